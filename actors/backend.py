@@ -1,0 +1,107 @@
+"""One seam to everything that answers: ``await backend.reply(request)`` gives a ``Reply`` or raises one of two errors.
+
+Errors::
+
+    BackendError
+    ├── Unprocessable   this request can never be answered (bad picture, too long): its episode ends, counted
+    ├── Refused         the provider declined (content filter): its episode ends as REFUSED
+    └── BackendDied     the engine is gone: the worker is replaced, its unfinished episodes are owed again
+
+Anything else is a bug and travels up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from envs.render import Unprocessable as UnprocessablePicture
+from envs.types import ImageRef, Sample, State, View
+from sweeps.spec import Sampling
+
+
+class BackendError(Exception):
+    """Parent of the named failures."""
+
+
+class Unprocessable(BackendError):
+    """The model's processor refuses this input for good."""
+
+
+class Refused(BackendError):
+    """The provider declined to answer; the message is its reason."""
+
+
+class BackendDied(BackendError):
+    """The engine cannot answer anybody any more."""
+
+
+ENDS_EPISODE = (Unprocessable, UnprocessablePicture)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation: pictures first, then text, as the paper's template has them."""
+
+    role: str
+    """``user``, ``assistant`` or ``system``."""
+    text: str
+    images: tuple[ImageRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The game behind a request: what a policy without a model may look at, and an engine never does."""
+
+    sample: Sample
+    state: State
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to one model."""
+
+    messages: tuple[Message, ...]
+    sampling: Sampling
+    seed: int
+    """Seed of this turn's decoding: differs by turn, same for every model."""
+    situation: Situation
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back."""
+
+    text: str
+    prompt_tokens: int = 0
+    reply_tokens: int = 0
+    finish: str = "stop"
+    """``stop`` or ``length``, as the engine reports it."""
+    seconds: float = 0.0
+
+
+class Backend(Protocol):
+    """An engine, as the loop sees it."""
+
+    async def reply(self, request: Request) -> Reply:
+        """Answer; raises Unprocessable, Refused or BackendDied."""
+        ...
+
+    async def close(self) -> None:
+        """Release what the engine holds; safe to call twice."""
+        ...
+
+
+class ScriptedBackend:
+    """Answers with a function of the request: for tests, dry runs and new contributors."""
+
+    def __init__(self, answer: Callable[[Request], str]) -> None:
+        self.answer = answer
+
+    async def reply(self, request: Request) -> Reply:
+        return Reply(self.answer(request))
+
+    async def close(self) -> None:
+        return None

@@ -1,0 +1,46 @@
+"""ImageNet-C: a corrupted picture at level 5; asking for the right repair, and only that, lowers the level by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from envs.scenario import LastImageSettles, suggestions
+from envs.types import Move, Sample, State
+
+
+class ImageQuality(LastImageSettles):
+    """Name the flaw until the picture is clean enough, then name what it shows."""
+
+    name = "IN-C"
+    stem = "ImageNet-C"
+    hint = "Hint: enhancing the image quality could help with classification."
+    cue = {
+        "brightness": Move.BRIGHTNESS,
+        "contrast": Move.CONTRAST,
+        "saturation": Move.SATURATION,
+        "deblur": Move.DEBLUR,
+        "denoise": Move.DENOISE,
+        "compression": Move.DECOMPRESS,
+        "resolution": Move.RESOLUTION,
+        "artifacts": Move.ARTIFACTS,
+    }
+    placeholders = ("level",)
+
+    def path(self, sample: Sample, state: State) -> str:
+        return sample.image.format(level=state.frame)
+
+    def askable(self, sample: Sample, state: State) -> tuple[str, ...]:
+        """The entry's own repair; where random-proactive took it away, every suggestion shown."""
+        if state.turn + 1 >= sample.frames:
+            return ()
+        repair = sample.extra["quality_answer"]
+        return (repair,) if repair in sample.options else suggestions(sample.options)
+
+    def advance(self, sample: Sample, state: State, move: Move) -> State:
+        return replace(state, frame=state.frame - 1)
+
+    def problems(self, sample: Sample) -> list[str]:
+        repair = sample.extra.get("quality_answer")
+        if repair not in sample.options:
+            return [f"quality_answer {repair!r} is not among the options"]
+        return []

@@ -1,0 +1,38 @@
+"""MVP-N: an object seen from uninformative sides; each rotation shows the next one, and the last one tells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from envs.scenario import LastImageSettles
+from envs.types import Mode, Move, Sample, State
+
+
+class MultiView(LastImageSettles):
+    """Rotate until the informative view, then name the object."""
+
+    name = "MVP-N"
+    stem = "MVP-N"
+    hint = "Hint: rotating the object could provide a more informative view."
+    cue = dict.fromkeys(("rotate", "view", "angle", "orientation", "different"), Move.ROTATE)
+    placeholders = ("informative", "image")
+
+    def path(self, sample: Sample, state: State) -> str:
+        informative = int(state.mode is Mode.REFERENCE or state.turn + 1 == sample.frames)
+        return sample.image.format(informative=informative, image=str(state.frame).zfill(4))
+
+    def advance(self, sample: Sample, state: State, move: Move) -> State:
+        return replace(state, frame=self._views(sample)[state.turn])
+
+    def problems(self, sample: Sample) -> list[str]:
+        views = sample.extra.get("valid_images")
+        if not isinstance(views, list) or not all(isinstance(view, int) for view in views):
+            return ["valid_images must be a list of whole numbers"]
+        if len(self._views(sample)) < sample.frames:
+            return [f"valid_images names {len(views)} views, but num_images is {sample.frames}"]
+        return []
+
+    def _views(self, sample: Sample) -> list[int]:
+        """An empty list means the frames in order, as in the package."""
+        views: list[int] = sample.extra["valid_images"]
+        return views or list(range(sample.frames))

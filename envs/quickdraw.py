@@ -1,0 +1,23 @@
+"""QuickDraw: a sketch gains one stroke per request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from envs.scenario import LastImageSettles
+from envs.types import Move, Sample, State
+
+
+class QuickDraw(LastImageSettles):
+    """Ask for more strokes until the sketch can be told, then name it."""
+
+    name = "QD"
+    stem = "QuickDraw"
+    hint = "Hint: Adding more details to the quickdraw could help with classification."
+    cue = dict.fromkeys(("details", "quickdraw", "drawing", "sketch"), Move.DETAIL)
+
+    def path(self, sample: Sample, state: State) -> str:
+        return sample.image.format(image=str(state.frame).zfill(4))
+
+    def advance(self, sample: Sample, state: State, move: Move) -> State:
+        return replace(state, frame=state.frame + 1)

@@ -1,0 +1,164 @@
+"""The nouns of the game are frozen values: equal states replay to equal episodes, and every one of them pickles.
+
+Vocabulary: ProactiveBench (arXiv 2603.19466) and the package ``proactivebench`` 0.1.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Crop = tuple[float, float, float, float]
+"""left, top, right, bottom in pixels of the original picture, not yet rounded."""
+
+
+class Verdict(StrEnum):
+    """How one side (suggestions, or categories) reads a reply (package: ``_evaluate``)."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    """Names an option of this side, but none that is right now."""
+    MISMATCH = "mismatch"
+    """Names no option of this side."""
+
+
+class Action(StrEnum):
+    """What a reply did, whether or not it was right to (paper: action distributions)."""
+
+    SUGGESTION = "suggestion"
+    ABSTENTION = "abstention"
+    CATEGORY = "category"
+    UNPARSABLE = "unparsable"
+    """Names nothing that was shown."""
+
+
+class Ending(StrEnum):
+    """The one word for how an episode ended."""
+
+    CORRECT = "correct"
+    """The right category was named when it could count."""
+    WRONG = "wrong"
+    """An abstention, a wrong category, an unreadable reply, or a random move that left the video."""
+    LIMIT = "limit"
+    """The last turn was spent on one more suggestion."""
+    UNPROCESSABLE = "unprocessable"
+    """A picture could not be read, or the model's processor refused it."""
+    REFUSED = "refused"
+    """The provider declined to answer (content filter)."""
+    FAILED = "failed"
+    """The harness gave the episode up (a poison episode, a model that never loads); never a score."""
+
+
+class Mode(StrEnum):
+    """Which of the package's three games is played."""
+
+    PLAY = "play"
+    REFERENCE = "reference"
+    """The clear image, categories only, one turn."""
+    RANDOM = "random-proactive"
+    """Suggestions of other scenarios are shown; choosing one makes a random admissible move."""
+
+
+class Move(StrEnum):
+    """What a suggestion makes the environment do (package: ``action_map``)."""
+
+    LEFT = "left"
+    RIGHT = "right"
+    REWIND = "rewind"
+    WAIT = "wait"
+    ROTATE = "rotate"
+    BRIGHTNESS = "brightness"
+    CONTRAST = "contrast"
+    SATURATION = "saturation"
+    DEBLUR = "deblur"
+    DENOISE = "denoise"
+    DECOMPRESS = "decompress"
+    RESOLUTION = "resolution"
+    ARTIFACTS = "artifacts"
+    DETAIL = "detail"
+    UP = "up"
+    DOWN = "down"
+    ZOOM = "zoom"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One validated line of a ``*_preprocessed.jsonl``; ``extra`` keeps every field not named here."""
+
+    scenario: str
+    id: int
+    prompt: str
+    options: tuple[str, ...]
+    """Suggestions and one abstention, in the order to show."""
+    categories: tuple[str, ...]
+    answer: str
+    image: str
+    """Path template relative to the data folder."""
+    first_frame: int
+    frames: int
+    reference_frame: int
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""
+    """Hash of the line's content, 16 hex digits: part of an episode's key."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRef:
+    """Names the pixels a model sees without holding them."""
+
+    path: str
+    """Relative to the data folder."""
+    crop: Crop | None = None
+    short_edge: int | None = None
+    """Resize so that the shorter side has this many pixels; None keeps the size."""
+
+    @property
+    def key(self) -> str:
+        """A name that two references share only if they show the same pixels."""
+        crop = "" if self.crop is None else "@" + ",".join(map(repr, self.crop))
+        edge = "" if self.short_edge is None else f"^{self.short_edge}"
+        return f"{self.path}{crop}{edge}"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the model sees at one turn."""
+
+    image: ImageRef
+    prompt: str
+    """Question with its pre-prompt and hint."""
+    options: tuple[str, ...]
+    """Suggestions and abstention offered now; empty in reference mode."""
+    categories: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where an episode stands; counts only, so that nothing drifts."""
+
+    frame: int
+    turn: int = 0
+    """Answers given so far."""
+    last: Move | None = None
+    across: int = 0
+    """Horizontal moves made (COCO)."""
+    along: int = 0
+    """Vertical moves made (COCO)."""
+    mode: Mode = Mode.PLAY
+    seed: int = 0
+    ending: Ending | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One answered question."""
+
+    frame: int
+    reply: str
+    option: Verdict
+    category: Verdict
+    action: Action
+    move: Move | None
+    """The move that a right suggestion stands for, also when the turn limit kept it from being made."""

@@ -1,0 +1,22 @@
+"""OcclusionDataSet-MM20: a person walks through a video and hides what is asked about; frames close to a ring."""
+
+from __future__ import annotations
+
+from envs.scenario import Ring
+from envs.types import Move, Sample, State
+
+
+class VideoOcclusion(Ring):
+    """Rewind or wait until nobody is in the way, then answer."""
+
+    name = "VSOD"
+    stem = "OcclusionDataSet-MM20"
+    hint = (
+        "Hint: If there is an occlusion, waiting for it to disappear or rewinding the video might reveal what's behind it."
+    )
+    preface = "This is a frame extracted from a video. Answer the following question."
+    cue = {"rewind the video.": Move.REWIND, "wait for the": Move.WAIT}
+    back = Move.REWIND
+
+    def path(self, sample: Sample, state: State) -> str:
+        return sample.image.format(image=str(state.frame).zfill(4))

@@ -1,0 +1,219 @@
+"""What to run, as data: a sweep names models, scenarios, conditions and protocols; its cells are their possible products.
+
+No model, no cluster and no file is touched here. Keys hash what changes an answer, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from envs.types import Mode
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
+"""Names become path segments and MLflow tags: letters, digits, dot, dash, plus, underscore."""
+
+
+class Frozen(BaseModel):
+    """A value from a file: immutable, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+class Protocol(StrEnum):
+    """How an episode is played and scored."""
+
+    MCQA = "mcqa"
+    """Multiple choice, many turns."""
+    OEG = "oeg"
+    """Open-ended generation, one turn, judged."""
+
+
+class Condition(Frozen):
+    """How a model is prompted (protocol.md, 'Conditions'; paper sections 4 and 5)."""
+
+    name: str
+    hint: bool = False
+    """The scenario's hint is appended to the question."""
+    history: bool = False
+    """Earlier turns of the episode precede the current one."""
+    shots: int = 0
+    """Solved examples before the question."""
+    reasoned: bool = False
+    """Examples carry the chain-of-thought wording."""
+    mode: Mode = Mode.PLAY
+    scenarios: tuple[str, ...] = ()
+    """Where the condition exists; empty means everywhere."""
+
+    @property
+    def many_images(self) -> bool:
+        """Whether one prompt can hold several pictures."""
+        return self.history or self.shots > 0
+
+
+WITH_EXAMPLES = ("ROD", "MVP-N")
+"""The scenarios for which the package has solved examples (``get_icl_example``)."""
+
+CONDITIONS: dict[str, Condition] = {
+    condition.name: condition
+    for condition in (
+        Condition(name="zero-shot"),
+        Condition(name="hint", hint=True),
+        Condition(name="history", history=True),
+        Condition(name="icl-1", shots=1, scenarios=WITH_EXAMPLES),
+        Condition(name="icl-3", shots=3, scenarios=WITH_EXAMPLES),
+        Condition(name="random-proactive", mode=Mode.RANDOM),
+        Condition(name="reference", mode=Mode.REFERENCE),
+    )
+}
+
+
+class Sampling(Frozen):
+    """How a reply is decoded; greedy by default, as the paper decodes multiple choice."""
+
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Field(ge=-1)] = -1
+    """-1 keeps all tokens."""
+    max_tokens: Annotated[int, Field(ge=1, le=131072)] = 50
+    """New tokens a reply may have."""
+
+
+class ModelSpec(Frozen):
+    """One model: what it is (part of every key) and how it is run (never part of a key)."""
+
+    name: Annotated[str, Field(pattern=NAME)]
+    source: str
+    """A Hub id, a local folder, an endpoint's model name, or ``builtin:<policy>``."""
+    revision: str = ""
+    backend: Literal["builtin", "vllm", "transformers", "openai"] = "vllm"
+    parameters: float | None = None
+    """Billions, where published."""
+    gpus: Annotated[int, Field(ge=0, le=8)] = 1
+    """GPUs of one replica (tensor parallel inside one actor)."""
+    max_images: Annotated[int, Field(ge=1)] = 32
+    """Pictures one prompt may hold; 1 refuses history and examples."""
+    in_flight: Annotated[int, Field(ge=1, le=4096)] = 64
+    """Episodes that one worker plays at once."""
+    trust_remote_code: bool = False
+    dtype: str = "auto"
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Engine flags, handed through as they stand."""
+    note: str = ""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What changes this model's answers."""
+        return {"source": self.source, "revision": self.revision, "dtype": self.dtype}
+
+
+class Cell(Frozen):
+    """Model x scenario x condition x protocol: what one table entry reports."""
+
+    model: ModelSpec
+    scenario: str
+    condition: Condition
+    protocol: Protocol = Protocol.MCQA
+    sampling: Sampling = Sampling()
+
+    @property
+    def key(self) -> str:
+        """``qwen2.5-vl-7b/ROD/hint``; open-ended cells say so in the last part."""
+        suffix = "" if self.protocol is Protocol.MCQA else f"-{self.protocol}"
+        return f"{self.model.name}/{self.scenario}/{self.condition.name}{suffix}"
+
+    def fingerprint(self, prompt_version: str) -> str:
+        """Hash of what changes this cell's answers (16 hex digits): model identity, prompt text, condition, sampling."""
+        identity = [
+            self.model.identity,
+            self.scenario,
+            self.condition.model_dump(mode="json", exclude={"name", "scenarios"}),
+            self.protocol.value,
+            self.sampling.model_dump(mode="json"),
+            prompt_version,
+        ]
+        return digest(json.dumps(identity, sort_keys=True))
+
+
+def digest(text: str, size: int = 8) -> str:
+    """A short stable hash: ``2 * size`` hex digits."""
+    return blake2b(text.encode(), digest_size=size).hexdigest()
+
+
+class Selection(Frozen):
+    """Which samples of each scenario are played."""
+
+    limit: Annotated[int, Field(ge=1)] | None = None
+    """Samples a scenario, drawn by seed; a larger limit contains the smaller. None takes all."""
+    filtered: bool = True
+    """Keep the 7,557 samples that the paper evaluates; false keeps every line."""
+    ids: dict[str, list[int]] = Field(default_factory=dict)
+    """Scenario -> ids; a scenario named here plays just these."""
+    subset: Literal["all", "open-ended"] = "all"
+    """``open-ended``: the paper's 100 samples a scenario (kept entries, file order, shuffled by seed 0)."""
+
+
+class Tracking(Frozen):
+    """Where MLflow is."""
+
+    uri: str = "sqlite"
+    """``sqlite`` (a file under the output folder), a server's address, or ``none``."""
+    experiment: str = ""
+    """Defaults to the sweep's name."""
+
+
+class Cluster(Frozen):
+    """How much of the machine a sweep may take; never part of a key."""
+
+    workers: Annotated[int, Field(ge=1)] | None = None
+    """Replicas a model without GPU may have; default: one per CPU."""
+
+
+class Sweep(Frozen):
+    """A whole sweep; every default is the paper's choice."""
+
+    name: Annotated[str, Field(pattern=NAME)]
+    data: str
+    """The benchmark folder: seven JSONL files beside their picture folders."""
+    output: str = ""
+    """The run folder; default ``outputs/<name>``."""
+    models: tuple[ModelSpec, ...]
+    scenarios: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+    protocols: tuple[Protocol, ...] = (Protocol.MCQA,)
+    seed: int = 0
+    sampling: Sampling = Sampling()
+    selection: Selection = Selection()
+    tracking: Tracking = Tracking()
+    cluster: Cluster = Cluster()
+
+    @field_validator("models", "scenarios", "conditions", "protocols")
+    @classmethod
+    def _some(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not value:
+            raise ValueError("names nothing; give at least one")
+        return value
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Every possible cell, models first, then scenarios, conditions and protocols, as the sweep names them."""
+        return tuple(
+            Cell(model=model, scenario=scenario, condition=condition, protocol=protocol, sampling=self.sampling)
+            for model in self.models
+            for scenario in self.scenarios
+            for condition in self.conditions
+            for protocol in self.protocols
+            if not impossible(model, scenario, condition)
+        )
+
+
+def impossible(model: ModelSpec, scenario: str, condition: Condition) -> str:
+    """Why this product is no cell, or an empty string."""
+    if condition.scenarios and scenario not in condition.scenarios:
+        return f"{condition.name} exists only for {' and '.join(condition.scenarios)}, not for {scenario}"
+    if condition.many_images and model.max_images < 2:
+        return f"{model.name} takes one picture a prompt, {condition.name} needs several"
+    return ""
