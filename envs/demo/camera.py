@@ -1,0 +1,104 @@
+"""COCO: a crop of a large scene grows in one of nine directions, stays inside the picture, and shows the object in the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from PIL import Image
+
+from envs.demo.categories import cycled, drawing
+from envs.demo.entries import STEMS, Box, DemoSample, Lazily, Question, entry, published_id, purpose
+from envs.demo.painting import painted, shaded
+from envs.demo.scenes import backdrop
+
+WIDTH, HEIGHT = 400, 300
+DIRECTIONS = ("left", "right", "up", "down", "up_left", "up_right", "down_left", "down_right", "zoom")
+MOVES = {
+    "left": "Move the camera to the left.",
+    "right": "Move the camera to the right.",
+    "up": "Move the camera up.",
+    "down": "Move the camera down.",
+    "zoom": "Move farther from the object.",
+}
+PROMPTS = ("What is in the image?", "Which object is in this scene?", "What type of object is in the image?")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One axis of a crop: where it begins and ends before any step, and the step; all in pixels, halves of a pixel at
+    the finest, so that the published order of float operations rounds nothing."""
+
+    low: float
+    high: float
+    step: float
+
+
+def camera(index: int, seed: int) -> DemoSample:
+    """One sample; its directions take turns."""
+    rng = purpose("COCO", index, seed, "picture")
+    name = cycled("COCO", index, seed)
+    direction = DIRECTIONS[(index + index // len(DIRECTIONS)) % len(DIRECTIONS)]
+    size, granularity = rng.randint(96, 120), rng.randint(3, 5)
+    left, across = _placed(_along(direction, "left", "right"), WIDTH, size, granularity, rng)
+    top, down = _placed(_along(direction, "up", "down"), HEIGHT, size, granularity, rng)
+    number = published_id("COCO", index)
+    path = f"{STEMS['COCO']}/val2014/COCO_val2014_{number:012d}.jpg"
+    question = Question(rng.choice(PROMPTS), tuple(MOVES[way] for way in direction.split("_")), name)
+    more = {"direction": direction, "granularity": granularity, **_published(direction, across, down)}
+    line = entry(number, path, 0, 1, 0, question, rng, **more)
+    sprite, ground = painted(drawing(name, rng), size), backdrop(rng, (WIDTH, HEIGHT))
+
+    def picture(_: None) -> Image.Image:
+        return shaded(ground, sprite, (left, top))
+
+    paths = {path: None}
+    box: Box = (left, top, left + size, top + size)
+    return DemoSample("COCO", line, Lazily(paths, picture), Lazily(paths, lambda _: 1.0), box)
+
+
+def _along(direction: str, back: str, forth: str) -> str:
+    """What the crop does along one axis: grow back, grow forth, grow both ways (zoom), or rest."""
+    if direction == "zoom":
+        return "both"
+    return "back" if back in direction else "forth" if forth in direction else "rest"
+
+
+def _placed(way: str, length: int, size: int, moves: int, rng: Random) -> tuple[int, Span]:
+    """Where the object lies along an axis of ``length`` pixels, and the crop that misses it at first."""
+    if way == "both":
+        start = rng.randint(length // 2 - size // 2 - 20, length // 2 - size // 2 + 20)
+        middle, core = start + size // 2, rng.randint(16, 22)
+        reach = min(middle - core // 2, length - middle - core // 2, size // 2 + 30)
+        return start, Span(middle - core // 2, middle + core // 2, _halves((reach - 1) / (moves + 1)))
+    if way == "rest":
+        start = rng.randint(40, length - size - 40)
+        return start, Span(start - rng.randint(10, 35), start + size + rng.randint(10, 35), 0.0)
+    start, view = rng.randint(4, 14), rng.randint(70, 90)
+    step = _halves((size + rng.randint(8, 24)) / (moves - 0.6))
+    low = start + size - rng.randint(0, 8) + 0.4 * step
+    low = max(_halves(low), _halves(step * moves + 0.5))
+    span = Span(low, min(length, low + view), step)
+    if way == "back":
+        return start, span
+    return length - start - size, Span(length - span.high, length - span.low, step)
+
+
+def _halves(value: float) -> float:
+    return int(value * 2) / 2
+
+
+def _published(direction: str, across: Span, down: Span) -> dict[str, Any]:
+    """The published fields; height and width are sizes for zoom and the lower and right edges otherwise."""
+    zoom = direction == "zoom"
+    return {
+        "horizontal_step": across.step,
+        "vertical_step": down.step,
+        "crop": {
+            "top": down.low,
+            "left": across.low,
+            "height": down.high - down.low if zoom else down.high,
+            "width": across.high - across.low if zoom else across.high,
+        },
+    }

@@ -1,0 +1,78 @@
+"""CIT: an object rides a conveyor belt through a video; it comes after the first image, or has left before it."""
+
+from __future__ import annotations
+
+from random import Random
+
+from PIL import Image, ImageDraw
+
+from envs.demo.categories import BRIGHT, cycled, drawing
+from envs.demo.entries import STEMS, DemoSample, Lazily, Question, entry, published_id, purpose
+from envs.demo.painting import painted
+from envs.demo.scenes import wall
+from envs.demo.shapes import INK, Colour, mix
+
+WIDTH, HEIGHT, BELT, SMOOTH = 176, 132, 106, 2
+"""Pixels; ``BELT`` is the height at which things stand on the belt."""
+STRIDE = 12
+"""How far the belt moves in a frame, in pixels."""
+PROMPTS = ("What object is shown in the video?", "Which object rides on the conveyor belt?", "What is on the belt?")
+SUGGESTIONS = ("Rewind the video.", "Wait for the object to appear.")
+
+
+def conveyor(index: int, seed: int) -> DemoSample:
+    """One sample; even ones begin before the object comes, odd ones at the end, after it has left."""
+    rng = purpose("CIT", index, seed, "picture")
+    name, size, step, late = cycled("CIT", index, seed), rng.randint(76, 90), rng.randint(3, 5), index % 2 == 0
+    count = step * rng.randint(4, 6)
+    first, best = _ends(step, count, rng) if late else (count - 1, 0)
+    sprite, empty = painted(drawing(name, rng), size), _hall(rng)
+    lefts = [_left(frame - best, late, size) for frame in range(count)]
+    number = published_id("CIT", index)
+    template = f"{STEMS['CIT']}/{name.lower().replace(' ', '_')}/video_{number:04d}/{{image}}.jpg"
+    question = Question(rng.choice(PROMPTS), SUGGESTIONS, name)
+    line = entry(number, template, first, count, best, question, rng, step_size=step, max_steps=count // step + 1)
+    places = {template.format(image=frame): (frame, left) for frame, left in enumerate(lefts)}
+
+    def frame(place: tuple[int, int]) -> Image.Image:
+        picture = _rolling(empty, place[0])
+        picture.paste(sprite, (place[1], BELT - size), sprite)
+        return picture
+
+    def seen(place: tuple[int, int]) -> float:
+        inside = min(WIDTH, place[1] + size) - max(0, place[1])
+        return round(max(0, inside) / size, 4)
+
+    return DemoSample("CIT", line, Lazily(places, frame), Lazily(places, seen))
+
+
+def _ends(step: int, count: int, rng: Random) -> tuple[int, int]:
+    """The first image, too early to rewind, and the first one asked for that shows the whole object."""
+    first = rng.randrange(0, min(3, step))
+    return first, first + step * ((count - 1 - first) // step)
+
+
+def _left(frame: int, late: bool, size: int) -> int:
+    """The object's left edge, ``frame`` frames after its best view: it stops in the middle, or starts there."""
+    middle = (WIDTH - size) // 2
+    return middle + STRIDE * (min(0, frame) if late else max(0, frame))
+
+
+def _hall(rng: Random) -> Image.Image:
+    """The room and the frame of the belt."""
+    picture = wall(rng, (WIDTH, HEIGHT)).resize((WIDTH * SMOOTH, HEIGHT * SMOOTH))
+    pen = ImageDraw.Draw(picture)
+    colour: Colour = mix(rng.choice(BRIGHT), (70, 70, 86), 0.5)
+    top, x1 = BELT * SMOOTH, WIDTH * SMOOTH
+    pen.rectangle((0, top - 6, x1, top + 22), (84, 84, 98), INK, SMOOTH)
+    pen.rectangle((0, top + 22, x1, top + 34), colour, INK, SMOOTH)
+    return picture.reduce(SMOOTH)
+
+
+def _rolling(empty: Image.Image, frame: int) -> Image.Image:
+    """The belt's seams move with it."""
+    picture = empty.copy()
+    pen = ImageDraw.Draw(picture)
+    for x in range(frame * STRIDE % 24 - 24, WIDTH, 24):
+        pen.line((x, BELT - 1, x + 5, BELT + 8), (122, 122, 136), 2)
+    return picture

@@ -1,0 +1,95 @@
+"""The same drawing at the same size gives the same pixels; smooth edges come from painting large and reducing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+
+from PIL import Image, ImageDraw, ImageFilter
+
+from envs.demo.categories import drawing
+from envs.demo.shapes import INK, Colour, Drawing, Patch, Point
+
+SMOOTH = 3
+"""Pictures are painted this many times larger and then reduced."""
+OUTLINE = 0.016
+"""Thickness of outlines as a share of the picture."""
+
+
+def draw_category(name: str, size: int, rng: Random, turned: bool = True) -> Image.Image:
+    """One category as an RGBA picture of ``size`` x ``size`` pixels on nothing, in colours and a pose of chance.
+
+    Raises KeyError for a name that is not in ``CATEGORIES``.
+    """
+    return painted(drawing(name, rng, turned), size)
+
+
+def painted(patches: Iterable[Patch], size: int, outline: float = OUTLINE) -> Image.Image:
+    """The drawing as an RGBA picture of ``size`` x ``size`` pixels on nothing."""
+    large = size * SMOOTH
+    picture = Image.new("RGBA", (large, large), (*INK, 0))
+    pen = ImageDraw.Draw(picture)
+    edge = max(SMOOTH, round(outline * large))
+    for patch in patches:
+        points = [(x * large, y * large) for x, y in patch.points]
+        if patch.width:
+            thick = max(SMOOTH, round(patch.width * large))
+            if thick > 2 * edge or len(points) > 2:
+                tube(pen, points, INK, thick + edge)
+            tube(pen, points, patch.fill, thick)
+        else:
+            pen.polygon(points, patch.fill)
+            tube(pen, [*points, points[0], points[1]], INK, edge)
+    return picture.reduce(SMOOTH)
+
+
+def tube(pen: ImageDraw.ImageDraw, points: list[Point], fill: Colour, thick: int) -> None:
+    """A line with round ends and corners."""
+    pen.line(points, fill, thick, joint="curve")
+    r = thick / 2
+    for x, y in (points[0], points[-1]):
+        pen.ellipse((x - r, y - r, x + r, y + r), fill)
+
+
+def shaded(background: Image.Image, sprite: Image.Image, corner: tuple[int, int]) -> Image.Image:
+    """A copy of the background with the sprite on it and a soft shadow under it."""
+    picture = background.copy()
+    width, height = sprite.size
+    shadow = Image.new("L", (width, max(4, height // 6)))
+    ImageDraw.Draw(shadow).ellipse((width * 0.12, 1, width * 0.88, shadow.height - 2), 90)
+    shadow = shadow.filter(ImageFilter.BoxBlur(2))
+    picture.paste(INK, (corner[0], corner[1] + height - shadow.height * 3 // 5), shadow)
+    picture.paste(sprite, corner, sprite)
+    return picture
+
+
+def silhouette(size: tuple[int, int], sprite: Image.Image, corner: tuple[int, int]) -> Image.Image:
+    """Where the sprite is opaque, as an L picture of the given size."""
+    mask = Image.new("L", size)
+    mask.paste(sprite.getchannel("A"), corner)
+    return mask
+
+
+def strokes(patches: Drawing, length: float) -> list[tuple[Point, ...]]:
+    """The outlines of the drawing cut into pen strokes of at most ``length`` each, in drawing order."""
+    pieces: list[tuple[Point, ...]] = []
+    for patch in patches:
+        points = patch.points if patch.width else (*patch.points, patch.points[0])
+        pieces += _cut(points, length)
+    return pieces
+
+
+def _cut(points: tuple[Point, ...], length: float) -> list[tuple[Point, ...]]:
+    pieces, piece, run = [], [points[0]], 0.0
+    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+        far = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5
+        steps = max(1, round(far / 0.05))
+        for i in range(1, steps + 1):
+            piece.append((x0 + (x1 - x0) * i / steps, y0 + (y1 - y0) * i / steps))
+            run += far / steps
+            if run >= length:
+                pieces.append(tuple(piece))
+                piece, run = [piece[-1]], 0.0
+    if len(piece) > 1:
+        pieces.append(tuple(piece))
+    return pieces

@@ -1,0 +1,122 @@
+"""MVP-N: an object is turned; every view but the informative one shows a bare back or an edge and nothing of its picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import cos, radians, sin
+from random import Random
+
+from PIL import Image
+
+from envs.demo.categories import cycled, drawing
+from envs.demo.entries import STEMS, DemoSample, Lazily, Question, entry, published_id, purpose
+from envs.demo.painting import painted, shaded
+from envs.demo.scenes import backdrop
+from envs.demo.shapes import Colour, Drawing, Patch, Point, arc, fitted, mix, oval, poly, rect
+
+SIDE, SIZE = 144, 112
+CARD: tuple[Colour, ...] = ((214, 178, 132), (236, 226, 206), (190, 206, 222), (226, 190, 190), (196, 214, 186))
+PAPER: Colour = (252, 250, 244)
+PROMPTS = {
+    "box": ("What is pictured on the box?", "Which product is in this box?"),
+    "can": ("What is pictured on the can?", "Which product is in this can?"),
+    "figure": ("Which object is it?", "What does this cut-out figure show?"),
+}
+SUGGESTIONS = (
+    "Rotate the object.", "Show another angle of the object.", "Change the orientation of the object.", "Move to a different side.",
+)
+Solid = Callable[[Drawing, Colour, float], Drawing]
+
+
+def turntable(index: int, seed: int) -> DemoSample:
+    """One sample of 2 to 5 views; the last is the informative one."""
+    rng = purpose("MVP-N", index, seed, "picture")
+    name, kind = cycled("MVP-N", index, seed), rng.choice(list(SOLIDS))
+    count, number = rng.randint(2, 5), published_id("MVP-N", index)
+    shown, colour, ground = drawing(name, rng), rng.choice(CARD), backdrop(rng, (SIDE, SIDE))
+    valid = rng.sample(range(1, 61), count)
+    yaws = [*(_blind(kind, rng) for _ in range(count - 1)), rng.uniform(-28, 28)]
+    template = f"{STEMS['MVP-N']}/test/{{informative}}/{name.lower().replace(' ', '_')}_{number:04d}/{{image}}.jpg"
+    question = Question(rng.choice(PROMPTS[kind]), (rng.choice(SUGGESTIONS),), name)
+    line = entry(number, template, valid[0], count, valid[-1], question, rng, valid_images=valid)
+    angles = {
+        template.format(informative=int(view == count - 1), image=f"{image:04d}"): yaw
+        for view, (image, yaw) in enumerate(zip(valid, yaws, strict=True))
+    }
+
+    def frame(yaw: float) -> Image.Image:
+        sprite = painted(fitted(SOLIDS[kind](shown, colour, yaw)), SIZE, 0.012)
+        return shaded(ground, sprite, ((SIDE - SIZE) // 2, SIDE - SIZE - 10))
+
+    return DemoSample("MVP-N", line, Lazily(angles, frame), Lazily(angles, lambda yaw: float(abs(yaw) < 45)))
+
+
+def _blind(kind: str, rng: Random) -> float:
+    """A yaw in degrees from which the picture cannot be seen."""
+    return rng.uniform(87.5, 92.5) if kind == "figure" else rng.uniform(115, 245)
+
+
+def box(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
+    """A carton with the picture on its front, seen slightly from above."""
+    a = radians(yaw)
+    half, deep, tilt = 0.4, 0.22, 0.28
+
+    def corner(x: float, y: float, z: float) -> Point:
+        across, toward = x * cos(a) + z * sin(a), z * cos(a) - x * sin(a)
+        return across, -y + toward * tilt
+
+    faces: list[Patch] = []
+    for turn, (wide, out) in enumerate(((half, deep), (deep, half), (half, deep), (deep, half))):
+        b = radians(90 * turn)
+        if cos(a + b) <= 0.01:
+            continue
+        spot = _face(corner, b, wide, out)
+        faces.append(poly(mix(colour, (60, 40, 60), 0.12 * (turn % 2)), spot(0, 0), spot(1, 0), spot(1, 1), spot(0, 1)))
+        if turn == 0:
+            faces.append(poly(PAPER, spot(0.08, 0.08), spot(0.92, 0.08), spot(0.92, 0.92), spot(0.08, 0.92)))
+            faces += [_mapped(p, lambda x, y, on=spot: on(0.12 + 0.76 * x, 0.12 + 0.76 * y), 0.6) for p in shown]
+    lid = [corner(x, half, z) for x, z in ((-half, -deep), (half, -deep), (half, deep), (-half, deep))]
+    return (*faces, poly(mix(colour, PAPER, 0.45), *lid))
+
+
+def _face(corner: Callable[[float, float, float], Point], b: float, wide: float, out: float) -> Callable[[float, float], Point]:
+    """Unit square -> the side of the carton that is turned by b radians."""
+
+    def spot(x: float, y: float) -> Point:
+        u = (2 * x - 1) * wide
+        return corner(u * cos(b) + out * sin(b), 0.4 - 0.8 * y, out * cos(b) - u * sin(b))
+
+    return spot
+
+
+def can(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
+    """A tin with the picture on its label, seen slightly from above."""
+    a, r = radians(yaw), 0.36
+
+    def spot(x: float, y: float) -> Point:
+        angle = a + (x - 0.5) * 1.9
+        return r * sin(angle), -0.38 + 0.76 * y + 0.1 * cos(angle)
+
+    body = poly(colour, (-r, -0.42), *arc(0, 0.42, r, 0.1, 180, 0), (r, -0.42))
+    rims = [oval((206, 210, 218), 0, -0.42, r, 0.1), oval((228, 232, 238), 0, -0.42, r * 0.86, 0.075)]
+    label = [_mapped(p, lambda x, y: spot(0.06 + 0.88 * x, 0.1 + 0.8 * y), 0.6) for p in shown] if abs(yaw) < 45 else []
+    paper = [poly(PAPER, *(spot(i / 8, 0.04) for i in range(9)), *(spot(1 - i / 8, 0.96) for i in range(9)))] if label else []
+    return (body, *paper, *label, *rims)
+
+
+def figure(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
+    """A cut-out figure on a foot; its edge is bare card."""
+    squash = cos(radians(yaw))
+    foot = (poly(mix(colour, (60, 40, 60), 0.2), (-0.3, 0.5), (0.3, 0.5), (0.36, 0.6), (-0.36, 0.6)),)
+    if abs(squash) < 0.2:
+        lean = squash * 0.6
+        return (*foot, rect(colour, -0.03 + lean, -0.46, 0.03 + lean, 0.54))
+    return (*foot, *(_mapped(p, lambda x, y: ((x - 0.5) * squash, y - 0.46), 1.0) for p in shown))
+
+
+SOLIDS: dict[str, Solid] = {"box": box, "can": can, "figure": figure}
+
+
+def _mapped(patch: Patch, onto: Callable[[float, float], Point], thin: float) -> Patch:
+    return replace(patch, points=tuple(onto(x, y) for x, y in patch.points), width=patch.width * thin)
