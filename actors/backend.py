@@ -80,6 +80,8 @@ class Reply:
     finish: str = "stop"
     """``stop`` or ``length``, as the engine reports it."""
     seconds: float = 0.0
+    cost: float = 0.0
+    """In the currency of the model's price entry; 0 where nothing is billed."""
 
 
 class Backend(Protocol):

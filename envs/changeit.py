@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from envs import stimulus
 from envs.scenario import Scenario
 from envs.types import Ending, Mode, Move, Sample, State
 
@@ -21,11 +22,8 @@ class VideoChange(Scenario):
 
     name = "CIT"
     stem = "ChangeIt"
-    hint = (
-        "Hint: If you cannot answer the question, waiting for it to appear or rewinding the video could help with "
-        "classification."
-    )
-    preface = "This is a frame extracted from a video. Answer the following question."
+    hint = stimulus.CIT_HINT
+    preface = stimulus.VIDEO_PREFACE
     cue = {"rewind the video.": Move.REWIND, "wait for the": Move.WAIT}
 
     def limit(self, sample: Sample) -> int:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from envs import stimulus
 from envs.scenario import Scenario, suggestions
 from envs.types import Crop, ImageRef, Mode, Move, Sample, State
 
@@ -34,8 +35,8 @@ class CameraMoves(Scenario):
 
     name = "COCO"
     stem = "coco2014"
-    hint = "Hint: moving the camera could help with classification."
-    zoom_hint = "Hint: zooming out could help with classification."
+    hint = stimulus.COCO_HINT
+    zoom_hint = stimulus.COCO_ZOOM_HINT
     cue = {
         "to the left": Move.LEFT,
         "to the right": Move.RIGHT,
@@ -44,6 +45,7 @@ class CameraMoves(Scenario):
         "farther": Move.ZOOM,
     }
     placeholders = ()
+    history_edge = None
 
     def hint_for(self, sample: Sample) -> str:
         return self.zoom_hint if ZOOM in sample.extra["direction"] else self.hint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from envs import stimulus
 from envs.scenario import LastImageSettles, suggestions
 from envs.types import Move, Sample, State
 
@@ -13,7 +14,7 @@ class ImageQuality(LastImageSettles):
 
     name = "IN-C"
     stem = "ImageNet-C"
-    hint = "Hint: enhancing the image quality could help with classification."
+    hint = stimulus.INC_HINT
     cue = {
         "brightness": Move.BRIGHTNESS,
         "contrast": Move.CONTRAST,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from envs import stimulus
 from envs.scenario import LastImageSettles
 from envs.types import Mode, Move, Sample, State
 
@@ -13,7 +14,9 @@ class MultiView(LastImageSettles):
 
     name = "MVP-N"
     stem = "MVP-N"
-    hint = "Hint: rotating the object could provide a more informative view."
+    hint = stimulus.MVPN_HINT
+    reasoning = stimulus.MVPN_REASONING
+    example_edge = 112
     cue = dict.fromkeys(("rotate", "view", "angle", "orientation", "different"), Move.ROTATE)
     placeholders = ("informative", "image")
 

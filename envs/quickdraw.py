@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from envs import stimulus
 from envs.scenario import LastImageSettles
 from envs.types import Move, Sample, State
 
@@ -13,7 +14,7 @@ class QuickDraw(LastImageSettles):
 
     name = "QD"
     stem = "QuickDraw"
-    hint = "Hint: Adding more details to the quickdraw could help with classification."
+    hint = stimulus.QD_HINT
     cue = dict.fromkeys(("details", "quickdraw", "drawing", "sketch"), Move.DETAIL)
 
     def path(self, sample: Sample, state: State) -> str:

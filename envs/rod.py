@@ -5,6 +5,8 @@ Frame 0 is clear, the first frame is the most hidden. On the first turn no categ
 
 from __future__ import annotations
 
+from envs import stimulus
+from envs.chance import chance
 from envs.scenario import Ring
 from envs.types import ImageRef, Mode, Move, Sample, State
 
@@ -18,8 +20,10 @@ class RealisticOcclusion(Ring):
 
     name = "ROD"
     stem = "Realistic-Occlusion-Dataset"
-    hint = "Hint: moving the occluding object might reveal what is behind it."
-    reference_prompt = "What type of object is in the image?"
+    hint = stimulus.ROD_HINT
+    reference_prompt = stimulus.ROD_REFERENCE
+    reasoning = stimulus.ROD_REASONING
+    example_edge = 512
     cue = {"to the left": Move.LEFT, "to the right": Move.RIGHT}
     back = Move.LEFT
 
@@ -31,3 +35,9 @@ class RealisticOcclusion(Ring):
         if BROKEN_FILE in path:
             path = path.replace(BROKEN, LEFT_OF_IT if state.last is Move.LEFT else RIGHT_OF_IT)
         return ImageRef(path)
+
+    def lesson(self, sample: Sample, state: State, seed: int) -> str:
+        """One suggestion, drawn by seed, then the category: examples do not wait for the clear frame."""
+        if self.answerable(sample, state):
+            return sample.answer
+        return chance(seed, self.name, sample.id, "lesson").choice(self.askable(sample, state))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
-from envs.answers import Reading, as_letter, as_text, side
+from envs.answers import Reading, as_letter, as_text, letter, side
 from envs.chance import chance
 from envs.types import Action, Ending, ImageRef, Mode, Move, Sample, State, Turn, Verdict, View
 
@@ -40,6 +40,13 @@ class Scenario:
     """Words of a suggestion (lower case) -> the move they stand for."""
     placeholders: ClassVar[tuple[str, ...]] = ("image",)
     """Fields that ``image_template`` may name."""
+
+    reasoning: ClassVar[str] = ""
+    """Chain-of-thought wording before an example's suggestion; empty where the paper has no examples."""
+    example_edge: ClassVar[int | None] = None
+    """Short edge of the pictures of solved examples."""
+    history_edge: ClassVar[int | None] = 224
+    """Short edge of all pictures in the history condition (package: ``resize_samples``)."""
 
     # -- the game -----------------------------------------------------------------------------------------------------
     def initial(self, sample: Sample, mode: Mode = Mode.PLAY, seed: int = 0) -> State:
@@ -93,11 +100,11 @@ class Scenario:
         self, sample: Sample, state: State, shown: tuple[str, ...], reply: str
     ) -> tuple[Reading, Reading, Action]:
         """How the reply reads against suggestions and against categories; category letters follow the suggestions'."""
-        text, letter = as_text(reply), as_letter(reply)
+        text, mark = as_text(reply), as_letter(reply)
         asked = side(shown, self.askable(sample, state) if shown else (), 0)
         answers = (sample.answer,) if self.answerable(sample, state) else ()
         named = side(sample.categories, answers, len(shown))
-        option, category = asked.read(text, letter), named.read(text, letter)
+        option, category = asked.read(text, mark), named.read(text, mark)
         return option, category, _action(shown, option, category, text in asked.texts)
 
     # -- what a scenario may change -----------------------------------------------------------------------------------
@@ -170,6 +177,27 @@ class Scenario:
     def towards(self, sample: Sample, state: State, asks: tuple[str, ...]) -> str:
         """The suggestion that leads to the telling view soonest."""
         return asks[0]
+
+    def example(
+        self, sample: Sample, seed: int, hint: bool = False, reasoned: bool = False, reduced: bool = False
+    ) -> tuple[tuple[View, str], ...]:
+        """A solved conversation about ``sample``: what was seen and the right reply, turn by turn (``get_icl_example``).
+
+        ``reasoned`` puts the chain-of-thought wording before a suggestion; ``reduced`` keeps the first and last step.
+        """
+        state, steps = self.initial(sample), []
+        while state.ending is None:
+            view = self.view(sample, state, hint)
+            reply = self.lesson(sample, state, seed)
+            if reasoned and reply in view.options:
+                reply = f"{self.reasoning} {letter(view.options.index(reply))}. {reply}"
+            steps.append((view, reply))
+            state, _ = self.step(sample, state, reply)
+        return (steps[0], steps[-1]) if reduced and len(steps) > 2 else tuple(steps)
+
+    def lesson(self, sample: Sample, state: State, seed: int) -> str:
+        """The reply that an example gives at this state."""
+        return self.solve(sample, state)
 
 
 @lru_cache(maxsize=65536)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from envs import stimulus
 from envs.scenario import Ring
 from envs.types import Move, Sample, State
 
@@ -11,10 +12,8 @@ class VideoOcclusion(Ring):
 
     name = "VSOD"
     stem = "OcclusionDataSet-MM20"
-    hint = (
-        "Hint: If there is an occlusion, waiting for it to disappear or rewinding the video might reveal what's behind it."
-    )
-    preface = "This is a frame extracted from a video. Answer the following question."
+    hint = stimulus.VSOD_HINT
+    preface = stimulus.VIDEO_PREFACE
     cue = {"rewind the video.": Move.REWIND, "wait for the": Move.WAIT}
     back = Move.REWIND
 

@@ -1,0 +1,79 @@
+"""One loop plays every episode: view, ask, read, advance, until an ending. There is no cluster in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from actors.backend import ENDS_EPISODE, Backend, Message, Refused, Reply, Request, Situation
+from actors.prompts import Past, messages
+from envs import SCENARIOS
+from envs.types import Ending, ImageRef, Sample, State, Turn
+from sweeps.spec import Cell
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A turn together with the picture it was about."""
+
+    turn: Turn
+    image: ImageRef
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One sample, played to its end by one model under one condition."""
+
+    key: str
+    sample: Sample
+    seed: int
+    turns: tuple[Shown, ...]
+    ending: Ending
+    error: str | None
+    seconds: float
+
+
+async def play(
+    sample: Sample, cell: Cell, backend: Backend, key: str, seed: int, examples: Sequence[Message] = ()
+) -> Episode:
+    """Play one episode.
+
+    ``seed`` decides random-proactive moves and, with the turn's number, the decoding of every turn.
+    Raises BackendDied (the episode is owed again); a request that can never be answered ends the episode instead.
+    """
+    began = perf_counter()
+    condition, game = cell.condition, SCENARIOS[sample.scenario]
+    state = game.initial(sample, condition.mode, seed)
+    shown: list[Shown] = []
+    past: list[Past] = []
+    error: str | None = None
+    while state.ending is None:
+        view = game.view(sample, state, condition.hint)
+        conversation = messages(sample, view, condition, past, examples)
+        request = Request(conversation, cell.sampling, turn_seed(seed, state), Situation(sample, state, view))
+        try:
+            reply = await backend.reply(request)
+        except (*ENDS_EPISODE, Refused) as refusal:
+            error = str(refusal)
+            ending = Ending.REFUSED if isinstance(refusal, Refused) else Ending.UNPROCESSABLE
+            return _ended(key, sample, seed, shown, ending, error, began)
+        state, turn = game.step(sample, state, reply.text)
+        shown.append(Shown(turn, conversation[-1].images[0], reply))
+        if condition.history:
+            past.append((view, reply.text))
+    return _ended(key, sample, seed, shown, state.ending, error, began)
+
+
+def turn_seed(seed: int, state: State) -> int:
+    """The decoding seed of one turn: 63 bits, another for every turn."""
+    return (seed + state.turn * 0x9E3779B97F4A7C15) & 0x7FFFFFFFFFFFFFFF
+
+
+def _ended(
+    key: str, sample: Sample, seed: int, shown: list[Shown], ending: Ending, error: str | None, began: float
+) -> Episode:
+    return Episode(key, sample, seed, tuple(shown), ending, error, perf_counter() - began)
+
+

@@ -1,0 +1,73 @@
+"""A conversation is a pure function of view, condition, earlier turns and examples, so every engine gets the same one.
+
+``VERSION`` is part of every episode's key: raise it when any message changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from actors.backend import Message
+from envs import SCENARIOS
+from envs.chance import chance
+from envs.stimulus import multiple_choice
+from envs.types import ImageRef, Sample, View
+from sweeps.spec import Condition
+
+VERSION = "mcqa-1"
+
+Past = tuple[View, str]
+"""An earlier turn of the same episode: what was seen, what was answered."""
+
+
+def messages(
+    sample: Sample, view: View, condition: Condition, past: Sequence[Past] = (), examples: Sequence[Message] = ()
+) -> tuple[Message, ...]:
+    """The conversation that asks about ``view``: examples, then earlier turns if the condition keeps them, then it."""
+    if not condition.history:
+        return (*examples, ask(view))
+    edge = SCENARIOS[sample.scenario].history_edge
+    earlier = [message for seen, said in past for message in exchange(seen, said, edge)]
+    return (*examples, *earlier, ask(view, edge))
+
+
+def ask(view: View, short_edge: int | None = None) -> Message:
+    """One question with its picture, as the paper's template has it."""
+    text = multiple_choice(view.prompt, view.options + view.categories)
+    return Message("user", text, (resized(view.image, short_edge),))
+
+
+def exchange(view: View, reply: str, short_edge: int | None) -> tuple[Message, Message]:
+    """A question and its answer."""
+    return ask(view, short_edge), Message("assistant", reply)
+
+
+def resized(image: ImageRef, short_edge: int | None) -> ImageRef:
+    """The same picture at another size; None leaves it alone."""
+    return image if short_edge is None else replace(image, short_edge=short_edge)
+
+
+def examples(
+    sample: Sample, pool: Sequence[Sample], condition: Condition, seed: int, reduced: bool = False
+) -> tuple[Message, ...]:
+    """``condition.shots`` solved conversations about other samples of the scenario.
+
+    Drawn by (seed, sample): the same for every model, never the sample itself. Raises ValueError when the pool holds too
+    few others.
+    """
+    if not condition.shots:
+        return ()
+    others = sorted((other for other in pool if other.id != sample.id), key=lambda other: other.id)
+    if len(others) < condition.shots:
+        raise ValueError(
+            f"{condition.name} needs {condition.shots} other {sample.scenario} samples, the data has {len(others)}"
+        )
+    drawn = chance(seed, sample.scenario, sample.id, "examples").sample(others, condition.shots)
+    game = SCENARIOS[sample.scenario]
+    return tuple(
+        message
+        for other in drawn
+        for view, reply in game.example(other, seed, condition.hint, condition.reasoned, reduced)
+        for message in exchange(view, reply, game.example_edge)
+    )

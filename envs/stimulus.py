@@ -1,0 +1,50 @@
+"""The benchmark's prompt strings, byte for byte: they are its stimulus, and a changed letter is another experiment.
+
+Source of every string in this file: the package ``proactivebench`` 0.1.1 (MIT, Thomas De Min et al.), modules
+``environment`` and ``data_utils``; the open-ended hint comes from its example ``tests/oeg.py``. No other module of this
+project holds a published prompt.
+"""
+
+VIDEO_PREFACE = "This is a frame extracted from a video. Answer the following question."
+"""Before every question about a video (VSOD, CIT)."""
+
+ROD_REFERENCE = "What type of object is in the image?"
+"""Asked of ROD's clear image, where nothing is behind anything."""
+
+ROD_HINT = "Hint: moving the occluding object might reveal what is behind it."
+VSOD_HINT = (
+    "Hint: If there is an occlusion, waiting for it to disappear or rewinding the video might reveal what's behind it."
+)
+MVPN_HINT = "Hint: rotating the object could provide a more informative view."
+INC_HINT = "Hint: enhancing the image quality could help with classification."
+QD_HINT = "Hint: Adding more details to the quickdraw could help with classification."
+CIT_HINT = (
+    "Hint: If you cannot answer the question, waiting for it to appear or rewinding the video could help with "
+    "classification."
+)
+COCO_HINT = "Hint: moving the camera could help with classification."
+COCO_ZOOM_HINT = "Hint: zooming out could help with classification."
+
+OPEN_ENDED_HINT = " If you cannot answer this question, please tell me what I should do to help you."
+"""Appended to the question in the open-ended protocol's hint variant, leading space included."""
+
+ROD_REASONING = (
+    "I cannot see what is behind the occluding object. Moving the occluding object might reveal its position. So, first, "
+    "I need to move the occluding object and then answer the question. Therefore, the answer is:"
+)
+"""Chain-of-thought wording of ROD's solved examples."""
+MVPN_REASONING = (
+    "I cannot tell which object is this. Rotating the object or changing the viewpoint might provide a more informative "
+    "view. So, first, I need to rotate the object or change the viewpoint and then answer the question. Therefore, the "
+    "answer is:"
+)
+"""Chain-of-thought wording of MVP-N's solved examples."""
+
+OPTIONS_FOLLOW = " Choose from the following options. Options:\n"
+ONE_OPTION_ONLY = "Please only return one of the options without any other words."
+
+
+def multiple_choice(question: str, options: tuple[str, ...]) -> str:
+    """The question with its lettered options, each on a line of its own (``apply_multi_choice_template``, short answer)."""
+    lettered = "".join(f"{chr(65 + index)}. {option}\n" for index, option in enumerate(options))
+    return f"{question}{OPTIONS_FOLLOW}{lettered}{ONE_OPTION_ONLY}"

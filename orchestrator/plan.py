@@ -1,0 +1,106 @@
+"""A plan is the sweep less what is finished: every planned episode has one ordinal and one key, and is owed until stored.
+
+There is no resume mode, only an emptier plan.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+from actors.prompts import VERSION
+from envs.chance import episode_seed
+from envs.types import Sample
+from sweeps.spec import Cell, ModelSpec, Sweep, digest
+
+BUILTIN_GROUP = "builtin"
+"""Policies need no loading, so one worker hosts all of them."""
+
+
+def group(model: ModelSpec) -> str:
+    """The pool of workers that plays a model: its own, or the one of all built-in policies."""
+    return BUILTIN_GROUP if model.backend == "builtin" else model.name
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Cells, samples, and the numbering of their product; it travels to every worker once."""
+
+    cells: tuple[Cell, ...]
+    samples: Mapping[str, tuple[Sample, ...]]
+    """Scenario -> the samples played, in file order."""
+    pools: Mapping[str, tuple[Sample, ...]]
+    """Scenario -> the samples that examples are drawn from; it does not shrink with a limit."""
+    seed: int
+
+    @cached_property
+    def offsets(self) -> list[int]:
+        """First ordinal of each cell, and the total at the end."""
+        return [0, *accumulate(len(self.samples[cell.scenario]) for cell in self.cells)]
+
+    @property
+    def total(self) -> int:
+        """Planned episodes."""
+        return self.offsets[-1]
+
+    @cached_property
+    def fingerprints(self) -> list[str]:
+        """Hash of what changes each cell's answers, pool of examples and seed included."""
+        pools = {name: digest("".join(s.digest for s in pool)) for name, pool in self.pools.items()}
+        return [
+            cell.fingerprint(VERSION) + f"/{self.seed}" + (pools[cell.scenario] if cell.condition.shots else "")
+            for cell in self.cells
+        ]
+
+    def task(self, ordinal: int) -> tuple[int, Sample]:
+        """Index of the cell and the sample behind an ordinal."""
+        index = bisect_right(self.offsets, ordinal) - 1
+        return index, self.samples[self.cells[index].scenario][ordinal - self.offsets[index]]
+
+    def key(self, index: int, sample: Sample) -> str:
+        """``model/scenario/condition/0042-3fa9c1d2``: readable, and unique to all that changes the answer."""
+        return f"{self.cells[index].key}/{sample.id:04d}-{digest(self.fingerprints[index] + sample.digest, 4)}"
+
+    def episode_seed(self, sample: Sample) -> int:
+        """The seed of a sample's episodes: the same for every model and condition."""
+        return episode_seed(self.seed, sample.scenario, sample.id)
+
+    def keys(self, index: int) -> Iterator[str]:
+        """Keys of one cell in the order of its ordinals."""
+        prefix, fingerprint = self.cells[index].key, self.fingerprints[index]
+        for sample in self.samples[self.cells[index].scenario]:
+            yield f"{prefix}/{sample.id:04d}-{digest(fingerprint + sample.digest, 4)}"
+
+    def owed(self, finished: Collection[str]) -> dict[str, list[int]]:
+        """Group -> ordinals still to play; the conditions of one sample stand side by side, so that caches help."""
+        waiting: dict[str, list[int]] = {}
+        for indexes in self._blocks():
+            rows = [self._unfinished(index, finished) for index in indexes]
+            queue = waiting.setdefault(group(self.cells[indexes[0]].model), [])
+            queue.extend(ordinal for sample in zip(*rows, strict=True) for ordinal in sample if ordinal >= 0)
+        return {name: queue for name, queue in waiting.items() if queue}
+
+    def _unfinished(self, index: int, finished: Collection[str]) -> list[int]:
+        """The cell's ordinals, -1 where the episode is stored."""
+        first = self.offsets[index]
+        return [-1 if key in finished else first + number for number, key in enumerate(self.keys(index))]
+
+    def _blocks(self) -> Iterator[list[int]]:
+        """Cells that share model and scenario, by index."""
+        blocks: dict[tuple[str, str], list[int]] = {}
+        for index, cell in enumerate(self.cells):
+            blocks.setdefault((cell.model.name, cell.scenario), []).append(index)
+        yield from blocks.values()
+
+
+def planned(sweep: Sweep, samples: Mapping[str, Sequence[Sample]], pools: Mapping[str, Sequence[Sample]]) -> Plan:
+    """The plan of a sweep over loaded samples."""
+    return Plan(
+        cells=sweep.cells(),
+        samples={name: tuple(found) for name, found in samples.items()},
+        pools={name: tuple(found) for name, found in pools.items()},
+        seed=sweep.seed,
+    )

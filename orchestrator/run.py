@@ -1,0 +1,274 @@
+"""The driver acts and decides nothing: commands of the schedule become Ray calls, what comes back becomes events.
+
+Every block passes one gate (``Sink``) that lets each planned episode through once. A worker that dies, hangs past its
+deadline or fails to load is an event like any other; only a bug in the driver itself travels up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+
+from actors.worker import Worker
+from orchestrator.failed import failed_block
+from orchestrator.plan import Plan, group
+from orchestrator.schedule import Command, Demand, GiveUp, Lease, Schedule, Start, Stop
+from orchestrator.store import Store
+from sweeps.spec import Sweep
+
+BACKPRESSURE = 16
+"""Blocks a worker may have ready before the driver takes them: it bounds memory when the disk is slow."""
+START_DEADLINE = 1800.0
+"""Seconds a worker may take to load; a 78B model from a cold disk needs many minutes."""
+SILENCE = 900.0
+"""Seconds a worker with a lease may stay silent before it counts as hung."""
+STOP_GRACE = 5.0
+"""Seconds an engine gets to close before its actor is killed."""
+
+BACKOFF = 0.5
+"""Seconds before a group's worker is replaced, so that a worker that dies at once does not spin."""
+
+
+class Sink:
+    """Lets every planned episode through once: late duplicates of a presumed-dead worker are dropped by ordinal."""
+
+    def __init__(self, store: Store, plan: Plan, finished: Sequence[int] = ()) -> None:
+        self.store, self.cells = store, [0] * len(plan.cells)
+        self.plan = plan
+        self.seen = bytearray(plan.total)
+        for ordinal in finished:
+            self.seen[ordinal] = 1
+        self.done = 0
+        """Episodes stored by this run."""
+
+    def add(self, content: dict[str, Any]) -> None:
+        """Store the block's episodes that are new."""
+        ordinals = content["ordinals"]
+        fresh = [not self.seen[ordinal] for ordinal in ordinals]
+        if not all(fresh):
+            content = _only(content, fresh)
+            ordinals = content["ordinals"]
+        for ordinal in ordinals:
+            self.seen[ordinal] = 1
+        self.done += len(ordinals)
+        self.store.append({"episodes": content["episodes"], "turns": content["turns"]})
+
+
+def _only(content: dict[str, Any], keep: Sequence[bool]) -> dict[str, Any]:
+    """The block without the episodes that are not to keep, their turns included."""
+    kept = {key for key, wanted in zip(content["episodes"]["key"], keep, strict=True) if wanted}
+
+    def filtered(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        rows = [key in kept for key in columns["key"]]
+        return {name: [v for v, row in zip(values, rows, strict=True) if row] for name, values in columns.items()}
+
+    return {
+        "ordinals": [o for o, wanted in zip(content["ordinals"], keep, strict=True) if wanted],
+        "episodes": filtered(content["episodes"]),
+        "turns": filtered(content["turns"]),
+    }
+
+
+@dataclass
+class Crewed:
+    """A worker as the driver holds it."""
+
+    group: str
+    actor: Any
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+class Driver:
+    """Plays a plan to its end on a connected Ray cluster."""
+
+    def __init__(self, sweep: Sweep, plan: Plan, owed: Mapping[str, Sequence[int]], sink: Sink) -> None:
+        self.sweep, self.plan, self.sink = sweep, plan, sink
+        self.schedule = Schedule(owed, demands(sweep), *capacity())
+        self.workers: dict[int, Crewed] = {}
+        self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
+        self.stopping = asyncio.Event()
+        self.reasons: dict[str, str] = {}
+        """Group -> the last reason for which a worker of it was lost."""
+        self._book = ray.put(plan)
+        self._farewells: set[asyncio.Task[None]] = set()
+
+    async def run(self, tick: Callable[[], None] = lambda: None) -> bool:
+        """Play until nothing is owed, or ``stop`` is called; True if all is done. ``tick`` runs about twice a second."""
+        self._act(self.schedule.begin())
+        ticking = asyncio.create_task(self._tick(tick))
+        stopped = asyncio.create_task(self.stopping.wait())
+        try:
+            while not self.schedule.done and not self.stopping.is_set():
+                event = asyncio.create_task(self.events.get())
+                await asyncio.wait({event, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                if not event.done():
+                    event.cancel()
+                    break
+                self._act(event.result()())
+            return self.schedule.done
+        finally:
+            ticking.cancel()
+            stopped.cancel()
+            self._dismiss_all()
+
+    def stop(self) -> None:
+        """Leave as soon as possible; what is unfinished stays owed."""
+        self.stopping.set()
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+    def _act(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            match command:
+                case Start(slot, name):
+                    self._start(slot, name)
+                case Lease(slot, lease, ordinals):
+                    self._spawn(slot, self._stream(slot, lease, ordinals))
+                case Stop(slot):
+                    self._stop(slot)
+                case GiveUp(ordinals, reason):
+                    self.sink.add(failed_block(self.plan, ordinals, reason))
+
+    def _start(self, slot: int, name: str) -> None:
+        models = [model for model in self.sweep.models if group(model) == name]
+        gpus = max(model.gpus for model in models)
+        actor = Worker.options(num_gpus=gpus).remote(self._book, models, str(Path(self.sweep.data).resolve()))
+        self.workers[slot] = Crewed(name, actor)
+        self._spawn(slot, self._await_ready(slot))
+
+    def _stop(self, slot: int) -> None:
+        worker = self.workers.pop(slot)
+
+        async def farewell() -> None:
+            try:
+                await asyncio.wait_for(asyncio.wrap_future(worker.actor.close.remote().future()), STOP_GRACE)
+            except (TimeoutError, RayActorError, RayTaskError):
+                pass  # it is killed either way
+            ray.kill(worker.actor)
+
+        task = asyncio.create_task(farewell())
+        self._farewells.add(task)
+        task.add_done_callback(self._farewells.discard)
+
+    def _dismiss_all(self) -> None:
+        for worker in self.workers.values():
+            for task in worker.tasks:
+                task.cancel()
+            ray.kill(worker.actor)
+        self.workers.clear()
+
+    # -- what comes back ----------------------------------------------------------------------------------------------
+    def _spawn(self, slot: int, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self.workers[slot].tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(slot, done))
+
+    def _ended(self, slot: int, task: asyncio.Task[None]) -> None:
+        if slot in self.workers:
+            self.workers[slot].tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._lost(slot, task.exception())
+
+    async def _await_ready(self, slot: int) -> None:
+        await asyncio.wait_for(_result(self.workers[slot].actor.ready.remote()), START_DEADLINE)
+        self.events.put_nowait(lambda: self.schedule.ready(slot))
+
+    async def _stream(self, slot: int, lease: int, ordinals: Sequence[int]) -> None:
+        """Take a lease's blocks until its stream ends."""
+        worker = self.workers[slot]
+        stream = worker.actor.play.options(
+            num_returns="streaming", _generator_backpressure_num_objects=BACKPRESSURE
+        ).remote(list(ordinals))
+        while True:
+            try:
+                content = await asyncio.wait_for(_next(stream), SILENCE)
+            except StopAsyncIteration:
+                break
+            self.sink.add(content)
+            self.schedule.delivered(slot, lease, content["ordinals"])
+        self.events.put_nowait(lambda: self.schedule.drained(slot, lease))
+
+    def _lost(self, slot: int, problem: BaseException | None) -> None:
+        """A worker is gone: the schedule hears of it once, and after a pause so that nothing spins."""
+        if slot not in self.workers:
+            return
+        if not isinstance(problem, RayActorError | RayTaskError | TimeoutError | GetTimeoutError):
+            self.events.put_nowait(_raiser(problem))
+            return
+        worker = self.workers.pop(slot)
+        for task in worker.tasks:
+            task.cancel()
+        ray.kill(worker.actor)
+        reason = self.reasons[worker.group] = plain(problem)
+        asyncio.get_running_loop().call_later(
+            BACKOFF, lambda: self.events.put_nowait(lambda: self.schedule.died(slot, reason))
+        )
+
+    async def _tick(self, tick: Callable[[], None]) -> None:
+        while True:
+            await asyncio.sleep(0.5)
+            tick()
+
+
+def demands(sweep: Sweep) -> dict[str, Demand]:
+    """What a replica of each group of models takes."""
+    return {
+        group(model): Demand(
+            cpus=0.0 if model.gpus else 1.0,
+            gpus=model.gpus,
+            replicas=sweep.cluster.workers or (64 if model.gpus else max(1, int(capacity()[0]))),
+        )
+        for model in sweep.models
+    }
+
+
+def capacity() -> tuple[float, int]:
+    """CPUs and GPUs of the connected cluster."""
+    resources = ray.cluster_resources()
+    return float(resources.get("CPU", 1)), int(resources.get("GPU", 0))
+
+
+def connect(workers: int | None = None) -> None:
+    """Join the cluster that RAY_ADDRESS names, or start one on this machine without dashboard.
+
+    ``workers`` caps the CPUs of a local one.
+    """
+    if ray.is_initialized():
+        return
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
+    common: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
+    if os.environ.get("RAY_ADDRESS"):
+        ray.init(**common)
+    else:
+        ray.init(include_dashboard=False, num_cpus=max(workers or 0, os.cpu_count() or 1), **common)
+
+
+def plain(problem: BaseException | None) -> str:
+    """The last line of an error: what a table can show."""
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(problem).__name__)[:500]
+
+
+async def _result(ref: Any) -> Any:
+    return await ref
+
+
+async def _next(stream: Any) -> dict[str, Any]:
+    """The next block of a stream; raises StopAsyncIteration at its end."""
+    content: dict[str, Any] = await (await anext(stream))
+    return content
+
+
+def _raiser(problem: BaseException | None) -> Callable[[], list[Command]]:
+    def travel_up() -> list[Command]:
+        raise problem or RuntimeError("a worker's task ended without a reason")
+
+    return travel_up
+

@@ -1,0 +1,215 @@
+"""The schedule decides and holds no device: events come in, commands go out, and equal events give equal commands.
+
+Every owed episode is in exactly one place: waiting in its group's queue, leased to one worker, delivered, or given up.
+``run.py`` acts on the commands with Ray; a simulator can act on them with a virtual clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+LEASES_PER_WORKER = 2
+"""Two leases in flight keep a worker busy while the next one is on its way."""
+LEASE_MOST = 2048
+"""Episodes a lease holds at most: a few seconds of work for the fastest policy, so little is lost with a worker."""
+LEASE_SPREAD = 4
+"""Towards the end a lease is at most this fraction of what is left per worker, so that no straggler holds the sweep."""
+PATIENCE = 2
+"""Times an episode may be on a dying worker before it is set aside as failed."""
+STARTS = 3
+"""Failed starts in a row after which a group is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one replica of a group takes, and how many there may be."""
+
+    cpus: float = 1.0
+    gpus: int = 0
+    replicas: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    slot: int
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    slot: int
+    lease: int
+    ordinals: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """These episodes end as FAILED with this reason."""
+
+    ordinals: tuple[int, ...]
+    reason: str
+
+
+Command = Start | Lease | Stop | GiveUp
+
+
+@dataclass
+class Group:
+    """One model's work, or that of all built-in policies."""
+
+    name: str
+    demand: Demand
+    waiting: deque[int]
+    alone: deque[int] = field(default_factory=deque)
+    """Episodes that were on a worker when it died: played one at a time, so that the guilty one shows itself."""
+    failed_starts: int = 0
+
+    @property
+    def left(self) -> int:
+        """Episodes that nobody plays yet."""
+        return len(self.waiting) + len(self.alone)
+
+
+@dataclass
+class Slot:
+    """One worker's place, from the command that starts it to its end."""
+
+    group: Group
+    ready: bool = False
+    leases: dict[int, set[int]] = field(default_factory=dict)
+
+
+class Schedule:
+    """The state; each event method returns the commands that follow from it."""
+
+    def __init__(
+        self, owed: Mapping[str, Sequence[int]], demands: Mapping[str, Demand], cpus: float, gpus: int
+    ) -> None:
+        self.groups = {name: Group(name, demands[name], deque(queue)) for name, queue in owed.items()}
+        self.cpus, self.gpus = cpus, gpus
+        self.slots: dict[int, Slot] = {}
+        self.deaths: Counter[int] = Counter()
+        self._slots = 0
+        self._leases = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is waiting and nothing is leased."""
+        return not any(group.left for group in self.groups.values()) and not any(s.leases for s in self.slots.values())
+
+    # -- events -------------------------------------------------------------------------------------------------------
+    def begin(self) -> list[Command]:
+        """The sweep starts."""
+        return self._impossible() + self._place()
+
+    def ready(self, slot: int) -> list[Command]:
+        """A worker has loaded its engines."""
+        self.slots[slot].ready = True
+        self.slots[slot].group.failed_starts = 0
+        return self._feed(slot)
+
+    def delivered(self, slot: int, lease: int, ordinals: Sequence[int]) -> list[Command]:
+        """A block of episodes is safe with the driver."""
+        if slot in self.slots and lease in self.slots[slot].leases:
+            self.slots[slot].leases[lease].difference_update(ordinals)
+        return []
+
+    def drained(self, slot: int, lease: int) -> list[Command]:
+        """A lease's stream has ended in good order; what it did not deliver waits again."""
+        if slot not in self.slots:
+            return []
+        place = self.slots[slot]
+        place.group.waiting.extendleft(sorted(place.leases.pop(lease, ()), reverse=True))
+        return self._feed(slot)
+
+    def died(self, slot: int, reason: str) -> list[Command]:
+        """A worker is gone, and with it what it had not delivered."""
+        if slot not in self.slots:
+            return []
+        place = self.slots.pop(slot)
+        commands: list[Command] = []
+        if not place.ready:
+            place.group.failed_starts += 1
+            if place.group.failed_starts >= STARTS:
+                commands += self._abandon(place.group, reason)
+        lost = sorted(ordinal for lease in place.leases.values() for ordinal in lease)
+        guilty = tuple(o for o in lost if self._blamed(o, len(lost)))
+        self.deaths.update(lost)
+        if guilty:
+            commands.append(GiveUp(guilty, reason))
+        place.group.alone.extend(ordinal for ordinal in lost if ordinal not in guilty)
+        return commands + self._place()
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+    def _blamed(self, ordinal: int, company: int) -> bool:
+        """An episode is to blame when a worker died with it alone, and another had before."""
+        return company == 1 and self.deaths[ordinal] + 1 >= PATIENCE
+
+    def _impossible(self) -> list[Command]:
+        commands: list[Command] = []
+        for group in self.groups.values():
+            if group.demand.gpus > self.gpus:
+                reason = f"{group.name} needs {group.demand.gpus} GPUs, the cluster has {self.gpus}"
+                commands += self._abandon(group, reason)
+        return commands
+
+    def _abandon(self, group: Group, reason: str) -> list[Command]:
+        ordinals = tuple(group.alone) + tuple(group.waiting)
+        group.alone.clear()
+        group.waiting.clear()
+        return [GiveUp(ordinals, reason)] if ordinals else []
+
+    def _place(self) -> list[Command]:
+        """Start workers while something fits: next is the group with the most work per replica."""
+        commands: list[Command] = []
+        while (group := self._neediest()) is not None:
+            self._slots += 1
+            self.slots[self._slots] = Slot(group)
+            commands.append(Start(self._slots, group.name))
+        return commands
+
+    def _neediest(self) -> Group | None:
+        cpus = self.cpus - sum(slot.group.demand.cpus for slot in self.slots.values())
+        gpus = self.gpus - sum(slot.group.demand.gpus for slot in self.slots.values())
+        fitting = [
+            group
+            for group in self.groups.values()
+            if group.left > self._replicas(group) * LEASES_PER_WORKER
+            and self._replicas(group) < group.demand.replicas
+            and group.demand.gpus <= gpus
+            and (group.demand.cpus <= cpus or (group.demand.gpus == 0 and not self.slots))
+        ]
+        return max(fitting, key=lambda group: group.left / (self._replicas(group) + 1), default=None)
+
+    def _replicas(self, group: Group) -> int:
+        return sum(slot.group is group for slot in self.slots.values())
+
+    def _feed(self, slot: int) -> list[Command]:
+        """Leases for a ready worker; a worker without work stops and its place goes to another group."""
+        place = self.slots[slot]
+        commands: list[Command] = []
+        while len(place.leases) < LEASES_PER_WORKER and (ordinals := self._next(place)):
+            self._leases += 1
+            place.leases[self._leases] = set(ordinals)
+            commands.append(Lease(slot, self._leases, ordinals))
+        if not place.leases:
+            del self.slots[slot]
+            return [Stop(slot), *self._place()]
+        return commands
+
+    def _next(self, place: Slot) -> tuple[int, ...]:
+        group = place.group
+        if group.alone:
+            return () if place.leases else (group.alone.popleft(),)
+        if any(len(lease) == 1 and self.deaths[next(iter(lease))] for lease in place.leases.values()):
+            return ()
+        fair = len(group.waiting) // (self._replicas(group) * LEASE_SPREAD)
+        size = min(len(group.waiting), max(1, min(LEASE_MOST, fair)))
+        return tuple(group.waiting.popleft() for _ in range(size))

@@ -1,0 +1,187 @@
+"""A sweep file becomes a ``Sweep`` or one clear sentence: what is wrong, in which file, at which key, what to type."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from envs import SCENARIOS, STEMS
+from sweeps.spec import CONDITIONS, Condition, ModelSpec, Sweep, impossible
+
+MODELS = Path(__file__).with_name("models.toml")
+LARGEST = 1 << 20
+"""A sweep file above a megabyte is a mistake."""
+
+
+class SweepError(ValueError):
+    """What the user should read; its text is the whole message."""
+
+
+def load(path: Path, overrides: Iterable[str] = ()) -> Sweep:
+    """Read a sweep file and apply ``key=value`` overrides; raises SweepError."""
+    table = read_toml(path)
+    for override in overrides:
+        _apply(table, override)
+    return build(table, str(path))
+
+
+def build(table: Mapping[str, Any], where: str) -> Sweep:
+    """A sweep from its table; ``where`` names the file in errors. Raises SweepError."""
+    fields = dict(table)
+    own = _own_models(fields.pop("model", []), where)
+    named = fields.pop("models", list(own))
+    fields["models"] = [_model(entry, own, where) for entry in _listed(named, "models", where)]
+    fields["scenarios"] = _scenarios(fields.get("scenarios", "all"), where)
+    fields["conditions"] = _conditions(fields.get("conditions", ["zero-shot"]), where)
+    if "protocol" in fields:
+        fields["protocols"] = _listed(fields.pop("protocol"), "protocol", where)
+    fields.setdefault("name", Path(where).stem)
+    sweep = _validated(Sweep, fields, where)
+    sweep = sweep.model_copy(update={"output": sweep.output or f"outputs/{sweep.name}"})
+    _all_used(sweep, where)
+    return sweep
+
+
+def registry() -> dict[str, ModelSpec]:
+    """Every model that ships with the project, by name."""
+    return {name: _entry({"name": name, **table}, str(MODELS)) for name, table in read_toml(MODELS).items()}
+
+
+def skipped(sweep: Sweep) -> list[str]:
+    """Why some products of the sweep are no cells, one sentence each, in the order of the sweep."""
+    reasons = (
+        impossible(model, scenario, condition)
+        for model in sweep.models
+        for scenario in sweep.scenarios
+        for condition in sweep.conditions
+    )
+    return list(dict.fromkeys(reason for reason in reasons if reason))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as a table; raises SweepError naming file and line."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise SweepError(f"{path} is larger than a sweep file can be ({LARGEST} bytes)")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SweepError(f"there is no sweep file {path}; sweeps/demo.toml is one that works") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise SweepError(f"{path} cannot be read: {problem}") from None
+    except tomllib.TOMLDecodeError as problem:
+        raise SweepError(f"{path} is not TOML: {problem}") from None
+
+
+def _apply(table: dict[str, Any], override: str) -> None:
+    """``selection.limit=5`` sets a nested key; the value is read as TOML, or else as plain text."""
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise SweepError(f"--set {override!r} must look like key=value, for example --set selection.limit=5")
+    *path, last = key.strip().split(".")
+    for part in path:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise SweepError(f"--set {override!r}: {part} is a value, not a table")
+    table[last] = _value(text)
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _listed(value: Any, key: str, where: str) -> list[Any]:
+    if isinstance(value, list):
+        return value
+    if isinstance(value, str):
+        return [value]
+    raise SweepError(f"{where}: {key} must be a list of names, not {value!r}")
+
+
+def _own_models(tables: Any, where: str) -> dict[str, ModelSpec]:
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise SweepError(f"{where}: models of your own are written as [[model]] tables")
+    entries = [_entry(table, f"{where}: model {number}") for number, table in enumerate(tables, 1)]
+    return {entry.name: entry for entry in entries}
+
+
+def _entry(table: Mapping[str, Any], where: str) -> ModelSpec:
+    return _validated(ModelSpec, table, where)
+
+
+def _model(entry: Any, own: Mapping[str, ModelSpec], where: str) -> ModelSpec:
+    if isinstance(entry, dict):
+        return _entry(entry, f"{where}: models")
+    known = {**registry(), **own}
+    return known[_known(entry, known, "model", where)]
+
+
+def _scenarios(value: Any, where: str) -> list[str]:
+    if value == "all":
+        return list(SCENARIOS)
+    names = {**{name: name for name in SCENARIOS}, **STEMS}
+    return list(dict.fromkeys(names[_known(name, names, "scenario", where)] for name in _listed(value, "scenarios", where)))
+
+
+def _conditions(value: Any, where: str) -> list[Condition]:
+    names = list(CONDITIONS) if value == "all" else _listed(value, "conditions", where)
+    return [CONDITIONS[_known(name, CONDITIONS, "condition", where)] for name in dict.fromkeys(names)]
+
+
+def _known(name: Any, known: Mapping[str, Any], kind: str, where: str) -> str:
+    if isinstance(name, str) and name in known:
+        return name
+    close = get_close_matches(str(name), list(known), n=1)
+    meant = f"did you mean {close[0]!r}?" if close else f"`proactive-sweep ls {kind}s` lists them"
+    raise SweepError(f"{where}: there is no {kind} {name!r}; {meant}")
+
+
+def _validated(kind: type[Any], fields: Mapping[str, Any], where: str) -> Any:
+    try:
+        return kind(**fields)
+    except ValidationError as problem:
+        raise SweepError(f"{where}: {_sentence(problem, kind)}") from None
+
+
+def _sentence(problem: ValidationError, kind: type[Any]) -> str:
+    """The first complaint, in a user's words."""
+    first = problem.errors()[0]
+    key = ".".join(str(part) for part in first["loc"]) or "the file"
+    if first["type"] == "extra_forbidden":
+        close = get_close_matches(str(first["loc"][-1]), _keys(kind), n=1)
+        return f"unknown key {key!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+    if first["type"] == "missing":
+        return f"{key!r} is missing"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{key} = {first['input']!r}: {message[0].lower()}{message[1:]}"
+
+
+def _keys(kind: type[Any]) -> list[str]:
+    """Every key that a table may have, nested ones included."""
+    names: list[str] = []
+    for name, field in kind.model_fields.items():
+        names.append(name)
+        if hasattr(field.annotation, "model_fields"):
+            names += _keys(field.annotation)
+    return names
+
+
+def _all_used(sweep: Sweep, where: str) -> None:
+    """Every condition and model must make at least one cell."""
+    cells = sweep.cells()
+    for condition in sweep.conditions:
+        if not any(cell.condition == condition for cell in cells):
+            raise SweepError(f"{where}: {condition.name} makes no cell here: {skipped(sweep)[0]}")
+    for model in sweep.models:
+        if not any(cell.model == model for cell in cells):
+            raise SweepError(f"{where}: {model.name} makes no cell here: {skipped(sweep)[0]}")
+    names = [model.name for model in sweep.models]
+    if len(set(names)) < len(names):
+        raise SweepError(f"{where}: a model is named twice in models: {sorted(n for n in names if names.count(n) > 1)[0]!r}")
