@@ -40,7 +40,7 @@ def camera(index: int, seed: int) -> DemoSample:
     rng = purpose("COCO", index, seed, "picture")
     name = cycled("COCO", index, seed)
     direction = DIRECTIONS[(index + index // len(DIRECTIONS)) % len(DIRECTIONS)]
-    size, granularity = rng.randint(96, 120), rng.randint(3, 5)
+    size, granularity = rng.randint(96, 120), rng.randint(3, 5) + (direction == "zoom")
     left, across = _placed(_along(direction, "left", "right"), WIDTH, size, granularity, rng)
     top, down = _placed(_along(direction, "up", "down"), HEIGHT, size, granularity, rng)
     number = published_id("COCO", index)
@@ -69,16 +69,15 @@ def _placed(way: str, length: int, size: int, moves: int, rng: Random) -> tuple[
     """Where the object lies along an axis of ``length`` pixels, and the crop that misses it at first."""
     if way == "both":
         start = rng.randint(length // 2 - size // 2 - 20, length // 2 - size // 2 + 20)
-        middle, core = start + size // 2, rng.randint(16, 22)
-        reach = min(middle - core // 2, length - middle - core // 2, size // 2 + 30)
-        return start, Span(middle - core // 2, middle + core // 2, _halves((reach - 1) / (moves + 1)))
+        middle, core = start + size // 2 + rng.randint(-size // 7, size // 7), rng.randint(5, 8)
+        step = _halves((0.65 * size + 10) / (moves + 1))
+        return start, Span(middle - core, middle + core, step)
     if way == "rest":
         start = rng.randint(40, length - size - 40)
         return start, Span(start - rng.randint(10, 35), start + size + rng.randint(10, 35), 0.0)
     start, view = rng.randint(4, 14), rng.randint(70, 90)
-    step = _halves((size + rng.randint(8, 24)) / (moves - 0.6))
-    low = start + size - rng.randint(0, 8) + 0.4 * step
-    low = max(_halves(low), _halves(step * moves + 0.5))
+    step = _halves((size + rng.randint(8, 24)) / (moves - 1))
+    low = max(start + size + step - rng.randint(0, 6), step * moves + 0.5)
     span = Span(low, min(length, low + view), step)
     if way == "back":
         return start, span

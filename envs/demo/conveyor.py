@@ -24,8 +24,8 @@ def conveyor(index: int, seed: int) -> DemoSample:
     """One sample; even ones begin before the object comes, odd ones at the end, after it has left."""
     rng = purpose("CIT", index, seed, "picture")
     name, size, step, late = cycled("CIT", index, seed), rng.randint(76, 90), rng.randint(3, 5), index % 2 == 0
-    count = step * rng.randint(4, 6)
-    first, best = _ends(step, count, rng) if late else (count - 1, 0)
+    count = step * rng.randint(5, 7)
+    first, best = _ends(step, count, late, rng)
     sprite, empty = painted(drawing(name, rng), size), _hall(rng)
     lefts = [_left(frame - best, late, size) for frame in range(count)]
     number = published_id("CIT", index)
@@ -46,10 +46,12 @@ def conveyor(index: int, seed: int) -> DemoSample:
     return DemoSample("CIT", line, Lazily(places, frame), Lazily(places, seen))
 
 
-def _ends(step: int, count: int, rng: Random) -> tuple[int, int]:
-    """The first image, too early to rewind, and the first one asked for that shows the whole object."""
-    first = rng.randrange(0, min(3, step))
-    return first, first + step * ((count - 1 - first) // step)
+def _ends(step: int, count: int, late: bool, rng: Random) -> tuple[int, int]:
+    """The first image, next to one end of the video so that a single suggestion is offered there (as many as the published
+    answers of open-ended generation count), and the last image that steps lead to, which shows the whole object."""
+    near = rng.randrange(0, step)
+    far = near + step * ((count - 1 - near) // step)
+    return (near, far) if late else (count - 1 - near, count - 1 - far)
 
 
 def _left(frame: int, late: bool, size: int) -> int:

@@ -21,11 +21,11 @@ class Corruption:
 
 
 def darkened(picture: Image.Image, level: int, rng: Random) -> Image.Image:
-    return ImageEnhance.Brightness(picture).enhance((0.7, 0.35, 0.14, 0.05, 0.012)[level - 1])
+    return ImageEnhance.Brightness(picture).enhance((0.7, 0.35, 0.14, 0.035, 0.01)[level - 1])
 
 
 def flattened(picture: Image.Image, level: int, rng: Random) -> Image.Image:
-    return ImageEnhance.Contrast(picture).enhance((0.7, 0.4, 0.16, 0.05, 0.008)[level - 1])
+    return ImageEnhance.Contrast(picture).enhance((0.7, 0.4, 0.14, 0.035, 0.006)[level - 1])
 
 
 def oversaturated(picture: Image.Image, level: int, rng: Random) -> Image.Image:
@@ -47,7 +47,7 @@ def noisy(picture: Image.Image, level: int, rng: Random) -> Image.Image:
 
 def compressed(picture: Image.Image, level: int, rng: Random) -> Image.Image:
     """Saved as JPEG at the lowest qualities; ever smaller, so that few blocks remain."""
-    quality, share = ((25, 1.0), (6, 0.8), (2, 0.5), (1, 0.27), (1, 0.13))[level - 1]
+    quality, share = ((25, 1.0), (6, 0.8), (2, 0.5), (1, 0.2), (1, 0.1))[level - 1]
     small = picture.resize((round(picture.width * share), round(picture.height * share)), Image.Resampling.BOX)
     buffer = BytesIO()
     small.save(buffer, "JPEG", quality=quality)

@@ -18,7 +18,7 @@ PERSON = 150
 """Height of the passer-by's sprite in pixels; feet are below the picture."""
 SKINS = ((250, 214, 180), (226, 174, 130), (170, 116, 80), (112, 74, 54))
 HAIRS = ((60, 44, 40), (140, 88, 44), (226, 190, 110), (150, 150, 156))
-PLURALS = {"Fish": "fish", "Glasses": "pairs of glasses", "Scissors": "pairs of scissors", "Butterfly": "butterflies"}
+PLURALS = {"Fish": "fish", "Glasses": "pairs of glasses", "Scissors": "pairs of scissors", "Butterfly": "butterflies", "Cactus": "cacti"}
 SUGGESTIONS = ("Rewind the video.", "Wait for the occlusion to disappear.")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import cos, radians, sin
+from math import cos, pi, radians, sin
 from random import Random
 
 from PIL import Image
@@ -13,7 +13,7 @@ from envs.demo.categories import cycled, drawing
 from envs.demo.entries import STEMS, DemoSample, Lazily, Question, entry, published_id, purpose
 from envs.demo.painting import painted, shaded
 from envs.demo.scenes import backdrop
-from envs.demo.shapes import Colour, Drawing, Patch, Point, arc, fitted, mix, oval, poly, rect
+from envs.demo.shapes import INK, Colour, Drawing, Patch, Point, arc, extent, fitted, line, mix, oval, poly, rect
 
 SIDE, SIZE = 144, 112
 CARD: tuple[Colour, ...] = ((214, 178, 132), (236, 226, 206), (190, 206, 222), (226, 190, 190), (196, 214, 186))
@@ -54,7 +54,7 @@ def turntable(index: int, seed: int) -> DemoSample:
 
 def _blind(kind: str, rng: Random) -> float:
     """A yaw in degrees from which the picture cannot be seen."""
-    return rng.uniform(87.5, 92.5) if kind == "figure" else rng.uniform(115, 245)
+    return rng.uniform(85, 95) if kind == "figure" else rng.uniform(115, 245)
 
 
 def box(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
@@ -73,11 +73,20 @@ def box(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
             continue
         spot = _face(corner, b, wide, out)
         faces.append(poly(mix(colour, (60, 40, 60), 0.12 * (turn % 2)), spot(0, 0), spot(1, 0), spot(1, 1), spot(0, 1)))
+        if turn == 2:
+            faces += _barcode(spot)
         if turn == 0:
             faces.append(poly(PAPER, spot(0.08, 0.08), spot(0.92, 0.08), spot(0.92, 0.92), spot(0.08, 0.92)))
             faces += [_mapped(p, lambda x, y, on=spot: on(0.12 + 0.76 * x, 0.12 + 0.76 * y), 0.6) for p in shown]
     lid = [corner(x, half, z) for x, z in ((-half, -deep), (half, -deep), (half, deep), (-half, deep))]
     return (*faces, poly(mix(colour, PAPER, 0.45), *lid))
+
+
+def _barcode(spot: Callable[[float, float], Point]) -> list[Patch]:
+    """What a back shows: a price code on a slip of paper."""
+    slip = poly(PAPER, spot(0.3, 0.62), spot(0.7, 0.62), spot(0.7, 0.86), spot(0.3, 0.86))
+    bars = (0.34, 0.385, 0.42, 0.47, 0.53, 0.56, 0.61, 0.65)
+    return [slip, *(line(INK, 0.014, spot(x, 0.66), spot(x, 0.82)) for x in bars)]
 
 
 def _face(corner: Callable[[float, float, float], Point], b: float, wide: float, out: float) -> Callable[[float, float], Point]:
@@ -94,15 +103,19 @@ def can(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
     """A tin with the picture on its label, seen slightly from above."""
     a, r = radians(yaw), 0.36
 
-    def spot(x: float, y: float) -> Point:
-        angle = a + (x - 0.5) * 1.9
+    def spot(x: float, y: float, around: float = a) -> Point:
+        angle = around + (x - 0.5) * 1.9
         return r * sin(angle), -0.38 + 0.76 * y + 0.1 * cos(angle)
+
+    def behind(x: float, y: float) -> Point:
+        return spot(x, y, a + pi)
 
     body = poly(colour, (-r, -0.42), *arc(0, 0.42, r, 0.1, 180, 0), (r, -0.42))
     rims = [oval((206, 210, 218), 0, -0.42, r, 0.1), oval((228, 232, 238), 0, -0.42, r * 0.86, 0.075)]
     label = [_mapped(p, lambda x, y: spot(0.06 + 0.88 * x, 0.1 + 0.8 * y), 0.6) for p in shown] if abs(yaw) < 45 else []
     paper = [poly(PAPER, *(spot(i / 8, 0.04) for i in range(9)), *(spot(1 - i / 8, 0.96) for i in range(9)))] if label else []
-    return (body, *paper, *label, *rims)
+    code = _barcode(behind) if abs(abs(yaw) - 180) < 55 else []
+    return (body, *paper, *label, *code, *rims)
 
 
 def figure(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
@@ -112,7 +125,8 @@ def figure(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
     if abs(squash) < 0.2:
         lean = squash * 0.6
         return (*foot, rect(colour, -0.03 + lean, -0.46, 0.03 + lean, 0.54))
-    return (*foot, *(_mapped(p, lambda x, y: ((x - 0.5) * squash, y - 0.46), 1.0) for p in shown))
+    sunk = 0.54 - extent(shown)[3]
+    return (*foot, *(_mapped(p, lambda x, y: ((x - 0.5) * squash, y + sunk), 1.0) for p in shown))
 
 
 SOLIDS: dict[str, Solid] = {"box": box, "can": can, "figure": figure}
