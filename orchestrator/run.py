@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,14 +40,16 @@ BACKOFF = 0.5
 class Sink:
     """Lets every planned episode through once: late duplicates of a presumed-dead worker are dropped by ordinal."""
 
-    def __init__(self, store: Store, plan: Plan, finished: Sequence[int] = ()) -> None:
-        self.store, self.cells = store, [0] * len(plan.cells)
-        self.plan = plan
+    def __init__(self, store: Store, plan: Plan) -> None:
+        self.store = store
         self.seen = bytearray(plan.total)
-        for ordinal in finished:
-            self.seen[ordinal] = 1
-        self.done = 0
+        self.per_cell: Counter[str] = Counter()
+        """Cell -> episodes stored by this run."""
+
+    @property
+    def done(self) -> int:
         """Episodes stored by this run."""
+        return self.per_cell.total()
 
     def add(self, content: dict[str, Any]) -> None:
         """Store the block's episodes that are new."""
@@ -57,7 +60,7 @@ class Sink:
             ordinals = content["ordinals"]
         for ordinal in ordinals:
             self.seen[ordinal] = 1
-        self.done += len(ordinals)
+        self.per_cell.update(content["episodes"]["cell"])
         self.store.append({"episodes": content["episodes"], "turns": content["turns"]})
 
 

@@ -14,8 +14,13 @@ from pathlib import Path
 from proactivebench.environment import get_environment
 
 STEMS = {
-    "Realistic-Occlusion-Dataset": "ROD", "OcclusionDataSet-MM20": "VSOD", "MVP-N": "MVP-N", "ImageNet-C": "IN-C",
-    "QuickDraw": "QD", "ChangeIt": "CIT", "coco2014": "COCO",
+    "Realistic-Occlusion-Dataset": "ROD",
+    "OcclusionDataSet-MM20": "VSOD",
+    "MVP-N": "MVP-N",
+    "ImageNet-C": "IN-C",
+    "QuickDraw": "QD",
+    "ChangeIt": "CIT",
+    "coco2014": "COCO",
 }
 
 
@@ -55,7 +60,8 @@ def ask(environment, entry, state):
     last = environment.num_turns + 1 == environment.max_steps
     kind = type(environment).__name__
     if kind.startswith(("Realistic", "Occlusion")):
-        return None if frame == goal and (environment.num_turns or kind.startswith("Occlusion")) else asks[entry["id"] % len(asks)]
+        early = kind.startswith("Realistic") and environment.num_turns == 0
+        return None if frame == goal and not early else asks[entry["id"] % len(asks)]
     if kind.startswith("ChangeIt"):
         word = "Rewind" if goal < frame else "Wait"
         return None if frame == goal else next(o for o in asks if word in o)
@@ -75,7 +81,7 @@ def solved(kind, entry, folder, size):
 
 
 def insisted(kind, entry, folder, size, wish):
-    """Plays on with one suggestion while it is offered, then with any, until the limit: all pictures on the way are there."""
+    """Plays on with one suggestion while it is offered, then any, to the limit: all pictures on the way are there."""
     environment = kind(entry=entry, data_dir=folder)
     while not environment.stop:
         state = looked_at(environment, size)

@@ -1,0 +1,5 @@
+"""``python -m orchestrator`` is the console script ``proactive-sweep``."""
+
+from orchestrator.cli import main
+
+main()

@@ -1,0 +1,259 @@
+"""The command line: every command is one call into the rooms below, every mistake of a user one sentence and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from envs import SCENARIOS
+from envs.samples import BadData
+from orchestrator.folder import RunFolderError
+from orchestrator.replay import ReplayError
+from sweeps.load import SweepError, load, registry, skipped
+from sweeps.spec import CONDITIONS, Sweep
+
+USAGE = 2
+
+app = typer.Typer(
+    help="Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+data_app = typer.Typer(help="The benchmark's data: draw a demo, check a folder.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+SweepFile = Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep file, such as sweeps/demo.toml.")]
+Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the sweep file.")]
+Output = Annotated[Path | None, typer.Option("--output", metavar="DIR", help="The run folder (default outputs/<name>).")]
+RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")]
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Turn the errors that a user can cause into one sentence on stderr and exit code 2."""
+    try:
+        yield
+    except (SweepError, BadData, RunFolderError, ReplayError) as mistake:
+        print(f"proactive-sweep: {mistake}", file=sys.stderr)
+        raise typer.Exit(USAGE) from None
+
+
+@app.command("ls")
+def list_names(kind: Annotated[str, typer.Argument(metavar="models|scenarios|conditions")]) -> None:
+    """List what a sweep file may name."""
+    tables: dict[str, Callable[[], Table]] = {
+        "models": _models,
+        "scenarios": _scenarios,
+        "conditions": _conditions,
+    }
+    with sentences():
+        if kind not in tables:
+            raise SweepError(f"there is nothing to list as {kind!r}; type models, scenarios or conditions")
+        Console().print(tables[kind]())
+
+
+@app.command()
+def plan(sweep: SweepFile, set_: Overrides = [], output: Output = None) -> None:  # noqa: B006
+    """Show cells, episodes, and what is already done."""
+    from orchestrator.session import belonging, build_plan, planned_rows
+
+    with sentences():
+        found = _sweep(sweep, set_, output)
+        numbering = build_plan(found)
+        rows = planned_rows(numbering)
+        stored = Path(found.output, "episodes").is_dir()
+        done = belonging(numbering, Path(found.output)).group_by("cell").len("done").collect() if stored else None
+    table = Table("cell", "planned", "done")
+    counts = dict(done.iter_rows()) if done is not None else {}
+    for row in rows.iter_rows(named=True):
+        table.add_row(row["cell"], f"{row['planned']:,}", f"{counts.get(row['cell'], 0):,}")
+    console = Console()
+    console.print(table)
+    for reason in skipped(found):
+        console.print(f"left out: {reason}", markup=False)
+    console.print(f"{rows.height} cells, {numbering.total:,} episodes, {sum(counts.values()):,} done", markup=False)
+
+
+@app.command()
+def run(
+    sweep: SweepFile,
+    set_: Overrides = [],  # noqa: B006
+    output: Output = None,
+    update: Annotated[bool, typer.Option("--update", help="Go on in a folder of another configuration.")] = False,
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow: 'sqlite', an address, or 'none'.")] = None,
+) -> None:
+    """Play what the sweep still owes; the same command continues an interrupted one."""
+    from orchestrator.session import run as play
+
+    if tracking_uri is not None:
+        set_ = [*set_, f"tracking.uri={json.dumps(tracking_uri)}"]
+    with sentences():
+        found = _sweep(sweep, set_, output)
+        for reason in skipped(found):
+            print(f"left out: {reason}", file=sys.stderr)
+        outcome = play(found, Path(found.output), update)
+    for group, reason in outcome.reasons.items():
+        print(f"{group}: {reason}", file=sys.stderr)
+    if not outcome.interrupted:
+        _print_tables(outcome.rows)
+        _how_to_look(found)
+    raise typer.Exit(outcome.code)
+
+
+@app.command()
+def status(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """Show how far a run folder is, cell by cell."""
+    from orchestrator.folder import read_status
+
+    with sentences():
+        found = read_status(folder)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    table = Table("cell", "state", "finished", "planned", "errors", "reason")
+    for cell in found["cells"]:
+        table.add_row(*(str(cell[name]) for name in ("cell", "state", "finished", "planned", "errors", "reason")))
+    Console().print(table)
+
+
+@app.command()
+def report(folder: RunFolder) -> None:
+    """Print the paper's tables from a run folder."""
+    with sentences():
+        _print_tables(_results(folder))
+
+
+@app.command()
+def track(
+    folder: RunFolder, tracking_uri: Annotated[str | None, typer.Option(help="MLflow: 'sqlite' or an address.")] = None
+) -> None:
+    """Rebuild the MLflow mirror of a run folder."""
+    from orchestrator.tracking import track as mirror
+
+    with sentences():
+        _results(folder)
+        mirror(folder, tracking_uri)
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Lines of scenario, id and answers.")],
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The benchmark folder.")],
+) -> None:
+    """Score recorded answers: JSON lines in, JSON lines out; no picture and no model needed."""
+    from orchestrator.replay import replay as score_lines
+
+    with sentences():
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as problem:
+            raise ReplayError(f"{file} cannot be read: {problem}") from None
+        for line in score_lines(data, text.split("\n"), str(file)):
+            print(json.dumps(line, ensure_ascii=False))
+
+
+@data_app.command()
+def demo(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to draw it.")],
+    samples: Annotated[int, typer.Option(help="Samples in all, spread over the scenarios.")] = 210,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same bytes.")] = 0,
+) -> None:
+    """Draw a small benchmark of all seven scenarios in the published format."""
+    from envs.demo import draw
+
+    with sentences():
+        try:
+            drawn = draw(folder, samples=samples, seed=seed)
+        except ValueError as mistake:
+            raise BadData(str(mistake)) from None
+    print(f"{folder}: " + ", ".join(f"{name} {count}" for name, count in drawn.items()))
+
+
+@data_app.command()
+def check(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The benchmark folder.")],
+    scenarios: Annotated[str, typer.Option(help="Names joined by commas, or all.")] = "all",
+    unfiltered: Annotated[bool, typer.Option("--unfiltered", help="Check every line, not only the kept ones.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Decode every picture fully.")] = False,
+) -> None:
+    """List every bad line and every missing or unreadable picture; exit code 1 if there is any."""
+    from envs.check import check as examine
+
+    names = list(SCENARIOS) if scenarios == "all" else scenarios.split(",")
+    with sentences():
+        found = examine(folder, names, filtered=not unfiltered, deep=deep)
+    for line in found.lines():
+        print(line)
+    raise typer.Exit(0 if found.ok else 1)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()
+
+
+def _sweep(path: Path, overrides: list[str], output: Path | None) -> Sweep:
+    found = load(path, overrides)
+    return found if output is None else found.model_copy(update={"output": str(output)})
+
+
+def _results(folder: Path) -> pl.DataFrame:
+    path = folder / "results.parquet"
+    if not path.is_file():
+        raise RunFolderError(f"{folder} holds no results.parquet; `proactive-sweep run SWEEP --output {folder}` makes it")
+    return pl.read_parquet(path)
+
+
+def _print_tables(rows: pl.DataFrame) -> None:
+    from orchestrator.report.terminal import tables
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    for table in tables(rows):
+        console.print(table)
+
+
+def _how_to_look(sweep: Sweep) -> None:
+    print(f"results: {sweep.output}/results.json; tables again: proactive-sweep report {sweep.output}")
+    if sweep.tracking.uri == "sqlite":
+        print(f"MLflow: mlflow ui --backend-store-uri sqlite:///{sweep.output}/mlflow.db")
+
+
+def _models() -> Table:
+    table = Table("name", "source", "backend", "GPUs", "parameters", "pictures", "note")
+    for model in registry().values():
+        size = "" if model.parameters is None else f"{model.parameters:g}B"
+        table.add_row(model.name, model.source, model.backend, str(model.gpus), size, str(model.max_images), model.note)
+    return table
+
+
+def _scenarios() -> Table:
+    table = Table("name", "file", "hint")
+    for scenario in SCENARIOS.values():
+        table.add_row(scenario.name, f"{scenario.stem}_preprocessed.jsonl", scenario.hint)
+    return table
+
+
+def _conditions() -> Table:
+    table = Table("name", "scenarios", "what it does")
+    told: dict[str, Any] = {
+        "zero-shot": "each turn is asked afresh, no memory",
+        "hint": "the scenario's hint is appended to the question",
+        "history": "the earlier turns of the episode precede the question",
+        "icl-1": "one solved example precedes the question",
+        "icl-3": "three solved examples precede the question",
+        "random-proactive": "suggestions of other scenarios stand in for the valid ones",
+        "reference": "the clear image, categories only, one turn",
+    }
+    for name, condition in CONDITIONS.items():
+        table.add_row(name, ", ".join(condition.scenarios) or "all", told[name])
+    return table

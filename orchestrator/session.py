@@ -1,0 +1,176 @@
+"""One attempt at a sweep: load, claim the folder, subtract what is finished, play the rest, score, tell the user.
+
+Everything that must outlive the attempt is in the run folder; a later attempt needs nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from envs.samples import load as load_samples
+from envs.samples import select
+from orchestrator import folder as run_folder
+from orchestrator.plan import Plan, planned
+from orchestrator.progress import Progress
+from orchestrator.score import score, write_results
+from orchestrator.store import Store, episodes
+from orchestrator.tracking import Tracker
+from sweeps.spec import Sweep
+
+INTERRUPTED = 130
+INCOMPLETE = 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an attempt came to."""
+
+    rows: pl.DataFrame
+    """One row a cell (``score``)."""
+    complete: bool
+    interrupted: bool
+    reasons: Mapping[str, str]
+    """Group of models -> why it could not go on."""
+
+    @property
+    def code(self) -> int:
+        """The process's exit code: 0 only when every cell is complete."""
+        if self.interrupted:
+            return INTERRUPTED
+        return 0 if self.complete else INCOMPLETE
+
+
+def build_plan(sweep: Sweep) -> Plan:
+    """Load the samples that the sweep names and number its episodes; raises BadData or SweepError."""
+    folder, pick = Path(sweep.data), sweep.selection
+    pools = {name: load_samples(folder, name, pick.filtered) for name in sweep.scenarios}
+    played = {
+        name: select(pool, pick.limit, pick.ids.get(name), pick.subset, sweep.seed) for name, pool in pools.items()
+    }
+    return planned(sweep, played, pools)
+
+
+def planned_rows(plan: Plan) -> pl.DataFrame:
+    """One row a cell: names and planned episodes, what ``score`` needs to show cells that have nothing yet."""
+    return pl.DataFrame(
+        {
+            "cell": [cell.key for cell in plan.cells],
+            "model": [cell.model.name for cell in plan.cells],
+            "scenario": [cell.scenario for cell in plan.cells],
+            "condition": [cell.condition.name for cell in plan.cells],
+            "protocol": [cell.protocol.value for cell in plan.cells],
+            "planned": [len(plan.samples[cell.scenario]) for cell in plan.cells],
+        }
+    )
+
+
+def belonging(plan: Plan, folder: Path) -> pl.LazyFrame:
+    """The stored episodes that this plan asks for; those of an earlier configuration of the folder are left out."""
+    keys = pl.LazyFrame({"key": [key for index in range(len(plan.cells)) for key in plan.keys(index)]})
+    return episodes(folder).join(keys, on="key", how="semi")
+
+
+def run(sweep: Sweep, output: Path, update: bool = False, say: Callable[[str], None] = print) -> Outcome:
+    """Play what the sweep still owes; raises RunFolderError when the folder is held or holds another configuration."""
+    plan = build_plan(sweep)
+    with run_folder.claim(output, sweep, update=update):
+        store = Store(output)
+        try:
+            return _attempt(sweep, plan, output, store, say)
+        finally:
+            store.close()
+
+
+def _attempt(sweep: Sweep, plan: Plan, output: Path, store: Store, say: Callable[[str], None]) -> Outcome:
+    finished = set(store.finished()["key"])
+    owed = plan.owed(finished)
+    left = sum(map(len, owed.values()))
+    say(f"{sweep.name}: {len(plan.cells)} cells, {plan.total:,} episodes, {plan.total - left:,} finished, {left:,} owed")
+    run_folder.write_plan(output, planned_rows(plan))
+    tracker = _tracker(sweep, output)
+    tracker.start()
+    progress = Progress(planned_rows(plan), finished=plan.total - left, tracker=tracker)
+    reasons, interrupted = _play(sweep, plan, owed, store, progress) if left else ({}, False)
+    store.flush()
+    if not interrupted:
+        store.compact()
+    rows = score(belonging(plan, output), planned_rows(plan))
+    write_results(output, rows)
+    complete = int(rows["finished"].sum()) == plan.total and not int(rows["failed"].sum())
+    run_folder.write_status(output, _states(rows, reasons), finished=not interrupted)
+    for row in rows.iter_rows(named=True):
+        tracker.cell(row)
+    tracker.artifacts([output / "sweep.resolved.toml", output / "results.json"])
+    tracker.close("FINISHED" if complete else "KILLED" if interrupted else "FAILED", timeout=2.0 if interrupted else 60.0)
+    return Outcome(rows, complete, interrupted, reasons)
+
+
+def _play(
+    sweep: Sweep, plan: Plan, owed: Mapping[str, Sequence[int]], store: Store, progress: Progress
+) -> tuple[dict[str, str], bool]:
+    """Run the driver; returns reasons of lost groups, and whether somebody stopped it."""
+    from orchestrator.run import Driver, Sink, connect  # Ray takes a second to import: not for `plan` or `status`
+
+    connect()
+    sink = Sink(store, plan)
+
+    async def drive() -> tuple[dict[str, str], bool]:
+        driver = Driver(sweep, plan, owed, sink)
+        for number in (signal.SIGINT, signal.SIGTERM):  # after ray.init, which installs its own
+            asyncio.get_running_loop().add_signal_handler(number, driver.stop)
+        with progress:
+            await driver.run(lambda: progress.show(sink.per_cell, store))
+        return dict(driver.reasons), driver.stopping.is_set()
+
+    began = time.perf_counter()
+    reasons, interrupted = asyncio.run(drive())
+    store.flush()
+    progress.played(sink.done, time.perf_counter() - began)
+    if interrupted:
+        print(f"stopped: {sink.done:,} new episodes are kept; the same command goes on from here", file=sys.stderr)
+    return reasons, interrupted
+
+
+def _tracker(sweep: Sweep, output: Path) -> Tracker:
+    parameters = {
+        "models": ", ".join(model.name for model in sweep.models),
+        "scenarios": ", ".join(sweep.scenarios),
+        "conditions": ", ".join(condition.name for condition in sweep.conditions),
+        "protocols": ", ".join(sweep.protocols),
+        "seed": str(sweep.seed),
+        **{f"sampling.{name}": str(value) for name, value in sweep.sampling.model_dump().items()},
+        **{f"selection.{name}": str(value) for name, value in sweep.selection.model_dump().items()},
+    }
+    return Tracker(sweep.tracking.uri, sweep.tracking.experiment or sweep.name, output, parameters, sweep.name)
+
+
+def _states(rows: pl.DataFrame, reasons: Mapping[str, str]) -> list[dict[str, Any]]:
+    """State of each cell for status.json: complete, partial, waiting or failed, with the reason where there is one."""
+    return [
+        {
+            "cell": row["cell"],
+            "planned": row["planned"],
+            "finished": row["finished"],
+            "errors": row["errors"],
+            "state": _state(row, reasons),
+            "reason": reasons.get(row["model"], "") if row["finished"] < row["planned"] else "",
+        }
+        for row in rows.iter_rows(named=True)
+    ]
+
+
+def _state(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
+    if row["finished"] == row["planned"]:
+        return "failed" if row["failed"] else "complete"
+    if row["model"] in reasons:
+        return "failed"
+    return "partial" if row["finished"] else "waiting"
