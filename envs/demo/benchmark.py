@@ -1,5 +1,7 @@
-"""The folder drawn for (samples, seed) is the same to the byte, is there whole or not at all, and the published filter keeps
-exactly ``samples`` of its lines."""
+"""The folder drawn for (samples, seed) is the same to the byte and there whole or not at all.
+
+The published filter keeps exactly ``samples`` of its lines.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from PIL import Image
 
 from envs.demo.blocks import blocks
 from envs.demo.camera import camera
@@ -19,7 +23,13 @@ from envs.demo.sketches import sketch
 from envs.demo.turntable import turntable
 
 SCENARIOS: dict[str, Callable[[int, int], DemoSample]] = {
-    "ROD": blocks, "VSOD": passerby, "MVP-N": turntable, "IN-C": quality, "QD": sketch, "CIT": conveyor, "COCO": camera,
+    "ROD": blocks,
+    "VSOD": passerby,
+    "MVP-N": turntable,
+    "IN-C": quality,
+    "QD": sketch,
+    "CIT": conveyor,
+    "COCO": camera,
 }
 """Scenario -> (index, seed) -> sample, in the order of the paper's tables."""
 WEAK_SHARE = 6
@@ -27,9 +37,10 @@ WEAK_SHARE = 6
 
 
 def sample(scenario: str, index: int, seed: int) -> DemoSample:
-    """One sample in memory, nothing on disk: the ``index``-th of the scenario, from 0.
+    """One sample in memory, nothing on disk: the ``index``-th of the scenario, from 0 and as many as are wanted.
 
-    Raises KeyError for an unknown scenario, IndexError past the ids that the published filter keeps.
+    Past the last id that the published filter keeps, ids repeat and pictures do not. Raises KeyError for an unknown
+    scenario.
     """
     return SCENARIOS[scenario](index, seed)
 
@@ -41,9 +52,8 @@ def spread(samples: int) -> dict[str, int]:
     """
     room = {name: len(kept_ids()[name]) for name in SCENARIOS}
     if not 1 <= samples <= sum(room.values()):
-        raise ValueError(
-            f"samples is {samples}, but the demo can draw 1 to {sum(room.values()):,}: the published filter keeps no more ids."
-        )
+        most = f"{sum(room.values()):,}"
+        raise ValueError(f"samples is {samples}, but the demo draws 1 to {most}: the filter keeps no more ids.")
     counts, owed = dict.fromkeys(SCENARIOS, 0), samples
     while owed:
         open_names = [name for name in SCENARIOS if counts[name] < room[name]]
@@ -58,10 +68,10 @@ def spread(samples: int) -> dict[str, int]:
 def draw(folder: Path, samples: int, seed: int) -> dict[str, int]:
     """Writes a benchmark of ``samples`` samples in the published format; returns the samples per scenario.
 
-    A few VSOD lines more are written that the published filter drops. Raises ValueError for an impossible number and for a
-    folder that holds something already.
+    A few VSOD lines more are written that the published filter drops. Raises ValueError for an impossible number and
+    for a folder that holds something already.
     """
-    counts = spread(samples)
+    counts, folder = spread(samples), folder.absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is not empty: name a new folder for the demo benchmark, or remove this one.")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -84,6 +94,14 @@ def _samples(scenario: str, count: int, seed: int) -> Iterator[DemoSample]:
             yield weak_passerby(index // WEAK_SHARE, seed)
 
 
+def save(picture: Image.Image, target: Path) -> None:
+    """Sketches are grey PNG, all else JPEG."""
+    if target.suffix == ".png":
+        picture.convert("L").save(target)
+    else:
+        picture.save(target, "JPEG", quality=88)
+
+
 def write(folder: Path, scenario: str, drawn: Iterator[DemoSample]) -> None:
     """Writes the scenario's pictures, and its lines in the order of their ids."""
     lines: dict[int, str] = {}
@@ -92,7 +110,7 @@ def write(folder: Path, scenario: str, drawn: Iterator[DemoSample]) -> None:
         for path, picture in one.frames.items():
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
-            picture.save(target, quality=88) if target.suffix != ".png" else picture.convert("L").save(target)
+            save(picture, target)
     if lines:
         text = "".join(f"{lines[number]}\n" for number in sorted(lines))
         (folder / f"{STEMS[scenario]}_preprocessed.jsonl").write_text(text, "utf-8")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from random import Random
-
 
 from envs.demo.categories import BLUE, GREEN, ORANGE, PINK, PURPLE, RED, YELLOW, cycled, drawing
 from envs.demo.entries import STEMS, DemoSample, Lazily, Question, entry, published_id, purpose
@@ -54,11 +54,9 @@ def wall_of(colour: Colour, rng: Random) -> Drawing:
     for row in range(rows):
         top, half = 0.14 + row * 0.215, row % 2 * 0.16
         bounds = [0.0, *(half + 0.32 * i for i in range(4) if 0.05 < half + 0.32 * i < 0.95), 1.0]
-        for a, b in zip(bounds, bounds[1:], strict=False):
+        for a, b in itertools.pairwise(bounds):
             shade = mix(colour, (255, 255, 255), rng.uniform(0, 0.25))
             if row == 0:
                 patches.append(oval(shade, (a + b) / 2, top, (b - a) * 0.25, 0.07))
             patches.append(rect(shade, a, top, b, top + 0.215))
     return tuple(patches)
-
-

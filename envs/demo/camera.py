@@ -1,4 +1,4 @@
-"""COCO: a crop of a large scene grows in one of nine directions, stays inside the picture, and shows the object in the end."""
+"""COCO: a crop grows in one of nine directions, stays inside the picture, and shows the object in the end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def camera(index: int, seed: int) -> DemoSample:
     rng = purpose("COCO", index, seed, "picture")
     name = cycled("COCO", index, seed)
     direction = DIRECTIONS[(index + index // len(DIRECTIONS)) % len(DIRECTIONS)]
-    size, granularity = rng.randint(96, 120), rng.randint(3, 5) + (direction == "zoom")
+    size, granularity = rng.randint(96, 120), rng.randint(5, 6) if direction == "zoom" else rng.randint(3, 5)
     left, across = _placed(_along(direction, "left", "right"), WIDTH, size, granularity, rng)
     top, down = _placed(_along(direction, "up", "down"), HEIGHT, size, granularity, rng)
     number = published_id("COCO", index)
@@ -54,7 +54,8 @@ def camera(index: int, seed: int) -> DemoSample:
         return shaded(ground, sprite, (left, top))
 
     paths = {path: None}
-    box: Box = (left, top, left + size, top + size)
+    x0, y0, x1, y1 = sprite.getbbox() or (0, 0, size, size)
+    box: Box = (left + x0, top + y0, left + x1, top + y1)
     return DemoSample("COCO", line, Lazily(paths, picture), Lazily(paths, lambda _: 1.0), box)
 
 
@@ -69,7 +70,7 @@ def _placed(way: str, length: int, size: int, moves: int, rng: Random) -> tuple[
     """Where the object lies along an axis of ``length`` pixels, and the crop that misses it at first."""
     if way == "both":
         start = rng.randint(length // 2 - size // 2 - 20, length // 2 - size // 2 + 20)
-        middle, core = start + size // 2 + rng.randint(-size // 7, size // 7), rng.randint(5, 8)
+        middle, core = start + size // 2 + rng.randint(-size // 7, size // 7), rng.randint(4, 6)
         step = _halves((0.65 * size + 10) / (moves + 1))
         return start, Span(middle - core, middle + core, step)
     if way == "rest":

@@ -26,8 +26,9 @@ def conveyor(index: int, seed: int) -> DemoSample:
     name, size, step, late = cycled("CIT", index, seed), rng.randint(76, 90), rng.randint(3, 5), index % 2 == 0
     count = step * rng.randint(5, 7)
     first, best = _ends(step, count, late, rng)
-    sprite, empty = painted(drawing(name, rng), size), _hall(rng)
-    lefts = [_left(frame - best, late, size) for frame in range(count)]
+    sprite = painted(drawing(name, rng), size)
+    sprite, empty = sprite.crop(sprite.getbbox()), _hall(rng)
+    lefts = [_left(frame - best, late, sprite.width) for frame in range(count)]
     number = published_id("CIT", index)
     template = f"{STEMS['CIT']}/{name.lower().replace(' ', '_')}/video_{number:04d}/{{image}}.jpg"
     question = Question(rng.choice(PROMPTS), SUGGESTIONS, name)
@@ -36,27 +37,30 @@ def conveyor(index: int, seed: int) -> DemoSample:
 
     def frame(place: tuple[int, int]) -> Image.Image:
         picture = _rolling(empty, place[0])
-        picture.paste(sprite, (place[1], BELT - size), sprite)
+        picture.paste(sprite, (place[1], BELT - sprite.height), sprite)
         return picture
 
     def seen(place: tuple[int, int]) -> float:
-        inside = min(WIDTH, place[1] + size) - max(0, place[1])
-        return round(max(0, inside) / size, 4)
+        inside = min(WIDTH, place[1] + sprite.width) - max(0, place[1])
+        return round(max(0, inside) / sprite.width, 4)
 
     return DemoSample("CIT", line, Lazily(places, frame), Lazily(places, seen))
 
 
 def _ends(step: int, count: int, late: bool, rng: Random) -> tuple[int, int]:
-    """The first image, next to one end of the video so that a single suggestion is offered there (as many as the published
-    answers of open-ended generation count), and the last image that steps lead to, which shows the whole object."""
+    """The first image and the last one that steps from it lead to, which shows the whole object.
+
+    The first is so near an end of the video that one suggestion alone is offered: the published answers of open-ended
+    generation add a rewind of their own and count two suggestions in all.
+    """
     near = rng.randrange(0, step)
     far = near + step * ((count - 1 - near) // step)
     return (near, far) if late else (count - 1 - near, count - 1 - far)
 
 
-def _left(frame: int, late: bool, size: int) -> int:
+def _left(frame: int, late: bool, width: int) -> int:
     """The object's left edge, ``frame`` frames after its best view: it stops in the middle, or starts there."""
-    middle = (WIDTH - size) // 2
+    middle = (WIDTH - width) // 2
     return middle + STRIDE * (min(0, frame) if late else max(0, frame))
 
 

@@ -1,10 +1,11 @@
-"""An entry holds every published field of its scenario, in the published order, worded so that each suggestion means one move."""
+"""An entry holds every published field of its scenario, worded so that each suggestion means exactly one move."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -25,7 +26,11 @@ STEMS = {
 }
 """Scenario -> name of its published file and folder (package: ``get_environment``)."""
 ABSTENTIONS = (
-    "I cannot answer this question.", "I cannot tell.", "I do not know.", "I cannot say what it is.", "I do not know the answer.",
+    "I cannot answer this question.",
+    "I cannot tell.",
+    "I do not know.",
+    "I cannot say what it is.",
+    "I do not know the answer.",
 )
 
 Box = tuple[float, float, float, float]
@@ -79,18 +84,16 @@ def purpose(scenario: str, index: int, seed: int, what: str) -> Random:
 
 
 def published_id(scenario: str, index: int) -> int:
-    """The id of the ``index``-th sample that the published filter keeps; IndexError past the last."""
-    return int(kept_ids()[scenario][index])
+    """The id of the ``index``-th sample that the published filter keeps; past the last they begin again."""
+    ids = kept_ids()[scenario]
+    return ids[index % len(ids)]
 
 
-def kept_ids() -> dict[str, Any]:
+@cache
+def kept_ids() -> dict[str, list[int]]:
     """Scenario -> ids of the published filter (package: ``data_utils.FILTER``)."""
-    if not _kept:
-        _kept.update(json.loads((Path(__file__).parents[1] / "kept_ids.json").read_text("utf-8")))
-    return _kept
-
-
-_kept: dict[str, Any] = {}
+    listed = json.loads((Path(__file__).parents[1] / "kept_ids.json").read_text("utf-8"))
+    return {scenario: listed[scenario] for scenario in STEMS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from random import Random
 
@@ -54,11 +55,12 @@ def tube(pen: ImageDraw.ImageDraw, points: list[Point], fill: Colour, thick: int
 def shaded(background: Image.Image, sprite: Image.Image, corner: tuple[int, int]) -> Image.Image:
     """A copy of the background with the sprite on it and a soft shadow under it."""
     picture = background.copy()
-    width, height = sprite.size
-    shadow = Image.new("L", (width, max(4, height // 6)))
-    ImageDraw.Draw(shadow).ellipse((width * 0.12, 1, width * 0.88, shadow.height - 2), 90)
+    left, _, right, bottom = sprite.getbbox() or (0, 0, *sprite.size)
+    width, height = right - left, max(8, sprite.height // 7)
+    shadow = Image.new("L", (width + 8, height))
+    ImageDraw.Draw(shadow).ellipse((6, 2, width + 2, height - 3), 90)
     shadow = shadow.filter(ImageFilter.BoxBlur(2))
-    picture.paste(INK, (corner[0], corner[1] + height - shadow.height * 3 // 5), shadow)
+    picture.paste(INK, (corner[0] + left - 4, corner[1] + bottom - height * 3 // 5), shadow)
     picture.paste(sprite, corner, sprite)
     return picture
 
@@ -81,7 +83,7 @@ def strokes(patches: Drawing, length: float) -> list[tuple[Point, ...]]:
 
 def _cut(points: tuple[Point, ...], length: float) -> list[tuple[Point, ...]]:
     pieces, piece, run = [], [points[0]], 0.0
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
         far = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5
         steps = max(1, round(far / 0.05))
         for i in range(1, steps + 1):

@@ -1,4 +1,4 @@
-"""VSOD: a passer-by walks through a short video in a ring and hides everything that is asked about at the first image."""
+"""VSOD: a passer-by walks through a video in a ring and hides all that is asked about at the first image."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ PERSON = 150
 """Height of the passer-by's sprite in pixels; feet are below the picture."""
 SKINS = ((250, 214, 180), (226, 174, 130), (170, 116, 80), (112, 74, 54))
 HAIRS = ((60, 44, 40), (140, 88, 44), (226, 190, 110), (150, 150, 156))
-PLURALS = {"Fish": "fish", "Glasses": "pairs of glasses", "Scissors": "pairs of scissors", "Butterfly": "butterflies", "Cactus": "cacti"}
+PLURALS = {
+    "Fish": "fish",
+    "Glasses": "pairs of glasses",
+    "Scissors": "pairs of scissors",
+    "Butterfly": "butterflies",
+    "Cactus": "cacti",
+}
 SUGGESTIONS = ("Rewind the video.", "Wait for the occlusion to disappear.")
 
 
@@ -49,7 +55,9 @@ def _sample(number: int, index: int, seed: int, strong: bool) -> DemoSample:
 
 def _question(name: str, many: int, rng: Random) -> Question:
     if not many:
-        return Question(rng.choice(("What is behind the person?", "Which object does the person walk past?")), SUGGESTIONS, name)
+        return Question(
+            rng.choice(("What is behind the person?", "Which object does the person walk past?")), SUGGESTIONS, name
+        )
     plural = PLURALS.get(name, f"{name.lower()}s")
     others = rng.sample([n for n in range(1, 10) if n != many], 3)
     listed = [f"{n}." for n in (many, *others)]
@@ -87,7 +95,18 @@ def _person(rng: Random) -> Image.Image:
 def _figure(coat: tuple[int, int, int], hat: tuple[int, int, int], rng: Random) -> Drawing:
     skin, hair = rng.choice(SKINS), rng.choice(HAIRS)
     dark = mix(coat, (30, 20, 50), 0.25)
-    body = blob(coat, (0.38, 0.29), (0.62, 0.29), (0.75, 0.36), (0.77, 0.7), (0.77, 0.99), (0.5, 1.0), (0.23, 0.99), (0.23, 0.7), (0.25, 0.36))
+    body = blob(
+        coat,
+        (0.38, 0.29),
+        (0.62, 0.29),
+        (0.75, 0.36),
+        (0.77, 0.7),
+        (0.77, 0.99),
+        (0.5, 1.0),
+        (0.23, 0.99),
+        (0.23, 0.7),
+        (0.25, 0.36),
+    )
     sleeves = [bow(dark, 0.1, (0.5 + s * 0.23, 0.4), (0.5 + s * 0.27, 0.6), (0.5 + s * 0.22, 0.8)) for s in (-1, 1)]
     hands = [oval(skin, 0.5 + s * 0.22, 0.84, 0.045, 0.045) for s in (-1, 1)]
     buttons = [oval(mix(coat, (255, 255, 255), 0.6), 0.5, y, 0.018, 0.018) for y in (0.48, 0.62, 0.76)]

@@ -11,7 +11,13 @@ from PIL import Image, ImageDraw
 from envs.demo.shapes import Colour, mix
 
 PASTELS: tuple[Colour, ...] = (
-    (250, 232, 205), (222, 238, 226), (216, 230, 246), (246, 220, 226), (232, 224, 244), (244, 242, 218), (214, 240, 240),
+    (250, 232, 205),
+    (222, 238, 226),
+    (216, 230, 246),
+    (246, 220, 226),
+    (232, 224, 244),
+    (244, 242, 218),
+    (214, 240, 240),
 )
 WOODS: tuple[Colour, ...] = ((206, 170, 128), (184, 150, 118), (222, 196, 160), (168, 142, 124))
 GRASS: tuple[Colour, ...] = ((176, 212, 150), (160, 204, 160), (196, 214, 140))
@@ -129,7 +135,9 @@ def faded(size: Size, top: Colour, bottom: Colour) -> Image.Image:
 
 def cloud(pen: ImageDraw.ImageDraw, x: float, y: float, r: float) -> None:
     for dx, dy, k in ((-1.1, 0.2, 0.7), (0, 0, 1), (1.1, 0.25, 0.65)):
-        pen.ellipse((x + (dx - k) * r, y + (dy - k * 0.7) * r, x + (dx + k) * r, y + (dy + k * 0.7) * r), (255, 253, 248))
+        pen.ellipse(
+            (x + (dx - k) * r, y + (dy - k * 0.7) * r, x + (dx + k) * r, y + (dy + k * 0.7) * r), (255, 253, 248)
+        )
 
 
 def hill(pen: ImageDraw.ImageDraw, size: Size, level: float, fill: Colour, rng: Random) -> None:

@@ -1,4 +1,4 @@
-"""A drawing is a tuple of patches in the unit square, so that one definition serves paintings, sketches and silhouettes.
+"""A drawing is patches in the unit square, so that one definition serves paintings, sketches and silhouettes.
 
 x grows to the right and y downwards; (0, 0) is the upper left corner of the drawing's frame.
 """

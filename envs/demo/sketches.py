@@ -15,7 +15,10 @@ SIDE, SMOOTH, STROKE = 160, 3, 0.34
 """Pixels, supersampling, and the longest stroke of the pen as a share of the picture."""
 PROMPTS = ("What does this quickdraw represent?", "Which object is sketched here?", "What is being drawn?")
 SUGGESTIONS = (
-    "Add more details.", "Add more strokes to the drawing.", "Continue the sketch.", "Draw another part of the quickdraw.",
+    "Add more details.",
+    "Add more strokes to the drawing.",
+    "Continue the sketch.",
+    "Draw another part of the quickdraw.",
 )
 
 
@@ -32,7 +35,10 @@ def sketch(index: int, seed: int) -> DemoSample:
     line = entry(number, template, 0, count, count - 1, question, rng)
     numbers = {template.format(image=f"{image:04d}"): strokes_so_far for image, strokes_so_far in enumerate(shown)}
     return DemoSample(
-        "QD", line, Lazily(numbers, lambda n: _drawn(pen[:n])), Lazily(numbers, lambda n: round((n - 1) / (len(pen) - 1), 4))
+        "QD",
+        line,
+        Lazily(numbers, lambda n: _drawn(pen[:n])),
+        Lazily(numbers, lambda n: round((n - 1) / (len(pen) - 1), 4)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Each function draws one man-made thing in the unit square, out of its tints alone: the same tints, the same drawing."""
+"""Each function draws one man-made thing in the unit square out of its tints alone: same tints, same drawing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,15 @@ def bicycle(t: Tints) -> Drawing:
 
 def car(t: Tints) -> Drawing:
     body = poly(
-        t.main, (0.03, 0.72), (0.03, 0.54), (0.2, 0.48), (0.32, 0.3), (0.68, 0.3), (0.82, 0.48), (0.97, 0.54), (0.97, 0.72)
+        t.main,
+        (0.03, 0.72),
+        (0.03, 0.54),
+        (0.2, 0.48),
+        (0.32, 0.3),
+        (0.68, 0.3),
+        (0.82, 0.48),
+        (0.97, 0.54),
+        (0.97, 0.72),
     )
     windows = [
         poly(GLASS, (0.27, 0.48), (0.36, 0.35), (0.48, 0.35), (0.48, 0.48)),
@@ -48,7 +56,10 @@ def car(t: Tints) -> Drawing:
 
 
 def chair(t: Tints) -> Drawing:
-    legs = [poly(WOOD, (x, 0.6), (x + 0.07, 0.6), (x + d + 0.06, 0.97), (x + d, 0.97)) for x, d in ((0.23, -0.04), (0.68, 0.05))]
+    legs = [
+        poly(WOOD, (x, 0.6), (x + 0.07, 0.6), (x + d + 0.06, 0.97), (x + d, 0.97))
+        for x, d in ((0.23, -0.04), (0.68, 0.05))
+    ]
     back = [rect(WOOD, x, 0.05, x + 0.07, 0.54) for x in (0.25, 0.68)]
     slats = [rect(t.main, 0.25, y, 0.75, y + 0.1) for y in (0.08, 0.24)]
     return (*legs, *back, *slats, poly(t.main, (0.24, 0.5), (0.76, 0.5), (0.84, 0.63), (0.16, 0.63)))
@@ -63,16 +74,32 @@ def crown(t: Tints) -> Drawing:
 
 
 def glasses(t: Tints) -> Drawing:
-    lenses = [p for x in (0.25, 0.75) for p in (oval(GLASS, x, 0.52, 0.19, 0.19), ring(t.main, 0.06, x, 0.52, 0.19, 0.19))]
+    lenses = [
+        p for x in (0.25, 0.75) for p in (oval(GLASS, x, 0.52, 0.19, 0.19), ring(t.main, 0.06, x, 0.52, 0.19, 0.19))
+    ]
     bridge = bow(t.main, 0.06, (0.43, 0.48), (0.5, 0.43), (0.57, 0.48))
-    ears = [bow(t.main, 0.055, (0.07, 0.47), (0.03, 0.36), (0.1, 0.27)), bow(t.main, 0.055, (0.93, 0.47), (0.97, 0.36), (0.9, 0.27))]
+    ears = [
+        bow(t.main, 0.055, (0.07, 0.47), (0.03, 0.36), (0.1, 0.27)),
+        bow(t.main, 0.055, (0.93, 0.47), (0.97, 0.36), (0.9, 0.27)),
+    ]
     shine = [line(WHITE, 0.03, (x - 0.09, 0.5), (x + 0.02, 0.4)) for x in (0.25, 0.75)]
     return (*ears, *lenses, bridge, *shine)
 
 
 def guitar(t: Tints) -> Drawing:
-    body = blob(t.main, (0.5, 0.46), (0.66, 0.5), (0.65, 0.63), (0.75, 0.78), (0.68, 0.94), (0.5, 0.98), (0.32, 0.94), (0.25, 0.78),
-                (0.35, 0.63), (0.34, 0.5))
+    body = blob(
+        t.main,
+        (0.5, 0.46),
+        (0.66, 0.5),
+        (0.65, 0.63),
+        (0.75, 0.78),
+        (0.68, 0.94),
+        (0.5, 0.98),
+        (0.32, 0.94),
+        (0.25, 0.78),
+        (0.35, 0.63),
+        (0.34, 0.5),
+    )
     neck = rect(WOOD, 0.465, 0.13, 0.535, 0.6)
     head = poly((120, 78, 44), (0.44, 0.01), (0.56, 0.01), (0.54, 0.15), (0.46, 0.15))
     strings = [line(WHITE, 0.008, (x, 0.05), (x, 0.85)) for x in (0.485, 0.515)]
@@ -81,11 +108,27 @@ def guitar(t: Tints) -> Drawing:
 
 def hammer(t: Tints) -> Drawing:
     head = poly(STEEL, (0.2, 0.08), (0.62, 0.08), (0.84, 0.14), (0.92, 0.3), (0.76, 0.25), (0.6, 0.28), (0.2, 0.28))
-    return (rect(t.main, 0.4, 0.2, 0.52, 0.97), head, rect((150, 158, 168), 0.12, 0.05, 0.24, 0.31), rect(BLACK, 0.39, 0.72, 0.53, 0.97))
+    return (
+        rect(t.main, 0.4, 0.2, 0.52, 0.97),
+        head,
+        rect((150, 158, 168), 0.12, 0.05, 0.24, 0.31),
+        rect(BLACK, 0.39, 0.72, 0.53, 0.97),
+    )
 
 
 def balloon(t: Tints) -> Drawing:
-    bag = blob(t.main, (0.5, 0.02), (0.77, 0.1), (0.86, 0.32), (0.74, 0.55), (0.6, 0.71), (0.4, 0.71), (0.26, 0.55), (0.14, 0.32), (0.23, 0.1))
+    bag = blob(
+        t.main,
+        (0.5, 0.02),
+        (0.77, 0.1),
+        (0.86, 0.32),
+        (0.74, 0.55),
+        (0.6, 0.71),
+        (0.4, 0.71),
+        (0.26, 0.55),
+        (0.14, 0.32),
+        (0.23, 0.1),
+    )
     gore = blob(t.second, (0.5, 0.03), (0.6, 0.14), (0.64, 0.34), (0.56, 0.7), (0.44, 0.7), (0.36, 0.34), (0.4, 0.14))
     ropes = [line(BLACK, 0.018, (a, 0.7), (b, 0.86)) for a, b in ((0.41, 0.43), (0.59, 0.57))]
     return (bag, gore, *ropes, rect(WOOD, 0.4, 0.84, 0.6, 0.98), rect((130, 84, 48), 0.385, 0.82, 0.615, 0.87))
@@ -94,14 +137,36 @@ def balloon(t: Tints) -> Drawing:
 def house(t: Tints) -> Drawing:
     chimney = rect((150, 92, 80), 0.68, 0.1, 0.79, 0.36)
     roof = poly(t.main, (0.5, 0.06), (0.98, 0.48), (0.02, 0.48))
-    panes = [p for x in (0.18, 0.66) for p in (rect(GLASS, x, 0.58, x + 0.17, 0.75), line(WHITE, 0.015, (x + 0.085, 0.58), (x + 0.085, 0.75)))]
-    return (chimney, rect((246, 230, 196), 0.11, 0.46, 0.89, 0.96), roof, rect(t.second, 0.42, 0.62, 0.58, 0.96), *panes)
+    panes = [
+        p
+        for x in (0.18, 0.66)
+        for p in (rect(GLASS, x, 0.58, x + 0.17, 0.75), line(WHITE, 0.015, (x + 0.085, 0.58), (x + 0.085, 0.75)))
+    ]
+    return (
+        chimney,
+        rect((246, 230, 196), 0.11, 0.46, 0.89, 0.96),
+        roof,
+        rect(t.second, 0.42, 0.62, 0.58, 0.96),
+        *panes,
+    )
 
 
 def ice_cream(t: Tints) -> Drawing:
     cone = poly((226, 170, 100), (0.26, 0.46), (0.74, 0.46), (0.5, 0.99))
-    waffle = [line((180, 124, 64), 0.015, a, b) for a, b in (((0.36, 0.47), (0.56, 0.85)), ((0.56, 0.47), (0.64, 0.66)), ((0.64, 0.47), (0.44, 0.85)), ((0.44, 0.47), (0.36, 0.66)))]
-    scoops = [oval(t.second, 0.37, 0.36, 0.18, 0.17), oval(t.main, 0.63, 0.36, 0.18, 0.17), oval(t.light, 0.5, 0.2, 0.18, 0.17)]
+    waffle = [
+        line((180, 124, 64), 0.015, a, b)
+        for a, b in (
+            ((0.36, 0.47), (0.56, 0.85)),
+            ((0.56, 0.47), (0.64, 0.66)),
+            ((0.64, 0.47), (0.44, 0.85)),
+            ((0.44, 0.47), (0.36, 0.66)),
+        )
+    ]
+    scoops = [
+        oval(t.second, 0.37, 0.36, 0.18, 0.17),
+        oval(t.main, 0.63, 0.36, 0.18, 0.17),
+        oval(t.light, 0.5, 0.2, 0.18, 0.17),
+    ]
     return (cone, *waffle, *scoops, oval((214, 50, 60), 0.5, 0.04, 0.05, 0.05))
 
 
@@ -112,7 +177,11 @@ def key(t: Tints) -> Drawing:
 
 def ladder(t: Tints) -> Drawing:
     rungs = [rect(t.light, 0.34, y, 0.66, y + 0.05) for y in (0.1, 0.26, 0.42, 0.58, 0.74)]
-    return (*rungs, poly(t.main, (0.31, 0.01), (0.38, 0.01), (0.34, 0.98), (0.26, 0.98)), poly(t.main, (0.62, 0.01), (0.69, 0.01), (0.74, 0.98), (0.66, 0.98)))
+    return (
+        *rungs,
+        poly(t.main, (0.31, 0.01), (0.38, 0.01), (0.34, 0.98), (0.26, 0.98)),
+        poly(t.main, (0.62, 0.01), (0.69, 0.01), (0.74, 0.98), (0.66, 0.98)),
+    )
 
 
 def lamp(t: Tints) -> Drawing:
@@ -131,7 +200,10 @@ def mug(t: Tints) -> Drawing:
 
 def rocket(t: Tints) -> Drawing:
     flame = blob((250, 160, 50), (0.5, 0.74), (0.61, 0.82), (0.5, 0.99), (0.39, 0.82))
-    fins = [poly(t.main, (0.37, 0.52), (0.16, 0.84), (0.39, 0.76)), poly(t.main, (0.63, 0.52), (0.84, 0.84), (0.61, 0.76))]
+    fins = [
+        poly(t.main, (0.37, 0.52), (0.16, 0.84), (0.39, 0.76)),
+        poly(t.main, (0.63, 0.52), (0.84, 0.84), (0.61, 0.76)),
+    ]
     hull = blob(WHITE, (0.5, 0.01), (0.63, 0.2), (0.67, 0.45), (0.61, 0.77), (0.39, 0.77), (0.33, 0.45), (0.37, 0.2))
     nose = blob(t.main, (0.5, 0.01), (0.6, 0.12), (0.635, 0.22), (0.5, 0.24), (0.365, 0.22), (0.4, 0.12))
     return (flame, *fins, hull, nose, oval(t.second, 0.5, 0.41, 0.09, 0.09), oval(GLASS, 0.5, 0.41, 0.055, 0.055))
@@ -139,12 +211,18 @@ def rocket(t: Tints) -> Drawing:
 
 def sailboat(t: Tints) -> Drawing:
     hull = poly(WOOD, (0.08, 0.72), (0.94, 0.72), (0.78, 0.94), (0.24, 0.94))
-    sails = [poly(t.main, (0.53, 0.08), (0.53, 0.66), (0.93, 0.66)), poly(t.light, (0.45, 0.16), (0.45, 0.66), (0.12, 0.66))]
+    sails = [
+        poly(t.main, (0.53, 0.08), (0.53, 0.66), (0.93, 0.66)),
+        poly(t.light, (0.45, 0.16), (0.45, 0.66), (0.12, 0.66)),
+    ]
     return (rect((120, 78, 44), 0.47, 0.03, 0.51, 0.74), *sails, hull, rect(WHITE, 0.1, 0.72, 0.92, 0.77))
 
 
 def scissors(t: Tints) -> Drawing:
-    blades = [poly(STEEL, (0.3, 0.03), (0.36, 0.02), (0.57, 0.55), (0.49, 0.6)), poly(STEEL, (0.7, 0.03), (0.64, 0.02), (0.43, 0.55), (0.51, 0.6))]
+    blades = [
+        poly(STEEL, (0.3, 0.03), (0.36, 0.02), (0.57, 0.55), (0.49, 0.6)),
+        poly(STEEL, (0.7, 0.03), (0.64, 0.02), (0.43, 0.55), (0.51, 0.6)),
+    ]
     loops = [ring(t.main, 0.075, x, 0.8, 0.12, 0.15) for x in (0.32, 0.68)]
     shanks = [line(t.main, 0.08, (0.53, 0.55), (0.4, 0.68)), line(t.main, 0.08, (0.47, 0.55), (0.6, 0.68))]
     return (*blades, *shanks, *loops, oval(BLACK, 0.5, 0.52, 0.03, 0.03))

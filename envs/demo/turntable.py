@@ -1,4 +1,4 @@
-"""MVP-N: an object is turned; every view but the informative one shows a bare back or an edge and nothing of its picture."""
+"""MVP-N: an object is turned; every view but the informative one shows a bare back or an edge, not its picture."""
 
 from __future__ import annotations
 
@@ -24,9 +24,14 @@ PROMPTS = {
     "figure": ("Which object is it?", "What does this cut-out figure show?"),
 }
 SUGGESTIONS = (
-    "Rotate the object.", "Show another angle of the object.", "Change the orientation of the object.", "Move to a different side.",
+    "Rotate the object.",
+    "Show another angle of the object.",
+    "Change the orientation of the object.",
+    "Move to a different side.",
 )
 Solid = Callable[[Drawing, Colour, float], Drawing]
+Spot = Callable[[float, float], Point]
+"""Unit square -> a side of the solid."""
 
 
 def turntable(index: int, seed: int) -> DemoSample:
@@ -77,19 +82,25 @@ def box(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
             faces += _barcode(spot)
         if turn == 0:
             faces.append(poly(PAPER, spot(0.08, 0.08), spot(0.92, 0.08), spot(0.92, 0.92), spot(0.08, 0.92)))
-            faces += [_mapped(p, lambda x, y, on=spot: on(0.12 + 0.76 * x, 0.12 + 0.76 * y), 0.6) for p in shown]
+            faces += _printed(shown, spot, 0.12)
     lid = [corner(x, half, z) for x, z in ((-half, -deep), (half, -deep), (half, deep), (-half, deep))]
     return (*faces, poly(mix(colour, PAPER, 0.45), *lid))
 
 
-def _barcode(spot: Callable[[float, float], Point]) -> list[Patch]:
+def _printed(shown: Drawing, spot: Spot, rim: float) -> list[Patch]:
+    """The drawing on a side, with a rim of paper around it."""
+    inner = 1 - 2 * rim
+    return [_mapped(patch, lambda x, y: spot(rim + inner * x, rim + inner * y), 0.6) for patch in shown]
+
+
+def _barcode(spot: Spot) -> list[Patch]:
     """What a back shows: a price code on a slip of paper."""
     slip = poly(PAPER, spot(0.3, 0.62), spot(0.7, 0.62), spot(0.7, 0.86), spot(0.3, 0.86))
     bars = (0.34, 0.385, 0.42, 0.47, 0.53, 0.56, 0.61, 0.65)
     return [slip, *(line(INK, 0.014, spot(x, 0.66), spot(x, 0.82)) for x in bars)]
 
 
-def _face(corner: Callable[[float, float, float], Point], b: float, wide: float, out: float) -> Callable[[float, float], Point]:
+def _face(corner: Callable[[float, float, float], Point], b: float, wide: float, out: float) -> Spot:
     """Unit square -> the side of the carton that is turned by b radians."""
 
     def spot(x: float, y: float) -> Point:
@@ -112,8 +123,12 @@ def can(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
 
     body = poly(colour, (-r, -0.42), *arc(0, 0.42, r, 0.1, 180, 0), (r, -0.42))
     rims = [oval((206, 210, 218), 0, -0.42, r, 0.1), oval((228, 232, 238), 0, -0.42, r * 0.86, 0.075)]
-    label = [_mapped(p, lambda x, y: spot(0.06 + 0.88 * x, 0.1 + 0.8 * y), 0.6) for p in shown] if abs(yaw) < 45 else []
-    paper = [poly(PAPER, *(spot(i / 8, 0.04) for i in range(9)), *(spot(1 - i / 8, 0.96) for i in range(9)))] if label else []
+    label = _printed(shown, spot, 0.1) if abs(yaw) < 45 else []
+    paper = (
+        [poly(PAPER, *(spot(i / 8, 0.04) for i in range(9)), *(spot(1 - i / 8, 0.96) for i in range(9)))]
+        if label
+        else []
+    )
     code = _barcode(behind) if abs(abs(yaw) - 180) < 55 else []
     return (body, *paper, *label, *code, *rims)
 
@@ -132,5 +147,5 @@ def figure(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
 SOLIDS: dict[str, Solid] = {"box": box, "can": can, "figure": figure}
 
 
-def _mapped(patch: Patch, onto: Callable[[float, float], Point], thin: float) -> Patch:
+def _mapped(patch: Patch, onto: Spot, thin: float) -> Patch:
     return replace(patch, points=tuple(onto(x, y) for x, y in patch.points), width=patch.width * thin)
