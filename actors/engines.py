@@ -8,14 +8,38 @@ from actors.backend import Backend
 from actors.baselines import Baseline
 from sweeps.spec import ModelSpec
 
+HEAVY = ("openai", "torch", "transformers", "vllm")
+"""The packages behind the doors."""
+
 
 def engine(model: ModelSpec, data: Path) -> Backend:
     """The backend of a model entry, loaded and ready; ``data`` is the benchmark folder its pictures lie in.
 
-    Raises what the engine raises when it cannot load: the worker reports it as the model's failure to start.
+    Raises ValueError when the backend's package is not installed, and what the engine raises when it cannot load: the
+    worker reports it as the model's failure to start.
     """
+    try:
+        return _opened(model, data)
+    except ModuleNotFoundError as missing:
+        if missing.name not in HEAVY:
+            raise
+        extra = f"pip install 'proactive-sweep[{model.backend}]'"
+        raise ValueError(f"{model.name} needs the package {missing.name}, which is not installed: {extra}") from missing
+
+
+def _opened(model: ModelSpec, data: Path) -> Backend:
     match model.backend:
         case "builtin":
             return Baseline(model.source.removeprefix("builtin:"))
-        case other:
-            raise ValueError(f"{model.name}: this build has no backend named {other!r}")
+        case "openai":
+            from actors.openai_backend import OpenAIBackend
+
+            return OpenAIBackend(model, data)
+        case "transformers":
+            from actors.hf_backend import TransformersBackend
+
+            return TransformersBackend(model, data)
+        case "vllm":
+            from actors.vllm_backend import VLLMBackend
+
+            return VLLMBackend(model, data)

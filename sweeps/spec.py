@@ -10,7 +10,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from envs.types import Mode
 
@@ -83,6 +83,52 @@ class Sampling(Frozen):
     """New tokens a reply may have."""
 
 
+class Endpoint(Frozen):
+    """How an OpenAI-compatible service is asked, and what it costs."""
+
+    base_url: str = ""
+    """``http://host:8000/v1`` of any ``vllm serve``; empty is OpenAI's own (or ``OPENAI_BASE_URL``)."""
+    key_env: str = "OPENAI_API_KEY"
+    """Environment variable that holds the key (never in a file); empty where the service wants none."""
+    server: Literal["openai", "vllm"] = "openai"
+    """``vllm`` states top_k, min_p and the repetition penalty too: that server has a model's own defaults for them."""
+    decoding: bool = True
+    """False leaves out temperature, top_p and seed, which reasoning models refuse."""
+    effort: str = ""
+    """``reasoning_effort``, where the model has one."""
+    reserve: Annotated[int, Field(ge=0)] = 0
+    """Tokens added to the reply's limit for hidden reasoning, which counts against it."""
+    pictures: Literal["png", "jpeg"] = "png"
+    """How pictures travel: ``png`` is exact, ``jpeg`` (quality 95) is a fraction of the size."""
+    deadline: Annotated[float, Field(gt=0)] = 120.0
+    """Seconds one attempt may take."""
+    patience: Annotated[float, Field(ge=0)] = 600.0
+    """Seconds after which a request that only meets errors counts its service as dead."""
+    prompt_price: Annotated[float, Field(ge=0)] = 0.0
+    """Per million prompt tokens."""
+    reply_price: Annotated[float, Field(ge=0)] = 0.0
+    """Per million reply tokens, hidden reasoning included."""
+    priced: str = ""
+    """Day and currency of the prices, for example ``2026-05-01 USD``."""
+    max_cost: Annotated[float, Field(gt=0)] | None = None
+    """What one worker may spend on this model; then the model stops, and the rest stays owed."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What changes answers, where it differs from the default."""
+        return self.model_dump(include={"server", "decoding", "effort", "reserve", "pictures"}, exclude_defaults=True)
+
+    @model_validator(mode="after")
+    def _priced(self) -> Endpoint:
+        if self.max_cost is not None and not (self.prompt_price or self.reply_price):
+            raise ValueError("max_cost needs prompt_price and reply_price, else nothing is ever spent")
+        return self
+
+
+ANSWERING = ("quantization", "hf_overrides", "kv_cache_dtype", "mm_processor_kwargs", "generation_config")
+"""The engine flags that change answers; all others change speed and memory alone."""
+
+
 class ModelSpec(Frozen):
     """One model: what it is (part of every key) and how it is run (never part of a key)."""
 
@@ -103,12 +149,38 @@ class ModelSpec(Frozen):
     dtype: str = "auto"
     options: dict[str, Any] = Field(default_factory=dict)
     """Engine flags, handed through as they stand."""
+    processor: dict[str, Any] = Field(default_factory=dict)
+    """Options of the model's own processor, for example ``max_pixels``."""
+    chat: dict[str, Any] = Field(default_factory=dict)
+    """Variables of the chat template, for example ``enable_thinking``."""
+    lora: str = ""
+    """Adapter that every request uses: a folder, or a folder inside ``source``."""
+    endpoint: Endpoint = Endpoint()
+    """Only for backend ``openai``."""
+    paper: str = ""
+    """The row of the paper's tables that this model is; empty for models the paper does not have."""
+    in_history: bool = False
+    """Whether the paper ran history and in-context examples on it (ten models)."""
+    inferred: bool = False
+    """Whether ``source`` is inferred from the paper's name; false where the published code names it."""
     note: str = ""
 
     @property
     def identity(self) -> dict[str, Any]:
         """What changes this model's answers."""
-        return {"source": self.source, "revision": self.revision, "dtype": self.dtype}
+        special = {
+            "options": {k: v for k, v in self.options.items() if k in ANSWERING or self.backend == "openai"},
+            "processor": self.processor,
+            "chat": self.chat,
+            "lora": self.lora,
+            "endpoint": self.endpoint.identity,
+        }
+        return {
+            "source": self.source,
+            "revision": self.revision,
+            "dtype": self.dtype,
+            **{name: value for name, value in special.items() if value},
+        }
 
 
 class Cell(Frozen):

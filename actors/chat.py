@@ -1,0 +1,42 @@
+"""Every engine gets the same conversation: only the way in which a picture is written down differs."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Literal
+
+from actors.backend import Message
+from envs.types import ImageRef
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Part = dict[str, Any]
+Chat = list[dict[str, Any]]
+
+JPEG_QUALITY = 95
+
+
+def conversation(messages: Sequence[Message], part: Callable[[ImageRef], Part], plain: bool = False) -> Chat:
+    """The messages in the shape that chat templates and chat services share: pictures first, then the text.
+
+    ``part`` writes one picture down. ``plain`` writes messages without pictures as a bare string, which text-only
+    templates and services want; templates of multimodal models want lists throughout.
+    """
+    return [{"role": message.role, "content": _content(message, part, plain)} for message in messages]
+
+
+def _content(message: Message, part: Callable[[ImageRef], Part], plain: bool) -> str | list[Part]:
+    if plain and not message.images:
+        return message.text
+    return [*map(part, message.images), {"type": "text", "text": message.text}]
+
+
+def data_url(image: Image, form: Literal["png", "jpeg"] = "png") -> str:
+    """A picture as a ``data:`` URL; the same pixels give the same bytes."""
+    held = BytesIO()
+    options: dict[str, Any] = {"quality": JPEG_QUALITY, "subsampling": 0} if form == "jpeg" else {}
+    image.save(held, form.upper(), **options)
+    return f"data:image/{form};base64,{b64encode(held.getvalue()).decode('ascii')}"

@@ -1,0 +1,202 @@
+"""A service's refusal is data, its trouble is waited out, and its final no stops the model; nothing else gets out.
+
+Speaks to OpenAI and to any ``vllm serve``. The SDK's own retries are off; this loop knows which errors are worth one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from time import monotonic, perf_counter
+from typing import Any
+
+import openai
+from openai import AsyncOpenAI
+from openai.types.chat import ChatCompletion
+
+from actors.backend import BackendDied, BackendError, Refused, Reply, Request, Unprocessable
+from actors.chat import Part, conversation, data_url
+from actors.pacing import Budget, ModelStopped, Pace, backoff, retry_after
+from actors.pictures import Pictures
+from envs.types import ImageRef
+from sweeps.spec import ModelSpec
+
+TRIES = 8
+"""Failures after which a request that fails while others succeed is given up."""
+MILLION = 1e6
+FILTERED = {"content_filter", "content_policy_violation", "invalid_prompt", "moderation_blocked"}
+"""Error codes with which services decline a prompt."""
+MISCONFIGURED = {"unsupported_parameter", "unsupported_value", "unknown_parameter", "model_not_found"}
+"""Codes of a 400 that every other request would get too."""
+OUT_OF_MONEY = {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
+
+
+@dataclass(eq=False)
+class Trouble(Exception):
+    """Worth another try."""
+
+    reason: str
+    rest: float | None = None
+    """Seconds that the service asked to wait."""
+    throttled: bool = False
+
+
+class OpenAIBackend:
+    """One model of one service, asked by many episodes at once."""
+
+    def __init__(self, model: ModelSpec, data: Path) -> None:
+        self.model, self.endpoint = model, model.endpoint
+        self.key = _key(model)
+        self.client = AsyncOpenAI(
+            api_key=self.key or "none",
+            base_url=self.endpoint.base_url or None,
+            max_retries=0,
+            timeout=self.endpoint.deadline,
+        )
+        self.pictures = Pictures(data)
+        self.pace = Pace(model.in_flight)
+        self.budget = Budget(self.endpoint.max_cost, model.name)
+        self.dearest = 0.0
+        """The most that a prompt has cost so far."""
+        self.heard = 0.0
+        """When the service last answered anybody, on the monotonic clock."""
+        self.stopped: BackendError | None = None
+
+    async def reply(self, request: Request) -> Reply:
+        """Answer; raises Unprocessable, Refused, BackendDied, ModelStopped or BudgetSpent."""
+        urls = await self.pictures.made(request.messages, lambda image: data_url(image, self.endpoint.pictures))
+        body, chance = self.body(request, urls), Random(request.seed)
+        async with self.budget.hold(lambda: self._ceiling(request)):
+            answer, seconds = await self._insist(body, chance)
+            return self._read(answer, seconds)
+
+    async def close(self) -> None:
+        """Close the connections; safe to call twice."""
+        self.pictures.close()
+        await self.client.close()
+
+    def body(self, request: Request, urls: Mapping[ImageRef, str]) -> dict[str, Any]:
+        """The request as it is sent; every decoding choice that the service accepts is stated."""
+
+        def part(image: ImageRef) -> Part:
+            return {"type": "image_url", "image_url": {"url": urls[image]}}
+
+        sampling, endpoint = request.sampling, self.endpoint
+        body: dict[str, Any] = {
+            "model": self.model.source,
+            "messages": conversation(request.messages, part, plain=True),
+            "max_completion_tokens": sampling.max_tokens + endpoint.reserve,
+        }
+        if endpoint.decoding:
+            body |= {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": request.seed}
+        if endpoint.effort:
+            body["reasoning_effort"] = endpoint.effort
+        return {**body, "extra_body": self._extra(sampling.top_k)}
+
+    def _extra(self, top_k: int) -> dict[str, Any]:
+        """What the SDK has no argument for."""
+        extra: dict[str, Any] = {}
+        if self.endpoint.server == "vllm":
+            extra = {"top_k": top_k, "min_p": 0.0, "repetition_penalty": 1.0}
+        if self.model.chat:
+            extra["chat_template_kwargs"] = self.model.chat
+        if self.model.processor:
+            extra["mm_processor_kwargs"] = self.model.processor
+        return {**extra, **self.model.options}
+
+    # -- patience -----------------------------------------------------------------------------------------------------
+    async def _insist(self, body: dict[str, Any], chance: Random) -> tuple[ChatCompletion, float]:
+        """Ask until there is an answer or no hope; gives the answer and the seconds of the attempt that brought it."""
+        first, failures = 0.0, 0
+        while True:
+            if self.stopped is not None:
+                raise self.stopped
+            try:
+                return await self._attempt(body, chance)
+            except Trouble as trouble:
+                first = first or monotonic()
+                failures += not trouble.throttled
+                self._give_up(first, failures, trouble.reason)
+                await asyncio.sleep(backoff(failures, chance) if trouble.rest is None else trouble.rest)
+            except ModelStopped as reason:
+                self.stopped = reason
+                raise
+
+    async def _attempt(self, body: dict[str, Any], chance: Random) -> tuple[ChatCompletion, float]:
+        async with self.pace.slot(chance) as round_:
+            began = perf_counter()
+            try:
+                async with asyncio.timeout(self.endpoint.deadline):
+                    answer = await self.client.chat.completions.create(**body)
+            except (openai.OpenAIError, TimeoutError, ValueError) as error:
+                meaning = self.meaning(error)
+                if isinstance(meaning, Trouble) and meaning.throttled:
+                    rest = backoff(self.pace.round, chance) if meaning.rest is None else meaning.rest
+                    self.pace.slower(round_, rest)
+                    meaning.rest = 0.0  # the pace makes everybody rest, this caller too
+                raise meaning from None
+            if not isinstance(answer, ChatCompletion) or not answer.choices:
+                raise Trouble("the service answered without a choice")
+            self.pace.answered()
+            self.heard = monotonic()
+            return answer, perf_counter() - began
+
+    def _give_up(self, first: float, failures: int, reason: str) -> None:
+        """Raise when waiting longer makes no sense: the service is silent for all, or fails on this request alone."""
+        if monotonic() - max(first, self.heard) > self.endpoint.patience:
+            raise BackendDied(f"{self.model.name}: no answer for {self.endpoint.patience:g} s; last: {reason}")
+        if failures >= TRIES and self.heard > first:
+            raise Unprocessable(f"{self.model.name} failed {failures} times on this request alone; last: {reason}")
+
+    def meaning(self, error: Exception) -> Exception:
+        """What an error of the SDK means to the sweep: Trouble, or one of the named errors."""
+        if not isinstance(error, openai.APIStatusError):
+            return Trouble(f"{type(error).__name__}: {self._clean(str(error))}")
+        status, code = error.status_code, str(error.code or "")
+        said = f"{self.model.name}: HTTP {status} {code}: {self._clean(error.message)}"
+        if code in FILTERED:
+            return Refused(said)
+        if status in (408, 409) or status >= 500 or (status == 429 and code not in OUT_OF_MONEY):
+            return Trouble(said, retry_after(error.response.headers), throttled=status == 429)
+        if status in (400, 413, 422) and code not in MISCONFIGURED:
+            return Unprocessable(said)
+        if status == 401:  # services repeat parts of the key in this one
+            return ModelStopped(f"{self.model.name}: HTTP 401: the service refuses the key in {self.endpoint.key_env}")
+        return ModelStopped(said)
+
+    def _clean(self, text: str) -> str:
+        """One line, not too long, and never the key."""
+        line = " ".join(text.split())[:300]
+        return line.replace(self.key, "***") if self.key else line
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+    def _read(self, answer: ChatCompletion, seconds: float) -> Reply:
+        """The first choice, paid for; raises Refused."""
+        choice, usage = answer.choices[0], answer.usage
+        asked = usage.prompt_tokens if usage else 0
+        said = usage.completion_tokens if usage else 0
+        cost = (asked * self.endpoint.prompt_price + said * self.endpoint.reply_price) / MILLION
+        self.dearest = max(self.dearest, asked * self.endpoint.prompt_price / MILLION)
+        self.budget.pay(cost)
+        if choice.message.refusal or choice.finish_reason == "content_filter":
+            raise Refused(f"{self.model.name}: {self._clean(choice.message.refusal or 'content_filter')}")
+        return Reply(choice.message.content or "", asked, said, choice.finish_reason, seconds, cost)
+
+    def _ceiling(self, request: Request) -> float:
+        """What a request may cost at most, as far as is known: its longest reply, and the dearest prompt so far."""
+        longest = request.sampling.max_tokens + self.endpoint.reserve
+        return self.dearest + longest * self.endpoint.reply_price / MILLION
+
+
+def _key(model: ModelSpec) -> str:
+    """The key from the environment; raises ValueError when it is not there."""
+    name = model.endpoint.key_env
+    if name and not os.environ.get(name):
+        raise ValueError(
+            f"{model.name} needs a key: set {name}, or empty key_env in its entry if the service wants none"
+        )
+    return os.environ.get(name, "") if name else ""

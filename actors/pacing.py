@@ -1,0 +1,148 @@
+"""A service is never asked faster than it allows, nor for more money than it was given; both hold for all callers.
+
+Two more errors of the tree in ``actors.backend`` live here: a model that nobody can ask any more, for a reason that a
+new worker would not cure::
+
+    BackendError
+    └── ModelStopped    key refused, quota used up, no such model: the model's unplayed episodes stay owed
+        └── BudgetSpent     ``max_cost`` is reached
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
+from random import Random
+from time import monotonic, time
+
+from actors.backend import BackendError
+
+FIRST_ALLOWED = 4
+"""Requests in flight before anything is known; doubles with every round until the first refusal."""
+SHORTEST, LONGEST = 0.5, 60.0
+"""Seconds: the first ceiling of the back-off, and the last."""
+
+
+class ModelStopped(BackendError):
+    """This model can be asked no more, and a new worker would not help."""
+
+
+class BudgetSpent(ModelStopped):
+    """The next request could cost more than is left."""
+
+
+class Pace:
+    """How many requests may be in flight, and from when: grows by one a round, halves when the service says slower."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.allowed = float(min(most, FIRST_ALLOWED))
+        self.busy = 0
+        self.resting_until = 0.0
+        """On the monotonic clock: nobody asks before."""
+        self.round = 0
+        """Rises when the pace is cut: requests sent before a cut do not cut again."""
+        self.free = asyncio.Condition()
+
+    @asynccontextmanager
+    async def slot(self, chance: Random) -> AsyncIterator[int]:
+        """One request's place among those in flight; gives the round it belongs to.
+
+        ``chance`` spreads callers that rested together.
+        """
+        # The condition's lock is never held across an await, so that leaving cannot be interrupted half way.
+        async with self.free:
+            await self.free.wait_for(lambda: self.busy < int(self.allowed))
+            self.busy += 1
+        try:
+            await self._rest(chance)
+            yield self.round
+        finally:
+            async with self.free:
+                self.busy -= 1
+                self.free.notify(2)  # its own place, and the one that growth may have added
+
+    async def _rest(self, chance: Random) -> None:
+        while (left := self.resting_until - monotonic()) > 0:
+            await asyncio.sleep(left + chance.uniform(0, min(left, 1.0)))
+
+    def answered(self) -> None:
+        """The service kept up."""
+        growth = 1.0 if self.round == 0 else 1.0 / self.allowed
+        self.allowed = min(float(self.most), self.allowed + growth)
+
+    def slower(self, round_: int, rest: float) -> None:
+        """The service refused for its rate: everybody rests ``rest`` seconds, and fewer go on."""
+        self.resting_until = max(self.resting_until, monotonic() + rest)
+        if round_ == self.round:
+            self.round += 1
+            self.allowed = max(1.0, self.allowed / 2)
+
+
+class Budget:
+    """Money: a request is let through only if what it may cost at most is still there."""
+
+    def __init__(self, most: float | None, whose: str) -> None:
+        self.most = math.inf if most is None else most
+        self.whose = whose
+        self.spent = 0.0
+        self.known = most is None
+        """Whether an answer has shown what a prompt costs; until then requests go one by one."""
+        self.held: list[Callable[[], float]] = []
+        """The ceilings of the requests in flight; they rise when a dearer prompt is seen."""
+        self.changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def hold(self, ceiling: Callable[[], float]) -> AsyncIterator[None]:
+        """Set the most that a request may cost aside while it runs.
+
+        Waits for what others have set aside; raises BudgetSpent when too little is left even then.
+        """
+        async with self.changed:
+            await self.changed.wait_for(lambda: (self.known and self._fits(ceiling)) or not self.held)
+            if not self._fits(ceiling):
+                raise BudgetSpent(f"{self.whose}: {self.spent:.4f} of max_cost = {self.most:g} is spent")
+            self.held.append(ceiling)
+        try:
+            yield
+        finally:
+            async with self.changed:
+                self.held.remove(ceiling)
+                self.changed.notify_all()
+
+    def pay(self, cost: float) -> None:
+        """Book what an answer cost."""
+        self.spent += cost
+        self.known = True
+
+    def _fits(self, ceiling: Callable[[], float]) -> bool:
+        if math.isinf(self.most):
+            return True
+        return self.spent + sum(held() for held in self.held) + ceiling() <= self.most
+
+
+def backoff(failures: int, chance: Random) -> float:
+    """Seconds to wait after ``failures`` failures: full jitter under a ceiling that doubles up to a minute."""
+    return chance.uniform(0, min(LONGEST, SHORTEST * 2.0 ** min(failures, 16)))
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that a service asks to wait: ``retry-after-ms``, else ``retry-after`` (seconds or a date), else None."""
+    for header, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        if (text := headers.get(header)) is not None and (wait := _seconds(text, unit)) is not None:
+            return min(max(wait, 0.0), LONGEST * 10)
+    return None
+
+
+def _seconds(text: str, unit: float) -> float | None:
+    try:
+        value = float(text) * unit
+    except ValueError:
+        try:
+            value = parsedate_to_datetime(text).timestamp() - time()
+        except (TypeError, ValueError, OverflowError):
+            return None
+    return value if math.isfinite(value) else None

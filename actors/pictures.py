@@ -1,0 +1,54 @@
+"""Pictures are opened, cropped and resized in threads of their own: the loop of episodes never waits for a disk.
+
+The preprocessing of an engine then starts from pixels, and a picture named twice in one conversation is opened once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from actors.backend import Message
+from envs.render import Renderer
+from envs.types import ImageRef
+from sweeps.spec import digest
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+T = TypeVar("T")
+
+MOST_THREADS = 8
+"""Decoding releases the interpreter lock; beyond this the disk or the lock is the limit."""
+
+
+class Pictures:
+    """The pictures of one benchmark folder, as an engine asks for them."""
+
+    def __init__(self, data: Path) -> None:
+        self.renderer = Renderer(data)
+        self.folder = digest(str(data.resolve()))
+        self.threads = ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), thread_name_prefix="pictures")
+
+    async def shown(self, messages: Sequence[Message]) -> dict[ImageRef, Image]:
+        """Every picture of a conversation as RGB pixels; raises ``envs.render.Unprocessable`` for an unreadable one."""
+        return await self.made(messages, lambda image: image)
+
+    async def made(self, messages: Sequence[Message], form: Callable[[Image], T]) -> dict[ImageRef, T]:
+        """Every picture of a conversation in another form, made in the same threads."""
+        loop = asyncio.get_running_loop()
+        wanted = list(dict.fromkeys(image for message in messages for image in message.images))
+        ready = (loop.run_in_executor(self.threads, lambda ref=ref: form(self.renderer.picture(ref))) for ref in wanted)
+        return dict(zip(wanted, await asyncio.gather(*ready), strict=True))
+
+    def name(self, image: ImageRef) -> str:
+        """What an engine's picture cache may know these pixels by: folder, file, crop and size."""
+        return f"{self.folder}:{image.key}"
+
+    def close(self) -> None:
+        """Release the threads; safe to call twice."""
+        self.threads.shutdown(wait=False, cancel_futures=True)

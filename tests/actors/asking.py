@@ -1,0 +1,35 @@
+"""Requests about painted pictures, for every engine's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from PIL import Image
+
+from actors.backend import Message, Request, Situation
+from envs.types import ImageRef, Sample, State, View
+from sweeps.spec import Sampling
+
+SAMPLE = Sample("ROD", 0, "What is hidden?", ("I cannot tell.",), ("Fork.", "Knife."), "Fork.", "{image}.png", 0, 2, 0)
+
+
+def painted(folder: Path, names: Iterable[str], size: tuple[int, int] = (64, 48)) -> list[ImageRef]:
+    """One picture a name, each of another colour."""
+    references = []
+    for number, name in enumerate(names):
+        colour = (37 * number % 256, 255 - 53 * number % 256, 91 * number % 256)
+        Image.new("RGB", size, colour).save(folder / name)
+        references.append(ImageRef(name))
+    return references
+
+
+def asked(*messages: Message, seed: int = 1, **sampling: float) -> Request:
+    """A request; the last message must be the user's."""
+    view = View(messages[-1].images[0] if messages[-1].images else ImageRef("none"), "", (), SAMPLE.categories)
+    return Request(messages, Sampling(**sampling), seed, Situation(SAMPLE, State(0), view))
+
+
+def user(text: str, *images: ImageRef) -> Message:
+    """What the player sees."""
+    return Message("user", text, images)

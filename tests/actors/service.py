@@ -1,0 +1,98 @@
+"""A real chat-completions service on a free loopback port that answers as a test says, request by request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+Answer = tuple[int, dict[str, str], Any]
+"""Status, headers, body as JSON."""
+HANG: Answer = (0, {}, None)
+"""Take the request and never answer."""
+
+
+@dataclass
+class Service:
+    """What it was asked, and where it lives."""
+
+    answer: Callable[[int, dict[str, Any]], Answer]
+    url: str = ""
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    busiest: int = 0
+    busy: int = 0
+    delay: float = 0.0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                await self._one(_headers(head), reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def _one(self, headers: dict[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        body = json.loads(await reader.readexactly(int(headers["content-length"])))
+        self.times.append(monotonic())
+        self.keys.append(headers.get("authorization", ""))
+        self.bodies.append(body)
+        self.busy += 1
+        self.busiest = max(self.busiest, self.busy)
+        status, extra, content = self.answer(len(self.bodies) - 1, body)
+        await asyncio.sleep(3600 if status == 0 else self.delay)
+        self.busy -= 1
+        text = json.dumps(content).encode()
+        lines = {"content-type": "application/json", "content-length": str(len(text)), **extra}
+        writer.write(f"HTTP/1.1 {status} X\r\n".encode())
+        writer.write("".join(f"{name}: {value}\r\n" for name, value in lines.items()).encode() + b"\r\n" + text)
+        await writer.drain()
+
+
+def _headers(head: bytes) -> dict[str, str]:
+    lines = head.decode().split("\r\n")[1:]
+    return {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+
+
+@asynccontextmanager
+async def serving(answer: Callable[[int, dict[str, Any]], Answer], delay: float = 0.0) -> AsyncIterator[Service]:
+    """The service, until the block is left."""
+    service = Service(answer, delay=delay)
+    connections: set[asyncio.Task[None]] = set()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(service.serve(reader, writer))
+        connections.add(task)
+        task.add_done_callback(connections.discard)
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    service.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    try:
+        yield service
+    finally:
+        server.close()
+        for task in connections:
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+
+
+def said(text: str | None, finish: str = "stop", refusal: str | None = None) -> Answer:
+    """An ordinary answer to 100 tokens with 10."""
+    prompt, reply = 100, 10
+    message = {"role": "assistant", "content": text, "refusal": refusal}
+    usage = {"prompt_tokens": prompt, "completion_tokens": reply, "total_tokens": prompt + reply}
+    choice = {"index": 0, "finish_reason": finish, "message": message}
+    body = {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+    return 200, {}, body
+
+
+def failed(status: int, code: str = "", message: str = "no", **headers: str) -> Answer:
+    """An error as OpenAI words it; header names are written with underscores."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return status, named, {"error": {"message": message, "type": "error", "code": code or None}}
