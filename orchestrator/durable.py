@@ -1,0 +1,36 @@
+"""A file is there whole or not at all: temporary name, fsync, rename, fsync of the folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+TEMPORARY = ".tmp"
+"""Ending of a file that is not finished; one writer a folder, so a fixed name is enough."""
+
+
+def temporary(path: Path) -> Path:
+    """Where the bytes of ``path`` are gathered before they count."""
+    return path.with_name(path.name + TEMPORARY)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's bytes, or a folder's names, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def publish(path: Path) -> None:
+    """Give the finished temporary file its name; it replaces what was there in one step."""
+    os.replace(temporary(path), path)
+    sync(path.parent)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Replace a whole file; raises OSError, and then the old one is untouched."""
+    temporary(path).write_bytes(content)
+    sync(temporary(path))
+    publish(path)
