@@ -283,33 +283,26 @@ def _usable(path: Path, whole: bool) -> bool:
     return schema == TABLES[path.parent.name]
 
 
-def _scans(folder: Path, table: str, parts: Sequence[Part]) -> list[pl.LazyFrame]:
-    """One scan a part, with its place in the order as column ``part``."""
-    schema = TABLES[table]
-    return [
-        pl.scan_parquet(folder / table / part.name, schema=schema, glob=False, hive_partitioning=False).with_columns(
-            pl.lit(n, pl.UInt32).alias("part")
-        )
-        for n, part in enumerate(parts)
-    ]
+def _scans(folder: Path, table: str, parts: Sequence[Part]) -> pl.LazyFrame:
+    """All rows in the order of the parts; column ``part`` is the place of the row's part in that order."""
+    files = [str(folder / table / part.name) for part in parts]
+    rows = pl.scan_parquet(files, schema=TABLES[table], glob=False, hive_partitioning=False, include_file_paths="part")
+    return rows.with_columns(pl.col("part").cast(pl.Enum(files)).to_physical())
 
 
 def _episodes(folder: Path, parts: Sequence[Part]) -> pl.LazyFrame:
     if not parts:
         return pl.LazyFrame(schema=EPISODES)
-    files = [folder / "episodes" / part.name for part in parts]
-    return pl.scan_parquet(files, schema=EPISODES, glob=False, hive_partitioning=False).unique(
-        "key", keep="first", maintain_order=True
-    )
+    return _scans(folder, "episodes", parts).drop("part").unique("key", keep="first", maintain_order=True)
 
 
 def _turns(folder: Path, parts: Sequence[Part]) -> pl.LazyFrame:
     """Turns of the part that has the episode: a key that two parts hold must not mix the turns of both."""
     if not parts:
         return pl.LazyFrame(schema=TURNS)
-    owners = pl.concat(scan.select("key", "part") for scan in _scans(folder, "episodes", parts))
-    owners = owners.unique("key", keep="first", maintain_order=True)
-    return pl.concat(_scans(folder, "turns", parts)).join(owners, on=["key", "part"], how="semi").drop("part")
+    owners = _scans(folder, "episodes", parts).select("key", "part").unique("key", keep="first", maintain_order=True)
+    owned = _scans(folder, "turns", parts).join(owners, on=["key", "part"], how="semi", maintain_order="left")
+    return owned.drop("part")
 
 
 def _scan(path: Path) -> pl.LazyFrame:

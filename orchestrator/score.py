@@ -1,0 +1,133 @@
+"""An error is never a zero: planned, finished and errors are columns of every row, and measures count answers alone.
+
+Counts are summed as integers and divided once: equal episodes give equal bytes in any order, with any workers.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import polars as pl
+
+from envs import SCENARIOS
+from envs.types import Ending
+from orchestrator import durable
+
+PLANNED = ("model", "scenario", "condition", "protocol", "cell", "planned")
+"""Columns of the table of planned cells."""
+ERRORS = (Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED)
+"""Endings that are no answer."""
+SHARES = {
+    "share_suggestion": "suggestions",
+    "share_abstention": "abstentions",
+    "share_category": "categories",
+    "share_unparsable": "unparsable",
+}
+"""Share -> the count it comes from (paper: action distributions)."""
+NOT_COMPARABLE = ("prompt_tokens", "reply_tokens")
+"""Columns that an engine may report differently for the same answers; they stay out of results.json."""
+Z = NormalDist().inv_cdf(0.975)
+"""Standard deviations of a two-sided 95% interval."""
+DIGITS = 6
+"""Decimals in results.json."""
+
+
+def score(episodes: pl.LazyFrame, planned: pl.DataFrame) -> pl.DataFrame:
+    """One row a planned cell, sorted by cell.
+
+    Counts of episodes: planned, finished (stored, whatever the ending), unprocessable, refused, failed, errors (their
+    sum), scored (the rest), correct. Measures over the scored ones, null where there is none: acc, acc_low, acc_high
+    (percent, 95% Wilson interval), ps (mean of turns - 1), loops (percent that ended at the turn limit), turns (answers
+    in all), share_* (percent of answers), prompt_tokens and reply_tokens (sums). protocol.md, 'Measures'.
+    """
+    counted = episodes.group_by("cell").agg(_counts()).collect()
+    sums = [name for name in counted.columns if name != "cell"]
+    rows = planned.select(PLANNED).join(counted, on="cell", how="left").with_columns(pl.col(sums).fill_null(0))
+    return rows.with_columns(_measures()).select(_columns()).sort("cell")
+
+
+def average(rows: pl.DataFrame) -> pl.DataFrame:
+    """The paper's average: one row for model x condition x protocol, unweighted means of acc and ps over scenarios.
+
+    ``scenarios`` counts those in the mean, ``complete`` those that are played to the end without a failed episode;
+    ``all_seven`` is true only when all seven of the benchmark are complete: a mean without it is not the paper's.
+    """
+    done = (pl.col("finished") == pl.col("planned")) & (pl.col("failed") == 0) & pl.col("acc").is_not_null()
+    means = (
+        rows.sort("cell")
+        .group_by("model", "condition", "protocol", maintain_order=True)
+        .agg(
+            pl.col("acc", "ps").mean(),
+            pl.col("acc").count().cast(pl.Int64).alias("scenarios"),
+            done.sum().cast(pl.Int64).alias("complete"),
+            pl.col("scenario").filter(done).n_unique().eq(len(SCENARIOS)).alias("all_seven"),
+        )
+    )
+    return means.sort("model", "condition", "protocol")
+
+
+def write_results(folder: Path, rows: pl.DataFrame) -> None:
+    """``results.json`` (one row a cell, a line each: the same bytes for the same episodes) and ``results.parquet``."""
+    comparable = rows.drop(NOT_COMPARABLE).sort("cell")
+    lines = ",\n".join(json.dumps(_rounded(row), sort_keys=True, ensure_ascii=False) for row in comparable.to_dicts())
+    durable.write(folder / "results.json", f"[\n{lines}\n]\n".encode())
+    table = folder / "results.parquet"
+    rows.write_parquet(durable.temporary(table))
+    durable.sync(durable.temporary(table))
+    durable.publish(table)
+
+
+def _counts() -> list[pl.Expr]:
+    """Integer sums of a cell's episodes."""
+    answered = ~pl.col("ending").is_in(ERRORS)
+    summed = ["turns", *SHARES.values(), "prompt_tokens", "reply_tokens"]
+    return [
+        pl.len().cast(pl.Int64).alias("finished"),
+        answered.sum().cast(pl.Int64).alias("scored"),
+        *[(pl.col("ending") == ending).sum().cast(pl.Int64).alias(ending) for ending in (*ERRORS, Ending.LIMIT)],
+        pl.col("correct").filter(answered).sum().cast(pl.Int64),
+        *[pl.col(name).filter(answered).cast(pl.Int64).sum() for name in summed],
+    ]
+
+
+def _measures() -> list[pl.Expr]:
+    low, high = _wilson(pl.col("correct"), pl.col("scored"))
+    shares = [_percent(pl.col(count), pl.col("turns")).alias(share) for share, count in SHARES.items()]
+    return [
+        (pl.col("finished") - pl.col("scored")).alias("errors"),
+        _percent(pl.col("correct"), pl.col("scored")).alias("acc"),
+        low.alias("acc_low"),
+        high.alias("acc_high"),
+        _ratio(pl.col("turns") - pl.col("scored"), pl.col("scored")).alias("ps"),
+        _percent(pl.col(Ending.LIMIT), pl.col("scored")).alias("loops"),
+        *shares,
+    ]
+
+
+def _columns() -> list[str]:
+    counts = ["finished", "scored", *ERRORS, "errors", "correct"]
+    return [*PLANNED, *counts, "acc", "acc_low", "acc_high", "ps", "loops", "turns", *SHARES, *NOT_COMPARABLE]
+
+
+def _wilson(hits: pl.Expr, n: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """Wilson's score interval of ``hits`` out of ``n`` in percent (Wilson 1927); null for n = 0."""
+    p = _ratio(hits, n)
+    centre = p + Z**2 / (2 * n)
+    half = Z * (p * (1 - p) / n + Z**2 / (4 * n**2)).sqrt()
+    low, high = (100 * (centre + sign * half) / (1 + Z**2 / n) for sign in (-1, 1))
+    return pl.when(hits == 0).then(p).otherwise(low), pl.when(hits == n).then(100 * p).otherwise(high)
+
+
+def _ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
+    return pl.when(whole > 0).then(part / whole)
+
+
+def _percent(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
+    return pl.when(whole > 0).then(100 * part / whole)
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: round(value, DIGITS) if isinstance(value, float) else value for name, value in row.items()}
