@@ -1,0 +1,250 @@
+"""A row of a batch is answered as if it were alone, and no default of the checkpoint gets in between."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
+pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
+
+import torch
+
+from actors.backend import BackendDied, Message, Reply, Request, Unprocessable
+from actors.batches import Job, company
+from actors.engines import engine
+from actors.hf_backend import TransformersBackend, decoding
+from envs.render import Unprocessable as UnprocessablePicture
+from envs.types import ImageRef
+from sweeps.spec import ModelSpec, Sampling
+from tests.actors.asking import asked, painted, user
+from tests.actors.tiny import checkpoint, instructblip
+
+QUESTIONS = ["What is this?", "Which of these is it? A. Fork. B. Banana. C. I cannot tell.", "Colour?", "A " * 60]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint in ``model``, five pictures and one that is no picture."""
+    folder = tmp_path_factory.mktemp("tiny")
+    checkpoint(folder / "model")
+    painted(folder, [f"{n}.png" for n in range(5)])
+    (folder / "broken.png").write_bytes(b"\x89PNG no more")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def backend(folder: Path) -> Iterator[TransformersBackend]:
+    opened = opened_backend(folder)
+    yield opened
+    asyncio.run(opened.close())
+
+
+def opened_backend(folder: Path, **entry: Any) -> TransformersBackend:
+    options = {"options": {"batch": 4}, **entry}
+    model = ModelSpec(name="tiny", source=str(folder / "model"), backend="transformers", gpus=0, **options)
+    opened = engine(model, folder)
+    assert isinstance(opened, TransformersBackend)
+    return opened
+
+
+def picture(number: int) -> ImageRef:
+    return ImageRef(f"{number % 5}.png")
+
+
+def requests(**sampling: float) -> list[Request]:
+    """Twelve of several lengths and kinds: one picture, two pictures, an earlier turn."""
+    plain = [user(QUESTIONS[n % 4], picture(n)) for n in range(9)]
+    two = user("Compare.", picture(1), picture(2))
+    earlier = (user("First?", picture(3)), Message("assistant", "A. Wait."), user("And now?", picture(4)))
+    return [asked(m, seed=n, **sampling) for n, m in enumerate(plain)] + [
+        asked(two, seed=50, **sampling),
+        asked(*earlier, seed=51, **sampling),
+        asked(user("What is this?", picture(0)), seed=0, **sampling),
+    ]
+
+
+def together(backend: TransformersBackend, many: list[Request]) -> list[Reply]:
+    async def run() -> list[Reply]:
+        return await asyncio.gather(*map(backend.reply, many))
+
+    return asyncio.run(run())
+
+
+def alone(backend: TransformersBackend, many: list[Request]) -> list[Reply]:
+    return [together(backend, [one])[0] for one in many]
+
+
+def test_a_batch_answers_like_each_request_alone(backend: TransformersBackend) -> None:
+    many = requests(max_tokens=12)
+    batched, single = together(backend, many), alone(backend, many)
+    assert [(r.text, r.prompt_tokens, r.reply_tokens, r.finish) for r in batched] == [
+        (r.text, r.prompt_tokens, r.reply_tokens, r.finish) for r in single
+    ]
+    assert len({reply.text for reply in batched}) > 5, "the model looks at its input"
+
+
+def test_greedy_is_greedy_whatever_the_checkpoint_says(backend: TransformersBackend) -> None:
+    """The checkpoint asks for top-3 sampling and a repetition penalty; our own step-by-step argmax is the judge."""
+    mind = backend.mind
+    for request in requests(max_tokens=8)[:4]:
+        reply = together(backend, [request])[0]
+        pictures = asyncio.run(backend.pictures.shown(request.messages))
+        inputs = dict(mind.inputs([Job(request, pictures)]))
+        tokens: list[int] = []
+        with torch.inference_mode():
+            while len(tokens) < 8 and not (tokens and tokens[-1] in mind.stops):
+                token = int(mind.network(**inputs).logits[0, -1].argmax())
+                tokens.append(token)
+                inputs["input_ids"] = torch.cat([inputs["input_ids"], torch.tensor([[token]])], 1)
+                inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        assert reply.reply_tokens == len(tokens)
+        assert reply.text == mind.writer.decode([t for t in tokens if t not in mind.stops], skip_special_tokens=True)
+
+
+def test_a_seed_alone_decides_a_sampled_reply(backend: TransformersBackend) -> None:
+    many = requests(max_tokens=10, temperature=1.0, top_p=0.95, top_k=40)
+    first, again = together(backend, many), alone(backend, many[::-1])[::-1]
+    assert [r.text for r in first] == [r.text for r in again]
+    others = [asked(*r.messages, seed=r.seed + 1, max_tokens=10, temperature=1.0) for r in many]
+    assert sum(a.text != b.text for a, b in zip(first, together(backend, others), strict=True)) >= 10
+
+
+def test_sampled_replies_follow_the_models_distribution(backend: TransformersBackend) -> None:
+    """First tokens of 4,000 seeds against the softmax: no token strays by more than 4.5 standard errors."""
+    scores = torch.tensor([[2.0, 1.0, 0.0, -1.0, float("-inf")]])
+    seeds = list(range(4000))
+    drawn = decoding(Sampling(temperature=1.0), seeds, "cpu")(torch.zeros(4000, 1), scores.repeat(4000, 1)).argmax(1)
+    for token, share in enumerate(scores.softmax(1)[0].tolist()):
+        error = (share * (1 - share) / 4000) ** 0.5
+        assert abs((drawn == token).float().mean().item() - share) <= 4.5 * error
+
+
+def test_the_limit_is_kept_and_said(backend: TransformersBackend) -> None:
+    short, long = (together(backend, requests(max_tokens=n)) for n in (1, 40))
+    assert all(reply.reply_tokens == 1 for reply in short)
+    assert all(reply.finish == "stop" for reply in long if reply.reply_tokens < 40)
+    assert {reply.finish for reply in short + long} <= {"stop", "length"}
+    assert any(reply.finish == "length" for reply in short)
+    assert all(0 < reply.seconds < 120 and reply.prompt_tokens > 10 for reply in long)
+
+
+def test_a_request_that_cannot_be_answered_ends_alone(backend: TransformersBackend) -> None:
+    async def run() -> list[Any]:
+        fine = backend.reply(asked(user("What is this?", picture(1)), max_tokens=4))
+        long = backend.reply(asked(user("word " * 2000, picture(1)), max_tokens=4))
+        broken = backend.reply(asked(user("What is this?", ImageRef("broken.png")), max_tokens=4))
+        return await asyncio.gather(fine, long, broken, return_exceptions=True)
+
+    fine, long, broken = asyncio.run(run())
+    assert isinstance(fine, Reply)
+    assert isinstance(long, Unprocessable) and "the model takes 1024" in str(long)
+    assert isinstance(broken, UnprocessablePicture)
+
+
+def test_a_picture_that_the_processor_refuses_ends_its_episode_only(folder: Path) -> None:
+    """Refused in the middle of a batch: the others are answered."""
+    backend = opened_backend(folder)
+    process = backend.mind.processor.image_processor.preprocess
+
+    def strict(images: Any, **options: Any) -> Any:
+        for pictures in images:
+            for one in pictures if isinstance(pictures, list) else [pictures]:
+                if one.size[0] > 100 * one.size[1]:
+                    raise ValueError("absolute aspect ratio must be smaller than 200")
+        return process(images, **options)
+
+    backend.mind.processor.image_processor.preprocess = strict
+    painted(folder, ["thin.png"], (600, 2))
+    many = [asked(user("What is this?", ref), max_tokens=4) for ref in (picture(0), ImageRef("thin.png"), picture(2))]
+
+    async def run() -> list[Any]:
+        results = await asyncio.gather(*map(backend.reply, many), return_exceptions=True)
+        await backend.close()
+        return results
+
+    first, thin, last = asyncio.run(run())
+    assert isinstance(first, Reply) and isinstance(last, Reply)
+    assert isinstance(thin, Unprocessable) and "aspect ratio" in str(thin)
+
+
+def test_without_room_a_batch_is_halved_until_it_fits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device is real and small in one respect: more than two rows, or a long reply, do not fit."""
+    backend = opened_backend(folder, options={"batch": 8})
+    generate = backend.mind.network.generate
+
+    def cramped(**inputs: Any) -> Any:
+        if len(inputs["input_ids"]) > 2 or inputs["max_new_tokens"] > 20:
+            raise torch.OutOfMemoryError("out of memory")
+        return generate(**inputs)
+
+    monkeypatch.setattr(backend.mind.network, "generate", cramped)
+    many = [asked(user("What is this?", picture(n)), max_tokens=4) for n in range(8)]
+
+    async def run() -> list[Any]:
+        replies: list[Any] = await asyncio.gather(*map(backend.reply, many))
+        too_long = asked(user("?", picture(0)), max_tokens=21)
+        replies += await asyncio.gather(backend.reply(too_long), return_exceptions=True)
+        await backend.close()
+        return replies
+
+    *replies, refused = asyncio.run(run())
+    assert all(isinstance(reply, Reply) for reply in replies)
+    assert backend.size <= 2 and isinstance(refused, Unprocessable)
+
+
+def test_a_model_without_chat_template_takes_one_question_and_one_picture(tmp_path: Path) -> None:
+    """InstructBLIP, which vLLM does not serve: the prompt alone, four picture tokens before it."""
+    instructblip(tmp_path / "model")
+    pictures = painted(tmp_path, ["0.png", "1.png"])
+    backend = opened_backend(tmp_path, max_images=1)
+    many = [
+        asked(user(text, ref), max_tokens=6) for text in ("What is this?", "A. Fork. B. Banana.") for ref in pictures
+    ]
+
+    async def run() -> tuple[list[Reply], list[Reply], list[Any]]:
+        batched = await asyncio.gather(*map(backend.reply, many))
+        single = [await backend.reply(one) for one in many]
+        two = asked(user("Which?", *pictures))
+        refused = await asyncio.gather(backend.reply(two), return_exceptions=True)
+        await backend.close()
+        return batched, single, refused
+
+    batched, single, refused = asyncio.run(run())
+    assert [reply.text for reply in batched] == [reply.text for reply in single]
+    assert batched[0].text != batched[2].text and all(reply.reply_tokens <= 6 for reply in batched)
+    assert batched[0].prompt_tokens == 4 + len(backend.mind.tokenizer("What is this?")["input_ids"])
+    assert isinstance(refused[0], Unprocessable) and "one question with one picture" in str(refused[0])
+
+
+def test_closing_answers_whoever_waits_and_leaves_no_thread(folder: Path) -> None:
+    backend = opened_backend(folder)
+
+    async def run() -> list[Any]:
+        many = [asyncio.create_task(backend.reply(r)) for r in requests(max_tokens=30)]
+        await asyncio.sleep(0.3)
+        many[-1].cancel()
+        await backend.close()
+        await backend.close()
+        results = await asyncio.gather(*many, return_exceptions=True)
+        with pytest.raises(BackendDied):
+            await backend.reply(requests()[0])
+        return results
+
+    results = asyncio.run(run())
+    assert all(isinstance(r, Reply | BackendDied | asyncio.CancelledError) for r in results)
+    assert not [thread for thread in threading.enumerate() if thread is backend.thread]
+
+
+def test_the_oldest_plays_next_with_the_most_similar_company() -> None:
+    def job(length: int, **sampling: float) -> Job:
+        return Job(asked(user("x" * length, picture(0)), **sampling), {})
+
+    jobs = [job(100), job(5), job(90), job(300), job(101, temperature=1.0), job(104)]
+    assert [j.length for j in company(jobs, 3)] == [100, 104, 90]
+    assert company([], 3) == []

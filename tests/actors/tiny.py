@@ -1,0 +1,105 @@
+"""A random picture model built on the spot, small enough for every test machine; transformers and vLLM both load it.
+
+Idefics3: 64-pixel pictures become 4 tokens, and its picture processor needs no torchvision.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TEMPLATE = (
+    "<|im_start|>{% for message in messages %}{{ message['role'] }}:"
+    "{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}{{ '<image>' }}{% else %}{{ part['text'] }}{% endif %}"
+    "{% endfor %}<end_of_utterance>\n{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
+)
+WORDING = [
+    "user: assistant: What is this? A. Wait for the cup to move. B. Banana. C. Fork. D. I cannot tell.",
+    "Rotate the object. Answer with the letter of one option only. The quick brown fox jumps over the lazy dog 01234",
+]
+EDGE, PATCH, SHUFFLE, WIDTH = 64, 16, 2, 64
+SPECIAL = ["<pad>", "<|im_start|>", "<end_of_utterance>", "<image>", "<fake_token_around_image>", "<global-img>"]
+
+
+def checkpoint(folder: Path, seed: int = 0) -> Path:
+    """Write the model; the same seed gives the same weights."""
+    import torch
+    from transformers import (
+        GenerationConfig,
+        Idefics3Config,
+        Idefics3ForConditionalGeneration,
+        Idefics3ImageProcessorPil,
+        Idefics3Processor,
+    )
+
+    tokenizer = _tokenizer()
+    pictures = Idefics3ImageProcessorPil(
+        do_image_splitting=False,
+        size={"longest_edge": EDGE},
+        max_image_size={"longest_edge": EDGE},
+        image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+    )
+    processor = Idefics3Processor(
+        pictures, tokenizer, image_seq_len=(EDGE // PATCH // SHUFFLE) ** 2, chat_template=TEMPLATE
+    )
+    layers = {"num_hidden_layers": 2, "hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_attention_heads": 2}
+    special = dict(zip(("pad_token_id", "bos_token_id", "eos_token_id", "image_token_id"), range(4), strict=True))
+    text = {
+        "model_type": "llama", "vocab_size": len(tokenizer), "num_key_value_heads": 2, "max_position_embeddings": 1024,
+        "initializer_range": 0.2, "tie_word_embeddings": True, **layers, **special,
+    }  # fmt: skip
+    vision = {"image_size": EDGE, "patch_size": PATCH, "initializer_range": 0.2, **layers}
+    config = Idefics3Config(
+        vision_config=vision, text_config=text, scale_factor=SHUFFLE, tie_word_embeddings=True, **special
+    )
+    torch.manual_seed(seed)
+    model = Idefics3ForConditionalGeneration(config)
+    # A trap on purpose: greedy must stay greedy although these defaults say otherwise.
+    model.generation_config = GenerationConfig(
+        do_sample=True, temperature=0.7, top_p=0.5, top_k=3, repetition_penalty=1.3, pad_token_id=0, eos_token_id=2
+    )
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return folder
+
+
+def instructblip(folder: Path, seed: int = 0) -> Path:
+    """A random InstructBLIP: no chat template, one picture a prompt, an inner language model that generates."""
+    import torch
+    from transformers import InstructBlipConfig, InstructBlipForConditionalGeneration, InstructBlipProcessor
+    from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
+
+    pictures = BlipImageProcessorPil(size={"height": 32, "width": 32})
+    processor = InstructBlipProcessor(pictures, _tokenizer(), _tokenizer(), num_query_tokens=4)
+    layers = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text = {"model_type": "llama", "vocab_size": len(processor.tokenizer), "num_key_value_heads": 2, **layers}
+    text |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "initializer_range": 0.2}
+    config = InstructBlipConfig(
+        vision_config={"image_size": 32, "patch_size": 8, **layers},
+        qformer_config={"vocab_size": 400, "encoder_hidden_size": 32, **layers},
+        text_config=text,
+        num_query_tokens=4,
+        image_token_index=processor.tokenizer.convert_tokens_to_ids("<image>"),
+    )
+    torch.manual_seed(seed)
+    InstructBlipForConditionalGeneration(config).save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return folder
+
+
+def _tokenizer():  # type: ignore[no-untyped-def]
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    inner.train_from_iterator(
+        WORDING, trainers.BpeTrainer(vocab_size=384, special_tokens=SPECIAL, initial_alphabet=alphabet)
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner, bos_token="<|im_start|>", eos_token="<end_of_utterance>", pad_token="<pad>"
+    )
