@@ -1,0 +1,64 @@
+"""Blocks of made-up episodes whose turns can be told from their key."""
+
+from envs.types import Action, Ending
+
+CELL = "uniform/ROD/hint"
+
+
+def episode(number, cell=CELL, ending=Ending.CORRECT, turns=2, **other):
+    """One row of the episodes table: every turn a suggestion but the last."""
+    model, scenario, condition = cell.split("/")
+    row = {
+        "key": f"{cell}/{number:04d}-00000000",
+        "cell": cell,
+        "model": model,
+        "scenario": scenario,
+        "condition": condition,
+        "protocol": "mcqa",
+        "sample_id": number,
+        "seed": number * 7,
+        "ending": str(ending),
+        "correct": ending is Ending.CORRECT,
+        "turns": turns,
+        "suggestions": max(turns - 1, 0),
+        "abstentions": 0,
+        "categories": min(turns, 1),
+        "unparsable": 0,
+        "error": None,
+        "seconds": 0.5,
+        "prompt_tokens": 100,
+        "reply_tokens": 3,
+        "cost": 0.0,
+    }
+    assert other.keys() <= row.keys()
+    return {**row, **other}
+
+
+def turn(key, number, reply="A"):
+    """One row of the turns table."""
+    return {
+        "key": key,
+        "turn": number,
+        "frame": number,
+        "image": f"ROD/{number}.jpg",
+        "reply": reply,
+        "option": "mismatch",
+        "category": "correct",
+        "action": str(Action.CATEGORY),
+        "move": None,
+    }
+
+
+def block(episodes, reply="A"):
+    """Rows as the columns that a worker sends."""
+    rows = [turn(row["key"], number, reply) for row in episodes for number in range(row["turns"])]
+    return {"episodes": columns(episodes, episode(0)), "turns": columns(rows, turn("", 0))}
+
+
+def columns(rows, names):
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def numbered(*numbers, **other):
+    """A block of the episodes with these sample ids."""
+    return block([episode(number, **other) for number in numbers])
