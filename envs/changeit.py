@@ -7,7 +7,6 @@ the episode.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from envs import stimulus
 from envs.scenario import Scenario
@@ -45,8 +44,8 @@ class VideoChange(Scenario):
         step = sample.extra["step_size"]
         frame = state.frame - step if move is Move.REWIND else state.frame + step
         if not 0 <= frame < sample.frames:
-            return replace(state, ending=Ending.WRONG)
-        return replace(state, frame=frame)
+            return state._replace(ending=Ending.WRONG)
+        return state._replace(frame=frame)
 
     def telling(self, sample: Sample, state: State) -> bool:
         """Whether one more step would lead away from the reference frame."""

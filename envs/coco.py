@@ -6,7 +6,6 @@ boxes agree to the last bit.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -75,7 +74,7 @@ class CameraMoves(Scenario):
     def advance(self, sample: Sample, state: State, move: Move) -> State:
         across = state.across + (move in (Move.LEFT, Move.RIGHT, Move.ZOOM))
         along = state.along + (move in (Move.UP, Move.DOWN, Move.ZOOM))
-        return replace(state, across=across, along=along)
+        return state._replace(across=across, along=along)
 
     def telling(self, sample: Sample, state: State) -> bool:
         """Whether there is no move left that would show more."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from envs import stimulus
 from envs.scenario import LastImageSettles, suggestions
 from envs.types import Move, Sample, State
@@ -38,7 +36,7 @@ class ImageQuality(LastImageSettles):
         return (repair,) if repair in sample.options else suggestions(sample.options)
 
     def advance(self, sample: Sample, state: State, move: Move) -> State:
-        return replace(state, frame=state.frame - 1)
+        return state._replace(frame=state.frame - 1)
 
     def problems(self, sample: Sample) -> list[str]:
         repair = sample.extra.get("quality_answer")

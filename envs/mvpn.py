@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from envs import stimulus
 from envs.scenario import LastImageSettles
 from envs.types import Mode, Move, Sample, State
@@ -25,7 +23,7 @@ class MultiView(LastImageSettles):
         return sample.image.format(informative=informative, image=str(state.frame).zfill(4))
 
     def advance(self, sample: Sample, state: State, move: Move) -> State:
-        return replace(state, frame=self._views(sample)[state.turn])
+        return state._replace(frame=self._views(sample)[state.turn])
 
     def problems(self, sample: Sample) -> list[str]:
         views = sample.extra.get("valid_images")

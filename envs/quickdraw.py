@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from envs import stimulus
 from envs.scenario import LastImageSettles
 from envs.types import Move, Sample, State
@@ -21,4 +19,4 @@ class QuickDraw(LastImageSettles):
         return sample.image.format(image=str(state.frame).zfill(4))
 
     def advance(self, sample: Sample, state: State, move: Move) -> State:
-        return replace(state, frame=state.frame + 1)
+        return state._replace(frame=state.frame + 1)

@@ -6,7 +6,6 @@ Rules: ``BaseEnvironment.evaluate_generated_answer`` of the package ``proactiveb
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -56,7 +55,7 @@ class Scenario:
     def view(self, sample: Sample, state: State, hint: bool = False) -> View:
         """What the model sees now (package: ``get_state``)."""
         if state.mode is Mode.REFERENCE:
-            image = ImageRef(self.path(sample, replace(state, frame=sample.reference_frame)))
+            image = ImageRef(self.path(sample, state._replace(frame=sample.reference_frame)))
             options: tuple[str, ...] = ()
             question = self.reference_prompt or sample.prompt
         else:
@@ -89,12 +88,11 @@ class Scenario:
     def _after(self, sample: Sample, state: State, category: Verdict, made: Move | None) -> State:
         turn = state.turn + 1
         if category is Verdict.CORRECT:
-            return replace(state, turn=turn, ending=Ending.CORRECT)
+            return state._replace(turn=turn, ending=Ending.CORRECT)
         if made is None:
-            return replace(state, turn=turn, ending=Ending.WRONG)
-        if turn == self.limit(sample):
-            return replace(state, turn=turn, last=made, ending=Ending.LIMIT)
-        return self.advance(sample, replace(state, turn=turn, last=made), made)
+            return state._replace(turn=turn, ending=Ending.WRONG)
+        after = State(state.frame, turn, made, state.across, state.along, state.mode, state.seed)
+        return after._replace(ending=Ending.LIMIT) if turn == self.limit(sample) else self.advance(sample, after, made)
 
     def _read(
         self, sample: Sample, state: State, shown: tuple[str, ...], reply: str
@@ -235,7 +233,7 @@ class Ring(Scenario):
 
     def advance(self, sample: Sample, state: State, move: Move) -> State:
         by = -1 if move is self.back else 1
-        return replace(state, frame=(state.frame + by) % sample.frames)
+        return state._replace(frame=(state.frame + by) % sample.frames)
 
     def towards(self, sample: Sample, state: State, asks: tuple[str, ...]) -> str:
         ahead = (sample.reference_frame - state.frame) % sample.frames

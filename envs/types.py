@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 Crop = tuple[float, float, float, float]
 """left, top, right, bottom in pixels of the original picture, not yet rounded."""
@@ -134,9 +134,8 @@ class View:
     categories: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """Where an episode stands; counts only, so that nothing drifts."""
+class State(NamedTuple):
+    """Where an episode stands; counts only, so that nothing drifts. A tuple, because one is made every turn."""
 
     frame: int
     turn: int = 0

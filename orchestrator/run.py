@@ -20,7 +20,7 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from actors.worker import Worker
 from orchestrator.failed import failed_block
 from orchestrator.plan import Plan, group
-from orchestrator.schedule import Command, Demand, GiveUp, Lease, Schedule, Start, Stop
+from orchestrator.schedule import Abandon, Command, Demand, GiveUp, Lease, Schedule, Start, Stop
 from orchestrator.store import Store
 from sweeps.spec import Sweep
 
@@ -137,6 +137,8 @@ class Driver:
                     self._stop(slot)
                 case GiveUp(ordinals, reason):
                     self.sink.add(failed_block(self.plan, ordinals, reason))
+                case Abandon(name, reason):
+                    self.reasons[name] = reason
 
     def _start(self, slot: int, name: str) -> None:
         models = [model for model in self.sweep.models if group(model) == name]

@@ -19,7 +19,7 @@ LEASE_SPREAD = 4
 PATIENCE = 2
 """Times an episode may be on a dying worker before it is set aside as failed."""
 STARTS = 3
-"""Failed starts in a row after which a group is given up."""
+"""Failed starts in a row after which a group is abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,15 @@ class GiveUp:
     reason: str
 
 
-Command = Start | Lease | Stop | GiveUp
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Nobody can play this group in this attempt; its episodes stay owed, so that the next attempt tries again."""
+
+    group: str
+    reason: str
+
+
+Command = Start | Lease | Stop | GiveUp | Abandon
 
 
 @dataclass
@@ -161,10 +169,9 @@ class Schedule:
         return commands
 
     def _abandon(self, group: Group, reason: str) -> list[Command]:
-        ordinals = tuple(group.alone) + tuple(group.waiting)
         group.alone.clear()
         group.waiting.clear()
-        return [GiveUp(ordinals, reason)] if ordinals else []
+        return [Abandon(group.name, reason)]
 
     def _place(self) -> list[Command]:
         """Start workers while something fits: next is the group with the most work per replica."""

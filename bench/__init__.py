@@ -1,0 +1,1 @@
+"""Measurements: ratios printed side by side, never asserted."""

@@ -1,0 +1,64 @@
+"""What several tests share: one Ray cluster a session, one demo benchmark, and the command line as a subprocess."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def demo_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Seventy samples of the demo benchmark, ten a scenario."""
+    from envs.demo import draw
+
+    folder = tmp_path_factory.mktemp("demo") / "data"
+    draw(folder, samples=70, seed=0)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def ray_address() -> Iterator[str]:
+    """A local cluster of real Ray processes with two CPUs, for drivers that run as subprocesses."""
+    os.environ["RAY_AUTH_MODE"] = "disabled"
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    try:
+        yield cluster.address
+    finally:
+        cluster.shutdown()
+
+
+@pytest.fixture
+def cli(ray_address: str):
+    """Start ``proactive-sweep ARGS``; ``start`` gives the process, ``run`` waits for it."""
+    return Cli({**os.environ, "RAY_ADDRESS": ray_address, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
+
+
+class Cli:
+    """The command line in a subprocess."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.environment = environment
+
+    def start(self, *args: object, **more: object) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "orchestrator", *map(str, args)],
+            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, **more,
+        )  # fmt: skip
+
+    def run(self, *args: object, timeout: float = 180) -> subprocess.CompletedProcess[str]:
+        process = self.start(*args)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)

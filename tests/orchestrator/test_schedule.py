@@ -1,0 +1,145 @@
+"""The schedule, played with a toy world: every owed episode is delivered once, or given up with a reason, in any weather."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.schedule import PATIENCE, STARTS, Abandon, Demand, GiveUp, Lease, Schedule, Start, Stop
+
+
+class World:
+    """Acts on commands in a random order; workers die at a rate, and always on a poisonous episode."""
+
+    def __init__(self, schedule: Schedule, rng: Random, death: float = 0.0, poison: frozenset[int] = frozenset()) -> None:
+        self.schedule, self.rng, self.death, self.poison = schedule, rng, death, poison
+        self.starting: list[int] = []
+        self.leases: list[Lease] = []
+        self.alive: dict[int, str] = {}
+        self.most_alive = 0
+        self.delivered: Counter[int] = Counter()
+        self.given_up: dict[int, str] = {}
+        self.abandoned: dict[str, str] = {}
+
+    def take(self, commands) -> None:
+        for command in commands:
+            match command:
+                case Start(slot, group):
+                    self.alive[slot] = group
+                    self.starting.append(slot)
+                    self.most_alive = max(self.most_alive, len(self.alive))
+                case Lease():
+                    assert command.slot in self.alive, "a lease must go to a living worker"
+                    self.leases.append(command)
+                case Stop(slot):
+                    assert not [lease for lease in self.leases if lease.slot == slot], "a busy worker is never stopped"
+                    del self.alive[slot]
+                case GiveUp(ordinals, reason):
+                    self.given_up.update(dict.fromkeys(ordinals, reason))
+                case Abandon(group, reason):
+                    self.abandoned[group] = reason
+
+    def kill(self, slot: int, reason: str = "killed") -> None:
+        del self.alive[slot]
+        self.leases = [lease for lease in self.leases if lease.slot != slot]
+        self.starting = [other for other in self.starting if other != slot]
+        self.take(self.schedule.died(slot, reason))
+
+    def run(self, steps: int = 20_000) -> None:
+        self.take(self.schedule.begin())
+        for _ in range(steps):
+            if self.schedule.done:
+                return
+            self.step()
+        raise AssertionError("the sweep never ends")
+
+    def step(self) -> None:
+        if self.alive and self.rng.random() < self.death:
+            return self.kill(self.rng.choice(sorted(self.alive)))
+        if self.starting and (not self.leases or self.rng.random() < 0.3):
+            return self.take(self.schedule.ready(self.starting.pop(self.rng.randrange(len(self.starting)))))
+        if not self.leases:
+            raise AssertionError("work is owed, and nobody has any")
+        lease = self.leases.pop(self.rng.randrange(len(self.leases)))
+        good = [ordinal for ordinal in lease.ordinals if ordinal not in self.poison]
+        self.delivered.update(good[: len(good) // 2])
+        self.take(self.schedule.delivered(lease.slot, lease.lease, good[: len(good) // 2]))
+        if len(good) < len(lease.ordinals):
+            return self.kill(lease.slot, "poison")
+        self.delivered.update(good[len(good) // 2 :])
+        self.take(self.schedule.delivered(lease.slot, lease.lease, good[len(good) // 2 :]))
+        self.take(self.schedule.drained(lease.slot, lease.lease))
+
+
+def owed(sizes):
+    numbers = iter(range(sum(sizes)))
+    return {f"m{i}": [next(numbers) for _ in range(size)] for i, size in enumerate(sizes)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 3000), min_size=1, max_size=6),
+    gpus=st.integers(1, 8),
+    seed=st.integers(0, 10**6),
+    death=st.sampled_from([0.0, 0.02, 0.1]),
+)
+def test_every_episode_is_delivered_exactly_once_whatever_dies(sizes, gpus, seed, death):
+    work = owed(sizes)
+    world = World(Schedule(work, {name: Demand(0, 1) for name in work}, 2, gpus), Random(seed), death)
+    world.run()
+
+    assert not world.given_up or death
+    everything = Counter(o for queue in work.values() for o in queue if o not in world.given_up)
+    if not world.abandoned:
+        assert world.delivered == everything
+    assert world.most_alive <= gpus
+    assert set(world.alive) <= set(world.starting), "every worker that has nothing to do is told to stop"
+
+
+def test_an_episode_that_kills_its_worker_twice_is_given_up_and_its_company_is_not():
+    work = {"m": list(range(500))}
+    world = World(Schedule(work, {"m": Demand(0, 1)}, 2, 2), Random(1), poison=frozenset({7, 130}))
+    world.run()
+
+    assert world.given_up == {7: "poison", 130: "poison"}
+    assert world.delivered == Counter(o for o in range(500) if o not in (7, 130))
+    assert PATIENCE == 2
+
+
+def test_a_group_that_never_loads_is_abandoned_with_its_reason_and_the_others_go_on():
+    work = {"broken": [1, 2], "fine": [3, 4]}
+    schedule = Schedule(work, {name: Demand(0, 1) for name in work}, 2, 1)
+    world = World(schedule, Random(0))
+    world.take(schedule.begin())
+    for _ in range(50):
+        if schedule.done:
+            break
+        broken = [slot for slot, name in world.alive.items() if name == "broken"]
+        world.kill(broken[0], "no such file") if broken else world.step()
+
+    assert world.abandoned == {"broken": "no such file"}
+    assert world.delivered == Counter([3, 4])
+    assert schedule.groups["broken"].failed_starts == STARTS
+
+
+def test_a_model_larger_than_the_cluster_is_abandoned_at_once():
+    schedule = Schedule({"big": [1], "small": [2]}, {"big": Demand(0, 4), "small": Demand(0, 1)}, 2, 2)
+    world = World(schedule, Random(0))
+    world.run()
+
+    assert world.abandoned == {"big": "big needs 4 GPUs, the cluster has 2"}
+    assert world.delivered == Counter([2])
+
+
+@pytest.mark.parametrize("gpus", [1, 3, 8])
+def test_leases_shrink_towards_the_end(gpus):
+    work = {"m": list(range(40_000))}
+    sizes = []
+    world = World(Schedule(work, {"m": Demand(0, 1)}, 2, gpus), Random(2))
+    take = world.take
+    world.take = lambda commands: (sizes.extend(len(c.ordinals) for c in commands if isinstance(c, Lease)), take(commands))
+    world.run()
+
+    assert sizes[0] >= 20 * sizes[-1], "the last leases must be small, so that no straggler holds the sweep"
