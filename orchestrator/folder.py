@@ -61,9 +61,7 @@ def claim(folder: Path, sweep: Sweep, update: bool = False) -> Iterator[None]:
         changed = [] if old is None else differences(settings(old), settings(sweep))
         if changed and not update:
             raise RunFolderError(_refusal(folder, changed))
-        text = resolved(sweep)
-        if not (folder / RESOLVED).exists() or (folder / RESOLVED).read_text(encoding="utf-8") != text:
-            durable.write(folder / RESOLVED, text.encode())
+        durable.write(folder / RESOLVED, resolved(sweep).encode())
         yield
 
 
@@ -124,13 +122,14 @@ def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: boo
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """How far a run folder is: ``status.json``; while it is written, ``running`` says by whom, and counts are fresh.
+    """How far a run folder is: ``status.json``, and who writes there now as ``running`` (host, pid, started; or None).
 
+    Counts are taken afresh from the store when an attempt runs, or ended without a word (kill -9).
     Raises RunFolderError when the folder is no run folder.
     """
     running = lock.holder(folder)
     status = _read(folder / STATUS)
-    if running is None and status is not None:
+    if status is not None and running is None and not _outlived(folder):
         return {**status, "running": None}
     plan = _read(folder / PLAN)
     if plan is None:
@@ -139,28 +138,33 @@ def read_status(folder: Path) -> dict[str, Any]:
     return {**(status or {}), "finished": False, "running": running, "cells": _counted(folder, plan["cells"], reasons)}
 
 
+def _outlived(folder: Path) -> bool:
+    """Whether episodes came after the last attempt that could say how it ended."""
+    newest = max((path.stat().st_mtime_ns for path in (folder / "episodes").glob("*.parquet")), default=0)
+    return newest > (folder / STATUS).stat().st_mtime_ns
+
+
 def _counted(folder: Path, planned: Sequence[Mapping[str, Any]], reasons: Mapping[str, str]) -> list[dict[str, Any]]:
     """Cells with what is durable now; episodes of an earlier configuration of the same cell count too."""
     wrong = pl.col("ending").is_in(ERRORS).sum().alias("errors")
-    counts = episodes(folder).group_by("cell").agg(pl.len().alias("finished"), wrong).collect()
-    found = {cell: (finished, errors) for cell, finished, errors in counts.iter_rows()}
+    given_up = pl.col("ending").eq(Ending.FAILED).any().alias("failed")
+    counts = episodes(folder).group_by("cell").agg(pl.len().alias("finished"), wrong, given_up).collect()
+    found = {row[0]: row[1:] for row in counts.iter_rows()}
     rows = []
     for cell in planned:
-        finished, errors = found.get(cell["cell"], (0, 0))
-        finished = min(finished, cell["planned"])
-        state = "complete" if finished == cell["planned"] else "partial" if finished else "waiting"
-        reason = "" if state == "complete" else reasons.get(cell["cell"], "")
-        rows.append(
-            {
-                "cell": cell["cell"],
-                "planned": cell["planned"],
-                "finished": finished,
-                "errors": errors,
-                "state": state,
-                "reason": reason,
-            }
-        )
+        stored, errors, failed = found.get(cell["cell"], (0, 0, False))
+        finished = min(stored, cell["planned"])
+        state = _state(finished, cell["planned"], failed)
+        reason = reasons.get(cell["cell"], "") if state == "partial" else ""
+        count = {"planned": cell["planned"], "finished": finished, "errors": errors}
+        rows.append({"cell": cell["cell"], **count, "state": state, "reason": reason})
     return rows
+
+
+def _state(finished: int, planned: int, failed: bool) -> str:
+    if finished == planned:
+        return "failed" if failed else "complete"
+    return "partial" if finished else "waiting"
 
 
 def _stored(folder: Path, update: bool) -> Sweep | None:

@@ -244,7 +244,18 @@ def test_status_of_a_running_sweep_counts_what_is_durable(tmp_path):
 
         opened.append(numbered(2, 3))
         opened.close()
-        assert [cell["state"] for cell in read_status(tmp_path)["cells"]] == ["complete"]
+        assert [cell["state"] for cell in read_status(tmp_path)["cells"]] == ["failed"]
+
+
+def test_status_after_a_kill_is_not_that_of_the_attempt_before(tmp_path):
+    plan(tmp_path, 2)
+    cells = [{"cell": CELL, "planned": 2, "finished": 1, "errors": 0, "state": "partial", "reason": "no GPU"}]
+    write_status(tmp_path, cells, finished=True)
+    opened = Store(tmp_path)
+    opened.append(numbered(0, 1))
+    opened.close()  # and no word of how the attempt ended
+
+    assert read_status(tmp_path)["cells"] == [{**cells[0], "finished": 2, "state": "complete", "reason": ""}]
 
 
 def test_a_folder_without_a_run_says_how_to_start_one(tmp_path):
