@@ -239,9 +239,10 @@ def test_the_writer_moves_it_aside_and_owes_its_episodes_again(tmp_path, spoil, 
     assert len(files(tmp_path, "damaged")) == (1 if spoil is vanish else 2)
 
 
-def test_a_repaired_part_can_be_put_back(tmp_path):
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_repaired_part_can_be_put_back(tmp_path, place):
     written(tmp_path, (1,), (2,), (3,))
-    name = files(tmp_path, "episodes")[1]
+    name = files(tmp_path, "episodes")[place]
     good = (tmp_path / "episodes" / name).read_bytes()
     tear(tmp_path / "episodes" / name)
 
@@ -354,6 +355,7 @@ def test_a_crash_before_any_single_step_neither_loses_nor_doubles(tmp_path, cras
             opened.close()
             break
         assert sound(folder) - {6} == {1, 2, 3, 4, 5}
+        assert damaged(folder) == []
         again = Store(folder)
         assert len(again.finished()) == len(ids(folder))
         again.append(numbered(7))
