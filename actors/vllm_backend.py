@@ -1,0 +1,250 @@
+"""An engine that is gone, hung or out of reach fails every request within seconds; a request's own error is its own.
+
+Facts behind the choices (vLLM 0.32, read in its sources and measured on CPU):
+
+- The default context of AsyncLLM batches 128 sequences and 2,048 tokens on any GPU, so both limits are always stated.
+- A picture's ``uuid`` is its identity in every cache, as it stands: it names folder, file, crop and size, and the
+  pixels go along each time.
+- Front end and engine keep two picture caches in step by the order of requests: nothing is awaited between rendering
+  and handing over. When they drift apart all the same, a request ends with reason ``error``; rendered again, it is fine.
+- ``check_health`` sees a dead engine only. A timed utility call sees a hung one.
+- Multimodal processors add a second start token unless they are told that the chat template has written it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import psutil
+from vllm import SamplingParams
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.exceptions import VLLMClientError
+from vllm.lora.request import LoRARequest
+from vllm.renderers.params import ChatParams
+from vllm.sampling_params import RequestOutputKind
+from vllm.usage.usage_lib import UsageContext
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+from actors.backend import BackendDied, Reply, Request, Unprocessable
+from actors.chat import Part, conversation
+from actors.devices import await_free_memory
+from actors.pictures import Pictures
+from envs.types import ImageRef
+from sweeps.spec import ModelSpec, Sampling
+
+SEQUENCES, TOKENS = 256, 16384
+"""Sequences and tokens of one step, unless the entry's options say otherwise."""
+RENDERED_AHEAD = 32
+"""Requests beyond those that fit: they are rendered while the engine is full."""
+RESENDS = 4
+"""Times a request is rendered anew after the engine lost its picture."""
+PULSE, SILENCE, SILENCE_CPU = 3.0, 30.0, 120.0
+"""Seconds between two calls that ask whether the engine lives, and that an answer may take (a CPU has long steps)."""
+GRACE = 3.0
+"""Seconds that the engine gets to shut down by itself: the driver waits for five."""
+PATIENCE, SLOWEST = 300.0, 4.0
+"""A request is lost after so many seconds, and one more for each ``SLOWEST`` tokens it may have."""
+REFUSALS = (VLLMClientError, ValueError, TypeError, ArithmeticError)
+"""What renderers and processors raise for an input that they cannot take."""
+
+
+class VLLMBackend:
+    """One engine in child processes, asked by hundreds of episodes at once. Lives in the event loop that asks first."""
+
+    def __init__(self, model: ModelSpec, data: Path) -> None:
+        self.name = model.name
+        self.chat = {"add_generation_prompt": True, "continue_final_message": False, "tokenize": False, **model.chat}
+        arguments = engine_arguments(model)
+        if model.gpus:
+            await_free_memory(arguments.get("gpu_memory_utilization", 0.9))
+        args = AsyncEngineArgs(**arguments)
+        self.engine = AsyncLLM.from_engine_args(args, True, UsageContext.LLM_CLASS)
+        self.children = family(self.engine)
+        self.lora = LoRARequest(model.lora, 1, adapter(model)) if model.lora else None
+        renderer = self.engine.renderer
+        self.template = ChatParams(chat_template_kwargs=self.chat)
+        renderer.warmup(self.template)
+        self.tokens = renderer.default_chat_tok_params.with_kwargs(add_special_tokens=False)
+        self.pictures = Pictures(data)
+        self.room = asyncio.Semaphore(arguments["max_num_seqs"] + RENDERED_AHEAD)
+        self.numbers = count()
+        self.deadlines: set[asyncio.Timeout] = set()
+        """Of the requests in flight; all are called in when the engine dies."""
+        self.silence = SILENCE if model.gpus else SILENCE_CPU
+        self.dead: BackendDied | None = None
+        self.watch: asyncio.Task[None] | None = None
+
+    async def reply(self, request: Request) -> Reply:
+        """Answer; raises Unprocessable, or BackendDied at once when the engine is gone or hung."""
+        if self.dead is not None:
+            raise self.dead
+        if self.watch is None:
+            self.watch = asyncio.create_task(self._watch())
+        pictures = await self.pictures.shown(request.messages)
+        chat = conversation(request.messages, lambda image: self._part(image, pictures[image]))
+        async with self.room, self._deadline(request.sampling):
+            began = perf_counter()
+            output = await self._insist(chat, request)
+            return _reply(output, perf_counter() - began)
+
+    async def close(self) -> None:
+        """Shut the engine down and leave no child of it behind; safe to call twice."""
+        self._die("it was closed")
+        if self.watch is not None:
+            self.watch.cancel()
+        self.pictures.close()
+        await asyncio.to_thread(self._end)
+
+    def _part(self, image: ImageRef, pixels: Any) -> Part:
+        return {"type": "image_pil", "image_pil": pixels, "uuid": self.pictures.name(image)}
+
+    # -- one request --------------------------------------------------------------------------------------------------
+    async def _insist(self, chat: list[dict[str, Any]], request: Request) -> Any:
+        """The finished output; rendered anew when the engine's picture cache had lost a picture."""
+        for _ in range(1 + RESENDS):
+            output = await self._attempt(chat, request)
+            if output.outputs[0].finish_reason in ("stop", "length"):
+                return output
+        raise BackendDied(f"{self.name}: the engine lost the same request {1 + RESENDS} times")
+
+    async def _attempt(self, chat: list[dict[str, Any]], request: Request) -> Any:
+        try:
+            _, (prompt,) = await self.engine.renderer.render_chat_async([chat], self.template, self.tokens)
+            number = f"{self.name}-{next(self.numbers)}"
+            choices = decoding(request.sampling, request.seed)
+            async for output in self.engine.generate(prompt, choices, number, lora_request=self.lora):
+                if output.finished:
+                    return output
+        except EngineDeadError:
+            raise self._die("the engine process died") from None
+        except EngineGenerateError as wrapped:
+            if isinstance(wrapped.__cause__, REFUSALS):
+                raise Unprocessable(f"{self.name}: {wrapped.__cause__}") from None
+            raise
+        except REFUSALS as refusal:
+            raise Unprocessable(f"{self.name}: {refusal}") from None
+        raise self._die("a request ended without an answer")
+
+    @asynccontextmanager
+    async def _deadline(self, sampling: Sampling) -> AsyncIterator[None]:
+        """Ends the request when its time is over, or when the engine dies meanwhile: BackendDied either way."""
+        seconds = PATIENCE + sampling.max_tokens / SLOWEST
+        try:
+            async with asyncio.timeout(seconds) as deadline:
+                self.deadlines.add(deadline)
+                try:
+                    if self.dead is not None:
+                        raise self.dead
+                    yield
+                finally:
+                    self.deadlines.discard(deadline)
+        except TimeoutError:
+            raise self.dead or self._die(f"a request got no answer in {seconds:.0f} s") from None
+
+    # -- life and death -----------------------------------------------------------------------------------------------
+    async def _watch(self) -> None:
+        """Ask the engine for a sign of life every few seconds."""
+        while self.dead is None:
+            try:
+                await asyncio.wait_for(self.engine.is_sleeping(), self.silence)
+                await asyncio.sleep(PULSE)
+            except TimeoutError:
+                self._die(f"the engine hangs: no sign of life in {self.silence:.0f} s")
+            except Exception as problem:  # whatever a dying engine raises here, it cannot answer any more
+                self._die(f"the engine process died: {type(problem).__name__}")
+
+    def _die(self, reason: str) -> BackendDied:
+        """Nobody is answered any more; every request in flight is called in. The first reason stays."""
+        if self.dead is None:
+            self.dead = BackendDied(f"{self.name}: {reason}")
+            for deadline in self.deadlines:
+                with suppress(RuntimeError):  # it expires at this very moment
+                    deadline.reschedule(0.0)
+        return self.dead
+
+    def _end(self) -> None:
+        self.engine.shutdown(timeout=GRACE)
+        left = [child for child in self.children if child.is_running()]
+        for child in left:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        psutil.wait_procs(left, timeout=10.0)
+
+
+def engine_arguments(model: ModelSpec) -> dict[str, Any]:
+    """The engine's flags: ours, then what the model's entry says."""
+    flags = {
+        "model": model.source,
+        "revision": model.revision or None,
+        "tokenizer_revision": model.revision or None,
+        "trust_remote_code": model.trust_remote_code,
+        "dtype": model.dtype,
+        "tensor_parallel_size": max(1, model.gpus),
+        "max_num_seqs": SEQUENCES,
+        "max_num_batched_tokens": TOKENS,
+        "enable_prefix_caching": True,
+        "interleave_mm_strings": True,
+        "limit_mm_per_prompt": {"image": model.max_images},
+        "disable_log_stats": True,
+    }
+    if model.gpus > 1:
+        # Left to itself, vLLM sees Ray's placement group and would reserve the GPUs a second time.
+        flags["distributed_executor_backend"] = "mp"
+    if model.processor:
+        flags["mm_processor_kwargs"] = model.processor
+    if model.lora:
+        flags["enable_lora"] = True
+    return {**flags, **model.options}
+
+
+def decoding(sampling: Sampling, seed: int) -> SamplingParams:
+    """Every decoding choice, so that no default of the engine or of the model's own can differ between models."""
+    greedy = sampling.temperature == 0
+    return SamplingParams(
+        n=1,
+        temperature=sampling.temperature,
+        top_p=1.0 if greedy else sampling.top_p,
+        top_k=-1 if greedy else sampling.top_k,
+        min_p=0.0,
+        presence_penalty=0.0,
+        frequency_penalty=0.0,
+        repetition_penalty=1.0,
+        seed=None if greedy else seed,
+        stop=None,
+        ignore_eos=False,
+        max_tokens=sampling.max_tokens,
+        min_tokens=0,
+        skip_special_tokens=True,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def adapter(model: ModelSpec) -> str:
+    """The folder of the model's LoRA: a path as it stands, or a folder inside the model's own (fetched if need be)."""
+    if os.path.isdir(model.lora):
+        return model.lora
+    if os.path.isdir(model.source):
+        return os.path.join(model.source, model.lora)
+    from huggingface_hub import snapshot_download
+
+    fetched = snapshot_download(model.source, revision=model.revision or None, allow_patterns=f"{model.lora}/*")
+    return os.path.join(fetched, model.lora)
+
+
+def family(engine: AsyncLLM) -> list[psutil.Process]:
+    """The engine's processes and theirs: what must be gone in the end, even when their parent died before them."""
+    heads = [psutil.Process(process.pid) for process in engine.engine_core.resources.engine_manager.processes]
+    return [*heads, *(child for head in heads for child in head.children(recursive=True))]
+
+
+def _reply(output: Any, seconds: float) -> Reply:
+    said = output.outputs[0]
+    return Reply(said.text, len(output.prompt_token_ids), len(said.token_ids), said.finish_reason, seconds)

@@ -1,0 +1,242 @@
+"""An engine that is gone or hung fails every request within seconds; a request's own error is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any, TypeVar
+
+import pytest
+
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
+
+import psutil
+
+from actors.backend import BackendDied, Message, Reply, Request, Unprocessable
+from actors.engines import engine
+from actors.vllm_backend import VLLMBackend, adapter, decoding, engine_arguments
+from envs.render import Unprocessable as UnprocessablePicture
+from envs.types import ImageRef
+from sweeps.spec import ModelSpec, Sampling
+from tests.actors.asking import asked, painted, user
+from tests.actors.tiny import checkpoint
+
+T = TypeVar("T")
+QUESTIONS = ["What is this?", "Which of these is it? A. Fork. B. Banana. C. I cannot tell.", "Colour?", "A " * 60]
+PICTURES = 12
+slow = pytest.mark.slow
+
+
+class Talk:
+    """An engine and the one event loop that it lives in."""
+
+    def __init__(self, folder: Path) -> None:
+        options = {"enforce_eager": True, "max_model_len": 1024, "block_size": 32}
+        model = ModelSpec(
+            name="tiny", source=str(folder / "model"), gpus=0, dtype="float32", max_images=3, options=options
+        )
+        opened = engine(model, folder)
+        assert isinstance(opened, VLLMBackend)
+        self.backend, self.folder = opened, folder
+        self.loop = asyncio.new_event_loop()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(asyncio.wait_for(work, 120))
+
+    def replies(self, many: list[Request]) -> list[Any]:
+        async def ask() -> list[Any]:
+            return await asyncio.gather(*map(self.backend.reply, many), return_exceptions=True)
+
+        return self.run(ask())
+
+    def close(self) -> None:
+        self.run(self.backend.close())
+        self.run(self.backend.close())
+        self.loop.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    checkpoint(folder / "model")
+    painted(folder, [f"{n}.png" for n in range(PICTURES)])
+    (folder / "broken.png").write_bytes(b"\x89PNG no more")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def talk(folder: Path) -> Iterator[Talk]:
+    opened = Talk(folder)
+    yield opened
+    opened.close()
+    assert_gone(opened.backend)
+
+
+def assert_gone(backend: VLLMBackend) -> None:
+    left = [child for child in backend.children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    assert not left, f"the engine left {left} behind"
+
+
+def picture(number: int) -> ImageRef:
+    return ImageRef(f"{number % PICTURES}.png")
+
+
+def requests(**sampling: float) -> list[Request]:
+    """One picture, several, an earlier turn: 40 requests."""
+    plain = [asked(user(QUESTIONS[n % 4], picture(n)), seed=n, **sampling) for n in range(36)]
+    several = [asked(user("Compare.", picture(n), picture(n + 1)), seed=n, **sampling) for n in range(2)]
+    first = (user("First?", picture(3)), Message("assistant", "A. Wait."))
+    return plain + several + [asked(*first, user("And now?", picture(n)), seed=n, **sampling) for n in (4, 5)]
+
+
+def facts(replies: list[Any]) -> list[tuple[str, int, int, str]]:
+    assert all(isinstance(reply, Reply) for reply in replies), replies
+    return [(reply.text, reply.prompt_tokens, reply.reply_tokens, reply.finish) for reply in replies]
+
+
+@slow
+def test_greedy_replies_are_those_of_transformers(talk: Talk, folder: Path) -> None:
+    """The same conversation, the same tokens, although the checkpoint's defaults ask for sampling and a penalty."""
+    many = requests(max_tokens=12)
+    other = engine(ModelSpec(name="hf", source=str(folder / "model"), backend="transformers", gpus=0), folder)
+
+    async def ask() -> list[Any]:
+        replies = await asyncio.gather(*map(other.reply, many))
+        await other.close()
+        return replies
+
+    mine, theirs = facts(talk.replies(many)), facts(asyncio.run(ask()))
+    assert mine == theirs
+    assert len({text for text, *_ in mine}) > 12, "16 of the 40 differ in words or pictures: the model looks at both"
+
+
+@slow
+def test_a_seed_alone_decides_a_sampled_reply(talk: Talk) -> None:
+    many = requests(max_tokens=10, temperature=1.0, top_p=0.95)
+    together = facts(talk.replies(many))
+    assert together == facts([reply for one in many[::-1] for reply in talk.replies([one])][::-1])
+    reseeded = [asked(*one.messages, seed=one.seed + 1000, max_tokens=10, temperature=1.0) for one in many]
+    assert sum(a != b for a, b in zip(together, facts(talk.replies(reseeded)), strict=True)) > 30
+
+
+@slow
+def test_a_request_that_cannot_be_answered_ends_alone(talk: Talk) -> None:
+    bad = {
+        "too long": asked(user("word " * 3000, picture(0))),
+        "too many pictures": asked(user("Compare.", *map(picture, range(4)))),
+        "no picture": asked(user("What is this?", ImageRef("broken.png"))),
+    }
+    *refused, fine = talk.replies([*bad.values(), asked(user("What is this?", picture(1)), max_tokens=3)])
+    assert [type(one) for one in refused] == [Unprocessable, Unprocessable, UnprocessablePicture], refused
+    assert "1024" in str(refused[0]) and "image" in str(refused[1])
+    assert isinstance(fine, Reply) and talk.backend.dead is None
+
+
+@slow
+def test_cancelled_requests_do_not_change_the_others(talk: Talk) -> None:
+    """Cancelling drives the two picture caches apart; the door notices and sends again."""
+    many = requests(max_tokens=12)
+    expected = facts(talk.replies(many))
+
+    async def storm() -> list[Any]:
+        tasks = [asyncio.create_task(talk.backend.reply(one)) for one in many * 6]
+        for number, task in enumerate(tasks):
+            if number % 2:
+                await asyncio.sleep(0.002)
+                task.cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    survivors = talk.run(storm())[::2]
+    assert facts(survivors) == (expected * 6)[::2]
+    assert facts(talk.replies(many)) == expected
+
+
+@slow
+def test_the_same_words_about_another_picture_are_another_request(talk: Talk, folder: Path) -> None:
+    """Neither the prefix cache nor the picture cache mixes up two files, or two crops of one."""
+    painted(folder, ["left.png", "right.png"])
+    crops = [ImageRef("left.png"), ImageRef("right.png"), ImageRef("left.png", short_edge=3)]
+    views = [asked(user("What is this?", ref), max_tokens=12) for ref in crops]
+    names = {talk.backend.pictures.name(ref) for ref in crops}
+    warm, again = facts(talk.replies(views)), facts(talk.replies(views))
+    assert warm == again and len(names) == 3 and warm[0] != warm[1]
+
+
+@slow
+@pytest.mark.parametrize("victim", [0, -1], ids=["engine", "worker"])
+def test_a_killed_engine_fails_everybody_at_once_and_leaves_nothing(folder: Path, victim: int) -> None:
+    talk = Talk(folder)
+
+    async def kill() -> float:
+        await talk.backend.reply(requests(max_tokens=2)[0])
+        long = [asyncio.create_task(talk.backend.reply(one)) for one in requests(max_tokens=900)]
+        await asyncio.sleep(0.3)
+        os.kill(talk.backend.children[victim].pid, signal.SIGKILL)
+        began = monotonic()
+        results = await asyncio.gather(*long, return_exceptions=True)
+        took = monotonic() - began
+        assert any(isinstance(one, BackendDied) for one in results)
+        assert all(isinstance(one, BackendDied | Reply) for one in results), results
+        with pytest.raises(BackendDied):
+            await talk.backend.reply(requests()[0])
+        return took
+
+    try:
+        assert talk.run(kill()) < 2.0
+    finally:
+        talk.close()
+    assert_gone(talk.backend)
+
+
+@slow
+def test_a_hung_engine_is_noticed_and_leaves_nothing(folder: Path) -> None:
+    talk = Talk(folder)
+    talk.backend.silence = 3.0
+
+    async def freeze() -> float:
+        await talk.backend.reply(requests(max_tokens=2)[0])
+        os.kill(talk.backend.children[-1].pid, signal.SIGSTOP)
+        began = monotonic()
+        with pytest.raises(BackendDied, match="hangs"):
+            await talk.backend.reply(requests(max_tokens=50)[1])
+        return monotonic() - began
+
+    try:
+        assert talk.run(freeze()) < 15
+    finally:
+        talk.close()
+    assert_gone(talk.backend)
+
+
+def test_the_engine_is_told_its_limits_and_the_entry_has_the_last_word() -> None:
+    model = ModelSpec(
+        name="m", source="hub/m", gpus=2, max_images=5, processor={"max_pixels": 9}, options={"max_num_seqs": 64}
+    )
+    flags = engine_arguments(model)
+    assert flags["tensor_parallel_size"] == 2 and flags["distributed_executor_backend"] == "mp"
+    assert (flags["max_num_seqs"], flags["max_num_batched_tokens"]) == (64, 16384)
+    assert flags["limit_mm_per_prompt"] == {"image": 5} and flags["mm_processor_kwargs"] == {"max_pixels": 9}
+    assert flags["enable_prefix_caching"] and flags["interleave_mm_strings"] and "enable_lora" not in flags
+    one = engine_arguments(ModelSpec(name="m", source="m", gpus=1, lora="vision-lora"))
+    assert "distributed_executor_backend" not in one and one["enable_lora"]
+
+
+def test_greedy_ignores_every_other_choice() -> None:
+    greedy = decoding(Sampling(top_p=0.5, top_k=3), seed=4)
+    assert (greedy.temperature, greedy.top_p, greedy.top_k, greedy.seed) == (0.0, 1.0, 0, None)
+    drawn = decoding(Sampling(temperature=0.7, top_p=0.5, top_k=3, max_tokens=9), seed=4)
+    assert (drawn.temperature, drawn.top_p, drawn.top_k, drawn.seed, drawn.max_tokens) == (0.7, 0.5, 3, 4, 9)
+
+
+def test_an_adapter_lies_inside_its_model_or_where_it_is_said(tmp_path: Path) -> None:
+    (tmp_path / "vision-lora").mkdir()
+    inside = ModelSpec(name="m", source=str(tmp_path), lora="vision-lora")
+    outside = ModelSpec(name="m", source="hub/m", lora=str(tmp_path / "vision-lora"))
+    assert adapter(inside) == adapter(outside) == str(tmp_path / "vision-lora")
