@@ -72,7 +72,9 @@ class Crew:
         shots = examples(sample, self.book.pools[sample.scenario], cell.condition, self.book.seed)
         key = self.book.key(index, sample)
         episode = await play(shown, cell, self.backends[cell.model.name], key, seed, shots)
-        block.block.add(ordinal, cell, episode)  # no await between here and the row: the open block may change at any await
+        block.block.add(
+            ordinal, cell, episode
+        )  # no await between here and the row: the open block may change at any await
 
 
 class _Shift:

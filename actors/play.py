@@ -75,5 +75,3 @@ def _ended(
     key: str, sample: Sample, seed: int, shown: list[Shown], ending: Ending, error: str | None, began: float
 ) -> Episode:
     return Episode(key, sample, seed, tuple(shown), ending, error, perf_counter() - began)
-
-

@@ -24,7 +24,9 @@ def table(data: str, output: str, episodes: int, samples: int) -> dict[str, obje
         "name": "bench",
         "data": data,
         "output": output,
-        "model": [{"name": f"uniform-{n}", "source": "builtin:uniform", "backend": "builtin", "gpus": 0} for n in names],
+        "model": [
+            {"name": f"uniform-{n}", "source": "builtin:uniform", "backend": "builtin", "gpus": 0} for n in names
+        ],
         "conditions": CONDITIONS,
     }
 

@@ -75,7 +75,9 @@ class Scenario:
         Raises ValueError when the episode has already ended.
         """
         if state.ending is not None:
-            raise ValueError(f"sample {sample.scenario}/{sample.id} has ended ({state.ending}); it takes no more replies")
+            raise ValueError(
+                f"sample {sample.scenario}/{sample.id} has ended ({state.ending}); it takes no more replies"
+            )
         shown = () if state.mode is Mode.REFERENCE else self.offered(sample, state)
         option, category, action = self._read(sample, state, shown, reply)
         made: Move | None = None

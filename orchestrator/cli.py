@@ -34,7 +34,9 @@ app.add_typer(data_app, name="data")
 
 SweepFile = Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep file, such as sweeps/demo.toml.")]
 Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the sweep file.")]
-Output = Annotated[Path | None, typer.Option("--output", metavar="DIR", help="The run folder (default outputs/<name>).")]
+Output = Annotated[
+    Path | None, typer.Option("--output", metavar="DIR", help="The run folder (default outputs/<name>).")
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")]
 
 
@@ -210,7 +212,9 @@ def _sweep(path: Path, overrides: list[str], output: Path | None) -> Sweep:
 def _results(folder: Path) -> pl.DataFrame:
     path = folder / "results.parquet"
     if not path.is_file():
-        raise RunFolderError(f"{folder} holds no results.parquet; `proactive-sweep run SWEEP --output {folder}` makes it")
+        raise RunFolderError(
+            f"{folder} holds no results.parquet; `proactive-sweep run SWEEP --output {folder}` makes it"
+        )
     return pl.read_parquet(path)
 
 

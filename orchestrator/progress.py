@@ -47,11 +47,15 @@ class Progress:
                 TimeRemainingColumn(),
                 console=self.console,
             )
-            self.tasks = {model: self.bars.add_task(model, total=total, rate="") for model, total in self.models.items()}
+            self.tasks = {
+                model: self.bars.add_task(model, total=total, rate="") for model, total in self.models.items()
+            }
             self.bars.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.bars is not None:
             self.bars.stop()
 

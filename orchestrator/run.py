@@ -7,6 +7,7 @@ deadline or fails to load is an event like any other; only a bug in the driver i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -151,10 +152,8 @@ class Driver:
         worker = self.workers.pop(slot)
 
         async def farewell() -> None:
-            try:
-                await asyncio.wait_for(asyncio.wrap_future(worker.actor.close.remote().future()), STOP_GRACE)
-            except (TimeoutError, RayActorError, RayTaskError):
-                pass  # it is killed either way
+            with contextlib.suppress(TimeoutError, RayActorError, RayTaskError):  # it is killed either way
+                await asyncio.wait_for(_result(worker.actor.close.remote()), STOP_GRACE)
             ray.kill(worker.actor)
 
         task = asyncio.create_task(farewell())
@@ -248,7 +247,7 @@ def connect(workers: int | None = None) -> None:
         return
     os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
-    common: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
+    common: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     if os.environ.get("RAY_ADDRESS"):
         ray.init(**common)
     else:
@@ -276,4 +275,3 @@ def _raiser(problem: BaseException | None) -> Callable[[], list[Command]]:
         raise problem or RuntimeError("a worker's task ended without a reason")
 
     return travel_up
-

@@ -94,7 +94,9 @@ def _attempt(sweep: Sweep, plan: Plan, output: Path, store: Store, say: Callable
     finished = set(store.finished()["key"])
     owed = plan.owed(finished)
     left = sum(map(len, owed.values()))
-    say(f"{sweep.name}: {len(plan.cells)} cells, {plan.total:,} episodes, {plan.total - left:,} finished, {left:,} owed")
+    say(
+        f"{sweep.name}: {len(plan.cells)} cells, {plan.total:,} episodes, {plan.total - left:,} finished, {left:,} owed"
+    )
     run_folder.write_plan(output, planned_rows(plan))
     tracker = _tracker(sweep, output)
     tracker.start()
@@ -110,7 +112,9 @@ def _attempt(sweep: Sweep, plan: Plan, output: Path, store: Store, say: Callable
     for row in rows.iter_rows(named=True):
         tracker.cell(row)
     tracker.artifacts([output / "sweep.resolved.toml", output / "results.json"])
-    tracker.close("FINISHED" if complete else "KILLED" if interrupted else "FAILED", timeout=2.0 if interrupted else 60.0)
+    tracker.close(
+        "FINISHED" if complete else "KILLED" if interrupted else "FAILED", timeout=2.0 if interrupted else 60.0
+    )
     return Outcome(rows, complete, interrupted, reasons)
 
 

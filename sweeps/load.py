@@ -6,14 +6,16 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from envs import SCENARIOS, STEMS
 from sweeps.spec import CONDITIONS, Condition, ModelSpec, Sweep, impossible
 
 MODELS = Path(__file__).with_name("models.toml")
+Shape = TypeVar("Shape", bound=BaseModel)
+
 LARGEST = 1 << 20
 """A sweep file above a megabyte is a mistake."""
 
@@ -127,7 +129,9 @@ def _scenarios(value: Any, where: str) -> list[str]:
     if value == "all":
         return list(SCENARIOS)
     names = {**{name: name for name in SCENARIOS}, **STEMS}
-    return list(dict.fromkeys(names[_known(name, names, "scenario", where)] for name in _listed(value, "scenarios", where)))
+    return list(
+        dict.fromkeys(names[_known(name, names, "scenario", where)] for name in _listed(value, "scenarios", where))
+    )
 
 
 def _conditions(value: Any, where: str) -> list[Condition]:
@@ -143,7 +147,7 @@ def _known(name: Any, known: Mapping[str, Any], kind: str, where: str) -> str:
     raise SweepError(f"{where}: there is no {kind} {name!r}; {meant}")
 
 
-def _validated(kind: type[Any], fields: Mapping[str, Any], where: str) -> Any:
+def _validated(kind: type[Shape], fields: Mapping[str, Any], where: str) -> Shape:
     try:
         return kind(**fields)
     except ValidationError as problem:
@@ -184,4 +188,6 @@ def _all_used(sweep: Sweep, where: str) -> None:
             raise SweepError(f"{where}: {model.name} makes no cell here: {skipped(sweep)[0]}")
     names = [model.name for model in sweep.models]
     if len(set(names)) < len(names):
-        raise SweepError(f"{where}: a model is named twice in models: {sorted(n for n in names if names.count(n) > 1)[0]!r}")
+        raise SweepError(
+            f"{where}: a model is named twice in models: {sorted(n for n in names if names.count(n) > 1)[0]!r}"
+        )

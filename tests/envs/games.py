@@ -6,9 +6,22 @@ ABSTENTION = "I cannot answer this question."
 CATEGORIES = ("Skillet.", "Baseball.", "Banana.", "Screwdriver.")
 
 
-def sample(scenario: str, options: tuple[str, ...], image: str, first: int, frames: int, reference: int, **extra) -> Sample:
+def sample(
+    scenario: str, options: tuple[str, ...], image: str, first: int, frames: int, reference: int, **extra
+) -> Sample:
     return Sample(
-        scenario, 3, "What is it?", options, CATEGORIES, "Banana.", image, first, frames, reference, extra, f"d-{scenario}"
+        scenario,
+        3,
+        "What is it?",
+        options,
+        CATEGORIES,
+        "Banana.",
+        image,
+        first,
+        frames,
+        reference,
+        extra,
+        f"d-{scenario}",
     )
 
 

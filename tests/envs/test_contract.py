@@ -5,12 +5,12 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.envs.games import SAMPLES
 
 from envs import SCENARIOS
 from envs.answers import letter
 from envs.scenario import suggestions
 from envs.types import Action, Ending, Mode, State, Verdict
+from tests.envs.games import SAMPLES
 
 MODES = (Mode.PLAY, Mode.REFERENCE, Mode.RANDOM)
 ODD = ("", " ", "#", "(A)", "**B**", "Answer: C", "Z", "a", "A.", "A) Banana.", "banana", "BANANA.", "C. Banana.\nand more",
@@ -21,7 +21,14 @@ def replies(view):
     """Every kind of reply to a view: each option as text, as letter and as both, then nonsense."""
     shown = view.options + view.categories
     for index, option in enumerate(shown):
-        yield from (option, letter(index), f"{letter(index)}.", f"{letter(index)}. {option}", option.upper(), f" {option} ")
+        yield from (
+            option,
+            letter(index),
+            f"{letter(index)}.",
+            f"{letter(index)}. {option}",
+            option.upper(),
+            f" {option} ",
+        )
     yield from ODD
 
 
@@ -48,7 +55,9 @@ def test_every_reply_gets_exactly_one_verdict_a_side_and_moves_the_game_on(name,
         assert after.turn == state.turn + 1, "step() must count one turn"
         assert turn.reply == reply, "a turn must keep the reply as it came"
         assert (turn.move is None) or turn.option is Verdict.CORRECT, "only a right suggestion makes a move"
-        assert (after.ending is Ending.CORRECT) == (turn.category is Verdict.CORRECT), "a right category ends the episode"
+        assert (after.ending is Ending.CORRECT) == (turn.category is Verdict.CORRECT), (
+            "a right category ends the episode"
+        )
         if turn.option is not Verdict.CORRECT and turn.category is not Verdict.CORRECT:
             assert after.ending is Ending.WRONG, "anything else ends it wrong"
         if turn.action is Action.UNPARSABLE:
@@ -124,9 +133,12 @@ def test_on_rods_first_turn_no_category_counts_not_even_the_right_one():
 @given(name=st.sampled_from(list(SCENARIOS)), mode=st.sampled_from(MODES), data=st.data())
 def test_any_text_leaves_a_state_that_the_game_knows(name, mode, data):
     said = walk(
-        name, mode, lambda view, n: data.draw(st.one_of(st.sampled_from(view.options + view.categories), st.text())), turns=12
+        name,
+        mode,
+        lambda view, n: data.draw(st.one_of(st.sampled_from(view.options + view.categories), st.text())),
+        turns=12,
     )
-    for state, view, turn, after in said:
+    for _, view, turn, after in said:
         assert isinstance(after, State)
         assert 0 <= after.turn <= SCENARIOS[name].limit(SAMPLES[name])
         assert turn.action in Action

@@ -13,7 +13,9 @@ from orchestrator.schedule import PATIENCE, STARTS, Abandon, Demand, GiveUp, Lea
 class World:
     """Acts on commands in a random order; workers die at a rate, and always on a poisonous episode."""
 
-    def __init__(self, schedule: Schedule, rng: Random, death: float = 0.0, poison: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, schedule: Schedule, rng: Random, death: float = 0.0, poison: frozenset[int] = frozenset()
+    ) -> None:
         self.schedule, self.rng, self.death, self.poison = schedule, rng, death, poison
         self.starting: list[int] = []
         self.leases: list[Lease] = []
@@ -139,7 +141,10 @@ def test_leases_shrink_towards_the_end(gpus):
     sizes = []
     world = World(Schedule(work, {"m": Demand(0, 1)}, 2, gpus), Random(2))
     take = world.take
-    world.take = lambda commands: (sizes.extend(len(c.ordinals) for c in commands if isinstance(c, Lease)), take(commands))
+    world.take = lambda commands: (
+        sizes.extend(len(c.ordinals) for c in commands if isinstance(c, Lease)),
+        take(commands),
+    )
     world.run()
 
     assert sizes[0] >= 20 * sizes[-1], "the last leases must be small, so that no straggler holds the sweep"

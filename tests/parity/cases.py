@@ -11,7 +11,12 @@ CATEGORIES = (
     "Banana.", "Baseball.", "Skillet.", "Screwdriver.", "20.", "1.", "14.", "A.", "b.", "U.S. flag.", "Salt, pepper.",
     "Café au lait.", "Señor K.", "Kelvin.", "ice cream.", "Ice Cream Cone.", "T.V. set.", "X-ray.", "Übung.", "猫.",
 )  # fmt: skip
-PROMPTS = ("What is it?", "Qu'est-ce que c'est ? ", "Given the context, what do you expect is behind the blue blocks?", "何ですか?")
+PROMPTS = (
+    "What is it?",
+    "Qu'est-ce que c'est ? ",
+    "Given the context, what do you expect is behind the blue blocks?",
+    "何ですか?",
+)
 ABSTENTIONS = ("I cannot answer this question.", "I do not know.", "I CANNOT tell.", "I do not know the answer. Sorry.")
 SUGGESTIONS: dict[str, tuple[str, ...]] = {
     "ROD": ("Move the blue blocks to the left.", "Move the blue blocks to the right."),
@@ -31,9 +36,11 @@ CAMERA = {
     "down": "Move the camera down.", "zoom": "Move farther from the object.",
 }  # fmt: skip
 ODD = (
-    "", " ", "\n", ".", "..", "#", "A", "a.", "(A)", "**B**", "Answer: C", "B)", "D .", " c ", "Z", "AA", "[", "I", "\u212a", "\u0130.",
+    "", " ", "\n", ".", "..", "#", "A", "a.", "(A)", "**B**", "Answer: C", "B)", "D .", " c ", "Z", "AA", "[", "I",
+    "\u212a", "\u0130.",
     "\uff21", "e\u0301", "A.\u00a0Banana.", "Sure! The answer is B. Banana.", "B. C. D. Banana", "x" * 3000, "Banana", "BANANA",
-    "ba na na .", "A. \n\nBanana.", "\nA. Banana.", "Banana.\nBecause it is yellow.", "1", "0.", "\x00", "I cannot answer this question",
+    "ba na na .", "A. \n\nBanana.", "\nA. Banana.", "Banana.\nBecause it is yellow.", "1", "0.", "\x00",
+    "I cannot answer this question",
 )  # fmt: skip
 
 
@@ -56,7 +63,9 @@ def entry(rng: Random, scenario: str, number: int) -> dict[str, Any]:
 
 
 def _options(rng: Random, suggestions: tuple[str, ...]) -> list[str]:
-    options = [*rng.sample(suggestions, rng.randint(1, len(suggestions))), rng.choice(ABSTENTIONS)] if suggestions else []
+    options = (
+        [*rng.sample(suggestions, rng.randint(1, len(suggestions))), rng.choice(ABSTENTIONS)] if suggestions else []
+    )
     rng.shuffle(options)
     return options
 
@@ -65,7 +74,12 @@ def _rod(rng: Random, base: dict[str, Any]) -> dict[str, Any]:
     if rng.random() < 0.3:
         frames = rng.choice((8, 14))
         path = "Realistic-Occlusion-Dataset/rod_3/banana/natural_bluebl_greenr-banana-s{image}.jpg"
-        return {"image_template": path, "num_images": frames, "first_image": rng.choice((5, 6, 7)), "reference_image": 0}
+        return {
+            "image_template": path,
+            "num_images": frames,
+            "first_image": rng.choice((5, 6, 7)),
+            "reference_image": 0,
+        }
     return {"attribute": "brownc"}
 
 
@@ -146,5 +160,15 @@ def reply(rng: Random, shown: list[str], answer: str, bold: float) -> str:
     else:
         return rng.choice(ODD) if rng.random() < 0.6 else f"{chr(65 + rng.randrange(30))}. {rng.choice(shown)}"
     mark = chr(65 + shown.index(meant))
-    forms = (meant, mark, f"{mark}.", f"{mark}. {meant}", meant.lower(), f"  {meant.upper()} ", mark.lower(), f"{mark}. ", f"{meant}\n")
+    forms = (
+        meant,
+        mark,
+        f"{mark}.",
+        f"{mark}. {meant}",
+        meant.lower(),
+        f"  {meant.upper()} ",
+        mark.lower(),
+        f"{mark}. ",
+        f"{meant}\n",
+    )
     return rng.choice(forms)

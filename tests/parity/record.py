@@ -45,7 +45,12 @@ def seen(state: dict[str, Any]) -> dict[str, Any]:
     """What the package shows, as ``proactive-sweep replay`` prints it."""
     picture = Picture()
     state["transform"](picture)
-    return {"image": state["image_path"], "op": picture.op, "prompt": state["prompt"], "options": list(state["options"])}
+    return {
+        "image": state["image_path"],
+        "op": picture.op,
+        "prompt": state["prompt"],
+        "options": list(state["options"]),
+    }
 
 
 def disguised(rng: random.Random, scenario: str, line: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +82,11 @@ def episode(rng: random.Random, scenario: str, line: dict[str, Any], mode: str) 
                  "category": env.category_evaluation_history[-1], "move": MOVES.get(env.action_history[-1])}
             )  # fmt: skip
         stats = env.get_statistics()
-        found |= {"num_turns": stats["num_turns"], "correct": stats["correct_prediction"], "max_steps": stats["max_steps"]}
+        found |= {
+            "num_turns": stats["num_turns"],
+            "correct": stats["correct_prediction"],
+            "max_steps": stats["max_steps"],
+        }
         found["stopped"] = env.stop
     except (AssertionError, ValueError, IndexError, KeyError, AttributeError) as problem:
         found["raises"] = {"where": where, "type": type(problem).__name__, "message": str(problem)[:200]}

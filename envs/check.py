@@ -1,0 +1,92 @@
+"""Every line and every picture that play could ever ask for is good, or is listed: nothing is left to find out at hour 20."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envs import SCENARIOS
+from envs.render import Renderer, Unprocessable
+from envs.samples import BadData, Problem, in_paper, read
+from envs.scenario import LastImageSettles, Scenario
+from envs.types import ImageRef, Mode, Sample, State
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found."""
+
+    problems: tuple[Problem, ...]
+    """Bad lines first, then bad pictures, scenario by scenario."""
+    samples: dict[str, int]
+    """Scenario -> good samples."""
+    pictures: dict[str, int]
+    """Scenario -> picture files that play can ask for."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def lines(self) -> Iterator[str]:
+        """What to print: every problem, then the counts."""
+        yield from map(str, self.problems)
+        for name, count in self.samples.items():
+            yield f"{name}: {count:,} samples, {self.pictures[name]:,} pictures"
+        yield f"{len(self.problems):,} problems" if self.problems else "all good"
+
+
+def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: bool = False) -> Report:
+    """Check a data folder; ``deep`` decodes every picture, else its header is looked at.
+
+    Raises BadData for a folder that is not there or a scenario that does not exist.
+    """
+    unknown = [name for name in scenarios if name not in SCENARIOS]
+    if unknown:
+        raise BadData(f"there is no scenario {unknown[0]!r}; {', '.join(SCENARIOS)} exist")
+    if not folder.is_dir():
+        raise BadData(
+            f"there is no folder {folder}; `proactive-sweep data demo {folder}` draws a small benchmark there"
+        )
+    problems: list[Problem] = []
+    samples, pictures = {}, {}
+    renderer = Renderer(folder, cache_bytes=0)
+    for name in scenarios:
+        found, bad = read(folder, name)
+        chosen = [sample for sample in found if in_paper(sample)] if filtered else found
+        wanted = {ref.path: sample for sample in chosen for ref in reachable(sample)}
+        bad += [problem for path, sample in wanted.items() if (problem := _looked_at(renderer, path, sample, deep))]
+        problems += bad
+        samples[name], pictures[name] = len(chosen), len(wanted)
+    return Report(tuple(problems), samples, pictures)
+
+
+def reachable(sample: Sample) -> Iterator[ImageRef]:
+    """Every picture that some run of right suggestions shows, and the reference."""
+    game = SCENARIOS[sample.scenario]
+    yield game.view(sample, game.initial(sample, Mode.REFERENCE)).image
+    waiting, seen = deque([game.initial(sample)]), set()
+    while waiting:
+        state = waiting.popleft()
+        place = _place(game, state)
+        if state.ending is not None or place in seen:
+            continue
+        seen.add(place)
+        yield game.image(sample, state)
+        waiting += [game.step(sample, state, ask)[0] for ask in game.askable(sample, state)]
+
+
+def _place(game: Scenario, state: State) -> tuple[object, ...]:
+    """What the rest of play depends on; where it may walk in circles, the turn is left out (the earliest comes first)."""
+    turn = state.turn if isinstance(game, LastImageSettles) else 0
+    return state.frame, state.last, state.across, state.along, turn
+
+
+def _looked_at(renderer: Renderer, path: str, sample: Sample, deep: bool) -> Problem | None:
+    try:
+        renderer.source(path) if deep else renderer.verify(path)
+    except Unprocessable as reason:
+        return Problem(str(reason), 0, f"needed by {sample.scenario} sample {sample.id}")
+    return None

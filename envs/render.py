@@ -1,0 +1,133 @@
+"""A picture is what its reference says, or ``Unprocessable`` with the reason: nothing a file holds can crash or fill memory.
+
+The one module of the game that needs pillow. Order of work as in the package: open, RGB, crop (``load_image``,
+``_get_transform``), then the shorter edge.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from pathlib import Path
+from threading import Lock
+
+from PIL import Image, UnidentifiedImageError
+
+from envs.types import Crop, ImageRef
+
+LARGEST_FILE = 64 << 20
+"""Bytes a picture file may have; the published ones have at most a few million."""
+LARGEST_PICTURE = 64_000_000
+"""Pixels a picture may have, before and after the crop."""
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF")
+
+
+class Unprocessable(Exception):
+    """A picture that cannot be shown; the message names its file and why."""
+
+
+class Renderer:
+    """Pictures of one data folder, with a bounded cache of decoded files. Safe to use from several threads."""
+
+    def __init__(self, folder: Path, cache_bytes: int = 256 << 20) -> None:
+        self.folder = folder.resolve()
+        self.cache_bytes = cache_bytes
+        self.held = 0
+        """Bytes of decoded pictures held now."""
+        self._cache: OrderedDict[str, Image.Image] = OrderedDict()
+        self._lock = Lock()
+
+    def picture(self, ref: ImageRef) -> Image.Image:
+        """The RGB picture that a model sees; raises Unprocessable."""
+        picture = self.source(ref.path)
+        if ref.crop is not None:
+            picture = _cropped(picture, ref.crop, ref.path)
+        return picture if ref.short_edge is None else _resized(picture, ref.short_edge, ref.path)
+
+    def source(self, path: str) -> Image.Image:
+        """The whole file as RGB, decoded once while it stays in the cache; raises Unprocessable."""
+        with self._lock:
+            if path in self._cache:
+                self._cache.move_to_end(path)
+                return self._cache[path]
+        picture = self._decoded(path)
+        self._keep(path, picture)
+        return picture
+
+    def verify(self, path: str) -> None:
+        """Check that a file is there and looks like a picture, without decoding it; raises Unprocessable."""
+        with self._opened(path) as picture:
+            try:
+                picture.verify()
+            except Exception as problem:  # pillow's plugins raise anything on a broken file
+                raise Unprocessable(f"{path}: {_told(problem)}") from None
+
+    def _keep(self, path: str, picture: Image.Image) -> None:
+        size = picture.width * picture.height * 3
+        with self._lock:
+            if path in self._cache or size > self.cache_bytes:
+                return
+            self._cache[path] = picture
+            self.held += size
+            while self.held > self.cache_bytes:
+                _, gone = self._cache.popitem(last=False)
+                self.held -= gone.width * gone.height * 3
+
+    def _decoded(self, path: str) -> Image.Image:
+        with self._opened(path) as picture:
+            try:
+                return picture.convert("RGB")
+            except Exception as problem:  # pillow's plugins raise anything on a broken file
+                raise Unprocessable(f"{path}: {_told(problem)}") from None
+
+    def _opened(self, path: str) -> Image.Image:
+        """The file, opened but not decoded; inside the folder, not too large, of a known format."""
+        file = self.folder / path
+        try:
+            if not file.resolve().is_relative_to(self.folder):
+                raise Unprocessable(f"{path}: lies outside the data folder")
+            if file.stat().st_size > LARGEST_FILE:
+                raise Unprocessable(f"{path}: is larger than {LARGEST_FILE} bytes")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the bound below is ours
+                picture = Image.open(file, formats=FORMATS)
+        except Unprocessable:
+            raise
+        except Exception as problem:  # missing, a folder, no picture, a bomb: all the same to an episode
+            raise Unprocessable(f"{path}: {_told(problem)}") from None
+        if picture.width * picture.height > LARGEST_PICTURE:
+            picture.close()
+            raise Unprocessable(f"{path}: {picture.width} x {picture.height} pixels are more than {LARGEST_PICTURE}")
+        return picture
+
+
+def _cropped(picture: Image.Image, crop: Crop, path: str) -> Image.Image:
+    """The crop, rounded as pillow rounds it; what lies outside the picture is black."""
+    left, top, right, bottom = (round(edge) for edge in crop)
+    if right <= left or bottom <= top:
+        raise Unprocessable(f"{path}: the crop {crop} has no area")
+    if (right - left) * (bottom - top) > LARGEST_PICTURE:
+        raise Unprocessable(f"{path}: the crop {crop} is larger than {LARGEST_PICTURE} pixels")
+    return picture.crop((left, top, right, bottom))
+
+
+def _resized(picture: Image.Image, short_edge: int, path: str) -> Image.Image:
+    """Scaled so that the shorter side has ``short_edge`` pixels (package: ``int(size * scale)``, default resampling)."""
+    scale = short_edge / min(picture.size)
+    width, height = int(picture.width * scale), int(picture.height * scale)
+    if width < 1 or height < 1 or width * height > LARGEST_PICTURE:
+        raise Unprocessable(
+            f"{path}: cannot be resized from {picture.width} x {picture.height} to a short edge of {short_edge}"
+        )
+    return picture.resize((width, height))
+
+
+def _told(problem: Exception) -> str:
+    """The reason without the machine's own paths."""
+    if isinstance(problem, FileNotFoundError):
+        return "is not there"
+    if isinstance(problem, IsADirectoryError):
+        return "is a folder"
+    if isinstance(problem, UnidentifiedImageError):
+        return "is no picture"
+    return f"cannot be decoded ({type(problem).__name__}: {str(problem)[:120]})"

@@ -1,0 +1,289 @@
+"""A line of the published files becomes a valid ``Sample``, or one sentence that names its file and line.
+
+What is not a bad line plays to every end; what is one never reaches a sweep.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from random import Random
+from string import Formatter
+from typing import Any
+
+from envs import SCENARIOS
+from envs.answers import as_text
+from envs.chance import chance
+from envs.scenario import Scenario, suggestions
+from envs.types import Move, Sample
+
+LONGEST_LINE = 1 << 20
+"""Bytes; a published line has about 600."""
+OPEN_ENDED = 100
+"""Samples a scenario in the paper's open-ended evaluation."""
+
+TEXTS = ("prompt", "image_template", "answer")
+NUMBERS = ("id", "first_image", "num_images", "reference_image")
+LISTS = ("options", "categories")
+NAMED = frozenset((*TEXTS, *NUMBERS, *LISTS))
+
+
+class BadSample(ValueError):
+    """Why a line is no sample."""
+
+
+class BadData(ValueError):
+    """What the user should read about a data folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One bad line or picture, as a sentence."""
+
+    file: str
+    line: int
+    """0 where the whole file is meant."""
+    reason: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}, line {self.line}" if self.line else self.file
+        return f"{place}: {self.reason}"
+
+
+@cache
+def kept() -> Mapping[str, frozenset[int]]:
+    """Scenario -> ids that the paper evaluates, 7,557 in all (package: ``data_utils.FILTER``)."""
+    table = json.loads(Path(__file__).with_name("kept_ids.json").read_text(encoding="utf-8"))
+    return {name: frozenset(table[name]) for name in SCENARIOS}
+
+
+def in_paper(sample: Sample) -> bool:
+    """Whether the filter keeps a sample: its id is listed, and its occlusion is not marked as weak."""
+    return sample.id in kept()[sample.scenario] and sample.extra.get("strong_occlusions") is not False
+
+
+def load(folder: Path, scenario: str, filtered: bool = True) -> list[Sample]:
+    """The samples of a scenario in file order; raises BadData if a line is bad or the file is not there."""
+    samples, problems = read(folder, scenario)
+    if problems:
+        more = (
+            f" (and {len(problems) - 1} more: `proactive-sweep data check {folder}` lists them)" if problems[1:] else ""
+        )
+        raise BadData(f"{problems[0]}{more}")
+    chosen = [sample for sample in samples if in_paper(sample)] if filtered else samples
+    if not chosen:
+        raise BadData(
+            f"{_file(folder, scenario)} holds no sample that the paper's filter keeps; --set selection.filtered=false"
+        )
+    return chosen
+
+
+def read(folder: Path, scenario: str) -> tuple[list[Sample], list[Problem]]:
+    """All valid samples of a scenario, and all bad lines; a missing file is one problem."""
+    path, outside = _file(folder, scenario), _Outside(folder)
+    samples: list[Sample] = []
+    problems: list[Problem] = []
+    ids: set[int] = set()
+    for number, line in _lines(path, problems):
+        try:
+            sample = parse(line, scenario)
+            if sample.id in ids:
+                raise BadSample(f"id {sample.id} occurs twice")
+            if outside(sample.image):
+                raise BadSample(f"image_template {sample.image!r} leads out of the data folder through a link")
+        except BadSample as reason:
+            problems.append(Problem(path.name, number, str(reason)))
+            continue
+        ids.add(sample.id)
+        samples.append(sample)
+    return samples, problems
+
+
+def parse(line: str, scenario: str) -> Sample:
+    """One line as a sample; raises BadSample with the first reason against it."""
+    game = SCENARIOS[scenario]
+    entry = _object(line)
+    _typed(entry)
+    sample = Sample(
+        scenario=scenario,
+        id=entry["id"],
+        prompt=entry["prompt"],
+        options=tuple(entry["options"]),
+        categories=tuple(entry["categories"]),
+        answer=entry["answer"],
+        image=entry["image_template"],
+        first_frame=entry["first_image"],
+        frames=entry["num_images"],
+        reference_frame=entry["reference_image"],
+        extra={name: value for name, value in entry.items() if name not in NAMED},
+        digest=_digest(entry),
+    )
+    for reason in (*_template(sample, game), *_answers(sample), *game.problems(sample), *_moves(sample, game)):
+        raise BadSample(reason)
+    return sample
+
+
+# -- selections --------------------------------------------------------------------------------------------------------
+def select(
+    samples: Sequence[Sample],
+    limit: int | None = None,
+    ids: Sequence[int] | None = None,
+    subset: str = "all",
+    seed: int = 0,
+) -> list[Sample]:
+    """The samples that a sweep plays; raises BadData when a named id does not exist."""
+    chosen = list(samples)
+    if subset == "open-ended":
+        chosen = open_ended(chosen)
+    if ids is not None:
+        chosen = named(chosen, ids)
+    return chosen if limit is None else limited(chosen, limit, seed)
+
+
+def limited(samples: Sequence[Sample], limit: int, seed: int) -> list[Sample]:
+    """``limit`` samples drawn by seed, in the order given; a larger limit contains the smaller."""
+    ranked = sorted(samples, key=lambda s: (chance(seed, s.scenario, s.id, "selection").random(), s.id))
+    drawn = {sample.id for sample in ranked[:limit]}
+    return [sample for sample in samples if sample.id in drawn]
+
+
+def named(samples: Sequence[Sample], ids: Sequence[int]) -> list[Sample]:
+    """The samples with these ids, in file order; raises BadData naming those that are not there."""
+    missing = sorted(set(ids) - {sample.id for sample in samples})
+    if missing:
+        raise BadData(
+            f"{samples[0].scenario} has no sample with id {', '.join(map(str, missing[:5]))} in this selection"
+        )
+    return [sample for sample in samples if sample.id in set(ids)]
+
+
+def open_ended(samples: Sequence[Sample]) -> list[Sample]:
+    """The paper's open-ended subset: file order, shuffled by seed 0, the first hundred (package: ``tests/oeg.py``)."""
+    shuffled = list(samples)
+    Random(0).shuffle(shuffled)
+    return shuffled[:OPEN_ENDED]
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+def _file(folder: Path, scenario: str) -> Path:
+    return folder / f"{SCENARIOS[scenario].stem}_preprocessed.jsonl"
+
+
+def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, str]]:
+    """Numbered lines that are text; a line that is too long is skipped without being held."""
+    try:
+        file = path.open("rb")
+    except OSError:
+        problems.append(Problem(str(path), 0, "is not there; `proactive-sweep data demo DIR` draws a small benchmark"))
+        return
+    with file:
+        number, rest = 0, False
+        while chunk := file.readline(LONGEST_LINE):
+            whole = chunk.endswith(b"\n") or len(chunk) < LONGEST_LINE
+            if not rest:
+                number += 1
+                if not whole:
+                    problems.append(Problem(path.name, number, f"is longer than {LONGEST_LINE} bytes"))
+                elif chunk.strip():
+                    try:
+                        yield number, chunk.decode("utf-8-sig" if number == 1 else "utf-8")
+                    except UnicodeDecodeError:
+                        problems.append(Problem(path.name, number, "is not UTF-8 text"))
+            rest = not whole
+
+
+def _object(line: str) -> dict[str, Any]:
+    try:
+        entry = json.loads(line, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise BadSample("is not JSON") from None
+    if not isinstance(entry, dict):
+        raise BadSample(f"is not a JSON object but {type(entry).__name__}")
+    return entry
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _typed(entry: Mapping[str, Any]) -> None:
+    for name in (*TEXTS, *NUMBERS, *LISTS):
+        if name not in entry:
+            raise BadSample(f"the field {name!r} is missing")
+    for name in TEXTS:
+        if not isinstance(entry[name], str) or not entry[name]:
+            raise BadSample(f"{name} must be a text, not {entry[name]!r}")
+    for name in NUMBERS:
+        if not isinstance(entry[name], int) or isinstance(entry[name], bool) or entry[name] < 0:
+            raise BadSample(f"{name} must be a whole number from 0 up, not {entry[name]!r}")
+    if entry["num_images"] < 1:
+        raise BadSample("num_images must be 1 or more")
+    for name in LISTS:
+        if not isinstance(entry[name], list) or not entry[name] or not all(isinstance(o, str) for o in entry[name]):
+            raise BadSample(f"{name} must be a list of texts, not {entry[name]!r}")
+
+
+def _digest(entry: Mapping[str, Any]) -> str:
+    canonical = json.dumps(entry, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return blake2b(canonical.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+def _template(sample: Sample, game: Scenario) -> Iterator[str]:
+    """The template names only known fields and stays inside the data folder, whatever a file's author wants."""
+    template = sample.image
+    if template.startswith(("/", "~")) or "\\" in template or "\0" in template or ":" in template.split("/")[0]:
+        yield f"image_template {template!r} must be relative to the data folder"
+    if ".." in template.split("/"):
+        yield f"image_template {template!r} must not leave the data folder"
+    if not game.placeholders:
+        return
+    try:
+        fields = [(name, spec, mark) for _, name, spec, mark in Formatter().parse(template) if name is not None]
+    except ValueError:
+        fields = [("", "", None)]
+    if any(name not in game.placeholders or spec or mark for name, spec, mark in fields):
+        wanted = ", ".join(f"{{{name}}}" for name in game.placeholders)
+        yield f"image_template {template!r} may hold only {wanted}, without formatting"
+
+
+def _answers(sample: Sample) -> Iterator[str]:
+    if sample.answer not in sample.categories:
+        yield f"answer {sample.answer!r} is not among the categories"
+    read = [as_text(category) for category in sample.categories]
+    if len(set(read)) < len(read):
+        yield f"two of the categories {list(sample.categories)!r} read alike, so no reply could tell them apart"
+    asks = suggestions(sample.options)
+    if not asks:
+        yield "options hold no suggestion"
+    if len(asks) == len(sample.options):
+        yield "options hold no abstention (a text with 'cannot' or 'do not')"
+
+
+def _moves(sample: Sample, game: Scenario) -> Iterator[str]:
+    """Every suggestion that can count must stand for exactly one move of the sample's world (``_parse_action``)."""
+    known = game.moves(sample)
+    for ask in game.askable(sample, game.initial(sample)):
+        cues = [move for cue, move in game.cue.items() if cue in ask.lower() and move in known]
+        if not cues:
+            yield f"option {ask!r} stands for no move of {sample.scenario}"
+        elif len(cues) > 1 and set(cues) != {Move.ROTATE}:
+            yield f"option {ask!r} stands for more than one move of {sample.scenario}"
+
+
+class _Outside:
+    """Tells whether a template's folder lies outside the data folder once links are followed; asks the disk once a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder.resolve()
+        self.known: dict[str, bool] = {}
+
+    def __call__(self, template: str) -> bool:
+        parent = template.split("{")[0].rpartition("/")[0]
+        if parent not in self.known:
+            self.known[parent] = not (self.root / parent).resolve().is_relative_to(self.root)
+        return self.known[parent]
