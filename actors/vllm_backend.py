@@ -6,7 +6,7 @@ Facts behind the choices (vLLM 0.32, read in its sources and measured on CPU):
 - A picture's ``uuid`` is its identity in every cache, as it stands: it names folder, file, crop and size, and the
   pixels go along each time.
 - Front end and engine keep two picture caches in step by the order of requests: nothing is awaited between rendering
-  and handing over. When they drift apart all the same, a request ends with reason ``error``; rendered again, it is fine.
+  and handing over. When they still drift apart, a request ends with reason ``error``; rendered again, it is fine.
 - ``check_health`` sees a dead engine only. A timed utility call sees a hung one.
 - Multimodal processors add a second start token unless they are told that the chat template has written it.
 """
