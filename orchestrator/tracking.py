@@ -88,7 +88,9 @@ class Tracker:
             self._wake.notify()
         self._thread.join(timeout)
         if self._thread.is_alive():
-            _say(f"MLflow at {public(self.uri)} did not take everything; `proactive-sweep track {self.folder}` sends it again")
+            _say(
+                f"MLflow at {public(self.uri)} did not take everything; `proactive-sweep track {self.folder}` sends it again"
+            )
 
     # -- the thread ---------------------------------------------------------------------------------------------------
     def _work(self) -> None:
@@ -117,7 +119,9 @@ class Tracker:
         self._cells, self._progress, self._artifacts = {}, [], []
         return ready
 
-    def _give_back(self, ready: tuple[dict[str, Any], list[tuple[int, float, int]], list[Path]], problem: Exception) -> None:
+    def _give_back(
+        self, ready: tuple[dict[str, Any], list[tuple[int, float, int]], list[Path]], problem: Exception
+    ) -> None:
         """Keep what could not be sent, unless something newer took its place; warn once."""
         with self._wake:
             self._cells = {**ready[0], **self._cells}
@@ -143,7 +147,10 @@ class Mirror:
         self.parent = self._parent(name, params)
 
     def send(
-        self, cells: Mapping[str, Mapping[str, Any]], progress: Sequence[tuple[int, float, int]], artifacts: Sequence[Path]
+        self,
+        cells: Mapping[str, Mapping[str, Any]],
+        progress: Sequence[tuple[int, float, int]],
+        artifacts: Sequence[Path],
     ) -> None:
         """Send rows of cells, points of progress and files."""
         from mlflow.entities import Metric
@@ -180,7 +187,9 @@ class Mirror:
             for name, value in row.items()
             if name not in (*NAMES, "at") and isinstance(value, int | float) and not isinstance(value, bool)
         }
-        self.client.log_batch(run, metrics=[Metric(name, value, int(row["at"]), step) for name, value in values.items()])
+        self.client.log_batch(
+            run, metrics=[Metric(name, value, int(row["at"]), step) for name, value in values.items()]
+        )
         if row.get("finished") == row.get("planned"):
             self.client.set_terminated(run, "FINISHED")
         return made
@@ -244,7 +253,11 @@ def track(folder: Path, uri: str | None = None) -> None:
     tracking = sweep.get("tracking", {})
     place = uri or tracking.get("uri", LOCAL)
     mirror = Mirror(
-        address(LOCAL if place == OFF else place, folder), tracking.get("experiment") or sweep["name"], folder, {}, sweep["name"]
+        address(LOCAL if place == OFF else place, folder),
+        tracking.get("experiment") or sweep["name"],
+        folder,
+        {},
+        sweep["name"],
     )
     at = int((folder / "results.parquet").stat().st_mtime * 1000)
     finished = int(rows["finished"].sum())
