@@ -19,6 +19,8 @@ LARGEST_FILE = 64 << 20
 """Bytes a picture file may have; the published ones have at most a few million."""
 LARGEST_PICTURE = 64_000_000
 """Pixels a picture may have, before and after the crop."""
+FARTHEST = 1e6
+"""Pixels from the picture's corner that a crop's edge may lie; infinity and nan are farther."""
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF")
 
 
@@ -103,6 +105,8 @@ class Renderer:
 
 def _cropped(picture: Image.Image, crop: Crop, path: str) -> Image.Image:
     """The crop, rounded as pillow rounds it; what lies outside the picture is black."""
+    if not all(abs(edge) < FARTHEST for edge in crop):
+        raise Unprocessable(f"{path}: the crop {crop} is out of all bounds")
     left, top, right, bottom = (round(edge) for edge in crop)
     if right <= left or bottom <= top:
         raise Unprocessable(f"{path}: the crop {crop} has no area")

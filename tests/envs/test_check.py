@@ -1,0 +1,56 @@
+"""``data check`` finds every bad line and every picture that play could ask for and not get."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from envs import SCENARIOS
+from envs.check import check, reachable
+from envs.samples import BadData, load
+from envs.types import Mode
+
+
+def test_the_demo_is_all_good_in_depth(demo_data):
+    found = check(demo_data, list(SCENARIOS), deep=True)
+
+    assert found.ok and list(found.lines())[-1] == "all good"
+    assert sum(found.samples.values()) == 70
+
+
+def test_missing_and_broken_pictures_and_bad_lines_are_all_listed(demo_data, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(demo_data, data)
+    sketches = sorted((data / "QuickDraw").rglob("*.*"))
+    sketches[0].unlink()
+    sketches[-1].write_bytes(sketches[-1].read_bytes()[:60])
+    with (data / "QuickDraw_preprocessed.jsonl").open("a") as file:
+        file.write("{}\n")
+    found = check(data, ["QD", "ROD"], deep=True)
+
+    assert len(found.problems) == 3, list(found.lines())
+    assert "QuickDraw_preprocessed.jsonl, line 11: the field 'prompt' is missing" in list(found.lines())
+    assert not found.ok
+
+
+def test_what_play_can_reach_is_what_the_check_looks_at(demo_data):
+    """A thousand random right walks show no picture that ``reachable`` does not name."""
+    from random import Random
+
+    rng = Random(3)
+    for name, game in SCENARIOS.items():
+        for sample in load(demo_data, name)[:6]:
+            known = {ref.path for ref in reachable(sample)}
+            for _ in range(25):
+                state = game.initial(sample, rng.choice((Mode.PLAY, Mode.PLAY, Mode.REFERENCE)))
+                while state.ending is None:
+                    assert game.view(sample, state).image.path in known
+                    state, _ = game.step(sample, state, rng.choice([*game.askable(sample, state), sample.answer]))
+
+
+def test_a_folder_or_a_scenario_that_does_not_exist_is_one_sentence(tmp_path):
+    with pytest.raises(BadData, match="no folder"):
+        check(tmp_path / "none", ["QD"])
+    with pytest.raises(BadData, match="no scenario 'XY'"):
+        check(tmp_path, ["XY"])

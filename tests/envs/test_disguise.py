@@ -1,0 +1,38 @@
+"""Random-proactive shows suggestions that mean nothing here, the same for every model."""
+
+import pytest
+from tests.envs.games import SAMPLES
+
+from envs import SCENARIOS
+from envs.disguise import FOREIGN, disguised, invalid
+from envs.scenario import suggestions
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_suggestion_gives_way_and_the_abstention_keeps_its_place(name):
+    sample = SAMPLES[name]
+    hidden = disguised(sample, seed=4)
+
+    assert hidden == disguised(sample, seed=4)
+    assert not set(suggestions(hidden.options)) & set(suggestions(sample.options))
+    assert len(set(hidden.options)) == len(sample.options)
+    for before, after in zip(sample.options, hidden.options, strict=True):
+        assert (before == after) == (before not in suggestions(sample.options))
+    assert not any(cue in option.lower() for option in suggestions(hidden.options) for cue in SCENARIOS[name].cue)
+
+
+def test_seeds_and_samples_draw_differently():
+    drawn = {disguised(SAMPLES["QD"], seed).options for seed in range(40)}
+    assert len(drawn) > 5
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_foreign_suggestion_means_something_at_home(name):
+    assert all(SCENARIOS[name].move(text) in SCENARIOS[name].cue.values() for text in FOREIGN[name])
+    assert not any(text in suggestions(FOREIGN[name]) for text in invalid(name))
+
+
+def test_one_source_can_be_asked_for_and_too_small_a_one_is_refused():
+    assert set(suggestions(disguised(SAMPLES["QD"], 0, "VSOD").options)) <= set(FOREIGN["VSOD"])
+    with pytest.raises(ValueError, match="VSOD has 0 suggestions"):
+        disguised(SAMPLES["CIT"], 0, "VSOD")
