@@ -100,6 +100,8 @@ class VLLMBackend:
         self._die("it was closed")
         if self.watch is not None:
             self.watch.cancel()
+        if (handler := self.engine.output_handler) is not None:
+            handler.cancel()  # else it reports the end of its engine as a failure
         self.pictures.close()
         await asyncio.to_thread(self._end)
 
