@@ -42,7 +42,11 @@ class Pictures:
         """Every picture of a conversation in another form, made in the same threads."""
         loop = asyncio.get_running_loop()
         wanted = list(dict.fromkeys(image for message in messages for image in message.images))
-        ready = (loop.run_in_executor(self.threads, lambda ref=ref: form(self.renderer.picture(ref))) for ref in wanted)
+
+        def one(ref: ImageRef) -> T:
+            return form(self.renderer.picture(ref))
+
+        ready = (loop.run_in_executor(self.threads, one, ref) for ref in wanted)
         return dict(zip(wanted, await asyncio.gather(*ready), strict=True))
 
     def name(self, image: ImageRef) -> str:
