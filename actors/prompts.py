@@ -58,7 +58,7 @@ def examples(
     """
     if not condition.shots:
         return ()
-    others = sorted((other for other in pool if other.id != sample.id), key=lambda other: other.id)
+    others = [other for other in pool if other.id != sample.id]
     if len(others) < condition.shots:
         raise ValueError(
             f"{condition.name} needs {condition.shots} other {sample.scenario} samples, the data has {len(others)}"

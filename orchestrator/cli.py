@@ -18,7 +18,7 @@ from envs import SCENARIOS
 from envs.samples import BadData
 from orchestrator.folder import RunFolderError
 from orchestrator.replay import ReplayError
-from sweeps.load import SweepError, load, registry, skipped
+from sweeps.load import SweepError, load, one_cell, registry, skipped
 from sweeps.spec import CONDITIONS, Sweep
 
 USAGE = 2
@@ -162,6 +162,32 @@ def replay(
             raise ReplayError(f"{file} cannot be read: {problem}") from None
         for line in score_lines(data, text.split("\n"), str(file)):
             print(json.dumps(line, ensure_ascii=False))
+
+
+@app.command()
+def prompt(
+    scenario: Annotated[str, typer.Argument(help="Short or long name.")],
+    sample: Annotated[int, typer.Argument(metavar="ID", help="The sample's id.")],
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The benchmark folder.")] = Path("outputs/demo-data"),
+    condition: Annotated[str, typer.Option(help="`ls conditions` lists them.")] = "zero-shot",
+    model: Annotated[str, typer.Option(help="Apply this model's chat template, if it is on this disk.")] = "",
+    turn: Annotated[int, typer.Option(min=0, help="Which turn; earlier ones are answered with right suggestions.")] = 0,
+    seed: Annotated[int, typer.Option(help="The sweep's seed.")] = 0,
+) -> None:
+    """Print exactly what a model is sent, with picture names in place of pictures."""
+    from orchestrator import prompt as asked
+
+    with sentences():
+        cell = one_cell(scenario, condition, model)
+        found, pool = asked.find(data, cell.scenario, sample)
+        try:
+            conversation = asked.conversation(found, pool, cell.condition, seed, turn)
+        except ValueError as few:
+            raise BadData(str(few)) from None
+        text = asked.templated(cell.model, conversation) if model else None
+    if model and text is None:
+        print(f"{model} is not on this disk: the conversation is shown before its chat template", file=sys.stderr)
+    print(asked.written(conversation) if text is None else text)
 
 
 @data_app.command()

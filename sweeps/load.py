@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from envs import SCENARIOS, STEMS
-from sweeps.spec import CONDITIONS, Condition, ModelSpec, Sweep, impossible
+from sweeps.spec import CONDITIONS, Cell, Condition, ModelSpec, Sweep, impossible
 
 MODELS = Path(__file__).with_name("models.toml")
 Shape = TypeVar("Shape", bound=BaseModel)
@@ -47,6 +47,19 @@ def build(table: Mapping[str, Any], where: str) -> Sweep:
     sweep = sweep.model_copy(update={"output": sweep.output or f"outputs/{sweep.name}"})
     _all_used(sweep, where)
     return sweep
+
+
+def one_cell(scenario: str, condition: str, model: str = "") -> Cell:
+    """The cell that these names make, as a command line gives them; any model that can play it if none is named."""
+    entry = _model(model, {}, "--model") if model else ModelSpec(name="any", source="builtin:oracle", backend="builtin")
+    cell = Cell(
+        model=entry,
+        scenario=_scenarios([scenario], "the command line")[0],
+        condition=_conditions([condition], "--condition")[0],
+    )
+    if reason := impossible(cell.model, cell.scenario, cell.condition):
+        raise SweepError(reason)
+    return cell
 
 
 def registry() -> dict[str, ModelSpec]:
