@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,7 +39,7 @@ def build(table: Mapping[str, Any], where: str) -> Sweep:
     named = fields.pop("models", list(own))
     fields["models"] = [_model(entry, own, where) for entry in _listed(named, "models", where)]
     fields["scenarios"] = _scenarios(fields.get("scenarios", "all"), where)
-    fields["conditions"] = _conditions(fields.get("conditions", ["zero-shot"]), where)
+    fields["conditions"] = _conditions(fields.get("conditions", ["zero-shot"]), where, fields["scenarios"])
     if "protocol" in fields:
         fields["protocols"] = _listed(fields.pop("protocol"), "protocol", where)
     fields.setdefault("name", Path(where).stem)
@@ -147,8 +147,11 @@ def _scenarios(value: Any, where: str) -> list[str]:
     )
 
 
-def _conditions(value: Any, where: str) -> list[Condition]:
-    names = list(CONDITIONS) if value == "all" else _listed(value, "conditions", where)
+def _conditions(value: Any, where: str, scenarios: Sequence[str] = ()) -> list[Condition]:
+    """The conditions named; ``all`` means those that exist for some of the scenarios."""
+    if value == "all":
+        return [c for c in CONDITIONS.values() if not c.scenarios or set(c.scenarios) & set(scenarios)]
+    names = _listed(value, "conditions", where)
     return [CONDITIONS[_known(name, CONDITIONS, "condition", where)] for name in dict.fromkeys(names)]
 
 

@@ -1,0 +1,116 @@
+"""The command line without a cluster: what it prints, what it refuses, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from envs import SCENARIOS
+from envs.samples import load
+from orchestrator.cli import app
+
+
+def call(*args):
+    result = CliRunner().invoke(app, [str(arg) for arg in args])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def test_ls_lists_models_scenarios_and_conditions():
+    assert "uniform" in call("ls", "models").output
+    assert "QuickDraw_preprocessed.jsonl" in call("ls", "scenarios").output
+    assert "random-proactive" in call("ls", "conditions").output
+    assert call("ls", "planets").exit_code == 2
+
+
+def test_plan_counts_cells_and_episodes(demo_data, tmp_path):
+    found = call("plan", "sweeps/demo.toml", "--set", f"data={demo_data}", "--output", tmp_path / "none")
+
+    assert found.exit_code == 0
+    assert "168 cells, 1,680 episodes, 0 done" in found.output
+
+
+def test_replay_scores_transcripts_as_json_lines(demo_data, tmp_path):
+    sample = load(demo_data, "ROD")[0]
+    ask = next(option for option in sample.options if "left" in option)
+    path = tmp_path / "answers.jsonl"
+    path.write_text(
+        json.dumps({"scenario": "ROD", "id": sample.id, "answers": [ask, sample.answer, "A"]})
+        + "\n\n"
+        + json.dumps(
+            {
+                "scenario": "Realistic-Occlusion-Dataset",
+                "id": sample.id,
+                "reference": True,
+                "hint": True,
+                "answers": ["X"],
+            }
+        )
+    )
+    first, second = map(json.loads, call("replay", "--data", demo_data, path).output.splitlines())
+
+    assert (first["num_turns"], first["correct"], first["unused_answers"], first["max_steps"]) == (2, True, 1, False)
+    assert [turn["action"] for turn in first["turns"]] == ["correct", "mismatch"]
+    assert [turn["category"] for turn in first["turns"]] == ["mismatch", "correct"]
+    assert first["turns"][0]["image"] == sample.image.format(image=sample.first_frame)
+    assert first["turns"][0]["op"] is None
+    assert first["turns"][0]["options"] == [*sample.options, *sample.categories]
+    assert second["turns"][0]["options"] == list(sample.categories)
+    assert second["turns"][0]["prompt"].endswith(SCENARIOS["ROD"].hint)
+
+
+def test_a_crop_is_told_in_floats(demo_data, tmp_path):
+    sample = load(demo_data, "COCO")[0]
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"scenario": "COCO", "id": sample.id, "answers": ["?"]}))
+    op = json.loads(call("replay", "--data", demo_data, path).output)["turns"][0]["op"]
+
+    assert op[0] == "crop" and len(op) == 5 and all(isinstance(edge, float) for edge in op[1:])
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("{", "line 1 is not JSON"),
+        ("[]", "line 1 must be an object"),
+        ('{"scenario": "XX", "id": 1, "answers": []}', "scenario 'XX' is none of"),
+        ('{"scenario": "QD", "id": "1", "answers": []}', "id must be a whole number"),
+        ('{"scenario": "QD", "id": 99999, "answers": []}', "QD has no sample with id 99999"),
+        ('{"scenario": "QD", "id": 1, "answers": "A"}', "answers must be a list"),
+        ('{"scenario": "QD", "id": 1, "answers": [], "hint": "yes"}', "hint must be true or false"),
+    ],
+)
+def test_a_bad_line_of_a_transcript_is_one_sentence(line, sentence, demo_data, tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(line)
+    found = call("replay", "--data", demo_data, path)
+
+    assert found.exit_code == 2
+    assert sentence in found.stderr
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("plan", "none.toml"), ("run", "sweeps/demo.toml", "--set", "data=nowhere"), ("report", "nowhere"),
+        ("status", "nowhere"), ("track", "nowhere"), ("replay", "none.jsonl", "--data", "nowhere"),
+        ("data", "check", "nowhere"), ("data", "demo", "x", "--samples", "0"), ("prompt", "QD", "1", "--data", "nowhere"),
+        ("prompt", "QD", "1", "--condition", "icl-1"),
+    ],
+)  # fmt: skip
+def test_a_users_mistake_is_one_sentence_and_exit_code_2(args):
+    found = call(*args)
+
+    assert found.exit_code == 2
+    assert found.stderr.startswith("proactive-sweep: ") and found.stderr.count("\n") == 1, found.stderr
+
+
+def test_data_demo_and_check(tmp_path):
+    assert "QD 1" in call("data", "demo", tmp_path / "d", "--samples", 7).output
+    assert call("data", "check", tmp_path / "d", "--deep").exit_code == 0
+    next((tmp_path / "d" / "QuickDraw").rglob("*.*")).unlink()
+    broken = call("data", "check", tmp_path / "d")
+    assert broken.exit_code == 1
+    assert "is not there" in broken.output and "1 problems" in broken.output

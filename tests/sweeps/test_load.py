@@ -1,0 +1,124 @@
+"""A sweep file is a sweep, or one sentence that names file and key and says what to type."""
+
+from pathlib import Path
+
+import pytest
+
+from sweeps.load import SweepError, build, load, one_cell, registry, skipped
+from sweeps.spec import CONDITIONS, ModelSpec
+
+ROOT = Path(__file__).parents[2]
+SMALL = {"data": "d", "models": ["oracle"], "scenarios": ["QD"]}
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("sweeps/**/*.toml")), ids=lambda p: p.name)
+def test_every_sweep_in_the_tree_loads_and_opens_with_its_purpose_and_command(path):
+    if path.name == "models.toml":
+        return
+    lines = path.read_text().splitlines()
+
+    assert lines[0].startswith("# ") and any("proactive-sweep" in line for line in lines[:12] if line.startswith("#"))
+    assert load(path).cells()
+
+
+def test_defaults_are_the_papers():
+    sweep = build(SMALL, "small.toml")
+
+    assert (sweep.name, sweep.output, sweep.seed) == ("small", "outputs/small", 0)
+    assert (sweep.sampling.temperature, sweep.sampling.max_tokens) == (0.0, 50)
+    assert sweep.selection.filtered and sweep.selection.limit is None
+
+
+def test_long_names_all_and_overrides(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text('data = "d"\nmodels = ["oracle"]\nscenarios = ["QuickDraw", "QD", "ROD"]\nconditions = "all"\n')
+    sweep = load(path, ["selection.limit=5", "name=other", 'scenarios=["coco2014"]', "sampling.temperature=0.5"])
+
+    assert sweep.scenarios == ("COCO",)
+    assert (sweep.name, sweep.selection.limit, sweep.sampling.temperature) == ("other", 5, 0.5)
+    assert load(path).scenarios == ("QD", "ROD")
+    assert [condition.name for condition in load(path).conditions] == list(CONDITIONS)
+
+
+def test_own_models_need_no_list_and_can_be_named_beside_the_shipped_ones():
+    own = [{"name": "mine", "source": "some/folder", "backend": "transformers", "gpus": 0}]
+    alone = build({"data": "d", "model": own, "scenarios": ["QD"]}, "x.toml")
+    both = build({**SMALL, "model": own, "models": ["mine", "oracle"]}, "x.toml")
+
+    assert [model.name for model in alone.models] == ["mine"]
+    assert [model.name for model in both.models] == ["mine", "oracle"]
+
+
+MISTAKES = {
+    "unknown key": ({"selektion": {}}, "unknown key 'selektion'; did you mean 'selection'"),
+    "unknown nested key": ({"selection": {"limt": 3}}, "unknown key 'selection.limt'; did you mean 'limit'"),
+    "unknown model": ({"models": ["oracel"]}, "no model 'oracel'; did you mean 'oracle'"),
+    "unknown scenario": ({"scenarios": ["QDD"]}, "no scenario 'QDD'; did you mean 'QD'"),
+    "unknown condition": ({"conditions": ["icl-2"]}, "no condition 'icl-2'"),
+    "nothing": ({"models": []}, "models = .*: names nothing"),
+    "bad number": ({"selection": {"limit": 0}}, "selection.limit = 0: input should be greater"),
+    "icl elsewhere": ({"conditions": ["icl-1"]}, "icl-1 exists only for ROD and MVP-N, not for QD"),
+    "history on one picture": (
+        {"models": ["instructblip-7b"], "conditions": ["history"]}, "instructblip-7b takes one picture a prompt",
+    ),
+    "twice": ({"models": ["oracle", "oracle"]}, "named twice"),
+    "path in a name": ({"name": "../../etc"}, "name = '../../etc'"),
+    "models a table": ({"model": {"name": "x"}}, r"\[\[model\]\] tables"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_sentence(name):
+    change, sentence = MISTAKES[name]
+    with pytest.raises(SweepError, match=sentence) as told:
+        build({**SMALL, **change}, "x.toml")
+    assert str(told.value).startswith("x.toml") and "\n" not in str(told.value)
+
+
+def test_files_that_are_not_there_or_not_toml(tmp_path):
+    with pytest.raises(SweepError, match="no sweep file"):
+        load(tmp_path / "none.toml")
+    path = tmp_path / "bad.toml"
+    path.write_text("name = \nmodels")
+    with pytest.raises(SweepError, match=r"bad.toml is not TOML: .*line 1"):
+        load(path)
+    with pytest.raises(SweepError, match="must look like key=value"):
+        load(ROOT / "sweeps/demo.toml", ["seed"])
+
+
+def test_impossible_products_are_left_out_with_a_reason():
+    sweep = build({**SMALL, "scenarios": ["QD", "ROD"], "conditions": ["zero-shot", "icl-1"]}, "x.toml")
+
+    assert len(sweep.cells()) == 3
+    assert skipped(sweep) == ["icl-1 exists only for ROD and MVP-N, not for QD"]
+    with pytest.raises(SweepError, match="icl-3 exists only"):
+        one_cell("QD", "icl-3")
+
+
+def test_the_papers_22_models_are_all_there_ten_of_them_with_history():
+    models = registry().values()
+
+    assert len({model.paper for model in models if model.paper}) == 22
+    assert sum(model.in_history for model in models) == 10
+    assert all(
+        model.inferred or model.source == "llava-hf/llava-onevision-qwen2-7b-ov-hf" for model in models if model.paper
+    )
+    assert all(model.max_images > 1 for model in models if model.in_history)
+
+
+def test_a_key_changes_with_what_changes_the_answer_and_with_nothing_else():
+    def cell(**changes):
+        entry = {"name": "m", "source": "s", "revision": "r", "backend": "vllm", **changes}
+        return build({"data": "d", "model": [entry], "scenarios": ["QD"]}, "x.toml").cells()[0]
+
+    base = cell().fingerprint("1")
+    assert base == cell(gpus=4, in_flight=3, note="x", options={"max_num_seqs": 3}).fingerprint("1")
+    assert (
+        len({base, cell(source="t").fingerprint("1"), cell(revision="q").fingerprint("1"), cell().fingerprint("2")})
+        == 4
+    )
+    assert cell().key == "m/QD/zero-shot"
+    assert (
+        ModelSpec(name="m", source="s").model_copy(update={"gpus": 2}).identity
+        == ModelSpec(name="m", source="s").identity
+    )
