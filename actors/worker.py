@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Sequence
@@ -11,11 +10,10 @@ from typing import Any
 
 import ray
 
+from actors.backend import Backend
 from actors.crew import Book, Crew
 from actors.engines import engine
 from sweeps.spec import ModelSpec
-
-log = logging.getLogger(__name__)
 
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)
@@ -23,11 +21,18 @@ class Worker:
     """Plays leases of one group of models on the devices Ray gave it."""
 
     def __init__(self, book: Book, models: Sequence[ModelSpec], data: str) -> None:
-        self.backends = {model.name: engine(model, Path(data)) for model in models}
-        self.crew = Crew(book, self.backends, in_flight=max(model.in_flight for model in models))
+        self.book, self.models, self.data = book, models, Path(data)
+        self.backends: dict[str, Backend] = {}
+        self.crew: Crew | None = None
 
     async def ready(self) -> dict[str, Any]:
-        """Answers once the engines are loaded: where this worker lives and which devices it sees."""
+        """Load the engines; answers where this worker lives and which devices it sees.
+
+        Raises what an engine raises when it cannot load, so that the driver learns the reason and not only of a death.
+        """
+        for model in self.models:
+            self.backends[model.name] = engine(model, self.data)
+        self.crew = Crew(self.book, self.backends, in_flight=max(model.in_flight for model in self.models))
         return {
             "host": socket.gethostname(),
             "pid": os.getpid(),
@@ -37,6 +42,7 @@ class Worker:
 
     async def play(self, ordinals: Sequence[int]) -> AsyncIterator[dict[str, Any]]:
         """Stream of blocks (see ``actors.rows.Block.content``) until every leased episode is out."""
+        assert self.crew is not None, "a lease came before the worker was ready"
         async for block in self.crew.play(ordinals):
             yield block.content()
 

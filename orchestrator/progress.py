@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
 
 import polars as pl
 from rich.console import Console
@@ -59,7 +58,7 @@ class Progress:
         if self.bars is not None:
             self.bars.stop()
 
-    def show(self, per_cell: Mapping[str, int], _: Any = None) -> None:
+    def show(self, per_cell: Mapping[str, int]) -> None:
         """Take the counts of this attempt; called about twice a second."""
         now = time.monotonic()
         done = sum(per_cell.values())

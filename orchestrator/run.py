@@ -18,12 +18,13 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
+from actors.pacing import ModelStopped
 from actors.worker import Worker
 from orchestrator.failed import failed_block
 from orchestrator.plan import Plan, group
 from orchestrator.schedule import Abandon, Command, Demand, GiveUp, Lease, Schedule, Start, Stop
 from orchestrator.store import Store
-from sweeps.spec import Sweep
+from sweeps.spec import ModelSpec, Sweep
 
 BACKPRESSURE = 16
 """Blocks a worker may have ready before the driver takes them: it bounds memory when the disk is slow."""
@@ -34,8 +35,15 @@ SILENCE = 900.0
 STOP_GRACE = 5.0
 """Seconds an engine gets to close before its actor is killed."""
 
+ENGINE_CPUS = 4
+"""CPUs beside a GPU: pictures are decoded and the engine's own front end runs there."""
+MOST_REPLICAS = 64
+
 BACKOFF = 0.5
 """Seconds before a group's worker is replaced, so that a worker that dies at once does not spin."""
+
+HOPELESS_START = (ValueError, OSError, ImportError)
+"""What loading raises when another worker would fare no better: no such model, a package missing, an option refused."""
 
 
 class Sink:
@@ -94,7 +102,9 @@ class Driver:
 
     def __init__(self, sweep: Sweep, plan: Plan, owed: Mapping[str, Sequence[int]], sink: Sink) -> None:
         self.sweep, self.plan, self.sink = sweep, plan, sink
-        self.schedule = Schedule(owed, demands(sweep), *capacity())
+        cpus, gpus = capacity()
+        self.demands = demands(sweep, cpus, gpus)
+        self.schedule = Schedule(owed, self.demands, cpus, gpus)
         self.workers: dict[int, Crewed] = {}
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
         self.stopping = asyncio.Event()
@@ -143,8 +153,10 @@ class Driver:
 
     def _start(self, slot: int, name: str) -> None:
         models = [model for model in self.sweep.models if group(model) == name]
-        gpus = max(model.gpus for model in models)
-        actor = Worker.options(num_gpus=gpus).remote(self._book, models, str(Path(self.sweep.data).resolve()))
+        demand = self.demands[name]
+        actor = Worker.options(num_gpus=demand.gpus, num_cpus=demand.cpus).remote(
+            self._book, models, str(Path(self.sweep.data).resolve())
+        )
         self.workers[slot] = Crewed(name, actor)
         self._spawn(slot, self._await_ready(slot))
 
@@ -206,10 +218,15 @@ class Driver:
             self.events.put_nowait(_raiser(problem))
             return
         worker = self.workers.pop(slot)
+        starting = not self.schedule.slots[slot].ready
         for task in worker.tasks:
             task.cancel()
         ray.kill(worker.actor)
         reason = self.reasons[worker.group] = plain(problem)
+        refused = isinstance(problem, RayTaskError) and isinstance(problem, HOPELESS_START)
+        if isinstance(problem, ModelStopped) or (starting and refused):
+            self.events.put_nowait(lambda: self.schedule.hopeless(slot, reason))
+            return
         asyncio.get_running_loop().call_later(
             BACKOFF, lambda: self.events.put_nowait(lambda: self.schedule.died(slot, reason))
         )
@@ -220,16 +237,21 @@ class Driver:
             tick()
 
 
-def demands(sweep: Sweep) -> dict[str, Demand]:
-    """What a replica of each group of models takes."""
-    return {
-        group(model): Demand(
-            cpus=0.0 if model.gpus else 1.0,
-            gpus=model.gpus,
-            replicas=sweep.cluster.workers or (64 if model.gpus else max(1, int(capacity()[0]))),
-        )
-        for model in sweep.models
-    }
+def demands(sweep: Sweep, cpus: float, gpus: int) -> dict[str, Demand]:
+    """What a replica of each group of models takes of a cluster with so many CPUs and GPUs."""
+    return {group(model): _demand(model, sweep.cluster.workers, cpus, gpus) for model in sweep.models}
+
+
+def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:
+    """An engine on a GPU wants four CPUs beside it, as far as there are; a service needs one caller, which paces itself."""
+    if model.gpus:
+        beside = max(0, min(ENGINE_CPUS, int(cpus) * model.gpus // max(1, gpus)))
+        return Demand(cpus=beside, gpus=model.gpus, replicas=workers or MOST_REPLICAS)
+    if model.backend == "openai":
+        return Demand(cpus=0, gpus=0, replicas=1)
+    if model.backend == "vllm":
+        return Demand(cpus=max(1, int(cpus)), gpus=0, replicas=1)
+    return Demand(cpus=1, gpus=0, replicas=workers or max(1, int(cpus)))
 
 
 def capacity() -> tuple[float, int]:

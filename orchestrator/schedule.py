@@ -155,6 +155,13 @@ class Schedule:
         place.group.alone.extend(ordinal for ordinal in lost if ordinal not in guilty)
         return commands + self._place()
 
+    def hopeless(self, slot: int, reason: str) -> list[Command]:
+        """A worker says that no worker can play its group: a missing package, a refused key, a spent budget."""
+        if slot not in self.slots:
+            return []
+        group = self.slots.pop(slot).group
+        return [*self._abandon(group, reason), *self._place()]
+
     # -- decisions ----------------------------------------------------------------------------------------------------
     def _blamed(self, ordinal: int, company: int) -> bool:
         """An episode is to blame when a worker died with it alone, and another had before."""

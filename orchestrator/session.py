@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -25,6 +25,9 @@ from orchestrator.score import score, write_results
 from orchestrator.store import Store, episodes
 from orchestrator.tracking import Tracker
 from sweeps.spec import Sweep
+
+if TYPE_CHECKING:
+    from orchestrator.run import Sink
 
 INTERRUPTED = 130
 INCOMPLETE = 1
@@ -132,7 +135,7 @@ def _play(
         for number in (signal.SIGINT, signal.SIGTERM):  # after ray.init, which installs its own
             asyncio.get_running_loop().add_signal_handler(number, driver.stop)
         with progress:
-            await driver.run(lambda: progress.show(sink.per_cell, store))
+            await driver.run(lambda: _tick(progress, sink, store))
         return dict(driver.reasons), driver.stopping.is_set()
 
     began = time.perf_counter()
@@ -142,6 +145,12 @@ def _play(
     if interrupted:
         print(f"stopped: {sink.done:,} new episodes are kept; the same command goes on from here", file=sys.stderr)
     return reasons, interrupted
+
+
+def _tick(progress: Progress, sink: Sink, store: Store) -> None:
+    """What happens about twice a second while the driver runs."""
+    progress.show(sink.per_cell)
+    store.flush_old()
 
 
 def _tracker(sweep: Sweep, output: Path) -> Tracker:

@@ -85,7 +85,8 @@ class Store:
     def __init__(self, folder: Path, rows: int = 20_000, seconds: float = 5.0) -> None:
         """Take the lock, sweep what a crash left, move damaged parts to ``damaged/``.
 
-        A part is written when ``rows`` episodes wait, or when the oldest has waited ``seconds`` at the next ``append``.
+        A part is written when ``rows`` episodes wait, or when the oldest has waited ``seconds`` at the next
+        ``append`` or ``flush_old``.
         """
         self.folder, self.rows, self.seconds = Path(folder), rows, seconds
         lock.acquire(self.folder, "store")
@@ -108,7 +109,13 @@ class Store:
         for table, columns in self._buffer.items():
             for name, values in columns.items():
                 values.extend(block[table][name])  # type: ignore[literal-required]
-        if self._waiting >= self.rows or time.monotonic() - self._since >= self.seconds:
+        if self._waiting >= self.rows:
+            self.flush()
+        self.flush_old()
+
+    def flush_old(self) -> None:
+        """Make durable what has waited long enough; a driver calls it now and then, so that a slow model loses little."""
+        if self._waiting and time.monotonic() - self._since >= self.seconds:
             self.flush()
 
     def flush(self) -> None:

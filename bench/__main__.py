@@ -1,0 +1,93 @@
+"""``make bench``: what the machine does, side by side in one run; medians and ratios, never a verdict.
+
+``python -m bench [--quick]``: ``--quick`` divides the work by ten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from envs.demo import draw
+from tests.oracle import oracle_path, oracle_python
+
+ROOT = Path(__file__).parents[1]
+RUNS = 3
+
+
+def told(command: list[str], **environment: str) -> dict[str, Any]:
+    """The last line of a subprocess as JSON."""
+    found = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+        timeout=3600,
+    )
+    result: dict[str, Any] = json.loads(found.stdout.strip().splitlines()[-1])
+    return result
+
+
+def steps(data: Path, oracle: Path, python: str, scale: int) -> Iterator[str]:
+    """(c) environment steps, ours and the package's, in turn."""
+    rates: dict[str, list[float]] = {"ours": [], "package": []}
+    for _ in range(RUNS):
+        for side, seen in rates.items():
+            one = told([python, "bench/steps.py", str(data), side, str(max(1, 20 // scale))], PYTHONPATH=str(oracle))
+            seen.append(one["turns"] / one["seconds"])
+    ours, package = (statistics.median(seen) for seen in rates.values())
+    yield f"(c) environment steps/s          ours {ours:>9,.0f}   package {package:>9,.0f}   ratio {ours / package:.2f}"
+
+
+def sweeps(data: Path, oracle: Path | None, python: str | None, scale: int, samples: int) -> Iterator[str]:
+    """(a) the whole pipeline beside (b) the package's serial loop, and (d) the driver's memory."""
+    rates, serial = [], []
+    for _ in range(RUNS):
+        one = whole(data, 100_000 // scale, samples)
+        rates.append(one["episodes"] / one["seconds"])
+        if oracle is not None and python is not None:
+            play = told([python, "bench/serial.py", str(data), str(20_000 // scale)], PYTHONPATH=str(oracle))
+            serial.append(play["episodes"] / play["seconds"])
+    yield f"(a) sweep, {one['episodes']:,} episodes       {statistics.median(rates):>9,.0f} episodes/s (plan, Ray, store, MLflow)"
+    if serial:
+        ratio = statistics.median(rates) / statistics.median(serial)
+        yield f"(b) the package, serial loop     {statistics.median(serial):>9,.0f} episodes/s               ratio {ratio:.2f}"
+    large = whole(data, 1_000_000 // scale, samples)
+    for found in (one, large):
+        grown = found["after_mib"] - found["before_mib"]
+        yield f"(d) driver after {found['episodes']:>9,} episodes: {found['after_mib']:,.0f} MiB, grown by {grown:,.0f} MiB"
+
+
+def whole(data: Path, episodes: int, samples: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as output:
+        return told([sys.executable, "-m", "bench.sweep", str(data), f"{output}/run", str(episodes), str(samples)])
+
+
+def main(scale: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        data, samples = Path(folder, "data"), 1000
+        draw(data, samples=samples, seed=0)
+        python = oracle_python()
+        oracle = oracle_path(Path(folder)) if python else None
+        if oracle is None or python is None:
+            print("(b), (c) need an interpreter >= 3.12 and the package proactivebench: left out")
+        else:
+            print(*steps(data, oracle, python, scale), sep="\n", flush=True)
+        print(*sweeps(data, oracle, python, scale, samples), sep="\n", flush=True)
+        started = told([sys.executable, "-m", "bench.resume", f"{folder}", str(831_000 // scale)])
+        print(
+            f"(e) resume, {started['planned']:,} planned, {started['finished']:,} stored: {started['seconds']:.1f} s to start"
+        )
+
+
+if __name__ == "__main__":
+    main(10 if "--quick" in sys.argv else 1)
