@@ -5,7 +5,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from tests.envs.games import SAMPLES
 
 from actors.backend import BackendDied, Refused, ScriptedBackend, Unprocessable
 from actors.baselines import POLICIES, Baseline
@@ -15,6 +14,7 @@ from envs import SCENARIOS
 from envs.disguise import disguised
 from envs.types import Action, Ending, Mode, State
 from sweeps.spec import CONDITIONS, Cell, ModelSpec
+from tests.envs.games import SAMPLES
 
 MODEL = ModelSpec(name="m", source="builtin:oracle", backend="builtin", gpus=0)
 

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -94,6 +95,6 @@ def test_ordinals_and_keys_are_one_to_one_and_finished_ones_are_not_owed(plan):
 def test_the_conditions_of_one_sample_stand_side_by_side(plan):
     queue = plan.owed(())["builtin"]
     samples = [(plan.task(o)[1].scenario, plan.task(o)[1].id) for o in queue]
-    changes = sum(a != b for a, b in zip(samples, samples[1:], strict=False))
+    changes = sum(a != b for a, b in pairwise(samples))
 
     assert changes + 1 == len(set(samples)), "a sample must not come back once it was left"

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.envs.games import SAMPLES
 
 from actors.prompts import examples
 from envs import SCENARIOS
 from envs.samples import BadData
 from orchestrator.prompt import conversation, written
 from sweeps.spec import CONDITIONS, Condition
+from tests.envs.games import SAMPLES
 
 GOLDEN = Path(__file__).with_name("golden")
 CELLS = [(n, c) for n in SCENARIOS for c in CONDITIONS.values() if not c.scenarios or n in c.scenarios]

@@ -1,11 +1,11 @@
 """Random-proactive shows suggestions that mean nothing here, the same for every model."""
 
 import pytest
-from tests.envs.games import SAMPLES
 
 from envs import SCENARIOS
 from envs.disguise import FOREIGN, disguised, invalid
 from envs.scenario import suggestions
+from tests.envs.games import SAMPLES
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
