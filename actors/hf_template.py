@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from transformers import AutoProcessor
 
 from actors.backend import Message
+from actors.engines import at_home
 from actors.hf_backend import prompt_text
 from sweeps.spec import ModelSpec
 
@@ -15,6 +16,7 @@ from sweeps.spec import ModelSpec
 def template_text(model: ModelSpec, messages: Sequence[Message]) -> str | None:
     """What the model's processor turns the conversation into; None when its files are not on this disk."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    model = at_home(model)
     try:
         processor = AutoProcessor.from_pretrained(
             model.source,

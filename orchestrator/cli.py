@@ -168,7 +168,9 @@ def replay(
 def prompt(
     scenario: Annotated[str, typer.Argument(help="Short or long name.")],
     sample: Annotated[int, typer.Argument(metavar="ID", help="The sample's id.")],
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The benchmark folder.")] = Path("outputs/demo-data"),
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The benchmark folder.")] = Path(
+        "outputs/demo-data"
+    ),
     condition: Annotated[str, typer.Option(help="`ls conditions` lists them.")] = "zero-shot",
     model: Annotated[str, typer.Option(help="Apply this model's chat template, if it is on this disk.")] = "",
     turn: Annotated[int, typer.Option(min=0, help="Which turn; earlier ones are answered with right suggestions.")] = 0,
@@ -195,10 +197,14 @@ def demo(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to draw it.")],
     samples: Annotated[int, typer.Option(help="Samples in all, spread over the scenarios.")] = 210,
     seed: Annotated[int, typer.Option(help="The same seed draws the same bytes.")] = 0,
+    again: Annotated[bool, typer.Option("--again", help="Leave a folder that holds something as it is.")] = False,
 ) -> None:
     """Draw a small benchmark of all seven scenarios in the published format."""
     from envs.demo import draw
 
+    if again and folder.is_dir() and any(folder.iterdir()):
+        print(f"{folder} is there already; remove it to draw it anew")
+        return
     with sentences():
         try:
             drawn = draw(folder, samples=samples, seed=seed)

@@ -11,12 +11,25 @@ import polars as pl
 from rich.table import Table
 
 from envs import SCENARIOS
+from sweeps.load import registry
+from sweeps.spec import CONDITIONS
 
 
 def tables(rows: pl.DataFrame) -> Iterator[Table]:
     """One table a condition (and protocol), in the order of the rows' first appearance in the paper's list."""
-    for (condition, protocol), part in rows.group_by(["condition", "protocol"], maintain_order=True):
+    for (condition, protocol), part in _in_order(rows).group_by(["condition", "protocol"], maintain_order=True):
         yield _table(part, f"{condition}" + ("" if protocol == "mcqa" else f" ({protocol})"))
+
+
+def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """Models as the registry lists them, conditions as the paper does; what is not listed comes last, by name."""
+    places = {"model": list(registry()), "condition": list(CONDITIONS)}
+    ranks = [
+        pl.col(column).replace_strict({name: n for n, name in enumerate(names)}, default=len(names)).alias(f"_{column}")
+        for column, names in places.items()
+    ]
+    ordered = rows.with_columns(ranks).sort("_condition", "condition", "protocol", "_model", "model", "scenario")
+    return ordered.drop("_condition", "_model")
 
 
 def _table(rows: pl.DataFrame, title: str) -> Table:

@@ -26,7 +26,7 @@ def test_ls_lists_models_scenarios_and_conditions():
 
 
 def test_plan_counts_cells_and_episodes(demo_data, tmp_path):
-    found = call("plan", "sweeps/demo.toml", "--set", f"data={demo_data}", "--output", tmp_path / "none")
+    found = call("plan", "sweeps/baselines.toml", "--set", f"data={demo_data}", "--output", tmp_path / "none")
 
     assert found.exit_code == 0
     assert "168 cells, 1,680 episodes, 0 done" in found.output
