@@ -29,7 +29,7 @@ $(VENV)/.engines: $(VENV)/.model
 	touch $@
 
 demo: $(VENV)/.model
-	$(BIN)/proactive-sweep data demo outputs/demo-data --samples 210 --again
+	$(BIN)/proactive-sweep data demo outputs/demo-data --samples 210 --keep
 	$(BIN)/proactive-sweep run sweeps/demo.toml
 
 test: $(VENV)/.engines

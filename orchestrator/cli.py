@@ -197,12 +197,12 @@ def demo(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to draw it.")],
     samples: Annotated[int, typer.Option(help="Samples in all, spread over the scenarios.")] = 210,
     seed: Annotated[int, typer.Option(help="The same seed draws the same bytes.")] = 0,
-    again: Annotated[bool, typer.Option("--again", help="Leave a folder that holds something as it is.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave a folder that holds something as it is.")] = False,
 ) -> None:
     """Draw a small benchmark of all seven scenarios in the published format."""
     from envs.demo import draw
 
-    if again and folder.is_dir() and any(folder.iterdir()):
+    if keep and folder.is_dir() and any(folder.iterdir()):
         print(f"{folder} is there already; remove it to draw it anew")
         return
     with sentences():
