@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench.resume import published_size
 from envs.demo import draw
 from tests.oracle import oracle_path, oracle_python
 
@@ -48,11 +49,11 @@ def steps(data: Path, oracle: Path, python: str, scale: int) -> Iterator[str]:
     yield f"(c) environment steps/s          ours {ours:>9,.0f}   package {package:>9,.0f}   ratio {ours / package:.2f}"
 
 
-def sweeps(data: Path, oracle: Path | None, python: str | None, scale: int, samples: int) -> Iterator[str]:
+def sweeps(data: Path, oracle: Path | None, python: str | None, scale: int) -> Iterator[str]:
     """(a) the whole pipeline beside (b) the package's serial loop, and (d) the driver's memory."""
     rates, serial = [], []
     for _ in range(RUNS):
-        one = whole(data, 100_000 // scale, samples)
+        one = whole(data, 100_000 // scale)
         rates.append(one["episodes"] / one["seconds"])
         if oracle is not None and python is not None:
             play = told([python, "bench/serial.py", str(data), str(20_000 // scale)], PYTHONPATH=str(oracle))
@@ -61,29 +62,33 @@ def sweeps(data: Path, oracle: Path | None, python: str | None, scale: int, samp
     if serial:
         ratio = statistics.median(rates) / statistics.median(serial)
         yield f"(b) the package, serial loop     {statistics.median(serial):>9,.0f} episodes/s               ratio {ratio:.2f}"
-    large = whole(data, 1_000_000 // scale, samples)
-    for found in (one, large):
-        grown = found["after_mib"] - found["before_mib"]
-        yield f"(d) driver after {found['episodes']:>9,} episodes: {found['after_mib']:,.0f} MiB, grown by {grown:,.0f} MiB"
+    large = whole(data, 1_000_000 // scale)
+    grown = large["after_mib"] - one["after_mib"]
+    yield f"(d) driver: {one['after_mib']:,.0f} MiB after {one['episodes']:,} episodes, {large['after_mib']:,.0f} MiB after "
+    rate = large["episodes"] / large["seconds"]
+    yield f"    {large['episodes']:,}: grown by {grown:,.0f} MiB; the large sweep ran at {rate:,.0f}/s"
 
 
-def whole(data: Path, episodes: int, samples: int) -> dict[str, Any]:
+def whole(data: Path, episodes: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as output:
-        return told([sys.executable, "-m", "bench.sweep", str(data), f"{output}/run", str(episodes), str(samples)])
+        return told([sys.executable, "-m", "bench.sweep", str(data), f"{output}/run", str(episodes)])
 
 
 def main(scale: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        data, samples = Path(folder, "data"), 1000
-        draw(data, samples=samples, seed=0)
+        data = Path(folder, "data")
+        draw(data, samples=1000, seed=0)
+        Path(folder, "size").mkdir()
+        published = published_size(Path(folder, "size"))
         python = oracle_python()
         oracle = oracle_path(Path(folder)) if python else None
         if oracle is None or python is None:
             print("(b), (c) need an interpreter >= 3.12 and the package proactivebench: left out")
         else:
             print(*steps(data, oracle, python, scale), sep="\n", flush=True)
-        print(*sweeps(data, oracle, python, scale, samples), sep="\n", flush=True)
-        started = told([sys.executable, "-m", "bench.resume", f"{folder}", str(831_000 // scale)])
+        print(*sweeps(published, oracle, python, scale), sep="\n", flush=True)
+        Path(folder, "resume").mkdir()
+        started = told([sys.executable, "-m", "bench.resume", f"{folder}/resume", str(831_000 // scale)])
         print(
             f"(e) resume, {started['planned']:,} planned, {started['finished']:,} stored: {started['seconds']:.1f} s to start"
         )

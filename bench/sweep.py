@@ -17,9 +17,13 @@ from sweeps.load import build
 CONDITIONS = ["zero-shot", "hint", "random-proactive", "reference"]
 
 
-def table(data: str, output: str, episodes: int, samples: int) -> dict[str, object]:
+SAMPLES = 7557
+"""A benchmark of the published size."""
+
+
+def table(data: str, output: str, episodes: int) -> dict[str, object]:
     """A sweep of at least ``episodes`` episodes of the uniform baseline, under as many names as that takes."""
-    names = range(-(-episodes // (samples * len(CONDITIONS))))
+    names = range(-(-episodes // (SAMPLES * len(CONDITIONS))))
     return {
         "name": "bench",
         "data": data,
@@ -37,10 +41,10 @@ def resident() -> float:
     return pages * resource.getpagesize() / 2**20
 
 
-def main(data: str, output: str, episodes: int, samples: int) -> None:
+def main(data: str, output: str, episodes: int) -> None:
     from orchestrator.run import connect
 
-    sweep = build(table(data, output, episodes, samples), "bench.toml")
+    sweep = build(table(data, output, episodes), "bench.toml")
     connect()
     before, began = resident(), time.perf_counter()
     outcome = run(sweep, Path(output), say=lambda line: None)
@@ -50,4 +54,4 @@ def main(data: str, output: str, episodes: int, samples: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
