@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envs import SCENARIOS
-from envs.render import Renderer, Unprocessable
+from envs.render import Renderer, Unprocessable, bounded
 from envs.samples import BadData, Problem, in_paper, read
 from envs.scenario import LastImageSettles, Scenario
 from envs.types import ImageRef, Mode, Sample, State
@@ -56,7 +56,11 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
     for name in scenarios:
         found, bad = read(folder, name)
         chosen = [sample for sample in found if in_paper(sample)] if filtered else found
-        wanted = {ref.path: sample for sample in chosen for ref in reachable(sample)}
+        wanted: dict[str, Sample] = {}
+        for sample in chosen:
+            refs = list(reachable(sample))
+            bad += _crops(refs, sample)
+            wanted.update((ref.path, sample) for ref in refs if ref.path not in wanted)
         bad += [problem for path, sample in wanted.items() if (problem := _looked_at(renderer, path, sample, deep))]
         problems += bad
         samples[name], pictures[name] = len(chosen), len(wanted)
@@ -84,9 +88,23 @@ def _place(game: Scenario, state: State) -> tuple[object, ...]:
     return state.frame, state.last, state.across, state.along, turn
 
 
+def _crops(refs: Sequence[ImageRef], sample: Sample) -> Iterator[Problem]:
+    """Crops that no picture could have, told by their edges alone."""
+    for ref in refs:
+        try:
+            if ref.crop is not None:
+                bounded(ref.crop, ref.path)
+        except Unprocessable as reason:
+            yield _needed(reason, sample)
+
+
 def _looked_at(renderer: Renderer, path: str, sample: Sample, deep: bool) -> Problem | None:
     try:
         renderer.source(path) if deep else renderer.verify(path)
     except Unprocessable as reason:
-        return Problem(str(reason), 0, f"needed by {sample.scenario} sample {sample.id}")
+        return _needed(reason, sample)
     return None
+
+
+def _needed(reason: Unprocessable, sample: Sample) -> Problem:
+    return Problem(str(reason), 0, f"needed by {sample.scenario} sample {sample.id}")

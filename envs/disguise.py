@@ -57,8 +57,8 @@ def disguised(sample: Sample, seed: int, source: str | None = None) -> Sample:
     pool = invalid(sample.scenario, source)
     if len(pool) < len(asks):
         raise ValueError(
-            f"{source} has {len(pool)} suggestions that mean nothing in {sample.scenario}, {len(asks)} are needed"
+            f"{source or 'the rest'} has {len(pool)} suggestions that mean nothing in {sample.scenario}, "
+            f"but its sample {sample.id} needs {len(asks)}"
         )
-    drawn = chance(seed, sample.scenario, sample.id, "disguise").sample(pool, len(asks))
-    stand_in = dict(zip(asks, drawn, strict=True))
-    return replace(sample, options=tuple(stand_in.get(option, option) for option in sample.options))
+    drawn = iter(chance(seed, sample.scenario, sample.id, "disguise").sample(pool, len(asks)))
+    return replace(sample, options=tuple(next(drawn) if option in asks else option for option in sample.options))

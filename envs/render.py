@@ -6,7 +6,8 @@ The one module of the game that needs pillow. Order of work as in the package: o
 
 from __future__ import annotations
 
-import warnings
+import os
+import stat
 from collections import OrderedDict
 from pathlib import Path
 from threading import Lock
@@ -32,7 +33,7 @@ class Renderer:
     """Pictures of one data folder, with a bounded cache of decoded files. Safe to use from several threads."""
 
     def __init__(self, folder: Path, cache_bytes: int = 256 << 20) -> None:
-        self.folder = folder.resolve()
+        self.folder = Path(os.path.realpath(folder))
         self.cache_bytes = cache_bytes
         self.held = 0
         """Bytes of decoded pictures held now."""
@@ -40,10 +41,10 @@ class Renderer:
         self._lock = Lock()
 
     def picture(self, ref: ImageRef) -> Image.Image:
-        """The RGB picture that a model sees; raises Unprocessable."""
+        """The RGB picture that a model sees; shared by all who ask, so copy it before drawing. Raises Unprocessable."""
         picture = self.source(ref.path)
         if ref.crop is not None:
-            picture = _cropped(picture, ref.crop, ref.path)
+            picture = picture.crop(bounded(ref.crop, ref.path))  # black where it lies outside the picture
         return picture if ref.short_edge is None else _resized(picture, ref.short_edge, ref.path)
 
     def source(self, path: str) -> Image.Image:
@@ -65,7 +66,7 @@ class Renderer:
                 raise Unprocessable(f"{path}: {_told(problem)}") from None
 
     def _keep(self, path: str, picture: Image.Image) -> None:
-        size = picture.width * picture.height * 3
+        size = _held(picture)
         with self._lock:
             if path in self._cache or size > self.cache_bytes:
                 return
@@ -73,7 +74,7 @@ class Renderer:
             self.held += size
             while self.held > self.cache_bytes:
                 _, gone = self._cache.popitem(last=False)
-                self.held -= gone.width * gone.height * 3
+                self.held -= _held(gone)
 
     def _decoded(self, path: str) -> Image.Image:
         with self._opened(path) as picture:
@@ -86,13 +87,16 @@ class Renderer:
         """The file, opened but not decoded; inside the folder, not too large, of a known format."""
         file = self.folder / path
         try:
-            if not file.resolve().is_relative_to(self.folder):
+            if not Path(os.path.realpath(file)).is_relative_to(self.folder):
                 raise Unprocessable(f"{path}: lies outside the data folder")
-            if file.stat().st_size > LARGEST_FILE:
+            found = file.stat()
+            if stat.S_ISDIR(found.st_mode):
+                raise Unprocessable(f"{path}: is a folder")
+            if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for ever
+                raise Unprocessable(f"{path}: is not a file")
+            if found.st_size > LARGEST_FILE:
                 raise Unprocessable(f"{path}: is larger than {LARGEST_FILE} bytes")
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the bound below is ours
-                picture = Image.open(file, formats=FORMATS)
+            picture = Image.open(file, formats=FORMATS)
         except Unprocessable:
             raise
         except Exception as problem:  # missing, a folder, no picture, a bomb: all the same to an episode
@@ -103,8 +107,8 @@ class Renderer:
         return picture
 
 
-def _cropped(picture: Image.Image, crop: Crop, path: str) -> Image.Image:
-    """The crop, rounded as pillow rounds it; what lies outside the picture is black."""
+def bounded(crop: Crop, path: str) -> tuple[int, int, int, int]:
+    """The crop in whole pixels, rounded as pillow rounds it; raises Unprocessable if no picture could have it."""
     if not all(abs(edge) < FARTHEST for edge in crop):
         raise Unprocessable(f"{path}: the crop {crop} is out of all bounds")
     left, top, right, bottom = (round(edge) for edge in crop)
@@ -112,7 +116,12 @@ def _cropped(picture: Image.Image, crop: Crop, path: str) -> Image.Image:
         raise Unprocessable(f"{path}: the crop {crop} has no area")
     if (right - left) * (bottom - top) > LARGEST_PICTURE:
         raise Unprocessable(f"{path}: the crop {crop} is larger than {LARGEST_PICTURE} pixels")
-    return picture.crop((left, top, right, bottom))
+    return left, top, right, bottom
+
+
+def _held(picture: Image.Image) -> int:
+    """Bytes in memory: pillow keeps RGB in four bytes a pixel."""
+    return picture.width * picture.height * 4
 
 
 def _resized(picture: Image.Image, short_edge: int, path: str) -> Image.Image:
@@ -130,8 +139,8 @@ def _told(problem: Exception) -> str:
     """The reason without the machine's own paths."""
     if isinstance(problem, FileNotFoundError):
         return "is not there"
-    if isinstance(problem, IsADirectoryError):
-        return "is a folder"
     if isinstance(problem, UnidentifiedImageError):
         return "is no picture"
-    return f"cannot be decoded ({type(problem).__name__}: {str(problem)[:120]})"
+    if isinstance(problem, OSError) and problem.strerror:
+        return f"cannot be read ({problem.strerror})"
+    return f"cannot be decoded ({type(problem).__name__}: {' '.join(str(problem).split())[:120]})"

@@ -6,6 +6,8 @@ What is not a bad line plays to every end; what is one never reaches a sweep.
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,16 +15,28 @@ from hashlib import blake2b
 from pathlib import Path
 from random import Random
 from string import Formatter
-from typing import Any
+from typing import Any, BinaryIO
 
 from envs import SCENARIOS
 from envs.answers import as_text
 from envs.chance import chance
 from envs.scenario import Scenario, suggestions
-from envs.types import Move, Sample
+from envs.types import Mode, Move, Sample
 
 LONGEST_LINE = 1 << 20
 """Bytes; a published line has about 600."""
+LONGEST_TEMPLATE = 512
+"""Characters of an image template; a published one has about 80."""
+LONGEST_REASON = 300
+"""Characters of a sentence about a line: a line may hold a megabyte, and its reason is for reading."""
+DEEPEST = 16
+"""Lists and objects inside one another; what is nested hundreds deep could be read, and then not be sent to a worker."""
+LARGEST_NUMBER = 1 << 53
+"""Whole numbers beyond it are not the same in every JSON reader (RFC 8259, section 6), nor as floats."""
+LARGEST_FRAME = 1_000_000
+"""A frame's number is kept in 32 bits."""
+MOST_TURNS = 10_000
+"""Turns of one episode; the longest published game has hundreds. A policy that only asks plays all of them."""
 OPEN_ENDED = 100
 """Samples a scenario in the paper's open-ended evaluation."""
 
@@ -33,7 +47,11 @@ NAMED = frozenset((*TEXTS, *NUMBERS, *LISTS))
 
 
 class BadSample(ValueError):
-    """Why a line is no sample."""
+    """Why a line is no sample; a reason that quotes too much is cut in its middle."""
+
+    def __init__(self, reason: str) -> None:
+        half = LONGEST_REASON // 2
+        super().__init__(reason if len(reason) <= LONGEST_REASON else f"{reason[:half]} ... {reason[-half:]}")
 
 
 class BadData(ValueError):
@@ -63,7 +81,7 @@ def kept() -> Mapping[str, frozenset[int]]:
 
 def in_paper(sample: Sample) -> bool:
     """Whether the filter keeps a sample: its id is listed, and its occlusion is not marked as weak."""
-    return sample.id in kept()[sample.scenario] and sample.extra.get("strong_occlusions") is not False
+    return sample.id in kept()[sample.scenario] and sample.extra.get("strong_occlusions", True) != 0
 
 
 def load(folder: Path, scenario: str, filtered: bool = True) -> list[Sample]:
@@ -75,6 +93,8 @@ def load(folder: Path, scenario: str, filtered: bool = True) -> list[Sample]:
         )
         raise BadData(f"{problems[0]}{more}")
     chosen = [sample for sample in samples if in_paper(sample)] if filtered else samples
+    if not samples:
+        raise BadData(f"{_file(folder, scenario)} holds no sample")
     if not chosen:
         raise BadData(
             f"{_file(folder, scenario)} holds no sample that the paper's filter keeps; --set selection.filtered=false"
@@ -122,7 +142,7 @@ def parse(line: str, scenario: str) -> Sample:
         extra={name: value for name, value in entry.items() if name not in NAMED},
         digest=_digest(entry),
     )
-    for reason in (*_template(sample, game), *_answers(sample), *game.problems(sample), *_moves(sample, game)):
+    for reason in _reasons(sample, game):
         raise BadSample(reason)
     return sample
 
@@ -153,12 +173,13 @@ def limited(samples: Sequence[Sample], limit: int, seed: int) -> list[Sample]:
 
 def named(samples: Sequence[Sample], ids: Sequence[int]) -> list[Sample]:
     """The samples with these ids, in file order; raises BadData naming those that are not there."""
-    missing = sorted(set(ids) - {sample.id for sample in samples})
+    wanted = set(ids)
+    missing = sorted(wanted - {sample.id for sample in samples})
     if missing:
-        raise BadData(
-            f"{samples[0].scenario} has no sample with id {', '.join(map(str, missing[:5]))} in this selection"
-        )
-    return [sample for sample in samples if sample.id in set(ids)]
+        scenario = samples[0].scenario if samples else "an empty scenario"
+        more = f" and {len(missing) - 5} more" if missing[5:] else ""
+        raise BadData(f"{scenario} has no sample with id {', '.join(map(str, missing[:5]))}{more} in this selection")
+    return [sample for sample in samples if sample.id in wanted]
 
 
 def open_ended(samples: Sequence[Sample]) -> list[Sample]:
@@ -175,10 +196,8 @@ def _file(folder: Path, scenario: str) -> Path:
 
 def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, str]]:
     """Numbered lines that are text; a line that is too long is skipped without being held."""
-    try:
-        file = path.open("rb")
-    except OSError:
-        problems.append(Problem(str(path), 0, "is not there; `proactive-sweep data demo DIR` draws a small benchmark"))
+    file = _opened(path, problems)
+    if file is None:
         return
     with file:
         number, rest = 0, False
@@ -196,18 +215,56 @@ def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, str]]:
             rest = not whole
 
 
+def _opened(path: Path, problems: list[Problem]) -> BinaryIO | None:
+    """The file, or None and a problem; never waits for a pipe nor reads a device without end."""
+    try:
+        if stat.S_ISREG(path.stat().st_mode):
+            return path.open("rb")
+        why = "is not a file"
+    except FileNotFoundError:
+        why = "is not there; `proactive-sweep data demo DIR` draws a small benchmark"
+    except (OSError, ValueError) as problem:  # no permission, a link to itself, a name that no disk can hold
+        why = f"cannot be read ({getattr(problem, 'strerror', None) or problem})"
+    problems.append(Problem(str(path), 0, why))
+    return None
+
+
 def _object(line: str) -> dict[str, Any]:
     try:
-        entry = json.loads(line, parse_constant=_no_constant)
+        entry = json.loads(line, parse_constant=_no_constant, parse_int=_whole, parse_float=_finite)
+    except BadSample:
+        raise
     except (ValueError, RecursionError):
         raise BadSample("is not JSON") from None
     if not isinstance(entry, dict):
         raise BadSample(f"is not a JSON object but {type(entry).__name__}")
+    if _deeper(entry, DEEPEST):
+        raise BadSample(f"holds lists or objects more than {DEEPEST} deep")
     return entry
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise BadSample(f"is not JSON: {name} is no number")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 20 or abs(number := int(digits)) > LARGEST_NUMBER:
+        raise BadSample(f"holds the number {digits}, which is beyond {LARGEST_NUMBER}")
+    return number
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if number in (float("inf"), float("-inf")):
+        raise BadSample(f"holds the number {digits}, which is too large")
+    return number
+
+
+def _deeper(value: object, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    inside = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_deeper(item, levels - 1) for item in inside)
 
 
 def _typed(entry: Mapping[str, Any]) -> None:
@@ -218,8 +275,7 @@ def _typed(entry: Mapping[str, Any]) -> None:
         if not isinstance(entry[name], str) or not entry[name]:
             raise BadSample(f"{name} must be a text, not {entry[name]!r}")
     for name in NUMBERS:
-        if not isinstance(entry[name], int) or isinstance(entry[name], bool) or entry[name] < 0:
-            raise BadSample(f"{name} must be a whole number from 0 up, not {entry[name]!r}")
+        _count(name, entry[name])
     if entry["num_images"] < 1:
         raise BadSample("num_images must be 1 or more")
     for name in LISTS:
@@ -227,16 +283,37 @@ def _typed(entry: Mapping[str, Any]) -> None:
             raise BadSample(f"{name} must be a list of texts, not {entry[name]!r}")
 
 
+def _count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise BadSample(f"{name} must be a whole number from 0 up, not {value!r}")
+    if name != "id" and value > LARGEST_FRAME:
+        raise BadSample(f"{name} must be at most {LARGEST_FRAME}, not {value}")
+
+
 def _digest(entry: Mapping[str, Any]) -> str:
     canonical = json.dumps(entry, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return blake2b(canonical.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    try:
+        return blake2b(canonical.encode(), digest_size=8).hexdigest()
+    except UnicodeEncodeError:
+        raise BadSample("holds half a character (a lone surrogate), which no file can keep") from None
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
+def _reasons(sample: Sample, game: Scenario) -> Iterator[str]:
+    """Everything against a typed sample; each part may rely on those before it, so only the first counts."""
+    yield from _template(sample, game)
+    yield from _answers(sample)
+    yield from game.problems(sample)
+    yield from _length(sample, game)
+    yield from _moves(sample, game)
+
+
 def _template(sample: Sample, game: Scenario) -> Iterator[str]:
     """The template names only known fields and stays inside the data folder, whatever a file's author wants."""
     template = sample.image
-    if template.startswith(("/", "~")) or "\\" in template or "\0" in template or ":" in template.split("/")[0]:
+    if not template.isprintable() or len(template) > LONGEST_TEMPLATE:
+        yield f"image_template {template!r} must be at most {LONGEST_TEMPLATE} printable characters"
+    if template.startswith(("/", "~")) or "\\" in template or ":" in template.split("/")[0]:
         yield f"image_template {template!r} must be relative to the data folder"
     if ".." in template.split("/"):
         yield f"image_template {template!r} must not leave the data folder"
@@ -264,10 +341,18 @@ def _answers(sample: Sample) -> Iterator[str]:
         yield "options hold no abstention (a text with 'cannot' or 'do not')"
 
 
+def _length(sample: Sample, game: Scenario) -> Iterator[str]:
+    """A limit that no count of turns can equal would never end an episode."""
+    limit = game.limit(sample)
+    if limit != int(limit) or not 1 <= limit <= MOST_TURNS:
+        yield f"an episode would last {limit!r} turns; a whole number from 1 to {MOST_TURNS} can be played"
+
+
 def _moves(sample: Sample, game: Scenario) -> Iterator[str]:
     """Every suggestion that can count must stand for exactly one move of the sample's world (``_parse_action``)."""
     known = game.moves(sample)
-    for ask in game.askable(sample, game.initial(sample)):
+    # random-proactive is the mode in which nothing is hidden at the edge of a video or of a picture
+    for ask in game.askable(sample, game.initial(sample, Mode.RANDOM)):
         cues = [move for cue, move in game.cue.items() if cue in ask.lower() and move in known]
         if not cues:
             yield f"option {ask!r} stands for no move of {sample.scenario}"
@@ -279,11 +364,17 @@ class _Outside:
     """Tells whether a template's folder lies outside the data folder once links are followed; asks the disk once a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.root = folder.resolve()
-        self.known: dict[str, bool] = {}
+        self.root = os.path.realpath(folder).rstrip("/")
+        self.known = {"": self.root}
 
     def __call__(self, template: str) -> bool:
-        parent = template.split("{")[0].rpartition("/")[0]
-        if parent not in self.known:
-            self.known[parent] = not (self.root / parent).resolve().is_relative_to(self.root)
-        return self.known[parent]
+        real = self._real(template.split("{")[0].rpartition("/")[0])
+        return real != self.root and not real.startswith(f"{self.root}/")
+
+    def _real(self, folder: str) -> str:
+        """The folder with its links followed; what holds it is known after the first template."""
+        if folder not in self.known:
+            above, _, name = folder.rpartition("/")
+            path = f"{self._real(above)}/{name}"
+            self.known[folder] = os.path.realpath(path) if os.path.islink(path) else path
+        return self.known[folder]
