@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -32,6 +33,37 @@ def test_missing_and_broken_pictures_and_bad_lines_are_all_listed(demo_data, tmp
     assert len(found.problems) == 3, list(found.lines())
     assert "QuickDraw_preprocessed.jsonl, line 11: the field 'prompt' is missing" in list(found.lines())
     assert not found.ok
+
+
+def test_a_crop_without_area_is_found_without_decoding(demo_data, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(demo_data, data)
+    path = data / "coco2014_preprocessed.jsonl"
+    first, *rest = path.read_text().splitlines()
+    entry = json.loads(first)
+    flat = {**entry, "crop": {**entry["crop"], "width": entry["crop"]["left"]}, "direction": "up", "granularity": 1,
+            "options": ["Move the camera up.", "I cannot answer this question."]}  # fmt: skip
+    path.write_text("\n".join([json.dumps(flat), *rest]) + "\n")
+    found = check(data, ["COCO"])
+
+    assert [problem.reason for problem in found.problems] == [f"needed by COCO sample {entry['id']}"]
+    assert "has no area" in next(found.lines())
+
+
+def test_one_broken_picture_is_one_problem_however_many_samples_need_it(demo_data, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(demo_data, data)
+    path = data / "QuickDraw_preprocessed.jsonl"
+    lines = path.read_text().splitlines()
+    again = {**json.loads(lines[0]), "id": json.loads(lines[-1])["id"]}
+    path.write_text("\n".join([*lines[:-1], json.dumps(again)]) + "\n")
+    first = next(iter(reachable(load(data, "QD")[0])))
+    (data / first.path).unlink()
+    found = check(data, ["QD"])
+
+    assert list(map(str, found.problems)) == [
+        f"{first.path}: is not there: needed by QD sample {json.loads(lines[0])['id']}"
+    ]
 
 
 def test_what_play_can_reach_is_what_the_check_looks_at(demo_data):

@@ -1,10 +1,13 @@
 """Random-proactive shows suggestions that mean nothing here, the same for every model."""
 
+from dataclasses import replace
+
 import pytest
 
 from envs import SCENARIOS
 from envs.disguise import FOREIGN, disguised, invalid
 from envs.scenario import suggestions
+from envs.types import Mode
 from tests.envs.games import SAMPLES
 
 
@@ -36,3 +39,21 @@ def test_one_source_can_be_asked_for_and_too_small_a_one_is_refused():
     assert set(suggestions(disguised(SAMPLES["QD"], 0, "VSOD").options)) <= set(FOREIGN["VSOD"])
     with pytest.raises(ValueError, match="VSOD has 0 suggestions"):
         disguised(SAMPLES["CIT"], 0, "VSOD")
+    asks = tuple(f"Move block {number} to the left." for number in range(30))
+    with pytest.raises(ValueError, match=r"the rest has .* sample 3 needs 30"):
+        disguised(replace(SAMPLES["ROD"], options=("I cannot tell.", *asks)), 0)
+
+
+def test_a_suggestion_that_is_offered_twice_gives_way_to_two():
+    twice = replace(SAMPLES["ROD"], options=("Move it to the left.", "I cannot tell.", "Move it to the left."))
+    assert len(set(disguised(twice, 0).options)) == 3
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_choosing_a_stand_in_makes_an_admissible_move_and_never_the_one_it_names(name):
+    hidden, game = disguised(SAMPLES[name], seed=1), SCENARIOS[name]
+    for ask in suggestions(hidden.options):
+        with pytest.raises(KeyError):
+            game.move(ask)
+        _, turn = game.step(hidden, game.initial(hidden, Mode.RANDOM, seed=5), ask)
+        assert turn.move in game.moves(hidden)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,11 @@ def hostile(folder: Path) -> dict[str, ImageRef]:
     (folder / "text.png").write_text("<script>")
     (folder / "bomb.png").write_bytes(png_claiming(60_000, 60_000))
     (folder / "wide.png").write_bytes(png_claiming(9_000, 9_000))
+    Image.new("RGB", (300, 300), "green").save(folder / "photo.jpg")
+    (folder / "cut.jpg").write_bytes((folder / "photo.jpg").read_bytes()[:-40])
     (folder / "folder.png").mkdir()
+    os.mkfifo(folder / "pipe.png")
+    os.symlink("loop.png", folder / "loop.png")
     os.symlink("/etc/hostname", folder / "link.png")
     return {
         "missing": ImageRef("no.png"), "cut": ImageRef("cut.png"), "empty": ImageRef("empty.png"), "text": ImageRef("text.png"),
@@ -65,6 +70,9 @@ def hostile(folder: Path) -> dict[str, ImageRef]:
         "no area": ImageRef("a.png", crop=(5, 5, 5, 9)), "inverted": ImageRef("a.png", crop=(9, 9, 2, 20)),
         "huge crop": ImageRef("a.png", crop=(0, 0, 1e6, 1e6)), "endless crop": ImageRef("a.png", crop=(0, 0, float("inf"), 9)),
         "vanishing": ImageRef("alpha.png", short_edge=0), "NUL": ImageRef("a\0.png"),
+        "cut photo": ImageRef("cut.jpg"), "pipe": ImageRef("pipe.png"), "loop": ImageRef("loop.png"),
+        "long name": ImageRef("x" * 400 + ".png"), "below a file": ImageRef("a.png/b.png"),
+        "not a number": ImageRef("a.png", crop=(0, 0, float("nan"), 9)), "thin": ImageRef("a.png", crop=(0, 0.1, 9, 0.4)),
     }  # fmt: skip
 
 
@@ -73,6 +81,7 @@ def test_whatever_is_wrong_is_unprocessable_with_the_reason(folder):
     for name, ref in hostile(folder).items():
         with pytest.raises(Unprocessable) as reason:
             renderer.picture(ref)
+        assert str(reason.value).startswith(f"{ref.path}: "), name
         assert str(folder) not in str(reason.value), f"{name}: the machine's own path is nobody's business"
         assert "\n" not in str(reason.value), name
 
@@ -86,6 +95,49 @@ def test_the_cache_is_bounded_and_serves_the_same_pixels(folder):
             assert renderer.picture(ImageRef(f"{number}.png")).getpixel((5, 5)) == (number, 0, 0)
             assert renderer.held <= 100_000
     assert renderer.source("19.png") is renderer.source("19.png")
+
+
+def test_crops_of_one_file_decode_it_once_and_the_least_used_goes_first(folder):
+    renderer = Renderer(folder, cache_bytes=90 * 60 * 4 + 30 * 200 * 4)
+    first = renderer.source("a.png")
+    renderer.source("alpha.png")
+    for left in range(5):
+        renderer.picture(ImageRef("a.png", crop=(left, 0, left + 30, 30)))
+    Image.new("RGB", (10, 10)).save(folder / "third.png")
+    renderer.source("third.png")
+
+    assert renderer.source("a.png") is first, "used last, kept"
+    assert renderer.held == 90 * 60 * 4 + 10 * 10 * 4, "the other one made room"
+
+
+def test_a_picture_larger_than_the_cache_is_shown_and_not_kept(folder):
+    renderer = Renderer(folder, cache_bytes=100)
+    assert renderer.picture(ImageRef("a.png")).size == (90, 60)
+    assert renderer.held == 0
+
+
+def test_many_threads_see_the_same_pixels_and_the_count_of_bytes_stays_right(folder):
+    for number in range(12):
+        Image.new("RGB", (100, 100), (number, 0, 0)).save(folder / f"{number}.png")
+    renderer = Renderer(folder, cache_bytes=5 * 40_000)
+
+    def one(turn: int) -> bool:
+        number = turn * 7 % 12
+        crop = (turn % 50, 0.0, turn % 50 + 20.0, 20.0)
+        return renderer.picture(ImageRef(f"{number}.png", crop=crop)).getpixel((3, 3)) == (number, 0, 0)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(one, range(600)))
+    assert renderer.held == 5 * 40_000
+
+
+def test_pillow_is_left_as_it_was(folder):
+    before = Image.MAX_IMAGE_PIXELS
+    renderer = Renderer(folder)
+    for ref in hostile(folder).values():
+        with pytest.raises(Unprocessable):
+            renderer.picture(ref)
+    assert before == Image.MAX_IMAGE_PIXELS
 
 
 def test_verify_sees_a_broken_header_without_decoding(folder):

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -71,6 +72,17 @@ BAD = {
     "conversion": line(image_template="a/{image!r}.jpg"),
     "unknown placeholder": line(image_template="a/{level}.jpg"),
     "open brace": line(image_template="a/{.jpg"),
+    "line break in a path": line(image_template="a\n\x1b[31m{image}.jpg"),
+    "endless path": line(image_template="a/" * 100_000 + "{image}.jpg"),
+    "endless answer": line(answer="x" * 900_000),
+    "nested where nobody looks": line(attribute=None).replace("null", "[" * 400 + "]" * 400),
+    "nested where a text belongs": line(prompt=None).replace("null", "[" * 600 + "]" * 600),
+    "infinite": line(attribute=None).replace("null", "1e999"),
+    "no 64 bits": line(id=10**30),
+    "4,301 digits": line(attribute=None).replace("null", "9" * 4301),
+    "frame beyond 32 bits": line(first_image=2**40),
+    "endless game": line(num_images=999_999),
+    "half a character": line(prompt="\ud800"),
 }
 
 
@@ -102,13 +114,115 @@ def test_bytes_that_are_no_text_and_lines_without_end_are_reported_and_passed_ov
     assert "occurs twice" in str(problems[2])
 
 
+CIT = {**ENTRY, "image_template": "c/{image}.jpg", "options": ["Rewind the video.", "Wait for the object.", "I cannot."],
+       "step_size": 2, "max_steps": 5}  # fmt: skip
+COCO = {**ENTRY, "image_template": "coco2014/a.jpg", "options": ["Move the camera to the left.", "I cannot."],
+        "direction": "left", "granularity": 3, "horizontal_step": 10.5, "vertical_step": 7,
+        "crop": {"top": 1, "left": 2, "height": 30, "width": 40}}  # fmt: skip
+OTHER_BAD = {
+    "a limit that no turn equals": ("CIT", {**CIT, "max_steps": 2.5}, "2.5 turns"),
+    "a game for years": ("COCO", {**COCO, "granularity": 1e15}, "turns"),
+    "two moves where the first frame does not offer it": (
+        "CIT", {**CIT, "first_image": 13, "options": ["Rewind the video.", "Rewind the video. Wait for the end.", "I cannot."]},
+        "more than one move",
+    ),
+    "a move that this picture does not know": (
+        "COCO", {**COCO, "options": [*COCO["options"], "Move the camera up."]}, "stands for no move",
+    ),
+    "braces in a path are no fields, links up are links up": ("COCO", {**COCO, "image_template": "{x}/../a.jpg"}, "leave"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHER_BAD)
+def test_a_game_that_could_not_be_played_to_its_end_is_a_bad_line(name):
+    scenario, entry, why = OTHER_BAD[name]
+    with pytest.raises(BadSample, match=why):
+        parse(json.dumps(entry), scenario)
+    good = CIT if scenario == "CIT" else COCO
+    assert parse(json.dumps(good), scenario).scenario == scenario
+
+
+def test_only_the_repair_of_a_corrupted_picture_must_stand_for_a_move():
+    entry = {**ENTRY, "image_template": "i/{level}.jpg", "first_image": 5, "num_images": 5, "quality_answer": "Deblur it.",
+             "options": ["Deblur it.", "Paint it.", "I do not know."]}  # fmt: skip
+    assert parse(json.dumps(entry), "IN-C").options == ("Deblur it.", "Paint it.", "I do not know.")
+    with pytest.raises(BadSample, match="no move"):
+        parse(json.dumps({**entry, "quality_answer": "Paint it."}), "IN-C")
+
+
+@given(
+    name=st.sampled_from(sorted(ENTRY)),
+    value=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    ),
+)
+def test_whatever_stands_in_a_field_there_is_a_sample_or_a_sentence(name, value):
+    for scenario, entry in (("ROD", ENTRY), ("CIT", CIT), ("COCO", COCO)):
+        try:
+            sample = parse(json.dumps({**entry, name: value}), scenario)
+        except BadSample as reason:
+            assert str(reason) and "\n" not in str(reason)
+        else:
+            assert pickle.loads(pickle.dumps(sample)) == sample
+
+
+def test_a_pipe_a_folder_and_a_link_to_itself_in_place_of_the_file_are_sentences(tmp_path):
+    path = tmp_path / FILE
+    for make, why in (
+        (os.mkfifo, "not a file"),
+        (os.mkdir, "not a file"),
+        (lambda p: os.symlink(p, p), "cannot be read"),
+    ):
+        make(path)
+        samples, problems = read(tmp_path, "ROD")
+        assert not samples and why in str(problems[0]) and len(problems) == 1
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def test_a_file_without_samples_is_told_apart_from_one_that_the_filter_empties(tmp_path):
+    with pytest.raises(BadData, match=r"holds no sample$"):
+        load(written(tmp_path, ""), "ROD")
+    with pytest.raises(BadData, match=r"selection\.filtered=false"):
+        load(written(tmp_path, line(id=10**6)), "ROD")
+
+
+def test_weak_occlusion_is_whatever_python_holds_equal_to_false(tmp_path):
+    lines = [line(id=n, strong_occlusions=mark) for n, mark in enumerate((False, 0, 0.0, True, None, "no"))]
+    assert [sample.id for sample in load(written(tmp_path, *lines), "ROD")] == [3, 4, 5], "as `==` in the package"
+
+
+def test_links_inside_the_folder_are_followed_and_one_that_goes_in_circles_is_no_crash(tmp_path):
+    (tmp_path / "real").mkdir()
+    os.symlink("real", tmp_path / "inner")
+    os.symlink("loop", tmp_path / "loop")
+    templates = ("inner/s{image}.jpg", "loop/s{image}.jpg", "nowhere/s{image}.jpg")
+    folder = written(tmp_path, *(line(id=n, image_template=text) for n, text in enumerate(templates)))
+
+    assert [sample.id for sample in read(folder, "ROD")[0]] == [0, 1, 2], (
+        "what is not there is the picture check's to say"
+    )
+
+
 def test_a_link_that_leads_out_of_the_data_folder_is_refused(tmp_path):
     data = tmp_path / "data"
     data.mkdir()
+    (tmp_path / "data2").mkdir()
     os.symlink(tmp_path, data / "out")
-    _, problems = read(written(data, line(image_template="out/s{image}.jpg")), "ROD")
+    os.symlink("../data2", data / "sibling")
+    templates = (
+        "out/s{image}.jpg",
+        "out/deeper/s{image}.jpg",
+        "out//x/s{image}.jpg",
+        "sibling/s{image}.jpg",
+        "./s{image}.jpg",
+    )
+    samples, problems = read(
+        written(data, *(line(id=n, image_template=text) for n, text in enumerate(templates))), "ROD"
+    )
 
-    assert "leads out" in str(problems[0])
+    assert [sample.id for sample in samples] == [4]
+    assert all("leads out" in str(problem) for problem in problems)
 
 
 def test_load_says_what_is_wrong_and_how_to_see_the_rest(tmp_path):
@@ -145,10 +259,14 @@ def test_a_larger_limit_contains_the_smaller(sizes, seed):
 def test_ids_and_the_open_ended_subset(tmp_path):
     samples = [parse(line(id=n), "ROD") for n in range(130)]
     shuffled = list(range(130))
-    __import__("random").Random(0).shuffle(shuffled)
+    Random(0).shuffle(shuffled)
 
     assert [s.id for s in open_ended(samples)] == shuffled[:100], "as the package's example draws them"
     assert [s.id for s in named(samples, [5, 2])] == [2, 5]
     assert len(select(samples, limit=3, seed=1)) == 3
     with pytest.raises(BadData, match="no sample with id 999"):
         named(samples, [5, 999])
+    with pytest.raises(BadData, match="997, 998, 999 and 1 more"):
+        named(samples, range(995, 1001))
+    with pytest.raises(BadData, match="no sample with id 3"):
+        named([], [3])
