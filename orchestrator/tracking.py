@@ -8,6 +8,7 @@ mirror from the run folder.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
@@ -283,6 +284,8 @@ def _client(uri: str) -> Any:
         _write_ahead()
     from mlflow.tracking import MlflowClient
 
+    for name in ("mlflow", "alembic"):  # how it makes its tables is nobody's news
+        logging.getLogger(name).setLevel(logging.WARNING)
     return MlflowClient(tracking_uri=uri)
 
 

@@ -75,7 +75,7 @@ def skipped(sweep: Sweep) -> list[str]:
         for scenario in sweep.scenarios
         for condition in sweep.conditions
     )
-    return list(dict.fromkeys(reason for reason in reasons if reason))
+    return list(dict.fromkeys(reason.partition(", not for ")[0] for reason in reasons if reason))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
