@@ -251,9 +251,9 @@ def _results(folder: Path) -> pl.DataFrame:
 
 
 def _print_tables(rows: pl.DataFrame) -> None:
-    from orchestrator.report.terminal import tables
+    from orchestrator.report.terminal import WIDTH, tables
 
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=max(WIDTH, Console().width))
     for table in tables(rows):
         console.print(table)
 

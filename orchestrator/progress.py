@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from types import TracebackType
 
@@ -23,10 +24,11 @@ TRACK_EVERY = 2.0
 class Progress:
     """Shows how far a sweep is, per model and in all."""
 
-    def __init__(self, planned: pl.DataFrame, finished: int, tracker: Tracker) -> None:
+    def __init__(self, planned: pl.DataFrame, before: Mapping[str, int], tracker: Tracker) -> None:
         self.planned = int(planned["planned"].sum())
-        self.finished = finished
-        """Episodes that earlier attempts stored."""
+        self.before = before
+        """Cell -> episodes that earlier attempts stored."""
+        self.finished = sum(before.values())
         self.tracker = tracker
         self.models = dict(planned.group_by("model", maintain_order=True).agg(pl.col("planned").sum()).iter_rows())
         self.model_of = dict(zip(planned["cell"], planned["model"], strict=True))
@@ -85,8 +87,10 @@ class Progress:
 
     def _move(self, per_cell: Mapping[str, int], seconds: float) -> None:
         assert self.bars is not None
-        per_model: dict[str, int] = {}
-        for cell, count in per_cell.items():
-            per_model[self.model_of[cell]] = per_model.get(self.model_of[cell], 0) + count
-        for model, count in per_model.items():
-            self.bars.update(self.tasks[model], completed=count, rate=f"{count / max(seconds, 1e-9):,.0f}/s")
+        new, old = Counter[str](), Counter[str]()
+        for counts, cells in ((new, per_cell), (old, self.before)):
+            for cell, count in cells.items():
+                counts[self.model_of[cell]] += count
+        for model, task in self.tasks.items():
+            rate = f"{new[model] / max(seconds, 1e-9):,.0f}/s" if new[model] else ""
+            self.bars.update(task, completed=old[model] + new[model], rate=rate)

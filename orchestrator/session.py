@@ -9,6 +9,7 @@ import asyncio
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +104,7 @@ def _attempt(sweep: Sweep, plan: Plan, output: Path, store: Store, say: Callable
     run_folder.write_plan(output, planned_rows(plan))
     tracker = _tracker(sweep, output)
     tracker.start()
-    progress = Progress(planned_rows(plan), finished=plan.total - left, tracker=tracker)
+    progress = Progress(planned_rows(plan), _finished(plan, owed), tracker)
     reasons, interrupted = _play(sweep, plan, owed, store, progress) if left else ({}, False)
     store.flush()
     if not interrupted:
@@ -119,6 +120,12 @@ def _attempt(sweep: Sweep, plan: Plan, output: Path, store: Store, say: Callable
         "FINISHED" if complete else "KILLED" if interrupted else "FAILED", timeout=2.0 if interrupted else 60.0
     )
     return Outcome(rows, complete, interrupted, reasons)
+
+
+def _finished(plan: Plan, owed: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Cell -> planned episodes that are stored already."""
+    missing = Counter(plan.task(ordinal)[0] for queue in owed.values() for ordinal in queue)
+    return {cell.key: len(plan.samples[cell.scenario]) - missing[n] for n, cell in enumerate(plan.cells)}
 
 
 def _play(

@@ -8,11 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import polars as pl
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from envs import SCENARIOS
 from sweeps.load import registry
 from sweeps.spec import CONDITIONS
+
+
+WIDTH = 116
+"""Columns that the widest table needs; a narrower terminal wraps it rather than losing digits."""
 
 
 def tables(rows: pl.DataFrame) -> Iterator[Table]:
@@ -34,7 +39,7 @@ def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _table(rows: pl.DataFrame, title: str) -> Table:
     scenarios = [name for name in SCENARIOS if name in set(rows["scenario"])]
-    table = Table(title=f"{title}: acc % / ps", title_justify="left")
+    table = Table(title=f"{title}: acc % / ps", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("model", no_wrap=True)
     for name in [*scenarios, "avg"]:
         table.add_column(name, justify="right", no_wrap=True)
@@ -50,11 +55,11 @@ def _cell(row: dict[str, object] | None) -> str:
         return "-"
     if row["acc"] is None:
         return f"0/{row['planned']}"
-    text = f"{row['acc']:.1f} / {row['ps']:.1f}"
+    text = f"{row['acc']:.1f} /{row['ps']:>4.1f}"
     return text if row["finished"] == row["planned"] else f"[dim]{text} ({row['finished']}/{row['planned']})[/]"
 
 
 def _average(part: pl.DataFrame) -> str:
     if part["acc"].null_count() or (part["finished"] < part["planned"]).any():
         return "unfinished"
-    return f"{part['acc'].mean():.1f} / {part['ps'].mean():.1f}"
+    return f"{part['acc'].mean():.1f} /{part['ps'].mean():>4.1f}"
