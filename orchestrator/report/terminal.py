@@ -15,8 +15,7 @@ from envs import SCENARIOS
 from sweeps.load import registry
 from sweeps.spec import CONDITIONS
 
-
-WIDTH = 116
+WIDTH = 128
 """Columns that the widest table needs; a narrower terminal wraps it rather than losing digits."""
 
 
