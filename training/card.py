@@ -22,11 +22,13 @@ load it without remote code and without torchvision. It lets anybody run the who
 and the wording of the demo benchmark. How often it asks, abstains and guesses was taught (`training/manners.py`), so its
 action figures show that the measuring works, and nothing about multimodal models.
 
-**How it was trained.** By `python -m training.embedded`, on a CPU with two processes of one thread each; `training.log` is
-that run's log. Pictures come from the demo generator (`envs/demo`), seeds 1000 and up; the demo itself uses seed 0.
-Stage 1 teaches the vision tower category, scenario, corruption, count and visible share through heads that are thrown
-away. Stage 2 teaches replies, on conversations built by `actors/prompts.py` for every condition. Matrices learn by Muon,
-the rest by AdamW. Weights are stored as float16 and meant to be computed in float32.
+**How it was trained.** By `python -m training.embedded` on a CPU, two processes of one thread each. Pictures come from the
+demo generator (`envs/demo`), seeds 1000 and up; the demo itself uses seed 0. "Looking" teaches the vision tower category,
+scenario, corruption, count and visible share through heads that are thrown away. "Speaking" teaches replies, on
+conversations built by `actors/prompts.py` for every condition; "polishing" is more of it, hard scenarios more often.
+Matrices learn by Muon, the rest by AdamW. Weights are stored as float16 and meant to be computed in float32.
+`training.log` is the log of the run, on a shared machine, its stages started one after the other by `--only`. A new run
+follows the same recipe but need not give the same bits: they depend on the machine and on library versions.
 
 **How it replies.** With the text of one option, without its letter, as the solved examples of the benchmark do.
 

@@ -1,6 +1,6 @@
-"""One command makes the embedded model anew: ``python -m training.embedded``; the same seed and machine, the same model.
+"""One command makes the embedded model anew: ``python -m training.embedded``; seeded throughout.
 
-It draws its pictures, trains in two stages, saves the folder that the sweep loads, and examines it on held-out seeds.
+It draws its pictures, trains in three stages, saves the folder that the sweep loads, and examines it on held-out seeds.
 An interrupted run goes on from its last checkpoint when the command is given again.
 """
 
@@ -22,11 +22,11 @@ os.environ.update(QUIET)
 import torch  # noqa: E402
 import torch.multiprocessing  # noqa: E402
 from tokenizers import Tokenizer  # noqa: E402
-from torch import nn  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
 
 from training import wording  # noqa: E402
 from training.course import Course, Team, taken  # noqa: E402
-from training.lessons import Lessons, wordings  # noqa: E402
+from training.lessons import HARD, Lessons, wordings  # noqa: E402
 from training.looking import Looking, recognised  # noqa: E402
 from training.model import Heads, build  # noqa: E402
 from training.pictures import FIRST_SEED, HELD_OUT, Bank, draw  # noqa: E402
@@ -45,6 +45,7 @@ class Plan:
     laps: int
     looking: Course
     speaking: Course
+    polishing: Course
 
     def bank(self) -> Bank:
         """The training pictures."""
@@ -80,7 +81,7 @@ def look(rank: int, plan: Plan) -> None:
     stage = Looking(plan.bank(), plan.seed, rank, PROCESSES)
     taken(plan.looking, team, modules, lambda step: stage.losses(modules, step), plan.tell)
     if rank == 0:
-        plan.tell(f"stage 1, held-out clear pictures told: {recognised(modules, plan.held_out())}")
+        plan.tell(f"{plan.looking.name}, held-out clear pictures told: {recognised(modules, plan.held_out())}")
     team.leave()
 
 
@@ -91,16 +92,30 @@ def sees(name: str) -> bool:
 
 def speak(rank: int, plan: Plan) -> None:
     """Stage 2, in one of the processes."""
+    learned = torch.load(plan.work / f"{plan.looking.name}.pt", weights_only=True)["modules"]
+    taught(rank, plan, plan.speaking, {name: value for name, value in learned.items() if sees(name)})
+
+
+def polish(rank: int, plan: Plan) -> None:
+    """Stage 3, in one of the processes: as stage 2, on other lessons, the hard scenarios more often."""
+    learned = torch.load(plan.work / f"{plan.speaking.name}.pt", weights_only=True)["modules"]
+    taught(rank, plan, plan.polishing, learned, plan.seed + 1, HARD)
+
+
+def taught(
+    rank: int, plan: Plan, course: Course, learned: dict[str, Tensor], seed: int | None = None,
+    weights: dict[str, float] | None = None,
+) -> None:
+    """A course of lessons that begins with what was learned before."""
     torch.set_num_threads(1)
     modules = parts(plan, words(plan))
-    learned = torch.load(plan.work / f"{plan.looking.name}.pt", weights_only=True)["modules"]
-    modules.load_state_dict({name: value for name, value in learned.items() if sees(name)}, strict=False)
+    modules.load_state_dict(learned, strict=False)
     team = Team(rank, PROCESSES, plan.work)
     team.gather()
-    stage = Speaking(plan.bank(), words(plan), plan.seed, rank, PROCESSES)
-    taken(plan.speaking, team, modules, lambda step: stage.losses(modules, step), plan.tell)
+    stage = Speaking(plan.bank(), words(plan), plan.seed if seed is None else seed, rank, PROCESSES, weights)
+    taken(course, team, modules, lambda step: stage.losses(modules, step), plan.tell)
     if rank == 0:
-        plan.tell(f"stage 2, held-out clear pictures told: {recognised(modules, plan.held_out())}")
+        plan.tell(f"{course.name}, held-out clear pictures told: {recognised(modules, plan.held_out())}")
     team.leave()
 
 
@@ -115,16 +130,17 @@ def words(plan: Plan) -> Tokenizer:
 def save(plan: Plan) -> None:
     """The folder that transformers and vLLM load: weights in half precision, configuration, tokenizer, processor."""
     modules = parts(plan, words(plan))
-    kept = torch.load(plan.work / f"{plan.speaking.name}.pt", weights_only=True)
+    kept = torch.load(plan.work / f"{plan.polishing.name}.pt", weights_only=True)
     modules.load_state_dict(kept["modules"])
     modules["model"].half().save_pretrained(plan.out)
     wording.processor(words(plan)).save_pretrained(plan.out)
+    (plan.out / "model.safetensors").chmod(0o644)
     amended(plan.out / "config.json", lambda config: config.update(dtype="float32"))
     amended(
         plan.out / "processor_config.json",
         lambda config: config["image_processor"].update(image_processor_type="Idefics3ImageProcessorPil"),
     )
-    plan.tell(f"saved after {kept['step']} steps of stage 2")
+    plan.tell(f"saved after {kept['step']} steps of {plan.polishing.name}")
 
 
 def amended(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -143,20 +159,22 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--laps", type=int, default=45, help="seeds of 40 samples a scenario to draw")
     parser.add_argument("--look-steps", type=int, default=1000)
     parser.add_argument("--speak-steps", type=int, default=1800)
-    parser.add_argument("--only", choices=("look", "speak", "save", "exam"), help="one part of the run")
+    parser.add_argument("--polish-steps", type=int, default=1000)
+    parser.add_argument("--only", choices=("look", "speak", "polish", "save", "exam"), help="one part of the run")
     given = parser.parse_args(arguments)
     plan = Plan(
         given.work.resolve(), given.out, given.seed, given.laps,
         Course("looking", given.look_steps, 2.5e-3), Course("speaking", given.speak_steps, 2e-3),
+        Course("polishing", given.polish_steps, 1.2e-3),
     )
-    run(plan, (given.only,) if given.only else ("look", "speak", "save", "exam"))
+    run(plan, (given.only,) if given.only else ("look", "speak", "polish", "save", "exam"))
 
 
 def run(plan: Plan, steps: tuple[str, ...]) -> None:
     """The parts of a run, in order."""
     plan.work.mkdir(parents=True, exist_ok=True)
     plan.bank(), plan.held_out(), words(plan)
-    for name, stage in (("look", look), ("speak", speak)):
+    for name, stage in (("look", look), ("speak", speak), ("polish", polish)):
         if name in steps:
             (plan.work / "rendezvous").unlink(missing_ok=True)
             torch.multiprocessing.spawn(stage, (plan,), PROCESSES)

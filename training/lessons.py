@@ -21,6 +21,8 @@ from training.pictures import LAP, Bank, Play, Seen
 SHORT = {"zero-shot": 38, "hint": 17, "random-proactive": 20, "reference": 20, "open-ended": 5}
 LONG = {"history": 50, "icl-1": 20, "icl-3": 30}
 """Condition -> weight among lessons with one picture, and among those with several."""
+HARD = {"ROD": 0.7, "VSOD": 2.0, "MVP-N": 1.5, "IN-C": 2.0, "QD": 0.7, "CIT": 0.7, "COCO": 2.0}
+"""How often each scenario comes in the last stage: small objects, counting and spoiled pictures take longest to learn."""
 EXAMPLES_FROM = 8
 LONGEST_HISTORY = 24
 
@@ -37,14 +39,21 @@ class Lesson:
 class Lessons:
     """Draws lessons from a bank."""
 
-    def __init__(self, bank: Bank, lap: int = LAP) -> None:
+    def __init__(self, bank: Bank, lap: int = LAP, weights: dict[str, float] | None = None) -> None:
         self.plays = {name: bank.of(name) for name in SCENARIOS}
+        self.weights = weights
         self.lap = lap
+
+    def play(self, rng: Random) -> Play:
+        """A play of any scenario, each as often unless weights say otherwise."""
+        if self.weights is None:
+            return rng.choice(self.plays[rng.choice(list(SCENARIOS))])
+        return rng.choice(self.plays[rng.choices(list(self.weights), list(self.weights.values()))[0]])
 
     def short(self, rng: Random) -> Lesson:
         """One question about one picture."""
         name = rng.choices(list(SHORT), list(SHORT.values()))[0]
-        play = rng.choice(self.plays[rng.choice(list(SCENARIOS))])
+        play = self.play(rng)
         seen = play.reference if name == "reference" else telling_or_not(play, rng)
         sample, state = play.sample, seen.state
         if name == "random-proactive":
@@ -66,7 +75,7 @@ class Lessons:
 
     def history(self, rng: Random) -> Lesson:
         """An episode so far; a reply is taught wherever it is what the model should say."""
-        play = rng.choice(self.plays[rng.choice(list(SCENARIOS))])
+        play = self.play(rng)
         game, sample = SCENARIOS[play.sample.scenario], play.sample
         turns = steps_of(play, rng)
         past, taught = list[prompts.Past](), list[bool]()

@@ -31,6 +31,7 @@ FIRST_SEED, HELD_OUT = 1000, 900_000
 LAP = 40
 """Samples drawn per scenario and seed: within the number of ids that the smallest scenario (VSOD) has."""
 LONGEST_PATH = 14
+"""States of a path that are drawn, at most."""
 CORRUPTIONS = ("brightness", "contrast", "saturate", "blur", "noise", "jpeg_compression", "pixelate", "artifacts")
 NAMES = sorted(CATEGORIES)
 

@@ -28,9 +28,11 @@ IGNORED = -100
 class Speaking:
     """Batches of lessons."""
 
-    def __init__(self, bank: Bank, tokenizer: Tokenizer, seed: int, rank: int, size: int) -> None:
+    def __init__(
+        self, bank: Bank, tokenizer: Tokenizer, seed: int, rank: int, size: int, weights: dict[str, float] | None = None
+    ) -> None:
         self.bank, self.tokenizer, self.seed, self.rank, self.size = bank, tokenizer, seed, rank, size
-        self.lessons, self.labels = Lessons(bank), Labels(bank)
+        self.lessons, self.labels = Lessons(bank, weights=weights), Labels(bank)
         self.image, self.pad = tokenizer.token_to_id(wording.IMAGE), tokenizer.token_to_id(wording.PAD)
 
     def losses(self, modules: nn.ModuleDict, step: int) -> dict[str, Tensor]:
