@@ -57,7 +57,9 @@ class VideoChange(Scenario):
         return next((ask for ask in asks if self.move(ask) is wanted), asks[0])
 
     def problems(self, sample: Sample) -> list[str]:
-        found = [f"{name} must be a number above 0" for name in ("step_size", "max_steps") if not _counts(sample, name)]
+        found = [
+            f"{name} must be a whole number above 0" for name in ("step_size", "max_steps") if not _counts(sample, name)
+        ]
         if REWIND not in sample.options or not any(WAIT in option for option in sample.options):
             found.append(f"options must hold {REWIND!r} and one that says {WAIT!r}")
         return found
@@ -65,7 +67,7 @@ class VideoChange(Scenario):
 
 def _counts(sample: Sample, name: str) -> bool:
     value = sample.extra.get(name)
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _without(options: tuple[str, ...], unwanted: Callable[[str], bool]) -> tuple[str, ...]:

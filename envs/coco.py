@@ -85,8 +85,8 @@ class CameraMoves(Scenario):
         if extra.get("direction") not in DIRECTIONS:
             return [f"direction {extra.get('direction')!r} is none of {', '.join(DIRECTIONS)}"]
         granularity = extra.get("granularity")
-        if not isinstance(granularity, int | float) or granularity < 1:
-            found.append(f"granularity {granularity!r} must be a number from 1 up")
+        if not isinstance(granularity, int) or isinstance(granularity, bool) or granularity < 1:
+            found.append(f"granularity {granularity!r} must be a whole number from 1 up")
         crop = extra.get("crop")
         edges = [crop.get(edge) for edge in ("top", "left", "height", "width")] if isinstance(crop, dict) else [None]
         numbers = [*edges, extra.get("horizontal_step"), extra.get("vertical_step")]

@@ -6,6 +6,9 @@ from envs import stimulus
 from envs.scenario import LastImageSettles
 from envs.types import Mode, Move, Sample, State
 
+MOST_FRAMES = 1_000_000
+"""No camera took more views; a larger number is a mistake in the file."""
+
 
 class MultiView(LastImageSettles):
     """Rotate until the informative view, then name the object."""
@@ -27,8 +30,8 @@ class MultiView(LastImageSettles):
 
     def problems(self, sample: Sample) -> list[str]:
         views = sample.extra.get("valid_images")
-        if not isinstance(views, list) or not all(isinstance(view, int) for view in views):
-            return ["valid_images must be a list of whole numbers"]
+        if not isinstance(views, list) or not all(_is_frame(view) for view in views):
+            return [f"valid_images must be a list of whole numbers from 0 to {MOST_FRAMES:,}"]
         if len(self._views(sample)) < sample.frames:
             return [f"valid_images names {len(views)} views, but num_images is {sample.frames}"]
         return []
@@ -37,3 +40,7 @@ class MultiView(LastImageSettles):
         """An empty list means the frames in order, as in the package."""
         views: list[int] = sample.extra["valid_images"]
         return views or list(range(sample.frames))
+
+
+def _is_frame(view: object) -> bool:
+    return isinstance(view, int) and not isinstance(view, bool) and 0 <= view <= MOST_FRAMES

@@ -101,8 +101,6 @@ def run(
         set_ = [*set_, f"tracking.uri={json.dumps(tracking_uri)}"]
     with sentences():
         found = _sweep(sweep, set_, output)
-        for reason in skipped(found):
-            print(f"left out: {reason}", file=sys.stderr)
         outcome = play(found, Path(found.output), update)
     for group, reason in outcome.reasons.items():
         print(f"{group}: {reason}", file=sys.stderr)

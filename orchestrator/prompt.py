@@ -31,7 +31,9 @@ def conversation(
         past.append((game.view(shown, state, condition.hint), asks[0]))
         state, _ = game.step(shown, state, asks[0])
         if state.ending is not None:
-            raise BadData(f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {state.turn - 1} is its last")
+            raise BadData(
+                f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {state.turn - 1} is its last"
+            )
     view = game.view(shown, state, condition.hint)
     return messages(shown, view, condition, past, examples(sample, pool, condition, seed))
 

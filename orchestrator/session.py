@@ -25,6 +25,7 @@ from orchestrator.progress import Progress
 from orchestrator.score import score, write_results
 from orchestrator.store import Store, episodes
 from orchestrator.tracking import Tracker
+from sweeps.load import skipped
 from sweeps.spec import Sweep
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def belonging(plan: Plan, folder: Path) -> pl.LazyFrame:
 def run(sweep: Sweep, output: Path, update: bool = False, say: Callable[[str], None] = print) -> Outcome:
     """Play what the sweep still owes; raises RunFolderError when the folder is held or holds another configuration."""
     plan = build_plan(sweep)
+    for reason in skipped(sweep):
+        say(f"left out: {reason}")
     with run_folder.claim(output, sweep, update=update):
         store = Store(output)
         try:

@@ -120,8 +120,8 @@ COCO = {**ENTRY, "image_template": "coco2014/a.jpg", "options": ["Move the camer
         "direction": "left", "granularity": 3, "horizontal_step": 10.5, "vertical_step": 7,
         "crop": {"top": 1, "left": 2, "height": 30, "width": 40}}  # fmt: skip
 OTHER_BAD = {
-    "a limit that no turn equals": ("CIT", {**CIT, "max_steps": 2.5}, "2.5 turns"),
-    "a game for years": ("COCO", {**COCO, "granularity": 1e15}, "turns"),
+    "a limit that no turn equals": ("CIT", {**CIT, "max_steps": 2.5}, "max_steps must be a whole number"),
+    "a game for years": ("COCO", {**COCO, "granularity": 10**15}, "turns"),
     "two moves where the first frame does not offer it": (
         "CIT", {**CIT, "first_image": 13, "options": ["Rewind the video.", "Rewind the video. Wait for the end.", "I cannot."]},
         "more than one move",

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.orchestrator.test_session import exactly_once
 
 from orchestrator.store import episodes
+from tests.orchestrator.test_session import exactly_once
 
 pytestmark = pytest.mark.slow
 
