@@ -11,6 +11,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+ENVIRONMENT = {
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_worker_niceness": "0",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+"""What Ray's processes, and so the engines in them, must find when they start."""
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +34,7 @@ def demo_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def ray_address() -> Iterator[str]:
     """A local cluster of real Ray processes with two CPUs, for drivers that run as subprocesses."""
-    os.environ["RAY_AUTH_MODE"] = "disabled"
+    os.environ.update(ENVIRONMENT)
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
