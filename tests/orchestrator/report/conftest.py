@@ -1,0 +1,19 @@
+"""One demo benchmark and one complete run of the baselines for all tests of the report."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.report.evidence import read
+from tests.orchestrator.report.runs import played, sweep
+
+
+@pytest.fixture(scope="session")
+def run(demo_data, tmp_path_factory):
+    """The six baselines under every condition, complete."""
+    return played(tmp_path_factory.mktemp("report") / "run", sweep(demo_data))
+
+
+@pytest.fixture(scope="session")
+def evidence(run):
+    return read(run)
