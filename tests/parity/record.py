@@ -1,8 +1,9 @@
 """Plays the package ``proactivebench`` and writes what it did, one JSON line an episode: the facts that CI replays.
 
-    PYTHONPATH=<folder of the package> python3.12 tests/parity/record.py tests/parity/traces.jsonl.xz
+    PYTHONPATH=<folder of the package> python3.12 tests/parity/record.py tests/parity/traces.jsonl.xz [raises.md]
 
-Needs Python >= 3.12 (the package's own requirement) and the package's module ``environment`` alone.
+Needs Python >= 3.12 (the package's own requirement) and the package's module ``environment`` alone. ``--speed`` in place
+of the file measures the package's microseconds per turn.
 """
 
 from __future__ import annotations
@@ -12,23 +13,32 @@ import json
 import lzma
 import random
 import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cases import SCENARIOS, SUGGESTIONS, entry, reply
+from cases import FLAWS, PLAYED_ON, SCENARIOS, UNREADABLE, disguised, entries, flawed, reply
 from proactivebench.environment import get_environment
 
+SEED = 20260319
 STEMS = {
     "ROD": "Realistic-Occlusion-Dataset", "VSOD": "OcclusionDataSet-MM20", "MVP-N": "MVP-N", "IN-C": "ImageNet-C",
     "QD": "QuickDraw", "CIT": "ChangeIt", "COCO": "coco2014",
 }  # fmt: skip
-MODES = (("play", 8), ("hint", 3), ("reference", 2), ("reference hint", 1), ("random", 3))
+MODES = {"play": 8, "hint": 3, "reference": 1, "reference hint": 1, "random": 4}
+"""Mode -> how often."""
+BOLD = (0.0, 0.5, 0.8, 0.95, 0.98, 0.99, 1.0, 1.0)
+"""How likely an episode's replies ask on."""
 PER_SCENARIO = 1000
+MOST_RAISING, MOST_SOUND, PER_CAUSE, TRIES = 300, 60, 3, 400
 TURNS = 120
 MOVES = {
     1: "left", 2: "right", 3: "rewind", 4: "wait", 5: "rotate", 6: "brightness", 7: "contrast", 8: "saturation", 9: "deblur",
     10: "denoise", 11: "decompress", 12: "resolution", 13: "artifacts", 14: "detail", 15: "up", 16: "down", 17: "zoom",
 }  # fmt: skip
+Trace = dict[str, Any]
 
 
 class Picture:
@@ -53,68 +63,145 @@ def seen(state: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def disguised(rng: random.Random, scenario: str, line: dict[str, Any]) -> dict[str, Any]:
-    """The entry with its suggestions replaced by another scenario's."""
-    other = rng.choice([name for name in ("ROD", "IN-C", "QD", "MVP-N") if name != scenario])
-    foreign = rng.sample(SUGGESTIONS[other], len(SUGGESTIONS[other]))
-    mark = ("cannot", "do not")
-    options = [o if any(m in o.lower() for m in mark) else foreign.pop() if foreign else o for o in line["options"]]
-    return {**line, "options": [o for o in options if o in foreign or o not in SUGGESTIONS[scenario]] or options}
-
-
-def episode(rng: random.Random, scenario: str, line: dict[str, Any], mode: str) -> dict[str, Any]:
-    """One episode, played by the package until it stops, raises, or grows too long."""
+def episode(rng: random.Random, scenario: str, entry: dict[str, Any], mode: str) -> Trace:
+    """One episode, played by the package until it stops, raises, or the replies run out."""
     hint, reference, rand = "hint" in mode, "reference" in mode, mode == "random"
-    found: dict[str, Any] = {"scenario": scenario, "entry": line, "mode": mode, "turns": []}
-    where, bold = "construction", rng.choice((0.0, 0.5, 0.9, 1.0))
+    bold, patience = rng.choice(BOLD), rng.choice((*[TURNS] * 14, 1, 2, 5))
+    random.seed(rng.randrange(2**32))  # the package draws random-proactive moves from the global generator
+    turns: list[dict[str, Any]] = []
+    trace: Trace = {
+        "scenario": scenario, "mode": mode, "hint": hint, "reference": reference, "random": rand, "entry": entry,
+        "answers": [], "turns": turns,
+    }  # fmt: skip
+    where = "construction"
     try:
-        env = get_environment(STEMS[scenario])(entry=copy.deepcopy(line), data_dir="", reference=reference, random=rand)
-        while not env.stop and len(found["turns"]) < TURNS:
+        env = get_environment(STEMS[scenario])(
+            entry=copy.deepcopy(entry), data_dir="", reference=reference, random=rand
+        )
+        while not env.stop and len(turns) < patience:
             where = "get_state"
             shown = seen(env.get_state(hint=hint))
-            said = reply(rng, shown["options"], line["answer"], bold)
+            trace["answers"].append(reply(rng, shown["options"], entry, bold))
             where = "evaluate"
-            found["said"] = said
-            env.evaluate_generated_answer(said)
-            found.pop("said")
-            found["turns"].append(
-                {**shown, "answer": said, "action": env.action_evaluation_history[-1],
-                 "category": env.category_evaluation_history[-1], "move": MOVES.get(env.action_history[-1])}
-            )  # fmt: skip
-        stats = env.get_statistics()
-        found |= {
-            "num_turns": stats["num_turns"],
-            "correct": stats["correct_prediction"],
-            "max_steps": stats["max_steps"],
-        }
-        found["stopped"] = env.stop
-    except (AssertionError, ValueError, IndexError, KeyError, AttributeError) as problem:
-        found["raises"] = {"where": where, "type": type(problem).__name__, "message": str(problem)[:200]}
-    return found
+            env.evaluate_generated_answer(trace["answers"][-1])
+            turns.append(shown | _judged(env, trace["answers"][-1]))
+    except Exception as problem:  # whatever the package raises is what is recorded
+        told = {"where": where, "type": type(problem).__name__, "message": str(problem)[:300]}
+        return trace | {"raises": {"turn": len(turns), **told}}
+    return trace | _ended(rng, env, trace)
 
 
-def main(target: Path) -> None:
-    rng = random.Random(20260319)
-    lines, raising = [], 0
+def _judged(env: Any, answer: str) -> dict[str, Any]:
+    return {
+        "answer": answer, "action": env.action_evaluation_history[-1], "category": env.category_evaluation_history[-1],
+        "move": MOVES.get(env.action_history[-1]),
+    }  # fmt: skip
+
+
+def _ended(rng: random.Random, env: Any, trace: Trace) -> Trace:
+    """The statistics; some episodes that are over are given replies that nobody will read."""
+    stats = env.get_statistics()
+    beyond = rng.choice((0, 0, 0, 1, 3)) if env.stop else 0
+    moves = {"moves": [turn["move"] for turn in trace["turns"]]} if trace["random"] else {}
+    return {
+        "answers": trace["answers"] + [rng.choice(("A", "", trace["entry"]["answer"])) for _ in range(beyond)],
+        "num_turns": stats["num_turns"], "correct": stats["correct_prediction"], "max_steps": stats["max_steps"],
+        "stopped": env.stop, "unused_answers": beyond, **moves,
+    }  # fmt: skip
+
+
+def played(rng: random.Random, scenario: str) -> Iterator[Trace]:
+    """Episodes over sound entries without end, four an entry."""
+    while True:
+        entry = entries(rng, scenario)
+        for mode in rng.choices(list(MODES), list(MODES.values()), k=4):
+            yield episode(rng, scenario, disguised(rng, scenario, entry) if mode == "random" else entry, mode)
+
+
+def broken(rng: random.Random) -> Iterator[Trace]:
+    """Episodes over flawed entries in which the package raises, a few for each cause and scenario."""
+    for cause, (scenarios, _) in FLAWS.items():
+        for scenario in scenarios:
+            found = 0
+            for _ in range(TRIES):
+                entry, mode = flawed(rng, scenario, cause), rng.choice(("play", "play", "hint", "reference", "random"))
+                trace = episode(rng, scenario, entry, mode)
+                if "raises" in trace:
+                    yield _caused(cause, trace)
+                    found += 1
+                if found == PER_CAUSE:
+                    break
+
+
+def _caused(cause: str, trace: Trace) -> Trace:
+    """``said`` is the reply that the package cannot take and our game must."""
+    said = trace["answers"][-1:] if trace["raises"]["where"] == "evaluate" and cause in PLAYED_ON else []
+    return {"cause": cause, **trace, **({"said": said[0]} if said else {})}
+
+
+def recorded() -> tuple[list[Trace], list[Trace]]:
+    """All episodes that do not raise, and a choice of those that do."""
+    rng = random.Random(SEED)
+    smooth: list[Trace] = []
+    sound: list[Trace] = []
+    raising = list(broken(rng))
     for scenario in SCENARIOS:
-        kept = number = 0
+        source = played(rng, scenario)
+        kept = 0
         while kept < PER_SCENARIO:
-            number += 1
-            line = entry(rng, scenario, number)
-            for mode in rng.choices([m for m, _ in MODES], [w for _, w in MODES], k=4):
-                random.seed(number)
-                found = episode(rng, scenario, disguised(rng, scenario, line) if mode == "random" else line, mode)
-                if "raises" in found:
-                    raising += 1
-                    if raising > 300:
-                        continue
-                else:
-                    kept += 1
-                lines.append(json.dumps(found, ensure_ascii=False))
-    content = "\n".join(lines) + "\n"
+            trace = next(source)
+            if "raises" in trace:
+                sound.append(_caused("sound fields", trace))
+            else:
+                smooth.append(trace)
+                kept += 1
+    return smooth, sound[:MOST_SOUND] + raising
+
+
+def table(raising: list[Trace]) -> str:
+    """Markdown: what raises, how often, and an example of each."""
+    groups: dict[tuple[str, str, str], list[Trace]] = defaultdict(list)
+    for trace in raising:
+        groups[trace["cause"], trace["raises"]["where"], trace["raises"]["type"]].append(trace)
+    lines = ["| cause | where | raises | episodes | scenarios | message | last reply |", "|" + " --- |" * 7]
+    for (cause, where, kind), traces in groups.items():
+        first, names = traces[0], sorted({trace["scenario"] for trace in traces})
+        said = repr(first["answers"][-1][:60]) if first["answers"] else "-"
+        cells = (cause, where, kind, str(len(traces)), ", ".join(names), repr(first["raises"]["message"][:110]), said)
+        lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def speed(rounds: int = 3000) -> None:
+    """Microseconds a turn of get_state and evaluate_generated_answer, replies prepared, over sound entries."""
+    smooth, _ = recorded()
+    for scenario in SCENARIOS:
+        traces = [t for t in smooth if t["scenario"] == scenario and t["mode"] == "play"]
+        kind, spent, turns = get_environment(STEMS[scenario]), 0.0, 0
+        for trace in (traces * (rounds // len(traces) + 1))[:rounds]:
+            env, answers = (
+                kind(entry=copy.deepcopy(trace["entry"]), data_dir=""),
+                trace["answers"][: trace["num_turns"]],
+            )
+            start = time.perf_counter()
+            for answer in answers:
+                env.get_state()
+                env.evaluate_generated_answer(answer)
+            spent += time.perf_counter() - start
+            turns += len(answers)
+        print(f"{scenario}: {1e6 * spent / turns:.1f} us a turn over {turns:,} turns")
+
+
+def main(target: Path, report: Path | None = None) -> None:
+    smooth, raising = recorded()
+    kept = [trace for trace in raising if trace["cause"] not in UNREADABLE][:MOST_RAISING]
+    content = "".join(json.dumps(trace, ensure_ascii=False) + "\n" for trace in [*smooth, *kept])
     target.write_bytes(lzma.compress(content.encode(), preset=9))
-    print(f"{len(lines)} episodes, {min(raising, 300)} of them raise, {target.stat().st_size:,} bytes", file=sys.stderr)
+    if report:
+        report.write_text(table(raising), encoding="utf-8")
+    turns = sum(trace["num_turns"] for trace in smooth)
+    print(f"{len(smooth):,} episodes of {turns:,} turns; {len(kept)} that raise; {target.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    speed() if sys.argv[1] == "--speed" else main(*map(Path, sys.argv[1:3]))
