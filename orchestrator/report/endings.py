@@ -78,7 +78,9 @@ def clear(evidence: Evidence) -> pl.DataFrame:
     found = found.join(_oracle_images(evidence), on=["scenario", "sample_id"], how="left", maintain_order="left")
     same = pl.col("image").str.replace(SIZE, "").eq(pl.col("told_on").str.replace(SIZE, ""))
     by_oracle = pl.when(pl.col("mode") == Mode.REFERENCE).then(True).otherwise(same)
-    how = pl.when(pl.col("told").is_not_null()).then(pl.lit("rules")).when(by_oracle.is_not_null()).then(pl.lit("oracle"))
+    how = (
+        pl.when(pl.col("told").is_not_null()).then(pl.lit("rules")).when(by_oracle.is_not_null()).then(pl.lit("oracle"))
+    )
     return found.select("key", pl.coalesce("told", by_oracle).alias("clear"), how.alias("how"))
 
 
@@ -142,5 +144,7 @@ def _kind() -> pl.Expr:
         Ending.REFUSED: Kind.REFUSED,
         Ending.FAILED: Kind.FAILED,
     }
-    said = pl.col("ending").replace_strict({e.value: k.value for e, k in named.items()}, default=None, return_dtype=pl.String)
+    said = pl.col("ending").replace_strict(
+        {e.value: k.value for e, k in named.items()}, default=None, return_dtype=pl.String
+    )
     return pl.coalesce(said, pl.col("kind"), pl.lit(Kind.UNPARSABLE.value))

@@ -117,7 +117,9 @@ def _sweep(folder: Path) -> Sweep:
     try:
         return Sweep(**tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        raise RunFolderError(f"{folder} holds no run; `proactive-sweep run SWEEP --output {folder}` starts one") from None
+        raise RunFolderError(
+            f"{folder} holds no run; `proactive-sweep run SWEEP --output {folder}` starts one"
+        ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError, TypeError) as problem:
         reason = str(problem).splitlines()[0]
         raise RunFolderError(f"{path} is no sweep that this version reads ({reason})") from None

@@ -5,51 +5,15 @@ Only a reply that the benchmark could not parse is read again, and it can be the
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
 import polars as pl
 
 from envs import SCENARIOS
-from envs.answers import FIRST_LETTER, letter
+from envs.answers import letter
 from envs.disguise import disguised
+from envs.lenient import lenient
 from envs.types import Action, Ending, Mode, Sample
 from orchestrator.report.endings import PLACE, state_of
 from orchestrator.report.evidence import Evidence
-
-LONGEST = 4_000
-"""Characters that are read: a reply may be a megabyte."""
-LETTERS = 26
-
-_WRAPPED = re.compile(r"\W{0,8}([A-Za-z])\W{0,8}", re.ASCII)
-"""A letter alone, whatever stands round it: ``(A)``, ``**B**``, ``[c].``."""
-_LEADING = re.compile(r"[^\w\s]{0,8}([A-Z])\s{0,2}(?:[).:\]*]|-\s)")
-"""A capital with its mark before the text: ``B) Rewind the video.``, ``**C**: ...``."""
-_ANNOUNCED = re.compile(
-    r"\b(?:answer|option|choice|choose|select|pick)\b(?:\s+(?:is|would be|option|letter|choice))*"
-    r"[\s:*\"'`(\[{$]{1,8}([A-Z])(?![\w'])(?!\W{0,4}\s(?:or|and)\s|\s{0,2}[/,&]\s{0,2}[A-Z]\b)"
-)
-"""``Answer: C``, ``The answer is D``, ``I choose option (B)``."""
-_LISTED = re.compile(r"(?<![\w'])([A-Z])[).:]")
-"""Every capital with a mark: a reply that repeats several options chooses none."""
-_NOISE = re.compile(r"[^a-z0-9]+")
-
-
-def lenient(reply: str, shown: int = LETTERS, texts: Sequence[str] = ()) -> int | None:
-    """The index of the option that a forgiving reader takes a reply for, or None; ``shown`` options were lettered.
-
-    In order: a letter alone in any wrapping, a capital with its mark at the start, a letter announced as the answer, the
-    text of one of ``texts`` but for case and punctuation. Two different announced letters name nothing.
-    """
-    text = reply[:LONGEST].strip()
-    if alone := _WRAPPED.fullmatch(text):
-        return _index(alone[1], shown)
-    if leading := _LEADING.match(text):
-        return _index(leading[1], shown) if len(set(_LISTED.findall(text))) < 2 else None
-    announced = {_index(found, shown) for found in _ANNOUNCED.findall(_capitalless(text))}
-    if announced:
-        return announced.pop() if len(announced) == 1 else None
-    return _by_text(text, texts)
 
 
 def readings(evidence: Evidence) -> pl.DataFrame:
@@ -97,7 +61,9 @@ def leniency(evidence: Evidence) -> pl.DataFrame:
     ).drop("unknown").sort("cell")  # fmt: skip
 
 
-def _read(evidence: Evidence, place: tuple[str, int, str, int, int, int, int], reply: str) -> tuple[str | None, str | None]:
+def _read(
+    evidence: Evidence, place: tuple[str, int, str, int, int, int, int], reply: str
+) -> tuple[str | None, str | None]:
     sample = evidence.samples.get(place[0], {}).get(place[1])
     if sample is None:
         found = lenient(reply)
@@ -117,23 +83,3 @@ def _read(evidence: Evidence, place: tuple[str, int, str, int, int, int, int], r
 def _shown(sample: Sample, mode: str, seed: int) -> Sample:
     """The sample as the condition shows it."""
     return disguised(sample, seed) if mode == Mode.RANDOM else sample
-
-
-def _index(found: str, shown: int) -> int | None:
-    index = ord(found.upper()) - FIRST_LETTER
-    return index if index < min(shown, LETTERS) else None
-
-
-def _capitalless(text: str) -> str:
-    """Words in lower case, letters that stand alone as they were: ``The Answer Is D`` -> ``the answer is D``."""
-    return re.sub(r"\w{2,}", lambda word: word[0].lower(), text)
-
-
-def _by_text(text: str, texts: Sequence[str]) -> int | None:
-    meant = _plain(text)
-    found = [index for index, option in enumerate(texts) if meant and _plain(option) == meant]
-    return found[0] if len(found) == 1 else None
-
-
-def _plain(text: str) -> str:
-    return _NOISE.sub(" ", text.lower()).strip()

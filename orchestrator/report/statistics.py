@@ -108,9 +108,7 @@ def _tallies(scored: pl.DataFrame) -> Iterator[tuple[str, tuple[Whole, Whole]]]:
         yield str(cell), (part.select(COLUMNS).to_numpy(), part["count"].cast(pl.Int64).to_numpy())
 
 
-def _measured(
-    tally: tuple[Whole, Whole], resamples: int, rng: np.random.Generator
-) -> dict[str, tuple[float, Floats]]:
+def _measured(tally: tuple[Whole, Whole], resamples: int, rng: np.random.Generator) -> dict[str, tuple[float, Floats]]:
     """Measure -> its value and its replicates (resamples,)."""
     values, counts = tally
     n = float(counts.sum())

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import polars as pl
+
 from actors.baselines import Baseline
 from actors.crew import Crew
+from envs import SCENARIOS
+from envs.samples import kept
 from orchestrator import folder as run_folder
+from orchestrator.report.published import figures
 from orchestrator.score import score, write_results
 from orchestrator.session import belonging, build_plan, planned_rows
-from orchestrator.store import Store
+from orchestrator.store import EPISODES, TURNS, Store
 from sweeps.load import build
 from sweeps.spec import Sweep
 
@@ -47,3 +52,76 @@ async def _play(crew: Crew, ordinals, store: Store) -> None:
     async for block in crew.play(ordinals):
         content = block.content()
         store.append({"episodes": content["episodes"], "turns": content["turns"]})
+
+
+# -- runs whose figures are known --------------------------------------------------------------------------------------
+def known(
+    output: Path, names, conditions=("zero-shot", "hint", "reference"), most=None, data="nowhere", **more
+) -> Path:
+    """A run of the paper's models whose every cell has the published figures, as far as whole episodes can.
+
+    Over the ids that the filter keeps, or the first ``most`` of each scenario; no data folder is there.
+    """
+    wanted = sweep(Path(data), list(names), list(conditions), **more)
+    rows = []
+    with run_folder.claim(output, wanted):
+        store = Store(output)
+        for cell in wanted.cells():
+            ids = sorted(kept()[cell.scenario])[:most]
+            rows.append({**_names(cell), "planned": len(ids)})
+            store.append(_known_block(cell, ids))
+        run_folder.write_plan(output, pl.DataFrame(rows))
+        store.close()
+    return output
+
+
+def _names(cell) -> dict[str, str]:
+    return {
+        "cell": cell.key, "model": cell.model.name, "scenario": cell.scenario, "condition": cell.condition.name,
+        "protocol": cell.protocol.value,
+    }  # fmt: skip
+
+
+def published_of(cell, measure: str) -> float:
+    """The published figure of a cell; 0 where the paper has none."""
+    same = {"condition": cell.condition.name, "paper": cell.model.paper, "scenario": cell.scenario, "measure": measure}
+    found = figures().filter(pl.col("filtered"), protocol=cell.protocol.value, **same)
+    return found["published"].item() if found.height else 0.0
+
+
+def _known_block(cell, ids):
+    """Episodes with the published share correct and the published mean of suggestions, asked by the first few."""
+    n = len(ids)
+    right, asked = round(published_of(cell, "acc") * n / 100), round(published_of(cell, "ps") * n)
+    episodes, turns = [], []
+    for place, number in enumerate(ids):
+        suggestions = asked // n + (place < asked % n)
+        key = f"{cell.key}/{number:04d}-known"
+        kind = "correct" if place < right else ("wrong", "wrong", "abstention", "unparsable")[place % 4]
+        episodes.append({**_episode(cell, key, number, kind, suggestions)})
+        turns += [_turn(cell, key, turn, "suggestion") for turn in range(suggestions)]
+        turns.append(_turn(cell, key, suggestions, kind))
+    return {
+        "episodes": {name: [row[name] for row in episodes] for name in EPISODES},
+        "turns": {name: [row[name] for row in turns] for name in TURNS},
+    }
+
+
+def _episode(cell, key, number, kind, suggestions):
+    return {
+        **_names(cell), "key": key, "sample_id": number, "seed": number,
+        "ending": "correct" if kind == "correct" else "wrong", "correct": kind == "correct", "turns": suggestions + 1,
+        "suggestions": suggestions, "abstentions": int(kind == "abstention"),
+        "categories": int(kind in ("correct", "wrong")), "unparsable": int(kind == "unparsable"),
+        "error": None, "seconds": 0.1, "prompt_tokens": 1, "reply_tokens": 1, "cost": 0.0,
+    }  # fmt: skip
+
+
+def _turn(cell, key, turn, kind):
+    action = "category" if kind in ("correct", "wrong") else kind
+    return {
+        "key": key, "turn": turn, "frame": turn, "image": f"{SCENARIOS[cell.scenario].stem}/{key}-{turn}.jpg", "reply": kind,
+        "option": "correct" if kind == "suggestion" else "mismatch",
+        "category": kind if kind in ("correct", "wrong") else "mismatch",
+        "action": action, "move": "left" if kind == "suggestion" else None,
+    }  # fmt: skip

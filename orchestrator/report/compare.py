@@ -1,0 +1,179 @@
+"""A cell is set beside the paper's only if it is of the same samples, played and decoded as the paper did, to the end.
+
+Every other cell is listed with the reason why not; its published figure is left out rather than compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.markup import escape
+from rich.table import Table
+
+from envs import SCENARIOS
+from orchestrator.report.evidence import Evidence, read
+from orchestrator.report.provenance import foreign, subset
+from orchestrator.report.published import AVERAGE, MEASURES, ROUNDING, figures
+from orchestrator.report.statistics import Bootstrap, bootstrap
+from sweeps.spec import Sampling
+
+SCHEMA = {
+    **dict.fromkeys(("model", "paper", "scenario", "condition", "protocol", "measure"), pl.String),
+    **dict.fromkeys(("planned", "finished"), pl.Int64),
+    **dict.fromkeys(("ours", "low", "high", "published", "difference"), pl.Float64),
+    "inside": pl.Boolean,
+    "reason": pl.String,
+}
+
+
+def compare(folder: Path, data: Path | None = None) -> pl.DataFrame:
+    """Ours beside the published figures, one row model x scenario (and ``avg``) x condition x protocol x measure.
+
+    ``ours`` with our 95% interval ``low`` and ``high``; where nothing speaks against it ``published``, ``difference`` (ours
+    less published) and ``inside`` (whether the published figure, known to 0.05, lies in our interval); else ``reason``.
+    Raises RunFolderError when the folder is no run.
+    """
+    return compared(read(folder, data))
+
+
+def compared(evidence: Evidence, intervals: Bootstrap | None = None) -> pl.DataFrame:
+    """``compare`` of evidence that is read already."""
+    intervals = intervals or bootstrap(evidence)
+    case = _Case(evidence)
+    rows = [row for cell in intervals.cells.iter_rows(named=True) for row in case.rows(cell, cell["scenario"])]
+    for mean in intervals.averages.iter_rows(named=True):
+        rows += case.rows(mean | case.counts(mean), AVERAGE)
+    order = {name: place for place, name in enumerate([*SCENARIOS, AVERAGE])}
+    place = pl.col("scenario").replace_strict(order, default=len(order), return_dtype=pl.Int64)
+    return pl.DataFrame(rows, schema=SCHEMA).sort("model", "protocol", "condition", place, "measure")
+
+
+def tables(rows: pl.DataFrame) -> Iterator[Table]:
+    """Printable: one table a condition and protocol of what can be compared; above ours, below the paper's and the difference.
+
+    ``*`` marks a published figure outside our interval.
+    """
+    known = rows.filter(pl.col("published").is_not_null())
+    for (protocol, condition), part in known.group_by(["protocol", "condition"], maintain_order=True):
+        title = f"{condition} ({protocol}): ours, under it the paper's and the difference (* outside our 95% interval)"
+        table = Table("model", "", title=title, title_justify="left")
+        for name in (*SCENARIOS, AVERAGE):
+            table.add_column(name, justify="right", no_wrap=True)
+        for (model, measure), found in part.group_by(["model", "measure"], maintain_order=True):
+            cells = {row["scenario"]: _beside(row) for row in found.iter_rows(named=True)}
+            table.add_row(escape(str(model)), str(measure), *[cells.get(name, "-") for name in (*SCENARIOS, AVERAGE)])
+        yield table
+
+
+def reasons(rows: pl.DataFrame) -> list[str]:
+    """Why the rest is not compared: one sentence a reason with the number of cells and the models."""
+    left = rows.filter(pl.col("reason").is_not_null() & (pl.col("scenario") != AVERAGE))
+    cells = left.unique(["model", "scenario", "condition", "protocol"], maintain_order=True)
+    told = cells.group_by("reason", maintain_order=True).agg(pl.len(), pl.col("model").unique(maintain_order=True))
+    return [f"{count} cells not compared ({_named(models)}): {reason}" for reason, count, models in told.iter_rows()]
+
+
+class _Case:
+    """What speaks for and against a comparison, looked up once a run."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        sweep = evidence.sweep
+        self.paper = {model.name: model.paper for model in sweep.models}
+        self.filtered = sweep.selection.filtered
+        self.foreign, self.subset = foreign(evidence), subset(evidence)
+        self.decoding = _decoding(sweep.sampling)
+        self.cells = evidence.rows
+        published = figures().filter(pl.col("filtered") == self.filtered)
+        keys = ["protocol", "condition", "paper", "scenario", "measure"]
+        self.published: dict[tuple[str, ...], float] = {
+            row[:5]: row[5] for row in published.select(*keys, "published").rows()
+        }
+        self.tables = {key[:2] for key in self.published}
+        self.listed = {key[:3] for key in self.published}
+
+    def counts(self, mean: Mapping[str, Any]) -> dict[str, Any]:
+        """Planned and finished episodes behind an average."""
+        same = [pl.col(name) == mean[name] for name in ("model", "condition", "protocol")]
+        cells = self.cells.filter(same)
+        return {"planned": int(cells["planned"].sum()), "finished": int(cells["finished"].sum())}
+
+    def rows(self, cell: Mapping[str, Any], scenario: str) -> Iterator[dict[str, Any]]:
+        """One row a measure that the paper has of this protocol and that the cell has."""
+        reason = self.against(cell, scenario)
+        for measure in MEASURES.get(cell["protocol"], {}).values():
+            if measure not in cell or (cell["condition"] == "reference" and measure == "ps"):
+                continue
+            key = (cell["protocol"], cell["condition"], self.paper.get(cell["model"], ""), scenario, measure)
+            yield _row(cell, scenario, measure, key[2], None if reason else self.published.get(key), reason)
+
+    def against(self, cell: Mapping[str, Any], scenario: str) -> str | None:
+        """Why this cell is not compared, the first reason; None if it is."""
+        table = (cell["protocol"], cell["condition"])
+        paper = self.paper.get(cell["model"], "")
+        if strange := self._samples(scenario, self.foreign):
+            return strange
+        if not paper:
+            return "the model is not in the paper"
+        if table not in self.tables:
+            which = "filtered" if self.filtered else "unfiltered"
+            return f"no table per model of {cell['condition']} ({cell['protocol']}, {which}) is published"
+        if (*table, paper) not in self.listed:
+            return f"the published table of {cell['condition']} has no row of {paper}"
+        if self.decoding and cell["protocol"] == "mcqa":
+            return self.decoding
+        subsets = {} if cell["protocol"] == "oeg" else self.subset
+        return self._samples(scenario, subsets) or self._unfinished(cell, scenario)
+
+    def _samples(self, scenario: str, complaints: Mapping[str, str]) -> str | None:
+        """What speaks against the scenario's samples; against an average, what speaks against any of its scenarios."""
+        return next(iter(complaints.values()), None) if scenario == AVERAGE else complaints.get(scenario)
+
+    def _unfinished(self, cell: Mapping[str, Any], scenario: str) -> str | None:
+        if scenario == AVERAGE:
+            return None if cell["all_seven"] else "not all seven scenarios are complete"
+        missing = cell["planned"] - cell["finished"]
+        return f"unfinished: {cell['finished']:,} of {cell['planned']:,} episodes" if missing else None
+
+
+def _row(
+    cell: Mapping[str, Any], scenario: str, measure: str, paper: str, published: float | None, reason: str | None
+) -> dict[str, Any]:
+    ours, low, high = cell[measure], cell.get(f"{measure}_low"), cell.get(f"{measure}_high")
+    known = None not in (published, ours, low, high)
+    names = {name: cell[name] for name in ("model", "condition", "protocol", "planned", "finished")}
+    return {
+        **names,
+        "paper": paper,
+        "scenario": scenario,
+        "measure": measure,
+        "ours": ours,
+        "low": low,
+        "high": high,
+        "published": published if known else None,
+        "difference": ours - published if known else None,
+        "inside": low - ROUNDING <= published <= high + ROUNDING if known else None,
+        "reason": reason if reason or known else "nothing is scored yet",
+    }
+
+
+def _decoding(sampling: Sampling) -> str | None:
+    """Why the replies are not decoded as the paper's: greedy, 50 new tokens (protocol.md, 'A turn')."""
+    paper = Sampling()
+    if (sampling.temperature, sampling.max_tokens) == (paper.temperature, paper.max_tokens):
+        return None
+    return (
+        f"decoded otherwise than the paper: temperature {sampling.temperature:g} and {sampling.max_tokens} new tokens, "
+        f"not {paper.temperature:g} and {paper.max_tokens}"
+    )
+
+
+def _beside(row: Mapping[str, Any]) -> str:
+    return f"{row['ours']:.1f}\n[dim]{row['published']:.1f} {row['difference']:+.1f}{'' if row['inside'] else '*'}[/]"
+
+
+def _named(models: list[str], most: int = 3) -> str:
+    more = f" and {len(models) - most} more" if len(models) > most else ""
+    return ", ".join(models[:most]) + more

@@ -1,0 +1,86 @@
+"""A run is of the published data unless something says otherwise, and what says so is a sentence.
+
+The run folder holds ids and names of pictures, not pictures: ids are checked against the published filter, names against what
+is known of the real files and of the demo benchmark. Content that nobody can check from the folder stays unchecked, and
+``UNVERIFIED`` says it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+
+from envs.samples import kept
+from orchestrator.report.evidence import Evidence
+
+UNVERIFIED = "ids and numbers are the published ones; the pictures themselves cannot be checked from the run folder"
+FIRST_COCO = 42
+"""The smallest number of a picture of COCO val2014; the demo numbers its own from 0."""
+LANDMARKS = {("ROD", 0): "Realistic-Occlusion-Dataset/rod_1/banana/natural_bluebl_brownc-banana-s"}
+"""Pictures of the real set that are known by name (protocol.md, 'Data on disk')."""
+DRAWN = {
+    "ROD": r"^[^/]*/[^/]*/([^/]+)/",
+    "MVP-N": r"^[^/]*/[^/]*/[^/]*/(.+)_\d+/",
+    "IN-C": r"^[^/]*/[^/]*/[^/]*/([^/]+)/",
+    "QD": r"^[^/]*/([^/]+)/",
+    "CIT": r"^[^/]*/([^/]+)/",
+}
+"""Where a picture's name says what it shows."""
+
+
+def foreign(evidence: Evidence) -> dict[str, str]:
+    """Scenario -> why its data are not the published ones; scenarios without a complaint are missing."""
+    seen = evidence.last.unique(["scenario", "sample_id"], keep="first", maintain_order=True)
+    seen = seen.select("scenario", "sample_id", "image")
+    scenarios = evidence.rows["scenario"].unique(maintain_order=True).to_list()
+    if any(_is_demo(scenario, seen.filter(pl.col("scenario") == scenario)) for scenario in scenarios):
+        return dict.fromkeys(scenarios, "other data: the pictures are the demo benchmark's, not the published ones")
+    reasons = {scenario: _reason(scenario, evidence, seen) for scenario in scenarios}
+    return {scenario: reason for scenario, reason in reasons.items() if reason}
+
+
+def subset(evidence: Evidence) -> dict[str, str]:
+    """Scenario -> why its samples are not all that the paper's table has; scenarios without a complaint are missing."""
+    pick, found = evidence.sweep.selection, {}
+    for scenario, planned in (
+        evidence.rows.group_by("scenario").agg(pl.col("planned").max()).sort("scenario").iter_rows()
+    ):
+        whole = len(kept()[scenario])
+        if pick.ids.get(scenario) or pick.limit is not None or pick.subset != "all":
+            found[scenario] = f"a subset: {planned:,} samples by the sweep's selection"
+        elif pick.filtered and planned != whole:
+            found[scenario] = f"a subset: {planned:,} samples, and the published table is of {whole:,}"
+    return found
+
+
+def _is_demo(scenario: str, seen: pl.DataFrame) -> bool:
+    if scenario == "COCO":
+        numbers = seen["image"].str.extract(r"_(\d{12})\.", 1).cast(pl.Int64).drop_nulls()
+        return bool((numbers < FIRST_COCO).any())
+    if scenario not in DRAWN or seen.is_empty():
+        return False
+    names = seen["image"].str.extract(DRAWN[scenario], 1).to_list()
+    return all(name is not None and _plain(name) in _vocabulary() for name in names)
+
+
+def _vocabulary() -> frozenset[str]:
+    from envs.demo.categories import CATEGORIES  # draws with pillow, which only this question needs
+
+    return frozenset(_plain(name) for name in CATEGORIES)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.lower())
+
+
+def _reason(scenario: str, evidence: Evidence, seen: pl.DataFrame) -> str:
+    ids = set(evidence.episodes.filter(pl.col("scenario") == scenario)["sample_id"])
+    strange = len(ids - kept()[scenario])
+    if evidence.sweep.selection.filtered and strange:
+        return f"other data: {strange:,} samples have ids that the published filter does not keep"
+    for (where, number), name in LANDMARKS.items():
+        images = seen.filter((pl.col("scenario") == where) & (pl.col("sample_id") == number))["image"].to_list()
+        if where == scenario and images and not images[0].startswith(name):
+            return f"other data: sample {number} is {images[0][:80]}, and the published one is {name}*"
+    return ""

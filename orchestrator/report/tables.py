@@ -1,0 +1,254 @@
+"""A table shows only what is finished as finished: an unfinished entry says how far it is, is never marked best, and no
+error counts as a zero. The same run gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from envs import SCENARIOS
+from orchestrator import durable
+from orchestrator.report import markup
+from orchestrator.report.evidence import Evidence, read
+from orchestrator.report.markup import MISSING, Entry, Grid
+from orchestrator.report.paired import ALPHA, against
+from orchestrator.report.published import MEASURES
+from orchestrator.report.statistics import Bootstrap, bootstrap
+from sweeps.load import registry
+from sweeps.spec import WITH_EXAMPLES
+
+AVERAGE = "avg"
+Row = Mapping[str, Any]
+Format = Callable[[Row], str]
+
+
+def write_tables(folder: Path, data: Path | None = None) -> list[Path]:
+    """Markdown, LaTeX and CSV of every table that the run has, into ``folder/tables``; the files written, sorted."""
+    evidence = read(folder, data)
+    place = Path(folder) / "tables"
+    place.mkdir(exist_ok=True)
+    written = []
+    for grid in grids(evidence):
+        texts = {
+            "md": markup.markdown(grid),
+            "tex": markup.latex(grid),
+            "csv": grid.numbers.write_csv(float_precision=6),
+        }
+        for ending, text in texts.items():
+            path = place / f"{grid.name}.{ending}"
+            durable.write(path, text.encode())
+            written.append(path)
+    return sorted(written)
+
+
+def grids(evidence: Evidence, intervals: Bootstrap | None = None) -> list[Grid]:
+    """The tables that this run has, those of no cell left out: main, conditions, reference, paired, open-ended."""
+    intervals = intervals or bootstrap(evidence)
+    made = [
+        main(evidence, intervals),
+        conditions(evidence, intervals),
+        reference(evidence, intervals),
+        paired(evidence),
+        open_ended(evidence, intervals),
+    ]
+    return [grid for grid in made if grid.rows]
+
+
+def main(evidence: Evidence, intervals: Bootstrap, condition: str = "zero-shot") -> Grid:
+    """Models x scenarios, acc and ps, the average at the end (paper, Table 1)."""
+    cells = intervals.cells.filter(condition=condition, protocol="mcqa")
+    averages = intervals.averages.filter(condition=condition, protocol="mcqa")
+    grid = _by_scenario(evidence, cells, averages, _acc_ps)
+    title = f"{condition}: accuracy in percent / mean number of suggestions"
+    return replace(grid, name="main", title=title, numbers=_numbers(cells, averages))
+
+
+def conditions(evidence: Evidence, intervals: Bootstrap) -> Grid:
+    """Models x conditions, averages over scenarios; beside the in-context examples zero-shot over their scenarios."""
+    averages = intervals.averages.filter(protocol="mcqa")
+    few = _over(intervals.cells.filter(protocol="mcqa", condition="zero-shot"), WITH_EXAMPLES)
+    present = [name for name in evidence.conditions if name in set(averages["condition"]) and name != "reference"]
+    examples = [name for name in present if evidence.conditions[name].scenarios]
+    whole = [name for name in present if name not in examples]
+    columns = [*whole, *([f"zero-shot ({', '.join(WITH_EXAMPLES)})"] if examples else []), *examples]
+    rows: list[tuple[str, list[Entry]]] = []
+    for model in models(evidence, averages["model"]):
+        mine = {row["condition"]: row for row in averages.filter(model=model).iter_rows(named=True)}
+        entries = [_average(evidence, mine.get(name)) for name in whole]
+        entries += [few.get(model, MISSING)] if examples else []
+        rows.append((model, [*entries, *(_average(evidence, mine.get(name)) for name in examples)]))
+    title = "conditions: accuracy in percent / mean number of suggestions, averaged over scenarios"
+    return _grid(evidence, "conditions", title, columns, rows, averages, "mcqa")
+
+
+def reference(evidence: Evidence, intervals: Bootstrap) -> Grid:
+    """Accuracy on the clear image, and under zero-shot, by scenario (paper, Table 6 and Figure 3)."""
+    clear = intervals.cells.filter(condition="reference", protocol="mcqa")
+    if clear.is_empty():
+        return Grid("reference", "", (), (), intervals.cells.clear())
+    played = {(row["model"], row["scenario"]): row for row in _zero_shot(intervals.cells).iter_rows(named=True)}
+    means = {row["model"]: row for row in _zero_shot(intervals.averages).iter_rows(named=True)}
+
+    def both(row: Row) -> str:
+        other = played.get((row["model"], row["scenario"])) if "scenario" in row else means.get(row["model"])
+        return f"{row['acc']:.1f} / {_one(other, 'acc')}"
+
+    averages = intervals.averages.filter(condition="reference", protocol="mcqa")
+    grid = _by_scenario(evidence, clear, averages, both)
+    numbers = _numbers(clear, averages, _zero_shot(intervals.cells), _zero_shot(intervals.averages))
+    return replace(grid, name="reference", title="accuracy in percent: clear image / zero-shot", numbers=numbers)
+
+
+def paired(evidence: Evidence) -> Grid:
+    """What each condition changes against zero-shot on the same samples, in points; ``*`` where Holm's p is below 0.05."""
+    found = against(evidence).filter(pl.col("protocol") == "mcqa")
+    scenarios = _present(found["scenario"])
+    rows = []
+    for model in models(evidence, found["model"]):
+        for name in [name for name in evidence.conditions if name in set(found["condition"])]:
+            part = {row["scenario"]: row for row in found.filter(model=model, condition=name).iter_rows(named=True)}
+            rows.append((f"{model}, {name}", [_change(part.get(scenario)) for scenario in scenarios]))
+    title = f"accuracy against zero-shot on the same samples, points (* McNemar, Holm over all entries, p < {ALPHA})"
+    return Grid("paired", title, tuple(scenarios), tuple((name, tuple(row)) for name, row in rows), found)
+
+
+def open_ended(evidence: Evidence, intervals: Bootstrap) -> Grid:
+    """The judged share of answers: aggregate / category / suggestion in percent (paper, Tables 8 and 9)."""
+    measures = list(MEASURES["oeg"].values())
+    judged = evidence.rows.filter(pl.col("protocol") == "oeg")
+    if judged.is_empty() or not set(measures) <= set(judged.columns):
+        return Grid("open-ended", "", (), (), judged)
+
+    def three(row: Row) -> str:
+        return " / ".join(_one(row, measure) for measure in measures)
+
+    rows: list[tuple[str, tuple[Entry, ...]]] = []
+    scenarios = _present(judged["scenario"])
+    for model, condition in judged.select("model", "condition").unique(maintain_order=True).iter_rows():
+        part = {row["scenario"]: row for row in judged.filter(model=model, condition=condition).iter_rows(named=True)}
+        rows.append((f"{model}, {condition}", tuple(_entry(part.get(name), three, measures[0]) for name in scenarios)))
+    title = "open-ended: either / category / suggestion, percent of answers"
+    return Grid("open-ended", title, tuple(scenarios), tuple(rows), judged)
+
+
+def models(evidence: Evidence, names: Iterable[str]) -> list[str]:
+    """The names that occur: models as the registry lists them, then others by name, then the baselines."""
+    known = {name: place for place, name in enumerate(registry())}
+    return sorted(set(names), key=lambda name: (name in evidence.baselines, known.get(name, len(known)), name))
+
+
+def _by_scenario(evidence: Evidence, cells: pl.DataFrame, averages: pl.DataFrame, text: Format) -> Grid:
+    scenarios = _present(cells["scenario"])
+    means = {row["model"]: row for row in averages.iter_rows(named=True)}
+    rows: list[tuple[str, list[Entry]]] = []
+    for model in models(evidence, cells["model"]):
+        part = {row["scenario"]: row for row in cells.filter(model=model).iter_rows(named=True)}
+        entries = [_entry(part.get(name), text) for name in scenarios]
+        rows.append((model, [*entries, _average(evidence, means.get(model), text)]))
+    column = AVERAGE if len(scenarios) == len(SCENARIOS) else f"avg of {len(scenarios)}"
+    return _grid(evidence, "", "", [*scenarios, column], rows, cells, "mcqa")
+
+
+def _grid(
+    evidence: Evidence,
+    name: str,
+    title: str,
+    columns: Sequence[str],
+    rows: list[tuple[str, list[Entry]]],
+    numbers: pl.DataFrame,
+    protocol: str,
+) -> Grid:
+    """Best and second are marked among models; among baselines only where there is nothing else."""
+    ranked = [model not in evidence.baselines for model, _ in rows]
+    marked = markup.marked(rows, ranked if any(ranked) else [True] * len(rows))
+    return Grid(name, title, tuple(columns), marked, numbers, sum(ranked), _errors(evidence, protocol))
+
+
+def _entry(row: Row | None, text: Format, measure: str = "acc") -> Entry:
+    if row is None:
+        return MISSING
+    if row[measure] is None:
+        return Entry(f"{row['finished']}/{row['planned']}", None, unfinished=True)
+    if row["finished"] < row["planned"]:
+        return Entry(f"{text(row)} ({row['finished']}/{row['planned']})", row[measure], unfinished=True)
+    return Entry(text(row), row[measure])
+
+
+def _average(evidence: Evidence, row: Row | None, text: Format | None = None) -> Entry:
+    """An average counts as finished when every planned scenario is."""
+    if row is None:
+        return MISSING
+    same = [pl.col(name) == row[name] for name in ("model", "condition", "protocol")]
+    planned = evidence.rows.filter(same)["scenario"].n_unique()
+    if row["acc"] is None:
+        return Entry("unfinished", None, unfinished=True)
+    shown = (text or _acc_ps)(row)
+    if row["complete"] < planned:
+        return Entry(f"{shown} ({row['complete']} of {planned} scenarios)", row["acc"], unfinished=True)
+    return Entry(shown, row["acc"])
+
+
+def _over(cells: pl.DataFrame, scenarios: Sequence[str]) -> dict[str, Entry]:
+    """Model -> the unweighted mean over these scenarios."""
+    part = cells.filter(pl.col("scenario").is_in(scenarios))
+    done = (pl.col("finished") == pl.col("planned")).all()
+    means = part.group_by("model").agg(
+        pl.col("acc", "ps").mean(), done.alias("done"), pl.col("acc").null_count().alias("gaps")
+    )
+    return {
+        row["model"]: Entry("unfinished", None, unfinished=True)
+        if row["gaps"]
+        else Entry(_acc_ps(row), row["acc"], unfinished=not row["done"])
+        for row in means.iter_rows(named=True)
+    }
+
+
+def _change(row: Row | None) -> Entry:
+    if row is None:
+        return MISSING
+    return Entry(f"{row['difference']:+.1f}{'*' if row['p_holm'] < ALPHA else ''}", row["difference"])
+
+
+def _errors(evidence: Evidence, protocol: str) -> tuple[str, ...]:
+    """One sentence a cell that has episodes without an answer."""
+    bad = evidence.rows.filter((pl.col("protocol") == protocol) & (pl.col("errors") > 0))
+    return tuple(
+        f"{row['cell']}: {row['errors']} of {row['finished']} episodes have no answer and count in no measure "
+        f"({row['unprocessable']} unprocessable, {row['refused']} refused, {row['failed']} failed)"
+        for row in bad.iter_rows(named=True)
+    )
+
+
+def _numbers(cells: pl.DataFrame, averages: pl.DataFrame, *more: pl.DataFrame) -> pl.DataFrame:
+    """What the CSV holds: cells, then averages as scenario ``avg``, with every count and interval."""
+    parts = [cells, averages, *more]
+    rows = pl.concat([_labelled(part) for part in parts], how="diagonal")
+    return rows.sort("model", "condition", "protocol", "scenario", maintain_order=True)
+
+
+def _labelled(rows: pl.DataFrame) -> pl.DataFrame:
+    if "scenario" in rows.columns:
+        return rows.drop("cell")
+    return rows.with_columns(pl.lit(AVERAGE).alias("scenario"))
+
+
+def _zero_shot(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.filter(condition="zero-shot", protocol="mcqa")
+
+
+def _present(names: Iterable[str]) -> list[str]:
+    found = set(names)
+    return [name for name in SCENARIOS if name in found]
+
+
+def _acc_ps(row: Row) -> str:
+    return f"{row['acc']:.1f} / {row['ps']:.1f}"
+
+
+def _one(row: Row | None, measure: str) -> str:
+    return "-" if row is None or row[measure] is None else f"{row[measure]:.1f}"
