@@ -11,10 +11,9 @@ from typing import Any, Protocol
 
 from actors.backend import Backend
 from actors.play import play
-from actors.prompts import examples
+from actors.prompts import examples, staged
 from actors.rows import Block
-from envs.disguise import disguised
-from envs.types import Mode, Sample
+from envs.types import Sample
 from sweeps.spec import Cell
 
 BLOCK = 64
@@ -68,7 +67,7 @@ class Crew:
         """Play one episode and add it to whichever block is open when it ends."""
         index, sample = self.book.task(ordinal)
         cell, seed = self.book.cells[index], self.book.episode_seed(sample)
-        shown = disguised(sample, self.book.seed) if cell.condition.mode is Mode.RANDOM else sample
+        shown = staged(sample, cell.condition, self.book.seed)
         shots = examples(sample, self.book.pools[sample.scenario], cell.condition, self.book.seed)
         key = self.book.key(index, sample)
         episode = await play(shown, cell, self.backends[cell.model.name], key, seed, shots)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from actors.backend import ENDS_EPISODE, Backend, Message, Refused, Reply, Request, Situation
-from actors.prompts import Past, messages
+from actors.prompts import Past, messages, posed
 from envs import SCENARIOS
+from envs.lenient import forgiven
 from envs.types import Ending, ImageRef, Sample, State, Turn
 from sweeps.spec import Cell
 
@@ -50,7 +51,7 @@ async def play(
     past: list[Past] = []
     error: str | None = None
     while state.ending is None:
-        view = game.view(sample, state, condition.hint)
+        view = posed(sample, state, condition)
         conversation = messages(sample, view, condition, past, examples)
         request = Request(conversation, cell.sampling, turn_seed(seed, state), Situation(sample, state, view))
         try:
@@ -59,7 +60,10 @@ async def play(
             error = str(refusal)
             ending = Ending.REFUSED if isinstance(refusal, Refused) else Ending.UNPROCESSABLE
             return _ended(key, sample, seed, shown, ending, error, began)
-        state, turn = game.step(sample, state, reply.text)
+        read = forgiven(sample, state, reply.text) if condition.lenient else reply.text
+        state, turn = game.step(sample, state, read)
+        if read != reply.text:
+            turn = replace(turn, reply=reply.text)
         shown.append(Shown(turn, conversation[-1].images[0], reply))
         if condition.history:
             past.append((view, reply.text))

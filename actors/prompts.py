@@ -11,8 +11,9 @@ from dataclasses import replace
 from actors.backend import Message
 from envs import SCENARIOS
 from envs.chance import chance
+from envs.disguise import disguised
 from envs.stimulus import multiple_choice
-from envs.types import ImageRef, Sample, View
+from envs.types import ImageRef, Mode, Sample, State, View
 from sweeps.spec import Condition
 
 VERSION = "mcqa-1"
@@ -21,13 +22,39 @@ Past = tuple[View, str]
 """An earlier turn of the same episode: what was seen, what was answered."""
 
 
+def staged(sample: Sample, condition: Condition, seed: int) -> Sample:
+    """The sample as a condition shows it: suggestions disguised, options in another order; the same for every model."""
+    if condition.mode is Mode.RANDOM:
+        sample = disguised(sample, seed, condition.source or None)
+    if not condition.shuffled:
+        return sample
+    order = chance(seed, sample.scenario, sample.id, "order")
+    options, categories = (tuple(order.sample(side, len(side))) for side in (sample.options, sample.categories))
+    return replace(sample, options=options, categories=categories)
+
+
+def posed(sample: Sample, state: State, condition: Condition) -> View:
+    """What is shown and asked at a state, the answers left included where the condition tells them."""
+    game = SCENARIOS[sample.scenario]
+    view = game.view(sample, state, condition.hint)
+    return (
+        replace(view, prompt=view.prompt + answers_left(game.limit(sample) - state.turn)) if condition.budget else view
+    )
+
+
+def answers_left(number: int) -> str:
+    """The sentence that tells the budget; ours, the paper has none."""
+    plural = "answer" if number == 1 else "answers"
+    return f" You have {number} {plural} left, this one included; a request for help uses one."
+
+
 def messages(
     sample: Sample, view: View, condition: Condition, past: Sequence[Past] = (), examples: Sequence[Message] = ()
 ) -> tuple[Message, ...]:
     """The conversation that asks about ``view``: examples, then earlier turns if the condition keeps them, then it."""
     if not condition.history:
         return (*examples, ask(view))
-    edge = SCENARIOS[sample.scenario].history_edge
+    edge = SCENARIOS[sample.scenario].history_edge if condition.resized else None
     earlier = [message for seen, said in past for message in exchange(seen, said, edge)]
     return (*examples, *earlier, ask(view, edge))
 

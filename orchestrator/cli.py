@@ -19,7 +19,7 @@ from envs.samples import BadData
 from orchestrator.folder import RunFolderError
 from orchestrator.replay import ReplayError
 from sweeps.load import SweepError, load, one_cell, registry, skipped
-from sweeps.spec import CONDITIONS, Sweep
+from sweeps.spec import CONDITIONS, VARIANTS, Sweep
 
 USAGE = 2
 
@@ -287,7 +287,17 @@ def _conditions() -> Table:
         "icl-3": "three solved examples precede the question",
         "random-proactive": "suggestions of other scenarios stand in for the valid ones",
         "reference": "the clear image, categories only, one turn",
+        "icl-2": "ablation: two solved examples",
+        "icl-1-cot": "ablation: one solved example with chain of thought",
+        "icl-3-cot": "ablation: three solved examples with chain of thought",
+        "history-full-size": "ablation: history, pictures at their own size",
+        "random-from-IN-C": "ablation: random-proactive, all suggestions taken from IN-C",
+        "random-from-VSOD": "ablation: random-proactive, all suggestions taken from VSOD",
+        "shuffled": "ablation: options and categories in another order (seeded)",
+        "lenient": "ablation: a reply that names nothing is read by a forgiving reader",
+        "budget": "ablation: the question says how many answers are left",
+        "hint-budget": "ablation: hint, and how many answers are left",
     }
-    for name, condition in CONDITIONS.items():
+    for name, condition in {**CONDITIONS, **VARIANTS}.items():
         table.add_row(name, ", ".join(condition.scenarios) or "all", told[name])
     return table

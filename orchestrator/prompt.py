@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from actors.backend import Message
-from actors.prompts import Past, examples, messages
+from actors.prompts import Past, examples, messages, posed, staged
 from envs import SCENARIOS
-from envs.disguise import disguised
 from envs.samples import BadData, load
 from envs.types import Mode, Sample
 from sweeps.spec import Condition, ModelSpec
@@ -21,21 +20,20 @@ def conversation(
 
     Raises BadData when right suggestions end the episode before that turn.
     """
-    shown = disguised(sample, seed) if condition.mode is Mode.RANDOM else sample
+    shown = staged(sample, condition, seed)
     game, past = SCENARIOS[sample.scenario], list[Past]()
     state = game.initial(shown, condition.mode, seed)
     while state.turn < turn:
         asks = game.askable(shown, state) if condition.mode is not Mode.REFERENCE else ()
         if not asks:
             raise BadData(f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {state.turn} is its last")
-        past.append((game.view(shown, state, condition.hint), asks[0]))
+        past.append((posed(shown, state, condition), asks[0]))
         state, _ = game.step(shown, state, asks[0])
         if state.ending is not None:
             raise BadData(
                 f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {state.turn - 1} is its last"
             )
-    view = game.view(shown, state, condition.hint)
-    return messages(shown, view, condition, past, examples(sample, pool, condition, seed))
+    return messages(shown, posed(shown, state, condition), condition, past, examples(sample, pool, condition, seed))
 
 
 def written(conversation: Sequence[Message]) -> str:

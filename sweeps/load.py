@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from envs import SCENARIOS, STEMS
-from sweeps.spec import CONDITIONS, Cell, Condition, ModelSpec, Sweep, impossible
+from sweeps.spec import CONDITIONS, VARIANTS, Cell, Condition, ModelSpec, Sweep, impossible
 
 MODELS = Path(__file__).with_name("models.toml")
 Shape = TypeVar("Shape", bound=BaseModel)
@@ -40,6 +40,8 @@ def build(table: Mapping[str, Any], where: str) -> Sweep:
     fields["models"] = [_model(entry, own, where) for entry in _listed(named, "models", where)]
     fields["scenarios"] = _scenarios(fields.get("scenarios", "all"), where)
     fields["conditions"] = _conditions(fields.get("conditions", ["zero-shot"]), where, fields["scenarios"])
+    if "only" in fields:
+        fields["only"] = _only(fields["only"], fields["models"], where)
     if "protocol" in fields:
         fields["protocols"] = _listed(fields.pop("protocol"), "protocol", where)
     fields.setdefault("name", Path(where).stem)
@@ -70,7 +72,7 @@ def registry() -> dict[str, ModelSpec]:
 def skipped(sweep: Sweep) -> list[str]:
     """Why some products of the sweep are no cells, one sentence each, in the order of the sweep."""
     reasons = (
-        impossible(model, scenario, condition)
+        impossible(model, scenario, condition, sweep.only)
         for model in sweep.models
         for scenario in sweep.scenarios
         for condition in sweep.conditions
@@ -151,8 +153,24 @@ def _conditions(value: Any, where: str, scenarios: Sequence[str] = ()) -> list[C
     """The conditions named; ``all`` means those that exist for some of the scenarios."""
     if value == "all":
         return [c for c in CONDITIONS.values() if not c.scenarios or set(c.scenarios) & set(scenarios)]
-    names = _listed(value, "conditions", where)
-    return [CONDITIONS[_known(name, CONDITIONS, "condition", where)] for name in dict.fromkeys(names)]
+    names, known = _listed(value, "conditions", where), {**CONDITIONS, **VARIANTS}
+    return [known[_known(name, known, "condition", where)] for name in dict.fromkeys(names)]
+
+
+def _only(tables: Any, models: Sequence[ModelSpec], where: str) -> list[dict[str, Any]]:
+    """``[[only]]`` tables with ``models = "in-history"`` written out; names that do not exist are mistakes."""
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise SweepError(f"{where}: only is written as [[only]] tables with the keys conditions and models")
+    rules = []
+    for table in tables:
+        names = table.get("models", [])
+        if names == "in-history":
+            names = [model.name for model in models if model.in_history]
+        known = {model.name: model for model in models}
+        chosen = [_known(name, known, "model", f"{where}: only") for name in _listed(names, "only.models", where)]
+        conditions = [c.name for c in _conditions(table.get("conditions", []), f"{where}: only")]
+        rules.append({**table, "models": chosen, "conditions": conditions})
+    return rules
 
 
 def _known(name: Any, known: Mapping[str, Any], kind: str, where: str) -> str:

@@ -48,11 +48,28 @@ class Condition(Frozen):
     mode: Mode = Mode.PLAY
     scenarios: tuple[str, ...] = ()
     """Where the condition exists; empty means everywhere."""
+    source: str = ""
+    """The one scenario that random-proactive suggestions come from; empty draws from all others."""
+    resized: bool = True
+    """History shrinks its pictures as the package does; false keeps their size."""
+    shuffled: bool = False
+    """Options change places among themselves, and categories among themselves, drawn by seed."""
+    lenient: bool = False
+    """A reply that names nothing is read again as a forgiving reader would."""
+    budget: bool = False
+    """The question says how many answers are left."""
 
     @property
     def many_images(self) -> bool:
         """Whether one prompt can hold several pictures."""
         return self.history or self.shots > 0
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What changes answers; what came after the first release counts only where it is used, so old keys hold."""
+        since = {"source", "resized", "shuffled", "lenient", "budget"}
+        whole = self.model_dump(mode="json", exclude={"name", "scenarios", *since})
+        return whole | self.model_dump(mode="json", include=since, exclude_defaults=True)
 
 
 WITH_EXAMPLES = ("ROD", "MVP-N")
@@ -70,6 +87,29 @@ CONDITIONS: dict[str, Condition] = {
         Condition(name="reference", mode=Mode.REFERENCE),
     )
 }
+"""The paper's conditions: what ``conditions = "all"`` means."""
+
+VARIANTS: dict[str, Condition] = {
+    condition.name: condition
+    for condition in (
+        Condition(name="icl-2", shots=2, scenarios=WITH_EXAMPLES),
+        Condition(name="icl-1-cot", shots=1, reasoned=True, scenarios=WITH_EXAMPLES),
+        Condition(name="icl-3-cot", shots=3, reasoned=True, scenarios=WITH_EXAMPLES),
+        Condition(name="history-full-size", history=True, resized=False),
+        Condition(
+            name="random-from-IN-C",
+            mode=Mode.RANDOM,
+            source="IN-C",
+            scenarios=("ROD", "VSOD", "MVP-N", "QD", "CIT", "COCO"),
+        ),
+        Condition(name="random-from-VSOD", mode=Mode.RANDOM, source="VSOD", scenarios=("ROD", "MVP-N", "QD", "COCO")),
+        Condition(name="shuffled", shuffled=True),
+        Condition(name="lenient", lenient=True),
+        Condition(name="budget", budget=True),
+        Condition(name="hint-budget", hint=True, budget=True),
+    )
+}
+"""One change each, for ablations (sweeps/ablations)."""
 
 
 class Sampling(Frozen):
@@ -203,7 +243,7 @@ class Cell(Frozen):
         identity = [
             self.model.identity,
             self.scenario,
-            self.condition.model_dump(mode="json", exclude={"name", "scenarios"}),
+            self.condition.identity,
             self.protocol.value,
             self.sampling.model_dump(mode="json"),
             prompt_version,
@@ -245,6 +285,18 @@ class Cluster(Frozen):
     """Replicas a model without GPU may have; default: one per CPU."""
 
 
+class Only(Frozen):
+    """Conditions that some models alone play."""
+
+    conditions: tuple[str, ...]
+    models: tuple[str, ...]
+    """Names; ``models = "in-history"`` in a file means the paper's ten."""
+
+    def forbids(self, model: ModelSpec, condition: Condition) -> bool:
+        """Whether this rule keeps the model from the condition."""
+        return condition.name in self.conditions and model.name not in self.models
+
+
 class Sweep(Frozen):
     """A whole sweep; every default is the paper's choice."""
 
@@ -262,6 +314,8 @@ class Sweep(Frozen):
     selection: Selection = Selection()
     tracking: Tracking = Tracking()
     cluster: Cluster = Cluster()
+    only: tuple[Only, ...] = ()
+    """Which conditions are for some of the models; without a rule every model plays every condition."""
 
     @field_validator("models", "scenarios", "conditions", "protocols")
     @classmethod
@@ -278,14 +332,16 @@ class Sweep(Frozen):
             for scenario in self.scenarios
             for condition in self.conditions
             for protocol in self.protocols
-            if not impossible(model, scenario, condition)
+            if not impossible(model, scenario, condition, self.only)
         )
 
 
-def impossible(model: ModelSpec, scenario: str, condition: Condition) -> str:
+def impossible(model: ModelSpec, scenario: str, condition: Condition, only: tuple[Only, ...] = ()) -> str:
     """Why this product is no cell, or an empty string."""
     if condition.scenarios and scenario not in condition.scenarios:
         return f"{condition.name} exists only for {' and '.join(condition.scenarios)}, not for {scenario}"
     if condition.many_images and model.max_images < 2:
         return f"{model.name} takes one picture a prompt, {condition.name} needs several"
+    if any(rule.forbids(model, condition) for rule in only):
+        return f"{condition.name} is kept from {model.name} by [[only]]"
     return ""

@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from actors.prompts import examples
+from actors.prompts import answers_left, examples, staged
 from envs import SCENARIOS
+from envs.disguise import FOREIGN
 from envs.samples import BadData
+from envs.scenario import suggestions
 from orchestrator.prompt import conversation, written
-from sweeps.spec import CONDITIONS, Condition
+from sweeps.spec import CONDITIONS, VARIANTS, Condition
 from tests.envs.games import SAMPLES
 
 GOLDEN = Path(__file__).with_name("golden")
-CELLS = [(n, c) for n in SCENARIOS for c in CONDITIONS.values() if not c.scenarios or n in c.scenarios]
+EVERY = {**CONDITIONS, **VARIANTS}
+CELLS = [(n, c) for n in SCENARIOS for c in EVERY.values() if not c.scenarios or n in c.scenarios]
 
 
 def pool(name):
@@ -54,6 +57,37 @@ def test_a_reasoned_example_carries_the_wording_and_still_scores():
     _, turn = game.step(sample, game.initial(sample), said.text)
     assert turn.move is not None
     assert last.text == "Banana."
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_variant_changes_what_it_names_and_nothing_else(name):
+    sample = SAMPLES[name]
+
+    def asked(condition, turn=0):
+        return conversation(sample, pool(name), EVERY[condition], seed=1, turn=turn)
+
+    plain, mixed, told = asked("zero-shot")[0], asked("shuffled")[0], asked("budget")[0]
+    assert asked("lenient") == asked("zero-shot")
+    assert sorted(line[3:] for line in mixed.text.split("\n")) == sorted(line[3:] for line in plain.text.split("\n"))
+    assert told.text.replace(answers_left(SCENARIOS[name].limit(sample)), "") == plain.text
+    assert [image.path for m in asked("history", 1) for image in m.images] == [
+        image.path for m in asked("history-full-size", 1) for image in m.images
+    ]
+    assert all(image.short_edge is None for m in asked("history-full-size", 1) for image in m.images)
+
+
+@pytest.mark.parametrize("condition", [c for c in VARIANTS.values() if c.source], ids=lambda c: c.name)
+def test_suggestions_of_one_scenario_come_from_it_alone(condition):
+    for name in condition.scenarios:
+        shown = suggestions(staged(SAMPLES[name], condition, 3).options)
+        assert set(shown) <= set(FOREIGN[condition.source])
+
+
+def test_another_seed_shuffles_another_way_and_the_answer_stays():
+    orders = [staged(SAMPLES["ROD"], VARIANTS["shuffled"], seed) for seed in range(20)]
+
+    assert len({(one.options, one.categories) for one in orders}) > 10
+    assert all(set(one.options) == set(SAMPLES["ROD"].options) and one.answer in one.categories for one in orders)
 
 
 def test_too_small_a_pool_is_a_sentence():

@@ -54,7 +54,7 @@ MISTAKES = {
     "unknown nested key": ({"selection": {"limt": 3}}, "unknown key 'selection.limt'; did you mean 'limit'"),
     "unknown model": ({"models": ["oracel"]}, "no model 'oracel'; did you mean 'oracle'"),
     "unknown scenario": ({"scenarios": ["QDD"]}, "no scenario 'QDD'; did you mean 'QD'"),
-    "unknown condition": ({"conditions": ["icl-2"]}, "no condition 'icl-2'"),
+    "unknown condition": ({"conditions": ["icl-9"]}, "no condition 'icl-9'"),
     "nothing": ({"models": []}, "models = .*: names nothing"),
     "bad number": ({"selection": {"limit": 0}}, "selection.limit = 0: input should be greater"),
     "icl elsewhere": ({"conditions": ["icl-1"]}, "icl-1 exists only for ROD and MVP-N"),
