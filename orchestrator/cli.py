@@ -163,6 +163,23 @@ def replay(
 
 
 @app.command()
+def audit(
+    folder: RunFolder,
+    package: Annotated[Path | None, typer.Option(metavar="PATH", help="Folder that holds proactivebench/.")] = None,
+    python: Annotated[str | None, typer.Option(help="An interpreter of Python 3.12 or newer.")] = None,
+    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Where the benchmark lies now.")] = None,
+) -> None:
+    """Replay every stored reply through the package proactivebench and through ours; exit code 1 if anything differs."""
+    from orchestrator.audit import audit as examine
+
+    with sentences():
+        found = examine(folder, package, python, data)
+    for line in found.lines():
+        print(line)
+    raise typer.Exit(1 if found.differences else 0)
+
+
+@app.command()
 def prompt(
     scenario: Annotated[str, typer.Argument(help="Short or long name.")],
     sample: Annotated[int, typer.Argument(metavar="ID", help="The sample's id.")],

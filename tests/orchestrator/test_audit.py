@@ -1,0 +1,124 @@
+"""The audit finds nothing in an honest folder, under every condition, and finds a changed reply, verdict, move or ending."""
+
+import asyncio
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from actors.baselines import Baseline
+from actors.crew import Crew
+from orchestrator import audit as audits
+from orchestrator.audit import AuditError, audit
+from orchestrator.folder import claim
+from orchestrator.session import build_plan
+from orchestrator.store import Store
+from sweeps.load import build
+from sweeps.spec import CONDITIONS, VARIANTS
+from tests.oracle import oracle_path, oracle_python
+
+POLICIES = ("oracle", "always-ask", "uniform")
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory):
+    if oracle_python() is None:
+        pytest.skip("the package needs Python >= 3.12, and there is none here")
+    return oracle_path(tmp_path_factory.mktemp("package"))
+
+
+@pytest.fixture(scope="module")
+def played(demo_data, tmp_path_factory):
+    """A run folder of three policies under every condition and variant, played without a cluster."""
+    names = [name for name in (*CONDITIONS, *VARIANTS) if "icl" not in name]
+    table = {"data": str(demo_data), "models": list(POLICIES), "scenarios": "all", "conditions": names}
+    sweep = build({**table, "selection": {"limit": 4}}, "audited.toml")
+    plan, folder = build_plan(sweep), tmp_path_factory.mktemp("run") / "audited"
+    crew = Crew(plan, {name: Baseline(name) for name in POLICIES}, in_flight=8)
+
+    async def play(store):
+        async for block in crew.play(range(plan.total)):
+            store.append(block.content())
+
+    with claim(folder, sweep):
+        store = Store(folder)
+        asyncio.run(play(store))
+        store.close()
+    return folder
+
+
+def copied(played: Path, target: Path, **changes: pl.Expr) -> Path:
+    """The run folder with a changed column in one of its tables: ``turns_reply=...``."""
+    for table in ("episodes", "turns"):
+        (target / table).mkdir(parents=True)
+        for part in (played / table).glob("*.parquet"):
+            mine = {name.removeprefix(f"{table}_"): e for name, e in changes.items() if name.startswith(table)}
+            pl.read_parquet(part).with_columns(**mine).write_parquet(target / table / part.name)
+    (target / "sweep.resolved.toml").write_bytes((played / "sweep.resolved.toml").read_bytes())
+    return target
+
+
+def test_an_honest_folder_has_no_difference(played, package):
+    found = audit(played, package, oracle_python())
+
+    assert found.episodes == 960 and found.turns > found.episodes
+    assert (found.differences, found.raised, found.other) == ((), (), 0)
+    assert list(found.lines())[-1].endswith("0 differences")
+
+
+KEY, TURN = pl.col("key"), pl.col("turn")
+ONE = KEY.str.starts_with("always-ask/ROD/zero-shot/") & (TURN == 2)
+MOVED = KEY.str.starts_with("always-ask/VSOD/random-proactive/") & (TURN == 1)
+TAMPERED = {
+    "a reply": ({"turns_reply": pl.when(ONE).then(pl.lit("I give up")).otherwise("reply")}, "turn 2, option"),
+    "a verdict": ({"turns_option": pl.when(ONE).then(pl.lit("wrong")).otherwise("option")}, "turn 2, option"),
+    "a picture": ({"turns_image": pl.when(ONE).then(pl.lit("x.jpg")).otherwise("image")}, "turn 2, image"),
+    "a move": (
+        {"turns_move": pl.when(MOVED).then(pl.when(pl.col("move") == "wait").then(pl.lit("rewind")).otherwise(pl.lit("wait")))
+         .otherwise("move")}, "turn 1, move",
+    ),
+    "an ending": (
+        {"episodes_ending": pl.when(KEY.str.starts_with("oracle/QD/hint/")).then(pl.lit("wrong")).otherwise("ending")},
+        "ending",
+    ),
+    "a count": ({"episodes_turns": pl.when(KEY.str.starts_with("oracle/QD/hint/")).then(9).otherwise("turns")}, "turns"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_what_was_changed_is_found(name, played, package, tmp_path):
+    changes, what = TAMPERED[name]
+
+    found = audit(copied(played, tmp_path / "run", **changes), package, oracle_python())
+
+    assert any(difference.what == what for difference in found.differences)
+    assert len({difference.key for difference in found.differences}) == 4
+    assert all(str(difference).startswith(difference.key) for difference in found.differences)
+
+
+def test_another_reading_of_ours_is_found_by_the_package(played, package, monkeypatch):
+    """The package is really asked: with a game of ours that reads wrongly, store and ours may agree, it does not."""
+    recordings = audits._recordings
+
+    def flattered(plan, folder):
+        for one in recordings(plan, folder):
+            if one.cell.key == "uniform/QD/zero-shot":
+                changed = one.sample.__class__(
+                    **{f: getattr(one.sample, f) for f in one.sample.__slots__} | {"prompt": "?"}
+                )
+                one = audits.Recording(one.row, one.cell, changed)
+            yield one
+
+    monkeypatch.setattr(audits, "_recordings", flattered)
+    found = audit(played, package, oracle_python()).differences
+
+    assert found and {d.key.rsplit("/", 1)[0] for d in found} == {"uniform/QD/zero-shot"}
+
+
+def test_mistakes_are_sentences(played, package, tmp_path):
+    with pytest.raises(AuditError, match="is no run folder"):
+        audit(tmp_path, package, oracle_python())
+    with pytest.raises(AuditError, match="holds no folder proactivebench"):
+        audit(played, tmp_path, oracle_python())
+    with pytest.raises(AuditError, match="does not start, or is older than Python"):
+        audit(played, package, str(tmp_path / "python"))
