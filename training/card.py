@@ -65,11 +65,18 @@ def written(out: Path, log: Path, tell: Callable[[str], None]) -> None:
         }
         for condition in CONDITIONS
     }
-    sight = [_sight(answerer, drawn[name], name, games["reference"][name], games["zero-shot"][name]) for name in SCENARIOS]
+    sight = [
+        _sight(answerer, drawn[name], name, games["reference"][name], games["zero-shot"][name]) for name in SCENARIOS
+    ]
     text = CARD.format(
-        parameters=answerer.model.num_parameters(), size=(out / "model.safetensors").stat().st_size / 1e6,
-        first=exam.HELD_OUT, each=EACH, sight="\n".join(sight), names=" | ".join(SCENARIOS),
-        rule=" | ".join("---" for _ in SCENARIOS), scores="\n".join(_scores(c, games[c]) for c in games),
+        parameters=answerer.model.num_parameters(),
+        size=(out / "model.safetensors").stat().st_size / 1e6,
+        first=exam.HELD_OUT,
+        each=EACH,
+        sight="\n".join(sight),
+        names=" | ".join(SCENARIOS),
+        rule=" | ".join("---" for _ in SCENARIOS),
+        scores="\n".join(_scores(c, games[c]) for c in games),
         actions="\n".join(_actions(c, [game for played in games[c].values() for game in played]) for c in games),
     )
     (out / "MODEL_CARD.md").write_text(text, "utf-8")
@@ -78,7 +85,11 @@ def written(out: Path, log: Path, tell: Callable[[str], None]) -> None:
 
 
 def _sight(
-    answerer: exam.Answerer, drawn: Sequence[exam.Candidate], name: str, clear: Sequence[exam.Game], hidden: Sequence[exam.Game]
+    answerer: exam.Answerer,
+    drawn: Sequence[exam.Candidate],
+    name: str,
+    clear: Sequence[exam.Game],
+    hidden: Sequence[exam.Game],
 ) -> str:
     swapped = exam.reference(answerer, drawn, swapped=True)
     return f"| {name} | {exam.accuracy(clear):.0f} | {swapped:.0f} | {exam.named_at_once(hidden):.0f} |"

@@ -103,7 +103,11 @@ def polish(rank: int, plan: Plan) -> None:
 
 
 def taught(
-    rank: int, plan: Plan, course: Course, learned: dict[str, Tensor], seed: int | None = None,
+    rank: int,
+    plan: Plan,
+    course: Course,
+    learned: dict[str, Tensor],
+    seed: int | None = None,
     weights: dict[str, float] | None = None,
 ) -> None:
     """A course of lessons that begins with what was learned before."""
@@ -154,7 +158,9 @@ def main(arguments: list[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m training.embedded", description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("actors/embedded"), help="where the model is saved")
-    parser.add_argument("--work", type=Path, default=Path("outputs/embedded"), help="pictures, checkpoints and log; resumable")
+    parser.add_argument(
+        "--work", type=Path, default=Path("outputs/embedded"), help="pictures, checkpoints and log; resumable"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--laps", type=int, default=45, help="seeds of 40 samples a scenario to draw")
     parser.add_argument("--look-steps", type=int, default=1000)
@@ -163,8 +169,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--only", choices=("look", "speak", "polish", "save", "exam"), help="one part of the run")
     given = parser.parse_args(arguments)
     plan = Plan(
-        given.work.resolve(), given.out, given.seed, given.laps,
-        Course("looking", given.look_steps, 2.5e-3), Course("speaking", given.speak_steps, 2e-3),
+        given.work.resolve(),
+        given.out,
+        given.seed,
+        given.laps,
+        Course("looking", given.look_steps, 2.5e-3),
+        Course("speaking", given.speak_steps, 2e-3),
         Course("polishing", given.polish_steps, 1.2e-3),
     )
     run(plan, (given.only,) if given.only else ("look", "speak", "polish", "save", "exam"))

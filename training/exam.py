@@ -99,7 +99,11 @@ class Answerer:
         """What the saved processor makes of questions: tokens padded on the left, and pixels."""
         texts = [self.processor.apply_chat_template(_spoken(q.messages), add_generation_prompt=True) for q in questions]
         return self.processor(
-            text=texts, images=[list(q.pictures) for q in questions], padding=True, padding_side="left", return_tensors="pt"
+            text=texts,
+            images=[list(q.pictures) for q in questions],
+            padding=True,
+            padding_side="left",
+            return_tensors="pt",
         )
 
     @torch.inference_mode()
@@ -186,9 +190,7 @@ def reference(answerer: Answerer, drawn: Sequence[Candidate], swapped: bool = Fa
     pictures = [game.candidate.picture(view.image) for game, view in zip(games, views, strict=True)]
     if swapped:
         pictures = [*pictures[1:], pictures[0]]
-    asked = [
-        Question((prompts.ask(view),), (picture,)) for view, picture in zip(views, pictures, strict=True)
-    ]
+    asked = [Question((prompts.ask(view),), (picture,)) for view, picture in zip(views, pictures, strict=True)]
     ended = [
         SCENARIOS[game.sample.scenario].step(game.sample, game.state, reply)[0].ending
         for game, reply in zip(games, answerer.replies(asked), strict=True)

@@ -71,6 +71,8 @@ def recognised(modules: nn.ModuleDict, bank: Bank, share: float = 0.9) -> dict[s
         rows = np.flatnonzero((labels.scenario == k) & (labels.share >= share))
         category, _, _, count, _ = modules["heads"](looked(modules["model"], torch.from_numpy(bank.pixels[rows])))
         wanted = labels.at(rows)
-        named = torch.where(wanted["category"] >= 0, category.argmax(1) == wanted["category"], count.argmax(1) == wanted["count"])
+        named = torch.where(
+            wanted["category"] >= 0, category.argmax(1) == wanted["category"], count.argmax(1) == wanted["count"]
+        )
         result[name] = round(float(named.float().mean()), 3)
     return result

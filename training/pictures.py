@@ -86,11 +86,29 @@ class Bank:
 
 def sample_of(scenario: str, entry: dict[str, object]) -> Sample:
     """A line of the demo as the game knows it."""
-    known = {"id", "prompt", "options", "categories", "answer", "image_template", "first_image", "num_images", "reference_image"}
+    known = {
+        "id",
+        "prompt",
+        "options",
+        "categories",
+        "answer",
+        "image_template",
+        "first_image",
+        "num_images",
+        "reference_image",
+    }
     fields = json.loads(json.dumps(entry))
     return Sample(
-        scenario, fields["id"], fields["prompt"], tuple(fields["options"]), tuple(fields["categories"]), fields["answer"],
-        fields["image_template"], fields["first_image"], fields["num_images"], fields["reference_image"],
+        scenario,
+        fields["id"],
+        fields["prompt"],
+        tuple(fields["options"]),
+        tuple(fields["categories"]),
+        fields["answer"],
+        fields["image_template"],
+        fields["first_image"],
+        fields["num_images"],
+        fields["reference_image"],
         {name: value for name, value in fields.items() if name not in known},
     )
 

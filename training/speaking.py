@@ -61,7 +61,9 @@ class Speaking:
         targets = torch.full((len(told), length), IGNORED)
         for place, (tokens, marks) in enumerate(told):
             ids[place, : len(tokens)] = torch.tensor(tokens)
-            targets[place, : len(tokens)] = torch.tensor([t if m else IGNORED for t, m in zip(tokens, marks, strict=True)])
+            targets[place, : len(tokens)] = torch.tensor(
+                [t if m else IGNORED for t, m in zip(tokens, marks, strict=True)]
+            )
         return ids, targets, rows
 
     def _drawn(self, rng: Random, long: bool) -> list[Lesson]:

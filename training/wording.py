@@ -23,8 +23,17 @@ SENTENCES = (
     stimulus.OPTIONS_FOLLOW.rstrip("\n"),
     "\n" + stimulus.ONE_OPTION_ONLY,
     stimulus.VIDEO_PREFACE,
-    stimulus.ROD_HINT, stimulus.VSOD_HINT, stimulus.MVPN_HINT, stimulus.INC_HINT, stimulus.QD_HINT, stimulus.CIT_HINT,
-    stimulus.COCO_HINT, stimulus.COCO_ZOOM_HINT, stimulus.OPEN_ENDED_HINT, stimulus.ROD_REASONING, stimulus.MVPN_REASONING,
+    stimulus.ROD_HINT,
+    stimulus.VSOD_HINT,
+    stimulus.MVPN_HINT,
+    stimulus.INC_HINT,
+    stimulus.QD_HINT,
+    stimulus.CIT_HINT,
+    stimulus.COCO_HINT,
+    stimulus.COCO_ZOOM_HINT,
+    stimulus.OPEN_ENDED_HINT,
+    stimulus.ROD_REASONING,
+    stimulus.MVPN_REASONING,
 )
 VOCABULARY = 1024
 """Tokens of the BPE alphabet and merges; the constant ones come on top."""
@@ -46,7 +55,9 @@ def learned(texts: Iterable[str]) -> Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     special = [PAD, END, IMAGE, FRAME, WHOLE, *SPEAKERS.values()]
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        vocab_size=VOCABULARY,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
@@ -57,12 +68,19 @@ def learned(texts: Iterable[str]) -> Tokenizer:
 def processor(tokenizer: Tokenizer) -> Idefics3Processor:
     """The processor that is saved with the weights; it needs no torchvision."""
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, clean_up_tokenization_spaces=False,
-        padding_side="left", model_max_length=4096,
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        clean_up_tokenization_spaces=False,
+        padding_side="left",
+        model_max_length=4096,
     )
     pictures = Idefics3ImageProcessorPil(
-        size={"longest_edge": LONGEST}, max_image_size={"longest_edge": SIDE}, do_image_splitting=False,
-        image_mean=[0.5] * 3, image_std=[0.5] * 3,
+        size={"longest_edge": LONGEST},
+        max_image_size={"longest_edge": SIDE},
+        do_image_splitting=False,
+        image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
     )
     return Idefics3Processor(pictures, fast, image_seq_len=PICTURE_TOKENS, chat_template=TEMPLATE)
 
@@ -73,7 +91,9 @@ def rendered(message: Message) -> str:
     return f"{SPEAKERS[message.role]}{picture * len(message.images)}{message.text}{END}"
 
 
-def encoded(tokenizer: Tokenizer, conversation: Sequence[Message], taught: Sequence[bool]) -> tuple[list[int], list[bool]]:
+def encoded(
+    tokenizer: Tokenizer, conversation: Sequence[Message], taught: Sequence[bool]
+) -> tuple[list[int], list[bool]]:
     """Token ids of a conversation, and which of them are taught: the replies marked in ``taught``, their end included."""
     ids, targets = list[int](), list[bool]()
     for message, is_taught in zip(conversation, taught, strict=True):
