@@ -1,0 +1,78 @@
+"""Every sweep that ships opens with its question and its cost, and the cost is what the plan says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from envs.disguise import disguised
+from envs.samples import kept
+from envs.types import Mode
+from orchestrator.session import build_plan
+from sweeps.load import SweepError, build, load, registry
+
+ROOT = Path(__file__).parents[2]
+FILES = [ROOT / "sweeps/paper.toml", *sorted(ROOT.glob("sweeps/ablations/*.toml"))]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_the_head_tells_question_cost_and_command(path):
+    head = [line for line in path.read_text().splitlines() if line.startswith("#")]
+    cells = load(path).cells()
+    episodes = sum(len(kept()[cell.scenario]) for cell in cells)
+
+    assert head[0].endswith("?")
+    assert any(f"proactive-sweep run sweeps/{path.relative_to(ROOT / 'sweeps')}" in line for line in head)
+    cost = next(line for line in head if line.startswith("# Cost: "))
+    assert re.match(rf"# Cost: {len(cells)} cells, ", cost)
+    assert path.stem == "unfiltered" or f"{episodes:,} episodes" in cost
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_it_plans_over_a_benchmark(path, demo_data):
+    sweep = load(path, [f"data={str(demo_data)!r}"])
+    plan = build_plan(sweep)
+
+    assert plan.total == sum(len(plan.samples[cell.scenario]) for cell in plan.cells) > 0
+    assert len({plan.key(n, plan.samples[cell.scenario][0]) for n, cell in enumerate(plan.cells)}) == len(plan.cells)
+    for cell in plan.cells:
+        if cell.condition.mode is Mode.RANDOM:
+            for sample in plan.samples[cell.scenario]:
+                assert disguised(sample, 0, cell.condition.source or None).options != sample.options
+
+
+def test_the_paper_has_22_models_and_history_on_ten_of_them():
+    sweep = load(ROOT / "sweeps/paper.toml")
+    playing = {}
+    for cell in sweep.cells():
+        playing.setdefault(cell.condition.name, set()).add(cell.model.name)
+    ten = {model.name for model in registry().values() if model.in_history}
+
+    assert {name: len(models) for name, models in playing.items()} == {
+        "zero-shot": 22, "hint": 22, "random-proactive": 22, "reference": 22, "history": 10, "icl-1": 10, "icl-3": 10,
+    }  # fmt: skip
+    assert playing["history"] == playing["icl-3"] == ten
+
+
+BAD_RULES = {
+    "no such model": ([{"conditions": ["hint"], "models": ["oracel"]}], "only: there is no model 'oracel'; did you mean"),
+    "no such condition": ([{"conditions": ["hin"], "models": ["oracle"]}], "only: there is no condition 'hin'"),
+    "a table": ({"conditions": ["hint"]}, r"written as \[\[only\]\] tables"),
+    "unknown key": ([{"conditions": ["hint"], "models": ["oracle"], "x": 1}], "unknown key"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_RULES)
+def test_a_wrong_rule_is_one_sentence(name):
+    rules, sentence = BAD_RULES[name]
+    table = {"data": "d", "models": ["oracle", "guess"], "scenarios": ["QD"], "conditions": ["zero-shot", "hint"]}
+
+    with pytest.raises(SweepError, match=sentence):
+        build({**table, "only": rules}, "x.toml")
+
+
+def test_a_rule_keeps_a_condition_to_its_models():
+    table = {"data": "d", "models": ["oracle", "guess"], "scenarios": ["QD"], "conditions": ["zero-shot", "hint"]}
+    sweep = build({**table, "only": [{"conditions": ["hint"], "models": ["guess"]}]}, "x.toml")
+
+    assert [cell.key for cell in sweep.cells()] == ["oracle/QD/zero-shot", "guess/QD/zero-shot", "guess/QD/hint"]
