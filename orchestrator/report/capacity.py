@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import polars as pl
-from scipy.stats import ConstantInputWarning, permutation_test, spearmanr
+from scipy.stats import ConstantInputWarning, permutation_test, spearmanr  # type: ignore[import-untyped]
 
 from orchestrator.report.evidence import Evidence
 from orchestrator.score import average

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from envs import SCENARIOS
 from orchestrator.report.evidence import Evidence, read
-from orchestrator.report.provenance import foreign, subset
+from orchestrator.report.provenance import UNVERIFIED, foreign, subset
 from orchestrator.report.published import AVERAGE, MEASURES, ROUNDING, figures
 from orchestrator.report.statistics import Bootstrap, bootstrap
 from sweeps.spec import Sampling
@@ -69,11 +69,14 @@ def tables(rows: pl.DataFrame) -> Iterator[Table]:
 
 
 def reasons(rows: pl.DataFrame) -> list[str]:
-    """Why the rest is not compared: one sentence a reason with the number of cells and the models."""
+    """Why the rest is not compared, one sentence a reason with the cells and models; and what no comparison can check."""
     left = rows.filter(pl.col("reason").is_not_null() & (pl.col("scenario") != AVERAGE))
     cells = left.unique(["model", "scenario", "condition", "protocol"], maintain_order=True)
     told = cells.group_by("reason", maintain_order=True).agg(pl.len(), pl.col("model").unique(maintain_order=True))
-    return [f"{count} cells not compared ({_named(models)}): {reason}" for reason, count, models in told.iter_rows()]
+    sentences = [
+        f"{count} cells not compared ({_named(models)}): {reason}" for reason, count, models in told.iter_rows()
+    ]
+    return [*sentences, *([f"of what is compared, {UNVERIFIED}"] if rows["published"].count() else [])]
 
 
 class _Case:
@@ -142,21 +145,12 @@ def _row(
     cell: Mapping[str, Any], scenario: str, measure: str, paper: str, published: float | None, reason: str | None
 ) -> dict[str, Any]:
     ours, low, high = cell[measure], cell.get(f"{measure}_low"), cell.get(f"{measure}_high")
-    known = None not in (published, ours, low, high)
-    names = {name: cell[name] for name in ("model", "condition", "protocol", "planned", "finished")}
-    return {
-        **names,
-        "paper": paper,
-        "scenario": scenario,
-        "measure": measure,
-        "ours": ours,
-        "low": low,
-        "high": high,
-        "published": published if known else None,
-        "difference": ours - published if known else None,
-        "inside": low - ROUNDING <= published <= high + ROUNDING if known else None,
-        "reason": reason if reason or known else "nothing is scored yet",
-    }
+    row = {name: cell[name] for name in ("model", "condition", "protocol", "planned", "finished")}
+    row |= {"paper": paper, "scenario": scenario, "measure": measure, "ours": ours, "low": low, "high": high}
+    if published is None or ours is None or low is None or high is None:
+        return {**row, "reason": reason or "nothing is scored yet"}
+    inside = low - ROUNDING <= published <= high + ROUNDING
+    return {**row, "published": published, "difference": ours - published, "inside": inside, "reason": None}
 
 
 def _decoding(sampling: Sampling) -> str | None:

@@ -53,9 +53,11 @@ def efficiency(evidence: Evidence) -> pl.DataFrame:
         (100 * (pl.col("correct") * path).mean()).alias("efficiency"),
     )
     ratio = pl.when(pl.col("needed") > 0).then(100 * pl.col("asked") / pl.col("needed")).alias("surplus")
-    reason = pl.when(pl.col("scored") == 0).then(pl.lit("nothing is scored yet"))
-    reason = reason.when(pl.col("measured").is_null()).then(
-        pl.lit("neither an oracle that played so nor the data is at hand")
+    reason = (
+        pl.when(pl.col("scored") == 0)
+        .then(pl.lit("nothing is scored yet"))
+        .when(pl.col("measured").is_null())
+        .then(pl.lit("neither an oracle that played so nor the data is at hand"))
     )
     rows = evidence.rows.select(*NAMES, "scored").join(means, on="cell", how="left")
     return rows.with_columns(ratio, reason.alias("reason"), pl.col("measured").fill_null(0)).sort("cell")

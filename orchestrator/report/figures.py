@@ -5,7 +5,8 @@ A figure that the run has no cells for is not made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import NullFormatter
 
 from envs import SCENARIOS
 from orchestrator.report import look
@@ -28,6 +30,7 @@ from sweeps.spec import WITH_EXAMPLES
 Row = Mapping[str, Any]
 LINE = 0.21
 """Inches that a model's row takes."""
+PALE: dict[str, Any] = {"color": "#8a8a8a", "fontsize": 6, "va": "center", "style": "italic"}
 MEASURED = {"acc": "accuracy, %", "ps": "suggestions per episode"}
 
 
@@ -74,9 +77,8 @@ def against_reference(evidence: Evidence, intervals: Bootstrap) -> Figure | None
     for panel in panels[len(scenarios) + 1 :]:
         panel.set_visible(False)
     figure.supxlabel(MEASURED["acc"], fontsize=8)
-    _legend(
-        figure, [_dot(CONDITIONS["zero-shot"][0], "o", "zero-shot, 95% interval"), _hollow("reference (clear image)")]
-    )
+    played = _dot(CONDITIONS["zero-shot"][0], "o", "zero-shot, 95% interval")
+    _legend(figure, [played, _hollow("reference (clear image)")], cells)
     return figure
 
 
@@ -95,6 +97,7 @@ def _dumbbells(panel: Axes, names: Sequence[str], rows: pl.DataFrame, title: str
             colour = INK if _whole(played) else FAINT
             panel.plot([played["acc_low"], played["acc_high"]], [place, place], color=colour, linewidth=0.9, zorder=2)
             panel.plot(played["acc"], place, "o", markersize=3.6, color=colour, zorder=4)
+    _absent(panel, names, {model for model, _ in found})
     _rows_of(panel, names, title)
     panel.set_xlim(-4, 104)
     panel.set_xticks([0, 25, 50, 75, 100])
@@ -113,7 +116,7 @@ def actions(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
     for row in rows.iter_rows(named=True):
         _stack(panel, row, names.index(row["model"]), height=0.72)
     _rows_of(panel, [_told(name, rows) for name in names], "zero-shot")
-    return _shares(figure, panel)
+    return _shares(figure, panel, rows)
 
 
 def actions_behind(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
@@ -134,7 +137,7 @@ def actions_behind(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
     zero_shot = rows.filter(condition="zero-shot")
     _rows_of(panel, [_told(name, zero_shot) for name in names], "zero-shot; with hints above, random suggestions below")
     panel.grid(False)
-    return _shares(figure, panel)
+    return _shares(figure, panel, rows)
 
 
 def _stack(panel: Axes, row: Row, place: float, height: float, pale: bool = False) -> None:
@@ -147,13 +150,13 @@ def _stack(panel: Axes, row: Row, place: float, height: float, pale: bool = Fals
         left += width
 
 
-def _shares(figure: Figure, panel: Axes) -> Figure:
+def _shares(figure: Figure, panel: Axes, rows: pl.DataFrame) -> Figure:
     panel.set_xlim(0, 100)
     panel.set_xlabel("share of answers, %, averaged over scenarios")
     kinds = [
         Patch(facecolor=c, hatch=h, edgecolor="white", linewidth=0.3, label=name) for name, c, h in ACTIONS.values()
     ]
-    _legend(figure, kinds)
+    _legend(figure, kinds, rows)
     return figure
 
 
@@ -176,7 +179,7 @@ def beside_zero_shot(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
             _beside(panel, names, rows, others, measure)
             _rows_of(panel, names, f"{title}: {MEASURED[measure]}")
     shown = [name for _, rows, others in groups for name in others if name in set(rows["condition"])]
-    _legend(figure, [_dot(*CONDITIONS[name], name) for name in ("zero-shot", *shown)])
+    _legend(figure, [_dot(*CONDITIONS[name], name) for name in ("zero-shot", *shown)], *(rows for _, rows, _ in groups))
     return figure
 
 
@@ -194,7 +197,16 @@ def _beside(panel: Axes, names: Sequence[str], rows: pl.DataFrame, others: Seque
                 panel.plot([base[measure], row[measure]], [level, level], color=colour, linewidth=0.9, zorder=2)
             panel.plot(row[measure], level, marker, markersize=3.6, color=colour, zorder=3)
         if base:
-            panel.plot(base[measure], place, "|", markersize=9, markeredgewidth=1.6, color=INK, zorder=4)
+            panel.plot(
+                base[measure],
+                place,
+                "|",
+                markersize=9,
+                markeredgewidth=1.6,
+                color=INK if _whole(base) else FAINT,
+                zorder=4,
+            )
+    _absent(panel, names, {model for model, _ in found})
     if measure == "ps":
         panel.set_xscale("symlog", linthresh=1)
         panel.set_xlim(-0.05, None)
@@ -208,14 +220,17 @@ def _examples(cells: pl.DataFrame) -> pl.DataFrame:
     """Averages over the scenarios that have examples."""
     wanted = pl.col("scenario").is_in(WITH_EXAMPLES) & pl.col("condition").is_in(["zero-shot", "icl-1", "icl-3"])
     means = pl.col("acc", "ps").mean()
-    return cells.filter(wanted & pl.col("acc").is_not_null()).group_by("model", "condition").agg(
+    return cells.filter(wanted).group_by("model", "condition").agg(
         means, pl.col("planned", "finished").sum()
     ).sort("model", "condition")  # fmt: skip
 
 
 # -- capacity and budget -----------------------------------------------------------------------------------------------
 def capacity_figure(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
-    """Size against ps and acc under zero-shot, with Spearman's rank correlation; models without published size are absent."""
+    """Size against ps and acc under zero-shot, with Spearman's rank correlation; models without published size are absent.
+
+    Models of one family share colour and marker, and are joined.
+    """
     names = ["model", "condition", "protocol"]
     sized = points(evidence).filter(condition="zero-shot", protocol="mcqa").select(*names, "parameters")
     rows = sized.join(_rows(evidence, intervals, ["zero-shot"]), on=names, maintain_order="left")
@@ -224,50 +239,61 @@ def capacity_figure(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
     tests = {
         row["measure"]: row for row in capacity(evidence).filter(condition="zero-shot", protocol="mcqa").to_dicts()
     }
-    figure = look.canvas(8.2, 3.4)
+    families: dict[str, list[Row]] = {}
+    for row in rows.sort("parameters", "model").iter_rows(named=True):
+        families.setdefault(family(row["model"]), []).append(row)
+    figure = look.canvas(8.6, 3.2)
     for panel, measure in zip(figure.subplots(1, 2), ("ps", "acc"), strict=True):
-        for row in rows.iter_rows(named=True):
-            colour = CONDITIONS["history"][0] if _whole(row) else FAINT
-            x, low, high = row["parameters"], row[f"{measure}_low"], row[f"{measure}_high"]
-            panel.plot([x, x], [low, high], color=colour, linewidth=0.8)
-            panel.plot(x, row[measure], "o", markersize=3.6, color=colour)
-        _name_points(panel, rows, measure)
-        panel.set_xscale("log")
-        panel.grid(axis="y")
-        panel.set_xlabel("parameters, billions")
+        for number, members in enumerate(families.values()):
+            _family(panel, members, measure, *look.series(number))
+        _sizes(panel)
         panel.set_ylabel(MEASURED[measure])
-        panel.set_title(_correlation(tests[measure]), fontsize=8, fontweight="normal", loc="left")
+        panel.set_title(_correlation(tests[measure]), fontsize=7, fontweight="normal", loc="left")
+    handles = [_dot(*look.series(number), look.short(name)) for number, name in enumerate(families)]
+    figure.legend(handles=_with_pale(handles, rows), loc="outside right upper", fontsize=6.5)
     return figure
 
 
-def _name_points(panel: Axes, rows: pl.DataFrame, measure: str) -> None:
-    """Names of models of one size are spread, so that they do not lie on one another."""
-    reach = max(float(rows[f"{measure}_high"].max() or 1), 1e-9)  # type: ignore[arg-type]
-    panel.set_ylim(-0.04 * reach, 1.06 * reach)
-    for _, part in rows.group_by("parameters", maintain_order=True):
-        level = -reach
-        for row in part.sort(measure).iter_rows(named=True):
-            level = max(row[measure], level + 0.036 * reach)
-            panel.annotate(
-                look.short(row["model"]), (row["parameters"], row[measure]), (4, 0), textcoords="offset points",
-                fontsize=5, va="center", color="#444444",
-            ).set_position((4, (level - row[measure]) / reach * 190))  # fmt: skip
+def family(model: str) -> str:
+    """The model's name without its size: ``qwen2.5-vl-7b`` -> ``qwen2.5-vl``."""
+    return re.sub(r"[-_]?[0-9]+(\.[0-9]+)?b$", "", model, flags=re.IGNORECASE) or model
+
+
+def _family(panel: Axes, members: Sequence[Row], measure: str, colour: str, marker: str) -> None:
+    sizes = [row["parameters"] for row in members]
+    panel.plot(sizes, [row[measure] for row in members], color=colour, linewidth=0.7, alpha=0.6, zorder=1)
+    for row in members:
+        shade = colour if _whole(row) else FAINT
+        x, low, high = row["parameters"], row[f"{measure}_low"], row[f"{measure}_high"]
+        panel.plot([x, x], [low, high], color=shade, linewidth=0.8, alpha=0.7, zorder=2)
+        panel.plot(x, row[measure], marker, markersize=4.2, color=shade, zorder=3)
+
+
+def _sizes(panel: Axes) -> None:
+    panel.set_xscale("log")
+    panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.set_xlabel("parameters, billions")
+    panel.set_ylim(bottom=0)
+    panel.grid(axis="y")
 
 
 def _correlation(test: Row) -> str:
     if test["rho"] is None:
         return f"no rank correlation: {test['reason']}"
     p = "p < 0.001" if test["p"] < 0.001 else f"p = {test['p']:.3f}"
-    return f"Spearman's rank correlation {test['rho']:+.2f} ({test['models']} models, permutation {p})"
+    return f"Spearman's rho {test['rho']:+.2f}, permutation {p}, {test['models']} models"
 
 
 def budget_figure(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
-    """Accuracy when only so many suggestions are allowed: a panel a model, the other models pale behind it."""
+    """Accuracy, averaged over scenarios, when only so many suggestions are allowed: a panel a model, the others pale behind."""
     rows = budget_averages(evidence).filter(condition="zero-shot", protocol="mcqa")
     if rows.is_empty():
         return None
     whole = {row["model"]: _whole(row) for row in _rows(evidence, intervals, ["zero-shot"]).iter_rows(named=True)}
-    curves = {str(name): part for (name,), part in rows.group_by(["model"])}
+    curves = {
+        str(name): (part["budget"].to_list(), part["acc"].to_list()) for (name,), part in rows.group_by(["model"])
+    }
     names = models(evidence, curves)
     across = min(5, len(names))
     down = -(-len(names) // across)
@@ -275,18 +301,29 @@ def budget_figure(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
     for panel, name in zip(panels, names, strict=False):
         for other in names:
-            panel.plot(curves[other]["budget"], curves[other]["acc"], color="#dcdcdc", linewidth=0.7, zorder=1)
-        colour = CONDITIONS["history"][0] if whole[name] else FAINT
-        style = "-" if whole[name] else "--"
-        panel.plot(curves[name]["budget"], curves[name]["acc"], style, color=colour, linewidth=1.6, zorder=3)
-        panel.set_title(look.short(name) + ("" if whole[name] else " (unfinished)"), fontsize=7, loc="left")
-        panel.set_ylim(-3, 103)
-        panel.grid(axis="both")
+            panel.plot(*curves[other], color="#dcdcdc", linewidth=0.7, drawstyle="steps-post", zorder=1)
+        _curve(panel, name, curves[name], whole[name])
+    panels[0].set_xlim(0, max(1, *(_settled(curve) for curve in curves.values())) + 0.5)
+    panels[0].set_ylim(0, max(1.0, 1.06 * max(max(acc) for _, acc in curves.values())))
     for panel in panels[len(names) :]:
         panel.set_visible(False)
+    for panel in panels[max(0, len(names) - across) : len(names)]:
+        panel.tick_params(labelbottom=True)
     figure.supxlabel("suggestions allowed", fontsize=8)
-    figure.supylabel("accuracy, %, averaged over scenarios", fontsize=8)
+    figure.supylabel("accuracy, %", fontsize=8)
     return figure
+
+
+def _curve(panel: Axes, name: str, curve: tuple[list[int], list[float]], whole: bool) -> None:
+    colour, style = (CONDITIONS["history"][0], "-") if whole else ("#777777", "--")
+    panel.plot(*curve, style, color=colour, linewidth=1.6, drawstyle="steps-post", zorder=3)
+    panel.set_title(look.short(name) + ("" if whole else " (unfinished)"), fontsize=7, loc="left")
+    panel.grid(axis="both")
+
+
+def _settled(curve: tuple[list[int], list[float]]) -> int:
+    """The budget from which on a curve is level."""
+    return next(budget for budget, acc in zip(*curve, strict=True) if acc == curve[1][-1])
 
 
 # -- what they share ---------------------------------------------------------------------------------------------------
@@ -314,15 +351,30 @@ def _told(name: str, rows: pl.DataFrame) -> str:
     return f"{look.short(name)} ({100 * found[0]['finished'] // max(1, found[0]['planned'])}% played)"
 
 
+def _absent(panel: Axes, names: Sequence[str], found: Set[str]) -> None:
+    """An empty row says why it is empty."""
+    for place, name in enumerate(names):
+        if name not in found:
+            panel.text(0.03, place, "not played", transform=panel.get_yaxis_transform(), **PALE)
+
+
 def _rows_of(panel: Axes, names: Sequence[str], title: str) -> None:
     panel.set_yticks(range(len(names)), [name if "% played)" in name else look.short(name) for name in names])
     panel.set_ylim(-0.7, len(names) - 0.3)
     panel.set_title(title, loc="left")
 
 
-def _legend(figure: Figure, handles: Sequence[Line2D | Patch]) -> None:
-    pale = Patch(facecolor=FAINT, label="pale: unfinished")
-    figure.legend(handles=[*handles, pale], loc="outside upper left", ncols=len(handles) + 1, fontsize=7)
+def _legend(figure: Figure, handles: Sequence[Line2D | Patch], *rows: pl.DataFrame) -> None:
+    shown = _with_pale(handles, *rows)
+    across = max(1, int(figure.get_figwidth() / 1.2))
+    lines = -(-len(shown) // across)
+    figure.legend(handles=shown, loc="outside upper left", ncols=-(-len(shown) // lines), fontsize=7)
+
+
+def _with_pale(handles: Sequence[Line2D | Patch], *rows: pl.DataFrame) -> list[Line2D | Patch]:
+    """The handles, and what pale means where something is unfinished."""
+    pale = any((part["finished"] < part["planned"]).any() for part in rows)
+    return [*handles, *([Patch(facecolor=FAINT, label="pale: unfinished")] if pale else [])]
 
 
 def _dot(colour: str, marker: str, label: str) -> Line2D:

@@ -50,7 +50,7 @@ ACTIONS = {
     "share_right": ("right category", "#2a9d72", "////"),
     "share_wrong": ("wrong category", "#e8893a", "\\\\\\\\"),
     "share_abstention": ("abstention", "#f7dc6f", "...."),
-    "share_unparsable": ("unparsable", "#e6e6e6", "xxxx"),
+    "share_unparsable": ("unparsable", "#cfcfcf", "xxxx"),
 }
 """Share -> label, colour (from dark to light), hatch."""
 CONDITIONS = {
@@ -67,12 +67,18 @@ SERIES = ("#14406b", "#e8893a", "#2a9d72", "#b04a8f", "#8a6d00", "#5aa9e6")
 MARKERS = "os^DvPX*<>"
 
 
+def series(number: int) -> tuple[str, str]:
+    """Colour and marker of the ``number``-th of many; no pair comes twice among the first thirty."""
+    return SERIES[number % len(SERIES)], MARKERS[number % len(MARKERS)]
+
+
 @contextmanager
 def house() -> Iterator[None]:
     """Everything drawn or saved inside has the house style; nothing outside is touched."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE)
+        for name, value in STYLE.items():
+            matplotlib.rcParams[name] = value  # type: ignore[index]
         yield
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.stats import binom, norm
+from scipy.stats import binom, norm  # type: ignore[import-untyped]
 
 from orchestrator.report.evidence import Evidence
 from orchestrator.report.statistics import RESAMPLES, Floats, bounds, generator, resampled
@@ -47,7 +47,7 @@ def between(evidence: Evidence, condition: str = ZERO_SHOT, resamples: int = RES
 
 def mcnemar(gained: NDArray[np.int64], lost: NDArray[np.int64]) -> Floats:
     """Exact two-sided p of equal chances for gained and lost; 1 where no pair is discordant."""
-    return np.minimum(1.0, 2 * binom.cdf(np.minimum(gained, lost), gained + lost, 0.5))
+    return np.asarray(np.minimum(1.0, 2 * binom.cdf(np.minimum(gained, lost), gained + lost, 0.5)), dtype=np.float64)
 
 
 def holm(p: Floats) -> Floats:

@@ -14,7 +14,7 @@ import polars as pl
 from envs.samples import kept
 from orchestrator.report.evidence import Evidence
 
-UNVERIFIED = "ids and numbers are the published ones; the pictures themselves cannot be checked from the run folder"
+UNVERIFIED = "ids and counts are the published ones, but the pictures cannot be checked from the run folder"
 FIRST_COCO = 42
 """The smallest number of a picture of COCO val2014; the demo numbers its own from 0."""
 LANDMARKS = {("ROD", 0): "Realistic-Occlusion-Dataset/rod_1/banana/natural_bluebl_brownc-banana-s"}

@@ -1,0 +1,103 @@
+"""The kinds of ending are a partition, exact where the samples are at hand, and nearly so where only an oracle is."""
+
+import dataclasses
+
+import polars as pl
+import pytest
+
+from envs import SCENARIOS
+from envs.types import Ending, Mode
+from orchestrator.report.endings import Kind, clear, endings, taxonomy
+from orchestrator.report.evidence import read
+from tests.orchestrator.blocks import episode
+from tests.orchestrator.report.test_statistics import made
+
+
+def test_every_episode_has_one_kind_and_counts_sum_to_the_finished(evidence):
+    found, counted = endings(evidence), taxonomy(evidence)
+
+    assert found.height == found["key"].n_unique() == evidence.episodes.height
+    assert set(found["kind"]) <= {kind.value for kind in Kind}
+    sums = counted.group_by("cell").agg(pl.col("count").sum(), pl.col("percent").sum())
+    finished = evidence.rows.select("cell", "finished").join(sums, on="cell")
+    assert finished["count"].to_list() == finished["finished"].to_list()
+    assert finished["percent"].to_list() == pytest.approx([100.0] * finished.height)
+
+
+def test_each_policy_ends_as_it_must(evidence):
+    kinds = taxonomy(evidence).filter(condition="zero-shot", protocol="mcqa")
+    seen = {name: set(part["kind"]) for (name,), part in kinds.group_by(["model"])}
+
+    assert seen["oracle"] == {Kind.CORRECT}
+    assert seen["abstain"] == {Kind.GAVE_UP}
+    assert seen["guess"] <= {Kind.CORRECT, Kind.GUESSED_EARLY, Kind.GUESSED_CLEAR}
+    asked = kinds.filter(model="always-ask", scenario="ROD")
+    assert set(asked["kind"]) == {Kind.ASKED_FOR_EVER}
+    in_c = kinds.filter(model="always-ask", scenario="IN-C")
+    assert Kind.ASKED_WRONG in set(in_c["kind"]), "another repair than the picture needs"
+
+
+def test_a_wrong_category_is_early_on_the_first_view_and_clear_on_the_reference(evidence):
+    found = endings(evidence).filter(model="guess")
+    first = found.filter(condition="zero-shot", scenario="ROD")
+    reference = found.filter(condition="reference")
+
+    assert set(first["kind"]) == {Kind.GUESSED_EARLY}, "nothing counts on ROD's first turn, not even the right category"
+    assert set(reference["kind"]) <= {Kind.CORRECT, Kind.GUESSED_CLEAR}
+
+
+def test_clear_is_what_the_rules_say_on_replay(evidence):
+    """Replayed turn by turn, instead of from the columns that ``clear`` uses."""
+    told = dict(clear(evidence).select("key", "clear").iter_rows())
+    episodes = {row["key"]: row for row in evidence.episodes.iter_rows(named=True)}
+    for key, turns in evidence.turns.collect().group_by("key", maintain_order=True):
+        row = episodes[key[0]]
+        mode = evidence.conditions[row["condition"]].mode
+        if mode is Mode.RANDOM:
+            continue
+        game, sample = SCENARIOS[row["scenario"]], evidence.samples[row["scenario"]][row["sample_id"]]
+        state = before = game.initial(sample, mode)
+        for reply in turns.sort("turn")["reply"]:
+            before = state
+            state, _ = game.step(sample, state, reply)
+        assert told[key[0]] == game.telling(sample, before), key[0]
+
+
+def test_without_the_samples_the_oracles_pictures_tell_the_same(evidence):
+    blind = dataclasses.replace(evidence, samples={})
+    both = clear(evidence).join(clear(blind), on="key", suffix="_blind").join(evidence.episodes, on="key")
+    played = both.filter(pl.col("condition") != "random-proactive")
+
+    assert set(played["how"]) == {"rules"}
+    assert set(played["how_blind"]) == {"oracle"}
+    assert played["clear"].equals(played["clear_blind"], null_equal=True)
+
+
+def test_without_samples_and_oracle_a_guess_stays_a_guess(evidence):
+    mine = evidence.episodes.filter(pl.col("model") == "guess")
+    blind = dataclasses.replace(evidence, samples={}, episodes=mine)
+
+    assert set(endings(blind).filter(condition="zero-shot")["kind"]) == {Kind.CORRECT, Kind.GUESSED}
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind"),
+    [
+        (Ending.UNPROCESSABLE, Kind.UNPROCESSABLE),
+        (Ending.REFUSED, Kind.REFUSED),
+        (Ending.FAILED, Kind.FAILED),
+        (Ending.LIMIT, Kind.ASKED_FOR_EVER),
+    ],
+)
+def test_an_ending_without_any_turn_keeps_its_name(evidence, ending, kind):
+    found = endings(made(evidence, [episode(1, ending=ending, correct=False, turns=0)]))
+
+    assert found["kind"].to_list() == [kind]
+
+
+def test_the_folder_alone_is_enough(run, tmp_path):
+    without = read(run, data=tmp_path / "gone")
+
+    assert without.samples == {}
+    assert "not at hand" in without.notes[0]
+    assert endings(without).height == without.episodes.height
