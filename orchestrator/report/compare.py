@@ -15,9 +15,9 @@ from rich.table import Table
 
 from envs import SCENARIOS
 from orchestrator.report.evidence import Evidence, read
-from orchestrator.report.provenance import UNVERIFIED, foreign, subset
+from orchestrator.report.provenance import UNVERIFIED, foreign, open_ended_subset, subset
 from orchestrator.report.published import AVERAGE, MEASURES, ROUNDING, figures
-from orchestrator.report.statistics import Bootstrap, bootstrap
+from orchestrator.report.statistics import GROUP, Bootstrap, bootstrap
 from sweeps.spec import Sampling
 
 SCHEMA = {
@@ -43,8 +43,9 @@ def compared(evidence: Evidence, intervals: Bootstrap | None = None) -> pl.DataF
     """``compare`` of evidence that is read already."""
     intervals = intervals or bootstrap(evidence)
     case = _Case(evidence)
-    rows = [row for cell in intervals.cells.iter_rows(named=True) for row in case.rows(cell, cell["scenario"])]
-    for mean in intervals.averages.iter_rows(named=True):
+    cells, averages = _judged(evidence, intervals)
+    rows = [row for cell in cells.iter_rows(named=True) for row in case.rows(cell, cell["scenario"])]
+    for mean in averages.iter_rows(named=True):
         rows += case.rows(mean | case.counts(mean), AVERAGE)
     order = {name: place for place, name in enumerate([*SCENARIOS, AVERAGE])}
     place = pl.col("scenario").replace_strict(order, default=len(order), return_dtype=pl.Int64)
@@ -86,7 +87,7 @@ class _Case:
         sweep = evidence.sweep
         self.paper = {model.name: model.paper for model in sweep.models}
         self.filtered = sweep.selection.filtered
-        self.foreign, self.subset = foreign(evidence), subset(evidence)
+        self.foreign, self.subset, self.judged = foreign(evidence), subset(evidence), open_ended_subset(evidence)
         self.decoding = _decoding(sweep.sampling)
         self.cells = evidence.rows
         published = figures().filter(pl.col("filtered") == self.filtered)
@@ -127,7 +128,7 @@ class _Case:
             return f"the published table of {cell['condition']} has no row of {paper}"
         if self.decoding and cell["protocol"] == "mcqa":
             return self.decoding
-        subsets = {} if cell["protocol"] == "oeg" else self.subset
+        subsets = self.judged if cell["protocol"] == "oeg" else self.subset
         return self._samples(scenario, subsets) or self._unfinished(cell, scenario)
 
     def _samples(self, scenario: str, complaints: Mapping[str, str]) -> str | None:
@@ -141,15 +142,28 @@ class _Case:
         return f"unfinished: {cell['finished']:,} of {cell['planned']:,} episodes" if missing else None
 
 
+def _judged(evidence: Evidence, intervals: Bootstrap) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Cells and averages, with the judge's measures where the run has them; their averages have no interval."""
+    names = [f"{measure}{end}" for measure in MEASURES["oeg"].values() for end in ("", "_low", "_high")]
+    judged = [name for name in names if name in evidence.rows.columns]
+    if not judged:
+        return intervals.cells, intervals.averages
+    means = [name for name in judged if not name.endswith(("_low", "_high"))]
+    over = evidence.rows.group_by(GROUP).agg(pl.col(means).mean())
+    cells = intervals.cells.join(evidence.rows.select("cell", *judged), on="cell", how="left")
+    return cells, intervals.averages.join(over, on=list(GROUP), how="left")
+
+
 def _row(
     cell: Mapping[str, Any], scenario: str, measure: str, paper: str, published: float | None, reason: str | None
 ) -> dict[str, Any]:
-    ours, low, high = cell[measure], cell.get(f"{measure}_low"), cell.get(f"{measure}_high")
+    ours, low, high = cell.get(measure), cell.get(f"{measure}_low"), cell.get(f"{measure}_high")
     row = {name: cell[name] for name in ("model", "condition", "protocol", "planned", "finished")}
     row |= {"paper": paper, "scenario": scenario, "measure": measure, "ours": ours, "low": low, "high": high}
-    if published is None or ours is None or low is None or high is None:
+    if published is None or ours is None:
         return {**row, "reason": reason or "nothing is scored yet"}
-    inside = low - ROUNDING <= published <= high + ROUNDING
+    known = low is not None and high is not None
+    inside = low - ROUNDING <= published <= high + ROUNDING if known else None
     return {**row, "published": published, "difference": ours - published, "inside": inside, "reason": None}
 
 
@@ -165,7 +179,7 @@ def _decoding(sampling: Sampling) -> str | None:
 
 
 def _beside(row: Mapping[str, Any]) -> str:
-    return f"{row['ours']:.1f}\n[dim]{row['published']:.1f} {row['difference']:+.1f}{'' if row['inside'] else '*'}[/]"
+    return f"{row['ours']:.1f}\n[dim]{row['published']:.1f} {row['difference']:+.1f}{'*' if row['inside'] is False else ''}[/]"
 
 
 def _named(models: list[str], most: int = 3) -> str:

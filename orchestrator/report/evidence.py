@@ -59,7 +59,7 @@ class Evidence:
     @property
     def turns(self) -> pl.LazyFrame:
         """``TURNS`` rows of these episodes, in the order played."""
-        return turns(self.folder).join(self.episodes.lazy().select("key"), on="key", how="semi")
+        return turns(self.folder).join(self.episodes.lazy().select("key"), on="key", how="semi", maintain_order="left")
 
     @cached_property
     def last(self) -> pl.DataFrame:
@@ -104,7 +104,9 @@ def read(folder: Path, data: Path | None = None) -> Evidence:
     """
     folder = Path(folder)
     sweep, planned = _sweep(folder), _planned(folder)
-    stored = episodes(folder).join(planned.lazy().select("cell"), on="cell", how="semi").collect()
+    stored = (
+        episodes(folder).join(planned.lazy().select("cell"), on="cell", how="semi", maintain_order="left").collect()
+    )
     samples, keys, notes = _samples(sweep if data is None else sweep.model_copy(update={"data": str(data)}), stored)
     belonging = _belonging(stored, keys)
     if belonging.height < stored.height:

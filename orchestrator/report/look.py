@@ -50,7 +50,7 @@ ACTIONS = {
     "share_right": ("right category", "#2a9d72", "////"),
     "share_wrong": ("wrong category", "#e8893a", "\\\\\\\\"),
     "share_abstention": ("abstention", "#f7dc6f", "...."),
-    "share_unparsable": ("unparsable", "#cfcfcf", "xxxx"),
+    "share_unparsable": ("unparsable", "#bdbdbd", "xxxx"),
 }
 """Share -> label, colour (from dark to light), hatch."""
 CONDITIONS = {

@@ -11,7 +11,7 @@ import re
 
 import polars as pl
 
-from envs.samples import kept
+from envs.samples import OPEN_ENDED, kept
 from orchestrator.report.evidence import Evidence
 
 UNVERIFIED = "ids and counts are the published ones, but the pictures cannot be checked from the run folder"
@@ -52,6 +52,18 @@ def subset(evidence: Evidence) -> dict[str, str]:
         elif pick.filtered and planned != whole:
             found[scenario] = f"a subset: {planned:,} samples, and the published table is of {whole:,}"
     return found
+
+
+def open_ended_subset(evidence: Evidence) -> dict[str, str]:
+    """The same for the open-ended tables, which are of 100 samples a scenario, or all where there are fewer."""
+    judged = evidence.rows.filter(pl.col("protocol") == "oeg")
+    counts = judged.group_by("scenario").agg(pl.col("planned").max()).sort("scenario")
+    wanted = {scenario: min(OPEN_ENDED, len(ids)) for scenario, ids in kept().items()}
+    return {
+        scenario: f"another subset: {planned:,} samples, and the published table is of {wanted[scenario]}"
+        for scenario, planned in counts.iter_rows()
+        if planned != wanted[scenario]
+    }
 
 
 def _is_demo(scenario: str, seen: pl.DataFrame) -> bool:

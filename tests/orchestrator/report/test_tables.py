@@ -1,0 +1,140 @@
+"""Tables mark best and second, show unfinished as unfinished, and take hostile names for text."""
+
+import dataclasses
+import io
+import re
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.report.evidence import read
+from orchestrator.report.markup import Entry, Grid, latex, latex_text, markdown, markdown_text, marked
+from orchestrator.report.statistics import bootstrap
+from orchestrator.report.tables import grids, open_ended, write_tables
+from tests.orchestrator.report.runs import known, played, sweep
+
+HOSTILE = [
+    r"\input{/etc/passwd}", "100% & $x_1^2$ #1 ~ {a}", "| a | b |", "**bold** <script>alert(1)</script>", "[x](http://y)",
+    "line\nbreak\r\n\t| x", "\u202etxt.exe\x00\x07", "`code`", "www.x.org @you #3", "$(rm -rf)", "\\\\", "a--b---c", "=cmd()",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def unfinished(demo_data, tmp_path_factory):
+    return played(tmp_path_factory.mktemp("part") / "run", sweep(demo_data), only=905)
+
+
+def unescaped(text: str) -> str:
+    """What LaTeX would still take for a command after our own escapes are gone."""
+    ours = r"\\text(backslash|asciicircum|asciitilde|less|greater|bar|quotedbl|asciigrave|quotesingle)\{\}"
+    return re.sub(r"\\[{}$&#_%]|-\{\}", "", re.sub(ours, "", text))
+
+
+@given(st.text(max_size=80) | st.sampled_from(HOSTILE))
+def test_no_text_is_latex(text):
+    assert not re.search(r"[\\{}$&#_%^~\n]", unescaped(latex_text(text)))
+
+
+@given(st.text(max_size=80) | st.sampled_from(HOSTILE))
+def test_no_text_is_markdown_or_html(text):
+    shown = markdown_text(text)
+
+    assert "<" not in shown and ">" not in shown and "\n" not in shown
+    assert not re.search(r"(?<!\\)[|`*_\[\]@$]", re.sub(r"\\\\", "", shown))
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_stays_in_its_row(name):
+    grid = Grid("x", name, ("ROD",), ((name, (Entry("1.0"),)), ("b", (Entry("2.0"),))), pl.DataFrame({"model": [name]}))
+    lines = markdown(grid).splitlines()
+    body = [line for line in latex(grid).splitlines() if line.endswith(r"\\")]
+
+    assert [len(re.findall(r"(?<!\\)\|", re.sub(r"\\\\", "", line))) for line in lines[2:6]] == [3] * 4
+    assert len(body) == 3
+    assert [len(re.findall(r"(?<!\\)&", row)) for row in body] == [1, 1, 1]
+    back = pl.read_csv(io.BytesIO(grid.numbers.write_csv().encode()))
+    assert back["model"].item() == name
+
+
+def test_best_and_second_by_hand():
+    rows = [
+        ("a", (Entry("9.96", 9.96), Entry("1", 1.0))),
+        ("b", (Entry("10.0", 10.0), Entry("0", 0.0))),
+        ("c", (Entry("9.9", 9.9), Entry("0", 0.0))),
+        ("d", (Entry("50", 50.0, unfinished=True), Entry("-"))),
+        ("baseline", (Entry("100", 100.0), Entry("100", 100.0))),
+    ]
+    marks = [[entry.mark for entry in entries] for _, entries in marked(rows, [True] * 4 + [False])]
+
+    assert marks == [["best", "best"], ["best", ""], ["second", ""], ["", ""], ["", ""]]
+
+
+def test_the_main_table_holds_the_figures_of_score(run, evidence):
+    files = {path.name: path for path in write_tables(run)}
+    assert {name.split(".")[1] for name in files} == {"md", "tex", "csv"}
+    text, rows = files["main.md"].read_text(), evidence.rows.filter(condition="zero-shot")
+    for row in rows.iter_rows(named=True):
+        line = next(line for line in text.splitlines() if line.startswith(f"| {row['model']} "))
+        assert f"{row['acc']:.1f} / {row['ps']:.1f}" in line
+    numbers = pl.read_csv(files["main.csv"])
+    assert numbers.filter(scenario="avg").height == 6
+    assert {"planned", "finished", "errors", "acc_low", "ps_high"} <= set(numbers.columns)
+
+
+def test_equal_runs_give_equal_bytes(run):
+    first = {path.name: path.read_bytes() for path in write_tables(run)}
+
+    assert {path.name: path.read_bytes() for path in write_tables(run)} == first
+
+
+def test_models_are_marked_and_baselines_stand_below(tmp_path):
+    folder = known(tmp_path / "run", ["oracle", "qwen2.5-vl-3b", "llava-1.5-7b", "gpt-4.1"], ("zero-shot",), most=40)
+    write_tables(folder)
+    tex = (folder / "tables" / "main.tex").read_text().splitlines()
+    names = [line.split(" &")[0] for line in tex if line.endswith(r"\\")][1:]
+
+    assert names == ["llava-1.5-7b", "qwen2.5-vl-3b", "gpt-4.1", "oracle"]
+    assert tex[next(n for n, line in enumerate(tex) if line.startswith("oracle")) - 1] == r"\midrule"
+    assert r"\textbf" in next(line for line in tex if line.startswith("gpt"))
+    assert r"\textbf" not in next(line for line in tex if line.startswith("oracle"))
+
+
+def test_unfinished_is_visible_in_every_format_and_never_best(unfinished):
+    write_tables(unfinished)
+    text = (unfinished / "tables" / "main.md").read_text()
+    tex = (unfinished / "tables" / "main.tex").read_text()
+    numbers = pl.read_csv(unfinished / "tables" / "main.csv")
+
+    assert "*0/10*" in text and "of 7 scenarios)*" in text and "unfinished" in text
+    assert r"\textcolor{gray}{\textsl{0/10}}" in tex
+    left = numbers.filter((pl.col("finished") < pl.col("planned")) & (pl.col("scored") == 0))
+    assert left.height > 0 and left["acc"].null_count() == left.height, "nothing played is no zero"
+    for grid in grids(read(unfinished)):
+        assert not any(entry.mark and entry.unfinished for _, entries in grid.rows for entry in entries)
+
+
+def test_errors_are_told_under_the_table(evidence):
+    failed = evidence.episodes.with_columns(
+        pl.when((pl.col("cell") == "uniform/QD/zero-shot") & (pl.col("sample_id") % 3 == 0))
+        .then(pl.lit("unprocessable"))
+        .otherwise(pl.col("ending"))
+        .alias("ending")
+    )
+    main = grids(dataclasses.replace(evidence, episodes=failed))[0]
+
+    assert any("uniform/QD/zero-shot" in note and "unprocessable" in note for note in main.notes)
+
+
+def test_open_ended_is_there_when_judged_and_not_before(evidence):
+    assert not open_ended(evidence, bootstrap(evidence, resamples=20)).rows
+    judged = evidence.rows.filter(condition="zero-shot").with_columns(
+        pl.lit("oeg").alias("protocol"), pl.lit(12.0).alias("aggregate"), pl.lit(2.0).alias("category"), suggestion=10.0
+    )
+    with_judge = dataclasses.replace(evidence)
+    with_judge.__dict__["rows"] = judged
+    grid = open_ended(with_judge, bootstrap(evidence, resamples=20))
+
+    assert len(grid.rows) == 6
+    assert grid.rows[0][1][0].text == "12.0 / 2.0 / 10.0"
