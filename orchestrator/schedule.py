@@ -17,7 +17,11 @@ LEASE_MOST = 2048
 LEASE_SPREAD = 4
 """Towards the end a lease is at most this fraction of what is left per worker, so that no straggler holds the sweep."""
 PATIENCE = 2
-"""Times an episode may be on a dying worker before it is set aside as failed."""
+"""Workers that die while playing one episode alone before it is set aside as failed; workers also die for other reasons."""
+SUSPECTS = 128
+"""Of a lease that died: so many of its first undelivered episodes may have been in play; the others only waited there."""
+COMPANY = 16
+"""Suspects are played again so many at a time, and one by one if that kills another worker."""
 STARTS = 3
 """Failed starts in a row after which a group is abandoned."""
 
@@ -75,14 +79,14 @@ class Group:
     name: str
     demand: Demand
     waiting: deque[int]
-    alone: deque[int] = field(default_factory=deque)
-    """Episodes that were on a worker when it died: played one at a time, so that the guilty one shows itself."""
+    suspects: deque[tuple[int, ...]] = field(default_factory=deque)
+    """Small leases of episodes that were in play when a worker died: the guilty one shows itself in the end."""
     failed_starts: int = 0
 
     @property
     def left(self) -> int:
         """Episodes that nobody plays yet."""
-        return len(self.waiting) + len(self.alone)
+        return len(self.waiting) + sum(map(len, self.suspects))
 
 
 @dataclass
@@ -91,7 +95,10 @@ class Slot:
 
     group: Group
     ready: bool = False
-    leases: dict[int, set[int]] = field(default_factory=dict)
+    suspected: bool = False
+    """Whether it plays a lease of suspects, and so nothing beside it."""
+    leases: dict[int, dict[int, None]] = field(default_factory=dict)
+    """Lease -> what it has not delivered, in the order in which it is played."""
 
 
 class Schedule:
@@ -103,7 +110,8 @@ class Schedule:
         self.groups = {name: Group(name, demands[name], deque(queue)) for name, queue in owed.items()}
         self.cpus, self.gpus = cpus, gpus
         self.slots: dict[int, Slot] = {}
-        self.deaths: Counter[int] = Counter()
+        self.alone: Counter[int] = Counter()
+        """Episode -> workers that died while playing nothing else."""
         self._slots = 0
         self._leases = 0
 
@@ -126,7 +134,8 @@ class Schedule:
     def delivered(self, slot: int, lease: int, ordinals: Sequence[int]) -> list[Command]:
         """A block of episodes is safe with the driver."""
         if slot in self.slots and lease in self.slots[slot].leases:
-            self.slots[slot].leases[lease].difference_update(ordinals)
+            for ordinal in ordinals:
+                self.slots[slot].leases[lease].pop(ordinal, None)
         return []
 
     def drained(self, slot: int, lease: int) -> list[Command]:
@@ -134,7 +143,8 @@ class Schedule:
         if slot not in self.slots:
             return []
         place = self.slots[slot]
-        place.group.waiting.extendleft(sorted(place.leases.pop(lease, ()), reverse=True))
+        place.group.waiting.extendleft(reversed(place.leases.pop(lease, {})))
+        place.suspected = False
         return self._feed(slot)
 
     def died(self, slot: int, reason: str) -> list[Command]:
@@ -147,12 +157,12 @@ class Schedule:
             place.group.failed_starts += 1
             if place.group.failed_starts >= STARTS:
                 commands += self._abandon(place.group, reason)
-        lost = sorted(ordinal for lease in place.leases.values() for ordinal in lease)
-        guilty = tuple(o for o in lost if self._blamed(o, len(lost)))
-        self.deaths.update(lost)
-        if guilty:
-            commands.append(GiveUp(guilty, reason))
-        place.group.alone.extend(ordinal for ordinal in lost if ordinal not in guilty)
+        held = [tuple(lease) for lease in place.leases.values() if lease]
+        for ordinals in held:
+            if len(held) == len(ordinals) == 1 and self._guilty(ordinals[0]):
+                commands.append(GiveUp(ordinals, reason))
+            else:
+                self._suspect(place.group, ordinals)
         return commands + self._place()
 
     def hopeless(self, slot: int, reason: str) -> list[Command]:
@@ -163,9 +173,17 @@ class Schedule:
         return [*self._abandon(group, reason), *self._place()]
 
     # -- decisions ----------------------------------------------------------------------------------------------------
-    def _blamed(self, ordinal: int, company: int) -> bool:
-        """An episode is to blame when a worker died with it alone, and another had before."""
-        return company == 1 and self.deaths[ordinal] + 1 >= PATIENCE
+    def _guilty(self, ordinal: int) -> bool:
+        """Count one more worker that died with this episode alone; true when that is enough."""
+        self.alone[ordinal] += 1
+        return self.alone[ordinal] >= PATIENCE
+
+    def _suspect(self, group: Group, ordinals: tuple[int, ...]) -> None:
+        """Put back what a dead worker held: what only waited in its queue, what was in play into smaller company."""
+        in_play = ordinals[:SUSPECTS]
+        group.waiting.extendleft(reversed(ordinals[SUSPECTS:]))
+        size = COMPANY if len(in_play) > COMPANY else 1
+        group.suspects.extend(in_play[first : first + size] for first in range(0, len(in_play), size))
 
     def _impossible(self) -> list[Command]:
         commands: list[Command] = []
@@ -176,7 +194,7 @@ class Schedule:
         return commands
 
     def _abandon(self, group: Group, reason: str) -> list[Command]:
-        group.alone.clear()
+        group.suspects.clear()
         group.waiting.clear()
         return [Abandon(group.name, reason)]
 
@@ -211,7 +229,7 @@ class Schedule:
         commands: list[Command] = []
         while len(place.leases) < LEASES_PER_WORKER and (ordinals := self._next(place)):
             self._leases += 1
-            place.leases[self._leases] = set(ordinals)
+            place.leases[self._leases] = dict.fromkeys(ordinals)
             commands.append(Lease(slot, self._leases, ordinals))
         if not place.leases:
             del self.slots[slot]
@@ -220,9 +238,12 @@ class Schedule:
 
     def _next(self, place: Slot) -> tuple[int, ...]:
         group = place.group
-        if group.alone:
-            return () if place.leases else (group.alone.popleft(),)
-        if any(len(lease) == 1 and self.deaths[next(iter(lease))] for lease in place.leases.values()):
+        if place.suspected:
+            return ()
+        if group.suspects and not place.leases:
+            place.suspected = True
+            return group.suspects.popleft()
+        if group.suspects and not group.waiting:
             return ()
         fair = len(group.waiting) // (self._replicas(group) * LEASE_SPREAD)
         size = min(len(group.waiting), max(1, min(LEASE_MOST, fair)))

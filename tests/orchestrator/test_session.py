@@ -128,7 +128,9 @@ def test_a_second_driver_is_refused_with_the_firsts_host_and_pid(cli, sweep_file
     longer, out = many(sweep_file, 400), tmp_path / "held"
     first = cli.start("run", longer, "--output", out)
     wait_for_parts(out, first)
+    first.send_signal(signal.SIGSTOP)  # it holds the folder for as long as this test needs
     second = cli.run("run", longer, "--output", out)
+    first.send_signal(signal.SIGCONT)
     first.send_signal(signal.SIGTERM)
     first.communicate(timeout=60)
 
