@@ -2,92 +2,348 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import socket
+import sqlite3
+import statistics
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+import tomli_w
 
-from orchestrator.tracking import Tracker, public, track
+from orchestrator.lock import RunFolderError
+from orchestrator.mlflow_door import public
+from orchestrator.session import _tracker
+from orchestrator.tracking import Tracker, parameters, track
+from sweeps.spec import Condition, ModelSpec, Sweep
+
+ROOT = Path(__file__).parents[2]
+QUICK = 50e-6
+"""Seconds that handing over a row may take."""
 
 
-def row(number: int, finished: int = 10, acc: float = 50.0) -> dict[str, object]:
+def row(number: int, finished: int = 10, acc: float = 50.0) -> dict[str, Any]:
     return {
         "cell": f"m{number}/QD/hint", "model": f"m{number}", "scenario": "QD", "condition": "hint", "protocol": "mcqa",
         "planned": 10, "finished": finished, "errors": 0, "acc": acc, "acc_low": 40.0, "acc_high": 60.0, "ps": 0.5, "loops": None,
     }  # fmt: skip
 
 
-def client(folder: Path):
+def client(place: Path | str):
     from mlflow.tracking import MlflowClient
 
-    return MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}")
+    return MlflowClient(tracking_uri=place if isinstance(place, str) else f"sqlite:///{place / 'mlflow.db'}")
 
 
-def runs(folder: Path, name: str = "sweep"):
-    found = client(folder)
-    experiment = found.get_experiment_by_name(name)
-    return found.search_runs([experiment.experiment_id], max_results=5000)
+def runs(place: Path | str, name: str = "sweep"):
+    found = client(place)
+    return found.search_runs([found.get_experiment_by_name(name).experiment_id], max_results=5000)
 
 
-def mirrored(folder: Path, rows, uri: str = "sqlite", status: str = "FINISHED") -> Tracker:
-    folder.mkdir(exist_ok=True)
-    tracker = Tracker(uri, "sweep", folder, {"models": "m0, m1"}, "sweep")
-    tracker.start()
-    for number, one in enumerate(rows):
-        tracker.cell(one)
-        tracker.progress(number, len(rows), 5.0)
-    tracker.close(status, timeout=60)
-    return tracker
+def parent(found):
+    (one,) = [run for run in found if "mlflow.parentRunId" not in run.data.tags]
+    return one
 
 
-def test_one_parent_run_and_one_nested_run_a_cell_filterable_by_its_tags(tmp_path):
-    mirrored(tmp_path, [row(n) for n in range(20)])
+def cells(found) -> dict[str, Any]:
+    """Cell -> its run; fails where a cell has two."""
+    nested = [run for run in found if "mlflow.parentRunId" in run.data.tags]
+    assert len({run.data.tags["cell"] for run in nested}) == len(nested), "a cell has two runs"
+    return {run.info.run_name: run for run in nested}
+
+
+def tracker(folder: Path, uri: str = "sqlite", params: dict[str, str] | None = None) -> Tracker:
+    return Tracker(uri, "sweep", folder, params or {"models": "m0, m1"}, "sweep")
+
+
+def mirrored(folder: Path, rows: Sequence[dict[str, Any]], status: str = "FINISHED", **how: Any) -> None:
+    one = tracker(folder, **how)
+    one.start()
+    for number, cell in enumerate(rows):
+        one.cell(cell)
+        one.progress(number, len(rows), 5.0)
+    one.close(status, timeout=60)
+
+
+def kept(folder: Path, rows: Sequence[dict[str, Any]], **sweep: Any) -> None:
+    """The files of a run folder that ``track`` reads."""
+    (folder / "sweep.resolved.toml").write_text(tomli_w.dumps({"name": "sweep", **sweep}))
+    pl.DataFrame(rows).write_parquet(folder / "results.parquet")
+    (folder / "results.json").write_text(json.dumps(rows))
+
+
+def latencies(one: Tracker, number: int = 2000) -> list[float]:
+    """Seconds that each of many rows takes to hand over, at the pace of a fast sweep."""
+    taken = []
+    for count in range(number):
+        value = row(count % 50, acc=float(count))
+        began = time.perf_counter()
+        one.cell(value)
+        taken.append(time.perf_counter() - began)
+        if count % 100 == 99:
+            one.progress(count, number, 1.0)
+            time.sleep(0.05)
+    return taken
+
+
+def told(name: str, taken: list[float]) -> None:
+    mean, worst = statistics.mean(taken), max(taken)
+    print(
+        f"{name}: a row takes {statistics.median(taken) * 1e6:.1f} us (mean {mean * 1e6:.1f}, worst {worst * 1e3:.2f} ms)"
+    )
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory) -> Path:
+    """A store with MLflow's tables and nothing in them: making them takes seconds."""
+    folder = tmp_path_factory.mktemp("store")
+    client(folder)
+    with sqlite3.connect(folder / "mlflow.db") as made:
+        made.execute("VACUUM INTO ?", (str(folder / "empty.db"),))
+    made.close()
+    return folder / "empty.db"
+
+
+@pytest.fixture
+def folder(tmp_path, empty) -> Path:
+    place = tmp_path / "run"
+    place.mkdir()
+    shutil.copy(empty, place / "mlflow.db")
+    return place
+
+
+def test_770_cells_reach_a_new_local_store_silently_one_parent_and_one_nested_run_each(tmp_path, capfd):
+    (tmp_path / "results.json").write_text("[]")
+    one = tracker(tmp_path)
+    began = time.perf_counter()
+    one.start()
+    started = time.perf_counter() - began
+    taken = latencies(one)
+    for number in range(770):
+        one.cell(row(number))
+    one.progress(7700, 7700, 5.0)
+    one.artifacts([tmp_path / "results.json", tmp_path / "never written"])
+    one.close("FINISHED", timeout=120)
+    seconds = time.perf_counter() - began
+    said = capfd.readouterr()
+    with capfd.disabled():
+        print(f"\n770 cells to a new SQLite store in {seconds:.1f} s, import and tables included")
+        told("sqlite", taken)
     found = runs(tmp_path)
-    parent = next(run for run in found if "mlflow.parentRunId" not in run.data.tags)
-    cells = [run for run in found if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    top, nested = parent(found), cells(found)
 
-    assert parent.data.params["models"] == "m0, m1"
-    assert parent.data.metrics["episodes_done"] == 19
-    assert {run.data.tags["model"] for run in cells} == {f"m{n}" for n in range(20)}
-    assert cells[0].data.metrics["acc"] == 50.0 and "loops" not in cells[0].data.metrics, "no value is no zero"
+    assert (said.out, said.err) == ("", "")
+    assert statistics.median(taken) < QUICK
+    assert started < 0.1, "the sweep waits for no import"
+    assert set(nested) == {f"m{number}/QD/hint" for number in range(770)}
+    assert top.data.params == {"models": "m0, m1"}
+    assert top.data.metrics == {"episodes_done": 7700.0, "episodes_per_second": 5.0}
+    assert [file.path for file in client(tmp_path).list_artifacts(top.info.run_id)] == ["results.json"]
+    assert (tmp_path / "mlartifacts").is_dir()
     assert {run.info.status for run in found} == {"FINISHED"}
+    one_cell = nested["m7/QD/hint"]
+    assert {name: one_cell.data.tags[name] for name in ("model", "scenario", "condition", "protocol", "mlflow.parentRunId")} == {
+        "model": "m7", "scenario": "QD", "condition": "hint", "protocol": "mcqa", "mlflow.parentRunId": top.info.run_id,
+    }  # fmt: skip
+    assert one_cell.data.metrics["acc"] == 50.0
+    assert "loops" not in one_cell.data.metrics, "no value is no zero"
+    assert sqlite3.connect(tmp_path / "mlflow.db").execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_a_resumed_sweep_goes_on_in_the_same_runs(tmp_path):
-    mirrored(tmp_path, [row(0, finished=4), row(1, finished=4)], status="KILLED")
-    first = {run.info.run_id for run in runs(tmp_path)}
-    mirrored(tmp_path, [row(0, acc=70.0), row(1)])
-    again = runs(tmp_path)
+def test_importing_and_starting_costs_no_import_of_mlflow():
+    code = "import sys, orchestrator.tracking, orchestrator.mlflow_door; print('mlflow' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
 
-    assert {run.info.run_id for run in again} == first
-    assert {run.data.metrics["acc"] for run in again if "acc" in run.data.metrics} == {70.0, 50.0}
+    assert found.stdout == "False\n"
 
 
-def test_a_deleted_run_is_made_anew(tmp_path):
-    mirrored(tmp_path, [row(0)])
-    for run in runs(tmp_path):
-        client(tmp_path).delete_run(run.info.run_id)
-    mirrored(tmp_path, [row(0)])
+def test_none_does_nothing(tmp_path):
+    mirrored(tmp_path, [row(0)], uri="none")
 
-    assert len(runs(tmp_path)) == 2
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_track_rebuilds_the_mirror_from_the_folder_alone_and_twice_changes_nothing(tmp_path):
-    (tmp_path / "sweep.resolved.toml").write_text('name = "sweep"\n[tracking]\nuri = "none"\n')
-    pl.DataFrame([row(n) for n in range(3)]).write_parquet(tmp_path / "results.parquet")
-    track(tmp_path)
-    track(tmp_path)
-    found = runs(tmp_path)
+def test_a_resumed_sweep_goes_on_in_the_same_runs_whatever_its_parameters(folder):
+    mirrored(folder, [row(0, finished=4), row(1)], status="KILLED")
+    first = runs(folder)
+    mirrored(folder, [row(0, acc=70.0), row(1)], params={"models": "m0, m1, m2", "seed": "1"})
+    again = runs(folder)
 
-    assert len(found) == 4
-    cell = next(run for run in found if run.data.tags.get("model") == "m1")
-    assert len(client(tmp_path).get_metric_history(cell.info.run_id, "acc")) == 1
+    assert {run.info.run_id for run in again} == {run.info.run_id for run in first}
+    assert {name: run.data.metrics["acc"] for name, run in cells(again).items()} == {
+        "m0/QD/hint": 70.0,
+        "m1/QD/hint": 50.0,
+    }
+    assert {name: run.info.status for name, run in cells(first).items()} == {
+        "m0/QD/hint": "KILLED",
+        "m1/QD/hint": "FINISHED",
+    }
+    assert {run.info.status for run in again} == {"FINISHED"}
+    assert parent(again).data.params == {"models": "m0, m1", "seed": "1"}, "a parameter is written once"
+    history = client(folder).get_metric_history(cells(again)["m1/QD/hint"].info.run_id, "acc")
+    assert len(history) == 1, "what did not change is not sent again"
+
+
+def test_a_kill_between_making_runs_and_anything_else_doubles_none(folder):
+    code = (
+        "import sys, time; from pathlib import Path; from tests.orchestrator.test_tracking import row, tracker\n"
+        "one = tracker(Path(sys.argv[1])); one.start()\n"
+        "for n in range(200): one.cell(row(n))\n"
+        "time.sleep(120)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(folder)], cwd=ROOT)
+    try:
+        deadline = time.monotonic() + 60
+        made = 0
+        while made < 20 and time.monotonic() < deadline:
+            time.sleep(0.05)
+            with sqlite3.connect(folder / "mlflow.db") as store:
+                (made,) = store.execute("SELECT count(*) FROM runs").fetchone()
+            store.close()
+    finally:
+        process.kill()
+        process.wait(30)
+    mirrored(folder, [row(number) for number in range(200)])
+
+    assert 20 <= made < 201, "the kill came too early or too late to tell"
+    assert len(cells(runs(folder))) == 200
+    assert parent(runs(folder)).info.status == "FINISHED"
+
+
+def test_a_run_deleted_meanwhile_is_made_anew_and_holds_up_no_other(folder, capfd):
+    one = tracker(folder)
+    one.start()
+    for number in range(2):
+        one.cell(row(number, finished=1))
+    until(lambda: len(runs(folder)) == 3)
+    client(folder).delete_run(cells(runs(folder))["m0/QD/hint"].info.run_id)
+    for number in range(2):
+        one.cell(row(number, acc=99.0))
+    one.close("FINISHED", timeout=30)
+
+    assert {name: run.data.metrics["acc"] for name, run in cells(runs(folder)).items()} == {
+        "m0/QD/hint": 99.0,
+        "m1/QD/hint": 99.0,
+    }
+    client(folder).delete_run(parent(runs(folder)).info.run_id)
+    for run in list(cells(runs(folder)).values()):
+        client(folder).delete_run(run.info.run_id)
+    mirrored(folder, [row(0)])
+    assert capfd.readouterr().err == "", "a server that is there is never said to be gone"
+    assert set(cells(runs(folder))) == {"m0/QD/hint"}
+    assert parent(runs(folder)).info.status == "FINISHED"
+
+
+def until(true, seconds: float = 60.0) -> None:
+    """Wait for something that another thread or process does."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if true():
+                return
+        except (AttributeError, OSError):
+            pass  # the experiment, or the server, is not there yet
+        time.sleep(0.2)
+    raise AssertionError("it did not happen in time")
+
+
+def test_a_copied_folder_makes_runs_of_its_own_and_leaves_the_other_alone(folder, tmp_path):
+    kept(folder, [row(0)])
+    track(folder)
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    before = sorted(path.relative_to(folder) for path in folder.rglob("*"))
+    mirrored(copy, [row(0, acc=1.0)])
+    track(copy)
+
+    assert [run.data.metrics["acc"] for run in cells(runs(copy, "sweep (2)")).values()] == [50.0]
+    assert [run.data.metrics["acc"] for run in cells(runs(copy, "sweep")).values()] == [50.0]
+    files = [path.relative_to(folder) for path in folder.rglob("*") if not path.name.startswith("mlflow.db")]
+    assert sorted(files) == [path for path in before if not path.name.startswith("mlflow.db")]
+    assert len(runs(folder)) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"sqlite": 3}', b"\xff\x00", b'{"x": {"mark": "\' OR 1=1"}}'])
+def test_a_broken_memory_is_a_new_mirror_never_an_error(folder, content, capfd):
+    (folder / "mlflow.json").write_bytes(content)
+    mirrored(folder, [row(0)])
+
+    assert capfd.readouterr().err == ""
+    assert len(cells(runs(folder))) == 1
+
+
+def test_track_rebuilds_the_mirror_from_the_folder_alone_and_doubles_nothing(folder):
+    kept(folder, [row(0), row(1), row(2, finished=4)], tracking={"uri": "none"}, models=[{"name": "m0"}], seed=3)
+    track(folder)
+    track(folder)
+    found = runs(folder)
+    nested = cells(found)
+
+    assert parent(found).data.params == {"models": "m0", "seed": "3"}
+    assert parent(found).data.metrics == {"episodes_done": 24.0}, "a rate that nobody measured is not made up"
+    assert {name: run.info.status for name, run in nested.items()} == {
+        "m0/QD/hint": "FINISHED", "m1/QD/hint": "FINISHED", "m2/QD/hint": "FAILED",
+    }  # fmt: skip
+    assert parent(found).info.status == "FAILED"
+    assert len(client(folder).get_metric_history(nested["m1/QD/hint"].info.run_id, "acc")) == 1
+    assert {file.path for file in client(folder).list_artifacts(parent(found).info.run_id)} == {
+        "results.json",
+        "sweep.resolved.toml",
+    }
+
+
+def test_track_after_a_live_sweep_changes_nothing(folder):
+    mirrored(folder, [row(0), row(1)])
+    live = {run.info.run_id: (run.data.metrics, run.data.params) for run in runs(folder)}
+    kept(folder, [row(0), row(1, finished=10)], seed=0)
+    client(folder).log_metric(parent(runs(folder)).info.run_id, "episodes_done", 20.0, step=20)
+    track(folder)
+    after = runs(folder)
+
+    assert {run.info.run_id for run in after} == set(live)
+    assert {run.info.run_id: run.data.metrics for run in cells(after).values()} == {
+        run: metrics for run, (metrics, params) in live.items() if not params
+    }
+    assert parent(after).data.metrics["episodes_per_second"] == 5.0
+
+
+def test_track_says_of_a_sweep_what_the_live_mirror_says(tmp_path):
+    model = ModelSpec(name="m", source="builtin:oracle", backend="builtin", options={"api_key": "hidden"})
+    sweep = Sweep(
+        name="s", data="d", models=(model,), scenarios=("QD",), conditions=(Condition(name="hint", hint=True),)
+    )
+    rebuilt = parameters(sweep.model_dump(mode="json", exclude_none=True))
+    live = _tracker(sweep, tmp_path).params
+
+    assert rebuilt == {name: text for name, text in live.items() if text != "None"}
+    assert rebuilt["models"] == "m"
+    assert "hidden" not in str(live)
+
+
+def test_track_of_a_folder_without_results_is_one_sentence(tmp_path):
+    with pytest.raises(RunFolderError, match="holds no results to mirror"):
+        track(tmp_path)
+
+
+def test_track_to_a_server_that_is_not_there_is_one_sentence_without_the_password(tmp_path):
+    kept(tmp_path, [row(0)], tracking={"uri": "http://***@host"})
+    with pytest.raises(RunFolderError, match="type the whole address as --tracking-uri"):
+        track(tmp_path)
+    with pytest.raises(RunFolderError, match="did not take the mirror") as caught:
+        track(tmp_path, refused().replace("//", "//me:hidden@"))
+
+    assert "hidden" not in str(caught.value) and "\n" not in str(caught.value)
 
 
 def refused() -> str:
@@ -96,84 +352,116 @@ def refused() -> str:
         return f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
-def test_a_refused_server_costs_one_warning_and_no_time(tmp_path, capsys):
-    tracker = Tracker(refused(), "sweep", tmp_path, {}, "sweep")
-    tracker.start()
+def test_a_refused_server_costs_one_warning_no_time_and_a_last_word(tmp_path, capfd):
+    one = tracker(tmp_path, refused().replace("//", "//me:hid@den@"))
+    one.start()
+    taken = latencies(one)
+    until(lambda: one._gone)
+    time.sleep(2.5)  # a second failure, which is not said
     began = time.perf_counter()
-    for number in range(2000):
-        tracker.cell(row(number % 50))
-        tracker.progress(number, 2000, 1.0)
-    put = time.perf_counter() - began
-    time.sleep(8)
-    tracker.close("FINISHED", timeout=10)
+    one.close("FINISHED", timeout=20)
+    closing = time.perf_counter() - began
+    said = capfd.readouterr()
+    told("refused", taken)
 
-    assert put < 2, "putting a row must not wait for anybody"
-    assert capsys.readouterr().err.count("cannot be reached") == 1
+    assert statistics.median(taken) < QUICK
+    assert closing < 5, "a server that is known to be gone is not waited for"
+    assert [line.split("***@")[1].split(" ", 1)[1].split(",")[0].split(";")[0] for line in said.err.splitlines()] == [
+        "cannot be reached", "did not take everything",
+    ]  # fmt: skip
+    assert "hid" not in said.err + said.out and "den@" not in said.err + said.out
 
 
-def test_a_hanging_server_delays_the_end_by_no_more_than_the_bound(tmp_path):
+def test_a_hanging_server_costs_one_warning_and_delays_the_end_by_no_more_than_the_bound(tmp_path, capfd):
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
-        deaf.listen()
-        tracker = Tracker(f"http://127.0.0.1:{deaf.getsockname()[1]}", "sweep", tmp_path, {}, "sweep")
-        tracker.start()
-        tracker.cell(row(0))
+        deaf.listen(64)
+        one = tracker(tmp_path, f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        one.start()
+        taken = latencies(one)
+        until(lambda: one._gone)
         began = time.perf_counter()
-        tracker.close("KILLED", timeout=3)
+        one.close("KILLED", timeout=2)
+        closing = time.perf_counter() - began
+    said = capfd.readouterr().err
+    told("hanging", taken)
 
-    assert time.perf_counter() - began < 4
+    assert statistics.median(taken) < QUICK
+    assert closing < 2.5
+    assert (said.count("cannot be reached"), said.count("did not take everything"), said.count("\n")) == (1, 1, 2)
 
 
-def test_a_password_in_an_address_is_never_said():
-    assert public("http://user:secret@host:5000/x") == "http://***@host:5000/x"
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("http://user:secret@host:5000/x", "http://***@host:5000/x"),
+        ("http://user:sec@ret@host", "http://***@host"),
+        ("http://user:sec/ret@host", "http://***@host"),
+        ("postgresql://user:sec ret@host/db", "postgresql://***@host/db"),
+        ("http://host:5000", "http://host:5000"),
+        ("sqlite:////folder/mlflow.db", "sqlite:////folder/mlflow.db"),
+    ],
+)
+def test_a_password_in_an_address_is_never_said(address, shown):
+    assert public(address) == shown
+
+
+@contextmanager
+def server(folder: Path, port: int) -> Iterator[None]:
+    """A real MLflow server, ended by its process id."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
+         "--backend-store-uri", f"sqlite:///{folder / 'server.db'}", "--artifacts-destination", str(folder / "art")],
+        env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until(lambda: healthy(port), 150)
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def healthy(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
 
 
 @pytest.mark.slow
-def test_a_server_that_goes_and_comes_back_ends_with_the_right_values(tmp_path):
+def test_a_server_that_goes_and_comes_back_ends_with_the_right_values(tmp_path, empty, capfd):
+    shutil.copy(empty, tmp_path / "server.db")
     port = int(refused().rsplit(":", 1)[1])
-
-    def server() -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
-             "--backend-store-uri", f"sqlite:///{tmp_path / 'server.db'}", "--artifacts-destination", str(tmp_path / "art")],
-            env={**__import__("os").environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"},
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        deadline = time.monotonic() + 150
-        while time.monotonic() < deadline:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2):
-                    return process
-            except (urllib.error.URLError, OSError):
-                time.sleep(0.5)
-        raise AssertionError("the server did not come up")
-
-    first = server()
-    tracker = Tracker(f"http://127.0.0.1:{port}", "sweep", tmp_path, {}, "sweep")
-    try:
-        tracker.start()
+    plain, secret = f"http://127.0.0.1:{port}", f"http://me:hidden@127.0.0.1:{port}"
+    (tmp_path / "results.json").write_text("[]")
+    one = tracker(tmp_path, secret)
+    with server(tmp_path, port):
+        one.start()
         for number in range(10):
-            tracker.cell(row(number, finished=1, acc=1.0))
-        time.sleep(6)
-    finally:
-        first.terminate()
-        first.wait(30)
-    for number in range(10):
-        tracker.cell(row(number, acc=99.0))
-    time.sleep(3)
-    second = server()
-    try:
-        tracker.close("FINISHED", timeout=60)
-        from mlflow.tracking import MlflowClient
+            one.cell(row(number, finished=1, acc=1.0))
+        until(lambda: len(runs(plain)) == 11)
+    taken = latencies(one, 1000)
+    until(lambda: one._gone)
+    for number in range(50):
+        one.cell(row(number, acc=99.0))
+    one.artifacts([tmp_path / "results.json"])
+    with server(tmp_path, port):
+        until(lambda: not one._gone)
+        one.close("FINISHED", timeout=60)
+        found = runs(plain)
+        files = client(plain).list_artifacts(parent(found).info.run_id)
+    said = capfd.readouterr()
+    told("killed and restarted", taken)
 
-        found = MlflowClient(tracking_uri=f"http://127.0.0.1:{port}")
-        cells = [
-            run
-            for run in found.search_runs([found.get_experiment_by_name("sweep").experiment_id])
-            if "mlflow.parentRunId" in run.data.tags
-        ]
-        assert len(cells) == 10
-        assert {run.data.metrics["acc"] for run in cells} == {99.0}
-    finally:
-        second.terminate()
-        second.wait(30)
+    assert statistics.median(taken) < QUICK
+    assert {name: run.data.metrics["acc"] for name, run in cells(found).items()} == {
+        f"m{n}/QD/hint": 99.0 for n in range(50)
+    }
+    assert {run.info.status for run in found} == {"FINISHED"}
+    assert [file.path for file in files] == ["results.json"]
+    assert (said.err.count("cannot be reached"), said.err.count("is back"), said.err.count("\n")) == (1, 1, 2)
+    assert said.out == "", "MLflow would print the address at each run that ends"
+    assert "hidden" not in said.err + (tmp_path / "mlflow.json").read_text()
