@@ -229,6 +229,27 @@ def demo(
 
 
 @data_app.command()
+def fetch(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put it; DIR/test is the benchmark then.")],
+    scenarios: Annotated[str, typer.Option(help="Names joined by commas, or all.")] = "all",
+    revision: Annotated[str | None, typer.Option(help="A commit of the data set, to pin it.")] = None,
+    delete_archives: Annotated[bool, typer.Option("--delete-archives", help="Remove each archive once unpacked.")] = False,
+) -> None:
+    """Download the published benchmark, unpack it safely and check it; the same command goes on after a break."""
+    from orchestrator.fetch import FOLDER
+    from orchestrator.fetch import fetch as get
+
+    folder.mkdir(parents=True, exist_ok=True)
+    names = list(SCENARIOS) if scenarios == "all" else scenarios.split(",")
+    with sentences():
+        found = get(folder, names, revision, delete_archives)
+    for line in found.lines():
+        print(line)
+    print(f'in a sweep file: data = "{folder / FOLDER}"')
+    raise typer.Exit(0 if found.ok else 1)
+
+
+@data_app.command()
 def check(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The benchmark folder.")],
     scenarios: Annotated[str, typer.Option(help="Names joined by commas, or all.")] = "all",

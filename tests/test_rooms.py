@@ -18,6 +18,7 @@ DOORS = {
     "transformers": ("actors/hf",),
     "openai": ("actors/openai",),
     "mlflow": ("orchestrator/tracking.py", "orchestrator/mlflow"),
+    "huggingface_hub": ("orchestrator/hub.py",),
 }
 """Heavy package -> where its door may be."""
 
