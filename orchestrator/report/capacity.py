@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import polars as pl
-from scipy.stats import ConstantInputWarning, permutation_test, spearmanr  # type: ignore[import-untyped]
+from scipy.stats import permutation_test, rankdata  # type: ignore[import-untyped]
 
 from orchestrator.report.evidence import Evidence
+from orchestrator.report.statistics import Floats
 from orchestrator.score import average
 
 PERMUTATIONS = 9_999
@@ -39,19 +38,30 @@ def capacity(evidence: Evidence, seed: int = 0) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def spearman(sizes: np.ndarray, values: np.ndarray, seed: int = 0) -> tuple[float | None, float | None, str | None]:
+def spearman(sizes: Floats, values: Floats, seed: int = 0) -> tuple[float | None, float | None, str | None]:
     """rho, p, and why there is none."""
     if len(sizes) < 3:
         return None, None, f"{len(sizes)} models of published size are too few"
     if np.ptp(sizes) == 0 or np.ptp(values) == 0:
         return None, None, "all values are equal"
 
-    def rho(x: np.ndarray) -> float:
-        return float(spearmanr(x, values).statistic)
+    x, y = (_standard(rankdata(one)) for one in (sizes, values))
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConstantInputWarning)
-        test = permutation_test(
-            (sizes,), rho, permutation_type="pairings", n_resamples=PERMUTATIONS, rng=np.random.default_rng(seed)
-        )
+    def rho(drawn: Floats, axis: int = -1) -> Floats:
+        return np.asarray((drawn * y).sum(axis=axis))
+
+    test = permutation_test(
+        (x,),
+        rho,
+        permutation_type="pairings",
+        n_resamples=PERMUTATIONS,
+        vectorized=True,
+        rng=np.random.default_rng(seed),
+    )
     return float(test.statistic), float(test.pvalue), None
+
+
+def _standard(ranks: Floats) -> Floats:
+    """Ranks of mean 0 and length 1: their product is Spearman's rho, and permuting them permutes the data."""
+    centred = ranks - ranks.mean()
+    return np.asarray(centred / np.sqrt((centred**2).sum()), dtype=np.float64)

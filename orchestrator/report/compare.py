@@ -162,8 +162,7 @@ def _row(
     row |= {"paper": paper, "scenario": scenario, "measure": measure, "ours": ours, "low": low, "high": high}
     if published is None or ours is None:
         return {**row, "reason": reason or "nothing is scored yet"}
-    known = low is not None and high is not None
-    inside = low - ROUNDING <= published <= high + ROUNDING if known else None
+    inside = None if low is None or high is None else low - ROUNDING <= published <= high + ROUNDING
     return {**row, "published": published, "difference": ours - published, "inside": inside, "reason": None}
 
 
@@ -179,7 +178,7 @@ def _decoding(sampling: Sampling) -> str | None:
 
 
 def _beside(row: Mapping[str, Any]) -> str:
-    return f"{row['ours']:.1f}\n[dim]{row['published']:.1f} {row['difference']:+.1f}{'*' if row['inside'] is False else ''}[/]"
+    return f"{row['ours']:.1f}\n[dim]{row['published']:.1f} {round(row['difference'], 1) + 0.0:+.1f}{'*' if row['inside'] is False else ''}[/]"
 
 
 def _named(models: list[str], most: int = 3) -> str:

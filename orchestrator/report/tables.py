@@ -14,9 +14,13 @@ import polars as pl
 from envs import SCENARIOS
 from orchestrator import durable
 from orchestrator.report import markup
+from orchestrator.report.capacity import capacity
+from orchestrator.report.efficiency import budget_averages, efficiency, lift
+from orchestrator.report.endings import taxonomy
 from orchestrator.report.evidence import Evidence, read
+from orchestrator.report.lenient import leniency
 from orchestrator.report.markup import MISSING, Entry, Grid
-from orchestrator.report.paired import ALPHA, against
+from orchestrator.report.paired import ALPHA, against, between
 from orchestrator.report.published import MEASURES
 from orchestrator.report.statistics import Bootstrap, bootstrap
 from sweeps.load import registry
@@ -28,22 +32,35 @@ Format = Callable[[Row], str]
 
 
 def write_tables(folder: Path, data: Path | None = None) -> list[Path]:
-    """Markdown, LaTeX and CSV of every table that the run has, into ``folder/tables``; the files written, sorted."""
+    """Markdown, LaTeX and CSV of every table that the run has, and CSV of every measure beside them (``measures``).
+
+    Into ``folder/tables``; returns the files written, sorted. Raises RunFolderError when the folder is no run.
+    """
     evidence = read(folder, data)
     place = Path(folder) / "tables"
     place.mkdir(exist_ok=True)
-    written = []
+    texts: dict[str, str] = {}
     for grid in grids(evidence):
-        texts = {
-            "md": markup.markdown(grid),
-            "tex": markup.latex(grid),
-            "csv": grid.numbers.write_csv(float_precision=6),
-        }
-        for ending, text in texts.items():
-            path = place / f"{grid.name}.{ending}"
-            durable.write(path, text.encode())
-            written.append(path)
-    return sorted(written)
+        texts |= {f"{grid.name}.md": markup.markdown(grid), f"{grid.name}.tex": markup.latex(grid)}
+        texts[f"{grid.name}.csv"] = grid.numbers.write_csv(float_precision=6)
+    texts |= {f"{name}.csv": frame.write_csv(float_precision=6) for name, frame in measures(evidence).items()}
+    for name, text in texts.items():
+        durable.write(place / name, text.encode())
+    return sorted(place / name for name in texts)
+
+
+def measures(evidence: Evidence) -> dict[str, pl.DataFrame]:
+    """Name -> what reviewers of the paper asked for beside its tables, as frames; those without a row are left out."""
+    frames = {
+        "endings": taxonomy(evidence),
+        "efficiency": efficiency(evidence),
+        "budget": budget_averages(evidence),
+        "lift": lift(evidence),
+        "lenient": leniency(evidence),
+        "capacity": capacity(evidence),
+        "models-paired": between(evidence),
+    }
+    return {name: frame for name, frame in frames.items() if not frame.is_empty()}
 
 
 def grids(evidence: Evidence, intervals: Bootstrap | None = None) -> list[Grid]:

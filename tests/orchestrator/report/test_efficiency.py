@@ -107,6 +107,22 @@ def test_capacity_on_the_papers_own_figures():
     assert rho < 0, "larger models ask less"
 
 
+def test_few_models_have_an_exact_p():
+    """All 24 orders of four models: two of them are as extreme as a perfect one."""
+    rho, p, _ = spearman(np.array([1.0, 2.0, 7.0, 70.0]), np.array([9.0, 5.0, 2.0, 0.1]))
+
+    assert rho == pytest.approx(-1)
+    assert p == pytest.approx(2 / 24)
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), min_size=5, max_size=15))
+def test_rho_is_scipys_with_ties(pairs):
+    x, y = np.array([float(a) for a, _ in pairs]), np.array([float(b) for _, b in pairs])
+    rho, _, reason = spearman(x, y)
+
+    assert reason or rho == pytest.approx(spearmanr(x, y).statistic)
+
+
 def test_too_few_or_equal_models_have_a_reason(evidence):
     assert spearman(np.array([1.0, 2.0]), np.array([1.0, 2.0]))[2] == "2 models of published size are too few"
     assert spearman(np.array([1.0, 2.0, 3.0]), np.zeros(3))[2] == "all values are equal"

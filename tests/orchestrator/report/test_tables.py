@@ -83,6 +83,14 @@ def test_the_main_table_holds_the_figures_of_score(run, evidence):
     assert {"planned", "finished", "errors", "acc_low", "ps_high"} <= set(numbers.columns)
 
 
+def test_every_measure_is_written_beside_the_tables(run, evidence):
+    files = {path.name: pl.read_csv(path) for path in write_tables(run) if path.suffix == ".csv"}
+
+    assert {"endings.csv", "efficiency.csv", "budget.csv", "lift.csv", "lenient.csv", "models-paired.csv"} <= set(files)
+    assert "capacity.csv" not in files, "no policy has a size"
+    assert files["endings.csv"]["count"].sum() == evidence.episodes.height
+
+
 def test_equal_runs_give_equal_bytes(run):
     first = {path.name: path.read_bytes() for path in write_tables(run)}
 
