@@ -2,117 +2,44 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import socket
 import sqlite3
 import statistics
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import polars as pl
 import pytest
-import tomli_w
 
 from orchestrator.lock import RunFolderError
 from orchestrator.mlflow_door import public
 from orchestrator.session import _tracker
-from orchestrator.tracking import Tracker, parameters, track
+from orchestrator.tracking import parameters, track
 from sweeps.spec import Condition, ModelSpec, Sweep
+from tests.orchestrator.mirrors import (
+    QUICK,
+    cells,
+    client,
+    kept,
+    latencies,
+    mirrored,
+    parent,
+    refused,
+    row,
+    runs,
+    store,
+    told,
+    tracker,
+    until,
+)
 
 ROOT = Path(__file__).parents[2]
-QUICK = 50e-6
-"""Seconds that handing over a row may take."""
-
-
-def row(number: int, finished: int = 10, acc: float = 50.0) -> dict[str, Any]:
-    return {
-        "cell": f"m{number}/QD/hint", "model": f"m{number}", "scenario": "QD", "condition": "hint", "protocol": "mcqa",
-        "planned": 10, "finished": finished, "errors": 0, "acc": acc, "acc_low": 40.0, "acc_high": 60.0, "ps": 0.5, "loops": None,
-    }  # fmt: skip
-
-
-def client(place: Path | str):
-    from mlflow.tracking import MlflowClient
-
-    return MlflowClient(tracking_uri=place if isinstance(place, str) else f"sqlite:///{place / 'mlflow.db'}")
-
-
-def runs(place: Path | str, name: str = "sweep"):
-    found = client(place)
-    return found.search_runs([found.get_experiment_by_name(name).experiment_id], max_results=5000)
-
-
-def parent(found):
-    (one,) = [run for run in found if "mlflow.parentRunId" not in run.data.tags]
-    return one
-
-
-def cells(found) -> dict[str, Any]:
-    """Cell -> its run; fails where a cell has two."""
-    nested = [run for run in found if "mlflow.parentRunId" in run.data.tags]
-    assert len({run.data.tags["cell"] for run in nested}) == len(nested), "a cell has two runs"
-    return {run.info.run_name: run for run in nested}
-
-
-def tracker(folder: Path, uri: str = "sqlite", params: dict[str, str] | None = None) -> Tracker:
-    return Tracker(uri, "sweep", folder, params or {"models": "m0, m1"}, "sweep")
-
-
-def mirrored(folder: Path, rows: Sequence[dict[str, Any]], status: str = "FINISHED", **how: Any) -> None:
-    one = tracker(folder, **how)
-    one.start()
-    for number, cell in enumerate(rows):
-        one.cell(cell)
-        one.progress(number, len(rows), 5.0)
-    one.close(status, timeout=60)
-
-
-def kept(folder: Path, rows: Sequence[dict[str, Any]], **sweep: Any) -> None:
-    """The files of a run folder that ``track`` reads."""
-    (folder / "sweep.resolved.toml").write_text(tomli_w.dumps({"name": "sweep", **sweep}))
-    pl.DataFrame(rows).write_parquet(folder / "results.parquet")
-    (folder / "results.json").write_text(json.dumps(rows))
-
-
-def latencies(one: Tracker, number: int = 2000) -> list[float]:
-    """Seconds that each of many rows takes to hand over, at the pace of a fast sweep."""
-    taken = []
-    for count in range(number):
-        value = row(count % 50, acc=float(count))
-        began = time.perf_counter()
-        one.cell(value)
-        taken.append(time.perf_counter() - began)
-        if count % 100 == 99:
-            one.progress(count, number, 1.0)
-            time.sleep(0.05)
-    return taken
-
-
-def told(name: str, taken: list[float]) -> None:
-    mean, worst = statistics.mean(taken), max(taken)
-    print(
-        f"{name}: a row takes {statistics.median(taken) * 1e6:.1f} us (mean {mean * 1e6:.1f}, worst {worst * 1e3:.2f} ms)"
-    )
 
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory) -> Path:
-    """A store with MLflow's tables and nothing in them: making them takes seconds."""
-    folder = tmp_path_factory.mktemp("store")
-    client(folder)
-    with sqlite3.connect(folder / "mlflow.db") as made:
-        made.execute("VACUUM INTO ?", (str(folder / "empty.db"),))
-    made.close()
-    return folder / "empty.db"
+    return store(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture
@@ -197,7 +124,7 @@ def test_a_resumed_sweep_goes_on_in_the_same_runs_whatever_its_parameters(folder
 
 def test_a_kill_between_making_runs_and_anything_else_doubles_none(folder):
     code = (
-        "import sys, time; from pathlib import Path; from tests.orchestrator.test_tracking import row, tracker\n"
+        "import sys, time; from pathlib import Path; from tests.orchestrator.mirrors import row, tracker\n"
         "one = tracker(Path(sys.argv[1])); one.start()\n"
         "for n in range(200): one.cell(row(n))\n"
         "time.sleep(120)"
@@ -243,19 +170,6 @@ def test_a_run_deleted_meanwhile_is_made_anew_and_holds_up_no_other(folder, capf
     assert capfd.readouterr().err == "", "a server that is there is never said to be gone"
     assert set(cells(runs(folder))) == {"m0/QD/hint"}
     assert parent(runs(folder)).info.status == "FINISHED"
-
-
-def until(true, seconds: float = 60.0) -> None:
-    """Wait for something that another thread or process does."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            if true():
-                return
-        except (AttributeError, OSError):
-            pass  # the experiment, or the server, is not there yet
-        time.sleep(0.2)
-    raise AssertionError("it did not happen in time")
 
 
 def test_a_copied_folder_makes_runs_of_its_own_and_leaves_the_other_alone(folder, tmp_path):
@@ -346,51 +260,6 @@ def test_track_to_a_server_that_is_not_there_is_one_sentence_without_the_passwor
     assert "hidden" not in str(caught.value) and "\n" not in str(caught.value)
 
 
-def refused() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
-
-
-def test_a_refused_server_costs_one_warning_no_time_and_a_last_word(tmp_path, capfd):
-    one = tracker(tmp_path, refused().replace("//", "//me:hid@den@"))
-    one.start()
-    taken = latencies(one)
-    until(lambda: one._gone)
-    time.sleep(2.5)  # a second failure, which is not said
-    began = time.perf_counter()
-    one.close("FINISHED", timeout=20)
-    closing = time.perf_counter() - began
-    said = capfd.readouterr()
-    told("refused", taken)
-
-    assert statistics.median(taken) < QUICK
-    assert closing < 5, "a server that is known to be gone is not waited for"
-    assert [line.split("***@")[1].split(" ", 1)[1].split(",")[0].split(";")[0] for line in said.err.splitlines()] == [
-        "cannot be reached", "did not take everything",
-    ]  # fmt: skip
-    assert "hid" not in said.err + said.out and "den@" not in said.err + said.out
-
-
-def test_a_hanging_server_costs_one_warning_and_delays_the_end_by_no_more_than_the_bound(tmp_path, capfd):
-    with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))
-        deaf.listen(64)
-        one = tracker(tmp_path, f"http://127.0.0.1:{deaf.getsockname()[1]}")
-        one.start()
-        taken = latencies(one)
-        until(lambda: one._gone)
-        began = time.perf_counter()
-        one.close("KILLED", timeout=2)
-        closing = time.perf_counter() - began
-    said = capfd.readouterr().err
-    told("hanging", taken)
-
-    assert statistics.median(taken) < QUICK
-    assert closing < 2.5
-    assert (said.count("cannot be reached"), said.count("did not take everything"), said.count("\n")) == (1, 1, 2)
-
-
 @pytest.mark.parametrize(
     ("address", "shown"),
     [
@@ -404,64 +273,3 @@ def test_a_hanging_server_costs_one_warning_and_delays_the_end_by_no_more_than_t
 )
 def test_a_password_in_an_address_is_never_said(address, shown):
     assert public(address) == shown
-
-
-@contextmanager
-def server(folder: Path, port: int) -> Iterator[None]:
-    """A real MLflow server, ended by its process id."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
-         "--backend-store-uri", f"sqlite:///{folder / 'server.db'}", "--artifacts-destination", str(folder / "art")],
-        env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        until(lambda: healthy(port), 150)
-        yield
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-def healthy(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2):
-            return True
-    except (urllib.error.URLError, OSError):
-        return False
-
-
-@pytest.mark.slow
-def test_a_server_that_goes_and_comes_back_ends_with_the_right_values(tmp_path, empty, capfd):
-    shutil.copy(empty, tmp_path / "server.db")
-    port = int(refused().rsplit(":", 1)[1])
-    plain, secret = f"http://127.0.0.1:{port}", f"http://me:hidden@127.0.0.1:{port}"
-    (tmp_path / "results.json").write_text("[]")
-    one = tracker(tmp_path, secret)
-    with server(tmp_path, port):
-        one.start()
-        for number in range(10):
-            one.cell(row(number, finished=1, acc=1.0))
-        until(lambda: len(runs(plain)) == 11)
-    taken = latencies(one, 1000)
-    until(lambda: one._gone)
-    for number in range(50):
-        one.cell(row(number, acc=99.0))
-    one.artifacts([tmp_path / "results.json"])
-    with server(tmp_path, port):
-        until(lambda: not one._gone)
-        one.close("FINISHED", timeout=60)
-        found = runs(plain)
-        files = client(plain).list_artifacts(parent(found).info.run_id)
-    said = capfd.readouterr()
-    told("killed and restarted", taken)
-
-    assert statistics.median(taken) < QUICK
-    assert {name: run.data.metrics["acc"] for name, run in cells(found).items()} == {
-        f"m{n}/QD/hint": 99.0 for n in range(50)
-    }
-    assert {run.info.status for run in found} == {"FINISHED"}
-    assert [file.path for file in files] == ["results.json"]
-    assert (said.err.count("cannot be reached"), said.err.count("is back"), said.err.count("\n")) == (1, 1, 2)
-    assert said.out == "", "MLflow would print the address at each run that ends"
-    assert "hidden" not in said.err + (tmp_path / "mlflow.json").read_text()

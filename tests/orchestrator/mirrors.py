@@ -1,0 +1,119 @@
+"""What the tests of the MLflow mirror share: rows, real stores and how to read what they hold."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sqlite3
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import tomli_w
+
+from orchestrator.tracking import Tracker
+
+QUICK = 50e-6
+"""Seconds that handing over a row may take."""
+
+
+def row(number: int, finished: int = 10, acc: float = 50.0) -> dict[str, Any]:
+    return {
+        "cell": f"m{number}/QD/hint", "model": f"m{number}", "scenario": "QD", "condition": "hint", "protocol": "mcqa",
+        "planned": 10, "finished": finished, "errors": 0, "acc": acc, "acc_low": 40.0, "acc_high": 60.0, "ps": 0.5, "loops": None,
+    }  # fmt: skip
+
+
+def client(place: Path | str):
+    from mlflow.tracking import MlflowClient
+
+    return MlflowClient(tracking_uri=place if isinstance(place, str) else f"sqlite:///{place / 'mlflow.db'}")
+
+
+def runs(place: Path | str, name: str = "sweep"):
+    found = client(place)
+    return found.search_runs([found.get_experiment_by_name(name).experiment_id], max_results=5000)
+
+
+def parent(found):
+    (one,) = [run for run in found if "mlflow.parentRunId" not in run.data.tags]
+    return one
+
+
+def cells(found) -> dict[str, Any]:
+    """Cell -> its run; fails where a cell has two."""
+    nested = [run for run in found if "mlflow.parentRunId" in run.data.tags]
+    assert len({run.data.tags["cell"] for run in nested}) == len(nested), "a cell has two runs"
+    return {run.info.run_name: run for run in nested}
+
+
+def tracker(folder: Path, uri: str = "sqlite", params: dict[str, str] | None = None) -> Tracker:
+    return Tracker(uri, "sweep", folder, params or {"models": "m0, m1"}, "sweep")
+
+
+def mirrored(folder: Path, rows: Sequence[dict[str, Any]], status: str = "FINISHED", **how: Any) -> None:
+    one = tracker(folder, **how)
+    one.start()
+    for number, cell in enumerate(rows):
+        one.cell(cell)
+        one.progress(number, len(rows), 5.0)
+    one.close(status, timeout=60)
+
+
+def kept(folder: Path, rows: Sequence[dict[str, Any]], **sweep: Any) -> None:
+    """The files of a run folder that ``track`` reads."""
+    (folder / "sweep.resolved.toml").write_text(tomli_w.dumps({"name": "sweep", **sweep}))
+    pl.DataFrame(rows).write_parquet(folder / "results.parquet")
+    (folder / "results.json").write_text(json.dumps(rows))
+
+
+def latencies(one: Tracker, number: int = 2000) -> list[float]:
+    """Seconds that each of many rows takes to hand over, at the pace of a fast sweep."""
+    taken = []
+    for count in range(number):
+        value = row(count % 50, acc=float(count))
+        began = time.perf_counter()
+        one.cell(value)
+        taken.append(time.perf_counter() - began)
+        if count % 100 == 99:
+            one.progress(count, number, 1.0)
+            time.sleep(0.05)
+    return taken
+
+
+def told(name: str, taken: list[float]) -> None:
+    mean, worst = statistics.mean(taken), max(taken)
+    print(
+        f"{name}: a row takes {statistics.median(taken) * 1e6:.1f} us (mean {mean * 1e6:.1f}, worst {worst * 1e3:.2f} ms)"
+    )
+
+
+def store(folder: Path) -> Path:
+    """A store with MLflow's tables and nothing in them: making them takes seconds."""
+    client(folder)
+    with sqlite3.connect(folder / "mlflow.db") as made:
+        made.execute("VACUUM INTO ?", (str(folder / "empty.db"),))
+    made.close()
+    return folder / "empty.db"
+
+
+def until(true, seconds: float = 60.0) -> None:
+    """Wait for something that another thread or process does."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if true():
+                return
+        except (AttributeError, OSError):
+            pass  # the experiment, or the server, is not there yet
+        time.sleep(0.2)
+    raise AssertionError("it did not happen in time")
+
+
+def refused() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"

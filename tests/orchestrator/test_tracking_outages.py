@@ -1,0 +1,138 @@
+"""A dead, deaf or returning MLflow server never slows or stops a sweep. Real sockets and a real server throughout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.orchestrator.mirrors import (
+    QUICK,
+    cells,
+    client,
+    latencies,
+    parent,
+    refused,
+    row,
+    runs,
+    store,
+    told,
+    tracker,
+    until,
+)
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory) -> Path:
+    return store(tmp_path_factory.mktemp("store"))
+
+
+def test_a_refused_server_costs_one_warning_no_time_and_a_last_word(tmp_path, capfd):
+    one = tracker(tmp_path, refused().replace("//", "//me:hid@den@"))
+    one.start()
+    taken = latencies(one)
+    until(lambda: one._gone)
+    time.sleep(2.5)  # a second failure, which is not said
+    began = time.perf_counter()
+    one.close("FINISHED", timeout=20)
+    closing = time.perf_counter() - began
+    said = capfd.readouterr()
+    told("refused", taken)
+
+    assert statistics.median(taken) < QUICK
+    assert closing < 5, "a server that is known to be gone is not waited for"
+    assert [line.split("***@")[1].split(" ", 1)[1].split(",")[0].split(";")[0] for line in said.err.splitlines()] == [
+        "cannot be reached", "did not take everything",
+    ]  # fmt: skip
+    assert "hid" not in said.err + said.out and "den@" not in said.err + said.out
+
+
+def test_a_hanging_server_costs_one_warning_and_delays_the_end_by_no_more_than_the_bound(tmp_path, capfd):
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(64)
+        one = tracker(tmp_path, f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        one.start()
+        taken = latencies(one)
+        until(lambda: one._gone)
+        began = time.perf_counter()
+        one.close("KILLED", timeout=2)
+        closing = time.perf_counter() - began
+    said = capfd.readouterr().err
+    told("hanging", taken)
+
+    assert statistics.median(taken) < QUICK
+    assert closing < 2.5
+    assert (said.count("cannot be reached"), said.count("did not take everything"), said.count("\n")) == (1, 1, 2)
+
+
+@contextmanager
+def server(folder: Path, port: int) -> Iterator[None]:
+    """A real MLflow server, ended by its process id."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
+         "--backend-store-uri", f"sqlite:///{folder / 'server.db'}", "--artifacts-destination", str(folder / "art")],
+        env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until(lambda: healthy(port), 150)
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def healthy(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+@pytest.mark.slow
+def test_a_server_that_goes_and_comes_back_ends_with_the_right_values(tmp_path, empty, capfd):
+    shutil.copy(empty, tmp_path / "server.db")
+    port = int(refused().rsplit(":", 1)[1])
+    plain, secret = f"http://127.0.0.1:{port}", f"http://me:hidden@127.0.0.1:{port}"
+    (tmp_path / "results.json").write_text("[]")
+    one = tracker(tmp_path, secret)
+    with server(tmp_path, port):
+        one.start()
+        for number in range(10):
+            one.cell(row(number, finished=1, acc=1.0))
+        until(lambda: len(runs(plain)) == 11)
+    taken = latencies(one, 1000)
+    until(lambda: one._gone)
+    for number in range(50):
+        one.cell(row(number, acc=99.0))
+    one.artifacts([tmp_path / "results.json"])
+    with server(tmp_path, port):
+        until(lambda: not one._gone)
+        one.close("FINISHED", timeout=60)
+        found = runs(plain)
+        files = client(plain).list_artifacts(parent(found).info.run_id)
+    said = capfd.readouterr()
+    told("killed and restarted", taken)
+
+    assert statistics.median(taken) < QUICK
+    assert {name: run.data.metrics["acc"] for name, run in cells(found).items()} == {
+        f"m{n}/QD/hint": 99.0 for n in range(50)
+    }
+    assert {run.info.status for run in found} == {"FINISHED"}
+    assert [file.path for file in files] == ["results.json"]
+    assert (said.err.count("cannot be reached"), said.err.count("is back"), said.err.count("\n")) == (1, 1, 2)
+    assert said.out == "", "MLflow would print the address at each run that ends"
+    assert "hidden" not in said.err + (tmp_path / "mlflow.json").read_text()
