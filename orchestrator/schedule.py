@@ -1,7 +1,7 @@
 """The schedule decides and holds no device: events come in, commands go out, and equal events give equal commands.
 
 Every owed episode is in exactly one place: waiting in its group's queue, leased to one worker, delivered, or given up.
-``run.py`` acts on the commands with Ray; a simulator can act on them with a virtual clock.
+Events carry the time, and no clock is read here: ``run.py`` acts on the commands with Ray, ``simulate.py`` with a virtual clock.
 """
 
 from __future__ import annotations
@@ -9,6 +9,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+from orchestrator.nodes import Node, Nodes, nodes_of
+from orchestrator.orders import Abandon, Command, Demand, Drop, GiveUp, Lease, Start, Stop
+
+__all__ = ["Abandon", "Command", "Demand", "Drop", "GiveUp", "Lease", "Schedule", "Start", "Stop"]
 
 LEASES_PER_WORKER = 2
 """Two leases in flight keep a worker busy while the next one is on its way."""
@@ -24,52 +29,14 @@ COMPANY = 16
 """Suspects are played again so many at a time, and one by one if that kills another worker."""
 STARTS = 3
 """Failed starts in a row after which a group is abandoned."""
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What one replica of a group takes, and how many there may be."""
-
-    cpus: float = 1.0
-    gpus: int = 0
-    replicas: int = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    slot: int
-    group: str
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    slot: int
-    lease: int
-    ordinals: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    slot: int
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """These episodes end as FAILED with this reason."""
-
-    ordinals: tuple[int, ...]
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Abandon:
-    """Nobody can play this group in this attempt; its episodes stay owed, so that the next attempt tries again."""
-
-    group: str
-    reason: str
-
-
-Command = Start | Lease | Stop | GiveUp | Abandon
+LEASE_SECONDS = 60.0
+"""A lease holds about so much work where the rate is known: a slow model's worker never hoards an hour of it."""
+SILENCE = 900.0
+"""Seconds a worker with a lease may say nothing before its work is taken back."""
+SLOWNESS = 8.0
+"""A lease that takes so many times what its group's rate promises is taken back, too, once ``SILENCE`` has passed."""
+TRUST = 60.0
+"""Seconds of observation that weigh as much as the rate estimated beforehand."""
 
 
 @dataclass
@@ -82,11 +49,33 @@ class Group:
     suspects: deque[tuple[int, ...]] = field(default_factory=deque)
     """Small leases of episodes that were in play when a worker died: the guilty one shows itself in the end."""
     failed_starts: int = 0
+    played: int = 0
+    """Episodes delivered, over ``busy`` seconds of its replicas."""
+    busy: float = 0.0
+    starts: list[float] = field(default_factory=list)
+    """Seconds that its replicas took to start."""
 
     @property
     def left(self) -> int:
         """Episodes that nobody plays yet."""
         return len(self.waiting) + sum(map(len, self.suspects))
+
+    @property
+    def known(self) -> bool:
+        """Whether its rate is more than a guess."""
+        return self.demand.rate is not None or (self.busy > 0 and self.played > 0)
+
+    @property
+    def rate(self) -> float:
+        """Episodes/s of one replica: what was estimated, corrected by what was seen; 1 where nothing is known."""
+        if self.demand.rate is None:
+            return self.played / self.busy if self.known else 1.0
+        return (self.demand.rate * TRUST + self.played) / (TRUST + self.busy)
+
+    @property
+    def start(self) -> float:
+        """Seconds that a replica takes to start."""
+        return (self.demand.start + sum(self.starts)) / (1 + len(self.starts)) if self.known else 0.0
 
 
 @dataclass
@@ -94,24 +83,42 @@ class Slot:
     """One worker's place, from the command that starts it to its end."""
 
     group: Group
+    node: str = ""
+    began: float = 0.0
+    heard: float = 0.0
+    """When it last said something, or was given work after having none."""
     ready: bool = False
     suspected: bool = False
     """Whether it plays a lease of suspects, and so nothing beside it."""
+    leaving: bool = False
+    """Whether it takes no new lease, because a wider model needs its GPU."""
     leases: dict[int, dict[int, None]] = field(default_factory=dict)
     """Lease -> what it has not delivered, in the order in which it is played."""
+    due: dict[int, float] = field(default_factory=dict)
+    """Lease -> when it is far too late."""
 
 
 class Schedule:
-    """The state; each event method returns the commands that follow from it."""
+    """The state; each event method takes the time in seconds and returns the commands that follow."""
 
     def __init__(
-        self, owed: Mapping[str, Sequence[int]], demands: Mapping[str, Demand], cpus: float, gpus: int
+        self,
+        owed: Mapping[str, Sequence[int]],
+        demands: Mapping[str, Demand],
+        cpus: float,
+        gpus: int,
+        nodes: Sequence[Node] = (),
+        shares: Mapping[str, int] | None = None,
     ) -> None:
         self.groups = {name: Group(name, demands[name], deque(queue)) for name, queue in owed.items()}
-        self.cpus, self.gpus = cpus, gpus
+        self.cpus = cpus
+        self.nodes = Nodes(nodes or nodes_of(gpus))
+        self.shares = dict(shares or {})
+        """Pool -> GPUs it may take at once; a pool that is not named may take all."""
         self.slots: dict[int, Slot] = {}
         self.alone: Counter[int] = Counter()
         """Episode -> workers that died while playing nothing else."""
+        self.now = 0.0
         self._slots = 0
         self._leases = 0
 
@@ -121,37 +128,90 @@ class Schedule:
         return not any(group.left for group in self.groups.values()) and not any(s.leases for s in self.slots.values())
 
     # -- events -------------------------------------------------------------------------------------------------------
-    def begin(self) -> list[Command]:
+    def begin(self, now: float = 0.0) -> list[Command]:
         """The sweep starts."""
+        self._at(now)
         return self._impossible() + self._place()
 
-    def ready(self, slot: int) -> list[Command]:
+    def ready(self, slot: int, now: float = 0.0) -> list[Command]:
         """A worker has loaded its engines."""
-        self.slots[slot].ready = True
-        self.slots[slot].group.failed_starts = 0
+        self._at(now)
+        if slot not in self.slots:
+            return []
+        place = self.slots[slot]
+        place.ready, place.heard, place.group.failed_starts = True, self.now, 0
+        place.group.starts.append(self.now - place.began)
         return self._feed(slot)
 
-    def delivered(self, slot: int, lease: int, ordinals: Sequence[int]) -> list[Command]:
+    def delivered(self, slot: int, lease: int, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
         """A block of episodes is safe with the driver."""
+        self._at(now)
         if slot in self.slots and lease in self.slots[slot].leases:
+            self._observe(self.slots[slot], len(ordinals))
             for ordinal in ordinals:
                 self.slots[slot].leases[lease].pop(ordinal, None)
         return []
 
-    def drained(self, slot: int, lease: int) -> list[Command]:
+    def drained(self, slot: int, lease: int, now: float = 0.0) -> list[Command]:
         """A lease's stream has ended in good order; what it did not deliver waits again."""
+        self._at(now)
         if slot not in self.slots:
             return []
         place = self.slots[slot]
+        self._observe(place, 0)
+        place.due.pop(lease, None)
         place.group.waiting.extendleft(reversed(place.leases.pop(lease, {})))
         place.suspected = False
         return self._feed(slot)
 
-    def died(self, slot: int, reason: str) -> list[Command]:
+    def died(self, slot: int, reason: str, now: float = 0.0) -> list[Command]:
         """A worker is gone, and with it what it had not delivered."""
+        self._at(now)
+        return self._bury(slot, reason) + self._place() if slot in self.slots else []
+
+    def hopeless(self, slot: int, reason: str, now: float = 0.0) -> list[Command]:
+        """A worker says that no worker can play its group: a missing package, a refused key, a spent budget."""
+        self._at(now)
         if slot not in self.slots:
             return []
+        return [*self._abandon(self._vacate(slot).group, reason), *self._place()]
+
+    def tick(self, now: float) -> list[Command]:
+        """Time has passed: what silent and far too slow workers hold is owed again, and free GPUs find work."""
+        self._at(now)
+        commands: list[Command] = []
+        for slot, place in list(self.slots.items()):
+            late = [lease for lease, due in place.due.items() if self.now > due]
+            silent = self.now - place.heard > SILENCE
+            if place.leases and (silent or late):
+                reason = f"silent for {self.now - place.heard:.0f} s" if silent else f"{SLOWNESS:g} times too slow"
+                commands += [Drop(slot, reason), *self._bury(slot, reason)]
+        return commands + self._place()
+
+    # -- what is known --------------------------------------------------------------------------------------------------
+    def remaining(self, group: Group) -> int:
+        """Episodes that are not delivered yet, leased ones included."""
+        return group.left + sum(sum(map(len, s.leases.values())) for s in self.slots.values() if s.group is group)
+
+    def _at(self, now: float) -> None:
+        self.now = max(self.now, now)
+
+    def _observe(self, place: Slot, played: int) -> None:
+        """A worker with leases was busy since it was last heard of; a suspect plays alone and tells nothing of a rate."""
+        if not place.suspected:
+            place.group.played += played
+            place.group.busy += self.now - place.heard
+        place.heard = self.now
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+    def _vacate(self, slot: int) -> Slot:
         place = self.slots.pop(slot)
+        self.nodes.free[place.node] = self.nodes.free.get(place.node, 0) + place.group.demand.gpus
+        return place
+
+    def _bury(self, slot: int, reason: str) -> list[Command]:
+        """Put back what a lost worker held, and see what the loss says about its group and its episodes."""
+        place = self._vacate(slot)
         commands: list[Command] = []
         if not place.ready:
             place.group.failed_starts += 1
@@ -163,16 +223,8 @@ class Schedule:
                 commands.append(GiveUp(ordinals, reason))
             else:
                 self._suspect(place.group, ordinals)
-        return commands + self._place()
+        return commands
 
-    def hopeless(self, slot: int, reason: str) -> list[Command]:
-        """A worker says that no worker can play its group: a missing package, a refused key, a spent budget."""
-        if slot not in self.slots:
-            return []
-        group = self.slots.pop(slot).group
-        return [*self._abandon(group, reason), *self._place()]
-
-    # -- decisions ----------------------------------------------------------------------------------------------------
     def _guilty(self, ordinal: int) -> bool:
         """Count one more worker that died with this episode alone; true when that is enough."""
         self.alone[ordinal] += 1
@@ -188,9 +240,13 @@ class Schedule:
     def _impossible(self) -> list[Command]:
         commands: list[Command] = []
         for group in self.groups.values():
-            if group.demand.gpus > self.gpus:
-                reason = f"{group.name} needs {group.demand.gpus} GPUs, the cluster has {self.gpus}"
-                commands += self._abandon(group, reason)
+            demand = group.demand
+            most = min(self.nodes.widest(demand.accelerator), self.shares.get(demand.pool, demand.gpus))
+            if demand.gpus > most:
+                kind = f" of kind {demand.accelerator}" if demand.accelerator else ""
+                where = "a node of the cluster" if len(self.nodes.nodes) > 1 else "the cluster"
+                needs = f"{group.name} needs {demand.gpus} GPUs{kind}, {where} has {most}"
+                commands += self._abandon(group, needs)
         return commands
 
     def _abandon(self, group: Group, reason: str) -> list[Command]:
@@ -199,26 +255,90 @@ class Schedule:
         return [Abandon(group.name, reason)]
 
     def _place(self) -> list[Command]:
-        """Start workers while something fits: next is the group with the most work per replica."""
+        """Start workers while something fits and gains by it."""
         commands: list[Command] = []
         while (group := self._neediest()) is not None:
+            node = self.nodes.best(group.demand.gpus, group.demand.accelerator) if group.demand.gpus else ""
+            assert node is not None, "only a group that fits is chosen"
+            self.nodes.free[node] = self.nodes.free.get(node, 0) - group.demand.gpus
             self._slots += 1
-            self.slots[self._slots] = Slot(group)
-            commands.append(Start(self._slots, group.name))
+            self.slots[self._slots] = Slot(group, node, self.now, self.now)
+            commands.append(Start(self._slots, group.name, node))
+        self._make_room()
         return commands
 
     def _neediest(self) -> Group | None:
+        """The next group to have one more replica.
+
+        A group that its replicas cannot finish by the time a perfect schedule would end comes first, wide ones before
+        narrow ones, so that narrow ones fill the gaps and no wide one waits for them; then the longest work per replica.
+        """
+        fitting = [group for group in self.groups.values() if group.left and self._fits(group)]
+        if not fitting:
+            return None
+        crews = Counter(slot.group.name for slot in self.slots.values())
+        work = {group.name: self.remaining(group) / group.rate for group in fitting}
+        gainful = [group for group in fitting if self._gains(group, crews[group.name], work[group.name])]
+        horizon = self._horizon() if len(gainful) > 1 else 0.0
+
+        def need(group: Group) -> tuple[bool, int, float]:
+            crew, seconds = crews[group.name], work[group.name]
+            behind = crew * max(horizon - group.start, 0.0) < seconds if crew else True
+            return behind, group.demand.gpus if behind else 0, seconds / (crew + 1)
+
+        return max(gainful, key=need, default=None)
+
+    def _fits(self, group: Group) -> bool:
+        demand = group.demand
         cpus = self.cpus - sum(slot.group.demand.cpus for slot in self.slots.values())
-        gpus = self.gpus - sum(slot.group.demand.gpus for slot in self.slots.values())
-        fitting = [
-            group
-            for group in self.groups.values()
-            if group.left > self._replicas(group) * LEASES_PER_WORKER
-            and self._replicas(group) < group.demand.replicas
-            and group.demand.gpus <= gpus
-            and (group.demand.cpus <= cpus or (group.demand.gpus == 0 and not self.slots))
-        ]
-        return max(fitting, key=lambda group: group.left / (self._replicas(group) + 1), default=None)
+        if demand.cpus > cpus and not (demand.gpus == 0 and not self.slots):
+            return False
+        if not demand.gpus:
+            return True
+        return demand.gpus <= self._share(demand.pool) and self.nodes.best(demand.gpus, demand.accelerator) is not None
+
+    def _share(self, pool: str) -> int:
+        """GPUs that the pool may still take."""
+        if pool not in self.shares:
+            return self.nodes.total
+        return self.shares[pool] - sum(s.group.demand.gpus for s in self.slots.values() if s.group.demand.pool == pool)
+
+    def _gains(self, group: Group, crew: int, seconds: float) -> bool:
+        """Whether one more replica ends the group's work sooner: with k there, only if each has more than a start left."""
+        if not crew:
+            return True
+        most = crew < group.demand.replicas and group.left > crew * LEASES_PER_WORKER
+        return most and seconds / crew > group.start
+
+    def _horizon(self) -> float:
+        """Seconds to the end if all owed work were spread evenly over all GPUs."""
+        owed = [(group.demand.gpus, self.remaining(group) / group.rate) for group in self.groups.values()]
+        return sum(gpus * seconds for gpus, seconds in owed) / max(1, self.nodes.total)
+
+    def _make_room(self) -> None:
+        """Narrow workers on one node take no new lease when a wide group has work, no worker, and nowhere to go."""
+        crews = {slot.group.name for slot in self.slots.values()}
+        for group in self.groups.values():
+            demand = group.demand
+            if group.left and demand.gpus > 1 and group.name not in crews and demand.gpus <= self._share(demand.pool):
+                self._clear(demand.gpus, demand.accelerator)
+
+    def _clear(self, gpus: int, accelerator: str) -> None:
+        """Pick the node where the fewest busy narrow workers must go."""
+        chosen: list[Slot] | None = None
+        for node in self.nodes.nodes:
+            if accelerator and node.accelerator != accelerator:
+                continue
+            free, going = self.nodes.free[node.name], list[Slot]()
+            narrow = [s for s in self.slots.values() if s.node == node.name and 0 < s.group.demand.gpus < gpus]
+            for slot in sorted(narrow, key=lambda s: (not s.leaving, s.ready, s.began)):
+                if free < gpus:
+                    going.append(slot)
+                    free += slot.group.demand.gpus
+            if free >= gpus and (chosen is None or len(going) < len(chosen)):
+                chosen = going
+        for slot in chosen or ():
+            slot.leaving = True
 
     def _replicas(self, group: Group) -> int:
         return sum(slot.group is group for slot in self.slots.values())
@@ -230,21 +350,44 @@ class Schedule:
         while len(place.leases) < LEASES_PER_WORKER and (ordinals := self._next(place)):
             self._leases += 1
             place.leases[self._leases] = dict.fromkeys(ordinals)
+            place.due[self._leases] = self._due(place)
             commands.append(Lease(slot, self._leases, ordinals))
         if not place.leases:
-            del self.slots[slot]
-            return [Stop(slot), *self._place()]
-        return commands
+            self._vacate(slot)
+            commands.append(Stop(slot))
+        commands += self._needless(place.group)
+        return commands + self._place()
+
+    def _due(self, place: Slot) -> float:
+        held = sum(map(len, place.leases.values()))
+        promised = held / place.group.rate if place.group.known else 0.0
+        return self.now + SILENCE + SLOWNESS * promised if promised else float("inf")
+
+    def _needless(self, group: Group) -> list[Command]:
+        """Stop workers that are still starting when nothing is left for them."""
+        if group.left:
+            return []
+        starting = [slot for slot, place in self.slots.items() if place.group is group and not place.ready]
+        for slot in starting:
+            self._vacate(slot)
+        return [Stop(slot) for slot in starting]
 
     def _next(self, place: Slot) -> tuple[int, ...]:
         group = place.group
-        if place.suspected:
+        if place.suspected or place.leaving:
             return ()
         if group.suspects and not place.leases:
             place.suspected = True
             return group.suspects.popleft()
         if group.suspects and not group.waiting:
             return ()
-        fair = len(group.waiting) // (self._replicas(group) * LEASE_SPREAD)
-        size = min(len(group.waiting), max(1, min(LEASE_MOST, fair)))
+        size = self._size(group)
         return tuple(group.waiting.popleft() for _ in range(size))
+
+    def _size(self, group: Group) -> int:
+        """Episodes of the next lease: a minute's work, less towards the end, but enough to keep an engine full."""
+        crew, waiting = self._replicas(group), len(group.waiting)
+        full = min(group.demand.at_once, -(-waiting // crew))
+        fair = max(full, waiting // (crew * LEASE_SPREAD))
+        most = max(group.demand.at_once, int(group.rate * LEASE_SECONDS)) if group.known else LEASE_MOST
+        return min(waiting, max(1, min(LEASE_MOST, most, fair)))

@@ -1,0 +1,71 @@
+"""What the schedule is told of a group, and what it tells the driver: values only, so that equal runs compare equal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one replica of a group takes, and how many there may be."""
+
+    cpus: float = 1.0
+    gpus: int = 0
+    replicas: int = 64
+    at_once: int = 1
+    """Episodes one worker plays at once; a lease smaller than that leaves its engine half empty."""
+    accelerator: str = ""
+    """The kind of GPU it must have, as Ray names it (``H200``); empty takes any."""
+    pool: str = "models"
+    """Whose share of the cluster it takes: ``models`` or ``judges``."""
+    rate: float | None = None
+    """Episodes/s of one replica, estimated; None is learnt."""
+    start: float = 0.0
+    """Seconds from the command to a ready worker, estimated; observation corrects both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    slot: int
+    group: str
+    node: str = ""
+    """Where its GPUs were counted; empty for a worker that takes none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    slot: int
+    lease: int
+    ordinals: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """This worker is silent or far too slow: its work is owed again, and it is to be killed."""
+
+    slot: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """These episodes end as FAILED with this reason."""
+
+    ordinals: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Nobody can play this group in this attempt; its episodes stay owed, so that the next attempt tries again."""
+
+    group: str
+    reason: str
+
+
+Command = Start | Lease | Stop | Drop | GiveUp | Abandon
