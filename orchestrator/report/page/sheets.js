@@ -1,0 +1,50 @@
+// Tables sort by the value behind a text; what has no value is last in both directions.
+function value(row, column) {
+  const cell = row.cells[column];
+  if (cell.dataset.v === undefined) return null;
+  const number = Number(cell.dataset.v);
+  return Number.isNaN(number) ? cell.dataset.v : number;
+}
+
+function compare(a, b) {
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
+function sortBy(table, head, column) {
+  const ascending = head.getAttribute("aria-sort") === "none" ? !head.classList.contains("n") : head.getAttribute("aria-sort") === "descending";
+  for (const other of head.parentNode.cells) other.setAttribute("aria-sort", "none");
+  head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+  const rows = [...table.tBodies[0].rows].map((row) => [value(row, column), row]);
+  rows.sort(([a], [b]) => (a === null || b === null ? (a === null) - (b === null) : ascending ? compare(a, b) : compare(b, a)));
+  table.tBodies[0].append(...rows.map(([, row]) => row));
+}
+
+function filterable(sheet, table) {
+  const rows = [...table.tBodies[0].rows];
+  const selects = [...sheet.querySelectorAll("select")];
+  const search = sheet.querySelector("input");
+  const count = sheet.querySelector(".count");
+  const apply = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    for (const row of rows) {
+      const text = row.textContent.toLowerCase();
+      const fits = selects.every((one) => !one.value || row.cells[one.dataset.column].textContent === one.value) && words.every((word) => text.includes(word));
+      row.hidden = !fits;
+      shown += fits;
+    }
+    count.textContent = shown === rows.length ? `${rows.length} rows` : `${shown} of ${rows.length} rows`;
+  };
+  for (const one of [...selects, search]) one.addEventListener("input", apply);
+  apply();
+}
+
+for (const sheet of document.querySelectorAll(".sheet")) {
+  const table = sheet.querySelector("table");
+  if (!table) continue;
+  [...table.tHead.rows[0].cells].forEach((head, column) => {
+    head.firstElementChild.addEventListener("click", () => sortBy(table, head, column));
+  });
+  if (sheet.querySelector(".filters")) filterable(sheet, table);
+}
