@@ -18,7 +18,7 @@ from envs import SCENARIOS
 from envs.samples import BadData
 from orchestrator.folder import RunFolderError
 from orchestrator.replay import ReplayError
-from sweeps.load import SweepError, load, one_cell, registry, skipped
+from sweeps.load import SweepError, load, models_named, one_cell, registry, skipped
 from sweeps.spec import CONDITIONS, VARIANTS, Sweep
 
 USAGE = 2
@@ -31,6 +31,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="The benchmark's data: draw a demo, check a folder.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+models_app = typer.Typer(help="The models: what would stop them, before anything starts.", no_args_is_help=True)
+app.add_typer(models_app, name="models")
 
 SweepFile = Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep file, such as sweeps/demo.toml.")]
 Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the sweep file.")]
@@ -265,6 +267,27 @@ def check(
     for line in found.lines():
         print(line)
     raise typer.Exit(0 if found.ok else 1)
+
+
+@models_app.command("check")
+def check_models(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: all that ship.")] = None,
+    sweep: Annotated[Path | None, typer.Option(metavar="SWEEP", help="The models of this sweep file.")] = None,
+    gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s, a10 and others.")] = "h200",
+) -> None:
+    """Source, architecture, pictures, memory and licence of each model, in one table; exit code 1 if one cannot run."""
+    from orchestrator.modelcheck import GPUS
+    from orchestrator.modelcheck import check as examine
+
+    with sentences():
+        if gpu_type not in GPUS:
+            raise SweepError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
+        found = examine(models_named(names or [], sweep), gpu_type)
+    table = Table("model", "source", "architecture", "pictures", "memory", "licence")
+    for row in found:
+        table.add_row(*row.cells)
+    Console(width=max(160, Console().width)).print(table)
+    raise typer.Exit(0 if all(row.ok for row in found) else 1)
 
 
 def main() -> None:

@@ -141,6 +141,20 @@ class Repository:
         return url, headers
 
 
+def cached(name: str, revision: str = "") -> Path | None:
+    """The folder of a model that the Hub's cache on this disk holds, or None."""
+    try:
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+    except ModuleNotFoundError:
+        return None
+    try:
+        found = try_to_load_from_cache(name, "config.json", revision=revision or None)
+    except HFValidationError:
+        return None
+    return Path(found).parent if isinstance(found, str) else None
+
+
 class _Ranges(io.RawIOBase):
     """A remote file read by ranges."""
 

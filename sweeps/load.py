@@ -64,6 +64,12 @@ def one_cell(scenario: str, condition: str, model: str = "") -> Cell:
     return cell
 
 
+def models_named(names: Sequence[str], sweep: Path | None = None) -> list[ModelSpec]:
+    """The models of a sweep file, or all that ship; ``names`` picks some of them. Raises SweepError."""
+    known = registry() if sweep is None else {model.name: model for model in load(sweep).models}
+    return [known[_known(name, known, "model", "the command line")] for name in names] or list(known.values())
+
+
 def registry() -> dict[str, ModelSpec]:
     """Every model that ships with the project, by name."""
     return {name: _entry({"name": name, **table}, str(MODELS)) for name, table in read_toml(MODELS).items()}

@@ -18,7 +18,7 @@ DOORS = {
     "transformers": ("actors/hf",),
     "openai": ("actors/openai",),
     "mlflow": ("orchestrator/tracking.py", "orchestrator/mlflow"),
-    "huggingface_hub": ("orchestrator/hub.py",),
+    "huggingface_hub": ("orchestrator/hub.py", "actors/vllm", "actors/hf"),
 }
 """Heavy package -> where its door may be."""
 
