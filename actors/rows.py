@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from actors.play import Episode, Shown
@@ -19,12 +18,12 @@ TURN_COLUMNS = ("key", "turn", "frame", "image", "reply", "option", "category", 
 
 
 class Block:
-    """Rows of finished episodes with their ordinals, filled one episode at a time."""
+    """Rows of finished episodes with their ordinals, filled one episode at a time and turned into columns at the end."""
 
     def __init__(self) -> None:
         self.ordinals: list[int] = []
-        self.episodes: Columns = {name: [] for name in EPISODE_COLUMNS}
-        self.turns: Columns = {name: [] for name in TURN_COLUMNS}
+        self._episodes: list[tuple[Any, ...]] = []
+        self._turns: list[tuple[Any, ...]] = []
 
     def __len__(self) -> int:
         return len(self.ordinals)
@@ -32,27 +31,44 @@ class Block:
     def add(self, ordinal: int, cell: Cell, episode: Episode) -> None:
         """Append one finished episode."""
         self.ordinals.append(ordinal)
-        for name, value in zip(EPISODE_COLUMNS, episode_row(cell, episode), strict=True):
-            self.episodes[name].append(value)
-        for number, shown in enumerate(episode.turns):
-            for name, value in zip(TURN_COLUMNS, turn_row(episode.key, number, shown), strict=True):
-                self.turns[name].append(value)
+        self._episodes.append(episode_row(cell, episode))
+        self._turns += [turn_row(episode.key, number, shown) for number, shown in enumerate(episode.turns)]
+
+    @property
+    def episodes(self) -> Columns:
+        """The episodes as columns."""
+        return _columns(EPISODE_COLUMNS, self._episodes)
+
+    @property
+    def turns(self) -> Columns:
+        """The turns as columns, those of one episode together and in order."""
+        return _columns(TURN_COLUMNS, self._turns)
 
     def content(self) -> dict[str, Any]:
         """What goes over the wire: ``{"ordinals": [...], "episodes": {...}, "turns": {...}}``."""
         return {"ordinals": self.ordinals, "episodes": self.episodes, "turns": self.turns}
 
 
+def _columns(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Columns:
+    if not rows:
+        return {name: [] for name in names}
+    return {name: list(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
+
+
 def episode_row(cell: Cell, episode: Episode) -> tuple[Any, ...]:
     """One row of the episodes table, in the order of ``EPISODE_COLUMNS``."""
-    did = Counter(shown.turn.action for shown in episode.turns)
-    replies = [shown.reply for shown in episode.turns]
+    did = [shown.turn.action for shown in episode.turns]
+    prompt = reply = 0
+    cost = 0.0
+    for shown in episode.turns:
+        prompt += shown.reply.prompt_tokens
+        reply += shown.reply.reply_tokens
+        cost += shown.reply.cost
     return (
         episode.key, cell.key, cell.model.name, cell.scenario, cell.condition.name,
         cell.protocol.value, episode.sample.id, episode.seed, episode.ending.value, episode.ending is Ending.CORRECT,
-        len(episode.turns), did[Action.SUGGESTION], did[Action.ABSTENTION], did[Action.CATEGORY], did[Action.UNPARSABLE],
-        episode.error, episode.seconds, sum(r.prompt_tokens for r in replies), sum(r.reply_tokens for r in replies),
-        sum(r.cost for r in replies),
+        len(did), did.count(Action.SUGGESTION), did.count(Action.ABSTENTION), did.count(Action.CATEGORY),
+        did.count(Action.UNPARSABLE), episode.error, episode.seconds, prompt, reply, cost,
     )  # fmt: skip
 
 

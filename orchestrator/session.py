@@ -24,7 +24,7 @@ from orchestrator.plan import Plan, planned
 from orchestrator.progress import Progress
 from orchestrator.score import score, write_results
 from orchestrator.store import Store, episodes
-from orchestrator.tracking import Tracker
+from orchestrator.tracking import Tracker, parameters
 from sweeps.load import skipped
 from sweeps.spec import Sweep
 
@@ -45,6 +45,8 @@ class Outcome:
     interrupted: bool
     reasons: Mapping[str, str]
     """Group of models -> why it could not go on."""
+    seconds: float = 0.0
+    """From the first start of a worker to the last durable episode."""
 
     @property
     def code(self) -> int:
@@ -108,8 +110,10 @@ def _attempt(sweep: Sweep, plan: Plan, output: Path, store: Store, say: Callable
     tracker = _tracker(sweep, output)
     tracker.start()
     progress = Progress(planned_rows(plan), _finished(plan, owed), tracker)
+    began = time.perf_counter()
     reasons, interrupted = _play(sweep, plan, owed, store, progress) if left else ({}, False)
     store.flush()
+    seconds = time.perf_counter() - began
     if not interrupted:
         store.compact()
     rows = score(belonging(plan, output), planned_rows(plan))
@@ -122,7 +126,7 @@ def _attempt(sweep: Sweep, plan: Plan, output: Path, store: Store, say: Callable
     tracker.close(
         "FINISHED" if complete else "KILLED" if interrupted else "FAILED", timeout=2.0 if interrupted else 60.0
     )
-    return Outcome(rows, complete, interrupted, reasons)
+    return Outcome(rows, complete, interrupted, reasons, seconds)
 
 
 def _finished(plan: Plan, owed: Mapping[str, Sequence[int]]) -> dict[str, int]:
@@ -164,16 +168,8 @@ def _tick(progress: Progress, sink: Sink, store: Store) -> None:
 
 
 def _tracker(sweep: Sweep, output: Path) -> Tracker:
-    parameters = {
-        "models": ", ".join(model.name for model in sweep.models),
-        "scenarios": ", ".join(sweep.scenarios),
-        "conditions": ", ".join(condition.name for condition in sweep.conditions),
-        "protocols": ", ".join(sweep.protocols),
-        "seed": str(sweep.seed),
-        **{f"sampling.{name}": str(value) for name, value in sweep.sampling.model_dump().items()},
-        **{f"selection.{name}": str(value) for name, value in sweep.selection.model_dump().items()},
-    }
-    return Tracker(sweep.tracking.uri, sweep.tracking.experiment or sweep.name, output, parameters, sweep.name)
+    told = parameters(sweep.model_dump(mode="json", exclude_none=True))
+    return Tracker(sweep.tracking.uri, sweep.tracking.experiment or sweep.name, output, told, sweep.name)
 
 
 def _states(rows: pl.DataFrame, reasons: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -178,7 +178,9 @@ def _decoding(sampling: Sampling) -> str | None:
 
 
 def _beside(row: Mapping[str, Any]) -> str:
-    return f"{row['ours']:.1f}\n[dim]{row['published']:.1f} {round(row['difference'], 1) + 0.0:+.1f}{'*' if row['inside'] is False else ''}[/]"
+    outside = "*" if row["inside"] is False else ""
+    difference = round(row["difference"], 1) + 0.0
+    return f"{row['ours']:.1f}\n[dim]{row['published']:.1f} {difference:+.1f}{outside}[/]"
 
 
 def _named(models: list[str], most: int = 3) -> str:

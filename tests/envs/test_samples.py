@@ -46,6 +46,7 @@ def test_a_good_line_keeps_every_field(tmp_path):
 
 
 BAD = {
+    "more options than letters": line(options=["I cannot."] + ["Move it to the left."] * 30),
     "not JSON": "{",
     "deep": "[" * 100_000,
     "a list": "[]",
