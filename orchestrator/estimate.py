@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.samples import kept
-from orchestrator.durable import write_atomically
+from orchestrator.durable import write
 from orchestrator.plan import group
 from orchestrator.schedule import Demand, Schedule
 from sweeps.load import SweepError
@@ -133,7 +133,7 @@ def write_observed(folder: Path, schedule: Schedule, gpu_type: str) -> None:
         for name, row in sorted(seen.items())
     }
     text = json.dumps({"gpu": gpu_type.lower(), "models": rows}, indent=2)
-    write_atomically(folder / OBSERVED, text.encode())
+    write(folder / OBSERVED, text.encode())
 
 
 def observed(folders: Iterable[Path], gpu_type: str) -> dict[str, Seen]:

@@ -33,6 +33,9 @@ LEASE_SECONDS = 60.0
 """A lease holds about so much work where the rate is known: a slow model's worker never hoards an hour of it."""
 SILENCE = 900.0
 """Seconds a worker with a lease may say nothing before its work is taken back."""
+HASTE = 180.0
+"""Where a group's rate has been seen, silence counts sooner: after so many seconds, or ``HUSH`` times a full engine's round."""
+HUSH = 10.0
 SLOWNESS = 8.0
 """A lease that takes so many times what its group's rate promises is taken back, too, once ``SILENCE`` has passed."""
 TRUST = 60.0
@@ -182,7 +185,7 @@ class Schedule:
         commands: list[Command] = []
         for slot, place in list(self.slots.items()):
             late = [lease for lease, due in place.due.items() if self.now > due]
-            silent = self.now - place.heard > SILENCE
+            silent = self.now - place.heard > self._patience(place.group)
             if place.leases and (silent or late):
                 reason = f"silent for {self.now - place.heard:.0f} s" if silent else f"{SLOWNESS:g} times too slow"
                 commands += [Drop(slot, reason), *self._bury(slot, reason)]
@@ -195,6 +198,12 @@ class Schedule:
 
     def _at(self, now: float) -> None:
         self.now = max(self.now, now)
+
+    def _patience(self, group: Group) -> float:
+        """Seconds a worker of this group may say nothing."""
+        if group.busy < TRUST or not group.played:
+            return SILENCE
+        return min(SILENCE, max(HASTE, HUSH * group.demand.at_once / group.rate))
 
     def _observe(self, place: Slot, played: int) -> None:
         """A worker with leases was busy since it was last heard of; a suspect plays alone and tells nothing of a rate."""

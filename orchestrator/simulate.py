@@ -32,7 +32,7 @@ class Weather:
     skew: float = 0.0
     """Spread (sigma of a log-normal) of a model's true rate and start around what the schedule is told."""
     unrest: float = 0.0
-    """Spread of each replica around its model's true rate and start."""
+    """How much slower than its model's true rate, and later than its true start, a replica is at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,18 +176,18 @@ class Simulation:
 
     def _start(self, slot: int, name: str, node: str) -> None:
         work, chance = self.works[name], Random(f"{self.weather.seed}/{slot}/{name}")
-        unrest = self.weather.unrest
+        unrest = self.weather.unrest * chance.random()
         span = Span(slot, name, node, work.gpus, self.now)
-        replica = Replica(work, work.rate * chance.lognormvariate(0.0, unrest), span)
-        start = work.start * chance.lognormvariate(0.0, unrest)
+        replica = Replica(work, work.rate * (1.0 - unrest), span)
+        start = work.start * (1.0 + unrest)
         self.replicas[slot] = replica
         self.spans.append(span)
-        self._at(start, lambda: self._ready(replica))
+        self._at(self.now + start, lambda: self._ready(replica))
         crew = sum(other.span.group == name for other in self.replicas.values())
         life = start + self.schedule.remaining(self.schedule.groups[name]) / work.rate / crew
         if chance.random() < self.weather.deaths:
             silent = chance.random() < self.weather.silent
-            self._at(life * chance.random(), lambda: self._die(replica, silent))
+            self._at(self.now + life * chance.random(), lambda: self._die(replica, silent))
 
     def _ready(self, replica: Replica) -> Sequence[Command]:
         if replica.gone or replica.mute:
@@ -202,9 +202,9 @@ class Simulation:
         end = max(replica.free, self.now + replica.work.at_once / replica.rate)
         blocks = [ordinals[first : first + BLOCK] for first in range(0, len(ordinals), BLOCK)]
         for number, block in enumerate(blocks, start=1):
-            when = begin + (end - begin) * number / len(blocks)
-            self._at(when - self.now, lambda block=block: self._deliver(replica, lease, block))  # type: ignore[misc]
-        self._at(end - self.now, lambda: self._drain(replica, lease))
+            when = end - (end - begin) * (1 - number / len(blocks))
+            self._at(when, lambda block=block: self._deliver(replica, lease, block))  # type: ignore[misc]
+        self._at(end, lambda: self._drain(replica, lease))
 
     def _deliver(self, replica: Replica, lease: int, block: Sequence[int]) -> Sequence[Command]:
         if replica.gone or replica.mute:
@@ -232,12 +232,12 @@ class Simulation:
         replica.gone, replica.span.ended, replica.span.how = True, self.now, how
 
     def _tick(self) -> Sequence[Command]:
-        self._at(TICK, self._tick)
+        self._at(self.now + TICK, self._tick)
         return self.schedule.tick(self.now)
 
-    def _at(self, delay: float, event: Callable[[], Sequence[Command]]) -> None:
+    def _at(self, when: float, event: Callable[[], Sequence[Command]]) -> None:
         self._events += 1
-        heapq.heappush(self.events, (self.now + delay, self._events, event))
+        heapq.heappush(self.events, (when, self._events, event))
 
 
 def truth(episodes: int, told: Demand, weather: Weather, name: str) -> Work:
