@@ -205,6 +205,17 @@ class ModelSpec(Frozen):
     """Whether ``source`` is inferred from the paper's name; false where the published code names it."""
     note: str = ""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _implied(cls, fields: Any) -> Any:
+        """An address means the backend ``openai``; a service and a policy need no GPU of this cluster."""
+        if not isinstance(fields, dict):
+            return fields
+        endpoint = fields.get("endpoint")
+        address = endpoint.get("base_url") if isinstance(endpoint, dict) else getattr(endpoint, "base_url", "")
+        whole = {"backend": "openai", **fields} if address else fields
+        return {"gpus": 0, **whole} if whole.get("backend") in ("openai", "builtin") else whole
+
     @property
     def identity(self) -> dict[str, Any]:
         """What changes this model's answers."""

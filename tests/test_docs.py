@@ -1,0 +1,128 @@
+"""What the docs tell people to type works as written: commands of the quickstart, model tables, links and names of commands."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import app, data_app, models_app
+from sweeps.load import build, load
+from sweeps.spec import CONDITIONS, Endpoint
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(ROOT.glob("docs/*.md"))
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.S | re.M)
+
+
+QUICKSTART = ROOT / "docs/quickstart.md"
+TABLES = [tomllib.loads(text) for text in blocks(QUICKSTART, "toml")]
+MODELS = [table["model"][0] for table in TABLES if "model" in table]
+LINES = [len(text.strip().splitlines()) for text in blocks(QUICKSTART, "toml")]
+
+
+@pytest.mark.slow
+def test_the_quickstart_runs_as_written(tmp_path, ray_address, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    script = tmp_path / "bin/proactive-sweep"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m orchestrator "$@"\n')
+    script.chmod(0o755)
+    for room in ("envs", "sweeps", "actors", "orchestrator"):  # Ray's workers import from where the driver stands
+        (tmp_path / room).symlink_to(ROOT / room)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("RAY_ADDRESS", ray_address)
+    told = []
+    for command in (line for block in blocks(QUICKSTART, "sh") for line in block.strip().splitlines()):
+        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        told.append(done.stdout)
+
+    assert len(told) == 7
+    assert "all good" in told[1] and "Hint: moving the occluding object" in told[2]
+    assert "168 cells" in told[3] and "oracle" in told[-1]
+
+
+def test_the_snippets_are_as_short_as_the_page_says_and_make_sweeps():
+    rest = TABLES[-1]
+    for entry in MODELS:
+        sweep = build({**rest, "model": [entry]}, "mine.toml")
+        assert [cell.model.name for cell in sweep.cells()] == [entry["name"]] * 14
+
+    assert LINES == [5, 6, 4, 3]
+
+
+def test_an_endpoint_needs_neither_backend_nor_gpus():
+    served = build({**TABLES[-1], "model": [MODELS[2]]}, "mine.toml").models[0]
+    own = build({**TABLES[-1], "model": [{**MODELS[2], "backend": "openai", "gpus": 2}]}, "mine.toml").models[0]
+
+    assert (served.backend, served.gpus) == ("openai", 0) and own.gpus == 2
+    assert served.endpoint == Endpoint(base_url="http://localhost:8000/v1", key_env="")
+    assert build({**TABLES[-1], "model": [MODELS[1]]}, "mine.toml").models[0].lora == "/models/my-adapter"
+
+
+def test_the_five_lines_play_the_embedded_model(demo_data):
+    pytest.importorskip("torch", reason="the extra `transformers` is not installed")
+    import asyncio
+
+    from actors.crew import Crew
+    from actors.engines import engine
+    from orchestrator.session import build_plan
+
+    mine = MODELS[0] | {"source": str(ROOT / "actors/embedded"), "backend": "transformers", "gpus": 0}
+    table = {"data": str(demo_data), "scenarios": ["QD"], "model": [mine], "selection": {"limit": 2}}
+    plan = build_plan(build(table, "mine.toml"))
+
+    async def play():
+        backend = engine(plan.cells[0].model, demo_data)
+        try:
+            return [b.content() async for b in Crew(plan, {"mine": backend}, 2).play(range(plan.total))]
+        finally:
+            await backend.close()
+
+    played = asyncio.run(play())
+    assert sum(len(block["ordinals"]) for block in played) == 2
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
+def test_links_lead_somewhere_and_commands_exist(page):
+    text = page.read_text(encoding="utf-8")
+    known = {c.name or c.callback.__name__ for part in (app, data_app, models_app) for c in part.registered_commands}
+    known |= {group.name for group in app.registered_groups}
+
+    for link in re.findall(r"\]\(([^)#]+)", text):
+        assert link.startswith("http") or (page.parent / link).exists(), link
+    for name in re.findall(r"proactive-sweep ([a-z]+)", text):
+        assert name in known, name
+    for path in re.findall(r"sweeps/[\w/.-]+\.toml", text):
+        assert path.endswith("mine.toml") or (ROOT / path).is_file(), path
+
+
+def test_the_numbers_of_the_paper_page_are_the_plans():
+    cells = load(ROOT / "sweeps/paper.toml").cells()
+    text = (ROOT / "docs/paper-on-8-gpus.md").read_text(encoding="utf-8")
+
+    assert f"{len(cells)} cells" in text and "794,166" in text and len(CONDITIONS) == 7
+
+
+@pytest.mark.parametrize("reply", ["B. Rewind the video.", "b", "B", "B.", " b . because"])
+def test_scorings_readable_examples(reply):
+    assert read(reply) == "wrong"
+
+
+@pytest.mark.parametrize("reply", ["(B)", "**B**", "B)", "The answer is B", "The answer is B.", "Rewind the video", ""])
+def test_scorings_unreadable_examples(reply):
+    assert read(reply) == "mismatch"
+
+
+def read(reply):
+    """How options A and B of which neither is right are read: what the table of docs/scoring.md says."""
+    from envs.answers import as_letter, as_text, side
+
+    assert f"`{reply}`" in (ROOT / "docs/scoring.md").read_text(encoding="utf-8") or not reply
+    return side(("Wait.", "Rewind the video."), (), 0).read(as_text(reply), as_letter(reply)).verdict
