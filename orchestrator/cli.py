@@ -67,10 +67,25 @@ def list_names(kind: Annotated[str, typer.Argument(metavar="models|scenarios|con
 
 
 @app.command()
-def plan(sweep: SweepFile, set_: Overrides = [], output: Output = None) -> None:  # noqa: B006
-    """Show cells, episodes, and what is already done."""
+def plan(
+    sweep: SweepFile,
+    set_: Overrides = [],  # noqa: B006
+    output: Output = None,
+    gpus: Annotated[int | None, typer.Option(min=1, max=4096, help="Forecast the sweep on so many GPUs.")] = None,
+    gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s or b200.")] = "h200",
+    price: Annotated[float | None, typer.Option(min=0, help="What a GPU-hour costs you.")] = None,
+    timeline: Annotated[Path | None, typer.Option(metavar="PNG", help="Where the timeline picture goes.")] = None,
+) -> None:
+    """Show cells, episodes, and what is already done; with --gpus, hours, lower bound, cost and a timeline."""
     from orchestrator.session import belonging, build_plan, planned_rows
 
+    if gpus is not None:
+        from orchestrator.forecast import tell
+
+        with sentences():
+            lines = tell(_sweep(sweep, set_, output), gpus, gpu_type, price, timeline)
+        print(*lines, sep="\n")
+        return
     with sentences():
         found = _sweep(sweep, set_, output)
         numbering = build_plan(found)

@@ -39,7 +39,7 @@ class Rate:
     start: float
     """Seconds until it is ready."""
     source: str
-    """``table``, ``size`` (reckoned from its parameters) or ``measured``."""
+    """``reckoned`` (rates.toml), ``guessed`` (from its size alone) or ``measured``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,13 @@ def gpu_types() -> list[str]:
     return list(_table()["speed"])
 
 
-def rate(model: ModelSpec, gpu_type: str, seen: Seen = Seen()) -> Rate:  # noqa: B008 - frozen
+def rate(model: ModelSpec, gpu_type: str, seen: Seen = Seen()) -> Rate:
     """What one replica of a model does on this kind of GPU; raises SweepError for a kind that the table does not know."""
     speed = _table()["speed"].get(gpu_type.lower())
     if speed is None:
         raise SweepError(f"no rates are known for GPU type {gpu_type!r}; type one of {', '.join(gpu_types())}")
     row = _table()["models"].get(model.name)
-    known = Rate(row["rate"] * speed, row["start"], "table") if row else _by_size(model, speed)
+    known = Rate(row["rate"] * speed, row["start"], "reckoned") if row else _by_size(model, speed)
     if seen.busy <= 0:
         return known
     episodes = (known.episodes * TRUST + seen.episodes) / (TRUST + seen.busy)
@@ -78,9 +78,9 @@ def rate(model: ModelSpec, gpu_type: str, seen: Seen = Seen()) -> Rate:  # noqa:
 
 
 def _by_size(model: ModelSpec, speed: float) -> Rate:
-    """A model that the table does not have: 50 episodes/s a GPU for a billion parameters, and two seconds of loading."""
+    """A model that the table does not have: 50 episodes/s a GPU for a billion parameters."""
     billions = model.parameters or 7.0
-    return Rate(min(FASTEST, 50.0 * max(1, model.gpus) / billions) * speed, 60.0 + 3.0 * billions, "size")
+    return Rate(min(FASTEST, 50.0 * max(1, model.gpus) / billions) * speed, 60.0 + 3.0 * billions, "guessed")
 
 
 def episodes(sweep: Sweep) -> dict[str, int]:

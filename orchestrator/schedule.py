@@ -349,9 +349,6 @@ class Schedule:
         for slot in chosen or ():
             slot.leaving = True
 
-    def _replicas(self, group: Group) -> int:
-        return sum(slot.group is group for slot in self.slots.values())
-
     def _feed(self, slot: int) -> list[Command]:
         """Leases for a ready worker; a worker without work stops and its place goes to another group."""
         place = self.slots[slot]
@@ -395,7 +392,7 @@ class Schedule:
 
     def _size(self, group: Group) -> int:
         """Episodes of the next lease: a minute's work, less towards the end, but enough to keep an engine full."""
-        crew, waiting = self._replicas(group), len(group.waiting)
+        crew, waiting = sum(s.group is group for s in self.slots.values()), len(group.waiting)
         full = min(group.demand.at_once, -(-waiting // crew))
         fair = max(full, waiting // (crew * LEASE_SPREAD))
         most = max(group.demand.at_once, int(group.rate * LEASE_SECONDS)) if group.known else LEASE_MOST

@@ -251,7 +251,7 @@ def simulate(
     owed: Mapping[str, Sequence[int]],
     demands: Mapping[str, Demand],
     gpus: int,
-    weather: Weather = Weather(),  # noqa: B008 - frozen
+    weather: Weather = Weather(),
     nodes: Sequence[Node] = (),
 ) -> Simulated:
     """Play a sweep on so many GPUs; the bound counts the models that fit the cluster."""
