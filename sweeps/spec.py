@@ -197,6 +197,8 @@ class ModelSpec(Frozen):
     """Adapter that every request uses: a folder, or a folder inside ``source``."""
     endpoint: Endpoint = Endpoint()
     """Only for backend ``openai``."""
+    architecture: str = ""
+    """Class that its ``config.json`` names, where known: checked against the backend's own registry by a test."""
     paper: str = ""
     """The row of the paper's tables that this model is; empty for models the paper does not have."""
     in_history: bool = False

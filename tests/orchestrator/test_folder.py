@@ -201,7 +201,7 @@ def test_no_secret_reaches_the_folder(tmp_path, monkeypatch):
         write_status(tmp_path, [], finished=True)
 
     assert "hidden" not in "".join(path.read_text() for path in tmp_path.iterdir())
-    assert json.loads((tmp_path / "status.json").read_text())["argv"][2] == "http://***@b", "too much is hidden rather than too little"
+    assert json.loads((tmp_path / "status.json").read_text())["argv"][2] == "http://***@b"
     assert "host/v1" in resolved(sweep(models=[remote]))
 
 
