@@ -1,4 +1,4 @@
-"""``report.html`` is one file that opens from disk: no server, no outside request, and no text of a model or a data file is markup.
+"""``report.html`` is one file that opens from disk: no server, no outside request, no text of a model or data file as markup.
 
 The same folder, data and seed give the same bytes.
 """
@@ -50,7 +50,9 @@ def rendered(page: Page) -> str:
     )
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(_text("template.html.j2"))
-    return template.render(page=page, style=style, script=script, policy=policy, content=inert(page.browser), choices=choices)
+    return template.render(
+        page=page, style=style, script=script, policy=policy, content=inert(page.browser), choices=choices
+    )
 
 
 def _text(name: str) -> str:

@@ -116,7 +116,7 @@ function show() {
   const link = make("a", { class: "ep-key", href: `#episode=${address(open.key)}`, title: "link to this episode" }, visible(open.key));
   const head = make("div", { class: "ep-head" }, make("div", {}, make("h3", {}, dot(open), visible(title)), link), tools(open));
   const name = (one) => (beside && one.model !== beside.model) || (beside && open.model !== beside.model) ? `${one.model}, ${one.condition}` : one.condition;
-  const lanes = make("div", { class: "lanes", tabindex: "0", role: "region", "aria-label": "Film strip" }, lane(open, name(open)), beside ? lane(beside, name(beside)) : null);
+  const lanes = make("div", { class: beside ? "lanes compared" : "lanes", tabindex: "0", role: "region", "aria-label": "Film strip" }, lane(open, name(open)), beside ? lane(beside, name(beside)) : null);
   const hint = make("p", { class: "hint" }, "Shaded: the option that the reply names. “right” and “counts” mark what would have ended or advanced the episode at that turn.");
   place.replaceChildren(head, facts(open), lanes, hint);
 }

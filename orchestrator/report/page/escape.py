@@ -1,4 +1,4 @@
-"""No text of a model or of a data file is ever markup: it reaches the page as escaped text or as inert JSON, and nothing in it is hidden.
+"""No text of a model or of a data file is ever markup, and nothing in it is hidden: it is escaped text, or inert JSON.
 
 HTML is escaped by the template; this module does what that does not: control characters are made visible, data are made
 safe inside a ``script`` element, and long texts are cut with their length told.

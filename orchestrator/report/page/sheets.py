@@ -79,7 +79,9 @@ CELLS = (
     Column("Condition", number=False, filter=True),
     Column("Acc %", "share of scored episodes that end correct, with Wilson's 95% interval"),
     Column("ps", "suggestions per episode (mean of turns - 1), with its 95% bootstrap interval"),
-    Column("Answers", "what the answers were: suggestion, right category, wrong category, abstention, unparsable", False),
+    Column(
+        "Answers", "what the answers were: suggestion, right category, wrong category, abstention, unparsable", False
+    ),
     Column("vs zero-shot", f"points of accuracy on the same samples; * exact McNemar, Holm over all, p < {ALPHA}"),
     Column("Lift", "points of accuracy above the uniform baseline in the same scenario and condition"),
     Column("Efficiency", "percent: right answers weighted by needed turns over turns taken"),
@@ -163,7 +165,9 @@ def _answers(row: Row) -> Mark:
         if width:
             parts.append((label, round(start, 3), width))
         start += width
-    return Mark(", ".join(f"{label} {width:.0f}%" for label, _, width in parts), row["share_suggestion"], shares=tuple(parts))
+    return Mark(
+        ", ".join(f"{label} {width:.0f}%" for label, _, width in parts), row["share_suggestion"], shares=tuple(parts)
+    )
 
 
 def _change(row: Row | None) -> Mark:
@@ -209,7 +213,9 @@ def beside_paper(rows: pl.DataFrame) -> Sheet | None:
         Column("Published"), Column("Difference"), Column("Inside", "whether the published figure lies in our interval"),
     )  # fmt: skip
     told = tuple(_beside(row) for row in known.iter_rows(named=True))
-    return Sheet("paper", "Ours beside the paper's", columns, told, tuple(visible(r, 500) for r in reasons(rows)), bool(told))
+    return Sheet(
+        "paper", "Ours beside the paper's", columns, told, tuple(visible(r, 500) for r in reasons(rows)), bool(told)
+    )
 
 
 def _beside(row: Row) -> tuple[Mark, ...]:

@@ -27,7 +27,7 @@ function options(turn) {
     const said = asking ? turn.said[0] === n : turn.said[1] === n - shown;
     const counts = asking ? turn.asks.includes(n) : turn.answer === n - shown;
     const word = counts ? (asking ? "counts" : "right") : "";
-    const classes = [said ? "said" : "", n === shown && shown ? "first-category" : ""].join(" ").trim();
+    const classes = [said ? "said" : "", counts ? word : "", n === shown && shown ? "first-category" : ""].filter(Boolean).join(" ");
     list.append(make("li", { class: classes || null, "aria-label": said ? `${letter(n)}, named by the reply` : null },
       make("span", {}, letter(n)), make("span", {}, visible(text(place))), make("em", {}, word)));
   });

@@ -1,4 +1,4 @@
-"""A strip is an episode as the store has it; question and options are played again, and shown only if that gives the stored readings.
+"""A strip is an episode as the store has it; question and options are shown only if playing again gives the stored readings.
 
 The store holds replies, not options: the sample is loaded from the data folder and its stored replies are answered once
 more through the game. Where that cannot be done, or comes out otherwise, the strip says why instead of guessing.

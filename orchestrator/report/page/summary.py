@@ -5,7 +5,7 @@ What is unfinished, or has no answer, is said before what was found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -21,6 +21,7 @@ from orchestrator.report.paired import ALPHA, against
 from orchestrator.report.provenance import foreign, subset
 from orchestrator.report.statistics import Bootstrap
 from orchestrator.store import damaged
+from sweeps.spec import CONDITIONS
 
 NAMED = 4
 """Names that a sentence lists before it only counts."""
@@ -49,8 +50,8 @@ def facts(evidence: Evidence, judged: pl.DataFrame) -> list[Fact]:
     found = [
         Fact("Played", f"{finished:,} of {planned:,} planned episodes ({_share(finished, planned)}), {rows.height} cells"),
         Fact("Models", _models(evidence)),
-        Fact("Scenarios", _list(_ordered(rows["scenario"].unique().to_list()), 7)),
-        Fact("Conditions", _list(rows["condition"].unique(maintain_order=True).to_list(), 12)),
+        Fact("Scenarios", _list(_ordered(rows["scenario"]), 7)),
+        Fact("Conditions", _list(_ordered(rows["condition"], CONDITIONS), 12)),
         Fact("Data", _data(evidence)),
         Fact("Decoding", _decoding(sweep.sampling)),
         Fact("Prompt text", _prompt(evidence)),
@@ -115,7 +116,9 @@ def _judge(evidence: Evidence, judged: pl.DataFrame) -> str:
 
 def _program(status: Row) -> str:
     packages = status.get("packages") or {}
-    named = [f"{name} {packages[name]}" for name in ("proactive-sweep", "vllm", "transformers", "ray") if name in packages]
+    named = [
+        f"{name} {packages[name]}" for name in ("proactive-sweep", "vllm", "transformers", "ray") if name in packages
+    ]
     commit = f"commit {str(status['commit'])[:12]}" if status.get("commit") else ""
     python = f"Python {status['python']}" if status.get("python") else ""
     return visible(", ".join(part for part in (*named, python, commit) if part) or "not recorded yet")
@@ -197,10 +200,11 @@ def _best(evidence: Evidence, rows: pl.DataFrame) -> Iterator[Finding]:
     who = "baseline that does not know the answers" if baseline else "model"
     rank = f", the best {who}" if others else f", the only {who}"
     second = f". Next is {visible(others[0]['model'])} with {others[0]['acc']:.1f}%" if others else ""
+    known = first["acc_low"] < first["acc_high"]  # all right or all wrong: nothing to resample
+    interval = f", 95% interval {first['acc_low']:.1f} to {first['acc_high']:.1f}" if known else ""
     yield Finding(
         f"{first['acc']:.1f}%",
-        f"is the zero-shot accuracy of {visible(first['model'])}{rank}: mean over {_scope(first)}, 95% interval "
-        f"{first['acc_low']:.1f} to {first['acc_high']:.1f}{second}.",
+        f"is the zero-shot accuracy of {visible(first['model'])}{rank}: mean over {_scope(first)}{interval}{second}.",
     )
 
 
@@ -214,16 +218,14 @@ def _chance(evidence: Evidence, rows: pl.DataFrame, means: pl.DataFrame) -> Iter
     above = others.filter(pl.col("acc_low") > level)["model"].to_list()
     yield Finding(
         f"{level:.1f}%",
-        f"is what choosing blindly among the options scores (the uniform baseline). Of {_kind(evidence, others, 'other ')}, "
-        f"{_count(above)} above it with the whole interval, {_count(below)} below it.",
+        f"is what choosing blindly among the options scores (the uniform baseline). Of {_kind(evidence, others, 'other ')} "
+        f"the whole interval lies above it for {_count(above)} and below it for {_count(below)}.",
     )
 
 
 def _count(names: list[str]) -> str:
-    """``none is``, ``1 is (oracle)``, ``3 are (a, b, c)``."""
-    if not names:
-        return "none is"
-    return f"{len(names)} {'is' if len(names) == 1 else 'are'} ({_list(names)})"
+    """``none``, ``1 (oracle)``, ``3 (a, b, c)``."""
+    return f"{len(names)} ({_list(names)})" if names else "none"
 
 
 def _clear(evidence: Evidence, means: pl.DataFrame) -> Iterator[Finding]:
@@ -233,7 +235,7 @@ def _clear(evidence: Evidence, means: pl.DataFrame) -> Iterator[Finding]:
     clear, play = float(both["acc"].mean()), float(both["acc_play"].mean())  # type: ignore[arg-type]
     yield Finding(
         _signed(play - clear),
-        f"points separate zero-shot accuracy ({play:.1f}%) from accuracy on the clear image ({clear:.1f}%), means over "
+        f"points is the step from accuracy on the clear image ({clear:.1f}%) to zero-shot accuracy ({play:.1f}%), means over "
         f"{_kind(evidence, both)}.",
     )
 
@@ -321,7 +323,8 @@ def _ended(kind: str) -> str:
 def _scope(row: Row) -> str:
     if row["all_seven"]:
         return "the seven scenarios"
-    return f"{row['scenarios']} scenario{'s' if row['scenarios'] != 1 else ''}, {row['complete']} of them complete"
+    scenarios = f"{row['scenarios']} scenario{'s' if row['scenarios'] != 1 else ''}"
+    return scenarios if row["complete"] == row["scenarios"] else f"{scenarios}, {row['complete']} of them complete"
 
 
 def _share(part: int, whole: int) -> str:
@@ -343,6 +346,8 @@ def _list(names: list[str], most: int = NAMED) -> str:
     return ", ".join(map(visible, names[:most])) + more
 
 
-def _ordered(names: Any) -> list[str]:
-    """Scenarios in the paper's order, then what is not one of them."""
-    return [name for name in SCENARIOS if name in set(names)] + sorted(set(names) - set(SCENARIOS))
+def _ordered(names: Iterable[str], known: Iterable[str] = SCENARIOS) -> list[str]:
+    """The paper's names in the paper's order, then the others."""
+    found = set(names)
+    listed = [name for name in known if name in found]
+    return listed + sorted(found - set(listed))
