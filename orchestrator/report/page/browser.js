@@ -176,7 +176,8 @@ byId("list").addEventListener("keydown", (event) => {
   const next = { ArrowDown: item?.nextElementSibling, ArrowUp: item?.previousElementSibling, Home: byId("list").firstElementChild, End: byId("list").lastElementChild }[event.key];
   if (next?.firstElementChild?.focus) { event.preventDefault(); next.firstElementChild.focus(); }
 });
-for (const field of [...Object.values(filters), byId("f-text")]) field.addEventListener("input", narrow);
+for (const select of Object.values(filters)) select.addEventListener("change", narrow);
+byId("f-text").addEventListener("input", narrow);
 addEventListener("hashchange", () => follow(true));
 addEventListener("popstate", () => follow(false));
 

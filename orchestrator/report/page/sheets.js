@@ -36,7 +36,8 @@ function filterable(sheet, table) {
     }
     count.textContent = shown === rows.length ? `${rows.length} rows` : `${shown} of ${rows.length} rows`;
   };
-  for (const one of [...selects, search]) one.addEventListener("input", apply);
+  for (const one of selects) one.addEventListener("change", apply);
+  search.addEventListener("input", apply);
   apply();
 }
 
