@@ -100,7 +100,7 @@ def _row(model: ModelSpec, gpu: str, memory: int) -> Check:
     found = _found(at_home(model))
     config = found.config or {}
     return Check(
-        model.name, found.where, _architecture(model, config), _images(model, config), _fit(model, found, gpu, memory),
+        model.name, _adapter(model) or found.where, _architecture(model, config), _images(model, config), _fit(model, found, gpu, memory),
         _licence(model, found),
     )  # fmt: skip
 
@@ -120,6 +120,13 @@ def _found(model: ModelSpec) -> Found:
         text = str(problem)
         missing = any(word in text.lower() for word in ("404", "not found", "invalid username"))
         return Found(f"{'no' if missing else 'unknown'}: {text[:120]}")
+
+
+def _adapter(model: ModelSpec) -> str:
+    """What is wrong with a LoRA adapter that is named by its own folder, or an empty string."""
+    folder = Path(model.lora)
+    named = folder.is_absolute() or model.lora.startswith(".")
+    return f"no: there is no adapter {model.lora}" if named and not (folder / "adapter_config.json").is_file() else ""
 
 
 def _on_disk(folder: Path, where: str) -> Found:

@@ -89,6 +89,15 @@ def test_offline_is_unknown_and_a_missing_folder_is_no():
     assert row(source="/no/such/folder").source == "no: there is no folder /no/such/folder"
 
 
+def test_an_adapter_is_looked_for(tmp_path):
+    source = folder(tmp_path / "m")
+    assert row(source=source, lora=str(tmp_path / "lora")).source == f"no: there is no adapter {tmp_path / 'lora'}"
+    (tmp_path / "lora").mkdir()
+    (tmp_path / "lora/adapter_config.json").write_text("{}")
+    assert row(source=source, lora=str(tmp_path / "lora")).source == "ok: on disk"
+    assert row(source=source, lora="vision-lora").source == "ok: on disk"
+
+
 def test_endpoints(monkeypatch, tmp_path):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert row(source="gpt-4.1", backend="openai").source == "no: OPENAI_API_KEY is not set"
