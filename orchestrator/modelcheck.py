@@ -100,8 +100,8 @@ def _row(model: ModelSpec, gpu: str, memory: int) -> Check:
     found = _found(at_home(model))
     config = found.config or {}
     return Check(
-        model.name, _adapter(model) or found.where, _architecture(model, config), _images(model, config), _fit(model, found, gpu, memory),
-        _licence(model, found),
+        model.name, _adapter(model) or found.where, _architecture(model, config), _images(model, config),
+        _fit(model, found, gpu, memory), _licence(model, found),
     )  # fmt: skip
 
 
