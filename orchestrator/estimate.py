@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,24 @@ def demand(model: ModelSpec, known: Rate, replicas: int = 64) -> Demand:
     )
 
 
+def estimated(demands: Mapping[str, Demand], sweep: Sweep, gpu_type: str) -> dict[str, Demand]:
+    """The demands with rates, as far as the table knows the GPU: what runs beside this one's folder saw weighs in."""
+    kind = gpu_type.partition("-")[0].lower()
+    if kind not in gpu_types():
+        return dict(demands)
+    seen = observed(neighbours(sweep), kind)
+    known = {model.name: rate(model, kind, seen.get(model.name, Seen())) for model in apart(sweep)[0]}
+    return {
+        name: replace(one, rate=known[name].episodes, start=known[name].start) if name in known else one
+        for name, one in demands.items()
+    }
+
+
+def neighbours(sweep: Sweep) -> list[Path]:
+    """The run folders beside the sweep's own, and that one, as far as they hold what a run saw."""
+    return sorted(path.parent for path in Path(sweep.output).parent.glob(f"*/{OBSERVED}"))
+
+
 def owed(counts: Mapping[str, int], names: Iterable[str]) -> dict[str, range]:
     """Model -> ordinals, numbered through."""
     found, first = {}, 0
@@ -121,8 +139,11 @@ def owed(counts: Mapping[str, int], names: Iterable[str]) -> dict[str, range]:
 
 # -- what real runs saw -------------------------------------------------------------------------------------------------
 def write_observed(folder: Path, schedule: Schedule, gpu_type: str) -> None:
-    """Keep what a run saw of its models in its folder, added to what earlier attempts there saw."""
-    seen = observed([folder], gpu_type)
+    """Keep what a run on GPUs saw of its models in its folder, added to what earlier attempts there saw."""
+    kind = gpu_type.partition("-")[0].lower()
+    if not kind:
+        return
+    seen = observed([folder], kind)
     for name, crew in schedule.groups.items():
         if crew.busy > 0 and crew.played:
             old = seen.get(name, Seen())
@@ -132,7 +153,7 @@ def write_observed(folder: Path, schedule: Schedule, gpu_type: str) -> None:
         name: {"episodes": row.episodes, "busy": round(row.busy, 3), "starts": [round(s, 3) for s in row.starts]}
         for name, row in sorted(seen.items())
     }
-    text = json.dumps({"gpu": gpu_type.lower(), "models": rows}, indent=2)
+    text = json.dumps({"gpu": kind, "models": rows}, indent=2)
     write(folder / OBSERVED, text.encode())
 
 

@@ -94,8 +94,7 @@ def tell(sweep: Sweep, gpus: int, gpu_type: str, price: float | None = None, tim
     from orchestrator.timeline import draw
 
     output = Path(sweep.output)
-    folders = sorted(path.parent for path in output.parent.glob(f"*/{estimate.OBSERVED}"))
-    outlook = forecast(sweep, gpus, gpu_type, folders)
+    outlook = forecast(sweep, gpus, gpu_type, estimate.neighbours(sweep))
     path = timeline or output.parent / f"{sweep.name}-{gpus}x{gpu_type.lower()}.png"
     title = (
         f"{sweep.name} on {gpus} {gpu_type.upper()}: {outlook.found.makespan / HOUR:.1f} h,"

@@ -38,6 +38,15 @@ class Nodes:
         ]
         return min(fitting, key=lambda name: self.free[name], default=None)
 
+    def take(self, name: str, gpus: int) -> None:
+        """A worker holds GPUs of this node now; a node that is gone is passed over."""
+        if name in self.free:
+            self.free[name] -= gpus
+
+    def give(self, name: str, gpus: int) -> None:
+        """A worker's GPUs are free again."""
+        self.take(name, -gpus)
+
 
 def nodes_of(gpus: int, accelerator: str = "", width: int = NODE_GPUS) -> tuple[Node, ...]:
     """Nodes that hold so many GPUs: full ones of ``width``, and one with the rest."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +18,15 @@ from typing import Any
 
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.pacing import ModelStopped
 from actors.worker import Worker
+from orchestrator.estimate import estimated
 from orchestrator.failed import failed_block
+from orchestrator.nodes import Node
 from orchestrator.plan import Plan, group
-from orchestrator.schedule import Abandon, Command, Demand, GiveUp, Lease, Schedule, Start, Stop
+from orchestrator.schedule import Abandon, Command, Demand, Drop, GiveUp, Lease, Schedule, Start, Stop
 from orchestrator.store import Store
 from sweeps.spec import ModelSpec, Sweep
 
@@ -39,6 +43,8 @@ ENGINE_CPUS = 4
 """CPUs beside a GPU: pictures are decoded and the engine's own front end runs there."""
 MOST_REPLICAS = 64
 
+LOOK_EVERY = 5.0
+"""Seconds between two looks for silent workers and changed nodes."""
 BACKOFF = 0.5
 """Seconds before a group's worker is replaced, so that a worker that dies at once does not spin."""
 
@@ -103,8 +109,11 @@ class Driver:
     def __init__(self, sweep: Sweep, plan: Plan, owed: Mapping[str, Sequence[int]], sink: Sink) -> None:
         self.sweep, self.plan, self.sink = sweep, plan, sink
         cpus, gpus = capacity()
-        self.demands = demands(sweep, cpus, gpus)
-        self.schedule = Schedule(owed, self.demands, cpus, gpus)
+        self.nodes = gpu_nodes()
+        self.kind = self.nodes[0].accelerator if self.nodes else ""
+        self.demands = estimated(demands(sweep, cpus, gpus), sweep, self.kind)
+        self.schedule = Schedule(owed, self.demands, cpus, gpus, self.nodes, sweep.cluster.shares)
+        self._began = time.monotonic()
         self.workers: dict[int, Crewed] = {}
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
         self.stopping = asyncio.Event()
@@ -115,7 +124,7 @@ class Driver:
 
     async def run(self, tick: Callable[[], None] = lambda: None) -> bool:
         """Play until nothing is owed, or ``stop`` is called; True if all is done. ``tick`` runs about twice a second."""
-        self._act(self.schedule.begin())
+        self._act(self.schedule.begin(self.now()))
         ticking = asyncio.create_task(self._tick(tick))
         stopped = asyncio.create_task(self.stopping.wait())
         try:
@@ -132,29 +141,39 @@ class Driver:
             stopped.cancel()
             self._dismiss_all()
 
+    def now(self) -> float:
+        """Seconds since the driver was made: the time that events carry."""
+        return time.monotonic() - self._began
+
     def stop(self) -> None:
         """Leave as soon as possible; what is unfinished stays owed."""
         self.stopping.set()
 
     # -- commands -----------------------------------------------------------------------------------------------------
     def _act(self, commands: Sequence[Command]) -> None:
+        """Act; a worker that was lost while its event waited is passed over, for the schedule hears of it next."""
         for command in commands:
             match command:
-                case Start(slot, name):
-                    self._start(slot, name)
-                case Lease(slot, lease, ordinals):
+                case Start(slot, name, node):
+                    self._start(slot, name, node)
+                case Lease(slot, lease, ordinals) if slot in self.workers:
                     self._spawn(slot, self._stream(slot, lease, ordinals))
-                case Stop(slot):
+                case Stop(slot) if slot in self.workers:
                     self._stop(slot)
+                case Drop(slot, reason) if slot in self.workers:
+                    self.reasons[self.workers[slot].group] = reason
+                    self._kill(slot)
                 case GiveUp(ordinals, reason):
                     self.sink.add(failed_block(self.plan, ordinals, reason))
                 case Abandon(name, reason):
                     self.reasons[name] = reason
 
-    def _start(self, slot: int, name: str) -> None:
+    def _start(self, slot: int, name: str, node: str) -> None:
         models = [model for model in self.sweep.models if group(model) == name]
         demand = self.demands[name]
-        actor = Worker.options(num_gpus=demand.gpus, num_cpus=demand.cpus).remote(
+        place = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)} if node else {}
+        kind = {"accelerator_type": demand.accelerator} if demand.accelerator else {}
+        actor = Worker.options(num_gpus=demand.gpus, num_cpus=demand.cpus, **place, **kind).remote(
             self._book, models, str(Path(self.sweep.data).resolve())
         )
         self.workers[slot] = Crewed(name, actor)
@@ -172,12 +191,15 @@ class Driver:
         self._farewells.add(task)
         task.add_done_callback(self._farewells.discard)
 
+    def _kill(self, slot: int) -> None:
+        worker = self.workers.pop(slot)
+        for task in worker.tasks:
+            task.cancel()
+        ray.kill(worker.actor)
+
     def _dismiss_all(self) -> None:
-        for worker in self.workers.values():
-            for task in worker.tasks:
-                task.cancel()
-            ray.kill(worker.actor)
-        self.workers.clear()
+        for slot in list(self.workers):
+            self._kill(slot)
 
     # -- what comes back ----------------------------------------------------------------------------------------------
     def _spawn(self, slot: int, work: Any) -> None:
@@ -193,7 +215,7 @@ class Driver:
 
     async def _await_ready(self, slot: int) -> None:
         await asyncio.wait_for(_result(self.workers[slot].actor.ready.remote()), START_DEADLINE)
-        self.events.put_nowait(lambda: self.schedule.ready(slot))
+        self.events.put_nowait(lambda: self.schedule.ready(slot, self.now()))
 
     async def _stream(self, slot: int, lease: int, ordinals: Sequence[int]) -> None:
         """Take a lease's blocks until its stream ends."""
@@ -207,8 +229,8 @@ class Driver:
             except StopAsyncIteration:
                 break
             self.sink.add(content)
-            self.schedule.delivered(slot, lease, content["ordinals"])
-        self.events.put_nowait(lambda: self.schedule.drained(slot, lease))
+            self.schedule.delivered(slot, lease, content["ordinals"], self.now())
+        self.events.put_nowait(lambda: self.schedule.drained(slot, lease, self.now()))
 
     def _lost(self, slot: int, problem: BaseException | None) -> None:
         """A worker is gone: the schedule hears of it once, and after a pause so that nothing spins."""
@@ -225,16 +247,28 @@ class Driver:
         reason = self.reasons[worker.group] = plain(problem)
         refused = isinstance(problem, RayTaskError) and isinstance(problem, HOPELESS_START)
         if isinstance(problem, ModelStopped) or (starting and refused):
-            self.events.put_nowait(lambda: self.schedule.hopeless(slot, reason))
+            self.events.put_nowait(lambda: self.schedule.hopeless(slot, reason, self.now()))
             return
         asyncio.get_running_loop().call_later(
-            BACKOFF, lambda: self.events.put_nowait(lambda: self.schedule.died(slot, reason))
+            BACKOFF, lambda: self.events.put_nowait(lambda: self.schedule.died(slot, reason, self.now()))
         )
 
+    def _look(self) -> list[Command]:
+        """What follows from time passed, and from nodes that came or went."""
+        nodes, commands = gpu_nodes(), self.schedule.tick(self.now())
+        if nodes != self.nodes:
+            self.nodes = nodes
+            commands += self.schedule.resized(nodes, capacity()[0], self.now())
+        return commands
+
     async def _tick(self, tick: Callable[[], None]) -> None:
+        looked = 0.0
         while True:
             await asyncio.sleep(0.5)
             tick()
+            if self.now() - looked >= LOOK_EVERY:
+                looked = self.now()
+                self.events.put_nowait(self._look)
 
 
 def demands(sweep: Sweep, cpus: float, gpus: int) -> dict[str, Demand]:
@@ -246,7 +280,7 @@ def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> De
     """An engine on a GPU wants four CPUs beside it, as far as there are; a service needs one caller, which paces itself."""
     if model.gpus:
         beside = max(0, min(ENGINE_CPUS, int(cpus) * model.gpus // max(1, gpus)))
-        return Demand(cpus=beside, gpus=model.gpus, replicas=workers or MOST_REPLICAS)
+        return Demand(beside, model.gpus, workers or MOST_REPLICAS, model.in_flight, model.accelerator)
     if model.backend == "openai":
         return Demand(cpus=0, gpus=0, replicas=1)
     if model.backend == "vllm":
@@ -258,6 +292,17 @@ def capacity() -> tuple[float, int]:
     """CPUs and GPUs of the connected cluster."""
     resources = ray.cluster_resources()
     return float(resources.get("CPU", 1)), int(resources.get("GPU", 0))
+
+
+def gpu_nodes() -> tuple[Node, ...]:
+    """The connected cluster's living nodes that have GPUs, by name, with the kind that Ray found there."""
+    found = []
+    for node in ray.nodes():
+        resources = node["Resources"]
+        kinds = [name.partition(":")[2] for name in resources if name.startswith("accelerator_type:")]
+        if node["Alive"] and resources.get("GPU", 0) >= 1:
+            found.append(Node(node["NodeID"], int(resources["GPU"]), kinds[0] if kinds else ""))
+    return tuple(sorted(found, key=lambda node: node.name))
 
 
 def connect(workers: int | None = None) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from orchestrator.crews import TRUST, Group, Slot
 from orchestrator.nodes import Node, Nodes, nodes_of
 from orchestrator.orders import Abandon, Command, Demand, Drop, GiveUp, Lease, Start, Stop
 
@@ -38,67 +38,6 @@ HASTE = 180.0
 HUSH = 10.0
 SLOWNESS = 8.0
 """A lease that takes so many times what its group's rate promises is taken back, too, once ``SILENCE`` has passed."""
-TRUST = 60.0
-"""Seconds of observation that weigh as much as the rate estimated beforehand."""
-
-
-@dataclass
-class Group:
-    """One model's work, or that of all built-in policies."""
-
-    name: str
-    demand: Demand
-    waiting: deque[int]
-    suspects: deque[tuple[int, ...]] = field(default_factory=deque)
-    """Small leases of episodes that were in play when a worker died: the guilty one shows itself in the end."""
-    failed_starts: int = 0
-    played: int = 0
-    """Episodes delivered, over ``busy`` seconds of its replicas."""
-    busy: float = 0.0
-    starts: list[float] = field(default_factory=list)
-    """Seconds that its replicas took to start."""
-
-    @property
-    def left(self) -> int:
-        """Episodes that nobody plays yet."""
-        return len(self.waiting) + sum(map(len, self.suspects))
-
-    @property
-    def known(self) -> bool:
-        """Whether its rate is more than a guess."""
-        return self.demand.rate is not None or (self.busy > 0 and self.played > 0)
-
-    @property
-    def rate(self) -> float:
-        """Episodes/s of one replica: what was estimated, corrected by what was seen; 1 where nothing is known."""
-        if self.demand.rate is None:
-            return self.played / self.busy if self.known else 1.0
-        return (self.demand.rate * TRUST + self.played) / (TRUST + self.busy)
-
-    @property
-    def start(self) -> float:
-        """Seconds that a replica takes to start."""
-        return (self.demand.start + sum(self.starts)) / (1 + len(self.starts)) if self.known else 0.0
-
-
-@dataclass
-class Slot:
-    """One worker's place, from the command that starts it to its end."""
-
-    group: Group
-    node: str = ""
-    began: float = 0.0
-    heard: float = 0.0
-    """When it last said something, or was given work after having none."""
-    ready: bool = False
-    suspected: bool = False
-    """Whether it plays a lease of suspects, and so nothing beside it."""
-    leaving: bool = False
-    """Whether it takes no new lease, because a wider model needs its GPU."""
-    leases: dict[int, dict[int, None]] = field(default_factory=dict)
-    """Lease -> what it has not delivered, in the order in which it is played."""
-    due: dict[int, float] = field(default_factory=dict)
-    """Lease -> when it is far too late."""
 
 
 class Schedule:
@@ -121,7 +60,7 @@ class Schedule:
         self.slots: dict[int, Slot] = {}
         self.alone: Counter[int] = Counter()
         """Episode -> workers that died while playing nothing else."""
-        self.now = 0.0
+        self.now = self.changed = 0.0
         self._slots = 0
         self._leases = 0
 
@@ -189,7 +128,17 @@ class Schedule:
             if place.leases and (silent or late):
                 reason = f"silent for {self.now - place.heard:.0f} s" if silent else f"{SLOWNESS:g} times too slow"
                 commands += [Drop(slot, reason), *self._bury(slot, reason)]
+        if not self.slots and self.now - self.changed > SILENCE:
+            commands += self._impossible()
         return commands + self._place()
+
+    def resized(self, nodes: Sequence[Node], cpus: float, now: float) -> list[Command]:
+        """The cluster has other nodes now; the workers of a lost one are heard of as they die."""
+        self._at(now)
+        self.nodes, self.cpus, self.changed = Nodes(nodes), cpus, self.now
+        for place in self.slots.values():
+            self.nodes.take(place.node, place.group.demand.gpus)
+        return self._place()
 
     # -- what is known --------------------------------------------------------------------------------------------------
     def remaining(self, group: Group) -> int:
@@ -215,7 +164,7 @@ class Schedule:
     # -- decisions ----------------------------------------------------------------------------------------------------
     def _vacate(self, slot: int) -> Slot:
         place = self.slots.pop(slot)
-        self.nodes.free[place.node] = self.nodes.free.get(place.node, 0) + place.group.demand.gpus
+        self.nodes.give(place.node, place.group.demand.gpus)
         return place
 
     def _bury(self, slot: int, reason: str) -> list[Command]:
@@ -224,7 +173,8 @@ class Schedule:
         commands: list[Command] = []
         if not place.ready:
             place.group.failed_starts += 1
-            if place.group.failed_starts >= STARTS:
+            loaded = any(other.ready for other in self.slots.values() if other.group is place.group)
+            if place.group.failed_starts >= STARTS and not loaded:
                 commands += self._abandon(place.group, reason)
         held = [tuple(lease) for lease in place.leases.values() if lease]
         for ordinals in held:
@@ -251,7 +201,7 @@ class Schedule:
         for group in self.groups.values():
             demand = group.demand
             most = min(self.nodes.widest(demand.accelerator), self.shares.get(demand.pool, demand.gpus))
-            if demand.gpus > most:
+            if group.left and demand.gpus > most:
                 kind = f" of kind {demand.accelerator}" if demand.accelerator else ""
                 where = "a node of the cluster" if len(self.nodes.nodes) > 1 else "the cluster"
                 needs = f"{group.name} needs {demand.gpus} GPUs{kind}, {where} has {most}"
@@ -269,7 +219,7 @@ class Schedule:
         while (group := self._neediest()) is not None:
             node = self.nodes.best(group.demand.gpus, group.demand.accelerator) if group.demand.gpus else ""
             assert node is not None, "only a group that fits is chosen"
-            self.nodes.free[node] = self.nodes.free.get(node, 0) - group.demand.gpus
+            self.nodes.take(node, group.demand.gpus)
             self._slots += 1
             self.slots[self._slots] = Slot(group, node, self.now, self.now)
             commands.append(Start(self._slots, group.name, node))

@@ -20,6 +20,7 @@ import polars as pl
 from envs.samples import load as load_samples
 from envs.samples import select
 from orchestrator import folder as run_folder
+from orchestrator.estimate import write_observed
 from orchestrator.plan import Plan, planned
 from orchestrator.progress import Progress
 from orchestrator.score import score, write_results
@@ -150,6 +151,7 @@ def _play(
             asyncio.get_running_loop().add_signal_handler(number, driver.stop)
         with progress:
             await driver.run(lambda: _tick(progress, sink, store))
+        write_observed(store.folder, driver.schedule, driver.kind)
         return dict(driver.reasons), driver.stopping.is_set()
 
     began = time.perf_counter()

@@ -21,7 +21,16 @@ PALETTE = (
     "#ff9da7",
     "#9c755f",
     "#86bcb6",
-) + ("#a0cbe8", "#ffbe7d", "#8cd17d", "#d37295", "#499894", "#d4a6c8", "#b6992d", "#fabfd2", "#d7b5a6")
+    "#a0cbe8",
+    "#ffbe7d",
+    "#8cd17d",
+    "#d37295",
+    "#499894",
+    "#d4a6c8",
+    "#b6992d",
+    "#fabfd2",
+    "#d7b5a6",
+)
 """Nineteen colours that stay apart: one for each of the paper's open models."""
 
 

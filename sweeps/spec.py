@@ -181,6 +181,8 @@ class ModelSpec(Frozen):
     """Billions, where published."""
     gpus: Annotated[int, Field(ge=0, le=8)] = 1
     """GPUs of one replica (tensor parallel inside one actor)."""
+    accelerator: str = ""
+    """The kind of GPU it must have, as Ray names it (``H200``); empty takes any."""
     max_images: Annotated[int, Field(ge=1)] = 32
     """Pictures one prompt may hold; 1 refuses history and examples."""
     in_flight: Annotated[int, Field(ge=1, le=4096)] = 64
@@ -296,6 +298,16 @@ class Cluster(Frozen):
 
     workers: Annotated[int, Field(ge=1)] | None = None
     """Replicas a model without GPU may have; default: one per CPU."""
+    gpus: Annotated[int, Field(ge=1)] | None = None
+    """GPUs that the models may take at once; default: all."""
+    judge_gpus: Annotated[int, Field(ge=1)] | None = None
+    """GPUs that the judges may take at once; default: all."""
+
+    @property
+    def shares(self) -> dict[str, int]:
+        """Pool -> GPUs it may take at once, where the sweep says so."""
+        asked = {"models": self.gpus, "judges": self.judge_gpus}
+        return {pool: gpus for pool, gpus in asked.items() if gpus is not None}
 
 
 class Only(Frozen):

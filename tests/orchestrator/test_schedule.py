@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.schedule import PATIENCE, STARTS, Abandon, Demand, GiveUp, Lease, Schedule, Start, Stop
+from orchestrator.nodes import Node
+from orchestrator.schedule import PATIENCE, SILENCE, STARTS, Abandon, Demand, Drop, GiveUp, Lease, Schedule, Start, Stop
 
 
 class World:
@@ -148,3 +149,71 @@ def test_leases_shrink_towards_the_end(gpus):
     world.run()
 
     assert sizes[0] >= 20 * sizes[-1], "the last leases must be small, so that no straggler holds the sweep"
+
+
+def test_a_silent_workers_work_is_taken_back_after_the_deadline_and_not_before():
+    schedule = Schedule({"m": list(range(8))}, {"m": Demand(0, 1)}, 2, 1)
+    schedule.begin(0.0)
+    schedule.ready(1, 10.0)
+
+    assert schedule.tick(10.0 + SILENCE) == []
+    dropped, started = schedule.tick(11.0 + SILENCE)
+    assert (dropped.slot, started) == (1, Start(2, "m", "node-0"))
+    assert "silent" in dropped.reason
+    assert schedule.delivered(1, 1, [0], 950.0) == [], "a late word of the dropped worker changes nothing"
+    assert schedule.groups["m"].left == 8
+
+
+def test_a_worker_that_keeps_talking_but_is_far_too_slow_loses_its_lease_too():
+    demands = {"m": Demand(0, 1, at_once=10, rate=10.0, start=1.0)}
+    schedule = Schedule({"m": list(range(100))}, demands, 2, 1)
+    schedule.begin(0.0)
+    lease = next(c for c in schedule.ready(1, 1.0) if isinstance(c, Lease))
+    now, dropped = 1.0, []
+    for ordinal in lease.ordinals:
+        now += 150.0
+        dropped = schedule.tick(now)
+        if dropped:
+            break
+        schedule.delivered(1, lease.lease, [ordinal], now)
+
+    assert isinstance(dropped[0], Drop)
+    assert "too slow" in dropped[0].reason
+
+
+def test_a_wide_model_gets_room_on_one_node_though_narrow_ones_fill_the_cluster():
+    demands = {"narrow": Demand(0, 1), "wide": Demand(0, 4)}
+    schedule = Schedule({"narrow": list(range(9_000)), "wide": []}, demands, 2, 8)
+    world = World(schedule, Random(0))
+    world.take(schedule.begin())
+    while schedule.groups["narrow"].left > 6_000:
+        world.step()
+    schedule.groups["wide"].waiting.extend(range(9_000, 9_100))  # as when a wide model's last worker has died
+    left = None
+    for _ in range(20_000):
+        if schedule.done:
+            break
+        world.take(schedule.tick(0.0))
+        world.step()
+        if left is None and "wide" in world.alive.values():
+            left = schedule.groups["narrow"].left
+
+    assert world.delivered == Counter(range(9_100))
+    assert left, "the wide one must not wait until the narrow work is over"
+
+
+def test_a_model_wider_than_any_node_is_abandoned_though_the_cluster_has_enough_gpus():
+    nodes = [Node("a", 2), Node("b", 2)]
+    schedule = Schedule({"big": [1]}, {"big": Demand(0, 4)}, 2, 4, nodes)
+
+    assert schedule.begin() == [Abandon("big", "big needs 4 GPUs, a node of the cluster has 2")]
+
+
+def test_nodes_that_come_are_used_and_nodes_that_go_are_not():
+    schedule = Schedule({"m": list(range(1000))}, {"m": Demand(0, 1)}, 2, 1, [Node("a", 1)])
+    assert schedule.begin(0.0) == [Start(1, "m", "a")]
+
+    assert schedule.resized([Node("a", 1), Node("b", 1)], 2, 5.0) == [Start(2, "m", "b")]
+    assert schedule.resized([Node("b", 1)], 2, 6.0) == []
+    assert schedule.died(1, "its node is gone", 7.0) == []
+    assert schedule.died(2, "killed", 8.0) == [Start(3, "m", "b")]
