@@ -233,6 +233,26 @@ def test_verdicts_of_judges_stand_beside_the_reply(folder, evidence, tmp_path):
     assert "note" not in found
 
 
+def judge(folder: Path, key: str) -> None:
+    """A judge's verdict with hostile reasoning, beside a torn part and a foreign one."""
+    place = folder / "verdicts"
+    place.mkdir()
+    reasoning = HOSTILE[0] + " so: 1, 0"
+    rows = {"key": [key], "judge": ["rule-1"], "reasoning": [reasoning], "category": [True], "suggestion": [False]}
+    pl.DataFrame(rows).write_parquet(place / "part-00000001.parquet")
+    (place / "part-00000002.parquet").write_bytes(b"PAR1 torn")
+    pl.DataFrame({"other": [1]}).write_parquet(place / "part-00000003.parquet")
+
+
+def test_the_judge_is_named_and_torn_verdicts_count_as_absent(demo_data, tmp_path):
+    run = played(tmp_path / "judged", sweep(demo_data, ["guess"], ["zero-shot"], scenarios=["ROD"]))
+    judge(run, read(run).episodes["key"][0])
+    page = gathered(read(run), None, 0, 0, 20)
+    assert dict(page.facts)["Judge"] == "rule-1: 1 verdicts"
+    (judged,) = [episode["judged"] for episode in page.browser["episodes"] if "judged" in episode]
+    assert judged[0]["judge"] == ["rule-1", 0] and judged[0]["suggestion"] is False
+
+
 # -- pictures ----------------------------------------------------------------------------------------------------------
 numbers = st.floats(min_value=-1e6, max_value=1e6)
 paths = st.from_regex(r"\A[A-Za-z0-9_./ -]{1,30}\Z")
@@ -314,6 +334,15 @@ def test_the_headline_is_the_best_average(evidence):
     facts = dict(page.facts)
     assert facts["Played"] == "600 of 600 planned episodes (100%), 60 cells"
     assert "demo benchmark's" in facts["Data"] and facts["Prompt text"].startswith("mcqa-1: the keys")
+
+
+def test_one_model_is_spoken_of_as_one(demo_data, tmp_path):
+    run = played(
+        tmp_path / "one", sweep(demo_data, ["uniform", "first-option"], ["zero-shot"], scenarios=["ROD", "CIT"])
+    )
+    told = {finding.text.partition(" (")[0]: finding for finding in gathered(read(run), None, 0, 0, 1).findings}
+    chance = told["is what choosing blindly among the options scores"]
+    assert chance.text.endswith("The interval of first-option lies wholly below it.")
 
 
 def test_what_is_unfinished_is_said_first(demo_data, tmp_path):

@@ -17,8 +17,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from orchestrator.report.evidence import read
 from orchestrator.report.page import write_page
-from tests.orchestrator.test_page import HOSTILE, hostile_run
+from tests.orchestrator.test_page import HOSTILE, hostile_run, judge
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
@@ -35,6 +36,7 @@ ALARM = "window.alert = window.confirm = window.prompt = (text) => { window.fire
 @pytest.fixture(scope="module")
 def page(demo_data, tmp_path_factory) -> str:
     run = hostile_run(tmp_path_factory.mktemp("browser") / "run", demo_data)
+    judge(run, read(run).episodes.filter(model="always-ask", scenario="COCO")["key"][0])
     return write_page(run).as_uri()
 
 
@@ -301,6 +303,16 @@ def test_errors_are_shown_as_text(opened):
     all_of(browser, "#list button")[0].click()
     assert "QD: <b>refused</b> U+202Eby the processor" in one(browser, ".end").text
     assert one(browser, ".problems").text.startswith("Before you read on")
+
+
+def test_the_judges_reasoning_is_shown_as_text(opened):
+    browser = opened()
+    key = browser.execute_script(
+        "return JSON.parse(document.getElementById('content').textContent).episodes.find((one) => one.judged).key"
+    )
+    opened(f"#episode={key}")
+    told = one(browser, ".end").text
+    assert f"reasoning: {HOSTILE[0]} so: 1, 0" in told and "judge: rule-1" in told and "category: true" in told
 
 
 # -- any screen --------------------------------------------------------------------------------------------------------

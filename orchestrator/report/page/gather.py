@@ -19,11 +19,13 @@ from orchestrator.report.evidence import Evidence
 from orchestrator.report.figures import figures
 from orchestrator.report.page import sheets, summary
 from orchestrator.report.page.escape import visible
+from orchestrator.report.page.findings import Finding, findings
 from orchestrator.report.page.selection import chosen
 from orchestrator.report.page.strips import Strips, rows_of
 from orchestrator.report.page.thumbs import Thumbnails
 from orchestrator.report.statistics import Bootstrap, bootstrap
 from orchestrator.report.tables import grids, models
+from orchestrator.store import UNREADABLE
 from sweeps.spec import CONDITIONS
 
 THUMBNAILS = 1_200
@@ -75,7 +77,7 @@ class Page:
     title: str
     facts: Sequence[summary.Fact]
     problems: Sequence[str]
-    findings: Sequence[summary.Finding]
+    findings: Sequence[Finding]
     grids: Sequence[sheets.Sheet]
     cells: sheets.Sheet
     paper: sheets.Sheet | None
@@ -95,7 +97,7 @@ def gathered(evidence: Evidence, data: Path | None, thumbnails: int, seed: int, 
         title=visible(evidence.sweep.name),
         facts=summary.facts(evidence, judged),
         problems=summary.problems(evidence),
-        findings=summary.findings(evidence, intervals),
+        findings=findings(evidence, intervals),
         grids=[sheets.sheet(grid) for grid in grids(evidence, intervals)],
         cells=sheets.cells(evidence, intervals),
         paper=sheets.beside_paper(compared(evidence, intervals)),
@@ -118,7 +120,7 @@ def _judged(folder: Path) -> pl.DataFrame:
     for file in files:
         try:
             frames.append(pl.read_parquet(file, glob=False, hive_partitioning=False))
-        except (pl.exceptions.PolarsError, OSError):  # a torn part counts as absent
+        except UNREADABLE:  # a torn part counts as absent
             continue
     frames = [frame for frame in frames if frame.schema.get("key") == pl.String]
     return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema={"key": pl.String})

@@ -6,7 +6,7 @@ episode of every ending of every cell; then further samples, scenario by scenari
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, zip_longest
 from random import Random
 
@@ -19,7 +19,7 @@ def chosen(endings: pl.DataFrame, most: int, seed: int) -> Keys:
     """At most ``most`` keys in order of importance, from rows key, cell, scenario, protocol, sample_id, kind (``endings``)."""
     rounds = _samples(endings, seed)
     first = next(rounds, [])
-    order = chain(first, _strata(endings, seed), chain.from_iterable(rounds))
+    order = chain(first, _strata(endings, set(first), seed), chain.from_iterable(rounds))
     return [key for key, _ in zip(dict.fromkeys(order), range(most), strict=False)]
 
 
@@ -39,9 +39,13 @@ def _samples(endings: pl.DataFrame, seed: int) -> Iterator[Keys]:
         yield [key for sample in found if sample for key in sample[2]]
 
 
-def _strata(endings: pl.DataFrame, seed: int) -> Iterable[str]:
-    """One episode of every ending of every cell, in an order drawn by seed."""
+def _strata(endings: pl.DataFrame, there: Collection[str], seed: int) -> Iterable[str]:
+    """One episode of every ending of every cell that is not there already, in an order drawn by seed."""
     groups = endings.group_by("cell", "kind").agg(pl.col("key").sort()).sort("cell", "kind")
-    picks = [Random(f"{seed}/{cell}/{kind}/page").choice(keys) for cell, kind, keys in groups.iter_rows()]
+    picks = [
+        Random(f"{seed}/{cell}/{kind}/page").choice(keys)
+        for cell, kind, keys in groups.iter_rows()
+        if not any(key in there for key in keys)
+    ]
     Random(f"{seed}/strata").shuffle(picks)
     return picks

@@ -20,6 +20,7 @@ from orchestrator.report.lenient import leniency
 from orchestrator.report.look import ACTIONS
 from orchestrator.report.markup import Grid
 from orchestrator.report.page.escape import visible
+from orchestrator.report.page.words import signed
 from orchestrator.report.paired import ALPHA, against
 from orchestrator.report.statistics import Bootstrap
 from orchestrator.report.tables import models
@@ -136,9 +137,9 @@ def _cell(row: Row, change: Row | None, above: float | None, worth: float | None
         _measure(row, "ps"),
         _answers(row),
         _change(change),
-        _number(above, "+.1f"),
-        _number(worth, ".1f"),
-        _number(row["loops"], ".1f"),
+        Mark(GAP) if above is None else Mark(signed(above), above),
+        _number(worth),
+        _number(row["loops"]),
         Mark(f"{read['readable']:,} of {unparsable:,}", read["readable"]) if read and unparsable else Mark(GAP),
         Mark(played, row["finished"] / max(row["planned"], 1), style="pale" if unfinished else "", link=link),
         Mark(f"{row['errors']:,}", row["errors"], style="warn" if row["errors"] else ""),
@@ -175,15 +176,11 @@ def _change(row: Row | None) -> Mark:
         return Mark(GAP)
     sure = row["p_holm"] < ALPHA
     style = ("up" if row["difference"] > 0 else "down") if sure else ""
-    return Mark(_signed(row["difference"]) + ("*" if sure else ""), row["difference"], style=style)
+    return Mark(signed(row["difference"]) + ("*" if sure else ""), row["difference"], style=style)
 
 
-def _number(value: float | None, how: str) -> Mark:
-    return Mark(GAP) if value is None else Mark(format(value, how).replace("-", "−"), value)
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.1f}".replace("-", "−")
+def _number(value: float | None) -> Mark:
+    return Mark(GAP) if value is None else Mark(f"{value:.1f}", value)
 
 
 def sheet(grid: Grid) -> Sheet:
@@ -224,7 +221,7 @@ def _beside(row: Row) -> tuple[Mark, ...]:
         *[Mark(name, name, style="name" if n == 0 else "") for n, name in enumerate(names)],
         Mark(f"{row['ours']:.1f}", row["ours"], f"{row['low']:.1f}–{row['high']:.1f}"),
         Mark(f"{row['published']:.1f}", row["published"]),
-        Mark(_signed(row["difference"]), row["difference"]),
+        Mark(signed(row["difference"]), row["difference"]),
         Mark("yes", 1) if row["inside"] else Mark("no", 0, style="warn"),
     )
 
