@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import polars as pl
 import typer
@@ -16,10 +16,11 @@ from rich.table import Table
 
 from envs import SCENARIOS
 from envs.samples import BadData
+from orchestrator import listing
 from orchestrator.folder import RunFolderError
 from orchestrator.replay import ReplayError
-from sweeps.load import SweepError, load, models_named, one_cell, registry, skipped
-from sweeps.spec import CONDITIONS, VARIANTS, Sweep
+from sweeps.load import SweepError, load, models_named, one_cell, skipped
+from sweeps.spec import Sweep
 
 USAGE = 2
 
@@ -56,9 +57,9 @@ def sentences() -> Iterator[None]:
 def list_names(kind: Annotated[str, typer.Argument(metavar="models|scenarios|conditions")]) -> None:
     """List what a sweep file may name."""
     tables: dict[str, Callable[[], Table]] = {
-        "models": _models,
-        "scenarios": _scenarios,
-        "conditions": _conditions,
+        "models": listing.models,
+        "scenarios": listing.scenarios,
+        "conditions": listing.conditions,
     }
     with sentences():
         if kind not in tables:
@@ -375,44 +376,3 @@ def _how_to_look(sweep: Sweep) -> None:
     )
     if sweep.tracking.uri == "sqlite":
         print(f"MLflow: mlflow ui --backend-store-uri sqlite:///{sweep.output}/mlflow.db")
-
-
-def _models() -> Table:
-    table = Table("name", "source", "backend", "GPUs", "parameters", "pictures", "note")
-    for model in registry().values():
-        size = "" if model.parameters is None else f"{model.parameters:g}B"
-        table.add_row(model.name, model.source, model.backend, str(model.gpus), size, str(model.max_images), model.note)
-    return table
-
-
-def _scenarios() -> Table:
-    table = Table("name", "file", "hint")
-    for scenario in SCENARIOS.values():
-        table.add_row(scenario.name, f"{scenario.stem}_preprocessed.jsonl", scenario.hint)
-    return table
-
-
-def _conditions() -> Table:
-    table = Table("name", "scenarios", "what it does")
-    told: dict[str, Any] = {
-        "zero-shot": "each turn is asked afresh, no memory",
-        "hint": "the scenario's hint is appended to the question",
-        "history": "the earlier turns of the episode precede the question",
-        "icl-1": "one solved example precedes the question",
-        "icl-3": "three solved examples precede the question",
-        "random-proactive": "suggestions of other scenarios stand in for the valid ones",
-        "reference": "the clear image, categories only, one turn",
-        "icl-2": "ablation: two solved examples",
-        "icl-1-cot": "ablation: one solved example with chain of thought",
-        "icl-3-cot": "ablation: three solved examples with chain of thought",
-        "history-full-size": "ablation: history, pictures at their own size",
-        "random-from-IN-C": "ablation: random-proactive, all suggestions taken from IN-C",
-        "random-from-VSOD": "ablation: random-proactive, all suggestions taken from VSOD",
-        "shuffled": "ablation: options and categories in another order (seeded)",
-        "lenient": "ablation: a reply that names nothing is read by a forgiving reader",
-        "budget": "ablation: the question says how many answers are left",
-        "hint-budget": "ablation: hint, and how many answers are left",
-    }
-    for name, condition in {**CONDITIONS, **VARIANTS}.items():
-        table.add_row(name, ", ".join(condition.scenarios) or "all", told[name])
-    return table

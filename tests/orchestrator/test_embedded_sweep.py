@@ -59,7 +59,8 @@ def test_through_vllm_it_says_the_same(cli, demo_data, tmp_path_factory, runs):
         runs["transformers"] = played(cli, tmp_path_factory.mktemp("hf"), demo_data, "transformers")
     runs["vllm"] = played(cli, tmp_path_factory.mktemp("vllm"), demo_data, "vllm")
     first, second = (
-        turns(runs[name]).filter(pl.col("turn") == 0).select("key", "reply").collect() for name in ("transformers", "vllm")
+        turns(runs[name]).filter(pl.col("turn") == 0).select("key", "reply").collect()
+        for name in ("transformers", "vllm")
     )
     both = first.join(second, on="key", suffix="_vllm")
 
