@@ -191,11 +191,12 @@ class Driver:
         self._farewells.add(task)
         task.add_done_callback(self._farewells.discard)
 
-    def _kill(self, slot: int) -> None:
+    def _kill(self, slot: int) -> Crewed:
         worker = self.workers.pop(slot)
         for task in worker.tasks:
             task.cancel()
         ray.kill(worker.actor)
+        return worker
 
     def _dismiss_all(self) -> None:
         for slot in list(self.workers):
@@ -239,12 +240,8 @@ class Driver:
         if not isinstance(problem, RayActorError | RayTaskError | TimeoutError | GetTimeoutError):
             self.events.put_nowait(_raiser(problem))
             return
-        worker = self.workers.pop(slot)
         starting = not self.schedule.slots[slot].ready
-        for task in worker.tasks:
-            task.cancel()
-        ray.kill(worker.actor)
-        reason = self.reasons[worker.group] = plain(problem)
+        reason = self.reasons[self._kill(slot).group] = plain(problem)
         refused = isinstance(problem, RayTaskError) and isinstance(problem, HOPELESS_START)
         if isinstance(problem, ModelStopped) or (starting and refused):
             self.events.put_nowait(lambda: self.schedule.hopeless(slot, reason, self.now()))
@@ -305,11 +302,8 @@ def gpu_nodes() -> tuple[Node, ...]:
     return tuple(sorted(found, key=lambda node: node.name))
 
 
-def connect(workers: int | None = None) -> None:
-    """Join the cluster that RAY_ADDRESS names, or start one on this machine without dashboard.
-
-    ``workers`` caps the CPUs of a local one.
-    """
+def connect() -> None:
+    """Join the cluster that RAY_ADDRESS names, or start one on this machine without dashboard."""
     if ray.is_initialized():
         return
     os.environ.setdefault("RAY_worker_niceness", "0")
@@ -318,7 +312,7 @@ def connect(workers: int | None = None) -> None:
     if os.environ.get("RAY_ADDRESS"):
         ray.init(**common)
     else:
-        ray.init(address="local", include_dashboard=False, num_cpus=max(workers or 0, os.cpu_count() or 1), **common)
+        ray.init(address="local", include_dashboard=False, num_cpus=os.cpu_count() or 1, **common)
 
 
 def plain(problem: BaseException | None) -> str:

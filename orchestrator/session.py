@@ -107,17 +107,18 @@ def _attempt(sweep: Sweep, plan: Plan, output: Path, store: Store, say: Callable
     say(
         f"{sweep.name}: {len(plan.cells)} cells, {plan.total:,} episodes, {plan.total - left:,} finished, {left:,} owed"
     )
-    run_folder.write_plan(output, planned_rows(plan))
+    cells = planned_rows(plan)
+    run_folder.write_plan(output, cells)
     tracker = _tracker(sweep, output)
     tracker.start()
-    progress = Progress(planned_rows(plan), _finished(plan, owed), tracker)
+    progress = Progress(cells, _finished(plan, owed), tracker)
     began = time.perf_counter()
     reasons, interrupted = _play(sweep, plan, owed, store, progress) if left else ({}, False)
     store.flush()
     seconds = time.perf_counter() - began
     if not interrupted:
         store.compact()
-    rows = score(belonging(plan, output), planned_rows(plan))
+    rows = score(belonging(plan, output), cells)
     write_results(output, rows)
     complete = int(rows["finished"].sum()) == plan.total and not int(rows["failed"].sum())
     run_folder.write_status(output, _states(rows, reasons), finished=not interrupted)
