@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from actors.backend import Message
 from envs.render import Renderer
 from envs.types import ImageRef
-from sweeps.spec import digest
+from sweeps.values import digest
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -14,7 +14,7 @@ from envs.chance import chance
 from envs.disguise import disguised
 from envs.stimulus import multiple_choice
 from envs.types import ImageRef, Mode, Sample, State, View
-from sweeps.spec import Condition
+from sweeps.conditions import Condition
 
 VERSION = "mcqa-1"
 

@@ -24,7 +24,8 @@ from actors.engines import engine
 from actors.play import play
 from envs import SCENARIOS
 from envs.samples import load
-from sweeps.spec import CONDITIONS, Cell, ModelSpec
+from sweeps.conditions import CONDITIONS
+from sweeps.spec import Cell, ModelSpec
 
 SETTINGS = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 """Of the engines, unless the environment says otherwise; read when vLLM is imported."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.table import Table
 
 from envs import SCENARIOS
+from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.load import registry
-from sweeps.spec import CONDITIONS, VARIANTS
 
 
 def models() -> Table:

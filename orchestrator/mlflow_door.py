@@ -20,7 +20,7 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 
 from orchestrator import durable
-from sweeps.spec import digest
+from sweeps.values import digest
 
 LINKS = "mlflow.json"
 """Remembers, per address, which parent run mirrors this folder."""

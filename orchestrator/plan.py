@@ -14,7 +14,8 @@ from itertools import accumulate
 from actors.prompts import VERSION
 from envs.chance import episode_seed
 from envs.types import Sample
-from sweeps.spec import Cell, ModelSpec, Sweep, digest
+from sweeps.spec import Cell, ModelSpec, Sweep
+from sweeps.values import digest
 
 BUILTIN_GROUP = "builtin"
 """Policies need no loading, so one worker hosts all of them."""

@@ -10,7 +10,8 @@ from actors.prompts import Past, examples, messages, posed, staged
 from envs import SCENARIOS
 from envs.samples import BadData, load
 from envs.types import Mode, Sample
-from sweeps.spec import Condition, ModelSpec
+from sweeps.conditions import Condition
+from sweeps.spec import ModelSpec
 
 
 def conversation(

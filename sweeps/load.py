@@ -11,11 +11,15 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from envs import SCENARIOS, STEMS
-from sweeps.spec import CONDITIONS, VARIANTS, Cell, Condition, ModelSpec, Sweep, impossible
+from sweeps.conditions import CONDITIONS, VARIANTS, Condition
+from sweeps.spec import Cell, Judge, ModelSpec, Sweep, impossible
 
 MODELS = Path(__file__).with_name("models.toml")
+JUDGES = Path(__file__).with_name("judges.toml")
 Shape = TypeVar("Shape", bound=BaseModel)
 
+JUDGE = "qwen3-8b"
+"""The paper's judge."""
 LARGEST = 1 << 20
 """A sweep file above a megabyte is a mistake."""
 
@@ -42,6 +46,8 @@ def build(table: Mapping[str, Any], where: str) -> Sweep:
     fields["conditions"] = _conditions(fields.get("conditions", ["zero-shot"]), where, fields["scenarios"])
     if "only" in fields:
         fields["only"] = _only(fields["only"], fields["models"], where)
+    if isinstance(fields.get("judge"), dict):
+        fields["judge"] = _judge(fields["judge"], own, where)
     if "protocol" in fields:
         fields["protocols"] = _listed(fields.pop("protocol"), "protocol", where)
     fields.setdefault("name", Path(where).stem)
@@ -72,16 +78,35 @@ def models_named(names: Sequence[str], sweep: Path | None = None) -> list[ModelS
 
 def registry() -> dict[str, ModelSpec]:
     """Every model that ships with the project, by name."""
-    return {name: _entry({"name": name, **table}, str(MODELS)) for name, table in read_toml(MODELS).items()}
+    return _entries(MODELS)
+
+
+def judges() -> dict[str, ModelSpec]:
+    """Every judge that ships with the project, by name."""
+    return _entries(JUDGES)
+
+
+def judge(table: Mapping[str, Any], where: str) -> Judge:
+    """A ``[judge]`` table by itself, as ``judge DIR --judge`` gives it; raises SweepError."""
+    return _validated(Judge, _judge(table, {}, where), where)
+
+
+def _entries(path: Path) -> dict[str, ModelSpec]:
+    return {name: _entry({"name": name, **table}, str(path)) for name, table in read_toml(path).items()}
+
+
+def _judge(table: Mapping[str, Any], own: Mapping[str, ModelSpec], where: str) -> dict[str, Any]:
+    return {**table, "model": _model(table.get("model", JUDGE), {**judges(), **own}, f"{where}: judge")}
 
 
 def skipped(sweep: Sweep) -> list[str]:
     """Why some products of the sweep are no cells, one sentence each, in the order of the sweep."""
     reasons = (
-        impossible(model, scenario, condition, sweep.only)
+        impossible(model, scenario, condition, sweep.only, protocol)
         for model in sweep.models
         for scenario in sweep.scenarios
         for condition in sweep.conditions
+        for protocol in sweep.protocols
     )
     return list(dict.fromkeys(reason.partition(", not for ")[0] for reason in reasons if reason))
 

@@ -7,21 +7,12 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from hashlib import blake2b
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from envs.types import Mode
-
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
-"""Names become path segments and MLflow tags: letters, digits, dot, dash, plus, underscore."""
-
-
-class Frozen(BaseModel):
-    """A value from a file: immutable, and an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+from sweeps.conditions import Condition
+from sweeps.values import NAME, Frozen, digest
 
 
 class Protocol(StrEnum):
@@ -31,85 +22,6 @@ class Protocol(StrEnum):
     """Multiple choice, many turns."""
     OEG = "oeg"
     """Open-ended generation, one turn, judged."""
-
-
-class Condition(Frozen):
-    """How a model is prompted (protocol.md, 'Conditions'; paper sections 4 and 5)."""
-
-    name: str
-    hint: bool = False
-    """The scenario's hint is appended to the question."""
-    history: bool = False
-    """Earlier turns of the episode precede the current one."""
-    shots: int = 0
-    """Solved examples before the question."""
-    reasoned: bool = False
-    """Examples carry the chain-of-thought wording."""
-    mode: Mode = Mode.PLAY
-    scenarios: tuple[str, ...] = ()
-    """Where the condition exists; empty means everywhere."""
-    source: str = ""
-    """The one scenario that random-proactive suggestions come from; empty draws from all others."""
-    resized: bool = True
-    """History shrinks its pictures as the package does; false keeps their size."""
-    shuffled: bool = False
-    """Options change places among themselves, and categories among themselves, drawn by seed."""
-    lenient: bool = False
-    """A reply that names nothing is read again as a forgiving reader would."""
-    budget: bool = False
-    """The question says how many answers are left."""
-
-    @property
-    def many_images(self) -> bool:
-        """Whether one prompt can hold several pictures."""
-        return self.history or self.shots > 0
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What changes answers; what came after the first release counts only where it is used, so old keys hold."""
-        since = {"source", "resized", "shuffled", "lenient", "budget"}
-        whole = self.model_dump(mode="json", exclude={"name", "scenarios", *since})
-        return whole | self.model_dump(mode="json", include=since, exclude_defaults=True)
-
-
-WITH_EXAMPLES = ("ROD", "MVP-N")
-"""The scenarios for which the package has solved examples (``get_icl_example``)."""
-
-CONDITIONS: dict[str, Condition] = {
-    condition.name: condition
-    for condition in (
-        Condition(name="zero-shot"),
-        Condition(name="hint", hint=True),
-        Condition(name="history", history=True),
-        Condition(name="icl-1", shots=1, scenarios=WITH_EXAMPLES),
-        Condition(name="icl-3", shots=3, scenarios=WITH_EXAMPLES),
-        Condition(name="random-proactive", mode=Mode.RANDOM),
-        Condition(name="reference", mode=Mode.REFERENCE),
-    )
-}
-"""The paper's conditions: what ``conditions = "all"`` means."""
-
-VARIANTS: dict[str, Condition] = {
-    condition.name: condition
-    for condition in (
-        Condition(name="icl-2", shots=2, scenarios=WITH_EXAMPLES),
-        Condition(name="icl-1-cot", shots=1, reasoned=True, scenarios=WITH_EXAMPLES),
-        Condition(name="icl-3-cot", shots=3, reasoned=True, scenarios=WITH_EXAMPLES),
-        Condition(name="history-full-size", history=True, resized=False),
-        Condition(
-            name="random-from-IN-C",
-            mode=Mode.RANDOM,
-            source="IN-C",
-            scenarios=("ROD", "VSOD", "MVP-N", "QD", "CIT", "COCO"),
-        ),
-        Condition(name="random-from-VSOD", mode=Mode.RANDOM, source="VSOD", scenarios=("ROD", "MVP-N", "QD", "COCO")),
-        Condition(name="shuffled", shuffled=True),
-        Condition(name="lenient", lenient=True),
-        Condition(name="budget", budget=True),
-        Condition(name="hint-budget", hint=True, budget=True),
-    )
-}
-"""One change each, for ablations (sweeps/ablations)."""
 
 
 class Sampling(Frozen):
@@ -266,11 +178,6 @@ class Cell(Frozen):
         return digest(json.dumps(identity, sort_keys=True))
 
 
-def digest(text: str, size: int = 8) -> str:
-    """A short stable hash: ``2 * size`` hex digits."""
-    return blake2b(text.encode(), digest_size=size).hexdigest()
-
-
 class Selection(Frozen):
     """Which samples of each scenario are played."""
 
@@ -282,6 +189,32 @@ class Selection(Frozen):
     """Scenario -> ids; a scenario named here plays just these."""
     subset: Literal["all", "open-ended"] = "all"
     """``open-ended``: the paper's 100 samples a scenario (kept entries, file order, shuffled by seed 0)."""
+
+
+OPEN_ENDED = ("zero-shot", "hint", "reference")
+"""The conditions of open-ended generation (protocol.md, last section)."""
+
+
+class OpenEnded(Frozen):
+    """How open-ended cells differ from multiple choice: sampled, long, and on the paper's subset (package ``tests/oeg.py``)."""
+
+    sampling: Sampling = Sampling(temperature=1.0, max_tokens=4096)
+    """The package samples with the model's own settings and up to 32,768 new tokens."""
+    selection: Selection = Selection(subset="open-ended")
+
+
+class Judge(Frozen):
+    """Who reads open-ended answers: part of every verdict's key, never of an episode's (docs/decisions/0003)."""
+
+    model: ModelSpec
+    instruction: Literal["ours", "paper"] = "ours"
+    """``paper`` takes the wording of the installed package ``proactivebench``."""
+    sampling: Sampling = Sampling(temperature=0.6, top_p=0.95, top_k=20, max_tokens=8192)
+    """Qwen3's own recommendation for thinking."""
+    attempts: Annotated[int, Field(ge=1, le=16)] = 3
+    """Times an answer is put to the judge before it counts as unjudged."""
+    replicas: Annotated[int, Field(ge=1)] | None = None
+    """Replicas at most; default: as many as its share of the cluster holds."""
 
 
 class Tracking(Frozen):
@@ -337,6 +270,10 @@ class Sweep(Frozen):
     seed: int = 0
     sampling: Sampling = Sampling()
     selection: Selection = Selection()
+    open_ended: OpenEnded = OpenEnded()
+    """Sampling and selection of cells with protocol ``oeg``."""
+    judge: Judge | None = None
+    """Who reads the answers of those cells; None leaves them unjudged."""
     tracking: Tracking = Tracking()
     cluster: Cluster = Cluster()
     only: tuple[Only, ...] = ()
@@ -351,18 +288,31 @@ class Sweep(Frozen):
 
     def cells(self) -> tuple[Cell, ...]:
         """Every possible cell, models first, then scenarios, conditions and protocols, as the sweep names them."""
+        sampling = {Protocol.MCQA: self.sampling, Protocol.OEG: self.open_ended.sampling}
         return tuple(
-            Cell(model=model, scenario=scenario, condition=condition, protocol=protocol, sampling=self.sampling)
+            Cell(model=model, scenario=scenario, condition=condition, protocol=protocol, sampling=sampling[protocol])
             for model in self.models
             for scenario in self.scenarios
             for condition in self.conditions
             for protocol in self.protocols
-            if not impossible(model, scenario, condition, self.only)
+            if not impossible(model, scenario, condition, self.only, protocol)
         )
 
+    def selects(self, protocol: Protocol) -> Selection:
+        """Which samples the cells of a protocol play."""
+        return self.open_ended.selection if protocol is Protocol.OEG else self.selection
 
-def impossible(model: ModelSpec, scenario: str, condition: Condition, only: tuple[Only, ...] = ()) -> str:
+
+def impossible(
+    model: ModelSpec,
+    scenario: str,
+    condition: Condition,
+    only: tuple[Only, ...] = (),
+    protocol: Protocol = Protocol.MCQA,
+) -> str:
     """Why this product is no cell, or an empty string."""
+    if protocol is Protocol.OEG and condition.name not in OPEN_ENDED:
+        return f"{condition.name} does not exist for open-ended generation, which plays {', '.join(OPEN_ENDED)}"
     if condition.scenarios and scenario not in condition.scenarios:
         return f"{condition.name} exists only for {' and '.join(condition.scenarios)}, not for {scenario}"
     if condition.many_images and model.max_images < 2:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import app, data_app, models_app
+from sweeps.conditions import CONDITIONS
 from sweeps.load import build, load
-from sweeps.spec import CONDITIONS, Endpoint
+from sweeps.spec import Endpoint
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(ROOT.glob("docs/*.md"))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from envs import SCENARIOS
-from sweeps.spec import CONDITIONS
+from sweeps.conditions import CONDITIONS
 from training import exam
 
 EACH = 30

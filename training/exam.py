@@ -22,7 +22,7 @@ from envs.demo import sample as demo_sample
 from envs.demo.entries import DemoSample
 from envs.disguise import disguised
 from envs.types import Ending, ImageRef, Mode, Sample, State, Turn, View
-from sweeps.spec import Condition
+from sweeps.conditions import Condition
 from training.pictures import HELD_OUT, LAP, picture_of, sample_of
 
 BATCH = 64

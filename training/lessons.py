@@ -14,7 +14,7 @@ from envs import SCENARIOS
 from envs.disguise import disguised
 from envs.stimulus import OPEN_ENDED_HINT
 from envs.types import Mode, View
-from sweeps.spec import CONDITIONS
+from sweeps.conditions import CONDITIONS
 from training import manners
 from training.pictures import LAP, Bank, Play, Seen
 

@@ -22,8 +22,9 @@ from orchestrator.folder import PLAN, RESOLVED, RunFolderError
 from orchestrator.score import ERRORS, PLANNED, score
 from orchestrator.session import build_plan
 from orchestrator.store import episodes, turns
+from sweeps.conditions import CONDITIONS, Condition
 from sweeps.load import SweepError
-from sweeps.spec import CONDITIONS, Condition, Sweep
+from sweeps.spec import Sweep
 
 Samples = Mapping[str, Mapping[int, Sample]]
 """Scenario -> id -> sample."""

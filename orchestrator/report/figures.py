@@ -25,7 +25,7 @@ from orchestrator.report.evidence import Evidence, read
 from orchestrator.report.look import ACTIONS, CONDITIONS, FAINT, INK
 from orchestrator.report.statistics import Bootstrap, bootstrap
 from orchestrator.report.tables import models
-from sweeps.spec import WITH_EXAMPLES
+from sweeps.conditions import WITH_EXAMPLES
 
 Row = Mapping[str, Any]
 LINE = 0.21

@@ -23,8 +23,8 @@ from orchestrator.report.markup import MISSING, Entry, Grid
 from orchestrator.report.paired import ALPHA, against, between
 from orchestrator.report.published import MEASURES
 from orchestrator.report.statistics import Bootstrap, bootstrap
+from sweeps.conditions import WITH_EXAMPLES
 from sweeps.load import registry
-from sweeps.spec import WITH_EXAMPLES
 
 AVERAGE = "avg"
 Row = Mapping[str, Any]

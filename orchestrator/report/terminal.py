@@ -12,8 +12,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from envs import SCENARIOS
+from sweeps.conditions import CONDITIONS
 from sweeps.load import registry
-from sweeps.spec import CONDITIONS
 
 WIDTH = 128
 """Columns that the widest table needs; a narrower terminal wraps it rather than losing digits."""

@@ -13,7 +13,8 @@ from actors.prompts import messages
 from envs import SCENARIOS
 from envs.disguise import disguised
 from envs.types import Action, Ending, Mode, State
-from sweeps.spec import CONDITIONS, Cell, ModelSpec
+from sweeps.conditions import CONDITIONS
+from sweeps.spec import Cell, ModelSpec
 from tests.envs.games import SAMPLES
 
 MODEL = ModelSpec(name="m", source="builtin:oracle", backend="builtin", gpus=0)

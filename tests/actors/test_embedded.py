@@ -10,7 +10,7 @@ pytest.importorskip("torch", reason="the embedded model needs torch (extra `tran
 pytest.importorskip("transformers", reason="the embedded model needs transformers (extra `transformers`)")
 
 from envs import SCENARIOS
-from sweeps.spec import CONDITIONS
+from sweeps.conditions import CONDITIONS
 from training import exam
 
 FOLDER = Path(__file__).parents[2] / "actors" / "embedded"

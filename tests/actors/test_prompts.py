@@ -15,7 +15,7 @@ from envs.disguise import FOREIGN
 from envs.samples import BadData
 from envs.scenario import suggestions
 from orchestrator.prompt import conversation, written
-from sweeps.spec import CONDITIONS, VARIANTS, Condition
+from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from tests.envs.games import SAMPLES
 
 GOLDEN = Path(__file__).with_name("golden")

@@ -5,7 +5,8 @@ import asyncio
 from actors.backend import ScriptedBackend
 from actors.play import play
 from envs.types import Action, Ending
-from sweeps.spec import CONDITIONS, VARIANTS, Cell, ModelSpec
+from sweeps.conditions import CONDITIONS, VARIANTS
+from sweeps.spec import Cell, ModelSpec
 from tests.envs.games import SAMPLES
 
 MODEL = ModelSpec(name="m", source="s")

@@ -13,8 +13,8 @@ from orchestrator.audit import AuditError, audit
 from orchestrator.folder import claim
 from orchestrator.session import build_plan
 from orchestrator.store import Store
+from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.load import build
-from sweeps.spec import CONDITIONS, VARIANTS
 from tests.oracle import oracle_path, oracle_python
 
 POLICIES = ("oracle", "always-ask", "uniform")

@@ -16,7 +16,8 @@ from orchestrator.lock import RunFolderError
 from orchestrator.mlflow_door import public
 from orchestrator.session import _tracker
 from orchestrator.tracking import parameters, track
-from sweeps.spec import Condition, ModelSpec, Sweep
+from sweeps.conditions import Condition
+from sweeps.spec import ModelSpec, Sweep
 from tests.orchestrator.mirrors import (
     QUICK,
     cells,

@@ -4,17 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.load import SweepError, build, load, one_cell, registry, skipped
-from sweeps.spec import CONDITIONS, ModelSpec
+from sweeps.conditions import CONDITIONS
+from sweeps.load import SweepError, build, judge, load, one_cell, registry, skipped
+from sweeps.spec import ModelSpec
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"data": "d", "models": ["oracle"], "scenarios": ["QD"]}
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("sweeps/**/*.toml")), ids=lambda p: p.name)
+REGISTRIES = {"models.toml", "judges.toml"}
+SWEEPS = [path for path in sorted(ROOT.glob("sweeps/**/*.toml")) if path.name not in REGISTRIES]
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda p: p.name)
 def test_every_sweep_in_the_tree_loads_and_opens_with_its_purpose_and_command(path):
-    if path.name == "models.toml":
-        return
     lines = path.read_text().splitlines()
 
     assert lines[0].startswith("# ") and any("proactive-sweep" in line for line in lines[:12] if line.startswith("#"))
@@ -122,3 +125,34 @@ def test_a_key_changes_with_what_changes_the_answer_and_with_nothing_else():
         ModelSpec(name="m", source="s").model_copy(update={"gpus": 2}).identity
         == ModelSpec(name="m", source="s").identity
     )
+
+
+def test_an_open_ended_sweep_is_sampled_on_the_papers_subset_and_knows_its_judge():
+    sweep = build({**SMALL, "protocol": ["mcqa", "oeg"], "judge": {}}, "small.toml")
+    choice, open_ended = sweep.cells()
+
+    assert (choice.sampling.temperature, open_ended.sampling.temperature) == (0.0, 1.0)
+    assert open_ended.key == "oracle/QD/zero-shot-oeg"
+    assert sweep.selects(open_ended.protocol).subset == "open-ended" and sweep.selects(choice.protocol).subset == "all"
+    assert sweep.judge is not None and sweep.judge.model.source == "Qwen/Qwen3-8B"
+
+
+def test_a_judge_is_one_that_ships_one_of_the_sweeps_own_or_a_sentence():
+    own = {"name": "mine", "source": "x", "endpoint": {"base_url": "http://127.0.0.1:1/v1"}}
+    sweep = build({**SMALL, "model": [own], "judge": {"model": "mine", "attempts": 1}}, "small.toml")
+
+    assert sweep.judge is not None and (sweep.judge.model.backend, sweep.judge.attempts) == ("openai", 1)
+    assert judge({"model": "rule-judge"}, "here").model.gpus == 0
+    with pytest.raises(SweepError, match="did you mean 'rule-judge'"):
+        build({**SMALL, "judge": {"model": "rule-judg"}}, "small.toml")
+    with pytest.raises(SweepError, match="attempts = 0"):
+        judge({"attempts": 0}, "here")
+
+
+def test_a_condition_without_open_ended_form_makes_no_open_ended_cell():
+    sweep = build({**SMALL, "protocol": ["mcqa", "oeg"], "conditions": ["zero-shot", "history"]}, "small.toml")
+
+    assert [cell.key for cell in sweep.cells()] == [
+        "oracle/QD/zero-shot", "oracle/QD/zero-shot-oeg", "oracle/QD/history",
+    ]  # fmt: skip
+    assert any("history does not exist for open-ended generation" in reason for reason in skipped(sweep))

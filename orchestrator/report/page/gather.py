@@ -26,7 +26,7 @@ from orchestrator.report.page.thumbs import Thumbnails
 from orchestrator.report.statistics import Bootstrap, bootstrap
 from orchestrator.report.tables import grids, models
 from orchestrator.store import UNREADABLE
-from sweeps.spec import CONDITIONS
+from sweeps.conditions import CONDITIONS
 
 THUMBNAILS = 1_200
 """Pictures that a page holds."""

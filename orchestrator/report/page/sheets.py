@@ -24,7 +24,7 @@ from orchestrator.report.page.words import signed
 from orchestrator.report.paired import ALPHA, against
 from orchestrator.report.statistics import Bootstrap
 from orchestrator.report.tables import models
-from sweeps.spec import CONDITIONS
+from sweeps.conditions import CONDITIONS
 
 Row = Mapping[str, Any]
 GAP = "–"

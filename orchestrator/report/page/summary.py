@@ -18,7 +18,7 @@ from orchestrator.report.page.words import listed, ordered, share
 from orchestrator.report.provenance import foreign, subset
 from orchestrator.report.tables import models
 from orchestrator.store import damaged
-from sweeps.spec import CONDITIONS
+from sweeps.conditions import CONDITIONS
 
 Row = Mapping[str, Any]
 
