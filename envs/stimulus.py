@@ -30,6 +30,15 @@ COCO_ZOOM_HINT = "Hint: zooming out could help with classification."
 OPEN_ENDED_HINT = " If you cannot answer this question, please tell me what I should do to help you."
 """Appended to the question in the open-ended protocol's hint variant, leading space included."""
 
+MOVE_CAMERA = "Move the camera"
+ROD_ACCEPTED = ("Move the blocks", MOVE_CAMERA)
+VSOD_ACCEPTED = ("Wait for the occlusion to disappear", "Rewind the video", MOVE_CAMERA)
+MVPN_ACCEPTED = ("Rotate the object", MOVE_CAMERA)
+QD_ACCEPTED = ("Add more details to the drawing",)
+CIT_ACCEPTED = ("Rewind the video",)
+COCO_ACCEPTED = (MOVE_CAMERA, "Move farther from the object")
+"""What a judge is told to accept beside what the entry itself names (``get_open_ended_gen_answers``)."""
+
 ROD_REASONING = (
     "I cannot see what is behind the occluding object. Moving the occluding object might reveal its position. So, first, "
     "I need to move the occluding object and then answer the question. Therefore, the answer is:"

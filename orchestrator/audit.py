@@ -200,7 +200,6 @@ def _sweep(folder: Path, data: Path | None) -> Sweep:
 def _recordings(plan: Plan, folder: Path) -> Iterator[Recording | None]:
     """The stored episodes that belong to the plan, model by model; None for one of another protocol."""
     cells = {cell.key: cell for cell in plan.cells}
-    samples = {(name, sample.id): sample for name, found in plan.samples.items() for sample in found}
     kept = belonging(plan, folder)
     clash = [name for name in ("turns", "correct", *COUNTED)]
     kept = kept.rename({name: f"n_{name}" for name in clash})
@@ -211,7 +210,7 @@ def _recordings(plan: Plan, folder: Path) -> Iterator[Recording | None]:
         for row in mine.join(lists, on="key", how="left").sort("key").collect().iter_rows(named=True):
             cell = cells[row["cell"]]
             whole = row | {name: row[name] or [] for name in STORED}
-            shown = staged(samples[cell.scenario, row["sample_id"]], cell.condition, plan.seed)
+            shown = staged(plan.played[cell.scenario][row["sample_id"]], cell.condition, plan.seed)
             yield Recording(whole, cell, shown) if cell.protocol is Protocol.MCQA else None
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
 from actors.prompts import VERSION
 from envs.chance import episode_seed
 from envs.types import Sample
-from sweeps.spec import Cell, ModelSpec, Sweep
+from sweeps.spec import Cell, ModelSpec, Protocol, Sweep
 from sweeps.values import digest
 
 BUILTIN_GROUP = "builtin"
@@ -32,15 +32,29 @@ class Plan:
 
     cells: tuple[Cell, ...]
     samples: Mapping[str, tuple[Sample, ...]]
-    """Scenario -> the samples played, in file order."""
+    """Scenario -> the samples played as multiple choice, in file order."""
     pools: Mapping[str, tuple[Sample, ...]]
     """Scenario -> the samples that examples are drawn from; it does not shrink with a limit."""
     seed: int
+    open_ended: Mapping[str, tuple[Sample, ...]] = field(default_factory=dict)
+    """Scenario -> the samples played as open-ended generation."""
+
+    def drawn(self, cell: Cell) -> tuple[Sample, ...]:
+        """The samples of a cell, in the order of its ordinals."""
+        return (self.open_ended if cell.protocol is Protocol.OEG else self.samples)[cell.scenario]
+
+    @cached_property
+    def played(self) -> dict[str, dict[int, Sample]]:
+        """Scenario -> id -> each sample that some cell plays."""
+        found: dict[str, dict[int, Sample]] = {}
+        for name, samples in (*self.samples.items(), *self.open_ended.items()):
+            found.setdefault(name, {}).update((sample.id, sample) for sample in samples)
+        return found
 
     @cached_property
     def offsets(self) -> list[int]:
         """First ordinal of each cell, and the total at the end."""
-        return [0, *accumulate(len(self.samples[cell.scenario]) for cell in self.cells)]
+        return [0, *accumulate(len(self.drawn(cell)) for cell in self.cells)]
 
     @property
     def total(self) -> int:
@@ -59,7 +73,7 @@ class Plan:
     def task(self, ordinal: int) -> tuple[int, Sample]:
         """Index of the cell and the sample behind an ordinal."""
         index = bisect_right(self.offsets, ordinal) - 1
-        return index, self.samples[self.cells[index].scenario][ordinal - self.offsets[index]]
+        return index, self.drawn(self.cells[index])[ordinal - self.offsets[index]]
 
     def key(self, index: int, sample: Sample) -> str:
         """``model/scenario/condition/0042-3fa9c1d2``: readable, and unique to all that changes the answer."""
@@ -72,7 +86,7 @@ class Plan:
     def keys(self, index: int) -> Iterator[str]:
         """Keys of one cell in the order of its ordinals."""
         prefix, fingerprint = self.cells[index].key, self.fingerprints[index]
-        for sample in self.samples[self.cells[index].scenario]:
+        for sample in self.drawn(self.cells[index]):
             yield f"{prefix}/{sample.id:04d}-{digest(fingerprint + sample.digest, 4)}"
 
     def owed(self, finished: Collection[str]) -> dict[str, list[int]]:
@@ -90,18 +104,22 @@ class Plan:
         return [-1 if key in finished else first + number for number, key in enumerate(self.keys(index))]
 
     def _blocks(self) -> Iterator[list[int]]:
-        """Cells that share model and scenario, by index."""
-        blocks: dict[tuple[str, str], list[int]] = {}
+        """Cells that share model and samples, by index."""
+        blocks: dict[tuple[str, str, str], list[int]] = {}
         for index, cell in enumerate(self.cells):
-            blocks.setdefault((cell.model.name, cell.scenario), []).append(index)
+            blocks.setdefault((cell.model.name, cell.scenario, cell.protocol), []).append(index)
         yield from blocks.values()
 
 
-def planned(sweep: Sweep, samples: Mapping[str, Sequence[Sample]], pools: Mapping[str, Sequence[Sample]]) -> Plan:
-    """The plan of a sweep over loaded samples."""
-    return Plan(
-        cells=sweep.cells(),
-        samples={name: tuple(found) for name, found in samples.items()},
-        pools={name: tuple(found) for name, found in pools.items()},
-        seed=sweep.seed,
+def planned(
+    sweep: Sweep,
+    samples: Mapping[Protocol, Mapping[str, Sequence[Sample]]],
+    pools: Mapping[str, Sequence[Sample]],
+) -> Plan:
+    """The plan of a sweep over loaded samples: protocol -> scenario -> those played."""
+    choice, open_ended = (
+        {name: tuple(found) for name, found in samples.get(protocol, {}).items()}
+        for protocol in (Protocol.MCQA, Protocol.OEG)
     )
+    whole = {name: tuple(found) for name, found in pools.items()}
+    return Plan(sweep.cells(), choice, whole, sweep.seed, open_ended)

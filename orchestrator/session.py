@@ -19,6 +19,7 @@ import polars as pl
 
 from envs.samples import load as load_samples
 from envs.samples import select
+from envs.types import Sample
 from orchestrator import folder as run_folder
 from orchestrator.estimate import write_observed
 from orchestrator.plan import Plan, planned
@@ -27,7 +28,7 @@ from orchestrator.score import score, write_results
 from orchestrator.store import Store, episodes
 from orchestrator.tracking import Tracker, parameters
 from sweeps.load import skipped
-from sweeps.spec import Sweep
+from sweeps.spec import Selection, Sweep
 
 if TYPE_CHECKING:
     from orchestrator.run import Sink
@@ -59,12 +60,20 @@ class Outcome:
 
 def build_plan(sweep: Sweep) -> Plan:
     """Load the samples that the sweep names and number its episodes; raises BadData or SweepError."""
-    folder, pick = Path(sweep.data), sweep.selection
-    pools = {name: load_samples(folder, name, pick.filtered) for name in sweep.scenarios}
-    played = {
-        name: select(pool, pick.limit, pick.ids.get(name), pick.subset, sweep.seed) for name, pool in pools.items()
-    }
-    return planned(sweep, played, pools)
+    folder = Path(sweep.data)
+
+    def pool(pick: Selection) -> dict[str, list[Sample]]:
+        return {name: load_samples(folder, name, pick.filtered) for name in sweep.scenarios}
+
+    def drawn(pick: Selection, pools: Mapping[str, list[Sample]]) -> dict[str, list[Sample]]:
+        return {n: select(whole, pick.limit, pick.ids.get(n), pick.subset, sweep.seed) for n, whole in pools.items()}
+
+    pools = pool(sweep.selection)
+    samples = {}
+    for protocol in sweep.protocols:
+        pick = sweep.selects(protocol)
+        samples[protocol] = drawn(pick, pools if pick.filtered == sweep.selection.filtered else pool(pick))
+    return planned(sweep, samples, pools)
 
 
 def planned_rows(plan: Plan) -> pl.DataFrame:
@@ -76,7 +85,7 @@ def planned_rows(plan: Plan) -> pl.DataFrame:
             "scenario": [cell.scenario for cell in plan.cells],
             "condition": [cell.condition.name for cell in plan.cells],
             "protocol": [cell.protocol.value for cell in plan.cells],
-            "planned": [len(plan.samples[cell.scenario]) for cell in plan.cells],
+            "planned": [len(plan.drawn(cell)) for cell in plan.cells],
         }
     )
 
@@ -134,7 +143,7 @@ def _attempt(sweep: Sweep, plan: Plan, output: Path, store: Store, say: Callable
 def _finished(plan: Plan, owed: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """Cell -> planned episodes that are stored already."""
     missing = Counter(plan.task(ordinal)[0] for queue in owed.values() for ordinal in queue)
-    return {cell.key: len(plan.samples[cell.scenario]) - missing[n] for n, cell in enumerate(plan.cells)}
+    return {cell.key: len(plan.drawn(cell)) - missing[n] for n, cell in enumerate(plan.cells)}
 
 
 def _play(

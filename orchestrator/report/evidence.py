@@ -156,7 +156,7 @@ def _samples(sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, dict[str, set
         for name in keys
         if name not in known
     ]
-    samples = {name: {sample.id: sample for sample in plan.samples[name]} for name in plan.samples if name in known}
+    samples = {name: found for name, found in plan.played.items() if name in known}
     return samples, {name: found for name, found in keys.items() if name in known}, notes
 
 

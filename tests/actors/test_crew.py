@@ -14,6 +14,7 @@ from envs import SCENARIOS
 from envs.samples import load
 from orchestrator.plan import planned
 from sweeps.load import build
+from sweeps.spec import Protocol
 
 
 class Dawdling:
@@ -43,7 +44,7 @@ def plan(demo_data):
     }
     sweep = build(table, "x.toml")
     samples = {name: load(demo_data, name) for name in SCENARIOS}
-    return planned(sweep, samples, samples)
+    return planned(sweep, {Protocol.MCQA: samples}, samples)
 
 
 async def collected(crew, ordinals):

@@ -33,11 +33,11 @@ def test_it_plans_over_a_benchmark(path, demo_data):
     sweep = load(path, [f"data={str(demo_data)!r}"])
     plan = build_plan(sweep)
 
-    assert plan.total == sum(len(plan.samples[cell.scenario]) for cell in plan.cells) > 0
-    assert len({plan.key(n, plan.samples[cell.scenario][0]) for n, cell in enumerate(plan.cells)}) == len(plan.cells)
+    assert plan.total == sum(len(plan.drawn(cell)) for cell in plan.cells) > 0
+    assert len({plan.key(n, plan.drawn(cell)[0]) for n, cell in enumerate(plan.cells)}) == len(plan.cells)
     for cell in plan.cells:
         if cell.condition.mode is Mode.RANDOM:
-            for sample in plan.samples[cell.scenario]:
+            for sample in plan.drawn(cell):
                 assert disguised(sample, 0, cell.condition.source or None).options != sample.options
 
 
