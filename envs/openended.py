@@ -31,8 +31,9 @@ def accepted(sample: Sample, reference: bool = False) -> tuple[str, ...]:
     ``reference`` adds the category where the package's list has none (ROD, MVP-N), because the clear picture shows it.
     """
     clear = reference and sample.scenario in ("ROD", "MVP-N")
-    joined = ",".join(answer.replace(".", "") for answer in (*_first(sample), *((sample.answer,) if clear else ())))
-    return tuple(piece.strip() for piece in f"{joined}.".removesuffix(".").split(",") if piece.strip())
+    answers = (*_first(sample), *((sample.answer,) if clear else ()))
+    joined = ",".join(answer.replace(".", "") for answer in answers)
+    return tuple(piece.strip().replace(".", "") for piece in f"{joined}.".split(",") if piece.strip())
 
 
 def _first(sample: Sample) -> tuple[str, ...]:
@@ -76,11 +77,10 @@ CLOSING = re.compile(
     r"</think(?:ing)?>|◁/think▷|\[/THINK\]|</seed:think>|<\|channel\|>final[^<]{0,40}<\|message\|>|<channel\|>"
 )
 OPENING = re.compile(
-    r"^\s*(?:<\|start\|>assistant)?"
+    r"^[ \t]*(?:<\|start\|>assistant)?"
     r"(?:<think(?:ing)?>|◁think▷|\[THINK\]|<seed:think>|<\|channel\|>(?:analysis|commentary)|<\|channel>thought)",
     re.MULTILINE,
 )
-ENDMARKS = re.compile(r"(?:<\|(?:return|end|im_end|eot_id)\|>\s*)+$")
 LISTS = re.compile(r"[01](?:\s*,\s*[01])*")
 NOTHING = Bits(category=False, suggestion=False)
 
@@ -94,7 +94,7 @@ def spoken(text: str) -> str | None:
     rest = text[max((found.end() for found in CLOSING.finditer(text)), default=0) :]
     if OPENING.search(rest):
         return None
-    return ENDMARKS.sub("", rest).strip()
+    return rest.strip()
 
 
 def read_verdict(text: str, scenario: str, count: int) -> Bits | None:
@@ -202,4 +202,4 @@ def harmless(text: str) -> str:
 
 def rule_verdict(sample: Sample, answer: str, reference: bool = False) -> str:
     """The reply of the rule judge (``envs.rulejudge``): one line an accepted answer, then the line of 0 and 1."""
-    return rulejudge.reply(accepted(sample, reference), answer)
+    return rulejudge.reply(accepted(sample, reference), suggested(sample.scenario), answer)

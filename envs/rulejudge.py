@@ -1,0 +1,97 @@
+"""A rule, not a truth: an accepted answer counts where its words, or words of its idea, stand in one sentence unnegated.
+
+The same answer gives the same reply for ever, on any machine, so a table of open-ended answers exists without a model.
+It knows no synonym of a category and no irony. Words and rules are this project's own.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
+from envs.rulewords import IDEAS, NEGATIONS, NUMBERS, REPAIRS, Idea
+
+MOST = 100_000
+"""Characters of an answer that are read: half from its beginning, half from its end."""
+REACH = 7
+"""Words between the two parts of an idea, at most."""
+LOOK_BACK = 3
+"""Words before a match in which a negation takes it back."""
+SENTENCES = re.compile(r"[.!?;:\n]+|\bbut\b|\bhowever\b|\binstead\b")
+WORDS = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[^\w\s]", re.UNICODE)
+APOSTROPHES = str.maketrans("", "", "'’")
+
+
+def reply(answers: Sequence[str], suggestions: int, answer: str) -> str:
+    """A judge's reply about ``answer``: what was found for each accepted answer, then the line of 0 and 1.
+
+    The first ``suggestions`` accepted answers are also found by their idea, the others by their words alone.
+    """
+    said = sentences(answer)
+    found = [
+        says(said, accepted, idea_of(accepted) if number < suggestions else None)
+        for number, accepted in enumerate(answers)
+    ]
+    reasons = [f"- {accepted}: {'said' if yes else 'not said'}" for accepted, yes in zip(answers, found, strict=True)]
+    return "\n".join([*reasons, ",".join(str(int(yes)) for yes in found)])
+
+
+def sentences(answer: str) -> list[list[str]]:
+    """The answer as sentences of normalised words."""
+    if len(answer) > MOST:
+        answer = f"{answer[: MOST // 2]}\n{answer[-MOST // 2 :]}"
+    folded = unicodedata.normalize("NFKC", answer).casefold()
+    return [spelled for part in SENTENCES.split(folded) if (spelled := words(part))]
+
+
+def words(text: str) -> list[str]:
+    """Words without apostrophes, number words as digits; punctuation is dropped."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    spelled = (word.translate(APOSTROPHES) for word in WORDS.findall(plain) if any(map(str.isalnum, word)))
+    return [NUMBERS.get(word, word) for word in spelled]
+
+
+def says(said: list[list[str]], accepted: str, idea: Idea | None = None) -> bool:
+    """Whether any sentence says it, by its words or by its idea, and does not take it back."""
+    phrase = words(accepted)
+    for sentence in said:
+        places = _phrase(sentence, phrase) if phrase else []
+        places += _places(sentence, idea) if idea else []
+        if any(not NEGATIONS & set(sentence[max(0, place - LOOK_BACK) : place]) for place in places):
+            return True
+    return False
+
+
+def idea_of(suggestion: str) -> Idea | None:
+    """The idea behind an accepted suggestion, where the tables know one."""
+    lowered = suggestion.casefold()
+    named = (idea for cue, idea in IDEAS.items() if lowered.startswith(cue))
+    return next(named, None) or next((idea for word, idea in REPAIRS.items() if word in lowered), None)
+
+
+def _phrase(sentence: list[str], phrase: list[str]) -> list[int]:
+    """Where the phrase stands as whole words; its last word may carry a plural."""
+    *first, last = phrase
+    size = len(phrase)
+    endings = {last, f"{last}s", f"{last}es"}
+    return [
+        place
+        for place in range(len(sentence) - size + 1)
+        if sentence[place + size - 1] in endings and sentence[place : place + size - 1] == first
+    ]
+
+
+def _places(sentence: list[str], idea: Idea) -> list[int]:
+    """Where the idea's deed stands with one of its things in reach; a deed that needs no thing stands alone."""
+    alone = [place for place, word in enumerate(sentence) if idea.alone.match(word)]
+    deeds = [place for place, word in enumerate(sentence) if idea.deeds.match(word)]
+    things = [place for place, word in enumerate(sentence) if idea.things.match(word)]
+    return sorted(alone + [deed for deed in deeds if _near(things, deed)])
+
+
+def _near(places: list[int], place: int) -> bool:
+    """Whether one of the sorted places, other than this one, is in reach."""
+    window = places[bisect_left(places, place - REACH) : bisect_right(places, place + REACH)]
+    return any(other != place for other in window)
