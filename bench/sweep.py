@@ -42,7 +42,7 @@ def resident() -> float:
 
 
 def main(data: str, output: str, episodes: int) -> None:
-    from orchestrator.run import connect
+    from orchestrator.cluster import connect
 
     sweep = build(table(data, output, episodes), "bench.toml")
     connect()

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,13 +20,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.pacing import ModelStopped
 from actors.worker import Worker
+from orchestrator.cluster import capacity, demands, gpu_nodes
 from orchestrator.estimate import estimated
 from orchestrator.failed import failed_block
-from orchestrator.nodes import Node
 from orchestrator.plan import Plan, group
-from orchestrator.schedule import Abandon, Command, Demand, Drop, GiveUp, Lease, Schedule, Start, Stop
-from orchestrator.store import Store
-from sweeps.spec import ModelSpec, Sweep
+from orchestrator.schedule import Abandon, Command, Drop, GiveUp, Lease, Schedule, Start, Stop
+from orchestrator.sink import Sink
+from sweeps.spec import Sweep
 
 BACKPRESSURE = 16
 """Blocks a worker may have ready before the driver takes them: it bounds memory when the disk is slow."""
@@ -39,10 +37,6 @@ SILENCE = 900.0
 STOP_GRACE = 5.0
 """Seconds an engine gets to close before its actor is killed."""
 
-ENGINE_CPUS = 4
-"""CPUs beside a GPU: pictures are decoded and the engine's own front end runs there."""
-MOST_REPLICAS = 64
-
 LOOK_EVERY = 5.0
 """Seconds between two looks for silent workers and changed nodes."""
 BACKOFF = 0.5
@@ -50,48 +44,6 @@ BACKOFF = 0.5
 
 HOPELESS_START = (ValueError, OSError, ImportError)
 """What loading raises when another worker would fare no better: no such model, a package missing, an option refused."""
-
-
-class Sink:
-    """Lets every planned episode through once: late duplicates of a presumed-dead worker are dropped by ordinal."""
-
-    def __init__(self, store: Store, plan: Plan) -> None:
-        self.store = store
-        self.seen = bytearray(plan.total)
-        self.per_cell: Counter[str] = Counter()
-        """Cell -> episodes stored by this run."""
-
-    @property
-    def done(self) -> int:
-        """Episodes stored by this run."""
-        return self.per_cell.total()
-
-    def add(self, content: dict[str, Any]) -> None:
-        """Store the block's episodes that are new."""
-        ordinals = content["ordinals"]
-        fresh = [not self.seen[ordinal] for ordinal in ordinals]
-        if not all(fresh):
-            content = _only(content, fresh)
-            ordinals = content["ordinals"]
-        for ordinal in ordinals:
-            self.seen[ordinal] = 1
-        self.per_cell.update(content["episodes"]["cell"])
-        self.store.append({"episodes": content["episodes"], "turns": content["turns"]})
-
-
-def _only(content: dict[str, Any], keep: Sequence[bool]) -> dict[str, Any]:
-    """The block without the episodes that are not to keep, their turns included."""
-    kept = {key for key, wanted in zip(content["episodes"]["key"], keep, strict=True) if wanted}
-
-    def filtered(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        rows = [key in kept for key in columns["key"]]
-        return {name: [v for v, row in zip(values, rows, strict=True) if row] for name, values in columns.items()}
-
-    return {
-        "ordinals": [o for o, wanted in zip(content["ordinals"], keep, strict=True) if wanted],
-        "episodes": filtered(content["episodes"]),
-        "turns": filtered(content["turns"]),
-    }
 
 
 @dataclass
@@ -266,53 +218,6 @@ class Driver:
             if self.now() - looked >= LOOK_EVERY:
                 looked = self.now()
                 self.events.put_nowait(self._look)
-
-
-def demands(sweep: Sweep, cpus: float, gpus: int) -> dict[str, Demand]:
-    """What a replica of each group of models takes of a cluster with so many CPUs and GPUs."""
-    return {group(model): _demand(model, sweep.cluster.workers, cpus, gpus) for model in sweep.models}
-
-
-def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:
-    """An engine on a GPU wants four CPUs beside it, as far as there are; a service needs one caller, which paces itself."""
-    if model.gpus:
-        beside = max(0, min(ENGINE_CPUS, int(cpus) * model.gpus // max(1, gpus)))
-        return Demand(beside, model.gpus, workers or MOST_REPLICAS, model.in_flight, model.accelerator)
-    if model.backend == "openai":
-        return Demand(cpus=0, gpus=0, replicas=1)
-    if model.backend == "vllm":
-        return Demand(cpus=max(1, int(cpus)), gpus=0, replicas=1)
-    return Demand(cpus=1, gpus=0, replicas=workers or max(1, int(cpus)))
-
-
-def capacity() -> tuple[float, int]:
-    """CPUs and GPUs of the connected cluster."""
-    resources = ray.cluster_resources()
-    return float(resources.get("CPU", 1)), int(resources.get("GPU", 0))
-
-
-def gpu_nodes() -> tuple[Node, ...]:
-    """The connected cluster's living nodes that have GPUs, by name, with the kind that Ray found there."""
-    found = []
-    for node in ray.nodes():
-        resources = node["Resources"]
-        kinds = [name.partition(":")[2] for name in resources if name.startswith("accelerator_type:")]
-        if node["Alive"] and resources.get("GPU", 0) >= 1:
-            found.append(Node(node["NodeID"], int(resources["GPU"]), kinds[0] if kinds else ""))
-    return tuple(sorted(found, key=lambda node: node.name))
-
-
-def connect() -> None:
-    """Join the cluster that RAY_ADDRESS names, or start one on this machine without dashboard."""
-    if ray.is_initialized():
-        return
-    os.environ.setdefault("RAY_worker_niceness", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
-    common: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
-    if os.environ.get("RAY_ADDRESS"):
-        ray.init(**common)
-    else:
-        ray.init(address="local", include_dashboard=False, num_cpus=os.cpu_count() or 1, **common)
 
 
 def plain(problem: BaseException | None) -> str:

@@ -31,7 +31,7 @@ from sweeps.load import skipped
 from sweeps.spec import Selection, Sweep
 
 if TYPE_CHECKING:
-    from orchestrator.run import Sink
+    from orchestrator.sink import Sink
 
 INTERRUPTED = 130
 INCOMPLETE = 1
@@ -150,7 +150,9 @@ def _play(
     sweep: Sweep, plan: Plan, owed: Mapping[str, Sequence[int]], store: Store, progress: Progress
 ) -> tuple[dict[str, str], bool]:
     """Run the driver; returns reasons of lost groups, and whether somebody stopped it."""
-    from orchestrator.run import Driver, Sink, connect  # Ray takes a second to import: not for `plan` or `status`
+    from orchestrator.cluster import connect  # Ray takes a second to import: not for `plan` or `status`
+    from orchestrator.run import Driver
+    from orchestrator.sink import Sink
 
     connect()
     sink = Sink(store, plan)
