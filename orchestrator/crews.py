@@ -26,6 +26,8 @@ class Group:
     busy: float = 0.0
     starts: list[float] = field(default_factory=list)
     """Seconds that its replicas took to start."""
+    gone: bool = False
+    """Whether it was abandoned: what arrives for it later waits for another attempt."""
 
     @property
     def left(self) -> int:

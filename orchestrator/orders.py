@@ -22,6 +22,10 @@ class Demand:
     """Episodes/s of one replica, estimated; None is learnt."""
     start: float = 0.0
     """Seconds from the command to a ready worker, estimated; observation corrects both."""
+    judge: str = ""
+    """The group that reads this one's answers: while it lags far behind, this one gets no new lease."""
+    after: bool = False
+    """Whether a judge starts only when the groups that it reads are done: one GPU cannot hold both."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ SILENCE = 900.0
 HASTE = 180.0
 """Where a group's rate has been seen, silence counts sooner: after so many seconds, or ``HUSH`` times a full engine's round."""
 HUSH = 10.0
+BACKLOG = 4096
+"""Answers that may wait for a judge at work before those who write them get no new lease."""
 SLOWNESS = 8.0
 """A lease that takes so many times what its group's rate promises is taken back, too, once ``SILENCE`` has passed."""
 
@@ -92,7 +94,16 @@ class Schedule:
             self._observe(self.slots[slot], len(ordinals))
             for ordinal in ordinals:
                 self.slots[slot].leases[lease].pop(ordinal, None)
-        return []
+        return self._wake()
+
+    def arrived(self, name: str, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
+        """Answers are there for a judge to read."""
+        self._at(now)
+        group = self.groups[name]
+        if group.gone:
+            return []
+        group.waiting.extend(ordinals)
+        return self._impossible() + self._wake() + self._place()
 
     def drained(self, slot: int, lease: int, now: float = 0.0) -> list[Command]:
         """A lease's stream has ended in good order; what it did not deliver waits again."""
@@ -130,7 +141,7 @@ class Schedule:
                 commands += [Drop(slot, reason), *self._bury(slot, reason)]
         if not self.slots and self.now - self.changed > SILENCE:
             commands += self._impossible()
-        return commands + self._place()
+        return commands + self._wake() + self._place()
 
     def resized(self, nodes: Sequence[Node], cpus: float, now: float) -> list[Command]:
         """The cluster has other nodes now; the workers of a lost one are heard of as they die."""
@@ -211,6 +222,7 @@ class Schedule:
     def _abandon(self, group: Group, reason: str) -> list[Command]:
         group.suspects.clear()
         group.waiting.clear()
+        group.gone = True
         return [Abandon(group.name, reason)]
 
     def _place(self) -> list[Command]:
@@ -249,6 +261,8 @@ class Schedule:
 
     def _fits(self, group: Group) -> bool:
         demand = group.demand
+        if demand.after and self._expects(group):
+            return False
         cpus = self.cpus - sum(slot.group.demand.cpus for slot in self.slots.values())
         if demand.cpus > cpus and not (demand.gpus == 0 and not self.slots):
             return False
@@ -299,6 +313,27 @@ class Schedule:
         for slot in chosen or ():
             slot.leaving = True
 
+    def _expects(self, judge: Group) -> bool:
+        """Whether answers for this judge are still being written."""
+        return any(group.demand.judge == judge.name and self.remaining(group) for group in self.groups.values())
+
+    def _held(self, group: Group) -> bool:
+        """Whether the group's judge is at work and so far behind that more answers would only pile up."""
+        judge = self.groups.get(group.demand.judge)
+        return judge is not None and judge.left >= BACKLOG and any(s.group is judge for s in self.slots.values())
+
+    def _stays(self, place: Slot) -> bool:
+        """Whether a worker without a lease waits: a judge for answers, a writer for its judge."""
+        return not place.leaving and (self._expects(place.group) or (place.group.left > 0 and self._held(place.group)))
+
+    def _wake(self) -> list[Command]:
+        """Leases for workers that waited."""
+        commands: list[Command] = []
+        for slot, place in list(self.slots.items()):
+            if place.ready and not place.leases and slot in self.slots:
+                commands += self._feed(slot)
+        return commands
+
     def _feed(self, slot: int) -> list[Command]:
         """Leases for a ready worker; a worker without work stops and its place goes to another group."""
         place = self.slots[slot]
@@ -308,7 +343,7 @@ class Schedule:
             place.leases[self._leases] = dict.fromkeys(ordinals)
             place.due[self._leases] = self._due(place)
             commands.append(Lease(slot, self._leases, ordinals))
-        if not place.leases:
+        if not place.leases and not self._stays(place):
             self._vacate(slot)
             commands.append(Stop(slot))
         commands += self._needless(place.group)
@@ -321,7 +356,7 @@ class Schedule:
 
     def _needless(self, group: Group) -> list[Command]:
         """Stop workers that are still starting when nothing is left for them."""
-        if group.left:
+        if group.left or self._expects(group):
             return []
         starting = [slot for slot, place in self.slots.items() if place.group is group and not place.ready]
         for slot in starting:
@@ -330,7 +365,7 @@ class Schedule:
 
     def _next(self, place: Slot) -> tuple[int, ...]:
         group = place.group
-        if place.suspected or place.leaving:
+        if place.suspected or place.leaving or self._held(group):
             return ()
         if group.suspects and not place.leases:
             place.suspected = True
