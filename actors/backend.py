@@ -57,6 +57,10 @@ class Situation:
     sample: Sample
     state: State
     view: View
+    open_ended: bool = False
+    """Whether free text is wanted: the view's options are then not shown."""
+    answer: str = ""
+    """What a judge is to read; empty in every other request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from actors.backend import ENDS_EPISODE, Backend, Message, Refused, Reply, Request, Situation
-from actors.prompts import Past, messages, posed
+from actors.prompts import Past, ask_openly, messages, posed, posed_openly
 from envs import SCENARIOS
 from envs.lenient import forgiven
-from envs.types import Ending, ImageRef, Sample, State, Turn
-from sweeps.spec import Cell
+from envs.types import Ending, ImageRef, Said, Sample, State, Turn
+from sweeps.spec import Cell, Protocol
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A turn together with the picture it was about."""
 
-    turn: Turn
+    turn: Turn | Said
     image: ImageRef
     reply: Reply
 
@@ -45,11 +45,12 @@ async def play(
     Raises BackendDied (the episode is owed again); a request that can never be answered ends the episode instead.
     """
     began = perf_counter()
+    if cell.protocol is Protocol.OEG:
+        return await _answer(sample, cell, backend, key, seed)
     condition, game = cell.condition, SCENARIOS[sample.scenario]
     state = game.initial(sample, condition.mode, seed)
     shown: list[Shown] = []
     past: list[Past] = []
-    error: str | None = None
     while state.ending is None:
         view = posed(sample, state, condition)
         conversation = messages(sample, view, condition, past, examples)
@@ -57,9 +58,7 @@ async def play(
         try:
             reply = await backend.reply(request)
         except (*ENDS_EPISODE, Refused) as refusal:
-            error = str(refusal)
-            ending = Ending.REFUSED if isinstance(refusal, Refused) else Ending.UNPROCESSABLE
-            return _ended(key, sample, seed, shown, ending, error, began)
+            return _ended(key, sample, seed, shown, declined(refusal), str(refusal), began)
         read = forgiven(sample, state, reply.text) if condition.lenient else reply.text
         state, turn = game.step(sample, state, read)
         if read != reply.text:
@@ -67,7 +66,27 @@ async def play(
         shown.append(Shown(turn, conversation[-1].images[0], reply))
         if condition.history:
             past.append((view, reply.text))
-    return _ended(key, sample, seed, shown, state.ending, error, began)
+    return _ended(key, sample, seed, shown, state.ending, None, began)
+
+
+async def _answer(sample: Sample, cell: Cell, backend: Backend, key: str, seed: int) -> Episode:
+    """The one turn of open-ended generation: the first state's picture and question, and free text back."""
+    began = perf_counter()
+    state = SCENARIOS[sample.scenario].initial(sample, cell.condition.mode, seed)
+    view = posed_openly(sample, state, cell.condition)
+    situation = Situation(sample, state, view, open_ended=True)
+    request = Request((ask_openly(view),), cell.sampling, turn_seed(seed, state), situation)
+    try:
+        reply = await backend.reply(request)
+    except (*ENDS_EPISODE, Refused) as refusal:
+        return _ended(key, sample, seed, [], declined(refusal), str(refusal), began)
+    shown = Shown(Said(state.frame, reply.text), view.image, reply)
+    return _ended(key, sample, seed, [shown], Ending.ANSWERED, None, began)
+
+
+def declined(refusal: Exception) -> Ending:
+    """How an episode ends whose request can never be answered."""
+    return Ending.REFUSED if isinstance(refusal, Refused) else Ending.UNPROCESSABLE
 
 
 def turn_seed(seed: int, state: State) -> int:

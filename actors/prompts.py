@@ -1,6 +1,6 @@
 """A conversation is a pure function of view, condition, earlier turns and examples, so every engine gets the same one.
 
-``VERSION`` is part of every episode's key: raise it when any message changes.
+``VERSIONS`` are part of every episode's key: raise the protocol's when any of its messages changes.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from actors.backend import Message
 from envs import SCENARIOS
 from envs.chance import chance
 from envs.disguise import disguised
-from envs.stimulus import multiple_choice
+from envs.stimulus import OPEN_ENDED_HINT, multiple_choice
 from envs.types import ImageRef, Mode, Sample, State, View
 from sweeps.conditions import Condition
+from sweeps.spec import Protocol
 
-VERSION = "mcqa-1"
+VERSIONS = {Protocol.MCQA: "mcqa-1", Protocol.OEG: "oeg-1"}
 
 Past = tuple[View, str]
 """An earlier turn of the same episode: what was seen, what was answered."""
@@ -57,6 +58,20 @@ def messages(
     edge = SCENARIOS[sample.scenario].history_edge if condition.resized else None
     earlier = [message for seen, said in past for message in exchange(seen, said, edge)]
     return (*examples, *earlier, ask(view, edge))
+
+
+def posed_openly(sample: Sample, state: State, condition: Condition) -> View:
+    """What is shown and asked in open-ended generation; its hint is the same for all scenarios.
+
+    Source: the package's example ``tests/oeg.py``; the clear picture keeps its own question (docs/decisions/0003).
+    """
+    view = SCENARIOS[sample.scenario].view(sample, state)
+    return replace(view, prompt=view.prompt + OPEN_ENDED_HINT) if condition.hint else view
+
+
+def ask_openly(view: View) -> Message:
+    """The question with its picture and without any option."""
+    return Message("user", view.prompt, (view.image,))
 
 
 def ask(view: View, short_edge: int | None = None) -> Message:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from actors.play import Episode, Shown
-from envs.types import Action, Ending
-from sweeps.spec import Cell
+from envs.types import Action, Ending, Said
+from sweeps.spec import Cell, Protocol
 
 Columns = dict[str, list[Any]]
 
@@ -56,8 +56,9 @@ def _columns(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Columns:
 
 
 def episode_row(cell: Cell, episode: Episode) -> tuple[Any, ...]:
-    """One row of the episodes table, in the order of ``EPISODE_COLUMNS``."""
-    did = [shown.turn.action for shown in episode.turns]
+    """One row of the episodes table, in the order of ``EPISODE_COLUMNS``; an open-ended answer is neither right nor wrong."""
+    did = [None if isinstance(shown.turn, Said) else shown.turn.action for shown in episode.turns]
+    correct = None if cell.protocol is Protocol.OEG else episode.ending is Ending.CORRECT
     prompt = reply = 0
     cost = 0.0
     for shown in episode.turns:
@@ -66,15 +67,17 @@ def episode_row(cell: Cell, episode: Episode) -> tuple[Any, ...]:
         cost += shown.reply.cost
     return (
         episode.key, cell.key, cell.model.name, cell.scenario, cell.condition.name,
-        cell.protocol.value, episode.sample.id, episode.seed, episode.ending.value, episode.ending is Ending.CORRECT,
+        cell.protocol.value, episode.sample.id, episode.seed, episode.ending.value, correct,
         len(did), did.count(Action.SUGGESTION), did.count(Action.ABSTENTION), did.count(Action.CATEGORY),
         did.count(Action.UNPARSABLE), episode.error, episode.seconds, prompt, reply, cost,
     )  # fmt: skip
 
 
 def turn_row(key: str, number: int, shown: Shown) -> tuple[Any, ...]:
-    """One row of the turns table, in the order of ``TURN_COLUMNS``."""
+    """One row of the turns table, in the order of ``TURN_COLUMNS``; of an open-ended answer there is only the text."""
     turn = shown.turn
+    if isinstance(turn, Said):
+        return (key, number, turn.frame, shown.image.key, turn.reply, None, None, None, None)
     move = None if turn.move is None else turn.move.value
     return (
         key, number, turn.frame, shown.image.key, turn.reply, turn.option.value, turn.category.value, turn.action.value, move,

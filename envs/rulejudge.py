@@ -20,7 +20,7 @@ REACH = 7
 LOOK_BACK = 3
 """Words before a match in which a negation takes it back."""
 SENTENCES = re.compile(r"[.!?;:\n]+|\bbut\b|\bhowever\b|\binstead\b")
-WORDS = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[^\w\s]", re.UNICODE)
+WORDS = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 APOSTROPHES = str.maketrans("", "", "'’")
 
 
@@ -49,7 +49,7 @@ def sentences(answer: str) -> list[list[str]]:
 def words(text: str) -> list[str]:
     """Words without apostrophes, number words as digits; punctuation is dropped."""
     plain = unicodedata.normalize("NFKC", text).casefold()
-    spelled = (word.translate(APOSTROPHES) for word in WORDS.findall(plain) if any(map(str.isalnum, word)))
+    spelled = (word.translate(APOSTROPHES) for word in WORDS.findall(plain))
     return [NUMBERS.get(word, word) for word in spelled]
 
 

@@ -44,7 +44,9 @@ IDEAS: dict[str, Idea] = {
         "mov step go$ stand wide larger zoom", "farther further back$ backward away$ out$ wide area distance"
     ),
     "rewind": _idea("go$ jump skip play$ scroll earlier previous", "back$ backward frame moment video", "rewind rewound"),
-    "wait": _idea("let$ later next$ subsequent forward until continu", "frame video moment pass play clear appear disappear", "wait"),
+    "wait": _idea(
+        "let$ later next$ subsequent forward until continu", "frame video moment pass play clear appear disappear", "wait"
+    ),
     "rotate": _idea("turn spin flip different", "object item around angle view side orientation", "rotat"),
     "add more details": _idea("add$ adding more$ continu finish complet extra additional", "detail stroke line draw sketch"),
 }  # fmt: skip

@@ -45,6 +45,8 @@ class Ending(StrEnum):
     """The last turn was spent on one more suggestion."""
     UNPROCESSABLE = "unprocessable"
     """A picture could not be read, or the model's processor refused it."""
+    ANSWERED = "answered"
+    """Free text was given (open-ended generation); whether it is right is a judge's matter."""
     REFUSED = "refused"
     """The provider declined to answer (content filter)."""
     FAILED = "failed"
@@ -161,3 +163,11 @@ class Turn:
     action: Action
     move: Move | None
     """The move that a right suggestion stands for, also when the turn limit kept it from being made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One open-ended answer, its reasoning included; no rule reads it."""
+
+    frame: int
+    reply: str

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
-from actors.prompts import VERSION
+from actors.prompts import VERSIONS
 from envs.chance import episode_seed
 from envs.types import Sample
-from sweeps.spec import Cell, ModelSpec, Protocol, Sweep
+from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
 from sweeps.values import digest
 
 BUILTIN_GROUP = "builtin"
@@ -24,6 +24,11 @@ BUILTIN_GROUP = "builtin"
 def group(model: ModelSpec) -> str:
     """The pool of workers that plays a model: its own, or the one of all built-in policies."""
     return BUILTIN_GROUP if model.backend == "builtin" else model.name
+
+
+def judge_group(judge: Judge) -> str:
+    """The pool of workers that reads for a judge; no model's name holds a colon."""
+    return f"judge:{judge.model.name}"
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,9 @@ class Plan:
         """Hash of what changes each cell's answers, pool of examples and seed included."""
         pools = {name: digest("".join(s.digest for s in pool)) for name, pool in self.pools.items()}
         return [
-            cell.fingerprint(VERSION) + f"/{self.seed}" + (pools[cell.scenario] if cell.condition.shots else "")
+            cell.fingerprint(VERSIONS[cell.protocol])
+            + f"/{self.seed}"
+            + (pools[cell.scenario] if cell.condition.shots else "")
             for cell in self.cells
         ]
 

@@ -1,6 +1,6 @@
 """The conversation of every scenario and condition, letter for letter: a change here is another experiment.
 
-``UPDATE_GOLDEN=1 pytest tests/actors/test_prompts.py`` writes the files anew; raise ``prompts.VERSION`` with them.
+``UPDATE_GOLDEN=1 pytest tests/actors/test_prompts.py`` writes the files anew; raise ``prompts.VERSIONS`` with them.
 """
 
 import os

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from actors.prompts import VERSION
+from actors.prompts import VERSIONS
 from orchestrator.folder import read_status
 from orchestrator.report.evidence import Evidence
 from orchestrator.report.page.escape import visible
@@ -89,8 +89,12 @@ def _decoding(sampling: Any) -> str:
 
 def _prompt(evidence: Evidence) -> str:
     if evidence.samples and not evidence.episodes.is_empty():
-        return f"{VERSION}: the keys of the stored episodes agree with it"
-    return f"{VERSION} in this program; without the data folder the stored keys cannot be checked against it"
+        return f"{_versions()}: the keys of the stored episodes agree with it"
+    return f"{_versions()} in this program; without the data folder the stored keys cannot be checked against it"
+
+
+def _versions() -> str:
+    return " and ".join(VERSIONS.values())
 
 
 def _judge(evidence: Evidence, judged: pl.DataFrame) -> str:
