@@ -1,0 +1,165 @@
+"""A judge's word is three bits or none: whatever keeps it from being read is a reason to ask again, never a zero.
+
+The answer is data: what stands in it reaches the judge inside a fence that it cannot forge (``envs.openended``), and
+what the judge replies is read by the package's own rules. No cluster and no store is known here.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter
+
+from actors.backend import ENDS_EPISODE, Backend, Message, Refused, Reply, Request, Situation
+from actors.prompts import posed_openly
+from envs import SCENARIOS
+from envs.openended import JUDGE_VERSION, Bits, accepted, instruction, read_verdict, spoken
+from envs.types import Mode, Sample
+from sweeps.spec import Cell, Judge
+
+PACKAGE, MODULE = "proactivebench", "open_ended_gen.py"
+STEP = 0x9E3779B97F4A7C15
+"""Between the seeds of two attempts; odd, so that no two of them meet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One verdict, or why there is none."""
+
+    bits: Bits | None
+    text: str
+    """The last reply, reasoning included."""
+    attempts: int
+    reason: str
+    """Empty where there are bits; else why there are none."""
+    first_failed: bool
+    """Whether the first attempt already could not be read."""
+    seconds: float
+    prompt_tokens: int
+    reply_tokens: int
+    cost: float
+    """Tokens and cost are those of all attempts."""
+
+
+@dataclass(slots=True)
+class _Hearing:
+    """The attempts so far."""
+
+    began: float = field(default_factory=perf_counter)
+    replies: list[Reply] = field(default_factory=list)
+    attempts: int = 0
+    failed: int = 0
+
+    def closed(self, bits: Bits | None, reason: str = "") -> Judged:
+        return Judged(
+            bits,
+            self.replies[-1].text if self.replies else "",
+            self.attempts,
+            reason,
+            self.failed > 0,
+            perf_counter() - self.began,
+            sum(reply.prompt_tokens for reply in self.replies),
+            sum(reply.reply_tokens for reply in self.replies),
+            sum(reply.cost for reply in self.replies),
+        )
+
+
+async def judge(sample: Sample, cell: Cell, answer: str, judge: Judge, backend: Backend, seed: int) -> Judged:
+    """Put a model's whole answer to the judge until its verdict can be read, at most ``judge.attempts`` times.
+
+    Every attempt has a seed of its own. Of the answer only what was spoken is shown; where nothing was (all thinking,
+    or empty) an empty answer is judged. Raises BackendDied (the verdict is owed again), and ValueError where the
+    paper's instruction is wanted and the package ``proactivebench`` is absent.
+    """
+    messages, situation, count = asked(sample, cell, answer, judge)
+    hearing, reason = _Hearing(), ""
+    for attempt in range(judge.attempts):
+        hearing.attempts += 1
+        request = Request(messages, judge.sampling, attempt_seed(seed, attempt), situation)
+        try:
+            reply = await backend.reply(request)
+        except (*ENDS_EPISODE, Refused) as refusal:  # it would be refused again
+            hearing.failed += 1
+            return hearing.closed(None, f"{'refused' if isinstance(refusal, Refused) else 'unprocessable'}: {refusal}")
+        hearing.replies.append(reply)
+        bits = read_verdict(reply.text, sample.scenario, count)
+        if bits is not None:
+            return hearing.closed(bits)
+        hearing.failed += 1
+        reason = unread(reply)
+    return hearing.closed(None, reason)
+
+
+def asked(sample: Sample, cell: Cell, answer: str, judge: Judge) -> tuple[tuple[Message, ...], Situation, int]:
+    """The judge's conversation, the situation behind it, and how many marks its verdict must have."""
+    condition = cell.condition
+    state = SCENARIOS[sample.scenario].initial(sample, condition.mode)
+    view = posed_openly(sample, state, condition)
+    said = spoken(answer) or ""
+    answers = accepted(sample, reference=condition.mode is Mode.REFERENCE)
+    write = instructed if judge.instruction == "ours" else papers
+    return write(view.prompt, answers, said), Situation(sample, state, view, answer=said), len(answers)
+
+
+def instructed(question: str, answers: Sequence[str], answer: str) -> tuple[Message, ...]:
+    """Our instruction as a conversation."""
+    return (Message("user", instruction(question, answers, answer)),)
+
+
+def attempt_seed(seed: int, attempt: int) -> int:
+    """The decoding seed of one attempt: 63 bits."""
+    return (seed + attempt * STEP) & 0x7FFFFFFFFFFFFFFF
+
+
+def unread(reply: Reply) -> str:
+    """Why a reply is no verdict."""
+    if spoken(reply.text) is None:
+        return "cut off inside its thinking"
+    if reply.finish == "length":
+        return "cut off before its verdict"
+    return "no list of 0 and 1 of the right length"
+
+
+# -- the paper's own instruction ---------------------------------------------------------------------------------------
+def papers(question: str, answers: Sequence[str], answer: str) -> tuple[Message, ...]:
+    """The package's conversation, its wording read from the installed package; raises ValueError when it is absent.
+
+    The answer stands in it undelimited and whole, as the paper has it (``get_oeg_judge_messages``).
+    """
+    system, user = papers_wording()
+    filled = user.format(user_prompt=question, correct_answers=list(answers), generated_answer=answer)
+    return Message("system", system), Message("user", filled)
+
+
+@cache
+def papers_wording() -> tuple[str, str]:
+    """System prompt and user template, as they stand in the package's source; nothing of it is executed."""
+    found = importlib.util.find_spec(PACKAGE)
+    if found is None or not found.submodule_search_locations:
+        raise ValueError(
+            "the judge's instruction 'paper' is read from the package proactivebench, which is not installed: "
+            "pip install 'proactive-sweep[paper]' (Python 3.12 or newer), or take instruction = \"ours\""
+        )
+    source = Path(found.submodule_search_locations[0], MODULE).read_text("utf-8")
+    texts = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Constant)
+    }
+    return texts["SYSTEM_PROMPT"], texts["USER_PROMPT"]
+
+
+def instruction_hash(judge: Judge) -> str:
+    """Which instruction, and a hash of its wording: ``judge-1:…`` or ``paper:…``; raises as ``papers_wording``."""
+    if judge.instruction == "paper":
+        name, wording = "paper", "\0".join(papers_wording())
+    else:
+        name, wording = JUDGE_VERSION, instruction("question", ("one", "two"), "answer")
+    return f"{name}:{sha256(wording.encode()).hexdigest()[:16]}"
