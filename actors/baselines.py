@@ -1,6 +1,7 @@
 """Policies that need no model and never look at a picture: they bound every table from below and from above.
 
-They answer through the same seam as an engine. Only ``oracle`` looks at the answer; the others see what a model sees.
+They answer through the same seam as an engine. Only ``oracle`` looks at the answer; the others see what a model sees,
+but that ``ask-properly`` knows which suggestion helps. ``rule-judge`` reads the answers of others.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from random import Random
 
 from actors.backend import Reply, Request, Situation
 from envs import SCENARIOS
+from envs.openended import rule_verdict
 from envs.scenario import suggestions
 from envs.types import Mode
 
@@ -56,6 +58,38 @@ def first_option(now: Situation, seed: int) -> str:
     return "A"
 
 
+def ask_properly(now: Situation, seed: int) -> str:
+    """Asks, in words of its own, for what the scenario offers; in multiple choice it chooses that suggestion.
+
+    Where nothing can be asked (the clear picture, the end of a video) it says so, or guesses where it must choose.
+    """
+    game = SCENARIOS[now.sample.scenario]
+    asks = game.askable(now.sample, now.state) if now.state.mode is Mode.PLAY else suggestions(now.view.options)
+    if not now.open_ended:
+        return asks[0] if asks else guess(now, seed)
+    if not asks:
+        return refuse(now, seed)
+    wish = asks[0].rstrip(". ")
+    return f"I do not see enough yet to be sure. Could you please {wish[:1].lower()}{wish[1:]}? Then I can look again."
+
+
+def guess_aloud(now: Situation, seed: int) -> str:
+    """Names any category in a sentence, each as likely; in multiple choice it is ``guess``."""
+    if not now.open_ended:
+        return guess(now, seed)
+    return f"In this picture I think I see the following: {guess(now, seed)}"
+
+
+def refuse(now: Situation, seed: int) -> str:
+    """Says that it cannot tell, and offers nothing; in multiple choice it is ``abstain``."""
+    return "I am sorry. From this picture alone nobody could tell." if now.open_ended else abstain(now, seed)
+
+
+def rule_judge(now: Situation, seed: int) -> str:
+    """A judge's reply by fixed rules (``envs.rulejudge``); it reads the answer itself and no instruction."""
+    return rule_verdict(now.sample, now.answer, reference=now.state.mode is Mode.REFERENCE)
+
+
 POLICIES: dict[str, Policy] = {
     "oracle": oracle,
     "always-ask": always_ask,
@@ -63,6 +97,10 @@ POLICIES: dict[str, Policy] = {
     "uniform": uniform,
     "guess": guess,
     "first-option": first_option,
+    "ask-properly": ask_properly,
+    "guess-aloud": guess_aloud,
+    "refuse": refuse,
+    "rule-judge": rule_judge,
 }
 
 
