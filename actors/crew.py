@@ -43,13 +43,17 @@ class Crew:
         """Model name -> its engine."""
         self.in_flight = in_flight
 
-    async def play(self, ordinals: Sequence[int]) -> AsyncIterator[Block]:
-        """Blocks of finished episodes, in the order in which they finish.
+    def open(self) -> Any:
+        """An empty block."""
+        return Block()
+
+    async def play(self, ordinals: Sequence[Any]) -> AsyncIterator[Any]:
+        """Blocks (``actors.rows.Block``) of finished episodes, in the order in which they finish.
 
         Raises BackendDied, or the bug that stopped a lane; what was finished before is yielded first.
         """
-        full: asyncio.Queue[Block | None] = asyncio.Queue(maxsize=4)
-        shift = _Shift(self, iter(ordinals), full)
+        full: asyncio.Queue[Any] = asyncio.Queue(maxsize=4)
+        shift = Shift(self, iter(ordinals), full)
         lanes = [asyncio.create_task(shift.lane()) for _ in range(min(self.in_flight, len(ordinals)))]
         closing = asyncio.create_task(_close_after(lanes, full))
         try:
@@ -63,7 +67,7 @@ class Crew:
                 task.cancel()
             await asyncio.gather(*lanes, closing, return_exceptions=True)
 
-    async def episode(self, ordinal: int, block: _Shift) -> None:
+    async def episode(self, ordinal: Any, shift: Shift) -> None:
         """Play one episode and add it to whichever block is open when it ends."""
         index, sample = self.book.task(ordinal)
         cell, seed = self.book.cells[index], self.book.episode_seed(sample)
@@ -71,17 +75,17 @@ class Crew:
         shots = examples(sample, self.book.pools[sample.scenario], cell.condition, self.book.seed)
         key = self.book.key(index, sample)
         episode = await play(shown, cell, self.backends[cell.model.name], key, seed, shots)
-        block.block.add(
+        shift.block.add(
             ordinal, cell, episode
         )  # no await between here and the row: the open block may change at any await
 
 
-class _Shift:
+class Shift:
     """What the lanes of one lease share: the ordinals left, the open block, the queue of full ones."""
 
-    def __init__(self, crew: Crew, left: Iterator[int], full: asyncio.Queue[Block | None]) -> None:
+    def __init__(self, crew: Crew, left: Iterator[Any], full: asyncio.Queue[Any]) -> None:
         self.crew, self.left, self.full = crew, left, full
-        self.block = Block()
+        self.block = crew.open()
 
     async def lane(self) -> None:
         for ordinal in self.left:
@@ -89,12 +93,12 @@ class _Shift:
             if len(self.block) >= BLOCK:
                 await self.full.put(self.take())
 
-    def take(self) -> Block:
+    def take(self) -> Any:
         """The open block; a new one is opened."""
-        block, self.block = self.block, Block()
+        block, self.block = self.block, self.crew.open()
         return block
 
-    async def next_block(self) -> Block | None:
+    async def next_block(self) -> Any:
         """The next full block, or after a while the one that is open; None when every lane has ended."""
         while True:
             try:
@@ -104,7 +108,7 @@ class _Shift:
                     return self.take()
 
 
-async def _close_after(lanes: Iterable[asyncio.Task[None]], full: asyncio.Queue[Block | None]) -> None:
+async def _close_after(lanes: Iterable[asyncio.Task[None]], full: asyncio.Queue[Any]) -> None:
     """Mark the end of the stream once every lane ended, or one failed; then raise what it raised."""
     try:
         await asyncio.gather(*lanes)

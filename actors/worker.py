@@ -13,15 +13,17 @@ import ray
 from actors.backend import Backend
 from actors.crew import Book, Crew
 from actors.engines import engine
-from sweeps.spec import ModelSpec
+from actors.panel import Panel
+from sweeps.spec import Judge, ModelSpec
 
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)
 class Worker:
     """Plays leases of one group of models on the devices Ray gave it."""
 
-    def __init__(self, book: Book, models: Sequence[ModelSpec], data: str) -> None:
-        self.book, self.models, self.data = book, models, Path(data)
+    def __init__(self, book: Book, models: Sequence[ModelSpec], data: str, judge: Judge | None = None) -> None:
+        """With a ``judge`` the leases are answers to read, and ``models`` is the judge's alone."""
+        self.book, self.models, self.data, self.judge = book, models, Path(data), judge
         self.backends: dict[str, Backend] = {}
         self.crew: Crew | None = None
 
@@ -32,7 +34,7 @@ class Worker:
         """
         for model in self.models:
             self.backends[model.name] = engine(model, self.data)
-        self.crew = Crew(self.book, self.backends, in_flight=max(model.in_flight for model in self.models))
+        self.crew = self._crew()
         return {
             "host": socket.gethostname(),
             "pid": os.getpid(),
@@ -40,10 +42,18 @@ class Worker:
             "devices": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
         }
 
-    async def play(self, ordinals: Sequence[int]) -> AsyncIterator[dict[str, Any]]:
-        """Stream of blocks (see ``actors.rows.Block.content``) until every leased episode is out."""
+    def _crew(self) -> Crew:
+        if self.judge is not None:
+            return Panel(self.book, self.judge, self.backends[self.judge.model.name])
+        return Crew(self.book, self.backends, in_flight=max(model.in_flight for model in self.models))
+
+    async def play(self, leased: Sequence[Any]) -> AsyncIterator[dict[str, Any]]:
+        """Stream of blocks (``actors.rows.Block.content``, ``actors.panel.Verdicts.content``) until all that is leased is out.
+
+        What is leased are ordinals of episodes, or for a judge pairs of an ordinal and its answer.
+        """
         assert self.crew is not None, "a lease came before the worker was ready"
-        async for block in self.crew.play(ordinals):
+        async for block in self.crew.play(leased):
             yield block.content()
 
     async def close(self) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import ray
 
 from orchestrator.nodes import Node
 from orchestrator.orders import Demand
-from orchestrator.plan import group
-from sweeps.spec import ModelSpec, Sweep
+from orchestrator.plan import group, judge_group
+from sweeps.spec import Judge, ModelSpec, Sweep
 
 ENGINE_CPUS = 4
 """CPUs beside a GPU: pictures are decoded and the engine's own front end runs there."""
@@ -18,8 +19,46 @@ MOST_REPLICAS = 64
 
 
 def demands(sweep: Sweep, cpus: float, gpus: int) -> dict[str, Demand]:
-    """What a replica of each group of models takes of a cluster with so many CPUs and GPUs."""
-    return {group(model): _demand(model, sweep.cluster.workers, cpus, gpus) for model in sweep.models}
+    """What a replica of each group, the judge's included, takes of a cluster with so many CPUs and GPUs."""
+    found = {group(model): _demand(model, sweep.cluster.workers, cpus, gpus) for model in sweep.models}
+    if not sweep.judged:
+        return found
+    assert sweep.judge is not None
+    name = judge_group(sweep.judge)
+    found = {writer: replace(demand, judge=name) for writer, demand in found.items()}
+    return {**found, name: _judge(sweep.judge, cpus, gpus, alone=_alone(sweep, gpus))}
+
+
+def shares(sweep: Sweep, gpus: int) -> dict[str, int]:
+    """Pool -> GPUs it may take at once: what the sweep says; by default an eighth for the judge, but one replica at least.
+
+    Models that are done leave theirs to the judge. Where it cannot stand beside the models, each takes all in turn.
+    """
+    said = sweep.cluster.shares
+    if not sweep.judged or not _reserve(sweep, gpus) or _alone(sweep, gpus):
+        return said
+    return {"models": gpus - _reserve(sweep, gpus), **said}
+
+
+def _reserve(sweep: Sweep, gpus: int) -> int:
+    """GPUs kept for the judge, a multiple of what one replica takes."""
+    size = sweep.judge.model.gpus if sweep.judge else 0
+    wanted = sweep.cluster.judge_gpus or max(size, gpus // 8)
+    return wanted // size * size if size else 0
+
+
+def _alone(sweep: Sweep, gpus: int) -> bool:
+    """Whether the judge cannot have GPUs beside the widest model: then all answers are written first."""
+    widest = max(model.gpus for model in sweep.models)
+    return bool(widest and _reserve(sweep, gpus) and widest > gpus - _reserve(sweep, gpus))
+
+
+def _judge(judge: Judge, cpus: float, gpus: int, alone: bool) -> Demand:
+    """Rules and services read beside everything else; they take no CPU worth counting."""
+    demand = _demand(judge.model, judge.replicas, cpus, gpus)
+    if judge.model.backend in ("builtin", "openai"):
+        demand = replace(demand, cpus=0, replicas=1)
+    return replace(demand, pool="judges", after=alone, at_once=judge.model.in_flight)
 
 
 def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:

@@ -20,7 +20,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.pacing import ModelStopped
 from actors.worker import Worker
-from orchestrator.cluster import capacity, demands, gpu_nodes
+from orchestrator.cluster import capacity, demands, gpu_nodes, shares
+from orchestrator.desk import Desk
 from orchestrator.estimate import estimated
 from orchestrator.failed import failed_block
 from orchestrator.plan import Plan, group
@@ -58,13 +59,17 @@ class Crewed:
 class Driver:
     """Plays a plan to its end on a connected Ray cluster."""
 
-    def __init__(self, sweep: Sweep, plan: Plan, owed: Mapping[str, Sequence[int]], sink: Sink) -> None:
-        self.sweep, self.plan, self.sink = sweep, plan, sink
+    def __init__(
+        self, sweep: Sweep, plan: Plan, owed: Mapping[str, Sequence[int]], sink: Sink, desk: Desk | None = None
+    ) -> None:
+        """``owed``: group -> ordinals to play. With a ``desk`` its judge reads open-ended answers as they come."""
+        self.sweep, self.plan, self.sink, self.desk = sweep, plan, sink, desk
         cpus, gpus = capacity()
         self.nodes = gpu_nodes()
         self.kind = self.nodes[0].accelerator if self.nodes else ""
         self.demands = estimated(demands(sweep, cpus, gpus), sweep, self.kind)
-        self.schedule = Schedule(owed, self.demands, cpus, gpus, self.nodes, sweep.cluster.shares)
+        queues = dict(owed) if desk is None else {**owed, desk.group: desk.backlog}
+        self.schedule = Schedule(queues, self.demands, cpus, gpus, self.nodes, shares(sweep, gpus))
         self._began = time.monotonic()
         self.workers: dict[int, Crewed] = {}
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
@@ -115,18 +120,21 @@ class Driver:
                 case Drop(slot, reason) if slot in self.workers:
                     self.reasons[self.workers[slot].group] = reason
                     self._kill(slot)
+                case GiveUp(numbers, reason) if self.desk is not None and numbers[0] >= self.plan.total:
+                    self.desk.give_up(numbers, reason)
                 case GiveUp(ordinals, reason):
                     self.sink.add(failed_block(self.plan, ordinals, reason))
                 case Abandon(name, reason):
                     self.reasons[name] = reason
 
     def _start(self, slot: int, name: str, node: str) -> None:
-        models = [model for model in self.sweep.models if group(model) == name]
+        judge = self.desk.judge if self.desk is not None and self.desk.group == name else None
+        models = [judge.model] if judge else [model for model in self.sweep.models if group(model) == name]
         demand = self.demands[name]
         place = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)} if node else {}
         kind = {"accelerator_type": demand.accelerator} if demand.accelerator else {}
         actor = Worker.options(num_gpus=demand.gpus, num_cpus=demand.cpus, **place, **kind).remote(
-            self._book, models, str(Path(self.sweep.data).resolve())
+            self._book, models, str(Path(self.sweep.data).resolve()), judge
         )
         self.workers[slot] = Crewed(name, actor)
         self._spawn(slot, self._await_ready(slot))
@@ -173,17 +181,28 @@ class Driver:
     async def _stream(self, slot: int, lease: int, ordinals: Sequence[int]) -> None:
         """Take a lease's blocks until its stream ends."""
         worker = self.workers[slot]
+        leased = self.desk.lease(ordinals) if self.desk and worker.group == self.desk.group else list(ordinals)
         stream = worker.actor.play.options(
             num_returns="streaming", _generator_backpressure_num_objects=BACKPRESSURE
-        ).remote(list(ordinals))
+        ).remote(leased)
         while True:
             try:
                 content = await asyncio.wait_for(_next(stream), SILENCE)
             except StopAsyncIteration:
                 break
-            self.sink.add(content)
-            self.schedule.delivered(slot, lease, content["ordinals"], self.now())
+            self._act(self.schedule.delivered(slot, lease, self._stored(content), self.now()))
         self.events.put_nowait(lambda: self.schedule.drained(slot, lease, self.now()))
+
+    def _stored(self, content: dict[str, Any]) -> Sequence[int]:
+        """The numbers of what a block holds, now in the store's or the desk's hands; new answers wait for their judge."""
+        if "verdicts" in content:
+            assert self.desk is not None, "verdicts come from a judge"
+            return self.desk.add(content)
+        fresh, desk = self.sink.add(content), self.desk
+        if desk is not None and (answers := desk.take(fresh)):
+            self.events.put_nowait(lambda: self.schedule.arrived(desk.group, answers, self.now()))
+        ordinals: Sequence[int] = content["ordinals"]
+        return ordinals
 
     def _lost(self, slot: int, problem: BaseException | None) -> None:
         """A worker is gone: the schedule hears of it once, and after a pause so that nothing spins."""

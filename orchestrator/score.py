@@ -15,11 +15,16 @@ import polars as pl
 from envs import SCENARIOS
 from envs.types import Ending
 from orchestrator import durable
+from orchestrator.verdicts import VERDICTS
 
 PLANNED = ("model", "scenario", "condition", "protocol", "cell", "planned")
 """Columns of the table of planned cells."""
 ERRORS = (Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED)
 """Endings that are no answer."""
+UNSCORED = (*ERRORS, Ending.ANSWERED)
+"""Endings that multiple choice does not score: free text is a judge's matter."""
+BITS = ("category", "suggestion", "aggregate")
+"""What a judge says of an answer (protocol.md, last section)."""
 SHARES = {
     "share_suggestion": "suggestions",
     "share_abstention": "abstentions",
@@ -35,18 +40,56 @@ DIGITS = 6
 """Decimals in results.json."""
 
 
-def score(episodes: pl.LazyFrame, planned: pl.DataFrame) -> pl.DataFrame:
+def score(
+    episodes: pl.LazyFrame, planned: pl.DataFrame, verdicts: pl.LazyFrame | None = None, strict: bool = False
+) -> pl.DataFrame:
     """One row a planned cell, sorted by cell.
 
     Counts of episodes: planned, finished (stored, whatever the ending), unprocessable, refused, failed, errors (their
     sum), scored (the rest), correct. Measures over the scored ones, null where there is none: acc, acc_low, acc_high
     (percent, 95% Wilson interval), ps (mean of turns - 1), loops (percent that ended at the turn limit), turns (answers
     in all), share_* (percent of answers), prompt_tokens and reply_tokens (sums). protocol.md, 'Measures'.
+
+    Where a cell is open-ended, more columns (``judged``), from one judge's ``verdicts``.
     """
     counted = episodes.group_by("cell").agg(_counts()).collect()
     sums = [name for name in counted.columns if name != "cell"]
     rows = planned.select(PLANNED).join(counted, on="cell", how="left").with_columns(pl.col(sums).fill_null(0))
-    return rows.with_columns(_measures()).select(_columns()).sort("cell")
+    rows = rows.with_columns(_measures()).select(_columns()).sort("cell")
+    if "oeg" not in set(planned["protocol"]):
+        return rows
+    read = judged(episodes, pl.LazyFrame(schema=VERDICTS) if verdicts is None else verdicts, strict)
+    counts = ("answered", "judged", "unjudged")
+    return rows.join(read, on="cell", how="left").with_columns(pl.col(counts).fill_null(0)).sort("cell")
+
+
+def judged(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool = False) -> pl.DataFrame:
+    """One row a cell with open-ended answers: what one judge found in them.
+
+    answered, judged (with a verdict), unjudged (read, but no verdict could be had: counted, never a zero), judge; and
+    category, suggestion, aggregate in percent of the judged, with their 95% Wilson intervals. ``strict`` is the
+    package's way for comparison: a verdict that the first attempt did not give counts as three zeros.
+    """
+    mine = verdicts.select("key", "judge", "reason", "first_failed", *BITS)
+    answers = episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key", "cell")
+    rows = answers.join(mine, on="key", how="left").with_columns(pl.col("judge").is_not_null().alias("read"))
+    if strict:
+        firsts = {bit: (pl.col(bit) & ~pl.col("first_failed")).fill_null(False) for bit in BITS}
+        rows = rows.with_columns(pl.when("read").then(first).alias(bit) for bit, first in firsts.items())
+    counts = rows.group_by("cell").agg(
+        pl.len().cast(pl.Int64).alias("answered"),
+        pl.col("aggregate").count().cast(pl.Int64).alias("judged"),
+        (pl.col("read") & pl.col("aggregate").is_null()).sum().cast(pl.Int64).alias("unjudged"),
+        pl.col("judge").drop_nulls().first(),
+        *[pl.col(bit).sum().cast(pl.Int64) for bit in BITS],
+    )
+    return counts.with_columns(e for bit in BITS for e in _interval(bit)).sort("cell").collect()
+
+
+def _interval(bit: str) -> list[pl.Expr]:
+    hits, n = pl.col(bit), pl.col("judged")
+    low, high = _wilson(hits, n)
+    return [_percent(hits, n).alias(bit), low.alias(f"{bit}_low"), high.alias(f"{bit}_high")]
 
 
 def average(rows: pl.DataFrame) -> pl.DataFrame:
@@ -55,7 +98,8 @@ def average(rows: pl.DataFrame) -> pl.DataFrame:
     ``scenarios`` counts those in the mean, ``complete`` those that are played to the end without a failed episode;
     ``all_seven`` is true only when all seven of the benchmark are complete: a mean without it is not the paper's.
     """
-    done = (pl.col("finished") == pl.col("planned")) & (pl.col("failed") == 0) & pl.col("acc").is_not_null()
+    measured = [pl.col("acc"), *([pl.col("aggregate")] if "aggregate" in rows.columns else [])]
+    done = (pl.col("finished") == pl.col("planned")) & (pl.col("failed") == 0) & pl.coalesce(measured).is_not_null()
     means = (
         rows.sort("cell")
         .group_by("model", "condition", "protocol", maintain_order=True)
@@ -82,7 +126,7 @@ def write_results(folder: Path, rows: pl.DataFrame) -> None:
 
 def _counts() -> list[pl.Expr]:
     """Integer sums of a cell's episodes."""
-    answered = ~pl.col("ending").is_in(ERRORS)
+    answered = ~pl.col("ending").is_in(UNSCORED)
     summed = ["turns", *SHARES.values(), "prompt_tokens", "reply_tokens"]
     return [
         pl.len().cast(pl.Int64).alias("finished"),
@@ -97,7 +141,7 @@ def _measures() -> list[pl.Expr]:
     low, high = _wilson(pl.col("correct"), pl.col("scored"))
     shares = [_percent(pl.col(count), pl.col("turns")).alias(share) for share, count in SHARES.items()]
     return [
-        (pl.col("finished") - pl.col("scored")).alias("errors"),
+        pl.sum_horizontal(ERRORS).alias("errors"),
         _percent(pl.col("correct"), pl.col("scored")).alias("acc"),
         low.alias("acc_low"),
         high.alias("acc_high"),

@@ -21,14 +21,17 @@ from envs.samples import load as load_samples
 from envs.samples import select
 from envs.types import Sample
 from orchestrator import folder as run_folder
+from orchestrator.desk import Desk, unread
 from orchestrator.estimate import write_observed
+from orchestrator.judging import own
 from orchestrator.plan import Plan, planned
 from orchestrator.progress import Progress
 from orchestrator.score import score, write_results
 from orchestrator.store import Store, episodes
 from orchestrator.tracking import Tracker, parameters
-from sweeps.load import skipped
-from sweeps.spec import Selection, Sweep
+from orchestrator.verdicts import verdicts
+from sweeps.load import SweepError, skipped
+from sweeps.spec import Judge, Selection, Sweep
 
 if TYPE_CHECKING:
     from orchestrator.sink import Sink
@@ -109,12 +112,69 @@ def run(sweep: Sweep, output: Path, update: bool = False, say: Callable[[str], N
             store.close()
 
 
+def judge(
+    sweep: Sweep, output: Path, reader: Judge, again: bool = False, say: Callable[[str], None] = print
+) -> tuple[pl.DataFrame, bool]:
+    """Have the stored answers of a run folder read by a judge, ``again`` those too that it could give no verdict on.
+
+    Answers the scored rows by this judge, and whether it has read everything that is stored. ``sweep`` is the folder's
+    own; its results.json is written anew where the reader is its own judge, or it had none. Raises RunFolderError.
+    """
+    sweep = sweep if sweep.judge else sweep.model_copy(update={"judge": reader})
+    plan = build_plan(sweep)
+    with run_folder.claim(output, sweep):
+        store = Store(output)
+        try:
+            rows, left = _judged(sweep, plan, output, store, reader, again, say)
+        finally:
+            store.close()
+    return rows, not left
+
+
+def _judged(
+    sweep: Sweep, plan: Plan, output: Path, store: Store, reader: Judge, again: bool, say: Callable[[str], None]
+) -> tuple[pl.DataFrame, int]:
+    backlog = unread(plan, belonging(plan, output), output, reader, again)
+    desk = Desk(reader, plan, store, backlog)
+    say(f"{sweep.name}: {len(backlog):,} answers to read by {desk.key}")
+    cells = planned_rows(plan)
+    if backlog:
+        progress = Progress(cells, _finished(plan, {}), Tracker("none", "", output, {}, ""))
+        reasons, _ = _play(sweep.model_copy(update={"judge": reader}), plan, {}, store, progress, desk)
+        for reason in reasons.values():
+            say(f"{desk.key}: {reason}")
+        desk.kept.compact()
+    rows = scored(plan, output, desk.key)
+    if own(sweep) == desk.key:
+        write_results(output, rows)
+    return rows, len(unread(plan, belonging(plan, output), output, reader))
+
+
+def scored(plan: Plan, output: Path, judge: str, strict: bool = False) -> pl.DataFrame:
+    """One row a planned cell (``score``), open-ended ones by this judge."""
+    read = verdicts(output).filter(pl.col("judge") == judge)
+    return score(belonging(plan, output), planned_rows(plan), read, strict)
+
+
+def _desk(sweep: Sweep, plan: Plan, output: Path, store: Store, owed: Mapping[str, Sequence[int]]) -> Desk | None:
+    """The desk of the sweep's judge, where there is or will be something to read."""
+    if not sweep.judged or sweep.judge is None:
+        return None
+    try:
+        backlog = unread(plan, belonging(plan, output), output, sweep.judge)
+        return Desk(sweep.judge, plan, store, backlog) if backlog or owed else None
+    except ValueError as problem:  # the paper's wording is not installed
+        raise SweepError(str(problem)) from None
+
+
 def _attempt(sweep: Sweep, plan: Plan, output: Path, store: Store, say: Callable[[str], None]) -> Outcome:
     finished = set(store.finished()["key"])
     owed = plan.owed(finished)
-    left = sum(map(len, owed.values()))
+    left, desk = sum(map(len, owed.values())), _desk(sweep, plan, output, store, owed)
+    waiting = f", {len(desk.backlog):,} answers to judge" if desk and desk.backlog else ""
     say(
-        f"{sweep.name}: {len(plan.cells)} cells, {plan.total:,} episodes, {plan.total - left:,} finished, {left:,} owed"
+        f"{sweep.name}: {len(plan.cells)} cells, {plan.total:,} episodes,"
+        f" {plan.total - left:,} finished, {left:,} owed{waiting}"
     )
     cells = planned_rows(plan)
     run_folder.write_plan(output, cells)
@@ -122,14 +182,16 @@ def _attempt(sweep: Sweep, plan: Plan, output: Path, store: Store, say: Callable
     tracker.start()
     progress = Progress(cells, _finished(plan, owed), tracker)
     began = time.perf_counter()
-    reasons, interrupted = _play(sweep, plan, owed, store, progress) if left else ({}, False)
+    reasons, interrupted = _play(sweep, plan, owed, store, progress, desk) if left or desk else ({}, False)
     store.flush()
     seconds = time.perf_counter() - began
     if not interrupted:
         store.compact()
-    rows = score(belonging(plan, output), cells)
+        if desk:
+            desk.kept.compact()
+    rows = scored(plan, output, own(sweep))
     write_results(output, rows)
-    complete = int(rows["finished"].sum()) == plan.total and not int(rows["failed"].sum())
+    complete = int(rows["finished"].sum()) == plan.total and not int(rows["failed"].sum()) and _all_read(sweep, rows)
     run_folder.write_status(output, _states(rows, reasons), finished=not interrupted)
     for row in rows.iter_rows(named=True):
         tracker.cell(row)
@@ -140,6 +202,13 @@ def _attempt(sweep: Sweep, plan: Plan, output: Path, store: Store, say: Callable
     return Outcome(rows, complete, interrupted, reasons, seconds)
 
 
+def _all_read(sweep: Sweep, rows: pl.DataFrame) -> bool:
+    """Whether the sweep's judge has read every answer, those included that it could give no verdict on."""
+    if not sweep.judged:
+        return True
+    return bool((rows["answered"] == rows["judged"] + rows["unjudged"]).all())
+
+
 def _finished(plan: Plan, owed: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """Cell -> planned episodes that are stored already."""
     missing = Counter(plan.task(ordinal)[0] for queue in owed.values() for ordinal in queue)
@@ -147,7 +216,12 @@ def _finished(plan: Plan, owed: Mapping[str, Sequence[int]]) -> dict[str, int]:
 
 
 def _play(
-    sweep: Sweep, plan: Plan, owed: Mapping[str, Sequence[int]], store: Store, progress: Progress
+    sweep: Sweep,
+    plan: Plan,
+    owed: Mapping[str, Sequence[int]],
+    store: Store,
+    progress: Progress,
+    desk: Desk | None = None,
 ) -> tuple[dict[str, str], bool]:
     """Run the driver; returns reasons of lost groups, and whether somebody stopped it."""
     from orchestrator.cluster import connect  # Ray takes a second to import: not for `plan` or `status`
@@ -158,27 +232,32 @@ def _play(
     sink = Sink(store, plan)
 
     async def drive() -> tuple[dict[str, str], bool]:
-        driver = Driver(sweep, plan, owed, sink)
+        driver = Driver(sweep if desk else sweep.model_copy(update={"judge": None}), plan, owed, sink, desk)
         for number in (signal.SIGINT, signal.SIGTERM):  # after ray.init, which installs its own
             asyncio.get_running_loop().add_signal_handler(number, driver.stop)
         with progress:
-            await driver.run(lambda: _tick(progress, sink, store))
+            await driver.run(lambda: _tick(progress, sink, store, desk))
         write_observed(store.folder, driver.schedule, driver.kind)
         return dict(driver.reasons), driver.stopping.is_set()
 
     began = time.perf_counter()
     reasons, interrupted = asyncio.run(drive())
     store.flush()
+    if desk:
+        desk.flush(always=True)
+        print(f"{desk.key} read {desk.written:,} answers", file=sys.stderr, flush=True)
     progress.played(sink.done, time.perf_counter() - began)
     if interrupted:
         print(f"stopped: {sink.done:,} new episodes are kept; the same command goes on from here", file=sys.stderr)
     return reasons, interrupted
 
 
-def _tick(progress: Progress, sink: Sink, store: Store) -> None:
+def _tick(progress: Progress, sink: Sink, store: Store, desk: Desk | None) -> None:
     """What happens about twice a second while the driver runs."""
     progress.show(sink.per_cell)
     store.flush_old()
+    if desk:
+        desk.flush()
 
 
 def _tracker(sweep: Sweep, output: Path) -> Tracker:

@@ -24,8 +24,8 @@ class Sink:
         """Episodes stored by this run."""
         return self.per_cell.total()
 
-    def add(self, content: dict[str, Any]) -> None:
-        """Store the block's episodes that are new."""
+    def add(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Store the block's episodes that are new; returns the block of these."""
         ordinals = content["ordinals"]
         fresh = [not self.seen[ordinal] for ordinal in ordinals]
         if not all(fresh):
@@ -35,6 +35,7 @@ class Sink:
             self.seen[ordinal] = 1
         self.per_cell.update(content["episodes"]["cell"])
         self.store.append({"episodes": content["episodes"], "turns": content["turns"]})
+        return content
 
 
 def _only(content: dict[str, Any], keep: Sequence[bool]) -> dict[str, Any]:

@@ -298,6 +298,11 @@ class Sweep(Frozen):
             if not impossible(model, scenario, condition, self.only, protocol)
         )
 
+    @property
+    def judged(self) -> bool:
+        """Whether some cells are open-ended and somebody reads their answers."""
+        return self.judge is not None and Protocol.OEG in self.protocols
+
     def selects(self, protocol: Protocol) -> Selection:
         """Which samples the cells of a protocol play."""
         return self.open_ended.selection if protocol is Protocol.OEG else self.selection

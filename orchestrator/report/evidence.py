@@ -19,9 +19,11 @@ from pydantic import ValidationError
 from envs.samples import BadData
 from envs.types import Mode, Sample
 from orchestrator.folder import PLAN, RESOLVED, RunFolderError
-from orchestrator.score import ERRORS, PLANNED, score
+from orchestrator.judging import chosen
+from orchestrator.score import PLANNED, UNSCORED, score
 from orchestrator.session import build_plan
 from orchestrator.store import episodes, turns
+from orchestrator.verdicts import verdicts
 from sweeps.conditions import CONDITIONS, Condition
 from sweeps.load import SweepError
 from sweeps.spec import Sweep
@@ -44,18 +46,28 @@ class Evidence:
     """``EPISODES`` rows that belong to the plan."""
     samples: Samples = field(default_factory=dict)
     """The samples that were played; a scenario is missing where the data folder is, or holds other samples."""
+    judge: str = ""
+    """Whose verdicts are shown (``actors.panel.judge_key``)."""
+    strict: bool = False
+    """Whether a verdict that could not be had counts as the package's three zeros."""
     notes: tuple[str, ...] = ()
     """What a reader should know about this evidence, one sentence each."""
 
     @cached_property
     def rows(self) -> pl.DataFrame:
         """One row a planned cell (``orchestrator.score.score``)."""
-        return score(self.episodes.lazy(), self.planned)
+        return score(self.episodes.lazy(), self.planned, self.verdicts.lazy(), self.strict)
+
+    @cached_property
+    def verdicts(self) -> pl.DataFrame:
+        """``VERDICTS`` rows of the judge that the report is about, on these episodes."""
+        found = verdicts(self.folder).join(self.episodes.lazy().select("key"), on="key", how="semi")
+        return found.filter(pl.col("judge") == self.judge).collect()
 
     @cached_property
     def scored(self) -> pl.DataFrame:
-        """The episodes that answered: errors are no zeros."""
-        return self.episodes.filter(~pl.col("ending").is_in(ERRORS))
+        """The episodes of multiple choice that answered: errors are no zeros."""
+        return self.episodes.filter(~pl.col("ending").is_in(UNSCORED))
 
     @property
     def turns(self) -> pl.LazyFrame:
@@ -98,10 +110,11 @@ class Evidence:
         return [model.name for model in self.sweep.models if model.source == f"builtin:{policy}"]
 
 
-def read(folder: Path, data: Path | None = None) -> Evidence:
-    """The evidence in a run folder; raises RunFolderError when it is none.
+def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool = False) -> Evidence:
+    """The evidence in a run folder; raises RunFolderError when it is none, or when ``judge`` read nothing there.
 
-    ``data`` is where the benchmark lies now; left out, it is where the sweep had it.
+    ``data`` is where the benchmark lies now; left out, it is where the sweep had it. ``judge`` is whose verdicts count,
+    by key or by the start of one; left out, the sweep's own, or the only one. ``strict`` takes the package's zeros.
     """
     folder = Path(folder)
     sweep, planned = _sweep(folder), _planned(folder)
@@ -112,7 +125,7 @@ def read(folder: Path, data: Path | None = None) -> Evidence:
     belonging = _belonging(stored, keys)
     if belonging.height < stored.height:
         notes.append(f"{stored.height - belonging.height:,} episodes of an earlier configuration are left out")
-    return Evidence(folder, sweep, planned, belonging, samples, tuple(notes))
+    return Evidence(folder, sweep, planned, belonging, samples, chosen(folder, sweep, judge), strict, tuple(notes))
 
 
 def _sweep(folder: Path) -> Sweep:
