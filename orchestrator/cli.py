@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,15 +13,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from envs import SCENARIOS
 from envs.samples import BadData
 from orchestrator import listing
+from orchestrator.cli_data import data_app, models_app, sentences
 from orchestrator.folder import RunFolderError
 from orchestrator.replay import ReplayError
-from sweeps.load import SweepError, load, models_named, one_cell, skipped
+from sweeps.load import SweepError, load, one_cell, skipped
 from sweeps.spec import Sweep
-
-USAGE = 2
 
 app = typer.Typer(
     help="Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals.",
@@ -30,9 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-data_app = typer.Typer(help="The benchmark's data: draw a demo, check a folder.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-models_app = typer.Typer(help="The models: what would stop them, before anything starts.", no_args_is_help=True)
 app.add_typer(models_app, name="models")
 
 SweepFile = Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep file, such as sweeps/demo.toml.")]
@@ -41,23 +36,18 @@ Output = Annotated[
     Path | None, typer.Option("--output", metavar="DIR", help="The run folder (default outputs/<name>).")
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")]
-
-
-@contextmanager
-def sentences() -> Iterator[None]:
-    """Turn the errors that a user can cause into one sentence on stderr and exit code 2."""
-    try:
-        yield
-    except (SweepError, BadData, RunFolderError, ReplayError) as mistake:
-        print(f"proactive-sweep: {mistake}", file=sys.stderr)
-        raise typer.Exit(USAGE) from None
+ByJudge = Annotated[str, typer.Option("--judge", metavar="KEY", help="Whose verdicts (default: the sweep's judge).")]
+StrictPaper = Annotated[
+    bool, typer.Option("--strict-paper", help="A verdict that could not be had counts as zeros, as in the package.")
+]
 
 
 @app.command("ls")
-def list_names(kind: Annotated[str, typer.Argument(metavar="models|scenarios|conditions")]) -> None:
+def list_names(kind: Annotated[str, typer.Argument(metavar="models|judges|scenarios|conditions")]) -> None:
     """List what a sweep file may name."""
     tables: dict[str, Callable[[], Table]] = {
         "models": listing.models,
+        "judges": listing.judges,
         "scenarios": listing.scenarios,
         "conditions": listing.conditions,
     }
@@ -111,6 +101,7 @@ def run(
     output: Output = None,
     update: Annotated[bool, typer.Option("--update", help="Go on in a folder of another configuration.")] = False,
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow: 'sqlite', an address, or 'none'.")] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Play again what ended as failed, too.")] = False,
 ) -> None:
     """Play what the sweep still owes; the same command continues an interrupted one."""
     from orchestrator.session import run as play
@@ -119,12 +110,14 @@ def run(
         set_ = [*set_, f"tracking.uri={json.dumps(tracking_uri)}"]
     with sentences():
         found = _sweep(sweep, set_, output)
-        outcome = play(found, Path(found.output), update)
+        outcome = play(found, Path(found.output), update, retry_failed=retry_failed)
     for group, reason in outcome.reasons.items():
         print(f"{group}: {reason}", file=sys.stderr)
     if not outcome.interrupted:
         _print_tables(outcome.rows)
         _how_to_look(found)
+        if failed := int(outcome.rows["failed"].sum()):
+            print(f"{failed:,} episodes ended as failed; the same command with --retry-failed plays them again")
     raise typer.Exit(outcome.code)
 
 
@@ -151,20 +144,23 @@ def report(
         Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
     ] = None,
     brief: Annotated[bool, typer.Option("--brief", help="Only print the tables.")] = False,
+    judge: ByJudge = "",
+    strict_paper: StrictPaper = False,
 ) -> None:
     """Print the paper's tables, and write tables/, figures/ and report.html from the run folder alone."""
+    from orchestrator.report.evidence import read
+
     with sentences():
-        _print_tables(_results(folder))
+        _print_tables(read(folder, data, judge, strict_paper).rows if judge or strict_paper else _results(folder))
         if brief:
             return
         from orchestrator.report.figures import write_figures
         from orchestrator.report.page import write_page
         from orchestrator.report.tables import write_tables
 
-        made = [*write_tables(folder, data), *write_figures(folder, data)]
-        print(
-            f"{len(made)} files in {folder}/tables and {folder}/figures; open {write_page(folder, data)} in a browser"
-        )
+        made = [*write_tables(folder, data, judge, strict_paper), *write_figures(folder, data)]
+        page = write_page(folder, data, judge=judge, strict=strict_paper)
+        print(f"{len(made)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
 
 
 @app.command()
@@ -173,17 +169,54 @@ def compare(
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
     ] = None,
+    judge: ByJudge = "",
+    strict_paper: StrictPaper = False,
 ) -> None:
     """Show our figures beside the published ones, and say which cannot be compared and why."""
     from orchestrator.report import compare as beside
 
     with sentences():
-        rows = beside.compare(folder, data)
+        rows = beside.compare(folder, data, judge, strict_paper)
         console = Console(width=max(128, Console().width))
         for table in beside.tables(rows):
             console.print(table)
         for reason in beside.reasons(rows):
             console.print(reason, markup=False)
+
+
+@app.command("judge")
+def judge_answers(
+    folder: RunFolder,
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="A judge by name (default: the sweep's own).")] = "",
+    set_: Annotated[
+        list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the [judge] table.")
+    ] = [],  # noqa: B006
+    again: Annotated[bool, typer.Option("--again", help="Also what it could not give a verdict on.")] = False,
+) -> None:
+    """Have the open-ended answers of a run read by a judge: what is owed, or everything by another one."""
+    from orchestrator.judging import reader
+    from orchestrator.report.evidence import stored_sweep
+    from orchestrator.session import judge
+
+    with sentences():
+        sweep = stored_sweep(folder)
+        rows, complete = judge(sweep, folder, reader(sweep, by, set_), again)
+    _print_tables(rows.filter(pl.col("protocol") == "oeg"))
+    raise typer.Exit(0 if complete else 1)
+
+
+@app.command()
+def agreement(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """Show how far the judges of a run agree: share equal and Cohen's kappa, answer by answer."""
+    from orchestrator import judging
+
+    with sentences():
+        _results(folder)
+        rows = judging.agreement(folder)
+    if as_json:
+        print(json.dumps(rows.to_dicts(), indent=2))
+        return
+    Console().print(listing.agreement(rows) if rows.height else "fewer than two judges have read answers of this run")
 
 
 @app.command()
@@ -258,89 +291,6 @@ def prompt(
     if model and text is None:
         print(f"{model} is not on this disk: the conversation is shown before its chat template", file=sys.stderr)
     print(asked.written(conversation) if text is None else text)
-
-
-@data_app.command()
-def demo(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to draw it.")],
-    samples: Annotated[int, typer.Option(help="Samples in all, spread over the scenarios.")] = 210,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same bytes.")] = 0,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave a folder that holds something as it is.")] = False,
-) -> None:
-    """Draw a small benchmark of all seven scenarios in the published format."""
-    from envs.demo import draw
-
-    if keep and folder.is_dir() and any(folder.iterdir()):
-        print(f"{folder} is there already; remove it to draw it anew")
-        return
-    with sentences():
-        try:
-            drawn = draw(folder, samples=samples, seed=seed)
-        except ValueError as mistake:
-            raise BadData(str(mistake)) from None
-    print(f"{folder}: " + ", ".join(f"{name} {count}" for name, count in drawn.items()))
-
-
-@data_app.command()
-def fetch(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put it; DIR/test is the benchmark then.")],
-    scenarios: Annotated[str, typer.Option(help="Names joined by commas, or all.")] = "all",
-    revision: Annotated[str | None, typer.Option(help="A commit of the data set, to pin it.")] = None,
-    delete_archives: Annotated[
-        bool, typer.Option("--delete-archives", help="Remove each archive once unpacked.")
-    ] = False,
-) -> None:
-    """Download the published benchmark, unpack it safely and check it; the same command goes on after a break."""
-    from orchestrator.fetch import FOLDER
-    from orchestrator.fetch import fetch as get
-
-    folder.mkdir(parents=True, exist_ok=True)
-    names = list(SCENARIOS) if scenarios == "all" else scenarios.split(",")
-    with sentences():
-        found = get(folder, names, revision, delete_archives)
-    for line in found.lines():
-        print(line)
-    print(f'in a sweep file: data = "{folder / FOLDER}"')
-    raise typer.Exit(0 if found.ok else 1)
-
-
-@data_app.command()
-def check(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The benchmark folder.")],
-    scenarios: Annotated[str, typer.Option(help="Names joined by commas, or all.")] = "all",
-    unfiltered: Annotated[bool, typer.Option("--unfiltered", help="Check every line, not only the kept ones.")] = False,
-    deep: Annotated[bool, typer.Option("--deep", help="Decode every picture fully.")] = False,
-) -> None:
-    """List every bad line and every missing or unreadable picture; exit code 1 if there is any."""
-    from envs.check import check as examine
-
-    names = list(SCENARIOS) if scenarios == "all" else scenarios.split(",")
-    with sentences():
-        found = examine(folder, names, filtered=not unfiltered, deep=deep)
-    for line in found.lines():
-        print(line)
-    raise typer.Exit(0 if found.ok else 1)
-
-
-@models_app.command("check")
-def check_models(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: all that ship.")] = None,
-    sweep: Annotated[Path | None, typer.Option(metavar="SWEEP", help="The models of this sweep file.")] = None,
-    gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s, a10 and others.")] = "h200",
-) -> None:
-    """Source, architecture, pictures, memory and licence of each model, in one table; exit code 1 if one cannot run."""
-    from orchestrator.modelcheck import GPUS
-    from orchestrator.modelcheck import check as examine
-
-    with sentences():
-        if gpu_type not in GPUS:
-            raise SweepError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
-        found = examine(models_named(names or [], sweep), gpu_type)
-    table = Table("model", "source", "architecture", "pictures", "memory", "licence")
-    for row in found:
-        table.add_row(*row.cells)
-    Console(width=max(160, Console().width)).print(table)
-    raise typer.Exit(0 if all(row.ok for row in found) else 1)
 
 
 def main() -> None:

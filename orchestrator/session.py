@@ -21,11 +21,13 @@ from envs.samples import load as load_samples
 from envs.samples import select
 from envs.types import Sample
 from orchestrator import folder as run_folder
+from orchestrator import logs
 from orchestrator.desk import Desk, unread
 from orchestrator.estimate import write_observed
 from orchestrator.judging import own
 from orchestrator.plan import Plan, planned
 from orchestrator.progress import Progress
+from orchestrator.retry import take_back
 from orchestrator.score import score, write_results
 from orchestrator.store import Store, episodes
 from orchestrator.tracking import Tracker, parameters
@@ -99,14 +101,21 @@ def belonging(plan: Plan, folder: Path) -> pl.LazyFrame:
     return episodes(folder).join(keys, on="key", how="semi")
 
 
-def run(sweep: Sweep, output: Path, update: bool = False, say: Callable[[str], None] = print) -> Outcome:
-    """Play what the sweep still owes; raises RunFolderError when the folder is held or holds another configuration."""
+def run(
+    sweep: Sweep, output: Path, update: bool = False, say: Callable[[str], None] = print, retry_failed: bool = False
+) -> Outcome:
+    """Play what the sweep still owes, with ``retry_failed`` also what an earlier attempt gave up.
+
+    Raises RunFolderError when the folder is held or holds another configuration.
+    """
     plan = build_plan(sweep)
     for reason in skipped(sweep):
         say(f"left out: {reason}")
-    with run_folder.claim(output, sweep, update=update):
+    with run_folder.claim(output, sweep, update=update), logs.attempt(output) as kept:
         store = Store(output)
         try:
+            if retry_failed:
+                say(f"{take_back(store, plan, kept.folder):,} failed episodes are owed again")
             return _attempt(sweep, plan, output, store, say)
         finally:
             store.close()

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -131,6 +131,17 @@ class Store:
         """Columns key and cell of every durable episode."""
         return _episodes(self.folder, self._parts).select("key", "cell").collect()
 
+    def take_back(self, keys: Collection[str]) -> None:
+        """Make these episodes owed again: one rename a part that held one, and their turns count for nothing from then on."""
+        self.flush()
+        for part in self._parts:
+            path = self.folder / "episodes" / part.name
+            rows = pl.read_parquet(path, glob=False, hive_partitioning=False)
+            kept = rows.filter(~pl.col("key").is_in(list(keys)))
+            if kept.height < rows.height:
+                _written(kept, path)
+                durable.publish(path)
+
     def compact(self) -> None:
         """Merge neighbouring small parts.
 
@@ -168,8 +179,7 @@ class Store:
         """Turns first: from the second rename on the part is there, before it there is nothing."""
         paths = {table: self.folder / table / part.name for table in ("turns", "episodes")}
         for table, path in paths.items():
-            frames[table].write_parquet(durable.temporary(path), compression="zstd", compression_level=3)
-            durable.sync(durable.temporary(path))
+            _written(frames[table], path)
         for path in paths.values():
             durable.publish(path)
         self._parts = sorted({*self._parts, part})
@@ -353,6 +363,12 @@ def _frame(columns: Columns, schema: pl.Schema) -> pl.DataFrame:
 
 def _text(value: Any) -> Any:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def _written(frame: pl.DataFrame, path: Path) -> None:
+    """Gather a part's bytes under its temporary name, safe on the disk."""
+    frame.write_parquet(durable.temporary(path), compression="zstd", compression_level=3)
+    durable.sync(durable.temporary(path))
 
 
 def _delete(folder: Path, parts: Iterable[Part]) -> None:

@@ -1,0 +1,102 @@
+"""Each attempt has one folder of logs, bounded and without secrets: what the driver did, and what its workers printed.
+
+``logs/attempt-0001/driver.log`` holds events, ``MODEL-3.log`` the output of the worker in slot 3, its engine's included.
+"""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from actors.output import hidden, last_words
+from orchestrator.mlflow_door import public
+from orchestrator.orders import Abandon, Command, Drop, GiveUp, Start, Stop
+
+FOLDER, DRIVER = "logs", "driver.log"
+DRIVER_BYTES = 8 * 2**20
+"""Size at which the driver's log goes to ``driver.log.1``, which is then lost."""
+WORKERS_BYTES = 64 * 2**20
+"""Room for the workers' output of one attempt; what comes after is only named."""
+
+log = logging.getLogger(__name__)
+
+
+class Attempt:
+    """The open folder of an attempt's logs."""
+
+    def __init__(self, folder: Path) -> None:
+        """``folder`` is the run folder. A disk that takes no log costs the log, never the run."""
+        place = folder / FOLDER
+        numbers = [int(path.name[8:]) for path in place.glob("attempt-*") if path.name[8:].isdigit()]
+        self.name = f"{FOLDER}/attempt-{max(numbers, default=0) + 1:04d}"
+        self.folder = folder / self.name
+        self.room = WORKERS_BYTES
+        with suppress(OSError):
+            self.folder.mkdir(parents=True)
+
+    def worker(self, group: str, slot: int) -> str:
+        """Where a worker's output is kept, from the run folder on."""
+        return f"{self.name}/{re.sub(r'[^A-Za-z0-9._-]+', '-', group)}-{slot}.log"
+
+    def keep(self, group: str, slot: int, said: str, lost: bool) -> None:
+        """Write what a worker printed; of one that was lost the last lines stand in the driver's log, too."""
+        text = public(said)
+        size = len(text.encode("utf-8", "replace"))
+        if size <= self.room:
+            self.room -= size
+            with suppress(OSError):
+                (self.folder / Path(self.worker(group, slot)).name).write_text(text, encoding="utf-8", errors="replace")
+        else:
+            log.warning("no room is left for the output of worker %d of %s", slot, group)
+        if lost:
+            for line in last_words(text):
+                log.warning("worker %d of %s, last words: %s", slot, group, line)
+
+
+@contextmanager
+def attempt(folder: Path) -> Iterator[Attempt]:
+    """A new folder of logs, to which everything goes that the orchestrator logs meanwhile; warnings go to stderr as ever."""
+    opened, rooms = Attempt(folder), logging.getLogger("orchestrator")
+    handlers: list[logging.Handler] = [logging.StreamHandler()]
+    handlers[0].setLevel(logging.ERROR)
+    with suppress(OSError):
+        file = logging.handlers.RotatingFileHandler(
+            opened.folder / DRIVER, maxBytes=DRIVER_BYTES, backupCount=1, encoding="utf-8", errors="replace"
+        )
+        file.setFormatter(_Public("%(asctime)s %(levelname)s %(message)s"))
+        handlers.append(file)
+    level = rooms.level
+    rooms.setLevel(logging.INFO)
+    for handler in handlers:
+        rooms.addHandler(handler)
+    try:
+        yield opened
+    finally:
+        rooms.setLevel(level)
+        for handler in handlers:
+            rooms.removeHandler(handler)
+            handler.close()
+
+
+class _Public(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return public(hidden(super().format(record)))
+
+
+def tell(command: Command, names: Mapping[int, str]) -> None:
+    """Log what the schedule decided; ``names``: slot -> group, as far as workers stand. Leases are too many to tell."""
+    match command:
+        case Start(slot, name, node):
+            log.info("worker %d of %s starts%s", slot, name, f" on node {node[:12]}" if node else "")
+        case Stop(slot) if slot in names:
+            log.info("worker %d of %s has nothing left to do and stops", slot, names[slot])
+        case Drop(slot, reason) if slot in names:
+            log.warning("worker %d of %s is let go (%s); its leases are taken back", slot, names[slot], reason)
+        case GiveUp(numbers, reason):
+            log.warning("%d episodes are given up as failed: %s", len(numbers), reason)
+        case Abandon(name, reason):
+            log.warning("%s cannot be played in this attempt: %s", name, reason)
