@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -11,7 +13,9 @@ from actors.panel import judge_key
 from orchestrator.lock import RunFolderError
 from orchestrator.score import BITS
 from orchestrator.verdicts import judges, verdicts
-from sweeps.spec import Sweep
+from sweeps.load import judge as load_judge
+from sweeps.load import override_key
+from sweeps.spec import Judge, Sweep
 
 
 def own(sweep: Sweep) -> str:
@@ -20,6 +24,18 @@ def own(sweep: Sweep) -> str:
         return judge_key(sweep.judge) if sweep.judged and sweep.judge else ""
     except ValueError:
         return ""
+
+
+def reader(sweep: Sweep, name: str = "", overrides: Sequence[str] = ()) -> Judge:
+    """The judge that a command names, or the sweep's own, with keys of its table overridden; raises SweepError."""
+    if name or sweep.judge is None:
+        own = {model.name: model for model in sweep.models}
+        table: dict[str, Any] = {"model": own[name].model_dump() if name in own else name} if name else {}
+    else:
+        table = sweep.judge.model_dump()
+    for override in overrides:
+        override_key(table, override)
+    return load_judge(table, "the command line")
 
 
 def chosen(folder: Path, sweep: Sweep, wanted: str = "") -> str:

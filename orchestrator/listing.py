@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import polars as pl
 from rich.table import Table
 
 from envs import SCENARIOS
 from sweeps.conditions import CONDITIONS, VARIANTS
+from sweeps.load import judges as shipped_judges
 from sweeps.load import registry
 
 
@@ -15,6 +17,24 @@ def models() -> Table:
     for model in registry().values():
         size = "" if model.parameters is None else f"{model.parameters:g}B"
         table.add_row(model.name, model.source, model.backend, str(model.gpus), size, str(model.max_images), model.note)
+    return table
+
+
+def judges() -> Table:
+    """Every judge that ships with the project; a sweep may also name a model as its judge."""
+    table = Table("name", "source", "backend", "GPUs", "note")
+    for model in shipped_judges().values():
+        table.add_row(model.name, model.source, model.backend, str(model.gpus), model.note)
+    return table
+
+
+def agreement(rows: pl.DataFrame) -> Table:
+    """Pairs of judges (``orchestrator.judging.agreement``)."""
+    table = Table("judge", "other", "bit", "answers", "equal %", "kappa", "yes %", "other's yes %")
+    for row in rows.iter_rows(named=True):
+        figures = [row[name] for name in ("equal", "kappa", "first_yes", "other_yes")]
+        shown = ["-" if value is None else f"{value:.2f}" for value in figures]
+        table.add_row(row["judge"], row["other"], row["bit"], f"{row['answers']:,}", *shown)
     return table
 
 

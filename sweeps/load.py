@@ -32,7 +32,7 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Sweep:
     """Read a sweep file and apply ``key=value`` overrides; raises SweepError."""
     table = read_toml(path)
     for override in overrides:
-        _apply(table, override)
+        override_key(table, override)
     return build(table, str(path))
 
 
@@ -125,7 +125,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise SweepError(f"{path} is not TOML: {problem}") from None
 
 
-def _apply(table: dict[str, Any], override: str) -> None:
+def override_key(table: dict[str, Any], override: str) -> None:
     """``selection.limit=5`` sets a nested key; the value is read as TOML, or else as plain text."""
     key, equals, text = override.partition("=")
     if not equals or not key.strip():

@@ -29,14 +29,14 @@ SCHEMA = {
 }
 
 
-def compare(folder: Path, data: Path | None = None) -> pl.DataFrame:
+def compare(folder: Path, data: Path | None = None, judge: str = "", strict: bool = False) -> pl.DataFrame:
     """Ours beside the published figures, one row model x scenario (and ``avg``) x condition x protocol x measure.
 
     ``ours`` with our 95% interval ``low`` and ``high``; where nothing speaks against it ``published``, ``difference`` (ours
     less published) and ``inside`` (whether the published figure, known to 0.05, lies in our interval); else ``reason``.
-    Raises RunFolderError when the folder is no run.
+    ``judge`` and ``strict`` choose the verdicts, as ``read`` does. Raises RunFolderError when the folder is no run.
     """
-    return compared(read(folder, data))
+    return compared(read(folder, data, judge, strict))
 
 
 def compared(evidence: Evidence, intervals: Bootstrap | None = None) -> pl.DataFrame:

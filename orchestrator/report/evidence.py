@@ -117,7 +117,7 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
     by key or by the start of one; left out, the sweep's own, or the only one. ``strict`` takes the package's zeros.
     """
     folder = Path(folder)
-    sweep, planned = _sweep(folder), _planned(folder)
+    sweep, planned = stored_sweep(folder), _planned(folder)
     stored = (
         episodes(folder).join(planned.lazy().select("cell"), on="cell", how="semi", maintain_order="left").collect()
     )
@@ -128,7 +128,8 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
     return Evidence(folder, sweep, planned, belonging, samples, chosen(folder, sweep, judge), strict, tuple(notes))
 
 
-def _sweep(folder: Path) -> Sweep:
+def stored_sweep(folder: Path) -> Sweep:
+    """The sweep that a run folder is of; raises RunFolderError when it is none."""
     path = folder / RESOLVED
     try:
         return Sweep(**tomllib.loads(path.read_text(encoding="utf-8")))

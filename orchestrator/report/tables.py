@@ -31,12 +31,13 @@ Row = Mapping[str, Any]
 Format = Callable[[Row], str]
 
 
-def write_tables(folder: Path, data: Path | None = None) -> list[Path]:
+def write_tables(folder: Path, data: Path | None = None, judge: str = "", strict: bool = False) -> list[Path]:
     """Markdown, LaTeX and CSV of every table that the run has, and CSV of every measure beside them (``measures``).
 
-    Into ``folder/tables``; returns the files written, sorted. Raises RunFolderError when the folder is no run.
+    Into ``folder/tables``; returns the files written, sorted. ``judge`` and ``strict`` choose the verdicts, as ``read``
+    does. Raises RunFolderError when the folder is no run.
     """
-    evidence = read(folder, data)
+    evidence = read(folder, data, judge, strict)
     place = Path(folder) / "tables"
     place.mkdir(exist_ok=True)
     texts: dict[str, str] = {}

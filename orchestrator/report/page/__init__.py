@@ -26,14 +26,21 @@ SCRIPTS = ("report.js", "sheets.js", "strips.js", "browser.js")
 
 
 def write_page(
-    folder: Path, data: Path | None = None, thumbnails: int = THUMBNAILS, seed: int = 0, episodes: int = EPISODES
+    folder: Path,
+    data: Path | None = None,
+    thumbnails: int = THUMBNAILS,
+    seed: int = 0,
+    episodes: int = EPISODES,
+    judge: str = "",
+    strict: bool = False,
 ) -> Path:
     """Write ``folder/report.html`` and return its path; raises RunFolderError when the folder is no run.
 
     ``data`` is where the benchmark lies now (default: where the sweep had it); without it the page has no pictures and no
     options, and says so. ``thumbnails`` and ``episodes`` bound what the browser holds, ``seed`` draws it.
+    ``judge`` and ``strict`` choose the verdicts, as ``read`` does.
     """
-    evidence = read(Path(folder), data)
+    evidence = read(Path(folder), data, judge, strict)
     page = gathered(evidence, data, thumbnails, seed, episodes)
     target = Path(folder) / NAME
     durable.write(target, rendered(page).encode())
