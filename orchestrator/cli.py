@@ -216,7 +216,9 @@ def agreement(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")
     if as_json:
         print(json.dumps(rows.to_dicts(), indent=2))
         return
-    Console().print(listing.agreement(rows) if rows.height else "fewer than two judges have read answers of this run")
+    Console(width=max(120, Console().width)).print(
+        listing.agreement(rows) if rows.height else "fewer than two judges have read answers of this run"
+    )
 
 
 @app.command()

@@ -31,6 +31,8 @@ def judges() -> Table:
 def agreement(rows: pl.DataFrame) -> Table:
     """Pairs of judges (``orchestrator.judging.agreement``)."""
     table = Table("judge", "other", "bit", "answers", "equal %", "kappa", "yes %", "other's yes %")
+    for column in table.columns:
+        column.no_wrap = True
     for row in rows.iter_rows(named=True):
         figures = [row[name] for name in ("equal", "kappa", "first_yes", "other_yes")]
         shown = ["-" if value is None else f"{value:.2f}" for value in figures]

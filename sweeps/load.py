@@ -96,7 +96,7 @@ def _entries(path: Path) -> dict[str, ModelSpec]:
 
 
 def _judge(table: Mapping[str, Any], own: Mapping[str, ModelSpec], where: str) -> dict[str, Any]:
-    return {**table, "model": _model(table.get("model", JUDGE), {**judges(), **own}, f"{where}: judge")}
+    return {**table, "model": _model(table.get("model", JUDGE), {**judges(), **own}, where, "judge")}
 
 
 def skipped(sweep: Sweep) -> list[str]:
@@ -164,11 +164,11 @@ def _entry(table: Mapping[str, Any], where: str) -> ModelSpec:
     return _validated(ModelSpec, table, where)
 
 
-def _model(entry: Any, own: Mapping[str, ModelSpec], where: str) -> ModelSpec:
+def _model(entry: Any, own: Mapping[str, ModelSpec], where: str, kind: str = "model") -> ModelSpec:
     if isinstance(entry, dict):
         return _entry(entry, f"{where}: models")
     known = {**registry(), **own}
-    return known[_known(entry, known, "model", where)]
+    return known[_known(entry, known, kind, where)]
 
 
 def _scenarios(value: Any, where: str) -> list[str]:

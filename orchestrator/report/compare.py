@@ -15,6 +15,7 @@ from rich.table import Table
 
 from envs import SCENARIOS
 from orchestrator.report.evidence import Evidence, read
+from orchestrator.report.judged import INTERVALS, averages
 from orchestrator.report.provenance import UNVERIFIED, foreign, open_ended_subset, subset
 from orchestrator.report.published import AVERAGE, MEASURES, ROUNDING, figures
 from orchestrator.report.statistics import GROUP, Bootstrap, bootstrap
@@ -26,7 +27,10 @@ SCHEMA = {
     **dict.fromkeys(("ours", "low", "high", "published", "difference"), pl.Float64),
     "inside": pl.Boolean,
     "reason": pl.String,
+    "judge": pl.String,
 }
+COUNTS = ("answered", "judged", "unjudged", "judge")
+PAPERS_JUDGE = "the paper's are by Qwen3-8B, sampled, with the package's instruction"
 
 
 def compare(folder: Path, data: Path | None = None, judge: str = "", strict: bool = False) -> pl.DataFrame:
@@ -43,9 +47,9 @@ def compared(evidence: Evidence, intervals: Bootstrap | None = None) -> pl.DataF
     """``compare`` of evidence that is read already."""
     intervals = intervals or bootstrap(evidence)
     case = _Case(evidence)
-    cells, averages = _judged(evidence, intervals)
+    cells, means = _judged(evidence, intervals)
     rows = [row for cell in cells.iter_rows(named=True) for row in case.rows(cell, cell["scenario"])]
-    for mean in averages.iter_rows(named=True):
+    for mean in means.iter_rows(named=True):
         rows += case.rows(mean | case.counts(mean), AVERAGE)
     order = {name: place for place, name in enumerate([*SCENARIOS, AVERAGE])}
     place = pl.col("scenario").replace_strict(order, default=len(order), return_dtype=pl.Int64)
@@ -77,7 +81,11 @@ def reasons(rows: pl.DataFrame) -> list[str]:
     sentences = [
         f"{count} cells not compared ({_named(models)}): {reason}" for reason, count, models in told.iter_rows()
     ]
-    return [*sentences, *([f"of what is compared, {UNVERIFIED}"] if rows["published"].count() else [])]
+    by = [
+        f"open-ended figures are by the judge {name}; {PAPERS_JUDGE}"
+        for name in rows["judge"].drop_nulls().unique().sort()
+    ]
+    return [*sentences, *by, *([f"of what is compared, {UNVERIFIED}"] if rows["published"].count() else [])]
 
 
 class _Case:
@@ -138,20 +146,20 @@ class _Case:
     def _unfinished(self, cell: Mapping[str, Any], scenario: str) -> str | None:
         if scenario == AVERAGE:
             return None if cell["all_seven"] else "not all seven scenarios are complete"
+        unread = (cell.get("answered") or 0) - (cell.get("judged") or 0) - (cell.get("unjudged") or 0)
+        if unread:
+            return f"{unread:,} answers are not judged yet; `proactive-sweep judge` goes on"
         missing = cell["planned"] - cell["finished"]
         return f"unfinished: {cell['finished']:,} of {cell['planned']:,} episodes" if missing else None
 
 
 def _judged(evidence: Evidence, intervals: Bootstrap) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Cells and averages, with the judge's measures where the run has them; their averages have no interval."""
-    names = [f"{measure}{end}" for measure in MEASURES["oeg"].values() for end in ("", "_low", "_high")]
-    judged = [name for name in names if name in evidence.rows.columns]
-    if not judged:
+    """Cells and averages, with the judge's measures where the run has them."""
+    if "aggregate" not in evidence.rows.columns:
         return intervals.cells, intervals.averages
-    means = [name for name in judged if not name.endswith(("_low", "_high"))]
-    over = evidence.rows.group_by(GROUP).agg(pl.col(means).mean())
-    cells = intervals.cells.join(evidence.rows.select("cell", *judged), on="cell", how="left")
-    return cells, intervals.averages.join(over, on=list(GROUP), how="left")
+    cells = intervals.cells.join(evidence.rows.select("cell", *COUNTS, *INTERVALS), on="cell", how="left")
+    means = averages(evidence).select(*GROUP, *INTERVALS).with_columns(pl.lit(evidence.judge).alias("judge"))
+    return cells, intervals.averages.join(means, on=list(GROUP), how="left")
 
 
 def _row(
@@ -159,6 +167,7 @@ def _row(
 ) -> dict[str, Any]:
     ours, low, high = cell.get(measure), cell.get(f"{measure}_low"), cell.get(f"{measure}_high")
     row = {name: cell[name] for name in ("model", "condition", "protocol", "planned", "finished")}
+    row["judge"] = cell.get("judge")
     row |= {"paper": paper, "scenario": scenario, "measure": measure, "ours": ours, "low": low, "high": high}
     if published is None or ours is None:
         return {**row, "reason": reason or "nothing is scored yet"}

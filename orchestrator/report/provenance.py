@@ -44,7 +44,11 @@ def subset(evidence: Evidence) -> dict[str, str]:
     """Scenario -> why its samples are not all that the paper's table has; scenarios without a complaint are missing."""
     pick, found = evidence.sweep.selection, {}
     for scenario, planned in (
-        evidence.rows.group_by("scenario").agg(pl.col("planned").max()).sort("scenario").iter_rows()
+        evidence.rows.filter(protocol="mcqa")
+        .group_by("scenario")
+        .agg(pl.col("planned").max())
+        .sort("scenario")
+        .iter_rows()
     ):
         whole = len(kept()[scenario])
         if pick.ids.get(scenario) or pick.limit is not None or pick.subset != "all":

@@ -18,6 +18,7 @@ from orchestrator.report.capacity import capacity
 from orchestrator.report.efficiency import budget_averages, efficiency, lift
 from orchestrator.report.endings import taxonomy
 from orchestrator.report.evidence import Evidence, read
+from orchestrator.report.judged import averages, title
 from orchestrator.report.lenient import leniency
 from orchestrator.report.markup import MISSING, Entry, Grid
 from orchestrator.report.paired import ALPHA, against, between
@@ -146,12 +147,17 @@ def open_ended(evidence: Evidence, intervals: Bootstrap) -> Grid:
         return " / ".join(_one(row, measure) for measure in measures)
 
     rows: list[tuple[str, tuple[Entry, ...]]] = []
-    scenarios = _present(judged["scenario"])
-    for model, condition in judged.select("model", "condition").unique(maintain_order=True).iter_rows():
-        part = {row["scenario"]: row for row in judged.filter(model=model, condition=condition).iter_rows(named=True)}
-        rows.append((f"{model}, {condition}", tuple(_entry(part.get(name), three, measures[0]) for name in scenarios)))
-    title = "open-ended: either / category / suggestion, percent of answers"
-    return Grid("open-ended", title, tuple(scenarios), tuple(rows), judged)
+    scenarios, means = _present(judged["scenario"]), averages(evidence)
+    for model in models(evidence, judged["model"]):
+        for condition in [name for name in evidence.conditions if name in set(judged.filter(model=model)["condition"])]:
+            part = {r["scenario"]: r for r in judged.filter(model=model, condition=condition).iter_rows(named=True)}
+            entries = [_entry(part.get(name), three, measures[0]) for name in scenarios]
+            mean = means.row(by_predicate=(pl.col("model") == model) & (pl.col("condition") == condition), named=True)
+            whole = Entry(three(mean), None) if mean["complete"] == len(scenarios) else Entry("unfinished", None, True)
+            rows.append((f"{model}, {condition}", (*entries, whole)))
+    column = AVERAGE if len(scenarios) == len(SCENARIOS) else f"avg of {len(scenarios)}"
+    numbers = pl.concat([judged, means.with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
+    return Grid("open-ended", title(evidence), (*scenarios, column), tuple(rows), numbers)
 
 
 def models(evidence: Evidence, names: Iterable[str]) -> list[str]:
