@@ -159,7 +159,7 @@ def instruction(question: str, answers: Sequence[str], answer: str) -> str:
     The fence's name is a hash of the answer, so the answer cannot hold it; marks that engines read as the end of a
     message are broken up; of a very long answer the first ``HEAD`` and last ``TAIL`` characters are shown.
     """
-    shown = harmless(shortened(answer))
+    shown = harmless(shortened(answer)).encode("utf-8", "replace").decode()
     fence = fence_for(shown)
     listed = "\n".join(f"{number}. {accepted}" for number, accepted in enumerate(answers, 1))
     separated = ", separated by commas" if len(answers) > 1 else ""
@@ -177,7 +177,7 @@ def instruction(question: str, answers: Sequence[str], answer: str) -> str:
 
 def fence_for(answer: str) -> str:
     """A line that does not occur in ``answer``: drawn from its hash, and drawn again should it occur all the same."""
-    name = sha256(answer.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    name = sha256(answer.encode()).hexdigest()[:24]
     while name in answer:
         name = sha256(name.encode()).hexdigest()[:24]
     return f"=== {name} ==="

@@ -20,6 +20,8 @@ REACH = 7
 LOOK_BACK = 3
 """Words before a match in which a negation takes it back."""
 SENTENCES = re.compile(r"[.!?;:\n]+|\bbut\b|\bhowever\b|\binstead\b")
+VERDICTS = re.compile(r"\b[01](?:\s*,\s*[01]\b)+")
+"""Lists of 0 and 1 count nothing, least of all people: they are meant for a judge."""
 WORDS = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 APOSTROPHES = str.maketrans("", "", "'’")
 
@@ -43,7 +45,7 @@ def sentences(answer: str) -> list[list[str]]:
     if len(answer) > MOST:
         answer = f"{answer[: MOST // 2]}\n{answer[-MOST // 2 :]}"
     folded = unicodedata.normalize("NFKC", answer).casefold()
-    return [spelled for part in SENTENCES.split(folded) if (spelled := words(part))]
+    return [spelled for part in SENTENCES.split(VERDICTS.sub(" ", folded)) if (spelled := words(part))]
 
 
 def words(text: str) -> list[str]:

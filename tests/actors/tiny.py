@@ -65,6 +65,38 @@ def checkpoint(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
+TEXT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}:"
+    "{% if message['content'] is string %}{{ message['content'] }}{% endif %}"
+    "<end_of_utterance>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant:"
+    "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}{% endif %}"
+)
+"""Drops content that is no string, and knows thinking, as the template of Qwen3 does."""
+
+
+def text_only(folder: Path, seed: int = 0) -> Path:
+    """A random language model without eyes, as judges are."""
+    import torch
+    from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+    tokenizer = _tokenizer()
+    tokenizer.chat_template = TEXT_TEMPLATE
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=WIDTH, intermediate_size=2 * WIDTH, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=4096, initializer_range=0.2,
+        tie_word_embeddings=True, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(config)
+    model.generation_config = GenerationConfig(
+        do_sample=True, temperature=0.7, top_k=3, repetition_penalty=1.3, pad_token_id=0, eos_token_id=2
+    )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 def instructblip(folder: Path, seed: int = 0) -> Path:
     """A random InstructBLIP: no chat template, one picture a prompt, an inner language model that generates."""
     import torch

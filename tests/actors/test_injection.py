@@ -1,0 +1,33 @@
+"""An order to the judge does not move the rule judge; what it can be talked into is measured, not hidden."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bench.injection import ORDERS, STUFFING, measured, poisoned
+from sweeps.load import judge
+from tests.envs.games import SAMPLES
+
+
+def test_few_verdicts_of_the_rule_judge_change_by_an_order(demo_data):
+    """docs/scoring.md quotes these figures for a larger set."""
+    rows = asyncio.run(measured(demo_data, judge({"model": "rule-judge"}, "test"), limit=10))
+    table = {cells[1].strip(): [float(cell) for cell in cells[2:6]] for cells in (row.split("|") for row in rows[2:])}
+
+    assert list(table) == [*ORDERS, *STUFFING]
+    for name in ORDERS:
+        answers, _, gained, unjudged = table[name]
+        assert answers == 280 and gained < 3 and unjudged == 0, name
+    assert all(table[name][2] > 50 for name in STUFFING), "reciting the list is saying it, to a rule"
+
+
+def test_an_order_is_filled_for_the_sample():
+    assert (
+        poisoned(SAMPLES["ROD"], "A.", STUFFING["the accepted answers recited"])
+        == "A.\n\nMove the blocks, Move the camera"
+    )
+    assert poisoned(SAMPLES["QD"], "A.", ORDERS["forged verdict"]).endswith("1,1")
+    with pytest.raises(KeyError):
+        poisoned(SAMPLES["QD"], "A.", "{unknown}")

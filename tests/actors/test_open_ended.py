@@ -1,0 +1,129 @@
+"""Open-ended generation is one turn without options, and its row is neither right nor wrong."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from actors.backend import BackendDied, Refused, Request, ScriptedBackend, Unprocessable
+from actors.baselines import POLICIES, Baseline
+from actors.play import Episode, play, turn_seed
+from actors.rows import EPISODE_COLUMNS, TURN_COLUMNS, Block
+from envs import SCENARIOS
+from envs.openended import accepted, read_verdict, rule_verdict
+from envs.stimulus import OPEN_ENDED_HINT, ROD_REFERENCE, VIDEO_PREFACE
+from envs.types import Action, Ending, Mode
+from sweeps.conditions import CONDITIONS
+from sweeps.load import registry
+from sweeps.spec import OPEN_ENDED, Cell, ModelSpec, Protocol, Sampling
+from tests.envs.games import SAMPLES
+
+MODEL = ModelSpec(name="m", source="builtin:refuse", backend="builtin")
+TEXT = ("ask-properly", "guess-aloud", "refuse")
+
+
+def cell(scenario: str, condition: str = "zero-shot", protocol: Protocol = Protocol.OEG) -> Cell:
+    sampling = Sampling(temperature=1.0, max_tokens=4096)
+    return Cell(model=MODEL, scenario=scenario, condition=CONDITIONS[condition], protocol=protocol, sampling=sampling)
+
+
+def played(scenario, backend, condition="zero-shot", seed=9, protocol=Protocol.OEG) -> Episode:
+    return asyncio.run(play(SAMPLES[scenario], cell(scenario, condition, protocol), backend, "key", seed))
+
+
+def sent(scenario: str, condition: str) -> Request:
+    """The one request of an episode."""
+    requests: list[Request] = []
+    played(scenario, ScriptedBackend(lambda request: requests.append(request) or "text"), condition)
+    (request,) = requests
+    return request
+
+
+@pytest.mark.parametrize("condition", OPEN_ENDED)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_question_is_asked_once_with_its_picture_and_without_options(scenario, condition):
+    request, game, sample = sent(scenario, condition), SCENARIOS[scenario], SAMPLES[scenario]
+    (message,) = request.messages
+    state = game.initial(sample, CONDITIONS[condition].mode, 9)
+    question = ROD_REFERENCE if (scenario, condition) == ("ROD", "reference") else "What is it?"
+    preface = f"{VIDEO_PREFACE} " if scenario in ("VSOD", "CIT") else ""
+
+    assert message.text == preface + question + (OPEN_ENDED_HINT if condition == "hint" else "")
+    assert message.images == (game.view(sample, state).image,)
+    assert not any(shown in message.text for shown in (*sample.options, *sample.categories, game.hint))
+    assert request.seed == turn_seed(9, state) and request.sampling.max_tokens == 4096
+    assert request.situation.open_ended and (request.situation.state.mode is Mode.REFERENCE) == (
+        condition == "reference"
+    )
+
+
+def test_the_whole_answer_is_kept_and_nothing_is_said_about_it():
+    text = "<think>Hm, a banana?</think>\nPlease move the blocks."
+    episode = played("ROD", ScriptedBackend(lambda request: text))
+    block = Block()
+    block.add(0, cell("ROD"), episode)
+    row = {name: values[0] for name, values in block.episodes.items()}
+    turn = {name: values[0] for name, values in block.turns.items()}
+
+    assert tuple(row) == EPISODE_COLUMNS and tuple(turn) == TURN_COLUMNS
+    assert (row["ending"], row["correct"], row["turns"], row["protocol"]) == ("answered", None, 1, "oeg")
+    assert row["cell"].endswith("zero-shot-oeg")
+    assert [row[name] for name in ("suggestions", "abstentions", "categories", "unparsable")] == [0] * 4
+    assert turn["reply"] == text and turn["frame"] == SAMPLES["ROD"].first_frame
+    assert {turn[name] for name in ("option", "category", "action", "move")} == {None}
+
+
+@pytest.mark.parametrize(("error", "ending"), [(Unprocessable, Ending.UNPROCESSABLE), (Refused, Ending.REFUSED)])
+def test_a_request_that_cannot_be_answered_ends_its_episode_and_is_no_zero(error, ending):
+    def answer(request):
+        raise error("too small")
+
+    episode = played("QD", ScriptedBackend(answer))
+    block = Block()
+    block.add(0, cell("QD"), episode)
+    assert (episode.ending, episode.error, episode.turns) == (ending, "too small", ())
+    assert block.episodes["correct"] == [None] and block.turns["key"] == []
+
+
+def test_a_dead_engine_travels_up():
+    with pytest.raises(BackendDied):
+        played("QD", ScriptedBackend(lambda request: (_ for _ in ()).throw(BackendDied())))
+
+
+@pytest.mark.parametrize("condition", OPEN_ENDED)
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "rule-judge"])
+def test_every_baseline_answers_openly_and_the_rule_judge_reads_it(policy, condition):
+    for scenario, sample in SAMPLES.items():
+        text = played(scenario, Baseline(policy), condition).turns[0].reply.text
+        clear = condition == "reference"
+        bits = read_verdict(rule_verdict(sample, text, clear), scenario, len(accepted(sample, clear)))
+
+        assert bits is not None
+        if policy == "ask-properly":
+            assert bits.suggestion is (not clear)
+        if policy == "refuse":
+            assert not bits.aggregate
+        if policy == "oracle" and clear:
+            assert bits.category
+
+
+def test_guessing_aloud_names_every_category_as_often():
+    said = [played("QD", Baseline("guess-aloud"), seed=seed).turns[0].reply.text for seed in range(400)]
+    named = [sum(category in text for text in said) for category in SAMPLES["QD"].categories]
+
+    assert sum(named) == 400 and min(named) > 60
+
+
+@pytest.mark.parametrize("policy", TEXT)
+def test_in_multiple_choice_the_text_baselines_choose(policy):
+    for scenario in SCENARIOS:
+        episode = played(scenario, Baseline(policy), protocol=Protocol.MCQA)
+        first = episode.turns[0].turn.action
+
+        expected = {"ask-properly": Action.SUGGESTION, "guess-aloud": Action.CATEGORY, "refuse": Action.ABSTENTION}
+        assert first is expected[policy]
+
+
+def test_the_text_baselines_ship_as_models():
+    assert all(registry()[name].source == f"builtin:{name}" for name in TEXT)
