@@ -31,6 +31,7 @@ $(VENV)/.engines: $(VENV)/.model
 demo: $(VENV)/.model
 	$(BIN)/proactive-sweep data demo outputs/demo-data --samples 210 --keep
 	$(BIN)/proactive-sweep run sweeps/demo.toml
+	$(BIN)/proactive-sweep run sweeps/demo-oeg.toml
 
 test: $(VENV)/.engines
 	$(BIN)/python -m pytest

@@ -18,7 +18,7 @@ from orchestrator.durable import write
 from orchestrator.plan import group
 from orchestrator.schedule import Demand, Schedule
 from sweeps.load import SweepError
-from sweeps.spec import ModelSpec, Selection, Sweep
+from sweeps.spec import ModelSpec, Protocol, Selection, Sweep
 
 TRUST = 600.0
 """Seconds of replicas seen at work that weigh as much as the table."""
@@ -87,14 +87,15 @@ def episodes(sweep: Sweep) -> dict[str, int]:
     """Model -> episodes of a sweep over the published benchmark, reckoned from the kept ids: needs no data folder."""
     counts: dict[str, int] = {}
     for cell in sweep.cells():
-        counts[cell.model.name] = counts.get(cell.model.name, 0) + _samples(sweep.selection, cell.scenario)
+        counts[cell.model.name] = counts.get(cell.model.name, 0) + _samples(sweep.selects(cell.protocol), cell.scenario)
     return counts
 
 
 def _samples(pick: Selection, scenario: str) -> int:
     if scenario in pick.ids:
         return len(pick.ids[scenario])
-    count = OPEN_ENDED if pick.subset == "open-ended" else len(kept()[scenario])
+    whole = len(kept()[scenario])
+    count = min(whole, OPEN_ENDED) if pick.subset == "open-ended" else whole
     return count if pick.limit is None else min(count, pick.limit)
 
 
@@ -111,7 +112,12 @@ def demand(model: ModelSpec, known: Rate, replicas: int = 64) -> Demand:
 
 
 def estimated(demands: Mapping[str, Demand], sweep: Sweep, gpu_type: str) -> dict[str, Demand]:
-    """The demands with rates, as far as the table knows the GPU: what runs beside this one's folder saw weighs in."""
+    """The demands with rates, as far as the table knows the GPU: what runs beside this one's folder saw weighs in.
+
+    The table is of multiple choice; a sweep of long answers alone learns its rates as it goes.
+    """
+    if Protocol.MCQA not in sweep.protocols:
+        return dict(demands)
     kind = gpu_type.partition("-")[0].lower()
     if kind not in gpu_types():
         return dict(demands)

@@ -10,7 +10,7 @@ from orchestrator import estimate
 from orchestrator.nodes import Node, nodes_of
 from orchestrator.simulate import Simulated, Weather, simulate
 from sweeps.load import SweepError
-from sweeps.spec import ModelSpec, Sweep
+from sweeps.spec import ModelSpec, Protocol, Sweep
 
 HOUR = 3600.0
 
@@ -28,6 +28,8 @@ class Forecast:
     apart: Sequence[ModelSpec]
     """Models without a GPU: not simulated."""
     found: Simulated
+    open_ended: bool
+    """Whether some cells are open-ended: no rate of long answers is known beforehand."""
     exact: bool
     """Whether the data folder was there to count; else the published benchmark's counts stand in."""
 
@@ -49,6 +51,8 @@ class Forecast:
             names = ", ".join(model.name for model in self.apart)
             episodes = sum(self.counts.get(model.name, 0) for model in self.apart)
             lines.append(f"apart, without GPU: {names} ({episodes:,} episodes); a service or a CPU sets their pace")
+        if self.open_ended:
+            lines.append("open-ended answers are reckoned as if they were multiple choice, and no judge is in it")
         if not self.exact:
             lines.append(
                 "the data folder is not there: episodes are counted for the published benchmark, none finished"
@@ -73,7 +77,7 @@ def forecast(sweep: Sweep, gpus: int, gpu_type: str, folders: Sequence[Path] = (
     nodes = nodes_of(gpus, gpu_type)
     names = [model.name for model in models if counts.get(model.name)]
     found = simulate(estimate.owed(counts, names), demands, gpus, Weather(), nodes)
-    return Forecast(gpus, gpu_type, nodes, counts, rates, others, found, exact)
+    return Forecast(gpus, gpu_type, nodes, counts, rates, others, found, Protocol.OEG in sweep.protocols, exact)
 
 
 def _owed(sweep: Sweep) -> dict[str, int]:

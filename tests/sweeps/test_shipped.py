@@ -6,26 +6,26 @@ from pathlib import Path
 import pytest
 
 from envs.disguise import disguised
-from envs.samples import kept
 from envs.types import Mode
+from orchestrator.estimate import episodes as reckoned
 from orchestrator.session import build_plan
 from sweeps.load import SweepError, build, load, registry
 
 ROOT = Path(__file__).parents[2]
-FILES = [ROOT / "sweeps/paper.toml", *sorted(ROOT.glob("sweeps/ablations/*.toml"))]
+FILES = [ROOT / "sweeps/paper.toml", ROOT / "sweeps/paper-oeg.toml", *sorted(ROOT.glob("sweeps/ablations/*.toml"))]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_the_head_tells_question_cost_and_command(path):
     head = [line for line in path.read_text().splitlines() if line.startswith("#")]
-    cells = load(path).cells()
-    episodes = sum(len(kept()[cell.scenario]) for cell in cells)
+    sweep = load(path)
+    cells, episodes = sweep.cells(), sum(reckoned(sweep).values())
 
     assert head[0].endswith("?")
     assert any(f"proactive-sweep run sweeps/{path.relative_to(ROOT / 'sweeps')}" in line for line in head)
     cost = next(line for line in head if line.startswith("# Cost: "))
     assert re.match(rf"# Cost: {len(cells)} cells, ", cost)
-    assert path.stem == "unfiltered" or f"{episodes:,} episodes" in cost
+    assert path.stem == "unfiltered" or f"{episodes:,} {'answers' if 'oeg' in path.stem else 'episodes'}" in cost
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)

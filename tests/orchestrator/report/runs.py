@@ -17,8 +17,9 @@ from orchestrator.report.published import figures
 from orchestrator.score import score, write_results
 from orchestrator.session import belonging, build_plan, planned_rows
 from orchestrator.store import EPISODES, TURNS, Store
+from orchestrator.verdicts import VERDICTS, VerdictStore
 from sweeps.load import build
-from sweeps.spec import Sweep
+from sweeps.spec import Protocol, Sweep
 
 BASELINES = ["oracle", "always-ask", "uniform", "guess", "first-option", "abstain"]
 
@@ -66,13 +67,18 @@ def known(
     wanted = sweep(Path(data), list(names), list(conditions), **more)
     rows = []
     with run_folder.claim(output, wanted):
-        store = Store(output)
+        store, read = Store(output), VerdictStore(output)
         for cell in wanted.cells():
             ids = sorted(kept()[cell.scenario])[:most]
             rows.append({**_names(cell), "planned": len(ids)})
-            store.append(_known_block(cell, ids))
+            block = _known_block(cell, ids)
+            if cell.protocol is Protocol.OEG:
+                read.append(_known_verdicts(cell, block))
+                block = _as_answers(block)
+            store.append(block)
         run_folder.write_plan(output, pl.DataFrame(rows))
         store.close()
+        read.flush()
     return output
 
 
@@ -106,6 +112,37 @@ def _known_block(cell, ids):
         "episodes": {name: [row[name] for row in episodes] for name in EPISODES},
         "turns": {name: [row[name] for row in turns] for name in TURNS},
     }
+
+
+def _as_answers(block):
+    """The same episodes as open-ended ones: one answer each, neither right nor wrong."""
+    episodes, turns = block["episodes"], block["turns"]
+    said = [place for place, turn in enumerate(turns["turn"]) if turn == 0]
+    nothing = {"correct": None, "suggestions": 0, "abstentions": 0, "categories": 0, "unparsable": 0}
+    count = len(episodes["key"])
+    return {
+        "episodes": {**episodes, "ending": ["answered"] * count, "turns": [1] * count}
+        | {name: [value] * count for name, value in nothing.items()},
+        "turns": {name: [values[place] for place in said] for name, values in turns.items()}
+        | dict.fromkeys(("option", "category", "action", "move"), [None] * count),
+    }
+
+
+def _known_verdicts(cell, block):
+    """Verdicts with the published shares: first those who only ask, then those who do both, then those who only name."""
+    keys = block["episodes"]["key"]
+    either, named, asked = (
+        round(published_of(cell, name) * len(keys) / 100) for name in ("aggregate", "category", "suggestion")
+    )
+    asks = [place < asked for place in range(len(keys))]
+    names = [either - named <= place < either for place in range(len(keys))]
+    rows = {
+        "key": keys, "judge": ["qwen3-8b/paper-00000000"] * len(keys), "sample_id": block["episodes"]["sample_id"],
+        "category": names, "suggestion": asks, "aggregate": [a or n for a, n in zip(asks, names, strict=True)],
+        "reason": [None] * len(keys), "first_failed": [False] * len(keys), "text": ["1,0"] * len(keys),
+    }  # fmt: skip
+    rows |= {name: block["episodes"][name] for name in ("cell", "model", "scenario", "condition")}
+    return {name: rows.get(name, [1] * len(keys)) for name in VERDICTS}
 
 
 def _episode(cell, key, number, kind, suggestions):

@@ -1,6 +1,5 @@
 """Tables mark best and second, show unfinished as unfinished, and take hostile names for text."""
 
-import dataclasses
 import io
 import re
 
@@ -10,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.report.evidence import read
+from orchestrator.report.judged import averages
 from orchestrator.report.markup import Entry, Grid, latex, latex_text, markdown, markdown_text, marked
 from orchestrator.report.statistics import bootstrap
 from orchestrator.report.tables import grids, open_ended, write_tables
@@ -135,14 +135,17 @@ def test_errors_are_told_under_the_table(evidence):
     assert any("uniform/QD/zero-shot" in note and "unprocessable" in note for note in main.notes)
 
 
-def test_open_ended_is_there_when_judged_and_not_before(evidence):
+def test_open_ended_is_there_when_it_was_played_with_its_judge_and_its_average(evidence, tmp_path):
     assert not open_ended(evidence, bootstrap(evidence, resamples=20)).rows
-    judged = evidence.rows.filter(condition="zero-shot").with_columns(
-        pl.lit("oeg").alias("protocol"), pl.lit(12.0).alias("aggregate"), pl.lit(2.0).alias("category"), suggestion=10.0
-    )
-    with_judge = dataclasses.replace(evidence)
-    with_judge.__dict__["rows"] = judged
-    grid = open_ended(with_judge, bootstrap(evidence, resamples=20))
+    models = ["llava-ov-0.5b", "idefics3-8b"]
+    asked = read(known(tmp_path / "run", models, ("zero-shot", "hint"), most=100, protocol="oeg"))
+    grid = open_ended(asked, bootstrap(asked, resamples=20))
 
-    assert len(grid.rows) == 6
-    assert grid.rows[0][1][0].text == "12.0 / 2.0 / 10.0"
+    assert [name for name, _ in grid.rows] == [f"{m}, {c}" for m in models for c in ("zero-shot", "hint")]
+    assert grid.rows[0][1][0].text == "1.1 / 0.0 / 1.1"
+    assert grid.rows[0][1][-1].text == "2.6 / 0.4 / 2.2"
+    assert "judge qwen3-8b/paper-00000000; without a verdict: 0 of 2,520, left out" in grid.title
+    mean = averages(asked).row(
+        by_predicate=(pl.col("model") == models[0]) & (pl.col("condition") == "zero-shot"), named=True
+    )
+    assert mean["aggregate_low"] < mean["aggregate"] < mean["aggregate_high"] < 6 and mean["all_seven"]
