@@ -1,5 +1,6 @@
 """Tables mark best and second, show unfinished as unfinished, and take hostile names for text."""
 
+import dataclasses
 import io
 import re
 
