@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import pickle
 import sys
 from pathlib import Path
 
@@ -11,13 +13,15 @@ import pytest
 from actors.backend import BackendDied, Refused, Reply, Request, ScriptedBackend, Unprocessable
 from actors.baselines import Baseline
 from actors.engines import engine
-from actors.judge import Judged, asked, attempt_seed, instruction_hash, judge, papers_wording
-from envs.openended import HEAD, TAIL, Bits
+from actors.judge import Judged, asked, attempt_seed, instruction_hash, judge, papers, papers_wording
+from envs.openended import HEAD, TAIL, Bits, accepted
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, Endpoint, Judge, ModelSpec, Protocol
 from tests.actors.service import failed, said, serving
 from tests.envs.games import SAMPLES
 from tests.oracle import oracle_path
+from tests.parity.test_openended_parity import recorded
+from tests.parity.test_parity import sample
 
 MODEL = ModelSpec(name="m", source="builtin:refuse", backend="builtin")
 JUDGE = Judge(model=ModelSpec(name="rule-judge", source="builtin:rule-judge", backend="builtin"))
@@ -49,6 +53,7 @@ def test_a_verdict_that_can_be_read_is_taken_at_once():
 
     assert found.bits == Bits(category=True, suggestion=True) and found.bits.aggregate
     assert (found.attempts, found.reason, found.first_failed, len(requests)) == (1, "", False, 1)
+    assert pickle.loads(pickle.dumps(found)) == found
     assert found.text.endswith("0,1,0,1") and found.text.startswith("<think>")
 
 
@@ -187,6 +192,20 @@ def test_the_papers_instruction_is_read_from_the_package(package):
     assert instruction_hash(PAPER).startswith("paper:") and instruction_hash(JUDGE).startswith("judge-1:")
     found, _ = judged(["1,0,0,0"], by=PAPER)
     assert found.bits == Bits(category=False, suggestion=True)
+
+
+def test_the_papers_conversation_is_the_packages_own(package):
+    """Compared with the package's function, on every recorded entry."""
+    place = Path(importlib.util.find_spec("proactivebench").submodule_search_locations[0], "open_ended_gen.py")
+    found = importlib.util.spec_from_file_location("published_judge", place)
+    published = importlib.util.module_from_spec(found)
+    found.loader.exec_module(published)
+    for fact in recorded():
+        answers = accepted(sample(fact["scenario"], fact["entry"]))
+        told = published.get_oeg_judge_messages(fact["question"], fact["valid"], 'It\'s {a} "cup".')
+        mine = papers(fact["question"], answers, 'It\'s {a} "cup".')
+
+        assert [{"content": message.text, "role": message.role} for message in mine] == told
 
 
 def test_without_the_package_one_sentence_says_what_to_install(monkeypatch):
