@@ -120,14 +120,14 @@ class Schedule:
     def died(self, slot: int, reason: str, now: float = 0.0) -> list[Command]:
         """A worker is gone, and with it what it had not delivered."""
         self._at(now)
-        return self._bury(slot, reason) + self._place() if slot in self.slots else []
+        return self._bury(slot, reason) + self._wake() + self._place() if slot in self.slots else []
 
     def hopeless(self, slot: int, reason: str, now: float = 0.0) -> list[Command]:
         """A worker says that no worker can play its group: a missing package, a refused key, a spent budget."""
         self._at(now)
         if slot not in self.slots:
             return []
-        return [*self._abandon(self._vacate(slot).group, reason), *self._place()]
+        return [*self._abandon(self._vacate(slot).group, reason), *self._wake(), *self._place()]
 
     def tick(self, now: float) -> list[Command]:
         """Time has passed: what silent and far too slow workers hold is owed again, and free GPUs find work."""
@@ -324,7 +324,19 @@ class Schedule:
 
     def _stays(self, place: Slot) -> bool:
         """Whether a worker without a lease waits: a judge for answers, a writer for its judge."""
-        return not place.leaving and (self._expects(place.group) or (place.group.left > 0 and self._held(place.group)))
+        if place.leaving:
+            return False
+        group = place.group
+        return (self._expects(group) and not self._starving()) or (group.left > 0 and self._held(group))
+
+    def _starving(self) -> bool:
+        """Whether a group has work, no worker, and no place, though its pool may take one: who only waits makes room."""
+        crews = {slot.group.name for slot in self.slots.values()}
+        return any(
+            group.left and group.name not in crews and not self._fits(group)
+            for group in self.groups.values()
+            if group.demand.gpus <= self._share(group.demand.pool) and not group.demand.after
+        )
 
     def _wake(self) -> list[Command]:
         """Leases for workers that waited."""

@@ -1,5 +1,6 @@
 """The schedule, played with a toy world: every owed episode is delivered once, or given up with a reason, in any weather."""
 
+import dataclasses
 from collections import Counter
 from random import Random
 
@@ -8,7 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.nodes import Node
-from orchestrator.schedule import PATIENCE, SILENCE, STARTS, Abandon, Demand, Drop, GiveUp, Lease, Schedule, Start, Stop
+from orchestrator.schedule import (
+    BACKLOG,
+    PATIENCE,
+    SILENCE,
+    STARTS,
+    Abandon,
+    Demand,
+    Drop,
+    GiveUp,
+    Lease,
+    Schedule,
+    Start,
+    Stop,
+)
 
 
 class World:
@@ -217,3 +231,91 @@ def test_nodes_that_come_are_used_and_nodes_that_go_are_not():
     assert schedule.resized([Node("b", 1)], 2, 6.0) == []
     assert schedule.died(1, "its node is gone", 7.0) == []
     assert schedule.died(2, "killed", 8.0) == [Start(3, "m", "b")]
+
+
+# -- judges ------------------------------------------------------------------------------------------------------------
+class Court(World):
+    """A world in which every delivered episode below ``answers`` is one to read."""
+
+    answers = 10_000
+
+    def take(self, commands) -> None:
+        super().take(commands)
+
+    def step(self) -> None:
+        before = set(self.delivered)
+        super().step()
+        written = [n for n in set(self.delivered) - before if n < self.answers]
+        if written:
+            self.take(self.schedule.arrived("judge:j", [self.answers + n for n in sorted(written)]))
+
+
+def court(gpus: int, after: bool = False, shares=None, owed: int = 3000) -> Schedule:
+    demands = {
+        "m": Demand(cpus=0, gpus=1, at_once=16, judge="judge:j"),
+        "judge:j": Demand(cpus=0, gpus=1, at_once=16, pool="judges", after=after),
+    }
+    return Schedule({"m": range(owed), "judge:j": ()}, demands, 8, gpus, shares=shares)
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.02]), st.sampled_from([(1, True), (2, False), (8, False)]))
+@settings(max_examples=40, deadline=None)
+def test_every_answer_is_read_once_whatever_dies(seed, death, place):
+    gpus, after = place
+    world = Court(court(gpus, after, None if after else {"models": gpus - 1}, owed=600), Random(seed), death)
+    world.run()
+
+    assert world.abandoned or set(world.delivered) | set(world.given_up) == {*range(600), *range(10_000, 10_600)}
+    assert max(world.delivered.values()) == 1
+
+
+def test_on_one_gpu_everything_is_written_before_the_judge_starts():
+    schedule = court(1, after=True)
+    world = Court(schedule, Random(0))
+    world.take(schedule.begin())
+    while any(ordinal not in world.delivered for ordinal in range(3000)):
+        assert "judge:j" not in world.alive.values()
+        world.step()
+    while not schedule.done:
+        world.step()
+    assert len(world.delivered) == 6000
+
+
+def test_on_two_gpus_the_judge_reads_while_the_model_writes():
+    schedule = court(2, shares={"models": 1})
+    world = Court(schedule, Random(0))
+    world.take(schedule.begin())
+    while any(ordinal not in world.delivered for ordinal in range(3000)):
+        world.step()
+    assert sum(number >= 10_000 for number in world.delivered) > 500
+
+
+def test_a_judge_far_behind_holds_its_writers_back_and_lets_them_go_again():
+    schedule = court(2, shares={"models": 1}, owed=3 * BACKLOG)
+    world = Court(schedule, Random(0))
+    world.take(schedule.begin())
+    judge = next(slot for slot, place in schedule.slots.items() if place.group.name == "m")
+    world.take(schedule.ready(judge))
+    world.starting.remove(judge)
+    world.take(schedule.arrived("judge:j", range(10_000, 10_000 + BACKLOG)))
+    for lease in list(world.leases):
+        world.leases.remove(lease)
+        schedule.delivered(lease.slot, lease.lease, lease.ordinals)
+        world.take(schedule.drained(lease.slot, lease.lease))
+
+    assert not world.leases and judge in world.alive, "no new lease, and the writer waits"
+    world.take(schedule.ready(next(slot for slot, name in world.alive.items() if name == "judge:j")))
+    reading = [lease for lease in world.leases if lease.slot != judge]
+    for lease in reading:
+        world.take(schedule.delivered(lease.slot, lease.lease, lease.ordinals))
+    assert any(lease.slot == judge for lease in world.leases), "below the mark it writes on"
+
+
+def test_a_judge_that_nobody_can_start_does_not_stop_the_writers():
+    schedule = court(1, shares={"models": 1}, owed=50)
+    schedule.groups["judge:j"].demand = dataclasses.replace(schedule.groups["judge:j"].demand, gpus=4)
+    world = Court(schedule, Random(0))
+    world.run()
+
+    assert "judge:j needs 4 GPUs" in world.abandoned["judge:j"]
+    assert set(world.delivered) == set(range(50))
