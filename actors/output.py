@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 HEAD, TAIL = 64 * 1024, 192 * 1024
@@ -16,6 +17,19 @@ SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 """Names of environment variables whose values are nobody's business."""
 SHORTEST = 8
 """Characters from which on a value counts as a secret: ``0`` or ``none`` would blot out half a log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a worker lives, and which files of its node hold what it prints."""
+
+    host: str
+    pid: int
+    node: str
+    """Ray's name of it."""
+    devices: str
+    """Ids of its GPUs, joined by commas."""
+    streams: tuple[str, ...]
 
 
 def streams() -> tuple[str, ...]:

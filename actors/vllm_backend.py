@@ -35,7 +35,6 @@ from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from actors.backend import BackendDied, Reply, Request, Unprocessable
 from actors.chat import Part, conversation
-from actors.devices import await_free_memory
 from actors.pictures import Pictures
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec, Sampling
@@ -63,8 +62,6 @@ class VLLMBackend:
         self.name = model.name
         self.chat = {"add_generation_prompt": True, "continue_final_message": False, "tokenize": False, **model.chat}
         arguments = engine_arguments(model)
-        if model.gpus:
-            await_free_memory(arguments.get("gpu_memory_utilization", 0.9))
         args = AsyncEngineArgs(**arguments)
         self.engine = AsyncLLM.from_engine_args(args, True, UsageContext.LLM_CLASS)
         self.children = family(self.engine)

@@ -12,9 +12,16 @@ import ray
 
 from actors.backend import Backend
 from actors.crew import Book, Crew
-from actors.engines import engine
+from actors.loading import load
+from actors.output import Place, excerpt, streams
 from actors.panel import Panel
 from sweeps.spec import Judge, ModelSpec
+
+
+@ray.remote(num_cpus=0, max_retries=0)
+def printed(paths: Sequence[str]) -> str:
+    """What a worker printed, read on the node where the files are; works without the dashboard and without shared disks."""
+    return excerpt(paths)
 
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)
@@ -27,20 +34,26 @@ class Worker:
         self.backends: dict[str, Backend] = {}
         self.crew: Crew | None = None
 
-    async def ready(self) -> dict[str, Any]:
-        """Load the engines; answers where this worker lives and which devices it sees.
+    async def place(self) -> Place:
+        """Where this worker lives: asked for before it loads, so that what a dying loader printed can be found."""
+        node = ray.get_runtime_context().get_node_id()
+        return Place(socket.gethostname(), os.getpid(), node, os.environ.get("CUDA_VISIBLE_DEVICES", ""), streams())
 
-        Raises what an engine raises when it cannot load, so that the driver learns the reason and not only of a death.
+    async def ready(self) -> list[str]:
+        """Load the engines; answers what there was to say about devices and turns.
+
+        Raises what ``load`` raises, so that the driver learns the reason and not only of a death.
         """
+        said: list[str] = []
+
+        def say(line: str) -> None:
+            print(line, flush=True)
+            said.append(line)
+
         for model in self.models:
-            self.backends[model.name] = engine(model, self.data)
+            self.backends[model.name] = load(model, self.data, ray.get_gpu_ids(), say)
         self.crew = self._crew()
-        return {
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "node": ray.get_runtime_context().get_node_id(),
-            "devices": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
-        }
+        return said
 
     def _crew(self) -> Crew:
         if self.judge is not None:

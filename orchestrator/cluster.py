@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from actors.worker import printed
 from orchestrator.nodes import Node
 from orchestrator.orders import Demand
 from orchestrator.plan import group, judge_group
@@ -88,6 +91,17 @@ def gpu_nodes() -> tuple[Node, ...]:
         if node["Alive"] and resources.get("GPU", 0) >= 1:
             found.append(Node(node["NodeID"], int(resources["GPU"]), kinds[0] if kinds else ""))
     return tuple(sorted(found, key=lambda node: node.name))
+
+
+def here() -> str:
+    """Ray's name of the node that this process is on."""
+    return str(ray.get_runtime_context().get_node_id())
+
+
+async def printed_on(node: str, streams: Sequence[str]) -> str:
+    """The kept part of what a worker printed, read by a task on its node; raises RayError when that node is gone."""
+    there = NodeAffinitySchedulingStrategy(node, soft=False)
+    return str(await printed.options(scheduling_strategy=there).remote(list(streams)))
 
 
 def connect() -> None:

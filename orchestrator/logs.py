@@ -5,15 +5,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import logging.handlers
+import os
 import re
-from collections.abc import Iterator, Mapping
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from actors.output import hidden, last_words
+from actors.output import Place, excerpt, hidden, last_words
 from orchestrator.mlflow_door import public
+from orchestrator.nodes import Node
 from orchestrator.orders import Abandon, Command, Drop, GiveUp, Start, Stop
 
 FOLDER, DRIVER = "logs", "driver.log"
@@ -21,6 +26,8 @@ DRIVER_BYTES = 8 * 2**20
 """Size at which the driver's log goes to ``driver.log.1``, which is then lost."""
 WORKERS_BYTES = 64 * 2**20
 """Room for the workers' output of one attempt; what comes after is only named."""
+FAR = 60.0
+"""Seconds another node may take to hand over a worker's output."""
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +64,40 @@ class Attempt:
                 log.warning("worker %d of %s, last words: %s", slot, group, line)
 
 
+class Voices:
+    """Gathers what workers printed as they end: from this node's files at once, from another node's as soon as it answers."""
+
+    def __init__(self, kept: Attempt, here: str, ask: Callable[[str, Sequence[str]], Awaitable[str]]) -> None:
+        """``here``: the driver's node; ``ask`` reads files on another one."""
+        self.kept, self.here, self.ask = kept, here, ask
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def gather(self, group: str, slot: int, place: Place | None, lost: bool) -> None:
+        """Keep the output of a worker that ends; one that never lived has none."""
+        if place is None:
+            return
+        if place.node == self.here:
+            self.kept.keep(group, slot, excerpt(place.streams), lost)
+            return
+        task = asyncio.create_task(self._far(group, slot, place, lost))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for what other nodes still owe, at most so long."""
+        if self._asking:
+            await asyncio.wait(self._asking, timeout=seconds)
+
+    async def _far(self, group: str, slot: int, place: Place, lost: bool) -> None:
+        try:
+            said = await asyncio.wait_for(self.ask(place.node, place.streams), FAR)
+        except Exception as problem:  # its node may be gone in as many ways as there are errors in Ray
+            reason = type(problem).__name__
+            log.warning("the output of worker %d of %s stays on %s (%s)", slot, group, place.host, reason)
+            return
+        self.kept.keep(group, slot, said, lost)
+
+
 @contextmanager
 def attempt(folder: Path) -> Iterator[Attempt]:
     """A new folder of logs, to which everything goes that the orchestrator logs meanwhile; warnings go to stderr as ever."""
@@ -73,9 +114,11 @@ def attempt(folder: Path) -> Iterator[Attempt]:
     rooms.setLevel(logging.INFO)
     for handler in handlers:
         rooms.addHandler(handler)
+    log.info("process %d on %s: %s", os.getpid(), socket.gethostname(), " ".join(sys.argv))
     try:
         yield opened
     finally:
+        log.info("the attempt has ended")
         rooms.setLevel(level)
         for handler in handlers:
             rooms.removeHandler(handler)
@@ -88,7 +131,10 @@ class _Public(logging.Formatter):
 
 
 def tell(command: Command, names: Mapping[int, str]) -> None:
-    """Log what the schedule decided; ``names``: slot -> group, as far as workers stand. Leases are too many to tell."""
+    """Log what the schedule decided, before it is done; ``names``: slot -> group of workers that stand.
+
+    Leases are too many to tell.
+    """
     match command:
         case Start(slot, name, node):
             log.info("worker %d of %s starts%s", slot, name, f" on node {node[:12]}" if node else "")
@@ -100,3 +146,21 @@ def tell(command: Command, names: Mapping[int, str]) -> None:
             log.warning("%d episodes are given up as failed: %s", len(numbers), reason)
         case Abandon(name, reason):
             log.warning("%s cannot be played in this attempt: %s", name, reason)
+
+
+def ready(group: str, slot: int, place: Place, said: Sequence[str]) -> None:
+    """Log that a worker plays from now on, where, and what there was to say about its devices and its turn."""
+    devices = f", GPUs {place.devices}" if place.devices else ""
+    log.info("worker %d of %s is ready (process %d on %s%s)", slot, group, place.pid, place.host, devices)
+    for line in said:
+        log.info("worker %d of %s: %s", slot, group, line)
+    if place.streams:
+        log.info("worker %d of %s prints to %s", slot, group, place.streams[0])
+
+
+def changed(before: Sequence[Node], after: Sequence[Node]) -> None:
+    """Log which nodes with GPUs came or went."""
+    for node in set(before) - set(after):
+        log.warning("node %s with %d GPUs is lost", node.name[:12], node.gpus)
+    for node in set(after) - set(before):
+        log.info("node %s with %d GPUs has joined", node.name[:12], node.gpus)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +19,14 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from actors.output import Place
 from actors.pacing import ModelStopped
 from actors.worker import Worker
-from orchestrator.cluster import capacity, demands, gpu_nodes, shares
+from orchestrator.cluster import capacity, demands, gpu_nodes, here, printed_on, shares
 from orchestrator.desk import Desk
 from orchestrator.estimate import estimated
 from orchestrator.failed import failed_block
+from orchestrator.logs import Attempt, Voices, changed, ready, tell
 from orchestrator.plan import Plan, group
 from orchestrator.schedule import Abandon, Command, Drop, GiveUp, Lease, Schedule, Start, Stop
 from orchestrator.sink import Sink
@@ -46,6 +49,11 @@ BACKOFF = 0.5
 HOPELESS_START = (ValueError, OSError, ImportError)
 """What loading raises when another worker would fare no better: no such model, a package missing, an option refused."""
 
+PARTING, HASTE = 10.0, 0.5
+"""Seconds that other nodes have at the end to hand over what workers printed; and where somebody stopped the run."""
+
+log = logging.getLogger(__name__)
+
 
 @dataclass
 class Crewed:
@@ -53,6 +61,8 @@ class Crewed:
 
     group: str
     actor: Any
+    place: Place | None = None
+    """Where it lives, once it lives."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
 
@@ -60,7 +70,13 @@ class Driver:
     """Plays a plan to its end on a connected Ray cluster."""
 
     def __init__(
-        self, sweep: Sweep, plan: Plan, owed: Mapping[str, Sequence[int]], sink: Sink, desk: Desk | None = None
+        self,
+        sweep: Sweep,
+        plan: Plan,
+        owed: Mapping[str, Sequence[int]],
+        sink: Sink,
+        kept: Attempt,
+        desk: Desk | None = None,
     ) -> None:
         """``owed``: group -> ordinals to play. With a ``desk`` its judge reads open-ended answers as they come."""
         self.sweep, self.plan, self.sink, self.desk = sweep, plan, sink, desk
@@ -76,6 +92,7 @@ class Driver:
         self.stopping = asyncio.Event()
         self.reasons: dict[str, str] = {}
         """Group -> the last reason for which a worker of it was lost."""
+        self.kept, self.voices = kept, Voices(kept, here(), printed_on)
         self._book = ray.put(plan)
         self._farewells: set[asyncio.Task[None]] = set()
 
@@ -97,6 +114,7 @@ class Driver:
             ticking.cancel()
             stopped.cancel()
             self._dismiss_all()
+            await self.voices.settle(HASTE if self.stopping.is_set() else PARTING)
 
     def now(self) -> float:
         """Seconds since the driver was made: the time that events carry."""
@@ -110,6 +128,7 @@ class Driver:
     def _act(self, commands: Sequence[Command]) -> None:
         """Act; a worker that was lost while its event waited is passed over, for the schedule hears of it next."""
         for command in commands:
+            tell(command, {slot: worker.group for slot, worker in self.workers.items()})
             match command:
                 case Start(slot, name, node):
                     self._start(slot, name, node)
@@ -119,7 +138,7 @@ class Driver:
                     self._stop(slot)
                 case Drop(slot, reason) if slot in self.workers:
                     self.reasons[self.workers[slot].group] = reason
-                    self._kill(slot)
+                    self._kill(slot, lost=True)
                 case GiveUp(numbers, reason) if self.desk is not None and numbers[0] >= self.plan.total:
                     self.desk.give_up(numbers, reason)
                 case GiveUp(ordinals, reason):
@@ -141,6 +160,7 @@ class Driver:
 
     def _stop(self, slot: int) -> None:
         worker = self.workers.pop(slot)
+        self.voices.gather(worker.group, slot, worker.place, lost=False)
 
         async def farewell() -> None:
             with contextlib.suppress(TimeoutError, RayActorError, RayTaskError):  # it is killed either way
@@ -151,8 +171,9 @@ class Driver:
         self._farewells.add(task)
         task.add_done_callback(self._farewells.discard)
 
-    def _kill(self, slot: int) -> Crewed:
+    def _kill(self, slot: int, lost: bool = False) -> Crewed:
         worker = self.workers.pop(slot)
+        self.voices.gather(worker.group, slot, worker.place, lost)
         for task in worker.tasks:
             task.cancel()
         ray.kill(worker.actor)
@@ -175,7 +196,11 @@ class Driver:
             self._lost(slot, task.exception())
 
     async def _await_ready(self, slot: int) -> None:
-        await asyncio.wait_for(_result(self.workers[slot].actor.ready.remote()), START_DEADLINE)
+        worker = self.workers[slot]
+        async with asyncio.timeout(START_DEADLINE):
+            worker.place = await _result(worker.actor.place.remote())
+            said = await _result(worker.actor.ready.remote())
+        ready(worker.group, slot, worker.place, said)
         self.events.put_nowait(lambda: self.schedule.ready(slot, self.now()))
 
     async def _stream(self, slot: int, lease: int, ordinals: Sequence[int]) -> None:
@@ -211,8 +236,10 @@ class Driver:
         if not isinstance(problem, RayActorError | RayTaskError | TimeoutError | GetTimeoutError):
             self.events.put_nowait(_raiser(problem))
             return
-        starting = not self.schedule.slots[slot].ready
-        reason = self.reasons[self._kill(slot).group] = plain(problem)
+        starting, name = not self.schedule.slots[slot].ready, self.workers[slot].group
+        log.warning("worker %d of %s is lost: %s", slot, name, plain(problem))
+        reason = self.reasons[name] = self._reason(slot, problem)
+        self._kill(slot, lost=True)
         refused = isinstance(problem, RayTaskError) and isinstance(problem, HOPELESS_START)
         if isinstance(problem, ModelStopped) or (starting and refused):
             self.events.put_nowait(lambda: self.schedule.hopeless(slot, reason, self.now()))
@@ -221,10 +248,18 @@ class Driver:
             BACKOFF, lambda: self.events.put_nowait(lambda: self.schedule.died(slot, reason, self.now()))
         )
 
+    def _reason(self, slot: int, problem: BaseException | None) -> str:
+        """Why a worker is lost, and where its last words are if it could not say it itself."""
+        worker = self.workers[slot]
+        if isinstance(problem, RayTaskError) or worker.place is None:
+            return plain(problem)
+        return f"{plain(problem)} (its output: {self.kept.worker(worker.group, slot)})"
+
     def _look(self) -> list[Command]:
         """What follows from time passed, and from nodes that came or went."""
         nodes, commands = gpu_nodes(), self.schedule.tick(self.now())
         if nodes != self.nodes:
+            changed(self.nodes, nodes)
             self.nodes = nodes
             commands += self.schedule.resized(nodes, capacity()[0], self.now())
         return commands

@@ -116,7 +116,7 @@ def run(
         try:
             if retry_failed:
                 say(f"{take_back(store, plan, kept.folder):,} failed episodes are owed again")
-            return _attempt(sweep, plan, output, store, say)
+            return _attempt(sweep, plan, output, store, kept, say)
         finally:
             store.close()
 
@@ -131,17 +131,24 @@ def judge(
     """
     sweep = sweep if sweep.judge else sweep.model_copy(update={"judge": reader})
     plan = build_plan(sweep)
-    with run_folder.claim(output, sweep):
+    with run_folder.claim(output, sweep), logs.attempt(output) as kept:
         store = Store(output)
         try:
-            rows, left = _judged(sweep, plan, output, store, reader, again, say)
+            rows, left = _judged(sweep, plan, output, store, kept, reader, again, say)
         finally:
             store.close()
     return rows, not left
 
 
 def _judged(
-    sweep: Sweep, plan: Plan, output: Path, store: Store, reader: Judge, again: bool, say: Callable[[str], None]
+    sweep: Sweep,
+    plan: Plan,
+    output: Path,
+    store: Store,
+    kept: logs.Attempt,
+    reader: Judge,
+    again: bool,
+    say: Callable[[str], None],
 ) -> tuple[pl.DataFrame, int]:
     backlog = unread(plan, belonging(plan, output), output, reader, again)
     desk = Desk(reader, plan, store, backlog)
@@ -149,7 +156,7 @@ def _judged(
     cells = planned_rows(plan)
     if backlog:
         progress = Progress(cells, _finished(plan, {}), Tracker("none", "", output, {}, ""))
-        reasons, _ = _play(sweep.model_copy(update={"judge": reader}), plan, {}, store, progress, desk)
+        reasons, _ = _play(sweep.model_copy(update={"judge": reader}), plan, {}, store, progress, kept, desk)
         for reason in reasons.values():
             say(f"{desk.key}: {reason}")
         desk.kept.compact()
@@ -176,7 +183,9 @@ def _desk(sweep: Sweep, plan: Plan, output: Path, store: Store, owed: Mapping[st
         raise SweepError(str(problem)) from None
 
 
-def _attempt(sweep: Sweep, plan: Plan, output: Path, store: Store, say: Callable[[str], None]) -> Outcome:
+def _attempt(
+    sweep: Sweep, plan: Plan, output: Path, store: Store, kept: logs.Attempt, say: Callable[[str], None]
+) -> Outcome:
     finished = set(store.finished()["key"])
     owed = plan.owed(finished)
     left, desk = sum(map(len, owed.values())), _desk(sweep, plan, output, store, owed)
@@ -191,7 +200,7 @@ def _attempt(sweep: Sweep, plan: Plan, output: Path, store: Store, say: Callable
     tracker.start()
     progress = Progress(cells, _finished(plan, owed), tracker)
     began = time.perf_counter()
-    reasons, interrupted = _play(sweep, plan, owed, store, progress, desk) if left or desk else ({}, False)
+    reasons, interrupted = _play(sweep, plan, owed, store, progress, kept, desk) if left or desk else ({}, False)
     store.flush()
     seconds = time.perf_counter() - began
     if not interrupted:
@@ -230,6 +239,7 @@ def _play(
     owed: Mapping[str, Sequence[int]],
     store: Store,
     progress: Progress,
+    kept: logs.Attempt,
     desk: Desk | None = None,
 ) -> tuple[dict[str, str], bool]:
     """Run the driver; returns reasons of lost groups, and whether somebody stopped it."""
@@ -241,7 +251,7 @@ def _play(
     sink = Sink(store, plan)
 
     async def drive() -> tuple[dict[str, str], bool]:
-        driver = Driver(sweep if desk else sweep.model_copy(update={"judge": None}), plan, owed, sink, desk)
+        driver = Driver(sweep if desk else sweep.model_copy(update={"judge": None}), plan, owed, sink, kept, desk)
         for number in (signal.SIGINT, signal.SIGTERM):  # after ray.init, which installs its own
             asyncio.get_running_loop().add_signal_handler(number, driver.stop)
         with progress:

@@ -13,7 +13,7 @@ HEAVY = {"ray", "vllm", "torch", "transformers", "polars", "mlflow", "openai", "
 DOORS = {
     "PIL": ("envs/render.py", "envs/demo/", "orchestrator/report/", "orchestrator/mlflow", "actors/"),
     "ray": ("actors/worker.py", "orchestrator/run.py", "orchestrator/cluster.py"),
-    "vllm": ("actors/vllm", "actors/devices.py"),
+    "vllm": ("actors/vllm",),
     "torch": ("actors/hf",),
     "transformers": ("actors/hf",),
     "openai": ("actors/openai",),
