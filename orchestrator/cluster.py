@@ -70,7 +70,7 @@ def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> De
         beside = max(0, min(ENGINE_CPUS, int(cpus) * model.gpus // max(1, gpus)))
         return Demand(beside, model.gpus, workers or MOST_REPLICAS, model.in_flight, model.accelerator)
     if model.backend == "openai":
-        return Demand(cpus=0, gpus=0, replicas=1)
+        return Demand(cpus=0, gpus=0, replicas=1, at_once=model.in_flight)
     if model.backend == "vllm":
         return Demand(cpus=max(1, int(cpus)), gpus=0, replicas=1)
     return Demand(cpus=1, gpus=0, replicas=workers or max(1, int(cpus)))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from orchestrator.orders import Demand
 
+LEASES_PER_WORKER = 2
+"""Two leases in flight keep a worker busy while the next one is on its way."""
 TRUST = 60.0
 """Seconds of observation that weigh as much as the rate estimated beforehand."""
 
@@ -70,3 +72,13 @@ class Slot:
     """Lease -> what it has not delivered, in the order in which it is played."""
     due: dict[int, float] = field(default_factory=dict)
     """Lease -> when it is far too late."""
+
+    @property
+    def held(self) -> int:
+        """Episodes leased here and not delivered."""
+        return sum(map(len, self.leases.values()))
+
+    @property
+    def hungry(self) -> bool:
+        """Whether it takes one more lease: two, or as many small ones as its engine can play at once."""
+        return len(self.leases) < LEASES_PER_WORKER or self.held < self.group.demand.at_once

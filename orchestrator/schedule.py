@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
-from orchestrator.crews import TRUST, Group, Slot
+from orchestrator.crews import LEASES_PER_WORKER, TRUST, Group, Slot
 from orchestrator.nodes import Node, Nodes, nodes_of
 from orchestrator.orders import Abandon, Command, Demand, Drop, GiveUp, Lease, Start, Stop
 
 __all__ = ["Abandon", "Command", "Demand", "Drop", "GiveUp", "Lease", "Schedule", "Start", "Stop"]
 
-LEASES_PER_WORKER = 2
-"""Two leases in flight keep a worker busy while the next one is on its way."""
 LEASE_MOST = 2048
 """Episodes a lease holds at most: a few seconds of work for the fastest policy, so little is lost with a worker."""
 LEASE_SPREAD = 4
@@ -154,7 +152,7 @@ class Schedule:
     # -- what is known --------------------------------------------------------------------------------------------------
     def remaining(self, group: Group) -> int:
         """Episodes that are not delivered yet, leased ones included."""
-        return group.left + sum(sum(map(len, s.leases.values())) for s in self.slots.values() if s.group is group)
+        return group.left + sum(slot.held for slot in self.slots.values() if slot.group is group)
 
     def _at(self, now: float) -> None:
         self.now = max(self.now, now)
@@ -339,10 +337,10 @@ class Schedule:
         )
 
     def _wake(self) -> list[Command]:
-        """Leases for workers that waited."""
+        """Leases for workers that waited, or can take more."""
         commands: list[Command] = []
         for slot, place in list(self.slots.items()):
-            if place.ready and not place.leases and slot in self.slots:
+            if place.ready and slot in self.slots and (not place.leases or (place.group.waiting and place.hungry)):
                 commands += self._feed(slot)
         return commands
 
@@ -350,7 +348,7 @@ class Schedule:
         """Leases for a ready worker; a worker without work stops and its place goes to another group."""
         place = self.slots[slot]
         commands: list[Command] = []
-        while len(place.leases) < LEASES_PER_WORKER and (ordinals := self._next(place)):
+        while place.hungry and (ordinals := self._next(place)):
             self._leases += 1
             place.leases[self._leases] = dict.fromkeys(ordinals)
             place.due[self._leases] = self._due(place)
@@ -362,8 +360,7 @@ class Schedule:
         return commands + self._place()
 
     def _due(self, place: Slot) -> float:
-        held = sum(map(len, place.leases.values()))
-        promised = held / place.group.rate if place.group.known else 0.0
+        promised = place.held / place.group.rate if place.group.known else 0.0
         return self.now + SILENCE + SLOWNESS * promised if promised else float("inf")
 
     def _needless(self, group: Group) -> list[Command]:
