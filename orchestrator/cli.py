@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.samples import BadData
-from orchestrator import listing
+from orchestrator import listing, remote
 from orchestrator.cli_data import data_app, models_app, sentences
 from orchestrator.folder import RunFolderError
 from orchestrator.replay import ReplayError
@@ -33,13 +34,21 @@ app.add_typer(models_app, name="models")
 SweepFile = Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep file, such as sweeps/demo.toml.")]
 Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the sweep file.")]
 Output = Annotated[
-    Path | None, typer.Option("--output", metavar="DIR", help="The run folder (default outputs/<name>).")
+    str | None,
+    typer.Option("--output", metavar="DIR", help="The run folder, or s3://BUCKET/FOLDER (default outputs/<name>)."),
 ]
-RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder.")]
 ByJudge = Annotated[str, typer.Option("--judge", metavar="KEY", help="Whose verdicts (default: the sweep's judge).")]
 StrictPaper = Annotated[
     bool, typer.Option("--strict-paper", help="A verdict that could not be had counts as zeros, as in the package.")
 ]
+
+
+def _viewed(text: str) -> Path:
+    with sentences():
+        return remote.viewed(text)
+
+
+RunFolder = Annotated[Path, typer.Argument(metavar="DIR", parser=_viewed, help="A run folder, or s3://BUCKET/FOLDER.")]
 
 
 @app.command("ls")
@@ -74,15 +83,16 @@ def plan(
         from orchestrator.forecast import tell
 
         with sentences():
-            lines = tell(_sweep(sweep, set_, output), gpus, gpu_type, price, timeline)
+            lines = tell(_local(_sweep(sweep, set_, output)), gpus, gpu_type, price, timeline)
         print(*lines, sep="\n")
         return
     with sentences():
-        found = _sweep(sweep, set_, output)
+        found = _local(_sweep(sweep, set_, output))
         numbering = build_plan(found)
         rows = planned_rows(numbering)
-        stored = Path(found.output, "episodes").is_dir()
-        done = belonging(numbering, Path(found.output)).group_by("cell").len("done").collect() if stored else None
+        folder = Path(found.output)
+        stored = (folder / "episodes").is_dir()
+        done = belonging(numbering, folder).group_by("cell").len("done").collect() if stored else None
     table = Table("cell", "planned", "done")
     counts = dict(done.iter_rows()) if done is not None else {}
     for row in rows.iter_rows(named=True):
@@ -110,21 +120,23 @@ def run(
         set_ = [*set_, f"tracking.uri={json.dumps(tracking_uri)}"]
     with sentences():
         found = _sweep(sweep, set_, output)
-        outcome = play(found, Path(found.output), update, retry_failed=retry_failed)
+        with remote.place(found.output) as place:
+            outcome = play(found, place.folder, update, retry_failed=retry_failed)
     for group, reason in outcome.reasons.items():
         print(f"{group}: {reason}", file=sys.stderr)
     if not outcome.interrupted:
         _print_tables(outcome.rows)
-        _how_to_look(found)
+        _how_to_look(found, place.folder)
         if failed := int(outcome.rows["failed"].sum()):
             print(f"{failed:,} episodes ended as failed; the same command with --retry-failed plays them again")
-    raise typer.Exit(outcome.code)
+    raise typer.Exit(place.code(outcome.code))
 
 
 @app.command()
 def status(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
-    """Show how far a run folder is, cell by cell."""
+    """Show how far a run folder is, cell by cell and model by model; of a run that goes on also replicas, pace and ETA."""
     from orchestrator.folder import read_status
+    from orchestrator.gauges import standing
 
     with sentences():
         found = read_status(folder)
@@ -134,7 +146,7 @@ def status(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] =
     table = Table("cell", "state", "finished", "planned", "errors", "reason")
     for cell in found["cells"]:
         table.add_row(*(str(cell[name]) for name in ("cell", "state", "finished", "planned", "errors", "reason")))
-    Console().print(table)
+    Console().print(table, *standing(found))
 
 
 @app.command()
@@ -186,7 +198,7 @@ def compare(
 
 @app.command("judge")
 def judge_answers(
-    folder: RunFolder,
+    output: Annotated[str, typer.Argument(metavar="DIR", help="A run folder, or s3://BUCKET/FOLDER.")],
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="A judge by name (default: the sweep's own).")] = "",
     set_: Annotated[
         list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the [judge] table.")
@@ -198,11 +210,11 @@ def judge_answers(
     from orchestrator.report.evidence import stored_sweep
     from orchestrator.session import judge
 
-    with sentences():
-        sweep = stored_sweep(folder)
-        rows, complete = judge(sweep, folder, reader(sweep, by, set_), again)
+    with sentences(), remote.place(output) as place:
+        sweep = stored_sweep(place.folder)
+        rows, complete = judge(sweep, place.folder, reader(sweep, by, set_), again)
     _print_tables(rows.filter(pl.col("protocol") == "oeg"))
-    raise typer.Exit(0 if complete else 1)
+    raise typer.Exit(place.code(0 if complete else 1))
 
 
 @app.command()
@@ -297,12 +309,19 @@ def prompt(
 
 def main() -> None:
     """Entry point of the console script."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # a job's log shows a line when it is said
     app()
 
 
-def _sweep(path: Path, overrides: list[str], output: Path | None) -> Sweep:
+def _sweep(path: Path, overrides: list[str], output: str | None) -> Sweep:
     found = load(path, overrides)
-    return found if output is None else found.model_copy(update={"output": str(output)})
+    return found if output is None else found.model_copy(update={"output": output})
+
+
+def _local(sweep: Sweep) -> Sweep:
+    """The sweep over a copy that can be read, where its run folder is in a bucket."""
+    return sweep.model_copy(update={"output": str(remote.viewed(sweep.output, started=False))})
 
 
 def _results(folder: Path) -> pl.DataFrame:
@@ -322,9 +341,9 @@ def _print_tables(rows: pl.DataFrame) -> None:
         console.print(table)
 
 
-def _how_to_look(sweep: Sweep) -> None:
+def _how_to_look(sweep: Sweep, folder: Path) -> None:
     print(
         f"results: {sweep.output}/results.json; tables, figures and report.html: proactive-sweep report {sweep.output}"
     )
     if sweep.tracking.uri == "sqlite":
-        print(f"MLflow: mlflow ui --backend-store-uri sqlite:///{sweep.output}/mlflow.db")
+        print(f"MLflow: mlflow ui --backend-store-uri sqlite:///{folder}/mlflow.db")

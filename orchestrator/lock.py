@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 NAME = "lock"
+WRITER = "writer.json"
+"""In a copy of a run that is elsewhere: who writes there."""
 
 _held: dict[Path, tuple[int, set[str]]] = {}
 """Folders that this process holds: handle, and the roles it holds them in."""
@@ -64,7 +66,7 @@ def holder(folder: Path) -> dict[str, Any] | None:
     try:
         handle = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return None
+        return _elsewhere(folder)
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -105,7 +107,18 @@ def _refusal(folder: Path, handle: int, problem: OSError) -> str:
 def _who(handle: int) -> dict[str, Any]:
     """What the holder wrote; empty in the instant before it did."""
     try:
-        found = json.loads(os.pread(handle, 4096, 0))
+        return _read(os.pread(handle, 4096, 0))
     except ValueError:
         return {}
+
+
+def _elsewhere(folder: Path) -> dict[str, Any] | None:
+    try:
+        return _read((folder / WRITER).read_bytes()) or None
+    except (OSError, ValueError):
+        return None
+
+
+def _read(content: bytes) -> dict[str, Any]:
+    found = json.loads(content)
     return found if isinstance(found, dict) and {"host", "pid", "started"} <= found.keys() else {}

@@ -1,0 +1,21 @@
+"""A Ray job runs in a copy of the checkout that is thrown away with it: nothing that must last is written there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.lock import RunFolderError
+
+COPIES = "working_dir_files"
+"""Folder in which Ray unpacks the ``--working-dir`` of jobs."""
+
+
+def lasting(output: str) -> Path:
+    """A run folder's path; raises RunFolderError when it lies in a job's copy of the checkout."""
+    path = Path(output)
+    if COPIES in path.resolve().parts:
+        raise RunFolderError(
+            f"{output} would lie in this job's copy of the checkout, which Ray throws away with the job; pass an --output "
+            "that is absolute and on shared storage, or s3://BUCKET/FOLDER"
+        )
+    return path

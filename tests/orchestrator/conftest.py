@@ -1,0 +1,25 @@
+"""A bucket of its own for each test that asks for one, on one S3 service a session."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator import remote
+from tests.orchestrator import buckets
+
+
+@pytest.fixture(scope="session")
+def session_service():
+    with buckets.service() as found:
+        yield found
+
+
+@pytest.fixture
+def service(session_service, monkeypatch, tmp_path):
+    monkeypatch.setenv(remote.CACHE, str(tmp_path / "cache"))
+    return session_service
+
+
+@pytest.fixture
+def url(service, tmp_path) -> str:
+    return f"s3://{buckets.BUCKET}/{tmp_path.name}"

@@ -1,0 +1,127 @@
+"""A Ray head node of one's own on free ports of this machine, as ``ray start`` makes it; it takes only itself down."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.request import urlopen
+
+from tests.conftest import ENVIRONMENT
+
+BIN = Path(sys.executable).parent
+PORTS = (
+    "port",
+    "dashboard-port",
+    "ray-client-server-port",
+    "dashboard-agent-listen-port",
+    "dashboard-agent-grpc-port",
+    "metrics-export-port",
+)
+"""What two Ray nodes on one machine would both want; the workers' ports are left to the system."""
+
+
+class Head:
+    """A running head: its dashboard's address, and the environment of its clients."""
+
+    def __init__(self, folder: Path, **more: str) -> None:
+        ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+        self.jobs = f"http://127.0.0.1:{ports['dashboard-port']}"
+        self.address = f"127.0.0.1:{ports['port']}"
+        # a job's `python` is looked up in the PATH that `ray start` had
+        self.environment = {**os.environ, **ENVIRONMENT, "PATH": f"{BIN}:{os.environ['PATH']}", **more}
+        self.environment.pop("RAY_ADDRESS", None)
+        with open(folder / "start.log", "wb") as log:
+            self.process = subprocess.Popen(
+                [BIN / "ray", "start", "--head", "--block", "--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1",
+                 "--num-cpus=2", "--object-store-memory=200000000", "--disable-usage-stats", f"--temp-dir={folder}",
+                 "--min-worker-port=0", "--max-worker-port=0", *(f"--{name}={port}" for name, port in ports.items())],
+                env=self.environment, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        self.log = folder / "start.log"
+
+    def ready(self, seconds: float = 120) -> None:
+        """Wait until jobs can be submitted."""
+        deadline = time.monotonic() + seconds
+        while True:
+            assert self.process.poll() is None, self.log.read_text()
+            with suppress(OSError), urlopen(f"{self.jobs}/api/jobs/", timeout=5):
+                return
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.5)
+
+    def submit(
+        self, *arguments: str | Path, folder: Path, entry: tuple[object, ...]
+    ) -> subprocess.CompletedProcess[str]:
+        """``ray job submit`` from the outside, to its end."""
+        return subprocess.run(
+            [BIN / "ray", "job", "submit", "--address", self.jobs, "--working-dir", str(folder), *arguments,
+             "--", "python", "-m", "orchestrator", *map(str, entry)],
+            env=self.environment, capture_output=True, text=True, timeout=400, cwd=folder,
+        )  # fmt: skip
+
+    def processes(self) -> dict[int, str]:
+        """Everything that came of this head and lives: pid -> command line."""
+        parents, found = {}, {}
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError, ValueError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if entry.name.isdigit() and fields[0] != "Z":
+                    parents[int(entry.name)] = int(fields[1])
+                    found[int(entry.name)] = (
+                        (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    )
+        ours, grown = {self.process.pid}, True
+        while grown:
+            more = {pid for pid, parent in parents.items() if parent in ours} - ours
+            ours, grown = ours | more, bool(more)
+        return {pid: line for pid, line in found.items() if pid in ours}
+
+    def workers(self) -> list[int]:
+        """Actors of ours that live under this head."""
+        return [pid for pid, line in self.processes().items() if line.startswith("ray::Worker")]
+
+    def stop(self) -> None:
+        """Take down this head and what came of it, by pid."""
+        ours = self.processes()
+        self.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(30)
+        for pid, line in ours.items():
+            with suppress(OSError):
+                if Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace") == line:
+                    os.kill(pid, signal.SIGKILL)
+        self.process.wait(10)
+
+
+@contextmanager
+def head(**more: str) -> Iterator[Head]:
+    """A head in a folder of its own, with a short name: sockets lie in it."""
+    folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
+    found = Head(folder, **more)
+    try:
+        found.ready()
+        yield found
+    finally:
+        found.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
