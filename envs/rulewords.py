@@ -47,8 +47,8 @@ IDEAS: dict[str, Idea] = {
     "wait": _idea(
         "let$ later next$ subsequent forward until continu", "frame video moment pass play clear appear disappear", "wait"
     ),
-    "rotate": _idea("turn spin flip different", "object item around angle view side orientation", "rotat"),
-    "add more details": _idea("add$ adding more$ continu finish complet extra additional", "detail stroke line draw sketch"),
+    "rotate": _idea("turn spin flip different chang", "object item around angle view side orientation", "rotat"),
+    "add more details": _idea("add$ adding more$ continu finish complet extra additional another draw$", "detail stroke line drawing sketch part$"),
 }  # fmt: skip
 """Beginning of an accepted suggestion, lower case -> its idea."""
 
