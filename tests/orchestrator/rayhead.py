@@ -33,6 +33,7 @@ class Head:
     """A running head: its dashboard's address, and the environment of its clients."""
 
     def __init__(self, folder: Path, **more: str) -> None:
+        self.folder = folder
         ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
         self.jobs = f"http://127.0.0.1:{ports['dashboard-port']}"
         self.address = f"127.0.0.1:{ports['port']}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import time
@@ -17,6 +16,8 @@ from tests.conftest import ROOT
 from tests.orchestrator import rayhead
 from tests.orchestrator.buckets import wait_for
 from tests.orchestrator.test_session import exactly_once, many
+
+ROOMS = ["actors", "envs", "orchestrator", "sweeps"]
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +56,10 @@ def test_a_clean_checkout_is_a_small_package_and_the_job_ends_as_the_sweep_does(
     assert "420 episodes, 0 finished, 420 owed" in told and "played 420 episodes" in told
     assert "succeeded" in told and "oracle" in told
     exactly_once(out, 420)
-    size, unit = re.search(r"Uploading package \S+ \(([0-9.]+)([KM]iB)\)", told).groups()
-    assert float(size) / (1024 if unit == "KiB" else 1) < 8, "a package is far below the 100 MiB that Ray takes"
+    packages = list(head.folder.glob("session_*/runtime_resources/working_dir_files/_ray_pkg_*/"))
+    assert [sorted(path.name for path in package.iterdir() if path.is_dir()) for package in packages] == [ROOMS]
+    size = sum(path.stat().st_size for path in packages[0].rglob("*"))
+    assert size < 10 * 2**20, "a package is far below the 100 MiB that Ray takes"
 
 
 @pytest.mark.slow

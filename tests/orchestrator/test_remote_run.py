@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import socket
@@ -44,9 +43,12 @@ def test_kill_9_and_another_machine_goes_on_from_the_bucket_alone(cli, sweep_fil
 
     wait_for(committed, 120)
     first.send_signal(signal.SIGSTOP)
-    running = json.loads(cli.run("status", url, "--json").stdout)["running"]
-    os.kill(first.pid, signal.SIGKILL)
-    first.communicate()
+    try:
+        told = cli.run("status", url, "--json")
+    finally:
+        first.kill()
+        first.communicate()
+    running = json.loads(told.stdout)["running"]
     kept = stored_rows(url)
     assert (running["host"], running["pid"]) == (socket.gethostname(), first.pid)
     assert 0 < kept < planned, "the kill must fall into the middle for this test to mean anything"
