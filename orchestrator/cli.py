@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from orchestrator.cli_data import data_app, models_app, sentences
 from orchestrator.folder import RunFolderError
 from orchestrator.replay import ReplayError
 from sweeps.load import SweepError, load, one_cell, skipped
-from sweeps.spec import Sweep
+from sweeps.spec import Sweep, Tracking
 
 app = typer.Typer(
     help="Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals.",
@@ -110,16 +111,16 @@ def run(
     set_: Overrides = [],  # noqa: B006
     output: Output = None,
     update: Annotated[bool, typer.Option("--update", help="Go on in a folder of another configuration.")] = False,
-    tracking_uri: Annotated[str | None, typer.Option(help="MLflow: 'sqlite', an address, or 'none'.")] = None,
+    tracking_uri: Annotated[
+        str | None, typer.Option(help="MLflow: 'sqlite', an address (or in MLFLOW_TRACKING_URI), 'none'.")
+    ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Play again what ended as failed, too.")] = False,
 ) -> None:
     """Play what the sweep still owes; the same command continues an interrupted one."""
     from orchestrator.session import run as play
 
-    if tracking_uri is not None:
-        set_ = [*set_, f"tracking.uri={json.dumps(tracking_uri)}"]
     with sentences():
-        found = _sweep(sweep, set_, output)
+        found = _tracked(_sweep(sweep, set_, output), tracking_uri)
         with remote.place(found.output) as place:
             outcome = play(found, place.folder, update, retry_failed=retry_failed)
     for group, reason in outcome.reasons.items():
@@ -317,6 +318,13 @@ def main() -> None:
 def _sweep(path: Path, overrides: list[str], output: str | None) -> Sweep:
     found = load(path, overrides)
     return found if output is None else found.model_copy(update={"output": output})
+
+
+def _tracked(sweep: Sweep, uri: str | None) -> Sweep:
+    """The sweep with its MLflow: the option's, else the file's; a file that names none takes MLFLOW_TRACKING_URI."""
+    if uri is None and sweep.tracking.uri == Tracking().uri:
+        uri = os.environ.get("MLFLOW_TRACKING_URI")
+    return sweep.model_copy(update={"tracking": sweep.tracking.model_copy(update={"uri": uri})}) if uri else sweep
 
 
 def _local(sweep: Sweep) -> Sweep:

@@ -56,7 +56,7 @@ def test_a_clean_checkout_is_a_small_package_and_the_job_ends_as_the_sweep_does(
     assert "420 episodes, 0 finished, 420 owed" in told and "played 420 episodes" in told
     assert "succeeded" in told and "oracle" in told
     exactly_once(out, 420)
-    packages = list(head.folder.glob("session_*/runtime_resources/working_dir_files/_ray_pkg_*/"))
+    packages = list(head.folder.glob("session_2*/runtime_resources/working_dir_files/_ray_pkg_*/"))
     assert [sorted(path.name for path in package.iterdir() if path.is_dir()) for package in packages] == [ROOMS]
     size = sum(path.stat().st_size for path in packages[0].rglob("*"))
     assert size < 10 * 2**20, "a package is far below the 100 MiB that Ray takes"
