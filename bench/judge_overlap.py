@@ -22,6 +22,8 @@ from orchestrator.judging import reader
 from orchestrator.session import judge, run
 from sweeps.load import build
 
+SCENARIOS = ["ROD", "MVP-N", "IN-C", "QD"]
+"""Those with two accepted answers, so that one reply is a verdict on all of them."""
 AT_ONCE = 8
 """Requests that each service has in flight."""
 MODEL, JUDGE = 0.30, 0.30
@@ -68,8 +70,8 @@ def table(data: str, output: Path, model: str, judge: str | None) -> dict[str, A
 
     found = {
         "name": "overlap", "data": data, "output": str(output), "model": [entry("served", model)],
-        "conditions": ["zero-shot", "hint"], "protocol": "oeg", "tracking": {"uri": "none"},
-        "open_ended": {"selection": {"limit": 30}},
+        "scenarios": SCENARIOS, "conditions": ["zero-shot", "hint"], "protocol": "oeg", "tracking": {"uri": "none"},
+        "open_ended": {"selection": {"limit": 60}},
     }  # fmt: skip
     return found | ({"judge": {"model": entry("reader", judge)}} if judge else {})
 
@@ -79,7 +81,7 @@ def main(data: str, rounds: int = 3) -> None:
 
     connect()
     together, apart = [], []
-    with service("It is blocked, please move it.", MODEL) as model, service("1,0,0", JUDGE) as says:
+    with service("It is blocked, please move it.", MODEL) as model, service("1,0", JUDGE) as says:
         for number in range(rounds):
             with tempfile.TemporaryDirectory() as folder:
                 began = time.perf_counter()
