@@ -82,6 +82,10 @@ class Plan:
         index = bisect_right(self.offsets, ordinal) - 1
         return index, self.drawn(self.cells[index])[ordinal - self.offsets[index]]
 
+    def together(self, one: int, other: int) -> bool:
+        """Whether two ordinals are one sample's, under two conditions of one model: pictures and prompt are shared."""
+        return one < self.total and other < self.total and self.task(one)[1] is self.task(other)[1]
+
     def key(self, index: int, sample: Sample) -> str:
         """``model/scenario/condition/0042-3fa9c1d2``: readable, and unique to all that changes the answer."""
         return f"{self.cells[index].key}/{sample.id:04d}-{digest(self.fingerprints[index] + sample.digest, 4)}"

@@ -85,7 +85,7 @@ class Driver:
         self.kind = self.nodes[0].accelerator if self.nodes else ""
         self.demands = estimated(demands(sweep, cpus, gpus), sweep, self.kind)
         queues = dict(owed) if desk is None else {**owed, desk.group: desk.backlog}
-        self.schedule = Schedule(queues, self.demands, cpus, gpus, self.nodes, shares(sweep, gpus))
+        self.schedule = Schedule(queues, self.demands, cpus, gpus, self.nodes, shares(sweep, gpus), plan.together)
         self._began = time.monotonic()
         self.workers: dict[int, Crewed] = {}
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()

@@ -7,7 +7,7 @@ Events carry the time, and no clock is read here: ``run.py`` acts on the command
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from orchestrator.crews import LEASES_PER_WORKER, TRUST, Group, Slot
 from orchestrator.nodes import Node, Nodes, nodes_of
@@ -51,12 +51,15 @@ class Schedule:
         gpus: int,
         nodes: Sequence[Node] = (),
         shares: Mapping[str, int] | None = None,
+        together: Callable[[int, int], bool] = lambda one, other: False,
     ) -> None:
+        """``together`` tells whether two neighbours in a queue are one sample's, which no lease takes apart."""
         self.groups = {name: Group(name, demands[name], deque(queue)) for name, queue in owed.items()}
         self.cpus = cpus
         self.nodes = Nodes(nodes or nodes_of(gpus))
         self.shares = dict(shares or {})
         """Pool -> GPUs it may take at once; a pool that is not named may take all."""
+        self.together = together
         self.slots: dict[int, Slot] = {}
         self.alone: Counter[int] = Counter()
         """Episode -> workers that died while playing nothing else."""
@@ -381,8 +384,10 @@ class Schedule:
             return group.suspects.popleft()
         if group.suspects and not group.waiting:
             return ()
-        size = self._size(group)
-        return tuple(group.waiting.popleft() for _ in range(size))
+        leased = [group.waiting.popleft() for _ in range(self._size(group))]
+        while leased and group.waiting and self.together(leased[-1], group.waiting[0]):
+            leased.append(group.waiting.popleft())
+        return tuple(leased)
 
     def _size(self, group: Group) -> int:
         """Episodes of the next lease: a minute's work, less towards the end, but enough to keep an engine full."""

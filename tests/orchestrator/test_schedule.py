@@ -233,6 +233,20 @@ def test_nodes_that_come_are_used_and_nodes_that_go_are_not():
     assert schedule.died(2, "killed", 8.0) == [Start(3, "m", "b")]
 
 
+def test_no_lease_takes_the_conditions_of_a_sample_apart():
+    work = {"m": list(range(7 * 333))}
+    demand = Demand(0, 1, at_once=10)
+    schedule = Schedule(work, {"m": demand}, 2, 3, together=lambda one, other: one // 7 == other // 7)
+    world, leases = World(schedule, Random(4)), []
+    world.take(schedule.begin())
+    while not schedule.done:
+        leases += [lease.ordinals for lease in world.leases if lease.ordinals not in leases]
+        world.step()
+
+    assert sorted(n for lease in leases for n in lease) == work["m"] and len(leases) > 10
+    assert all(lease[0] % 7 == 0 and lease[-1] % 7 == 6 for lease in leases)
+
+
 # -- judges ------------------------------------------------------------------------------------------------------------
 class Court(World):
     """A world in which every delivered episode below ``answers`` is one to read."""
