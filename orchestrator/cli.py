@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.samples import BadData
-from orchestrator import listing, remote
+from orchestrator import jobs, listing, remote
 from orchestrator.cli_data import data_app, models_app, sentences
 from orchestrator.folder import RunFolderError
 from orchestrator.replay import ReplayError
@@ -121,6 +121,7 @@ def run(
 
     with sentences():
         found = _tracked(_sweep(sweep, set_, output), tracking_uri)
+        jobs.reachable(found.data)
         with remote.place(found.output) as place:
             outcome = play(found, place.folder, update, retry_failed=retry_failed)
     for group, reason in outcome.reasons.items():

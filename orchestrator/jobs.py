@@ -19,3 +19,13 @@ def lasting(output: str) -> Path:
             "that is absolute and on shared storage, or s3://BUCKET/FOLDER"
         )
     return path
+
+
+def reachable(data: str) -> None:
+    """Raises RunFolderError when the data are looked for in a job's copy of the checkout and are not in it."""
+    path = Path(data)
+    if "://" not in data and not path.exists() and COPIES in path.resolve().parts:
+        raise RunFolderError(
+            f"{data} is not in this job's copy of the checkout; name the data by an absolute path that every node sees, "
+            "as in --set data=/shared/ProactiveBench/test"
+        )

@@ -122,7 +122,7 @@ class Mirror:
         self._closing = threading.Event()
         self._failed: RunFolderError | None = None
         """Why the last round did not come to its end."""
-        self._told = False
+        self._told = self._complete = False
         self._thread = threading.Thread(target=self._work, name="bucket-mirror", daemon=True)
 
     def start(self) -> None:
@@ -133,7 +133,9 @@ class Mirror:
         """Carry what is left, and say what stopped it; None when the bucket has everything."""
         self._closing.set()
         self._thread.join()
-        return self._failed
+        if self._complete:
+            return None
+        return self._failed or RunFolderError(f"carrying up to {self.bucket.url} ended with the fault shown above")
 
     def round(self, everything: bool) -> bool:
         """Carry what is owed now; the files that are replaced whole only now and then, unless ``everything``.
@@ -193,6 +195,7 @@ class Mirror:
                 wrote, self._failed = self.round(everything=closing), None
                 since = time.monotonic()
                 if closing and not wrote:
+                    self._complete = True
                     return
             except BucketError as away:
                 self._away(away)

@@ -22,6 +22,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from orchestrator.cli import _tracked
 from orchestrator.store import episodes
 from sweeps.load import load
 from tests.conftest import ENVIRONMENT, ROOT
@@ -114,6 +115,14 @@ def test_the_entrypoint_is_a_command_that_this_version_has(manifests, tmp_path):
     overrides = [words[n + 1] for n, word in enumerate(words) if word == "--set"]
     assert Path(words[words.index("--output") + 1]).is_absolute() and words[4].startswith("/shared/")
     assert load(ROOT / "sweeps" / Path(words[4]).name, overrides).data.startswith("/shared/")
+
+
+def test_mlflows_address_comes_from_the_option_else_the_file_else_the_environment(monkeypatch):
+    plain, silent = load(ROOT / "sweeps/demo.toml"), load(ROOT / "sweeps/demo.toml", ['tracking.uri="none"'])
+    assert _tracked(plain, None).tracking.uri == "sqlite"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
+    assert _tracked(plain, None).tracking.uri == "http://mlflow:5000"
+    assert (_tracked(silent, None).tracking.uri, _tracked(plain, "sqlite").tracking.uri) == ("none", "sqlite")
 
 
 def test_shellcheck_finds_nothing():

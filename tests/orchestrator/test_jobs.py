@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.jobs import lasting
+from orchestrator.jobs import lasting, reachable
 from orchestrator.lock import RunFolderError
 from orchestrator.store import episodes
 from tests.conftest import ROOT
@@ -122,6 +122,12 @@ def test_only_a_jobs_own_copy_is_refused(tmp_path, monkeypatch):
     with pytest.raises(RunFolderError, match="pass an --output that is absolute and on shared storage"):
         lasting("outputs/demo")
     assert lasting(str(tmp_path / "run")) == tmp_path / "run"
+    with pytest.raises(
+        RunFolderError, match="not in this job's copy of the checkout; name the data by an absolute path"
+    ):
+        reachable("outputs/demo-data")
+    (copy / "mine").mkdir()
+    reachable("mine"), reachable("/nowhere"), reachable("s3://sweeps/data")
     monkeypatch.chdir(tmp_path)
     assert lasting("outputs/demo") == Path("outputs/demo")
 

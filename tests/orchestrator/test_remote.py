@@ -285,6 +285,18 @@ def test_a_service_that_goes_away_is_waited_for_and_one_that_stays_away_is_told(
     assert stored(url) == {1, 2, 3}
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_file_that_cannot_be_read_never_passes_for_carried(url):
+    with remote.place(url, str) as place:
+        (place.folder / "loop").symlink_to("loop")
+        write(place.folder, (1,))
+    assert "ended with the fault shown above" in place.unsent and place.code(0) == 1
+    (place.folder / "loop").unlink()
+    with remote.place(url, str):
+        pass
+    assert stored(url) == {1}
+
+
 # -- what a user gets wrong -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("output", "told"),
