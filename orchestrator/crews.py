@@ -13,6 +13,15 @@ TRUST = 60.0
 """Seconds of observation that weigh as much as the rate estimated beforehand."""
 
 
+SILENCE = 900.0
+"""Seconds a worker with a lease may say nothing before its work is taken back."""
+HASTE = 180.0
+"""Where a group's rate has been seen, silence counts sooner: after so many seconds, or ``HUSH`` times a full engine's round."""
+HUSH = 10.0
+SLOWNESS = 8.0
+"""A lease that takes so many times what its group's rate promises is taken back, too, once ``SILENCE`` has passed."""
+
+
 @dataclass
 class Group:
     """One model's work, or that of all built-in policies."""
@@ -48,6 +57,12 @@ class Group:
             return self.played / self.busy if self.known else 1.0
         return (self.demand.rate * TRUST + self.played) / (TRUST + self.busy)
 
+    def patience(self, silence: float) -> float:
+        """Seconds a worker of this group may say nothing: ``silence``, or less where its pace is known."""
+        if self.busy < TRUST or not self.played:
+            return silence
+        return min(silence, max(HASTE, HUSH * self.demand.at_once / self.rate))
+
     @property
     def start(self) -> float:
         """Seconds that a replica takes to start."""
@@ -77,6 +92,11 @@ class Slot:
     def held(self) -> int:
         """Episodes leased here and not delivered."""
         return sum(map(len, self.leases.values()))
+
+    def deadline(self, now: float, silence: float) -> float:
+        """When the newest lease here is far too late; never, where no pace is known."""
+        promised = self.held / self.group.rate if self.group.known else 0.0
+        return now + silence + SLOWNESS * promised if promised else float("inf")
 
     @property
     def hungry(self) -> bool:

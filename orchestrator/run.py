@@ -36,8 +36,6 @@ BACKPRESSURE = 16
 """Blocks a worker may have ready before the driver takes them: it bounds memory when the disk is slow."""
 START_DEADLINE = 1800.0
 """Seconds a worker may take to load; a 78B model from a cold disk needs many minutes."""
-SILENCE = 900.0
-"""Seconds a worker with a lease may stay silent before it counts as hung."""
 STOP_GRACE = 5.0
 """Seconds an engine gets to close before its actor is killed."""
 
@@ -85,7 +83,9 @@ class Driver:
         self.kind = self.nodes[0].accelerator if self.nodes else ""
         self.demands = estimated(demands(sweep, cpus, gpus), sweep, self.kind)
         queues = dict(owed) if desk is None else {**owed, desk.group: desk.backlog}
-        self.schedule = Schedule(queues, self.demands, cpus, gpus, self.nodes, shares(sweep, gpus), plan.together)
+        self.schedule = Schedule(
+            queues, self.demands, cpus, gpus, self.nodes, shares(sweep, gpus), plan.together, sweep.cluster.silence
+        )
         self._began = time.monotonic()
         self.workers: dict[int, Crewed] = {}
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
@@ -212,7 +212,7 @@ class Driver:
         ).remote(leased)
         while True:
             try:
-                content = await asyncio.wait_for(_next(stream), SILENCE)
+                content = await asyncio.wait_for(_next(stream), self.sweep.cluster.silence)
             except StopAsyncIteration:
                 break
             self._act(self.schedule.delivered(slot, lease, self._stored(content), self.now()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 
-from orchestrator.crews import LEASES_PER_WORKER, TRUST, Group, Slot
+from orchestrator.crews import LEASES_PER_WORKER, SILENCE, SLOWNESS, Group, Slot
 from orchestrator.nodes import Node, Nodes, nodes_of
 from orchestrator.orders import Abandon, Command, Demand, Drop, GiveUp, Lease, Start, Stop
 
@@ -29,15 +29,8 @@ STARTS = 3
 """Failed starts in a row after which a group is abandoned."""
 LEASE_SECONDS = 60.0
 """A lease holds about so much work where the rate is known: a slow model's worker never hoards an hour of it."""
-SILENCE = 900.0
-"""Seconds a worker with a lease may say nothing before its work is taken back."""
-HASTE = 180.0
-"""Where a group's rate has been seen, silence counts sooner: after so many seconds, or ``HUSH`` times a full engine's round."""
-HUSH = 10.0
 BACKLOG = 4096
 """Answers that may wait for a judge at work before those who write them get no new lease."""
-SLOWNESS = 8.0
-"""A lease that takes so many times what its group's rate promises is taken back, too, once ``SILENCE`` has passed."""
 
 
 class Schedule:
@@ -52,14 +45,18 @@ class Schedule:
         nodes: Sequence[Node] = (),
         shares: Mapping[str, int] | None = None,
         together: Callable[[int, int], bool] = lambda one, other: False,
+        silence: float = SILENCE,
     ) -> None:
-        """``together`` tells whether two neighbours in a queue are one sample's, which no lease takes apart."""
+        """``together`` tells whether two neighbours in a queue are one sample's, which no lease takes apart.
+
+        ``silence``: seconds a worker with a lease may say nothing before its work is taken back.
+        """
         self.groups = {name: Group(name, demands[name], deque(queue)) for name, queue in owed.items()}
         self.cpus = cpus
         self.nodes = Nodes(nodes or nodes_of(gpus))
         self.shares = dict(shares or {})
         """Pool -> GPUs it may take at once; a pool that is not named may take all."""
-        self.together = together
+        self.together, self.silence = together, silence
         self.slots: dict[int, Slot] = {}
         self.alone: Counter[int] = Counter()
         """Episode -> workers that died while playing nothing else."""
@@ -136,11 +133,11 @@ class Schedule:
         commands: list[Command] = []
         for slot, place in list(self.slots.items()):
             late = [lease for lease, due in place.due.items() if self.now > due]
-            silent = self.now - place.heard > self._patience(place.group)
+            silent = self.now - place.heard > place.group.patience(self.silence)
             if place.leases and (silent or late):
                 reason = f"silent for {self.now - place.heard:.0f} s" if silent else f"{SLOWNESS:g} times too slow"
                 commands += [Drop(slot, reason), *self._bury(slot, reason)]
-        if not self.slots and self.now - self.changed > SILENCE:
+        if not self.slots and self.now - self.changed > self.silence:
             commands += self._impossible()
         return commands + self._wake() + self._place()
 
@@ -159,12 +156,6 @@ class Schedule:
 
     def _at(self, now: float) -> None:
         self.now = max(self.now, now)
-
-    def _patience(self, group: Group) -> float:
-        """Seconds a worker of this group may say nothing."""
-        if group.busy < TRUST or not group.played:
-            return SILENCE
-        return min(SILENCE, max(HASTE, HUSH * group.demand.at_once / group.rate))
 
     def _observe(self, place: Slot, played: int) -> None:
         """A worker with leases was busy since it was last heard of; a suspect plays alone and tells nothing of a rate."""
@@ -354,17 +345,13 @@ class Schedule:
         while place.hungry and (ordinals := self._next(place)):
             self._leases += 1
             place.leases[self._leases] = dict.fromkeys(ordinals)
-            place.due[self._leases] = self._due(place)
+            place.due[self._leases] = place.deadline(self.now, self.silence)
             commands.append(Lease(slot, self._leases, ordinals))
         if not place.leases and not self._stays(place):
             self._vacate(slot)
             commands.append(Stop(slot))
         commands += self._needless(place.group)
         return commands + self._place()
-
-    def _due(self, place: Slot) -> float:
-        promised = place.held / place.group.rate if place.group.known else 0.0
-        return self.now + SILENCE + SLOWNESS * promised if promised else float("inf")
 
     def _needless(self, group: Group) -> list[Command]:
         """Stop workers that are still starting when nothing is left for them."""

@@ -233,6 +233,8 @@ class Cluster(Frozen):
     """Replicas a model without GPU may have; default: one per CPU."""
     gpus: Annotated[int, Field(ge=1)] | None = None
     """GPUs that the models may take at once; default: all."""
+    silence: Annotated[float, Field(gt=0)] = 900.0
+    """Seconds a worker with work may say nothing before it counts as hung; long reasoning may need more."""
     judge_gpus: Annotated[int, Field(ge=1)] | None = None
     """GPUs that the judges may take at once; default: all."""
 

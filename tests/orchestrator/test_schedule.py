@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.crews import SILENCE
 from orchestrator.nodes import Node
 from orchestrator.schedule import (
     BACKLOG,
     PATIENCE,
-    SILENCE,
     STARTS,
     Abandon,
     Demand,
