@@ -18,7 +18,7 @@ from actors.panel import Panel
 from sweeps.spec import Judge, ModelSpec
 
 
-@ray.remote(num_cpus=0, max_retries=0)
+@ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
 def printed(paths: Sequence[str]) -> str:
     """What a worker printed, read on the node where the files are; works without the dashboard and without shared disks."""
     return excerpt(paths)

@@ -152,9 +152,9 @@ class Driver:
         demand = self.demands[name]
         place = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)} if node else {}
         kind = {"accelerator_type": demand.accelerator} if demand.accelerator else {}
-        actor = Worker.options(num_gpus=demand.gpus, num_cpus=demand.cpus, **place, **kind).remote(
-            self._book, models, str(Path(self.sweep.data).resolve()), judge
-        )
+        actor = Worker.options(  # type: ignore[attr-defined]
+            num_gpus=demand.gpus, num_cpus=demand.cpus, **place, **kind
+        ).remote(self._book, models, str(Path(self.sweep.data).resolve()), judge)
         self.workers[slot] = Crewed(name, actor)
         self._spawn(slot, self._await_ready(slot))
 

@@ -32,8 +32,8 @@ def averages(evidence: Evidence, resamples: int = RESAMPLES, seed: int = 0) -> p
     ends = [name for name in INTERVALS if name not in BITS]
     lows = pl.DataFrame(found, schema={**dict.fromkeys(GROUP, pl.String), **dict.fromkeys(ends, pl.Float64)})
     means = rows.group_by(GROUP).agg(pl.col(BITS).mean())
-    counts = average(rows).drop("acc", "ps")
-    return counts.join(means, on=list(GROUP), how="left").join(lows, on=list(GROUP), how="left").sort(GROUP)
+    whole = average(rows).drop("acc", "ps")
+    return whole.join(means, on=list(GROUP), how="left").join(lows, on=list(GROUP), how="left").sort(GROUP)
 
 
 def title(evidence: Evidence) -> str:

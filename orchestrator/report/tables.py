@@ -153,7 +153,9 @@ def open_ended(evidence: Evidence, intervals: Bootstrap) -> Grid:
             part = {r["scenario"]: r for r in judged.filter(model=model, condition=condition).iter_rows(named=True)}
             entries = [_entry(part.get(name), three, measures[0]) for name in scenarios]
             mean = means.row(by_predicate=(pl.col("model") == model) & (pl.col("condition") == condition), named=True)
-            whole = Entry(three(mean), None) if mean["complete"] == len(scenarios) else Entry("unfinished", None, True)
+            whole = (
+                Entry(three(mean), None) if mean["complete"] == len(scenarios) else Entry("unfinished", unfinished=True)
+            )
             rows.append((f"{model}, {condition}", (*entries, whole)))
     column = AVERAGE if len(scenarios) == len(SCENARIOS) else f"avg of {len(scenarios)}"
     numbers = pl.concat([judged, means.with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
