@@ -1,0 +1,65 @@
+"""One cluster and one undisturbed run for all faults, and the table of what was tried."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chaos.ground import PLANNED, Ground, sweep, tally
+from tests.conftest import ENVIRONMENT
+
+TABLE = pytest.StashKey[list[tuple[Any, ...]]]()
+HEADER = ("fault", "planned", "stored", "twice", "same results", "orphans")
+
+
+@pytest.fixture(scope="session")
+def ground() -> Iterator[Ground]:
+    os.environ.update({**ENVIRONMENT, "RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "3"})
+    place = Ground()
+    try:
+        yield place
+    finally:
+        place.close()
+
+
+@pytest.fixture(scope="session")
+def sweep_file(demo_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sweep(tmp_path_factory.mktemp("chaos") / "chaos.toml", demo_data)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(ground: Ground, sweep_file: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """results.json of the sweep when nothing goes wrong."""
+    out = tmp_path_factory.mktemp("undisturbed") / "run"
+    done = ground.run("run", sweep_file, "--output", out)
+    assert done.returncode == 0, done.stderr
+    assert tally(out) == (PLANNED, 0)
+    return (out / "results.json").read_bytes()
+
+
+@pytest.fixture
+def survived(ground: Ground, undisturbed: bytes, request: pytest.FixtureRequest) -> Callable[[str, Path], None]:
+    """Checks that a run folder is as if nothing had happened, and puts a line into the table."""
+
+    def check(fault: str, folder: Path, same: bool | None = None, planned: int = PLANNED) -> None:
+        stored, twice = tally(folder)
+        equal = (folder / "results.json").read_bytes() == undisturbed if same is None else same
+        left = ground.orphans()
+        rows = request.config.stash.setdefault(TABLE, [])
+        rows.append((fault, planned, stored, twice, "yes" if equal else "NO", len(left)))
+        assert (stored, twice, equal, left) == (planned, 0, True, [])
+
+    return check
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    rows = config.stash.get(TABLE, [])
+    if rows:
+        terminalreporter.write_sep("-", "chaos")
+        for row in (HEADER, *rows):
+            fault, *figures = row
+            terminalreporter.write_line(f"{fault:<58}" + "".join(f"{figure!s:>13}" for figure in figures))

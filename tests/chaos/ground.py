@@ -1,0 +1,143 @@
+"""A local cluster of two Ray nodes with a fake GPU each, real processes, and what can be done to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from orchestrator.store import episodes, turns
+
+ROOT = Path(__file__).parents[2]
+NODE = {"num_cpus": 1, "num_gpus": 1}
+COPIES = 400
+"""Names of one policy: 400 x 2 conditions x 70 samples play for some seconds on two workers."""
+PLANNED = COPIES * 2 * 70
+
+
+class Ground:
+    """The cluster, and the command line on it."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        self.cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+        self.second = self.cluster.add_node(**NODE)
+
+    def close(self) -> None:
+        self.cluster.shutdown()
+
+    # -- the command line ------------------------------------------------------------------------------------------
+    def start(self, *args: object, **more: Any) -> subprocess.Popen[str]:
+        environment = {**os.environ, "RAY_ADDRESS": self.cluster.address, "PYTHONUNBUFFERED": "1"}
+        return subprocess.Popen(
+            [sys.executable, "-m", "orchestrator", *map(str, args)],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, **more,
+        )  # fmt: skip
+
+    def run(self, *args: object, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+        return ended(self.start(*args), timeout)
+
+    # -- its processes -----------------------------------------------------------------------------------------------
+    def raylet(self, node: Any) -> int:
+        return int(node.all_processes["raylet"][0].process.pid)
+
+    def workers(self) -> list[int]:
+        """Pids of our actors on the cluster's nodes, stopped ones included."""
+        raylets = {self.raylet(node) for node in self.cluster.list_all_nodes()}
+        return [pid for pid in actors() if parent(pid) in raylets]
+
+    def remove_second(self, gracefully: bool = True) -> None:
+        if gracefully:
+            self.cluster.remove_node(self.second, allow_graceful=True)
+        else:
+            os.kill(self.raylet(self.second), signal.SIGKILL)
+
+    def restore_second(self) -> None:
+        """A second node, whatever happened to the last one."""
+        if self.second in self.cluster.list_all_nodes():
+            self.cluster.remove_node(self.second, allow_graceful=False)
+        self.second = self.cluster.add_node(**NODE)
+        self.cluster.wait_for_nodes()
+
+    def orphans(self, seconds: float = 30.0) -> list[int]:
+        """Our actors that are still there some seconds after their driver's end, on any node or without one."""
+        deadline = time.monotonic() + seconds
+        while actors() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return actors()
+
+
+def actors() -> list[int]:
+    """Pids of all processes that hold one of our actors, or an engine of one."""
+    return [pid for pid, line in command_lines() if line.startswith((b"ray::Worker", b"VLLM::"))]
+
+
+def engines() -> list[int]:
+    """Pids of vLLM's engine processes."""
+    return [pid for pid, line in command_lines() if line.startswith(b"VLLM::EngineCore")]
+
+
+def command_lines() -> Iterator[tuple[int, bytes]]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                yield int(entry.name), (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+
+
+def parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError):
+        return 0
+
+
+def ended(process: subprocess.Popen[str], timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+# -- sweeps and run folders ------------------------------------------------------------------------------------------------
+def sweep(path: Path, data: Path, copies: int = COPIES, more: str = "") -> Path:
+    """One policy under many names, a fake GPU a worker."""
+    entry = '[[model]]\nname = "u{}"\nsource = "builtin:uniform"\nbackend = "builtin"\ngpus = 1\n'
+    path.write_text(
+        f'# A test.\nname = "chaos"\ndata = "{data}"\nconditions = ["zero-shot", "hint"]\ntracking = {{ uri = "none" }}\n'
+        f"{more}" + "".join(entry.format(number) for number in range(copies))
+    )
+    return path
+
+
+def parts(folder: Path) -> list[Path]:
+    """Durable parts, oldest first."""
+    return sorted((folder / "episodes").glob("part-*.parquet"))
+
+
+def playing(folder: Path, process: subprocess.Popen[str], more_than: int = 0, seconds: float = 90) -> None:
+    """Wait until more than so many parts are durable; fails if the run ended before."""
+    deadline = time.monotonic() + seconds
+    while len(parts(folder)) <= more_than and time.monotonic() < deadline:
+        assert process.poll() is None, "the fault must fall into the run for this test to mean anything"
+        time.sleep(0.02)
+    assert process.poll() is None, "the fault must fall into the run for this test to mean anything"
+
+
+def tally(folder: Path) -> tuple[int, int]:
+    """Stored episodes, and how many of them are there twice; every turn must belong to one."""
+    stored = episodes(folder).select("key", "turns").collect()
+    assert turns(folder).select(pl.len()).collect().item() == stored["turns"].sum()
+    raw = pl.concat([pl.read_parquet(path, columns=["key"]) for path in parts(folder)])
+    return stored.height, raw.height - raw["key"].n_unique()

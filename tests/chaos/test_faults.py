@@ -1,0 +1,165 @@
+"""After every fault each planned episode is stored exactly once, results.json is byte-identical, and no process is left."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.ground import ended, parts, playing
+
+pytestmark = pytest.mark.slow
+
+
+def test_workers_killed_mid_lease(ground, sweep_file, undisturbed, survived, tmp_path):
+    out = tmp_path / "run"
+    process = ground.start("run", sweep_file, "--output", out)
+    playing(out, process)
+    for _ in range(3):
+        victims = ground.workers()
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(1.0)
+    done = ended(process)
+
+    assert done.returncode == 0, done.stderr
+    survived("SIGKILL of both workers, up to three times", out)
+
+
+def test_a_worker_that_hangs_is_replaced_and_does_not_stay(
+    ground, demo_data, sweep_file, undisturbed, survived, tmp_path
+):
+    out = tmp_path / "run"
+    process = ground.start("run", sweep_file, "--output", out, "--set", "cluster.silence=5")
+    playing(out, process)
+    stopped = ground.workers()[:1]
+    os.kill(stopped[0], signal.SIGSTOP)
+    done = ended(process)
+
+    assert done.returncode == 0, done.stderr
+    survived("SIGSTOP of a worker", out)
+
+
+def test_a_node_leaves_gracefully(ground, sweep_file, undisturbed, survived, tmp_path):
+    out = tmp_path / "run"
+    process = ground.start("run", sweep_file, "--output", out)
+    try:
+        playing(out, process)
+        ground.remove_second()
+        done = ended(process)
+    finally:
+        ground.restore_second()
+
+    assert done.returncode == 0, done.stderr
+    survived("a node removed (SIGTERM)", out)
+
+
+def test_a_nodes_raylet_is_killed(ground, sweep_file, undisturbed, survived, tmp_path):
+    out = tmp_path / "run"
+    process = ground.start("run", sweep_file, "--output", out)
+    try:
+        playing(out, process)
+        ground.remove_second(gracefully=False)
+        done = ended(process)
+    finally:
+        ground.restore_second()
+
+    assert done.returncode == 0, done.stderr
+    survived("SIGKILL of a node's raylet", out)
+
+
+def test_a_node_comes_back_while_the_sweep_plays(ground, sweep_file, undisturbed, survived, tmp_path):
+    out = tmp_path / "run"
+    ground.remove_second()
+    process = ground.start("run", sweep_file, "--output", out)
+    playing(out, process)
+    ground.restore_second()
+    done = ended(process)
+
+    assert done.returncode == 0, done.stderr
+    survived("a node added", out)
+
+
+def test_the_driver_is_killed_and_the_same_command_ends_the_sweep(ground, sweep_file, undisturbed, survived, tmp_path):
+    out = tmp_path / "run"
+    for kill in range(2):
+        process = ground.start("run", sweep_file, "--output", out)
+        playing(out, process, more_than=len(parts(out)))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert ground.orphans() == [], f"workers outlive driver {kill + 1}"
+    done = ground.run("run", sweep_file, "--output", out)
+
+    assert done.returncode == 0, done.stderr
+    survived("kill -9 of the driver, twice, then the same command", out)
+
+
+def test_a_full_disk_stops_with_a_sentence_and_loses_nothing(ground, sweep_file, undisturbed, survived, tmp_path):
+    out = tmp_path / "run"
+    with small_disk(out) as limits:
+        done = ended(ground.start("run", sweep_file, "--output", out, **limits))
+        assert done.returncode not in (0, None)
+        assert "Traceback" not in done.stderr, done.stderr
+        assert any(word in done.stderr for word in ("No space left", "File too large")), done.stderr
+        kept = tmp_path / "kept"
+        shutil.copytree(out, kept)
+    done = ground.run("run", sweep_file, "--output", kept)
+
+    assert done.returncode == 0, done.stderr
+    survived("disk full while parts are written, then space", kept)
+
+
+class small_disk:
+    """A file system of two megabytes where this user may mount one, else a limit on the size of each file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.mounted = folder, False
+
+    def __enter__(self) -> dict[str, object]:
+        self.folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(self.folder)]
+        self.mounted = bool(shutil.which("mount")) and subprocess.run(command, capture_output=True).returncode == 0
+        return (
+            {}
+            if self.mounted
+            else {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, 1 << 17))}
+        )
+
+    def __exit__(self, *_: object) -> None:
+        if self.mounted:
+            subprocess.run(["umount", str(self.folder)], check=True)
+
+
+@pytest.mark.parametrize("table", ["episodes", "turns"])
+def test_a_corrupted_part_is_played_again(ground, sweep_file, undisturbed, survived, tmp_path, table):
+    out = tmp_path / "run"
+    process = ground.start("run", sweep_file, "--output", out)
+    playing(out, process, more_than=1)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    victim = sorted((out / table).glob("part-*.parquet"))[0]
+    raw = bytearray(victim.read_bytes())
+    raw[len(raw) // 3 : len(raw) // 3 + 64] = bytes(64)
+    victim.write_bytes(raw)
+    done = ground.run("run", sweep_file, "--output", out)
+
+    assert done.returncode == 0, done.stderr
+    assert "damaged" in done.stderr and list((out / "damaged").iterdir())
+    survived(f"64 bytes of a part of {table} overwritten", out)
+
+
+def test_no_mlflow_server_answers(ground, sweep_file, undisturbed, survived, tmp_path):
+    out = tmp_path / "run"
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        done = ground.run("run", sweep_file, "--output", out, "--tracking-uri", address)
+
+    assert done.returncode == 0, done.stderr
+    survived("an MLflow server that hangs", out)
