@@ -31,6 +31,19 @@ BATCH = 900
 """Metrics a call may carry; MLflow's own limit is 1,000."""
 PAGE = 200
 """Runs a search may return at once, so that one answer stays far under the time-out."""
+REASON = 200
+"""Characters of a reason that are said."""
+NOTE = """The sweep **SWEEP** on ProactiveBench: models look at pictures that do not show enough, and may ask for more.
+
+- **Nested runs** are its cells, one for each model, scenario and condition. Filter the list with `tags.model = "..."`,
+  `tags.scenario = "ROD"` or `tags.condition = "hint"`; select some and press *Compare*.
+- **What to look at**: `acc`, percent right, with its 95% interval `acc_low`, `acc_high`; `ps`, suggestions asked for in an
+  episode; `loops`, percent that asked until the limit; `share_*`, what the answers were; `errors` are never zeros in `acc`.
+- **Over time**, on this run: `episodes_done`, `episodes_per_second`, `acc_so_far` (of this attempt, all cells together; it
+  moves as harder cells are reached) and, under *System metrics*, the driver's machine.
+- **Artifacts** and **Traces**: tables, figures, `report.html` and a seeded sample of episodes turn by turn, once
+  `proactive-sweep track FOLDER` has been typed. That command rebuilds all of this from the run folder, which is the truth.
+"""
 NAMES = ("cell", "model", "scenario", "condition", "protocol")
 LOCAL = "sqlite"
 GENTLE = {
@@ -50,6 +63,21 @@ class Point(NamedTuple):
     """Episodes a second; None where nobody measured it."""
     at: int
     """Milliseconds since 1970."""
+    acc: float | None = None
+    """Percent right of what this attempt has scored so far; None where nothing was."""
+
+
+class Round(NamedTuple):
+    """What is sent at once."""
+
+    cells: dict[str, dict[str, Any]]
+    """Cell -> its newest row."""
+    progress: list[Point]
+    files: list[Path]
+    data: Mapping[str, Any] | None = None
+    """The data set (``dataset.described``)."""
+    status: str = ""
+    """How the parent run ends; empty while it goes on."""
 
 
 @dataclass
@@ -73,6 +101,25 @@ class Mirror:
         self.cells: dict[str, CellRun] = {}
         self.parent = self._parent(name, params)
 
+    def send(self, round_: Round) -> None:
+        """One round; files come last, so that a server that takes no files still gets the figures and the end."""
+        self.send_progress(round_.progress)
+        if round_.data:
+            self.send_data(round_.data)
+        for row in round_.cells.values():
+            self.send_cell(row)
+        if round_.status:
+            self.end(round_.status)
+        self.send_files(round_.files)
+
+    def send_data(self, data: Mapping[str, Any]) -> None:
+        """The data set as an input of the parent run; MLflow keeps one of the same name and digest once."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        told = {name: json.dumps(value) for name, value in data.items() if name in ("source", "schema", "profile")}
+        made = Dataset(name=data["name"], digest=data["digest"], source_type="local", **told)
+        self.client.log_inputs(self.parent, [DatasetInput(made, [InputTag("mlflow.data.context", "evaluation")])])
+
     def send_progress(self, points: Sequence[Point]) -> None:
         """Points of progress over time on the parent run; one that changes nothing is left out."""
         from mlflow.entities import Metric
@@ -82,6 +129,8 @@ class Mirror:
             now = {"episodes_done": float(point.done)}
             if point.rate is not None:
                 now["episodes_per_second"] = point.rate
+            if point.acc is not None:
+                now["acc_so_far"] = point.acc
             if {**self.metrics, **now} != self.metrics:
                 self.metrics.update(now)
                 metrics += [Metric(name, value, point.at, point.done) for name, value in now.items()]
@@ -93,7 +142,7 @@ class Mirror:
         from mlflow.entities import Metric
 
         run = self.cells.get(row["cell"]) or self._make_cell(row)
-        values = measured(row)
+        values = measured(row) if row.get("finished") else {}  # what has not begun has a run, and nothing to say
         new = {name: value for name, value in values.items() if run.metrics.get(name) != value}
         if new:
             step = int(row.get("finished") or 0)
@@ -125,7 +174,7 @@ class Mirror:
 
     def _make_cell(self, row: Mapping[str, Any]) -> CellRun:
         tags = {name: str(row[name]) for name in NAMES} | {PARENT: self.parent}
-        made = self.client.create_run(self.experiment, tags=tags, run_name=row["cell"])
+        made = self.client.create_run(self.experiment, tags=tags, run_name=run_name(row))
         run = self.cells[row["cell"]] = CellRun(made.info.run_id, "RUNNING", {})
         return run
 
@@ -147,11 +196,12 @@ class Mirror:
         """Find the parent run and what is under it, or make it; parameters are written once, later ones do not replace them."""
         from mlflow.entities import Param
 
-        mark = self._mark()
+        mark = self.mark = self._mark()
         found = next(iter(self._search(f"tags.`{MARK}` = '{mark}'")), None)
         if found is None:
-            tags = {MARK: mark, "mlflow.note.content": _note(self.folder), "sweep": name}
-            found = self.client.create_run(self.experiment, tags=tags, run_name=name)
+            tags = {MARK: mark, "mlflow.note.content": _note(self.folder, name), "sweep": name}
+            title = name if name == self.folder.name else f"{name} · {self.folder.name}"
+            found = self.client.create_run(self.experiment, tags=tags, run_name=title)
         else:
             self.client.update_run(found.info.run_id, status="RUNNING")
             self.metrics = dict(found.data.metrics)
@@ -275,9 +325,17 @@ def _links(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _note(folder: Path) -> str:
-    return (
-        "A proactive-sweep run: every nested run is one cell (model / scenario / condition). Filter by the tags model, scenario "
-        "and condition; compare `acc` and `ps`. This mirror can be rebuilt from the run folder with `proactive-sweep track "
-        f"{folder.name}`."
-    )
+def told(problem: Exception) -> str:
+    """The first line of an error, without a password."""
+    lines = public(str(problem)).strip().splitlines()
+    return (lines[0] if lines else type(problem).__name__)[:REASON]
+
+
+def run_name(row: Mapping[str, Any]) -> str:
+    """How a cell reads in the list of runs: ``model · scenario · condition``; the protocol where it is not the usual one."""
+    parts = [row["model"], row["scenario"], row["condition"]]
+    return " · ".join(parts if row["protocol"] == "mcqa" else [*parts, row["protocol"]])
+
+
+def _note(folder: Path, name: str) -> str:
+    return NOTE.replace("FOLDER", folder.name).replace("SWEEP", name)

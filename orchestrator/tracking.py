@@ -11,12 +11,13 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Condition, Thread
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
 from orchestrator.lock import RunFolderError
-from orchestrator.mlflow_door import BATCH, LOCAL, NAMES, Mirror, Point, address, milliseconds, public
+from orchestrator.mlflow_door import BATCH, LOCAL, NAMES, Mirror, Point, Round, address, milliseconds, public, told
+from orchestrator.mlflow_process import Apart
 
 EVERY = 1.0
 """Seconds between two rounds of sending."""
@@ -24,18 +25,7 @@ COOL_DOWN = 2.0
 """Seconds after a failure before the next try."""
 LAST_TRIES = 2
 """Rounds that may fail after ``close`` before the rest is left to ``track``: the sweep's end waits for no dead server."""
-REASON = 200
-"""Characters of a reason that are said."""
 OFF = "none"
-
-
-class Waiting(NamedTuple):
-    """What is to be sent."""
-
-    cells: dict[str, dict[str, Any]]
-    """Cell -> its newest row."""
-    progress: list[Point]
-    files: list[Path]
 
 
 class Tracker:
@@ -46,7 +36,9 @@ class Tracker:
         self.uri = address(uri, folder)
         self.experiment, self.folder, self.params, self.name = experiment, folder, dict(sweep_params), run_name
         self._wake = Condition()
-        self._waiting = Waiting({}, [], [])
+        self._waiting = Round({}, [], [])
+        self._acc: float | None = None
+        self._apart = Apart(self.uri, experiment, folder, self.params, run_name)
         self._status = ""
         """Set once, by ``close``: the state in which the parent run ends."""
         self._gone = False
@@ -69,13 +61,24 @@ class Tracker:
         with self._wake:
             self._waiting.cells[row["cell"]] = {**row, "at": milliseconds()}
 
+    def scored(self, counts: Mapping[bool, int]) -> None:
+        """Right or wrong -> episodes of multiple choice that this attempt has scored; the next point of progress says it."""
+        total = sum(counts.values())
+        self._acc = 100 * counts.get(True, 0) / total if total else None
+
     def progress(self, done: int, planned: int, rate: float) -> None:
         """A point of progress over time on the parent run, at step ``done``; while a server is away the oldest are dropped."""
         if self.off:
             return
         with self._wake:
-            self._waiting.progress.append(Point(done, rate, milliseconds()))
+            self._waiting.progress.append(Point(done, rate, milliseconds(), self._acc))
             del self._waiting.progress[:-BATCH]
+
+    def dataset(self, data: Mapping[str, Any]) -> None:
+        """What is played (``dataset.described``)."""
+        if not self.off:
+            with self._wake:
+                self._waiting = self._waiting._replace(data=data)
 
     def artifacts(self, paths: Sequence[Path]) -> None:
         """Files to keep with the parent run."""
@@ -95,7 +98,10 @@ class Tracker:
         with self._wake:
             self._left = True
             complete = self._complete
-        if not complete:
+        if complete:
+            self._apart.end()
+        else:
+            self._apart.kill()
             print(
                 f"MLflow at {public(self.uri)} did not take everything; `proactive-sweep track {self.folder}` sends it again",
                 file=sys.stderr,
@@ -104,48 +110,46 @@ class Tracker:
 
     # -- the thread ---------------------------------------------------------------------------------------------------
     def _work(self) -> None:
-        mirror: Mirror | None = None
-        proven = False  # whether this mirror has taken a round
+        proven = False  # whether the last try was taken
         pause, failures = EVERY, 0
-        while failures < LAST_TRIES:
-            status, ready = self._take(pause)
+        while failures < LAST_TRIES and not self._left:
+            ready = self._take(pause)
             try:
-                mirror = mirror or Mirror(self.uri, self.experiment, self.folder, self.params, self.name)
-                _send(mirror, ready, status)
+                self._apart.send(ready)
                 self._back()
-                if status:
+                if ready.status:
                     self._complete = True
                     return
                 proven, pause = True, EVERY
-            except Exception as problem:  # whatever MLflow raises: the sweep must not hear of it
+            except Exception as problem:  # whatever goes wrong there: the sweep must not hear of it
                 self._give_back(ready)
-                mirror = None  # found again from the server: runs may have been deleted, or the server emptied
-                if proven:
+                if proven:  # found again from the server: runs may have been deleted, or the server emptied
                     proven, pause = False, 0.0
                     continue
                 self._warn(problem)
-                failures += bool(status)
+                failures += bool(ready.status)
                 pause = COOL_DOWN
 
-    def _take(self, pause: float) -> tuple[str, Waiting]:
+    def _take(self, pause: float) -> Round:
         """What waits, after a pause that ``close`` cuts short."""
         with self._wake:
             if not self._status:
                 self._wake.wait_for(lambda: bool(self._status), pause)
-            ready, self._waiting = self._waiting, Waiting({}, [], [])
-            return self._status, ready
+            ready, self._waiting = self._waiting, Round({}, [], [])
+            return ready._replace(status=self._status)
 
-    def _give_back(self, ready: Waiting) -> None:
+    def _give_back(self, ready: Round) -> None:
         """Keep what could not be sent, unless something newer took its place."""
         with self._wake:
             newer = self._waiting
             files = list(dict.fromkeys([*ready.files, *newer.files]))
-            self._waiting = Waiting({**ready.cells, **newer.cells}, [*ready.progress, *newer.progress][-BATCH:], files)
+            points = [*ready.progress, *newer.progress][-BATCH:]
+            self._waiting = Round({**ready.cells, **newer.cells}, points, files, newer.data or ready.data)
 
     def _warn(self, problem: Exception) -> None:
         if not self._gone:
             self._gone = True
-            self._say(f"cannot be reached, the sweep goes on without it: {_reason(problem)}")
+            self._say(f"cannot be reached, the sweep goes on without it: {told(problem)}")
 
     def _back(self) -> None:
         if self._gone:
@@ -157,24 +161,32 @@ class Tracker:
             print(f"MLflow at {public(self.uri)} {what}", file=sys.stderr, flush=True)
 
 
-def track(folder: Path, uri: str | None = None) -> None:
-    """Rebuild the mirror of a run folder; raises RunFolderError where the folder or MLflow does not allow it."""
+def track(folder: Path, uri: str | None = None, data: Path | None = None) -> None:
+    """Rebuild the mirror of a run folder; raises RunFolderError where the folder or MLflow does not allow it.
+
+    With it go what a live sweep has no time for: tables, figures, the report, the data set and a sample of episodes as
+    traces. ``data`` is where the benchmark lies now (default: where the sweep had it).
+    """
     sweep, rows = _kept(folder)
     where = _where(folder, uri or sweep["tracking"].get("uri", LOCAL))
     done, at = int(rows["finished"].sum()), milliseconds()
     failed = "failed" in rows.columns and bool(rows["failed"].sum())
-    ready = Waiting(
+    ready = Round(
         {row["cell"]: {**row, "at": at} for row in rows.iter_rows(named=True)},
         [Point(done, None, at)],
         [folder / "sweep.resolved.toml", folder / "results.json"],
+        status="FINISHED" if done == rows["planned"].sum() and not failed else "FAILED",
     )
+    from orchestrator.mlflow_exhibits import exhibit  # reads what `session` builds, which reads this module
+
     try:
         experiment = sweep["tracking"].get("experiment") or sweep["name"]
         mirror = Mirror(where, experiment, folder, parameters(sweep), sweep["name"])
-        _send(mirror, ready, "FINISHED" if done == rows["planned"].sum() and not failed else "FAILED")
+        mirror.send(ready)
+        exhibit(mirror, folder, rows, data)
     except Exception as problem:  # MLflow's stores raise what they like: SQL, HTTP and file errors among them
         raise RunFolderError(
-            f"MLflow at {public(where)} did not take the mirror of {folder}: {_reason(problem)}; type the command again when "
+            f"MLflow at {public(where)} did not take the mirror of {folder}: {told(problem)}; type the command again when "
             f"it does, or with `--tracking-uri sqlite` for a file in the folder"
         ) from None
 
@@ -188,7 +200,7 @@ def _kept(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
         return {"tracking": {}, **sweep, "name": str(sweep["name"])}, rows
     except (OSError, ValueError, KeyError, pl.exceptions.PolarsError) as problem:
         raise RunFolderError(
-            f"{folder} holds no results to mirror ({_reason(problem)}); type `proactive-sweep run` with its sweep first"
+            f"{folder} holds no results to mirror ({told(problem)}); type `proactive-sweep run` with its sweep first"
         ) from None
 
 
@@ -211,18 +223,3 @@ def parameters(sweep: Mapping[str, Any]) -> dict[str, str]:
         f"{part}.{key}": str(value) for part in ("sampling", "selection") for key, value in sweep.get(part, {}).items()
     }
     return {**names, **seed, **settings}
-
-
-def _send(mirror: Mirror, ready: Waiting, status: str) -> None:
-    """One round; the files come last, so that a server that takes no files still gets the figures and the end."""
-    mirror.send_progress(ready.progress)
-    for row in ready.cells.values():
-        mirror.send_cell(row)
-    if status:
-        mirror.end(status)
-    mirror.send_files(ready.files)
-
-
-def _reason(problem: Exception) -> str:
-    lines = public(str(problem)).strip().splitlines()
-    return (lines[0] if lines else type(problem).__name__)[:REASON]

@@ -1,11 +1,13 @@
-"""A bucket of its own for each test that asks for one, on one S3 service a session."""
+"""A bucket of its own for each test that asks for one, on one S3 service a session; and an empty MLflow store to copy."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from orchestrator import remote
-from tests.orchestrator import buckets
+from tests.orchestrator import buckets, mirrors
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +25,9 @@ def service(session_service, monkeypatch, tmp_path):
 @pytest.fixture
 def url(service, tmp_path) -> str:
     return f"s3://{buckets.BUCKET}/{tmp_path.name}"
+
+
+@pytest.fixture(scope="session")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with its tables and nothing in them."""
+    return mirrors.store(tmp_path_factory.mktemp("store"))

@@ -47,7 +47,7 @@ def cells(found) -> dict[str, Any]:
     """Cell -> its run; fails where a cell has two."""
     nested = [run for run in found if "mlflow.parentRunId" in run.data.tags]
     assert len({run.data.tags["cell"] for run in nested}) == len(nested), "a cell has two runs"
-    return {run.info.run_name: run for run in nested}
+    return {run.data.tags["cell"]: run for run in nested}
 
 
 def tracker(folder: Path, uri: str = "sqlite", params: dict[str, str] | None = None) -> Tracker:

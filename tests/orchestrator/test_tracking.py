@@ -29,18 +29,12 @@ from tests.orchestrator.mirrors import (
     refused,
     row,
     runs,
-    store,
     told,
     tracker,
     until,
 )
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory) -> Path:
-    return store(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture
@@ -215,6 +209,7 @@ def test_track_rebuilds_the_mirror_from_the_folder_alone_and_doubles_nothing(fol
     assert {file.path for file in client(folder).list_artifacts(parent(found).info.run_id)} == {
         "results.json",
         "sweep.resolved.toml",
+        "tables",
     }
 
 

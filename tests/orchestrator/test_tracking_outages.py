@@ -26,16 +26,10 @@ from tests.orchestrator.mirrors import (
     refused,
     row,
     runs,
-    store,
     told,
     tracker,
     until,
 )
-
-
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory) -> Path:
-    return store(tmp_path_factory.mktemp("store"))
 
 
 def test_a_refused_server_costs_one_warning_no_time_and_a_last_word(tmp_path, capfd):
