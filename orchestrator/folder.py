@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.metadata
 import json
+import os
 import platform
+import re
 import subprocess
 import sys
 import tomllib
@@ -29,7 +32,7 @@ from sweeps.spec import ModelSpec, Sweep
 
 __all__ = ["RunFolderError", "claim", "differences", "read_status", "settings", "write_plan", "write_status"]
 
-RESOLVED, PLAN, STATUS = "sweep.resolved.toml", "plan.json", "status.json"
+RESOLVED, PLAN, STATUS, LIVE = "sweep.resolved.toml", "plan.json", "status.json", "live.json"
 APART = {"output", "tracking", "cluster", "judge", "models", "conditions"}
 """Keys of a sweep that do not identify a run, or are told apart entry by entry."""
 PACKAGES = (
@@ -45,6 +48,8 @@ PACKAGES = (
     "transformers",
     "openai",
 )
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+"""What the system says of a disk that is full, limited, read-only or broken; polars has the number in its text."""
 SHOWN = 8
 """Differences that a refusal lists; a person fixes the first ones first."""
 ERRORS = [Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED]
@@ -63,6 +68,22 @@ def claim(folder: Path, sweep: Sweep, update: bool = False) -> Iterator[None]:
             raise RunFolderError(_refusal(folder, changed))
         durable.write(folder / RESOLVED, resolved(sweep).encode())
         yield
+
+
+@contextlib.contextmanager
+def disk(folder: Path) -> Iterator[None]:
+    """Turn a full or failing disk into RunFolderError: one sentence, and what to do."""
+    try:
+        yield
+    except (OSError, pl.exceptions.PolarsError) as problem:
+        told = re.search(r"os error (\d+)", str(problem))
+        number = int(told[1]) if told else getattr(problem, "errno", None)
+        if number not in DISK:
+            raise
+        raise RunFolderError(
+            f"{folder} cannot be written: {os.strerror(number)}. Make room; nothing that was stored is lost, and the same"
+            " command goes on"
+        ) from None
 
 
 def resolved(sweep: Sweep) -> str:
@@ -124,7 +145,8 @@ def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: boo
 def read_status(folder: Path) -> dict[str, Any]:
     """How far a run folder is: ``status.json``, and who writes there now as ``running`` (host, pid, started; or None).
 
-    Counts are taken afresh from the store when an attempt runs, or ended without a word (kill -9).
+    ``live`` is what a running driver told last (``orchestrator.live.Snapshot``), or None. Counts are taken afresh from
+    the store when an attempt runs, or ended without a word (kill -9).
     Raises RunFolderError when the folder is no run folder.
     """
     running = lock.holder(folder)
@@ -135,7 +157,9 @@ def read_status(folder: Path) -> dict[str, Any]:
     if plan is None:
         raise RunFolderError(f"{folder} holds no run yet; `proactive-sweep run SWEEP --output {folder}` starts one")
     reasons = {cell["cell"]: cell["reason"] for cell in (status or {}).get("cells", ())}
-    return {**(status or {}), "finished": False, "running": running, "cells": _counted(folder, plan["cells"], reasons)}
+    cells = _counted(folder, plan["cells"], reasons)
+    now = {"running": running, "live": _read(folder / LIVE) if running is not None else None}
+    return {**(status or {}), "finished": False, **now, "cells": cells}
 
 
 def _outlived(folder: Path) -> bool:

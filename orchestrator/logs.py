@@ -100,7 +100,7 @@ class Voices:
 
 @contextmanager
 def attempt(folder: Path) -> Iterator[Attempt]:
-    """A new folder of logs, to which everything goes that the orchestrator logs meanwhile; warnings go to stderr as ever."""
+    """A new folder of logs, to which everything goes that the orchestrator logs meanwhile; errors go to stderr, too."""
     opened, rooms = Attempt(folder), logging.getLogger("orchestrator")
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     handlers[0].setLevel(logging.ERROR)

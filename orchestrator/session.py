@@ -25,10 +25,10 @@ from orchestrator import logs
 from orchestrator.desk import Desk, unread
 from orchestrator.estimate import write_observed
 from orchestrator.judging import own
-from orchestrator.plan import Plan, planned
+from orchestrator.plan import Plan, group, planned
 from orchestrator.progress import Progress
 from orchestrator.retry import take_back
-from orchestrator.score import score, write_results
+from orchestrator.score import ERRORS, score, write_results
 from orchestrator.store import Store, episodes
 from orchestrator.tracking import Tracker, parameters
 from orchestrator.verdicts import verdicts
@@ -36,7 +36,7 @@ from sweeps.load import SweepError, skipped
 from sweeps.spec import Judge, Selection, Sweep
 
 if TYPE_CHECKING:
-    from orchestrator.sink import Sink
+    from orchestrator.run import Driver
 
 INTERRUPTED = 130
 INCOMPLETE = 1
@@ -111,7 +111,7 @@ def run(
     plan = build_plan(sweep)
     for reason in skipped(sweep):
         say(f"left out: {reason}")
-    with run_folder.claim(output, sweep, update=update), logs.attempt(output) as kept:
+    with run_folder.disk(output), run_folder.claim(output, sweep, update=update), logs.attempt(output) as kept:
         store = Store(output)
         try:
             if retry_failed:
@@ -131,7 +131,7 @@ def judge(
     """
     sweep = sweep if sweep.judge else sweep.model_copy(update={"judge": reader})
     plan = build_plan(sweep)
-    with run_folder.claim(output, sweep), logs.attempt(output) as kept:
+    with run_folder.disk(output), run_folder.claim(output, sweep), logs.attempt(output) as kept:
         store = Store(output)
         try:
             rows, left = _judged(sweep, plan, output, store, kept, reader, again, say)
@@ -155,7 +155,7 @@ def _judged(
     say(f"{sweep.name}: {len(backlog):,} answers to read by {desk.key}")
     cells = planned_rows(plan)
     if backlog:
-        progress = Progress(cells, _finished(plan, {}), Tracker("none", "", output, {}, ""))
+        progress = _progress(sweep, output, cells, _finished(plan, {}), Tracker("none", "", output, {}, ""))
         reasons, _ = _play(sweep.model_copy(update={"judge": reader}), plan, {}, store, progress, kept, desk)
         for reason in reasons.values():
             say(f"{desk.key}: {reason}")
@@ -198,7 +198,7 @@ def _attempt(
     run_folder.write_plan(output, cells)
     tracker = _tracker(sweep, output)
     tracker.start()
-    progress = Progress(cells, _finished(plan, owed), tracker)
+    progress = _progress(sweep, output, cells, _finished(plan, owed), tracker)
     began = time.perf_counter()
     reasons, interrupted = _play(sweep, plan, owed, store, progress, kept, desk) if left or desk else ({}, False)
     store.flush()
@@ -225,6 +225,14 @@ def _all_read(sweep: Sweep, rows: pl.DataFrame) -> bool:
     if not sweep.judged:
         return True
     return bool((rows["answered"] == rows["judged"] + rows["unjudged"]).all())
+
+
+def _progress(sweep: Sweep, output: Path, cells: pl.DataFrame, before: Mapping[str, int], tracker: Tracker) -> Progress:
+    groups = {model.name: group(model) for model in sweep.models}
+    wrong = episodes(output).filter(pl.col("ending").is_in(list(ERRORS))).group_by("cell").len().collect()
+    known = set(cells["cell"])
+    errors = {cell: count for cell, count in wrong.iter_rows() if cell in known}
+    return Progress(output, cells, before, errors, groups, tracker)
 
 
 def _finished(plan: Plan, owed: Mapping[str, Sequence[int]]) -> dict[str, int]:
@@ -255,7 +263,7 @@ def _play(
         for number in (signal.SIGINT, signal.SIGTERM):  # after ray.init, which installs its own
             asyncio.get_running_loop().add_signal_handler(number, driver.stop)
         with progress:
-            await driver.run(lambda: _tick(progress, sink, store, desk))
+            await driver.run(lambda: _tick(progress, driver, store, desk))
         write_observed(store.folder, driver.schedule, driver.kind)
         return dict(driver.reasons), driver.stopping.is_set()
 
@@ -271,9 +279,9 @@ def _play(
     return reasons, interrupted
 
 
-def _tick(progress: Progress, sink: Sink, store: Store, desk: Desk | None) -> None:
+def _tick(progress: Progress, driver: Driver, store: Store, desk: Desk | None) -> None:
     """What happens about twice a second while the driver runs."""
-    progress.show(sink.per_cell)
+    progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons)
     store.flush_old()
     if desk:
         desk.flush()

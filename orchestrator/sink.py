@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.plan import Plan
+from orchestrator.score import ERRORS, UNSCORED
 from orchestrator.store import Store
 
 
@@ -18,6 +19,10 @@ class Sink:
         self.seen = bytearray(plan.total)
         self.per_cell: Counter[str] = Counter()
         """Cell -> episodes stored by this run."""
+        self.scored: Counter[bool] = Counter()
+        """Right or wrong -> episodes of multiple choice that this run stored; errors are neither."""
+        self.errors: Counter[str] = Counter()
+        """Cell -> those of them that ended as an error."""
 
     @property
     def done(self) -> int:
@@ -33,7 +38,11 @@ class Sink:
             ordinals = content["ordinals"]
         for ordinal in ordinals:
             self.seen[ordinal] = 1
-        self.per_cell.update(content["episodes"]["cell"])
+        cells, endings = content["episodes"]["cell"], content["episodes"]["ending"]
+        self.per_cell.update(cells)
+        self.errors.update(cell for cell, ending in zip(cells, endings, strict=True) if ending in ERRORS)
+        told = zip(content["episodes"]["ending"], content["episodes"]["correct"], strict=True)
+        self.scored.update(bool(correct) for ending, correct in told if ending not in UNSCORED)
         self.store.append({"episodes": content["episodes"], "turns": content["turns"]})
         return content
 
