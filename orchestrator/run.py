@@ -104,11 +104,13 @@ class Driver:
         try:
             while not self.schedule.done and not self.stopping.is_set():
                 event = asyncio.create_task(self.events.get())
-                await asyncio.wait({event, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({event, stopped, ticking}, return_when=asyncio.FIRST_COMPLETED)
                 if not event.done():
                     event.cancel()
                     break
                 self._act(event.result()())
+            if ticking.done():
+                ticking.result()  # it ends only by an error, a full disk for example, which travels up
             return self.schedule.done
         finally:
             ticking.cancel()

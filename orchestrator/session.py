@@ -22,6 +22,7 @@ from envs.samples import select
 from envs.types import Sample
 from orchestrator import folder as run_folder
 from orchestrator import logs
+from orchestrator.dataset import described
 from orchestrator.desk import Desk, unread
 from orchestrator.estimate import write_observed
 from orchestrator.judging import own
@@ -197,6 +198,8 @@ def _attempt(
     cells = planned_rows(plan)
     run_folder.write_plan(output, cells)
     tracker = _tracker(sweep, output)
+    if not tracker.off:
+        tracker.dataset(described(sweep.name, sweep.data, plan.played))
     tracker.start()
     progress = _progress(sweep, output, cells, _finished(plan, owed), tracker)
     began = time.perf_counter()
@@ -281,6 +284,7 @@ def _play(
 
 def _tick(progress: Progress, driver: Driver, store: Store, desk: Desk | None) -> None:
     """What happens about twice a second while the driver runs."""
+    progress.tracker.scored(driver.sink.scored)
     progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons)
     store.flush_old()
     if desk:

@@ -41,7 +41,7 @@ class Sink:
         cells, endings = content["episodes"]["cell"], content["episodes"]["ending"]
         self.per_cell.update(cells)
         self.errors.update(cell for cell, ending in zip(cells, endings, strict=True) if ending in ERRORS)
-        told = zip(content["episodes"]["ending"], content["episodes"]["correct"], strict=True)
+        told = zip(endings, content["episodes"]["correct"], strict=True)
         self.scored.update(bool(correct) for ending, correct in told if ending not in UNSCORED)
         self.store.append({"episodes": content["episodes"], "turns": content["turns"]})
         return content

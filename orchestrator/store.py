@@ -207,7 +207,7 @@ class Store:
                 stale.unlink()
         found = _look(self.folder, whole=True)
         for path in found.bad:
-            log.warning("%s cannot be used and is moved to damaged/; its episodes are owed again", path)
+            log.error("%s cannot be used and is moved to damaged/; its episodes are owed again", path)
         for path in (*found.bad, *found.lone):
             _move_aside(self.folder, path)
         _delete(self.folder, found.merged)

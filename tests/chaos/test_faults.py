@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shutil
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.ground import ended, parts, playing
+from tests.chaos.ground import PLANNED, ended, parts, playing, tally
 
 pytestmark = pytest.mark.slow
 
@@ -102,35 +103,45 @@ def test_the_driver_is_killed_and_the_same_command_ends_the_sweep(ground, sweep_
 
 
 def test_a_full_disk_stops_with_a_sentence_and_loses_nothing(ground, sweep_file, undisturbed, survived, tmp_path):
-    out = tmp_path / "run"
-    with small_disk(out) as limits:
-        done = ended(ground.start("run", sweep_file, "--output", out, **limits))
-        assert done.returncode not in (0, None)
-        assert "Traceback" not in done.stderr, done.stderr
-        assert any(word in done.stderr for word in ("No space left", "File too large")), done.stderr
-        kept = tmp_path / "kept"
+    out, kept = tmp_path / "run", tmp_path / "kept"
+    with SmallDisk(out) as disk:
+        process = ground.start("run", sweep_file, "--output", out)
+        playing(out, process)
+        disk.fill(process.pid)
+        done = ended(process)
+        assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+        assert "nothing that was stored is lost" in done.stderr, done.stderr
+        disk.free()
         shutil.copytree(out, kept)
+    assert 0 < tally(kept)[0] < PLANNED
     done = ground.run("run", sweep_file, "--output", kept)
 
     assert done.returncode == 0, done.stderr
     survived("disk full while parts are written, then space", kept)
 
 
-class small_disk:
-    """A file system of two megabytes where this user may mount one, else a limit on the size of each file."""
+class SmallDisk:
+    """A file system of its own where this user may mount one, filled to the brim; else a limit on what the driver writes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.mounted = folder, False
 
-    def __enter__(self) -> dict[str, object]:
+    def __enter__(self) -> SmallDisk:
         self.folder.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(self.folder)]
+        command = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(self.folder)]
         self.mounted = bool(shutil.which("mount")) and subprocess.run(command, capture_output=True).returncode == 0
-        return (
-            {}
-            if self.mounted
-            else {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, 1 << 17))}
-        )
+        return self
+
+    def fill(self, driver: int) -> None:
+        if not self.mounted:
+            resource.prlimit(driver, resource.RLIMIT_FSIZE, (4096, 4096))
+            return
+        with (self.folder / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+            while True:
+                filler.write(bytes(1 << 12))
+
+    def free(self) -> None:
+        (self.folder / "filler").unlink(missing_ok=True)
 
     def __exit__(self, *_: object) -> None:
         if self.mounted:
