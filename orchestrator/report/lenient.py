@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import polars as pl
 
+from actors.prompts import staged
 from envs import SCENARIOS
 from envs.answers import letter
-from envs.disguise import disguised
 from envs.lenient import lenient
-from envs.types import Action, Ending, Mode, Sample
+from envs.types import Action, Ending
 from orchestrator.report.endings import PLACE, state_of
 from orchestrator.report.evidence import Evidence
 
@@ -24,7 +24,8 @@ def readings(evidence: Evidence) -> pl.DataFrame:
     """
     wrong = (pl.col("action") == Action.UNPARSABLE) & (pl.col("ending") == Ending.WRONG)
     last = evidence.last.filter(wrong)
-    found = [_read(evidence, tuple(row[:7]), row[7]) for row in last.select(*PLACE, "reply").iter_rows()]
+    told = last.select(*PLACE, "reply", "condition").iter_rows()
+    found = [_read(evidence, tuple(row[:7]), *row[7:]) for row in told]
     return last.select("key", "cell").with_columns(
         pl.Series("letter", [one[0] for one in found], dtype=pl.String),
         pl.Series("would", [one[1] for one in found], dtype=pl.String),
@@ -62,13 +63,14 @@ def leniency(evidence: Evidence) -> pl.DataFrame:
 
 
 def _read(
-    evidence: Evidence, place: tuple[str, int, str, int, int, int, int], reply: str
+    evidence: Evidence, place: tuple[str, int, str, int, int, int, int], reply: str, condition: str
 ) -> tuple[str | None, str | None]:
     sample = evidence.samples.get(place[0], {}).get(place[1])
     if sample is None:
         found = lenient(reply)
         return (None, "wrong") if found is None else (letter(found), None)
-    shown, state, game = _shown(sample, place[2], evidence.sweep.seed), state_of(place), SCENARIOS[place[0]]
+    shown = staged(sample, evidence.conditions[condition], evidence.sweep.seed)
+    state, game = state_of(place), SCENARIOS[place[0]]
     view = game.view(shown, state)
     options = (*view.options, *view.categories)
     index = lenient(reply, len(options), options)
@@ -78,8 +80,3 @@ def _read(
     if after.ending is Ending.CORRECT:
         return letter(index), "correct"
     return letter(index), "wrong" if turn.move is None else "go on"
-
-
-def _shown(sample: Sample, mode: str, seed: int) -> Sample:
-    """The sample as the condition shows it."""
-    return disguised(sample, seed) if mode == Mode.RANDOM else sample

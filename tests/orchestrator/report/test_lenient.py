@@ -74,7 +74,8 @@ def wrapped(demo_data, tmp_path_factory):
         {"name": name, "source": "x", "backend": "transformers", "gpus": 0, "parameters": 1}
         for name in ("wraps", "mumbles")
     ]
-    wanted = sweep(demo_data, models, ["zero-shot", "reference", "random-proactive"])
+    conditions = ["zero-shot", "reference", "random-proactive", "random-from-VSOD", "shuffled"]
+    wanted = sweep(demo_data, models, conditions)
     backends = {"wraps": Wrapping("**({})**"), "mumbles": Wrapping("perhaps {} or another")}
     return played(tmp_path_factory.mktemp("wrapped") / "run", wanted, backends=backends)
 
