@@ -21,7 +21,7 @@ from orchestrator.cli_data import data_app, models_app, sentences
 from orchestrator.folder import RunFolderError
 from orchestrator.replay import ReplayError
 from sweeps.load import SweepError, load, one_cell, skipped
-from sweeps.spec import Sweep, Tracking
+from sweeps.spec import Protocol, Sweep, Tracking
 
 app = typer.Typer(
     help="Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals.",
@@ -292,20 +292,26 @@ def prompt(
     model: Annotated[str, typer.Option(help="Apply this model's chat template, if it is on this disk.")] = "",
     turn: Annotated[int, typer.Option(min=0, help="Which turn; earlier ones are answered with right suggestions.")] = 0,
     seed: Annotated[int, typer.Option(help="The sweep's seed.")] = 0,
+    protocol: Annotated[Protocol, typer.Option(help="Multiple choice, or open-ended.")] = Protocol.MCQA,
+    judge: Annotated[str, typer.Option(help="Show what this judge is sent about --answer; `ls judges`.")] = "",
+    answer: Annotated[str, typer.Option(help="What a model is taken to have said.")] = "",
 ) -> None:
-    """Print exactly what a model is sent, with picture names in place of pictures."""
+    """Print exactly what a model, or a judge, is sent, with picture names in place of pictures."""
     from orchestrator import prompt as asked
 
     with sentences():
-        cell = one_cell(scenario, condition, model)
+        cell = one_cell(scenario, condition, model, protocol)
+        by = asked.named_judge(judge, answer, protocol, turn)
         found, pool = asked.find(data, cell.scenario, sample)
         try:
-            conversation = asked.conversation(found, pool, cell.condition, seed, turn)
+            conversation = asked.put(found, pool, cell, seed, turn, by, answer)
         except ValueError as few:
             raise BadData(str(few)) from None
-        text = asked.templated(cell.model, conversation) if model else None
-    if model and text is None:
-        print(f"{model} is not on this disk: the conversation is shown before its chat template", file=sys.stderr)
+        addressed = by.model if by else cell.model
+        text = asked.templated(addressed, conversation) if model or by else None
+    if (model or by) and text is None and addressed.backend != "builtin":
+        named = addressed.name
+        print(f"{named} is not on this disk: the conversation is shown before its chat template", file=sys.stderr)
     print(asked.written(conversation) if text is None else text)
 
 

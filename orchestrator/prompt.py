@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from actors.backend import Message
-from actors.prompts import Past, examples, messages, posed, staged
+from actors.judge import asked
+from actors.prompts import Past, ask_openly, examples, messages, posed, posed_openly, staged
 from envs import SCENARIOS
 from envs.samples import BadData, load
 from envs.types import Mode, Sample
 from sweeps.conditions import Condition
-from sweeps.spec import ModelSpec
+from sweeps.load import SweepError
+from sweeps.load import judge as load_judge
+from sweeps.spec import Cell, Judge, ModelSpec, Protocol
 
 
 def conversation(
@@ -35,6 +38,45 @@ def conversation(
                 f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {state.turn - 1} is its last"
             )
     return messages(shown, posed(shown, state, condition), condition, past, examples(sample, pool, condition, seed))
+
+
+def put(
+    sample: Sample,
+    pool: Sequence[Sample],
+    cell: Cell,
+    seed: int = 0,
+    turn: int = 0,
+    judge: Judge | None = None,
+    answer: str = "",
+) -> tuple[Message, ...]:
+    """What the cell's model is sent or, where a judge is named, what it is sent about ``answer``; raises ValueError."""
+    if judge is not None:
+        return judging(sample, cell, judge, answer)
+    if cell.protocol is Protocol.OEG:
+        return open_ended(sample, cell.condition)
+    return conversation(sample, pool, cell.condition, seed, turn)
+
+
+def named_judge(name: str, answer: str, protocol: Protocol, turn: int) -> Judge | None:
+    """The judge that a command line names; raises SweepError where the options do not fit together."""
+    if (name or answer) and protocol is not Protocol.OEG:
+        raise SweepError("--judge and --answer are about open-ended answers: add --protocol oeg")
+    if protocol is Protocol.OEG and turn:
+        raise SweepError(f"open-ended generation has one turn, 0; --turn {turn} asks for another")
+    if answer and not name:
+        raise SweepError("--answer is what a judge is shown: add --judge NAME, `proactive-sweep ls judges` lists them")
+    return load_judge({"model": name}, "the command line") if name else None
+
+
+def open_ended(sample: Sample, condition: Condition) -> tuple[Message, ...]:
+    """The one message of open-ended generation: the first state's picture and question, without any option."""
+    state = SCENARIOS[sample.scenario].initial(sample, condition.mode)
+    return (ask_openly(posed_openly(sample, state, condition)),)
+
+
+def judging(sample: Sample, cell: Cell, judge: Judge, answer: str) -> tuple[Message, ...]:
+    """What a judge is sent about this answer; raises ValueError as ``actors.judge.papers`` does."""
+    return asked(sample, cell, answer, judge)[0]
 
 
 def written(conversation: Sequence[Message]) -> str:

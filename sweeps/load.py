@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from envs import SCENARIOS, STEMS
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
-from sweeps.spec import Cell, Judge, ModelSpec, Sweep, impossible
+from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep, impossible
 
 MODELS = Path(__file__).with_name("models.toml")
 JUDGES = Path(__file__).with_name("judges.toml")
@@ -57,15 +57,16 @@ def build(table: Mapping[str, Any], where: str) -> Sweep:
     return sweep
 
 
-def one_cell(scenario: str, condition: str, model: str = "") -> Cell:
+def one_cell(scenario: str, condition: str, model: str = "", protocol: Protocol = Protocol.MCQA) -> Cell:
     """The cell that these names make, as a command line gives them; any model that can play it if none is named."""
     entry = _model(model, {}, "--model") if model else ModelSpec(name="any", source="builtin:oracle", backend="builtin")
     cell = Cell(
         model=entry,
         scenario=_scenarios([scenario], "the command line")[0],
         condition=_conditions([condition], "--condition")[0],
+        protocol=protocol,
     )
-    if reason := impossible(cell.model, cell.scenario, cell.condition):
+    if reason := impossible(cell.model, cell.scenario, cell.condition, protocol=protocol):
         raise SweepError(reason)
     return cell
 

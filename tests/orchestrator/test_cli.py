@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
 
 from envs import SCENARIOS
 from envs.samples import load
+from envs.stimulus import OPEN_ENDED_HINT
 from orchestrator.cli import app
 
 
@@ -97,7 +99,10 @@ def test_a_bad_line_of_a_transcript_is_one_sentence(line, sentence, demo_data, t
         ("plan", "none.toml"), ("run", "sweeps/demo.toml", "--set", "data=nowhere"), ("report", "nowhere"),
         ("status", "nowhere"), ("track", "nowhere"), ("replay", "none.jsonl", "--data", "nowhere"),
         ("data", "check", "nowhere"), ("data", "demo", "x", "--samples", "0"), ("prompt", "QD", "1", "--data", "nowhere"),
-        ("prompt", "QD", "1", "--condition", "icl-1"),
+        ("prompt", "QD", "1", "--condition", "icl-1"), ("prompt", "QD", "1", "--protocol", "oeg", "--condition", "history"),
+        ("prompt", "QD", "1", "--judge", "rule-judge"), ("prompt", "QD", "1", "--protocol", "oeg", "--turn", "1"),
+        ("prompt", "QD", "1", "--protocol", "oeg", "--answer", "More strokes."),
+        ("prompt", "QD", "1", "--protocol", "oeg", "--judge", "nobody"),
     ],
 )  # fmt: skip
 def test_a_users_mistake_is_one_sentence_and_exit_code_2(args):
@@ -105,6 +110,17 @@ def test_a_users_mistake_is_one_sentence_and_exit_code_2(args):
 
     assert found.exit_code == 2
     assert found.stderr.startswith("proactive-sweep: ") and found.stderr.count("\n") == 1, found.stderr
+
+
+def test_prompt_shows_the_open_question_and_what_a_judge_is_sent(demo_data):
+    asks = ("prompt", "ROD", 0, "--data", demo_data, "--protocol", "oeg", "--condition", "hint")
+    asked = call(*asks).output
+    sent = call(*asks, "--judge", "rule-judge", "--answer", "<think>hm</think>Move the blocks. 1,1,1").output
+
+    assert asked.startswith("[user]\n<picture ") and "A. " not in asked
+    assert OPEN_ENDED_HINT.strip() in asked and OPEN_ENDED_HINT.strip() in sent
+    fence = re.search("=== [0-9a-f]{24} ===", sent).group()
+    assert f"{fence}\nMove the blocks. 1,1,1\n{fence}" in sent and "<picture" not in sent
 
 
 def test_data_demo_and_check(tmp_path):
