@@ -18,7 +18,7 @@ from time import perf_counter
 from actors.backend import ENDS_EPISODE, Backend, Message, Refused, Reply, Request, Situation
 from actors.prompts import posed_openly
 from envs import SCENARIOS
-from envs.openended import JUDGE_VERSION, Bits, accepted, instruction, read_verdict, spoken
+from envs.openended import JUDGE_VERSION, Bits, accepted, instruction, read_verdict, spoken, strict_verdict
 from envs.types import Mode, Sample
 from sweeps.spec import Cell, Judge
 
@@ -44,6 +44,8 @@ class Judged:
     reply_tokens: int
     cost: float
     """Tokens and cost are those of all attempts."""
+    strict: Bits | None = None
+    """What the package makes of the first reply; None where none came."""
 
 
 @dataclass(slots=True)
@@ -54,6 +56,7 @@ class _Hearing:
     replies: list[Reply] = field(default_factory=list)
     attempts: int = 0
     failed: int = 0
+    strict: Bits | None = None
 
     def closed(self, bits: Bits | None, reason: str = "") -> Judged:
         return Judged(
@@ -66,6 +69,7 @@ class _Hearing:
             sum(reply.prompt_tokens for reply in self.replies),
             sum(reply.reply_tokens for reply in self.replies),
             sum(reply.cost for reply in self.replies),
+            self.strict,
         )
 
 
@@ -87,6 +91,8 @@ async def judge(sample: Sample, cell: Cell, answer: str, judge: Judge, backend: 
             hearing.failed += 1
             return hearing.closed(None, f"{'refused' if isinstance(refusal, Refused) else 'unprocessable'}: {refusal}")
         hearing.replies.append(reply)
+        if attempt == 0:
+            hearing.strict = strict_verdict(reply.text, sample.scenario, count)
         bits = read_verdict(reply.text, sample.scenario, count)
         if bits is not None:
             return hearing.closed(bits)

@@ -8,6 +8,7 @@ from typing import Any
 from actors.backend import Backend
 from actors.crew import Book, Crew, Shift
 from actors.judge import Judged, instruction_hash, judge
+from envs.openended import Bits
 from sweeps.spec import Cell, Judge
 from sweeps.values import digest
 
@@ -16,6 +17,7 @@ Columns = dict[str, list[Any]]
 VERDICT_COLUMNS = (
     "key", "judge", "cell", "model", "scenario", "condition", "sample_id", "category", "suggestion", "aggregate",
     "reason", "first_failed", "attempts", "text", "seconds", "prompt_tokens", "reply_tokens", "cost",
+    "strict_category", "strict_suggestion", "strict_aggregate",
 )  # fmt: skip
 
 
@@ -41,14 +43,13 @@ class Verdicts:
 
     def add(self, ordinal: int, cell: Cell, sample_id: int, key: str, judged: Judged) -> None:
         """Append one verdict; one that nobody gave has no bits, and says why."""
-        bits = judged.bits
-        three = (None, None, None) if bits is None else (bits.category, bits.suggestion, bits.aggregate)
+        three, strict = _three(judged.bits), _three(judged.strict)
         self.ordinals.append(ordinal)
         self._rows.append(
             (
                 key, self.judge, cell.key, cell.model.name, cell.scenario, cell.condition.name, sample_id, *three,
                 judged.reason or None, judged.first_failed, judged.attempts, judged.text, judged.seconds,
-                judged.prompt_tokens, judged.reply_tokens, judged.cost,
+                judged.prompt_tokens, judged.reply_tokens, judged.cost, *strict,
             )
         )  # fmt: skip
 
@@ -57,6 +58,10 @@ class Verdicts:
         columns = zip(*self._rows, strict=True) if self._rows else ((),) * len(VERDICT_COLUMNS)
         rows = {name: list(values) for name, values in zip(VERDICT_COLUMNS, columns, strict=True)}
         return {"ordinals": self.ordinals, "verdicts": rows}
+
+
+def _three(bits: Bits | None) -> tuple[bool | None, bool | None, bool | None]:
+    return (None, None, None) if bits is None else (bits.category, bits.suggestion, bits.aggregate)
 
 
 class Panel(Crew):

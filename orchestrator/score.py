@@ -68,14 +68,11 @@ def judged(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool = False)
 
     answered, judged (with a verdict), unjudged (read, but no verdict could be had: counted, never a zero), judge; and
     category, suggestion, aggregate in percent of the judged, with their 95% Wilson intervals. ``strict`` is the
-    package's way for comparison: a verdict that the first attempt did not give counts as three zeros.
+    package's way for comparison: its own reading of the first reply, and three zeros where none came (``packages``).
     """
-    mine = verdicts.select("key", "judge", "reason", "first_failed", *BITS)
+    mine = verdicts.select("key", "judge", "reason", *[packages(bit) if strict else pl.col(bit) for bit in BITS])
     answers = episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key", "cell")
     rows = answers.join(mine, on="key", how="left").with_columns(pl.col("judge").is_not_null().alias("read"))
-    if strict:
-        firsts = {bit: (pl.col(bit) & ~pl.col("first_failed")).fill_null(False) for bit in BITS}
-        rows = rows.with_columns(pl.when("read").then(first).alias(bit) for bit, first in firsts.items())
     counts = rows.group_by("cell").agg(
         pl.len().cast(pl.Int64).alias("answered"),
         pl.col("aggregate").count().cast(pl.Int64).alias("judged"),
@@ -84,6 +81,12 @@ def judged(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool = False)
         *[pl.col(bit).sum().cast(pl.Int64) for bit in BITS],
     )
     return counts.with_columns(e for bit in BITS for e in _interval(bit)).sort("cell").collect()
+
+
+def packages(bit: str) -> pl.Expr:
+    """The package's own bit of a verdict, never null; verdicts stored before it was kept count if the first was readable."""
+    readable = pl.col(bit) & ~pl.col("first_failed")
+    return pl.coalesce(f"strict_{bit}", readable, pl.lit(False)).alias(bit)
 
 
 def _interval(bit: str) -> list[pl.Expr]:

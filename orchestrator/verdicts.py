@@ -32,9 +32,15 @@ VERDICTS = pl.Schema(
         "seconds": pl.Float64,
         **dict.fromkeys(("prompt_tokens", "reply_tokens"), pl.Int64),
         "cost": pl.Float64,
+        **dict.fromkeys(("strict_category", "strict_suggestion", "strict_aggregate"), pl.Boolean),
     }
 )
-"""One row a verdict. The three bits are null where nobody gave them (unjudged), and ``reason`` says why."""
+"""One row a verdict. The three bits are null where nobody gave them (unjudged), and ``reason`` says why.
+
+The strict ones are what the package makes of the first reply (``envs.openended.strict_verdict``), null where none came.
+"""
+FIRST = pl.Schema({name: kind for name, kind in VERDICTS.items() if not name.startswith("strict_")})
+"""As verdicts were written before the strict bits; read with nulls in their place."""
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +96,7 @@ def verdicts(folder: Path) -> pl.LazyFrame:
     good = [path for path in _parts(Path(folder) / FOLDER) if _usable(path)]
     if not good:
         return pl.LazyFrame(schema=VERDICTS)
-    rows = pl.scan_parquet(good, schema=VERDICTS, glob=False, hive_partitioning=False)
+    rows = pl.scan_parquet(good, schema=VERDICTS, missing_columns="insert", glob=False, hive_partitioning=False)
     return rows.unique(["key", "judge"], keep="last", maintain_order=True)
 
 
@@ -134,6 +140,7 @@ def _usable(path: Path) -> bool:
         schema = pl.scan_parquet(path, glob=False).collect_schema() if path.is_file() else None
     except UNREADABLE:
         schema = None
-    if schema != VERDICTS:
+    known = schema in (VERDICTS, FIRST)
+    if not known:
         log.warning("%s cannot be used and is skipped; `proactive-sweep judge` reads its answers again", path)
-    return schema == VERDICTS
+    return known

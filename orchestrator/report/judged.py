@@ -8,7 +8,7 @@ import polars as pl
 
 from orchestrator.report.evidence import Evidence
 from orchestrator.report.statistics import GROUP, RESAMPLES, bounds, generator, resampled
-from orchestrator.score import BITS, average
+from orchestrator.score import BITS, average, packages
 
 INTERVALS = [f"{bit}{end}" for bit in BITS for end in ("", "_low", "_high")]
 
@@ -54,7 +54,7 @@ def _bits(evidence: Evidence) -> pl.DataFrame:
     cells = evidence.rows.filter(pl.col("protocol") == "oeg").select("cell")
     bits = evidence.verdicts.join(cells, on="cell", how="semi")
     if evidence.strict:
-        bits = bits.with_columns((pl.col(bit) & ~pl.col("first_failed")).fill_null(False) for bit in BITS)
+        bits = bits.with_columns(packages(bit) for bit in BITS)
     whole = bits.filter(pl.col("aggregate").is_not_null()).select("cell", *[pl.col(bit).cast(pl.Int64) for bit in BITS])
     return whole.group_by("cell", *BITS).len("count").with_columns(pl.col("count").cast(pl.Int64)).sort("cell", *BITS)
 

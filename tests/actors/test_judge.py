@@ -95,6 +95,20 @@ def test_a_reply_at_the_token_limit_is_told_as_such():
     assert (found.prompt_tokens, found.reply_tokens, found.cost) == (300, 21, 0.75), "every attempt is paid for"
 
 
+@pytest.mark.parametrize(
+    ("replies", "strict"),
+    [
+        (["<think>so 0,0,0,1"], Bits(category=True, suggestion=False)),
+        (["<think>so 1,0,0,0", "0,0,1,0"], Bits(category=False, suggestion=True)),
+        (["no idea", "1,1,1,1"], Bits(category=False, suggestion=False)),
+        (["1,0,0,0"], Bits(category=False, suggestion=True)),
+        ([Refused("no")], None),
+    ],
+)
+def test_the_packages_own_reading_of_the_first_reply_is_kept_beside_ours(replies, strict):
+    assert judged(replies)[0].strict == strict
+
+
 def test_a_dead_judge_and_a_bug_travel_up():
     for error in (BackendDied("gone"), ZeroDivisionError()):
         with pytest.raises(type(error)):

@@ -11,8 +11,9 @@ from scipy.stats import binomtest
 
 from envs import SCENARIOS
 from envs.types import Ending
-from orchestrator.score import average, score, write_results
+from orchestrator.score import BITS, average, judged, score, write_results
 from orchestrator.store import EPISODES, Store, episodes
+from orchestrator.verdicts import VERDICTS
 from tests.orchestrator.blocks import CELL, block, episode
 
 ERRORS = (Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED)
@@ -208,3 +209,21 @@ def test_results_json_has_six_decimals_and_no_value_for_nothing(tmp_path):
     assert '"acc": 33.333333,' in text
     assert '"acc": null' in text
     assert str(tmp_path) not in text
+
+
+def test_strict_is_the_packages_reading_of_the_first_reply_also_of_one_cut_off_in_its_thinking(tmp_path):
+    names = ["key", "judge", "category", "suggestion", "aggregate", "reason", "first_failed"]
+    rows = [
+        ("a", "j", None, None, None, "cut off", True, True, False, True),  # its thinking held a list
+        ("b", "j", True, True, True, None, True, False, False, False),  # the second attempt could be read
+        ("c", "j", True, False, True, None, False, None, None, None),  # stored before the strict bits
+        ("d", "j", None, None, None, "refused", True, None, None, None),
+    ]
+    strict = [f"strict_{bit}" for bit in BITS]
+    read = pl.LazyFrame(rows, schema={name: VERDICTS[name] for name in [*names, *strict]}, orient="row")
+    episodes = pl.LazyFrame({"key": list("abcd"), "cell": ["x"] * 4, "ending": ["answered"] * 4})
+
+    ours, package = (judged(episodes, read, way).to_dicts()[0] for way in (False, True))
+    assert (ours["judged"], ours["unjudged"], ours["category"], ours["suggestion"]) == (2, 2, 100, 50)
+    assert (package["judged"], package["unjudged"]) == (4, 0)
+    assert (package["category"], package["suggestion"], package["aggregate"]) == (50, 0, 50)

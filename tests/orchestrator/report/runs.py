@@ -142,6 +142,7 @@ def _known_verdicts(cell, block):
         "reason": [None] * len(keys), "first_failed": [False] * len(keys), "text": ["1,0"] * len(keys),
     }  # fmt: skip
     rows |= {name: block["episodes"][name] for name in ("cell", "model", "scenario", "condition")}
+    rows |= {f"strict_{name}": rows[name] for name in ("category", "suggestion", "aggregate")}
     return {name: rows.get(name, [1] * len(keys)) for name in VERDICTS}
 
 
