@@ -57,14 +57,14 @@ def chosen(folder: Path, sweep: Sweep, wanted: str = "") -> str:
 
 
 def agreement(folder: Path) -> pl.DataFrame:
-    """One row for each pair of judges and bit: how often they say the same of the same answer.
+    """One row for each pair of judges and bit, also of one that gave no verdict: how often they say the same of an answer.
 
     Columns: judge, other, bit, answers (both gave a verdict), equal (percent), kappa (Cohen 1960; null where chance
     alone would agree always), first_yes and other_yes (percent of yes of each). Sorted by judge, other, bit.
     """
     read = verdicts(folder).filter(pl.col("aggregate").is_not_null()).select("key", "judge", *BITS).collect()
     rows = []
-    for one, other in combinations(sorted(set(read["judge"])), 2):
+    for one, other in combinations(judges(folder), 2):
         both = read.filter(judge=one).join(read.filter(judge=other), on="key", suffix="_other")
         rows += [{"judge": one, "other": other, "bit": bit, **_agree(both[bit], both[f"{bit}_other"])} for bit in BITS]
     schema = {
