@@ -39,12 +39,15 @@ class Worker:
         node = ray.get_runtime_context().get_node_id()
         return Place(socket.gethostname(), os.getpid(), node, os.environ.get("CUDA_VISIBLE_DEVICES", ""), streams())
 
-    async def ready(self) -> list[str]:
+    async def ready(self, staged: str = "") -> list[str]:
         """Load the engines; answers what there was to say about devices and turns.
+
+        ``staged`` is where the data lie on this node, if they were brought here.
 
         Raises what ``load`` raises, so that the driver learns the reason and not only of a death.
         """
         said: list[str] = []
+        self.data = Path(staged) if staged else self.data
 
         def say(line: str) -> None:
             print(line, flush=True)

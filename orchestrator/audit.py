@@ -33,6 +33,7 @@ from envs.types import Action, Ending, Sample
 from orchestrator.folder import RESOLVED, RunFolderError
 from orchestrator.plan import Plan
 from orchestrator.session import belonging, build_plan
+from orchestrator.staging import local
 from orchestrator.store import turns
 from sweeps.spec import Cell, Protocol, Sweep
 
@@ -121,7 +122,7 @@ def audit(folder: Path, package: Path | None = None, python: str | None = None, 
     sweep = _sweep(folder, data)
     plan = build_plan(sweep)
     count, rows, found, raised, other = 0, 0, list[Difference](), list[str](), 0
-    with referee(Path(sweep.data), package, python) as ask:
+    with referee(local(sweep), package, python) as ask:
         for episode, told in _asked(_recordings(plan, folder), ask):
             if told is None:
                 other += 1

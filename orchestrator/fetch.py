@@ -6,6 +6,7 @@ archives with wanted pictures are fetched, and the disk is known to be large eno
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import time
@@ -13,7 +14,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from envs import SCENARIOS
 from envs.check import Report, check
@@ -38,6 +39,13 @@ class Fetched:
 
     commit: str = ""
     archives: dict[str, list[str]] = field(default_factory=dict)
+
+
+class Opener(Protocol):
+    """Whoever has a file for reading here and there."""
+
+    def opened(self, file: RemoteFile) -> io.BufferedReader:
+        """The file, without having it whole."""
 
 
 class Meter:
@@ -145,7 +153,7 @@ def _owed(
     return owed
 
 
-def looked_into(source: Repository, file: RemoteFile, wanted: set[str]) -> Archive:
+def looked_into(source: Opener, file: RemoteFile, wanted: set[str]) -> Archive:
     """What an archive holds, from its directory alone, which is a thousandth of it."""
     try:
         with source.opened(file) as remote, zipfile.ZipFile(remote) as archive:

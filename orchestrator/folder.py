@@ -33,7 +33,7 @@ from sweeps.spec import ModelSpec, Sweep
 __all__ = ["RunFolderError", "claim", "differences", "read_status", "settings", "write_plan", "write_status"]
 
 RESOLVED, PLAN, STATUS, LIVE = "sweep.resolved.toml", "plan.json", "status.json", "live.json"
-APART = {"output", "tracking", "cluster", "judge", "models", "conditions"}
+APART = {"output", "tracking", "cluster", "staging", "judge", "models", "conditions"}
 """Keys of a sweep that do not identify a run, or are told apart entry by entry."""
 PACKAGES = (
     "proactive-sweep",

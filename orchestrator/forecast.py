@@ -68,7 +68,7 @@ def forecast(sweep: Sweep, gpus: int, gpu_type: str, folders: Sequence[Path] = (
     models, others = estimate.apart(sweep)
     if not models:
         raise SweepError("no model of this sweep takes a GPU; leave out --gpus")
-    exact = Path(sweep.data).is_dir()
+    exact = "://" in sweep.data or Path(sweep.data).is_dir()
     counts = _owed(sweep) if exact else estimate.episodes(sweep)
     seen = estimate.observed(folders, gpu_type)
     rates = {model.name: estimate.rate(model, gpu_type, seen.get(model.name, estimate.Seen())) for model in models}

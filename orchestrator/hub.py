@@ -52,7 +52,7 @@ class Repository:
     ) -> None:
         """``progress`` is told the size of every piece that arrives."""
         self.name, self.kind, self.progress = name, kind, progress
-        with _said(f"{name} at {revision}"):
+        with said(f"{name} at {revision}"):
             from huggingface_hub import HfApi
 
             self.api = HfApi()
@@ -61,7 +61,7 @@ class Repository:
 
     def files(self, folder: str | None = None) -> list[RemoteFile]:
         """Every file below a folder, with its size."""
-        with _said(f"{self.name} at {self.commit}"):
+        with said(f"{self.name} at {self.commit}"):
             tree: Any = self.api.list_repo_tree(
                 self.name, folder, recursive=True, revision=self.commit, repo_type=self.kind
             )
@@ -160,7 +160,7 @@ class _Ranges(io.RawIOBase):
 
     def __init__(self, repository: Repository, file: RemoteFile) -> None:
         self.size, self.place, self.path = file.size, 0, file.path
-        with _said(file.path):
+        with said(file.path):
             self.url, self.headers = repository.located(file)
 
     def readable(self) -> bool:
@@ -179,7 +179,7 @@ class _Ranges(io.RawIOBase):
         end = min(self.place + len(buffer), self.size)
         if end <= self.place:
             return 0
-        with _said(self.path):
+        with said(self.path):
             headers = {**self.headers, "Range": f"bytes={self.place}-{end - 1}"}
             answer = get_session().get(self.url, headers=headers, follow_redirects=True)
             if answer.status_code != 206 or len(answer.content) != end - self.place:
@@ -190,7 +190,7 @@ class _Ranges(io.RawIOBase):
 
 
 @contextmanager
-def _said(what: str) -> Any:
+def said(what: str, who: str = "the Hub") -> Any:
     """Turn what huggingface_hub raises into one sentence."""
     try:
         yield
@@ -201,7 +201,7 @@ def _said(what: str) -> Any:
     except (
         Exception
     ) as problem:  # a library for the network raises from four packages; each means the Hub did not answer
-        raise FetchError(f"the Hub did not give {what}: {_short(problem)}") from None
+        raise FetchError(f"{who} did not give {what}: {_short(problem)}") from None
 
 
 def _short(problem: Exception) -> str:

@@ -30,6 +30,7 @@ from orchestrator.logs import Attempt, Voices, changed, ready, tell
 from orchestrator.plan import Plan, group
 from orchestrator.schedule import Abandon, Command, Drop, GiveUp, Lease, Schedule, Start, Stop
 from orchestrator.sink import Sink
+from orchestrator.stager import Stages
 from sweeps.spec import Sweep
 
 BACKPRESSURE = 16
@@ -93,7 +94,7 @@ class Driver:
         self.reasons: dict[str, str] = {}
         """Group -> the last reason for which a worker of it was lost."""
         self.kept, self.voices = kept, Voices(kept, here(), printed_on)
-        self._book = ray.put(plan)
+        self._book, self.stages = ray.put(plan), Stages(sweep)
         self._farewells: set[asyncio.Task[None]] = set()
 
     async def run(self, tick: Callable[[], None] = lambda: None) -> bool:
@@ -116,6 +117,7 @@ class Driver:
             ticking.cancel()
             stopped.cancel()
             self._dismiss_all()
+            self.stages.close()
             await self.voices.settle(HASTE if self.stopping.is_set() else PARTING)
 
     def now(self) -> float:
@@ -199,9 +201,12 @@ class Driver:
 
     async def _await_ready(self, slot: int) -> None:
         worker = self.workers[slot]
+        judge = self.desk is not None and self.desk.group == worker.group
         async with asyncio.timeout(START_DEADLINE):
             worker.place = await _result(worker.actor.place.remote())
-            said = await _result(worker.actor.ready.remote())
+        staged = "" if judge else await self.stages.folder(worker.place.node, worker.place.host)
+        async with asyncio.timeout(START_DEADLINE):
+            said = await _result(worker.actor.ready.remote(staged))
         ready(worker.group, slot, worker.place, said)
         self.events.put_nowait(lambda: self.schedule.ready(slot, self.now()))
 

@@ -30,6 +30,7 @@ from orchestrator.plan import Plan, group, planned
 from orchestrator.progress import Progress
 from orchestrator.retry import take_back
 from orchestrator.score import ERRORS, score, write_results
+from orchestrator.staging import fixed, local
 from orchestrator.store import Store, episodes
 from orchestrator.tracking import Tracker, parameters
 from orchestrator.verdicts import verdicts
@@ -66,7 +67,7 @@ class Outcome:
 
 def build_plan(sweep: Sweep) -> Plan:
     """Load the samples that the sweep names and number its episodes; raises BadData or SweepError."""
-    folder = Path(sweep.data)
+    folder = local(sweep)
 
     def pool(pick: Selection) -> dict[str, list[Sample]]:
         return {name: load_samples(folder, name, pick.filtered) for name in sweep.scenarios}
@@ -109,6 +110,7 @@ def run(
 
     Raises RunFolderError when the folder is held or holds another configuration.
     """
+    sweep = fixed(sweep)
     plan = build_plan(sweep)
     for reason in skipped(sweep):
         say(f"left out: {reason}")

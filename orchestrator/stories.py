@@ -21,6 +21,7 @@ from orchestrator.report.evidence import Evidence
 from orchestrator.report.page.escape import HIDDEN, visible
 from orchestrator.report.page.strips import Strips, rows_of
 from orchestrator.report.page.thumbs import Thumbnails
+from orchestrator.staging import nearby
 
 MOST = 60
 """Episodes that are told."""
@@ -58,7 +59,7 @@ class Story:
 
 def stories(evidence: Evidence, data: Path | None = None, most: int = MOST, seed: int = 0) -> Iterator[Story]:
     """At most ``most`` stories; without the data folder they have no pictures and no questions."""
-    folder = Path(evidence.sweep.data) if data is None else data
+    folder = nearby(evidence.sweep) if data is None else data
     thumbnails = Thumbnails(folder if evidence.samples and folder.is_dir() else None, PICTURES)
     kinds = endings(evidence)
     keys = drawn(kinds, most, seed)

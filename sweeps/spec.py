@@ -14,6 +14,9 @@ from pydantic import Field, field_validator, model_validator
 from sweeps.conditions import Condition
 from sweeps.values import NAME, Frozen, digest
 
+PLACES = ("hf", "http", "https", "s3", "gs")
+"""Schemes of addresses that data may have."""
+
 
 class Protocol(StrEnum):
     """How an episode is played and scored."""
@@ -245,6 +248,13 @@ class Cluster(Frozen):
         return {pool: gpus for pool, gpus in asked.items() if gpus is not None}
 
 
+class Staging(Frozen):
+    """How data that an address names are brought to each node; never part of a key."""
+
+    cache: str = ""
+    """Folder on each node; default: ``PROACTIVE_SWEEP_CACHE`` there, or the user's cache folder."""
+
+
 class Only(Frozen):
     """Conditions that some models alone play."""
 
@@ -262,7 +272,8 @@ class Sweep(Frozen):
 
     name: Annotated[str, Field(pattern=NAME)]
     data: str
-    """The benchmark folder: seven JSONL files beside their picture folders."""
+    """The benchmark folder: seven JSONL files beside their picture folders; or where each node gets it from
+    (``hf://OWNER/NAME[@REVISION][/FOLDER]``, ``https://HOST/FOLDER``, ``s3://BUCKET/FOLDER``, ``gs://BUCKET/FOLDER``)."""
     output: str = ""
     """The run folder; default ``outputs/<name>``."""
     models: tuple[ModelSpec, ...]
@@ -278,8 +289,19 @@ class Sweep(Frozen):
     """Who reads the answers of those cells; None leaves them unjudged."""
     tracking: Tracking = Tracking()
     cluster: Cluster = Cluster()
+    staging: Staging = Staging()
     only: tuple[Only, ...] = ()
     """Which conditions are for some of the models; without a rule every model plays every condition."""
+
+    @field_validator("data")
+    @classmethod
+    def _placed(cls, value: str) -> str:
+        scheme, found, rest = value.partition("://")
+        if found and scheme not in PLACES:
+            raise ValueError(f"is neither a folder nor an address that begins with {', '.join(PLACES)}://")
+        if found and scheme != "hf" and ("@" in rest.split("/")[0] or "?" in rest):
+            raise ValueError("may hold no password and no signature: a run folder keeps it")
+        return value
 
     @field_validator("models", "scenarios", "conditions", "protocols")
     @classmethod

@@ -12,7 +12,7 @@ ROOMS = ("envs", "sweeps", "actors", "orchestrator")
 HEAVY = {"ray", "vllm", "torch", "transformers", "polars", "mlflow", "openai", "huggingface_hub", "PIL", "matplotlib"}
 DOORS = {
     "PIL": ("envs/render.py", "envs/demo/", "orchestrator/report/", "orchestrator/mlflow", "actors/"),
-    "ray": ("actors/worker.py", "orchestrator/run.py", "orchestrator/cluster.py"),
+    "ray": ("actors/worker.py", "orchestrator/run.py", "orchestrator/cluster.py", "orchestrator/stager.py"),
     "vllm": ("actors/vllm",),
     "torch": ("actors/hf",),
     "transformers": ("actors/hf",),

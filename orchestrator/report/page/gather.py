@@ -25,6 +25,7 @@ from orchestrator.report.page.strips import Strips, rows_of
 from orchestrator.report.page.thumbs import Thumbnails
 from orchestrator.report.statistics import Bootstrap, bootstrap
 from orchestrator.report.tables import grids, models
+from orchestrator.staging import nearby
 from orchestrator.store import UNREADABLE
 from sweeps.conditions import CONDITIONS
 
@@ -109,7 +110,7 @@ def gathered(evidence: Evidence, data: Path | None, thumbnails: int, seed: int, 
 
 def _at_hand(evidence: Evidence, data: Path | None) -> Path | None:
     """The data folder, if it holds what was played."""
-    folder = Path(evidence.sweep.data) if data is None else data
+    folder = nearby(evidence.sweep) if data is None else data
     return folder if evidence.samples and folder.is_dir() else None
 
 
