@@ -272,9 +272,13 @@ def address(uri: str, folder: Path) -> str:
     return f"sqlite:///{(folder / 'mlflow.db').resolve()}" if uri == LOCAL else uri
 
 
+PINNED = r"""(?<=hf://)(?:datasets/)?[\w.-]+/[\w.-]+@[\w./-]*(?=["'\s]|$)"""
+"""What follows the scheme of data of the Hub at a revision: its @ ends no password."""
+
+
 def public(text: str) -> str:
     """The text without the user and password of an address; in doubt, more of the line is hidden, up to its last ``@``."""
-    return re.sub(r"//[^\n]*@", "//***@", text)
+    return re.sub(rf"//(?!{PINNED})[^\n]*@", "//***@", text)
 
 
 def milliseconds() -> int:

@@ -138,7 +138,7 @@ def test_a_killed_staging_goes_on_and_a_second_one_waits(published, demo_data, t
             env={**os.environ, "HF_HUB_OFFLINE": "0", "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
 
-    with web(published, pace=0.05) as (url, gets):
+    with web(published, pace=0.05) as (url, _):
         first = begun(url)
         deadline = time.monotonic() + 60
         while not list(tmp_path.rglob(".data*.part")):
@@ -209,31 +209,58 @@ def sweep(folder: Path, data: object) -> Path:
     return path
 
 
-@pytest.mark.timeout(400)
+WAITERS = """
+import asyncio, json, sys
+from pathlib import Path
+import ray
+from orchestrator.cluster import connect
+from orchestrator.stager import Stages
+from orchestrator.staging import fixed
+from sweeps.load import load
+
+async def main():
+    stages = Stages(fixed(load(Path(sys.argv[1]))))
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    found = await asyncio.gather(*(stages.folder(node, "host") for node in nodes * 2))
+    stages.close()
+    print(json.dumps(found))
+
+connect()
+asyncio.run(main())
+"""
+"""Two workers a node wait for their data at once, as the driver has them wait."""
+
+
+@pytest.mark.timeout(500)
 def test_two_nodes_without_a_shared_disk_stage_once_each(nodes, hub, published, demo_data, tmp_path):
     cli, caches = nodes
     data = f"hf://{DATASET}/test"
-    done = cli.run("run", sweep(tmp_path, data), "--output", tmp_path / "out", timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-    staged = [cache for cache in caches if list(cache.glob("data/*/QD.complete"))]
+    waited = subprocess.run(
+        [sys.executable, "-c", WAITERS, str(sweep(tmp_path, data))],
+        env=cli.environment, cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert waited.returncode == 0, waited.stderr
+    homes = [Path(found) for found in json.loads(waited.stdout.splitlines()[-1])]
+    assert sorted(homes[:2]) == sorted(homes[2:]) and {home.parents[1] for home in homes} == set(caches)
+    assert all(same(home, demo_data, ("QuickDraw",)) for home in homes)
+    assert waited.stderr.count(": staged ROD, QD") + waited.stderr.count(": staged QD, ROD") == 2
     once = {path.name: path.stat().st_size for path in (published / "test").glob("*.zip")}
-    assert len(staged) == 2, done.stderr
-    assert all(same(next(cache.glob("data/*")), demo_data, ("QuickDraw",)) for cache in caches)
     taken = {name.rpartition("/")[2]: sent for name, sent in hub.sent.items() if name.endswith(".zip")}
     assert taken and taken == {name: 2 * once[name] for name in taken}, "not once a node"
-    assert done.stderr.count("staged QD, ROD") == 2 and "node " in done.stderr
-    assert not list((tmp_path / "driver").rglob("*.png")), "the driver needs lines, not pictures"
+
+    before = {name: sent for name, sent in hub.sent.items() if name.endswith(".zip")}
+    done = cli.run("run", sweep(tmp_path, data), "--output", tmp_path / "out", timeout=180)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert before == {name: sent for name, sent in hub.sent.items() if name.endswith(".zip")}, "fetched again"
+    assert not list((tmp_path / "driver").rglob("*.jpg")), "the driver needs lines, not pictures"
     assert f"hf://{DATASET}@{COMMIT}/test" in (tmp_path / "out/sweep.resolved.toml").read_text()
 
-    before = dict(hub.sent)
-    plain = cli.run("run", sweep(tmp_path, demo_data), "--output", tmp_path / "plain", timeout=300)
+    plain = cli.run("run", sweep(tmp_path, demo_data), "--output", tmp_path / "plain", timeout=180)
     assert plain.returncode == 0, plain.stderr
     results = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("out", "plain")]
     assert results[0] == results[1]
-    again = cli.run("run", sweep(tmp_path, data), "--output", tmp_path / "again", timeout=300)
-    assert again.returncode == 0, again.stderr
-    assert hub.sent == before, "a second run fetched something"
+    report = cli.run("report", tmp_path / "out", timeout=120)
+    assert report.returncode == 0, report.stderr
 
 
 @pytest.mark.timeout(300)
