@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test quick lint bench clean
+.PHONY: demo test quick lint bench chaos clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -46,6 +46,13 @@ lint: $(VENV)/.base
 
 bench: $(VENV)/.model
 	$(BIN)/python -m bench
+
+# every fault on a local two-node cluster, then a storm of faults drawn by SEED
+SEED   ?= 0
+ROUNDS ?= 6
+chaos: $(VENV)/.engines
+	$(BIN)/python -m pytest tests/chaos
+	$(BIN)/python -m tests.chaos.soak $(SEED) $(ROUNDS)
 
 clean:
 	rm -rf $(VENV) outputs build *.egg-info

@@ -19,7 +19,7 @@ from typing import Any, TypedDict
 
 import polars as pl
 
-from orchestrator import durable, lock
+from orchestrator import durable, lock, sums
 
 EPISODES = pl.Schema(
     {
@@ -140,6 +140,7 @@ class Store:
             kept = rows.filter(~pl.col("key").is_in(list(keys)))
             if kept.height < rows.height:
                 _written(kept, path)
+                sums.note(self.folder, [path])
                 durable.publish(path)
 
     def compact(self) -> None:
@@ -155,6 +156,9 @@ class Store:
                 "episodes": _episodes(self.folder, group).collect(),
                 "turns": _turns(self.folder, group).collect(),
             }
+            before = sum(_height(self.folder / "episodes" / part.name) for part in group)
+            if before > frames["episodes"].height:
+                log.error("%d episodes were there twice in %s", before - frames["episodes"].height, self.folder)
             self._commit(whole, frames)
             self._parts = sorted(set(self._parts) - set(group))
             _delete(self.folder, group)
@@ -180,6 +184,7 @@ class Store:
         paths = {table: self.folder / table / part.name for table in ("turns", "episodes")}
         for table, path in paths.items():
             _written(frames[table], path)
+        sums.note(self.folder, paths.values())
         for path in paths.values():
             durable.publish(path)
         self._parts = sorted({*self._parts, part})
@@ -255,7 +260,10 @@ def _look(folder: Path, whole: bool = False) -> _Look:
     """Sort the files of both folders; ``whole`` reads all bytes instead of the footers alone."""
     names = _names(folder)
     known = {name: part for name in set().union(*names.values()) if (part := _part(name))}
-    good = {table: {n for n in names[table] & known.keys() if _usable(folder / table / n, whole)} for table in TABLES}
+    kept = sums.read(folder) if whole else {}
+    good = {
+        table: {n for n in names[table] & known.keys() if _usable(folder / table / n, whole, kept)} for table in TABLES
+    }
     pairs = good["episodes"] & good["turns"]
     live = sorted(known[name] for name in pairs)
     merges = [part for part in live if part.first < part.last]
@@ -288,11 +296,13 @@ def _part(name: str) -> Part | None:
     return part if part.first <= part.last and part.name == name else None
 
 
-def _usable(path: Path, whole: bool) -> bool:
+def _usable(path: Path, whole: bool, kept: sums.Sums) -> bool:
     """Whether this is a part as the writer writes them; pipes and folders of that name are not even opened."""
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode) or not status.st_size:
+            return False
+        if whole and not sums.agrees(path, kept):
             return False
         schema = _scan(path).collect().schema if whole else _scan(path).collect_schema()
     except UNREADABLE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -132,12 +133,18 @@ def playing(folder: Path, process: subprocess.Popen[str], more_than: int = 0, se
     while len(parts(folder)) <= more_than and time.monotonic() < deadline:
         assert process.poll() is None, "the fault must fall into the run for this test to mean anything"
         time.sleep(0.02)
+    assert len(parts(folder)) > more_than, "no part was written in time"
     assert process.poll() is None, "the fault must fall into the run for this test to mean anything"
 
 
 def tally(folder: Path) -> tuple[int, int]:
-    """Stored episodes, and how many of them are there twice; every turn must belong to one."""
+    """Stored episodes, and how many were ever there twice; every turn must belong to one.
+
+    A run merges its parts at its end and takes each episode once then, so what it found twice is read from its logs too.
+    """
     stored = episodes(folder).select("key", "turns").collect()
     assert turns(folder).select(pl.len()).collect().item() == stored["turns"].sum()
     raw = pl.concat([pl.read_parquet(path, columns=["key"]) for path in parts(folder)])
-    return stored.height, raw.height - raw["key"].n_unique()
+    logs = "".join(path.read_text("utf-8", "replace") for path in folder.glob("logs/attempt-*/driver.log"))
+    merged = sum(int(count) for count in re.findall(r"(\d+) episodes were there twice", logs))
+    return stored.height, merged + raw.height - raw["key"].n_unique()
