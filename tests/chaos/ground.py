@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import polars as pl
 from orchestrator.store import episodes, turns
 
 ROOT = Path(__file__).parents[2]
+MARK = "PROACTIVE_SWEEP_CHAOS"
 NODE = {"num_cpus": 1, "num_gpus": 1}
 COPIES = 400
 """Names of one policy: 400 x 2 conditions x 70 samples play for some seconds on two workers."""
@@ -29,6 +31,7 @@ class Ground:
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster
 
+        os.environ[MARK] = uuid.uuid4().hex  # Ray's processes, their actors and those actors' children inherit it
         self.cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
         self.second = self.cluster.add_node(**NODE)
 
@@ -87,10 +90,13 @@ def engines() -> list[int]:
 
 
 def command_lines() -> Iterator[tuple[int, bytes]]:
+    """Of the processes that this cluster started, or that they did."""
+    mark = f"{MARK}={os.environ[MARK]}".encode()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                yield int(entry.name), (entry / "cmdline").read_bytes()
+                if mark in (entry / "environ").read_bytes():
+                    yield int(entry.name), (entry / "cmdline").read_bytes()
             except OSError:
                 continue
 
