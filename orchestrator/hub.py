@@ -103,14 +103,12 @@ class Repository:
 
     def _more(self, file: RemoteFile, part: Path) -> str:
         """Append what is missing as it comes; returns why it stopped, or an empty string."""
-        from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
-
         had = _size(part)
         try:
             url, headers = self.located(file)
             asked = {**headers, "Range": f"bytes={had}-", "Accept-Encoding": "identity"}
             with (
-                get_session().stream("GET", url, headers=asked, follow_redirects=True) as answer,
+                self.session().stream("GET", url, headers=asked, follow_redirects=True) as answer,
                 part.open("ab") as out,
             ):
                 if answer.status_code == 200:
@@ -127,6 +125,12 @@ class Repository:
         except Exception as problem:  # whatever the network stack raises; the caller decides by the bytes that came
             return _short(problem)
         return "" if _size(part) == file.size else f"the server sent {_size(part):,} bytes"
+
+    def session(self) -> Any:
+        """The client that asks."""
+        from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
+
+        return get_session()
 
     def located(self, file: RemoteFile) -> tuple[str, dict[str, str]]:
         """Where the bytes are now, and with which headers; a token never travels to another host."""
@@ -155,11 +159,18 @@ def cached(name: str, revision: str = "") -> Path | None:
     return Path(found).parent if isinstance(found, str) else None
 
 
+def client() -> Any:
+    """A client for other servers, of the kind that huggingface_hub has: its own asks nobody where HF_HUB_OFFLINE is set."""
+    from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
+
+    return type(get_session())(timeout=60)
+
+
 class _Ranges(io.RawIOBase):
     """A remote file read by ranges."""
 
     def __init__(self, repository: Repository, file: RemoteFile) -> None:
-        self.size, self.place, self.path = file.size, 0, file.path
+        self.size, self.place, self.path, self.session = file.size, 0, file.path, repository.session
         with said(file.path):
             self.url, self.headers = repository.located(file)
 
@@ -174,14 +185,12 @@ class _Ranges(io.RawIOBase):
         return self.place
 
     def readinto(self, buffer: Any) -> int:
-        from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
-
         end = min(self.place + len(buffer), self.size)
         if end <= self.place:
             return 0
         with said(self.path):
             headers = {**self.headers, "Range": f"bytes={self.place}-{end - 1}"}
-            answer = get_session().get(self.url, headers=headers, follow_redirects=True)
+            answer = self.session().get(self.url, headers=headers, follow_redirects=True)
             if answer.status_code != 206 or len(answer.content) != end - self.place:
                 raise OSError(f"the server does not send parts of files (status {answer.status_code})")
         buffer[: len(answer.content)] = answer.content

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 from envs import SCENARIOS
-from orchestrator.hub import FetchError, RemoteFile, Repository, said
+from orchestrator.hub import FetchError, RemoteFile, Repository, client, said
 
 HUB = re.compile(r"hf://(?:datasets/)?([^/@]+/[^/@]+)(?:@([^/]+))?(?:/(.*))?")
 
@@ -94,6 +94,12 @@ class Web(Repository):
 
     def __init__(self, url: str, progress: Callable[[int], None]) -> None:
         self.name, self.commit, self.progress = url, "", progress
+        with said(url, "the server"):
+            self.client = client()
+
+    def session(self) -> Any:
+        """A client of its own."""
+        return self.client
 
     def files(self, folder: str | None = None) -> list[RemoteFile]:
         """JSONL files that are there, and archives that the page links to."""
@@ -120,11 +126,7 @@ class Web(Repository):
         return int(answer.headers["content-length"])
 
     def _asked(self, method: str, url: str) -> Any:
-        from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
-
-        return get_session().request(
-            method, url, headers={"Accept-Encoding": "identity"}, follow_redirects=True, timeout=60
-        )
+        return self.client.request(method, url, headers={"Accept-Encoding": "identity"}, follow_redirects=True)
 
 
 class Bucket:
