@@ -37,6 +37,8 @@ class Kind(StrEnum):
     """Spent the last turn on one more suggestion."""
     UNPARSABLE = "unparsable"
     """The last reply names nothing that was shown."""
+    ANSWERED = "answered in words"
+    """Open-ended: one free answer, which only a judge calls right or wrong."""
     UNPROCESSABLE = "unprocessable"
     """No answer: a picture could not be read, or the processor refused it."""
     REFUSED = "refused"
@@ -140,6 +142,7 @@ def _kind() -> pl.Expr:
     named = {
         Ending.CORRECT: Kind.CORRECT,
         Ending.LIMIT: Kind.ASKED_FOR_EVER,
+        Ending.ANSWERED: Kind.ANSWERED,
         Ending.UNPROCESSABLE: Kind.UNPROCESSABLE,
         Ending.REFUSED: Kind.REFUSED,
         Ending.FAILED: Kind.FAILED,

@@ -223,13 +223,13 @@ def test_verdicts_of_judges_stand_beside_the_reply(folder, evidence, tmp_path):
     verdict = {
         "key": row["key"],
         "judge": "rule",
-        "reasoning": "because " * 1000,
+        "text": "because " * 1000,
         "category": True,
         "note": float("nan"),
     }
     strips.add(row, [], [verdict])
     found = strips.found[0]["judged"][0]
-    assert found["reasoning"] == [("because " * 1000)[:LONGEST_REPLY], 8000] and found["category"] is True
+    assert found["text"] == [("because " * 1000)[:LONGEST_REPLY], 8000] and found["category"] is True
     assert "note" not in found
 
 
@@ -237,8 +237,8 @@ def judge(folder: Path, key: str) -> None:
     """A judge's verdict with hostile reasoning, beside a torn part and a foreign one."""
     place = folder / "verdicts"
     place.mkdir()
-    reasoning = HOSTILE[0] + " so: 1, 0"
-    rows = {"key": [key], "judge": ["rule-1"], "reasoning": [reasoning], "category": [True], "suggestion": [False]}
+    said = HOSTILE[0] + " so: 1, 0"
+    rows = {"key": [key], "judge": ["rule-1"], "text": [said], "category": [True], "suggestion": [False]}
     pl.DataFrame(rows).write_parquet(place / "part-00000001.parquet")
     (place / "part-00000002.parquet").write_bytes(b"PAR1 torn")
     pl.DataFrame({"other": [1]}).write_parquet(place / "part-00000003.parquet")

@@ -312,7 +312,7 @@ def test_the_judges_reasoning_is_shown_as_text(opened):
     )
     opened(f"#episode={key}")
     told = one(browser, ".end").text
-    assert f"reasoning: {HOSTILE[0]} so: 1, 0" in told and "judge: rule-1" in told and "category: true" in told
+    assert f"text: {HOSTILE[0]} so: 1, 0" in told and "judge: rule-1" in told and "category: true" in told
 
 
 # -- any screen --------------------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ function replied(turn) {
 }
 
 function reading(turn) {
+  if (turn.action === null) return null; // an open question: how it is read is the judge's matter
   const colour = turn.action === "category" ? (turn.category === "correct" ? "right-category" : "wrong-category") : turn.action;
   const move = turn.move ? ` → ${turn.move}` : "";
   const sides = `as suggestion: ${turn.option} · as category: ${turn.category}`;

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
 import polars as pl
 
-from actors.prompts import posed, staged
+from actors.prompts import posed, posed_openly, staged
 from envs import SCENARIOS
 from envs.answers import as_letter, as_text, side
 from envs.lenient import forgiven
@@ -28,6 +28,8 @@ LONGEST_REPLY = 2_000
 """Characters of a reply, an error or a judge's reasoning that a page holds."""
 FIRST, LAST = 16, 4
 """Turns of a long episode that are shown, from its beginning and from its end."""
+VERDICT = ("judge", "category", "suggestion", "aggregate", "reason", "attempts", "text")
+"""What is shown of a verdict; its other columns stand beside it already."""
 MOST_BYTES = 5_000_000
 """Bytes of all strips of a page, pictures apart."""
 
@@ -117,12 +119,20 @@ class Strips:
             "answer": asked.answer, "asks": list(asked.asks), "said": list(asked.said),
         }  # fmt: skip
 
+    def _openly(self, row: Row, sample: Sample | None) -> dict[int, Posed]:
+        """The one question of an open-ended episode, where the sample is at hand."""
+        condition = self.evidence.conditions.get(row["condition"])
+        if sample is None or condition is None:
+            return {}
+        state = SCENARIOS[sample.scenario].initial(sample, condition.mode, row["seed"])
+        return {0: _unasked(posed_openly(sample, state, condition))}
+
     def _posed(self, row: Row, turns: Sequence[Row], sample: Sample | None) -> tuple[dict[int, Posed], str]:
         """Turn -> what it asked, or nothing and the reason."""
         if not turns:
             return {}, ""
         if row["protocol"] != "mcqa":
-            return {}, "an open question: no options were shown"
+            return self._openly(row, sample), "an open question: no options were shown"
         if sample is None:
             return {}, "question and options are not shown: the data folder does not hold this sample as it was played"
         condition = self.evidence.conditions.get(row["condition"])
@@ -132,6 +142,11 @@ class Strips:
         if replayed is None:
             return {}, "question and options are not shown: playing the stored replies again gives other readings"
         return replayed, ""
+
+
+def _unasked(view: View) -> Posed:
+    """A question without options."""
+    return Posed(replace(view, options=(), categories=()), -1, (), (-1, -1))
 
 
 def _replayed(sample: Sample, condition: Any, seed: int, turns: Sequence[Row]) -> dict[int, Posed] | None:
@@ -168,11 +183,11 @@ def _asked(game: Scenario, sample: Sample, state: State, view: View, reply: str)
 
 
 def _judged(row: Row) -> dict[str, Any]:
-    """A verdict as it is stored, texts cut."""
+    """What a reader wants of a verdict, texts cut."""
     return {
-        name: list(cut(value, LONGEST_REPLY)) if isinstance(value, str) else value
-        for name, value in row.items()
-        if _plain(value)
+        name: list(cut(row[name], LONGEST_REPLY)) if isinstance(row[name], str) else row[name]
+        for name in VERDICT
+        if _plain(row.get(name))
     }
 
 
