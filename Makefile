@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test quick lint bench chaos clean
+.PHONY: demo test long quick lint bench chaos clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -34,7 +34,10 @@ demo: $(VENV)/.model
 	$(BIN)/proactive-sweep run sweeps/demo-oeg.toml
 
 test: $(VENV)/.engines
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not long"
+
+long: $(VENV)/.engines
+	$(BIN)/python -m pytest -m long
 
 quick: $(VENV)/.base
 	$(BIN)/python -m pytest -m "not slow"

@@ -48,7 +48,9 @@ IDEAS: dict[str, Idea] = {
         "let$ later next$ subsequent forward until continu", "frame video moment pass play clear appear disappear", "wait"
     ),
     "rotate": _idea("turn spin flip different chang", "object item around angle view side orientation", "rotat"),
-    "add more details": _idea("add$ adding more$ continu finish complet extra additional another draw$", "detail stroke line drawing sketch part$"),
+    "add more details": _idea(
+        "add$ adding more$ continu finish complet extra additional another draw$", "detail stroke line drawing sketch part$"
+    ),
 }  # fmt: skip
 """Beginning of an accepted suggestion, lower case -> its idea."""
 

@@ -183,6 +183,7 @@ def left(job: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_slurm_script_runs_a_sweep_on_all_its_nodes_and_takes_everything_down(slurm, demo_data, tmp_path):
     entry = (
         "sweeps/demo.toml", "--set", 'models=["oracle","uniform"]', "--set", 'conditions=["zero-shot"]', "--set",
@@ -204,6 +205,7 @@ def test_the_slurm_script_runs_a_sweep_on_all_its_nodes_and_takes_everything_dow
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_time_limits_signal_ends_the_sweep_first_and_keeps_what_is_finished(slurm, demo_data, tmp_path):
     models = "".join(
         f'[[model]]\nname = "u{n}"\nsource = "builtin:uniform"\nbackend = "builtin"\ngpus = 0\n' for n in range(900)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.chaos.ground import PLANNED, ended, parts, playing, tally
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 def test_workers_killed_mid_lease(ground, sweep_file, undisturbed, survived, tmp_path):

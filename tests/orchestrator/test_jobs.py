@@ -47,6 +47,7 @@ BASELINES = (
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_clean_checkout_is_a_small_package_and_the_job_ends_as_the_sweep_does(head, checkout, demo_data, tmp_path):
     out = tmp_path / "run"
     done = head.submit(folder=checkout, entry=("run", *BASELINES, "--set", f"data={demo_data}", "--output", out))
@@ -63,6 +64,7 @@ def test_a_clean_checkout_is_a_small_package_and_the_job_ends_as_the_sweep_does(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_job_whose_cells_failed_is_failed_and_says_why(head, checkout, demo_data, tmp_path):
     broken = tmp_path / "broken.toml"
     broken.write_text(
@@ -79,6 +81,7 @@ def test_a_job_whose_cells_failed_is_failed_and_says_why(head, checkout, demo_da
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_relative_output_in_a_job_is_refused_in_one_sentence(head, checkout, demo_data):
     done = head.submit(folder=checkout, entry=("run", *BASELINES, "--set", f"data={demo_data}"))
 
@@ -87,6 +90,7 @@ def test_a_relative_output_in_a_job_is_refused_in_one_sentence(head, checkout, d
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_stopped_job_is_submitted_again_and_goes_on(head, checkout, demo_data, tmp_path, cli):
     short = tmp_path / "short.toml"
     short.write_text(

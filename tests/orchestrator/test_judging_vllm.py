@@ -23,7 +23,7 @@ from tests.actors.tiny import text_only
 from tests.orchestrator.test_judging import BITS, read_once, sweep
 from tests.orchestrator.test_session import exactly_once
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 # Without chunks, because torch's CPU generator cannot go back by one draw, which vLLM asks of a seeded request whose
 # prompt ends in another chunk ("CPU Generator does not use offset"), and that ends the engine.

@@ -31,6 +31,7 @@ def sweep_file(tmp_path: Path, demo_data: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_kill_9_and_another_machine_goes_on_from_the_bucket_alone(cli, sweep_file, url, service, tmp_path):
     longer, planned = many(sweep_file, 120), 120 * 280
     cli.environment |= {**service.environment, remote.CACHE: str(tmp_path / "first")}
@@ -75,6 +76,7 @@ def stored_rows(url: str) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_of_another_configuration_in_the_bucket_is_refused_by_its_address(
     cli, sweep_file, url, service, tmp_path
 ):

@@ -231,6 +231,8 @@ asyncio.run(main())
 """Two workers a node wait for their data at once, as the driver has them wait."""
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(500)
 def test_two_nodes_without_a_shared_disk_stage_once_each(nodes, hub, published, demo_data, tmp_path):
     cli, caches = nodes
@@ -263,6 +265,8 @@ def test_two_nodes_without_a_shared_disk_stage_once_each(nodes, hub, published, 
     assert report.returncode == 0, report.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_why_a_node_has_no_data_is_the_models_reason(nodes, hub, tmp_path):
     cli, _ = nodes
