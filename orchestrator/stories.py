@@ -93,14 +93,14 @@ def fenced(text: str) -> str:
 def _story(strip: Mapping[str, Any], texts: list[str], uris: list[str]) -> Story:
     names = ("model", "scenario", "condition", "protocol", "ending", "kind")
     where = f"{strip['scenario']} {strip['sample']} · {strip['model']} · {strip['condition']}"
-    right = f" The right answer: {visible(strip['answer'])}." if "answer" in strip else ""
+    right = f" The right answer: {visible(strip['answer']).rstrip('.')}." if "answer" in strip else ""
     error = f" {visible(strip['error'][0])}" if "error" in strip else ""
     return Story(
         key=strip["key"],
         name=visible(f"{where} · {strip['kind']}"),
         tags={name: visible(strip[name]) for name in names},
         turns=tuple(_told(turn, strip, texts, uris) for turn in strip["turns"]),
-        ending=f"{strip['kind']} after {strip['played']} turns.{right}{error}",
+        ending=f"{strip['kind']} after {strip['played']} turn{'' if strip['played'] == 1 else 's'}.{right}{error}",
         seconds=strip["seconds"] or 0.0,
         answered=strip["ending"] in ("correct", "wrong", "limit", "answered"),
     )

@@ -96,7 +96,8 @@ def bounds(replicates: Floats) -> tuple[float, float]:
 
 def _share(sums: Sums, column: str) -> Floats:
     """Percent of answers; 0 answers, which no scored episode gives, would be 0."""
-    return 100 * sums[column] / np.maximum(sums["turns"], 1)
+    shares: Floats = 100 * sums[column] / np.maximum(sums["turns"], 1)
+    return shares
 
 
 def _tallies(scored: pl.DataFrame) -> Iterator[tuple[str, tuple[Whole, Whole]]]:
