@@ -21,6 +21,7 @@ from orchestrator.report.evidence import Evidence
 from orchestrator.report.page.escape import HIDDEN, visible
 from orchestrator.report.page.strips import Strips, rows_of
 from orchestrator.report.page.thumbs import Thumbnails
+from orchestrator.score import BITS
 from orchestrator.staging import nearby
 
 MOST = 60
@@ -65,9 +66,9 @@ def stories(evidence: Evidence, data: Path | None = None, most: int = MOST, seed
     keys = drawn(kinds, most, seed)
     strips = Strips(evidence, thumbnails)
     rows = {row["key"]: row for row in evidence.episodes.join(kinds.select("key", "kind"), on="key").to_dicts()}
-    turns = rows_of(evidence.turns, keys)
+    turns, read = rows_of(evidence.turns, keys), rows_of(evidence.verdicts.lazy(), keys)
     for key in keys:
-        if strips.add(rows[key], turns.get(key, [])):
+        if strips.add(rows[key], turns.get(key, []), read.get(key, [])):
             yield _story(strips.found[-1], list(strips.texts.known), thumbnails.uris)
 
 
@@ -100,7 +101,7 @@ def _story(strip: Mapping[str, Any], texts: list[str], uris: list[str]) -> Story
         name=visible(f"{where} · {strip['kind']}"),
         tags={name: visible(strip[name]) for name in names},
         turns=tuple(_told(turn, strip, texts, uris) for turn in strip["turns"]),
-        ending=f"{strip['kind']} after {strip['played']} turn{'' if strip['played'] == 1 else 's'}.{right}{error}",
+        ending=f"{strip['kind']} after {_turns(strip['played'])}.{right}{error}{_judged(strip)}",
         seconds=strip["seconds"] or 0.0,
         answered=strip["ending"] in ("correct", "wrong", "limit", "answered"),
     )
@@ -110,7 +111,7 @@ def _told(turn: Mapping[str, Any], strip: Mapping[str, Any], texts: list[str], u
     picture = turn["picture"]
     more = "" if "length" not in turn else f"\n… ({turn['length']:,} characters)"
     return Told(
-        name=f"turn {turn['turn'] + 1} · {visible(turn['action'])}",
+        name=f"turn {turn['turn'] + 1} · {visible(turn['action'] or 'free answer')}",
         question=_question(turn, texts) if "prompt" in turn else f"({strip.get('why', 'the question is not known')})",
         reply=fenced(texts[turn["reply"]] + more),
         verdict=_verdict(turn, texts),
@@ -122,6 +123,20 @@ def _told(turn: Mapping[str, Any], strip: Mapping[str, Any], texts: list[str], u
     )  # fmt: skip
 
 
+def _turns(count: int) -> str:
+    return "1 turn" if count == 1 else f"{count} turns"
+
+
+def _judged(strip: Mapping[str, Any]) -> str:
+    """What the judges said of an open-ended answer."""
+    told = []
+    for verdict in strip.get("judged", ()):
+        name = visible(verdict["judge"][0])
+        bits = ", ".join(f"{bit} {'yes' if verdict[bit] else 'no'}" for bit in BITS if bit in verdict)
+        told.append(f" Judge {name}: {bits or visible(verdict.get('reason', ['no verdict'])[0])}.")
+    return "".join(told)
+
+
 def _question(turn: Mapping[str, Any], texts: list[str]) -> str:
     options = [texts[number] for number in (*turn["options"], *turn["categories"])]
     lettered = [f"{chr(65 + n)}. {text}" for n, text in enumerate(options)]
@@ -130,6 +145,8 @@ def _question(turn: Mapping[str, Any], texts: list[str]) -> str:
 
 def _verdict(turn: Mapping[str, Any], texts: list[str]) -> str:
     """How the reply was read."""
+    if turn["action"] is None:
+        return "Open-ended: how it is read is a judge's matter."
     said = f"Read as {visible(turn['action'])}: suggestion side {turn['option']}, category side {turn['category']}"
     moved = f"; the next view: {visible(turn['move'])}" if turn["move"] else ""
     right = turn.get("answer", -1)
