@@ -237,14 +237,18 @@ def agreement(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")
 
 @app.command()
 def track(
-    folder: RunFolder, tracking_uri: Annotated[str | None, typer.Option(help="MLflow: 'sqlite' or an address.")] = None
+    folder: RunFolder,
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow: 'sqlite' or an address.")] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
+    ] = None,
 ) -> None:
-    """Rebuild the MLflow mirror of a run folder."""
+    """Rebuild the MLflow mirror of a run folder, with tables, figures, the report and a sample of episodes as traces."""
     from orchestrator.tracking import track as mirror
 
     with sentences():
         _results(folder)
-        mirror(folder, tracking_uri)
+        mirror(folder, tracking_uri, data)
 
 
 @app.command()
