@@ -140,6 +140,7 @@ def test_both_protocols_share_a_sweep_each_with_its_own_samples(cli, demo_data, 
 
 
 # -- faults --------------------------------------------------------------------------------------------------------------
+@pytest.mark.long
 def test_a_killed_driver_and_the_same_command_give_byte_identical_results(cli, demo_data, tmp_path):
     path, out, whole = many(tmp_path / "x.toml", demo_data, 150), tmp_path / "killed", tmp_path / "whole"
     first = cli.start("run", path, "--output", out)
@@ -158,6 +159,7 @@ def test_a_killed_driver_and_the_same_command_give_byte_identical_results(cli, d
     assert (out / "results.json").read_bytes() == (whole / "results.json").read_bytes()
 
 
+@pytest.mark.long
 def test_a_killed_judge_is_replaced_and_every_answer_has_one_verdict(cli, demo_data, tmp_path):
     out = tmp_path / "run"
     process = cli.start("run", many(tmp_path / "x.toml", demo_data, 200), "--output", out)
@@ -175,6 +177,7 @@ def test_a_killed_judge_is_replaced_and_every_answer_has_one_verdict(cli, demo_d
     read_once(out, 200 * 140)
 
 
+@pytest.mark.long
 def test_a_judge_that_cannot_load_leaves_the_answers_owed_and_another_command_reads_them(cli, demo_data, tmp_path):
     broken = '[judge]\n[judge.model]\nname = "broken"\nsource = "no/such/folder"\nbackend = "transformers"\ngpus = 0\n'
     out = tmp_path / "run"
@@ -214,6 +217,7 @@ def test_nonsense_is_unjudged_never_a_zero_and_can_be_asked_again(cli, demo_data
     assert read.height == 40 and read["aggregate"].null_count() == 0 and set(read["text"].str.slice(-3)) == {"0,1"}
 
 
+@pytest.mark.long
 def test_a_judge_that_hangs_and_then_refuses_ends_as_unjudged_or_owed_and_the_run_says_so(cli, demo_data, tmp_path):
     pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 

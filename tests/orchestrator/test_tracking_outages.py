@@ -31,6 +31,8 @@ from tests.orchestrator.mirrors import (
     until,
 )
 
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
 
 def test_a_refused_server_costs_one_warning_no_time_and_a_last_word(tmp_path, capfd):
     one = tracker(tmp_path, refused().replace("//", "//me:hid@den@"))
