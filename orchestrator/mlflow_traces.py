@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.mlflow_door import MARK, PAGE, Mirror
@@ -18,16 +19,31 @@ def send_stories(mirror: Mirror, stories: Iterable[Story], ended: int) -> int:
 
     The store keeps an episode's seconds and not its turns': they are laid out evenly, up to the sweep's end.
     """
+    there, sent = _there(mirror), 0
+    with _default(mirror.uri):
+        for story in stories:
+            if story.key not in there:
+                _send(mirror, story, ended)
+                sent += 1
+    return sent
+
+
+@contextmanager
+def _default(uri: str) -> Iterator[None]:
+    """MLflow's traces go to the address of the process, which MLflow keeps in its environment: set here, and put back."""
     import mlflow
 
+    names = ("MLFLOW_TRACKING_URI", "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING")
+    found = {name: os.environ[name] for name in names if name in os.environ}
     os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
-    mlflow.set_tracking_uri(mirror.uri)
-    there, sent = _there(mirror), 0
-    for story in stories:
-        if story.key not in there:
-            _send(mirror, story, ended)
-            sent += 1
-    return sent
+    mlflow.set_tracking_uri(uri)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(None)
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(found)
 
 
 def _there(mirror: Mirror) -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from actors.backend import Reply
@@ -67,8 +69,10 @@ def test_an_open_ended_story_ends_with_what_the_judge_said(run):
 
 @pytest.mark.slow
 def test_track_shows_tables_figures_report_and_each_story_once(run):
+    address = os.environ.get("MLFLOW_TRACKING_URI")
     for _ in range(2):
         track(run)
+    assert os.environ.get("MLFLOW_TRACKING_URI") == address  # the process's own is left as it was
     found = client(run)
     whole = parent(runs(run, "test"))
     there = {file.path for file in found.list_artifacts(whole.info.run_id)}
