@@ -169,6 +169,34 @@ def from_driver(command: str = "nvidia-smi") -> list[Device]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """What one GPU does now."""
+
+    index: str
+    busy: float
+    """Percent of the last moment in which it computed."""
+    used: float
+    total: float
+    """Mebibytes of memory."""
+    watts: float | None
+
+
+def loads(command: str = "nvidia-smi") -> list[Busy]:
+    """How busy every GPU of this node is; raises Unmeasurable where no driver answers. One that says nothing is left out."""
+    rows = _asked(command, "gpu", "index,utilization.gpu,memory.used,memory.total,power.draw")
+    return [
+        Busy(index, float(busy), float(used), float(total), float(watts) if _number(watts) else None)
+        for index, busy, used, total, watts in rows
+        if _number(busy) and _number(used) and _number(total) and float(total)
+    ]
+
+
+def _number(cell: str) -> bool:
+    """Whether it is one; a driver says ``[N/A]`` where it cannot tell."""
+    return bool(re.fullmatch(r"\d+(\.\d+)?", cell))
+
+
 def _asked(command: str, what: str, fields: str) -> list[list[str]]:
     """Rows of a query; lines that are no row (a warning, a device that fell off the bus) are left out."""
     line = [command, f"--query-{what}={fields}", "--format=csv,noheader,nounits"]

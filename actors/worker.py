@@ -10,6 +10,7 @@ from typing import Any
 
 import ray
 
+from actors import machine
 from actors.backend import Backend
 from actors.crew import Book, Crew
 from actors.loading import load
@@ -22,6 +23,12 @@ from sweeps.spec import Judge, ModelSpec
 def printed(paths: Sequence[str]) -> str:
     """What a worker printed, read on the node where the files are; works without the dashboard and without shared disks."""
     return excerpt(paths)
+
+
+@ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
+def busy() -> dict[str, float]:
+    """How busy the node is that this runs on."""
+    return machine.load()
 
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)

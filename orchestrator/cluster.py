@@ -10,7 +10,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.worker import printed
+from actors.worker import busy, printed
 from orchestrator.nodes import Node
 from orchestrator.orders import Demand
 from orchestrator.plan import group, judge_group
@@ -102,6 +102,17 @@ async def printed_on(node: str, streams: Sequence[str]) -> str:
     """The kept part of what a worker printed, read by a task on its node; raises RayError when that node is gone."""
     there = NodeAffinitySchedulingStrategy(node, soft=False)
     return str(await printed.options(scheduling_strategy=there).remote(list(streams)))
+
+
+def hosts() -> dict[str, str]:
+    """Living nodes -> their hosts."""
+    return {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
+
+
+async def busy_on(node: str) -> dict[str, float]:
+    """How busy a node is, measured by a task there; raises RayError when it is gone."""
+    there = NodeAffinitySchedulingStrategy(node, soft=False)
+    return dict(await busy.options(scheduling_strategy=there).remote())
 
 
 def connect() -> None:

@@ -40,7 +40,7 @@ NOTE = """The sweep **SWEEP** on ProactiveBench: models look at pictures that do
 - **What to look at**: `acc`, percent right, with its 95% interval `acc_low`, `acc_high`; `ps`, suggestions asked for in an
   episode; `loops`, percent that asked until the limit; `share_*`, what the answers were; `errors` are never zeros in `acc`.
 - **Over time**, on this run: `episodes_done`, `episodes_per_second`, `acc_so_far` (of this attempt, all cells together; it
-  moves as harder cells are reached) and, under *System metrics*, the driver's machine.
+  moves as harder cells are reached) and, under *System metrics*, how busy every node's processor, memory and GPUs are.
 - **Artifacts** and **Traces**: tables, figures, `report.html` and a seeded sample of episodes turn by turn, once
   `proactive-sweep track FOLDER` has been typed. That command rebuilds all of this from the run folder, which is the truth.
 """
@@ -56,15 +56,13 @@ GENTLE = {
 
 
 class Point(NamedTuple):
-    """How far the sweep was at one moment."""
+    """How far the sweep was at one moment, and what else was measured then."""
 
     done: int
-    rate: float | None
-    """Episodes a second; None where nobody measured it."""
     at: int
     """Milliseconds since 1970."""
-    acc: float | None = None
-    """Percent right of what this attempt has scored so far; None where nothing was."""
+    measures: Mapping[str, float] = {}
+    """``episodes_per_second``, ``acc_so_far`` (percent right of what this attempt has scored), ``system/...``."""
 
 
 class Round(NamedTuple):
@@ -126,11 +124,7 @@ class Mirror:
 
         metrics = []
         for point in points:
-            now = {"episodes_done": float(point.done)}
-            if point.rate is not None:
-                now["episodes_per_second"] = point.rate
-            if point.acc is not None:
-                now["acc_so_far"] = point.acc
+            now = {"episodes_done": float(point.done), **point.measures}
             if {**self.metrics, **now} != self.metrics:
                 self.metrics.update(now)
                 metrics += [Metric(name, value, point.at, point.done) for name, value in now.items()]

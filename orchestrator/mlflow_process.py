@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.mlflow_door import Mirror, Round, told
-from orchestrator.mlflow_system import Machine
 
 NICENESS = 10
 """How far the process steps back behind the sweep."""
@@ -118,7 +117,6 @@ def main() -> None:
     where: Where = pickle.load(rounds)
     _bind_to(where.driver)
     mirror: Mirror | None = None
-    machine = Machine(where.uri)
     while True:
         try:
             round_: Round = pickle.load(rounds)
@@ -127,11 +125,7 @@ def main() -> None:
         problem = ""
         try:
             mirror = mirror or Mirror(*where[:5])
-            if round_.status:
-                machine.rest()
             mirror.send(round_)
-            if not round_.status:
-                machine.watch(mirror.parent)
         except Exception as failure:  # whatever MLflow raises: it is the driver's to say
             mirror, problem = None, told(failure)  # found again from the server: runs may have been deleted
         pickle.dump(problem, answers)

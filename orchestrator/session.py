@@ -26,6 +26,7 @@ from orchestrator.dataset import described
 from orchestrator.desk import Desk, unread
 from orchestrator.estimate import write_observed
 from orchestrator.judging import own
+from orchestrator.machines import Machines
 from orchestrator.plan import Plan, group, planned
 from orchestrator.progress import Progress
 from orchestrator.retry import take_back
@@ -256,19 +257,23 @@ def _play(
     desk: Desk | None = None,
 ) -> tuple[dict[str, str], bool]:
     """Run the driver; returns reasons of lost groups, and whether somebody stopped it."""
-    from orchestrator.cluster import connect  # Ray takes a second to import: not for `plan` or `status`
+    from orchestrator import cluster  # Ray takes a second to import: not for `plan` or `status`
     from orchestrator.run import Driver
     from orchestrator.sink import Sink
 
-    connect()
+    cluster.connect()
     sink = Sink(store, plan)
 
     async def drive() -> tuple[dict[str, str], bool]:
         driver = Driver(sweep if desk else sweep.model_copy(update={"judge": None}), plan, owed, sink, kept, desk)
         for number in (signal.SIGINT, signal.SIGTERM):  # after ray.init, which installs its own
             asyncio.get_running_loop().add_signal_handler(number, driver.stop)
+        machines = Machines(cluster.hosts, cluster.busy_on)
+        watching = [] if progress.tracker.off else [asyncio.create_task(machines.watch(progress.tracker.machines))]
         with progress:
             await driver.run(lambda: _tick(progress, driver, store, desk))
+        for task in watching:
+            task.cancel()
         write_observed(store.folder, driver.schedule, driver.kind)
         return dict(driver.reasons), driver.stopping.is_set()
 

@@ -38,6 +38,7 @@ class Tracker:
         self._wake = Condition()
         self._waiting = Round({}, [], [])
         self._acc: float | None = None
+        self._done = 0
         self._apart = Apart(self.uri, experiment, folder, self.params, run_name)
         self._status = ""
         """Set once, by ``close``: the state in which the parent run ends."""
@@ -68,11 +69,19 @@ class Tracker:
 
     def progress(self, done: int, planned: int, rate: float) -> None:
         """A point of progress over time on the parent run, at step ``done``; while a server is away the oldest are dropped."""
-        if self.off:
-            return
-        with self._wake:
-            self._waiting.progress.append(Point(done, rate, milliseconds(), self._acc))
-            del self._waiting.progress[:-BATCH]
+        self._done = done
+        acc = {} if self._acc is None else {"acc_so_far": self._acc}
+        self._point({"episodes_per_second": rate, **acc})
+
+    def machines(self, load: Mapping[str, float]) -> None:
+        """How busy the nodes are now (``machines``), as system metrics of the parent run."""
+        self._point(load)
+
+    def _point(self, measures: Mapping[str, float]) -> None:
+        if not self.off:
+            with self._wake:
+                self._waiting.progress.append(Point(self._done, milliseconds(), measures))
+                del self._waiting.progress[:-BATCH]
 
     def dataset(self, data: Mapping[str, Any]) -> None:
         """What is played (``dataset.described``)."""
@@ -173,7 +182,7 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
     failed = "failed" in rows.columns and bool(rows["failed"].sum())
     ready = Round(
         {row["cell"]: {**row, "at": at} for row in rows.iter_rows(named=True)},
-        [Point(done, None, at)],
+        [Point(done, at)],
         [folder / "sweep.resolved.toml", folder / "results.json"],
         status="FINISHED" if done == rows["planned"].sum() and not failed else "FAILED",
     )

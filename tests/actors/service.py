@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -80,6 +81,28 @@ async def serving(answer: Callable[[int, dict[str, Any]], Answer], delay: float 
         for task in connections:
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
+
+
+@contextmanager
+def service(answer: Callable[[int, dict], Answer], delay: float = 0.0) -> Iterator[Service]:
+    """The service in a thread of its own, until the block is left."""
+    started, loop, holder = threading.Event(), asyncio.new_event_loop(), []
+
+    async def serve() -> None:
+        async with serving(answer, delay) as one:
+            holder.extend((one, asyncio.Event()))
+            started.set()
+            await holder[1].wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    assert started.wait(30)
+    try:
+        yield holder[0]
+    finally:
+        loop.call_soon_threadsafe(holder[1].set)
+        thread.join(30)
+        loop.close()
 
 
 def said(text: str | None, finish: str = "stop", refusal: str | None = None) -> Answer:

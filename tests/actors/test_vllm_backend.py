@@ -169,6 +169,7 @@ def test_the_same_words_about_another_picture_are_another_request(talk: Talk, fo
     assert warm == again and len(names) == 3 and warm[0] != warm[1]
 
 
+@pytest.mark.long
 @slow
 @pytest.mark.parametrize("victim", [0, -1], ids=["engine", "worker"])
 def test_a_killed_engine_fails_everybody_at_once_and_leaves_nothing(folder: Path, victim: int) -> None:
@@ -195,6 +196,7 @@ def test_a_killed_engine_fails_everybody_at_once_and_leaves_nothing(folder: Path
     assert_gone(talk.backend)
 
 
+@pytest.mark.long
 @slow
 def test_a_hung_engine_is_noticed_and_leaves_nothing(folder: Path) -> None:
     talk = Talk(folder)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +14,7 @@ import pytest
 
 from orchestrator.store import episodes
 from orchestrator.verdicts import verdicts
-from tests.actors.service import HANG, Answer, Service, failed, said, serving
+from tests.actors.service import HANG, Answer, failed, said, service
 from tests.orchestrator.test_failures import workers_of
 from tests.orchestrator.test_session import exactly_once
 
@@ -55,28 +52,6 @@ def read_once(folder: Path, answers: int, judges: int = 1) -> pl.DataFrame:
     assert written.height == found.height == answers * judges
     assert set(found["key"]) == set(episodes(folder).filter(ending="answered").collect()["key"])
     return found
-
-
-@contextmanager
-def service(answer: Callable[[int, dict], Answer], delay: float = 0.0) -> Iterator[Service]:
-    """An OpenAI-compatible judge on loopback, in a thread of its own, until the block is left."""
-    started, loop, holder = threading.Event(), asyncio.new_event_loop(), []
-
-    async def serve() -> None:
-        async with serving(answer, delay) as one:
-            holder.extend((one, asyncio.Event()))
-            started.set()
-            await holder[1].wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    assert started.wait(30)
-    try:
-        yield holder[0]
-    finally:
-        loop.call_soon_threadsafe(holder[1].set)
-        thread.join(30)
-        loop.close()
 
 
 def by(url: str, **endpoint: float) -> str:

@@ -258,6 +258,7 @@ def test_a_name_that_another_process_took_is_never_written_over(url):
 
 
 # -- outages ----------------------------------------------------------------------------------------------------------------
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_service_that_goes_away_is_waited_for_and_one_that_stays_away_is_told(url, service, capsys, monkeypatch):
     with remote.place(url, str) as place:

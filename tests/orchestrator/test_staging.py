@@ -129,6 +129,7 @@ def test_a_small_disk_is_a_sentence_before_anything_large_comes(published, tmp_p
     assert not [name for name in gets if name.endswith(".zip") and gets[name] > 1] and not list(tmp_path.rglob("*.zip"))
 
 
+@pytest.mark.long
 def test_a_killed_staging_goes_on_and_a_second_one_waits(published, demo_data, tmp_path, plain):
     code = "import sys; from orchestrator.staging import stage; stage(sys.argv[1], ['QD', 'ROD'], sys.argv[2], print)"
 
