@@ -68,8 +68,8 @@ def sweeps(data: Path, oracle: Path | None, python: str | None, scale: int) -> I
     large = whole(data, 1_000_000 // scale)
     grown = large["after_mib"] - one["after_mib"]
     yield f"(d) driver: {one['after_mib']:,.0f} MiB after {one['episodes']:,} episodes, {large['after_mib']:,.0f} MiB after "
-    rate = large["episodes"] / large["playing"]
-    yield f"    {large['episodes']:,}: grown by {grown:,.0f} MiB; the large sweep ran at {rate:,.0f}/s"
+    rate, all_told = large["episodes"] / large["playing"], large["episodes"] / large["seconds"]
+    yield f"    {large['episodes']:,}: grown by {grown:,.0f} MiB; that sweep ran at {rate:,.0f}/s, all told {all_told:,.0f}/s"
 
 
 def engines(data: Path, folder: Path, runs: int) -> Iterator[str]:

@@ -44,6 +44,7 @@ NOTE = """The sweep **SWEEP** on ProactiveBench: models look at pictures that do
 - **Artifacts** and **Traces**: tables, figures, `report.html` and a seeded sample of episodes turn by turn, once
   `proactive-sweep track FOLDER` has been typed. That command rebuilds all of this from the run folder, which is the truth.
 """
+FOREMOST = ("acc", "ps", "aggregate", "category", "suggestion")
 NAMES = ("cell", "model", "scenario", "condition", "protocol")
 LOCAL = "sqlite"
 GENTLE = {
@@ -250,10 +251,10 @@ class Mirror:
 
 
 def measured(row: Mapping[str, Any]) -> dict[str, float]:
-    """The finite numbers of a row; what was not measured is no zero."""
+    """The finite numbers of a row; what was not measured is no zero. Conclusions first: MLflow opens on what it heard first."""
     return {
         name: float(value)
-        for name, value in row.items()
+        for name, value in sorted(row.items(), key=lambda item: item[0] not in FOREMOST)
         if name not in (*NAMES, "at")
         and isinstance(value, int | float)
         and not isinstance(value, bool)

@@ -1,11 +1,13 @@
 """MLflow mirrors the store and is never the source of anything: a dead server never slows or stops a sweep.
 
 The sweep only puts the latest value of each cell into a table under a lock; a daemon thread sends what changed, about once a
-second. What is sent again is not doubled (``mlflow_door``), and ``track`` rebuilds the whole mirror from the run folder.
+second after a first pause. What is sent again is not doubled (``mlflow_door``), and ``track`` rebuilds the whole mirror from
+the run folder.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -21,6 +23,8 @@ from orchestrator.mlflow_process import Apart
 
 EVERY = 1.0
 """Seconds between two rounds of sending."""
+FEW, FIRST = 4, 10.0
+"""With fewer processors, seconds until the first round: MLflow's import alone takes one for 4 s, and starting workers need it."""
 COOL_DOWN = 2.0
 """Seconds after a failure before the next try."""
 LAST_TRIES = 2
@@ -120,7 +124,7 @@ class Tracker:
     # -- the thread ---------------------------------------------------------------------------------------------------
     def _work(self) -> None:
         proven = False  # whether the last try was taken
-        pause, failures = EVERY, 0
+        pause, failures = FIRST if (os.cpu_count() or 1) < FEW else EVERY, 0
         while failures < LAST_TRIES and not self._left:
             ready = self._take(pause)
             try:
