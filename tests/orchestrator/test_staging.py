@@ -275,3 +275,61 @@ def test_why_a_node_has_no_data_is_the_models_reason(nodes, hub, tmp_path):
     done = cli.run("run", sweep(tmp_path, f"hf://{DATASET}/test"), "--output", tmp_path / "out", timeout=200)
 
     assert done.returncode == 1 and "SHA-256" in done.stderr and "Traceback" not in done.stderr
+
+
+# -- a bucket ----------------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def bucket(published, demo_data):
+    """A real S3 service with the benchmark twice: as archives, and as the pictures themselves."""
+    pytest.importorskip("s3fs", reason="the extra `cloud` is not installed")
+    import fsspec
+
+    from tests.orchestrator.buckets import BUCKET, service
+
+    with service() as found, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        system = fsspec.filesystem("s3", skip_instance_cache=True)
+        system.put(f"{published / 'test'}/", f"{BUCKET}/packed/", recursive=True)
+        system.put(f"{demo_data}/", f"{BUCKET}/loose/", recursive=True)
+        yield found
+
+
+@pytest.mark.parametrize("form", ["packed", "loose"])
+def test_a_bucket_is_staged_once_and_only_what_is_needed(bucket, demo_data, tmp_path, form):
+    said: list[str] = []
+    home = stage(f"s3://sweeps/{form}", ["QD"], str(tmp_path), said.append)
+    again = stage(f"s3://sweeps/{form}/", ["QD"], str(tmp_path), said.append)
+
+    assert home == again and said[-1].endswith("is staged already")
+    assert same(home, demo_data, ("QuickDraw",))
+    assert [path.name for path in home.iterdir() if path.is_dir()] == ["QuickDraw"], "more than was asked for"
+    assert not any("secret" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [("s3://sweeps/nothing", "holds no QuickDraw_preprocessed.jsonl"), ("s3://nowhere/bench", "nowhere/bench")],
+)
+def test_a_bucket_without_the_benchmark_is_a_sentence(bucket, tmp_path, data, sentence):
+    with pytest.raises(FetchError, match=sentence):
+        stage(data, ["QD"], str(tmp_path), print)
+
+
+@pytest.mark.slow
+def test_a_sweep_over_a_bucket_ends_as_over_a_folder(bucket, demo_data, tmp_path):
+    os.environ.update(ENVIRONMENT)
+    from ray.cluster_utils import Cluster
+
+    cache = {"PROACTIVE_SWEEP_CACHE": str(tmp_path / "cache")}
+    node = {"num_cpus": 2, "include_dashboard": False, "env_vars": {**bucket.environment, **cache}}
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    try:
+        cli = Cli({**os.environ, **cache, "RAY_ADDRESS": cluster.address, "PYTHONPATH": str(ROOT)})
+        for name, data in (("far", "s3://sweeps/packed"), ("near", demo_data)):
+            done = cli.run("run", sweep(tmp_path, data), "--output", tmp_path / name)
+            assert done.returncode == 0, done.stderr
+    finally:
+        cluster.shutdown()
+
+    assert (tmp_path / "far/results.json").read_bytes() == (tmp_path / "near/results.json").read_bytes()
+    assert bucket.environment["AWS_SECRET_ACCESS_KEY"] not in (tmp_path / "far/sweep.resolved.toml").read_text()
