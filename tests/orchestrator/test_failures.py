@@ -46,7 +46,7 @@ def test_a_model_larger_than_the_cluster_is_named_and_the_others_go_on(cli, demo
     assert "large needs 8 GPUs, the cluster has 0" in done.stderr
 
 
-def test_a_missing_picture_ends_its_episode_as_unprocessable_only_for_who_looks(cli, demo_data, tmp_path):
+def test_a_folder_without_pictures_plays_for_who_does_not_look(cli, demo_data, tmp_path):
     """Baselines never open a picture, so a folder without pictures plays."""
     import shutil
 
