@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from orchestrator.judging import reader
+from orchestrator.judging.agreement import reader
 from orchestrator.session import judge, run
 from sweeps.load import build
 

@@ -18,10 +18,10 @@ from envs import SCENARIOS
 from envs.demo import draw
 from envs.samples import kept
 from envs.types import Ending
+from orchestrator.placement.schedule import Demand, Schedule
 from orchestrator.plan import Plan
-from orchestrator.schedule import Demand, Schedule
 from orchestrator.session import build_plan
-from orchestrator.store import Store
+from orchestrator.storage.store import Store
 from sweeps.load import build
 
 

@@ -30,11 +30,11 @@ from actors.prompts import posed, resized, staged
 from envs import SCENARIOS
 from envs.lenient import forgiven
 from envs.types import Action, Ending, Sample
-from orchestrator.folder import RESOLVED, RunFolderError
+from orchestrator.data.stage import local
 from orchestrator.plan import Plan
 from orchestrator.session import belonging, build_plan
-from orchestrator.staging import local
-from orchestrator.store import turns
+from orchestrator.storage.folder import RESOLVED, RunFolderError
+from orchestrator.storage.store import turns
 from sweeps.spec import Cell, Protocol, Sweep
 
 PACKAGE, VERSION = "proactivebench", "0.1.1"

@@ -16,10 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.samples import BadData
-from orchestrator import jobs, listing, remote
+from orchestrator import jobs, listing
 from orchestrator.cli_data import data_app, models_app, sentences
-from orchestrator.folder import RunFolderError
+from orchestrator.remote import folders as remote
 from orchestrator.replay import ReplayError
+from orchestrator.storage.folder import RunFolderError
 from sweeps.load import SweepError, load, one_cell, skipped
 from sweeps.spec import Protocol, Sweep, Tracking
 
@@ -81,7 +82,7 @@ def plan(
     from orchestrator.session import belonging, build_plan, planned_rows
 
     if gpus is not None:
-        from orchestrator.forecast import tell
+        from orchestrator.placement.forecast import tell
 
         with sentences():
             lines = tell(_local(_sweep(sweep, set_, output)), gpus, gpu_type, price, timeline)
@@ -137,8 +138,8 @@ def run(
 @app.command()
 def status(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
     """Show how far a run folder is, cell by cell and model by model; of a run that goes on also replicas, pace and ETA."""
-    from orchestrator.folder import read_status
     from orchestrator.gauges import standing
+    from orchestrator.storage.folder import read_status
 
     with sentences():
         found = read_status(folder)
@@ -208,7 +209,7 @@ def judge_answers(
     again: Annotated[bool, typer.Option("--again", help="Also what it could not give a verdict on.")] = False,
 ) -> None:
     """Have the open-ended answers of a run read by a judge: what is owed, or everything by another one."""
-    from orchestrator.judging import reader
+    from orchestrator.judging.agreement import reader
     from orchestrator.report.evidence import stored_sweep
     from orchestrator.session import judge
 
@@ -222,7 +223,7 @@ def judge_answers(
 @app.command()
 def agreement(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
     """Show how far the judges of a run agree: share equal and Cohen's kappa, answer by answer."""
-    from orchestrator import judging
+    from orchestrator.judging import agreement as judging
 
     with sentences():
         _results(folder)
@@ -244,7 +245,7 @@ def track(
     ] = None,
 ) -> None:
     """Rebuild the MLflow mirror of a run folder, with tables, figures, the report and a sample of episodes as traces."""
-    from orchestrator.tracking import track as mirror
+    from orchestrator.tracking.tracker import track as mirror
 
     with sentences():
         _results(folder)

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from envs import SCENARIOS
 from envs.samples import BadData
-from orchestrator.folder import RunFolderError
 from orchestrator.replay import ReplayError
+from orchestrator.storage.folder import RunFolderError
 from sweeps.load import SweepError, models_named
 
 USAGE = 2
@@ -65,8 +65,8 @@ def fetch(
     ] = False,
 ) -> None:
     """Download the published benchmark, unpack it safely and check it; the same command goes on after a break."""
-    from orchestrator.fetch import FOLDER
-    from orchestrator.fetch import fetch as get
+    from orchestrator.data.fetch import FOLDER
+    from orchestrator.data.fetch import fetch as get
 
     folder.mkdir(parents=True, exist_ok=True)
     names = list(SCENARIOS) if scenarios == "all" else scenarios.split(",")

@@ -11,8 +11,8 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.worker import busy, printed
-from orchestrator.nodes import Node
-from orchestrator.orders import Demand
+from orchestrator.placement.nodes import Node
+from orchestrator.placement.orders import Demand
 from orchestrator.plan import group, judge_group
 from sweeps.spec import Judge, ModelSpec, Sweep
 

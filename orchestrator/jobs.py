@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.lock import RunFolderError
+from orchestrator.storage.lock import RunFolderError
 
 COPIES = "working_dir_files"
 """Folder in which Ray unpacks the ``--working-dir`` of jobs."""

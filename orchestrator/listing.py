@@ -29,7 +29,7 @@ def judges() -> Table:
 
 
 def agreement(rows: pl.DataFrame) -> Table:
-    """Pairs of judges (``orchestrator.judging.agreement``)."""
+    """Pairs of judges (``orchestrator.judging.agreement.agreement``)."""
     table = Table("judge", "other", "bit", "answers", "equal %", "kappa", "yes %", "other's yes %")
     for column in table.columns:
         column.no_wrap = True

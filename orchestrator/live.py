@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator import durable
-from orchestrator.folder import LIVE
-from orchestrator.schedule import Schedule
+from orchestrator.placement.schedule import Schedule
+from orchestrator.storage import durable
+from orchestrator.storage.folder import LIVE
 
 EVERY = 5.0
 """Seconds between two versions of the file."""

@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from actors.output import Place, excerpt, hidden, last_words
-from orchestrator.mlflow_door import public
-from orchestrator.nodes import Node
-from orchestrator.orders import Abandon, Command, Drop, GiveUp, Start, Stop
+from orchestrator.placement.nodes import Node
+from orchestrator.placement.orders import Abandon, Command, Drop, GiveUp, Start, Stop
+from orchestrator.storage.public import public
 
 FOLDER, DRIVER = "logs", "driver.log"
 DRIVER_BYTES = 8 * 2**20

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.engines import at_home
-from orchestrator.hub import FetchError, Repository, cached
+from orchestrator.data.hub import FetchError, Repository, cached
 from sweeps.spec import ModelSpec
 
 GPUS = {

@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.table import Table
 
 from orchestrator import gauges, live
-from orchestrator.schedule import Schedule
-from orchestrator.tracking import Tracker
+from orchestrator.placement.schedule import Schedule
+from orchestrator.tracking.tracker import Tracker
 
 LINE_EVERY, LINE_SELDOM = 10.0, 60.0
 """Seconds between plain lines: at first, and once a tenth of the time that has passed is more."""

@@ -23,14 +23,14 @@ from actors.output import Place
 from actors.pacing import ModelStopped
 from actors.worker import Worker
 from orchestrator.cluster import capacity, demands, gpu_nodes, here, printed_on, shares
-from orchestrator.desk import Desk
-from orchestrator.estimate import estimated
-from orchestrator.failed import failed_block
+from orchestrator.data.stager import Stages
+from orchestrator.judging.desk import Desk
 from orchestrator.logs import Attempt, Voices, changed, ready, tell
+from orchestrator.placement.estimate import estimated
+from orchestrator.placement.schedule import Abandon, Command, Drop, GiveUp, Lease, Schedule, Start, Stop
 from orchestrator.plan import Plan, group
-from orchestrator.schedule import Abandon, Command, Drop, GiveUp, Lease, Schedule, Start, Stop
-from orchestrator.sink import Sink
-from orchestrator.stager import Stages
+from orchestrator.storage.failed import failed_block
+from orchestrator.storage.sink import Sink
 from sweeps.spec import Sweep
 
 BACKPRESSURE = 16

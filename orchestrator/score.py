@@ -14,8 +14,8 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Ending
-from orchestrator import durable
-from orchestrator.verdicts import VERDICTS
+from orchestrator.judging.verdicts import VERDICTS
+from orchestrator.storage import durable
 
 PLANNED = ("model", "scenario", "condition", "protocol", "cell", "planned")
 """Columns of the table of planned cells."""

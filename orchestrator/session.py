@@ -20,21 +20,21 @@ import polars as pl
 from envs.samples import load as load_samples
 from envs.samples import select
 from envs.types import Sample
-from orchestrator import folder as run_folder
 from orchestrator import logs
-from orchestrator.dataset import described
-from orchestrator.desk import Desk, unread
-from orchestrator.estimate import write_observed
-from orchestrator.judging import own
-from orchestrator.machines import Machines
+from orchestrator.data.stage import fixed, local
+from orchestrator.judging.agreement import own
+from orchestrator.judging.desk import Desk, unread
+from orchestrator.judging.verdicts import verdicts
+from orchestrator.placement.estimate import write_observed
 from orchestrator.plan import Plan, group, planned
 from orchestrator.progress import Progress
-from orchestrator.retry import take_back
 from orchestrator.score import ERRORS, score, write_results
-from orchestrator.staging import fixed, local
-from orchestrator.store import Store, episodes
-from orchestrator.tracking import Tracker, parameters
-from orchestrator.verdicts import verdicts
+from orchestrator.storage import folder as run_folder
+from orchestrator.storage.retry import take_back
+from orchestrator.storage.store import Store, episodes
+from orchestrator.tracking.dataset import described
+from orchestrator.tracking.machines import Machines
+from orchestrator.tracking.tracker import Tracker, parameters
 from sweeps.load import SweepError, skipped
 from sweeps.spec import Judge, Selection, Sweep
 
@@ -259,7 +259,7 @@ def _play(
     """Run the driver; returns reasons of lost groups, and whether somebody stopped it."""
     from orchestrator import cluster  # Ray takes a second to import: not for `plan` or `status`
     from orchestrator.run import Driver
-    from orchestrator.sink import Sink
+    from orchestrator.storage.sink import Sink
 
     cluster.connect()
     sink = Sink(store, plan)

@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from orchestrator.cli import _tracked
-from orchestrator.store import episodes
+from orchestrator.storage.store import episodes
 from sweeps.load import load
 from tests.conftest import ENVIRONMENT, ROOT
 from tests.orchestrator.rayhead import BIN

@@ -9,16 +9,18 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("envs", "sweeps", "actors", "orchestrator")
+INNER = ("storage", "remote", "data", "placement", "judging", "report", "tracking")
+"""The rooms of the orchestrator; what lies beside them (plan, score, session, run, cli and so on) ties them together."""
 HEAVY = {"ray", "vllm", "torch", "transformers", "polars", "mlflow", "openai", "huggingface_hub", "PIL", "matplotlib"}
 DOORS = {
-    "PIL": ("envs/render.py", "envs/demo/", "orchestrator/report/", "orchestrator/mlflow", "actors/"),
-    "ray": ("actors/worker.py", "orchestrator/run.py", "orchestrator/cluster.py", "orchestrator/stager.py"),
+    "PIL": ("envs/render.py", "envs/demo/", "orchestrator/report/", "orchestrator/tracking/", "actors/"),
+    "ray": ("actors/worker.py", "orchestrator/run.py", "orchestrator/cluster.py", "orchestrator/data/stager.py"),
     "vllm": ("actors/vllm",),
     "torch": ("actors/hf",),
     "transformers": ("actors/hf",),
     "openai": ("actors/openai",),
-    "mlflow": ("orchestrator/tracking.py", "orchestrator/mlflow"),
-    "huggingface_hub": ("orchestrator/hub.py", "actors/vllm", "actors/hf"),
+    "mlflow": ("orchestrator/tracking/",),
+    "huggingface_hub": ("orchestrator/data/hub.py", "actors/vllm", "actors/hf"),
 }
 """Heavy package -> where its door may be."""
 
@@ -45,6 +47,14 @@ def test_a_room_imports_only_rooms_to_its_left(path):
     backwards = {name for name in imported(path) if name.split(".")[0] in ROOMS and name.split(".")[0] not in allowed}
 
     assert not backwards
+
+
+@pytest.mark.parametrize("room", INNER)
+def test_a_room_of_the_orchestrator_knows_none_to_its_right(room):
+    right = tuple(f"orchestrator.{other}" for other in INNER[INNER.index(room) + 1 :])
+    names = {name for path in (ROOT / "orchestrator" / room).rglob("*.py") for name in imported(path)}
+
+    assert {name for name in names if name.startswith(right)} == set()
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))

@@ -18,12 +18,12 @@ from pydantic import ValidationError
 
 from envs.samples import BadData
 from envs.types import Mode, Sample
-from orchestrator.folder import PLAN, RESOLVED, RunFolderError
-from orchestrator.judging import chosen
+from orchestrator.judging.agreement import chosen
+from orchestrator.judging.verdicts import verdicts
 from orchestrator.score import PLANNED, UNSCORED, score
 from orchestrator.session import build_plan
-from orchestrator.store import episodes, turns
-from orchestrator.verdicts import verdicts
+from orchestrator.storage.folder import PLAN, RESOLVED, RunFolderError
+from orchestrator.storage.store import episodes, turns
 from sweeps.conditions import CONDITIONS, Condition
 from sweeps.load import SweepError
 from sweeps.spec import Sweep

@@ -12,8 +12,8 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from orchestrator import durable
 from orchestrator.report.markup import one_line
+from orchestrator.storage import durable
 
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",

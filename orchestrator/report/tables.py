@@ -12,7 +12,6 @@ from typing import Any
 import polars as pl
 
 from envs import SCENARIOS
-from orchestrator import durable
 from orchestrator.report import markup
 from orchestrator.report.capacity import capacity
 from orchestrator.report.efficiency import budget_averages, efficiency, lift
@@ -24,6 +23,7 @@ from orchestrator.report.markup import MISSING, Entry, Grid
 from orchestrator.report.paired import ALPHA, against, between
 from orchestrator.report.published import MEASURES
 from orchestrator.report.statistics import Bootstrap, bootstrap
+from orchestrator.storage import durable
 from sweeps.conditions import WITH_EXAMPLES
 from sweeps.load import registry
 

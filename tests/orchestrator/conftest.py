@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import remote
+from orchestrator.remote import folders as remote
 from tests.orchestrator import buckets, mirrors
 
 

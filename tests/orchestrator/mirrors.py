@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import tomli_w
 
-from orchestrator.tracking import Tracker
+from orchestrator.tracking.tracker import Tracker
 
 QUICK = 50e-6
 """Seconds that handing over a row may take."""

@@ -10,9 +10,9 @@ from actors.baselines import Baseline
 from actors.crew import Crew
 from orchestrator import audit as audits
 from orchestrator.audit import AuditError, audit
-from orchestrator.folder import claim
 from orchestrator.session import build_plan
-from orchestrator.store import Store
+from orchestrator.storage.folder import claim
+from orchestrator.storage.store import Store
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.load import build
 from tests.oracle import oracle_path, oracle_python

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store import episodes
+from orchestrator.storage.store import episodes
 from tests.orchestrator.test_session import exactly_once
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from envs.types import Ending
-from orchestrator.folder import (
+from orchestrator.storage.folder import (
     RunFolderError,
     claim,
     differences,
@@ -24,7 +24,7 @@ from orchestrator.folder import (
     write_plan,
     write_status,
 )
-from orchestrator.store import Store
+from orchestrator.storage.store import Store
 from sweeps.load import build
 from sweeps.spec import Sweep
 from tests.orchestrator.blocks import CELL, block, episode, numbered
@@ -138,7 +138,7 @@ def test_a_file_is_no_run_folder(tmp_path):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from orchestrator.lock import acquire
+from orchestrator.storage.lock import acquire
 acquire(Path(sys.argv[1]), "driver")
 print("held", flush=True)
 time.sleep(600)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.jobs import lasting, reachable
-from orchestrator.lock import RunFolderError
-from orchestrator.store import episodes
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.store import episodes
 from tests.conftest import ROOT
 from tests.orchestrator import rayhead
 from tests.orchestrator.buckets import wait_for

@@ -12,8 +12,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from orchestrator.store import episodes
-from orchestrator.verdicts import verdicts
+from orchestrator.judging.verdicts import verdicts
+from orchestrator.storage.store import episodes
 from tests.actors.service import HANG, Answer, failed, said, service
 from tests.orchestrator.test_failures import workers_of
 from tests.orchestrator.test_session import exactly_once

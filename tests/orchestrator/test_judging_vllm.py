@@ -17,8 +17,8 @@ pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU 
 
 import psutil
 
-from orchestrator.store import turns
-from orchestrator.verdicts import judges, verdicts
+from orchestrator.judging.verdicts import judges, verdicts
+from orchestrator.storage.store import turns
 from tests.actors.tiny import text_only
 from tests.orchestrator.test_judging import BITS, read_once, sweep
 from tests.orchestrator.test_session import exactly_once

@@ -15,7 +15,7 @@ from rich.console import Console
 from orchestrator import gauges, live
 from orchestrator.gauges import lines, span, standing, table
 from orchestrator.live import Pulse, Row, Snapshot
-from orchestrator.schedule import Demand, Lease, Schedule, Start
+from orchestrator.placement.schedule import Demand, Lease, Schedule, Start
 from tests.conftest import ROOT
 from tests.orchestrator.test_logs import first_worker, long_sweep
 

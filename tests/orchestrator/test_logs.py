@@ -12,9 +12,9 @@ import pytest
 
 from actors.output import HEAD, TAIL, Place, excerpt, hidden, last_words, streams
 from orchestrator import logs
-from orchestrator.nodes import Node
-from orchestrator.orders import Abandon, Drop, GiveUp, Lease, Start, Stop
-from orchestrator.store import episodes
+from orchestrator.placement.nodes import Node
+from orchestrator.placement.orders import Abandon, Drop, GiveUp, Lease, Start, Stop
+from orchestrator.storage.store import episodes
 from tests.conftest import ENVIRONMENT, ROOT, Cli
 
 # -- what a process printed -------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def test_attempts_are_numbered_and_told_apart(tmp_path, monkeypatch):
     for _ in range(2):
         with logs.attempt(tmp_path) as kept:
             names.append(kept.name)
-            logging.getLogger("orchestrator.store").warning("part 7 is damaged")
+            logging.getLogger("orchestrator.storage.store").warning("part 7 is damaged")
     text = (tmp_path / "logs/attempt-0001/driver.log").read_text()
 
     assert names == ["logs/attempt-0001", "logs/attempt-0002"]

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from orchestrator.machines import GPUS, Machines
+from orchestrator.tracking.machines import GPUS, Machines
 from tests.actors.service import said, service
 from tests.conftest import ENVIRONMENT, ROOT, Cli
 from tests.orchestrator.mirrors import parent, runs

@@ -19,7 +19,6 @@ from PIL import Image
 from actors.backend import Reply
 from envs.render import Renderer, Unprocessable
 from envs.types import ImageRef
-from orchestrator.lock import RunFolderError
 from orchestrator.report.endings import endings
 from orchestrator.report.evidence import read
 from orchestrator.report.page import write_page
@@ -29,6 +28,7 @@ from orchestrator.report.page.selection import chosen
 from orchestrator.report.page.strips import FIRST, LAST, LONGEST_REPLY, Strips, rows_of
 from orchestrator.report.page.thumbs import EDGE, Thumbnails, reference
 from orchestrator.score import average
+from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import played, sweep
 
 HOSTILE = (

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import remote
-from orchestrator.bucket import Bucket, BucketError
-from orchestrator.lease import LOCK, Lease
-from orchestrator.lock import RunFolderError
-from orchestrator.mirror import Mirror, owed, shared
-from orchestrator.store import Store, damaged, episodes
+from orchestrator.remote import folders as remote
+from orchestrator.remote.bucket import Bucket, BucketError
+from orchestrator.remote.lease import LOCK, Lease
+from orchestrator.remote.mirror import Mirror, owed, shared
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.store import Store, damaged, episodes
 from tests.orchestrator import buckets
 from tests.orchestrator.blocks import numbered
 from tests.orchestrator.buckets import wait_for
@@ -272,7 +272,7 @@ def test_a_service_that_goes_away_is_waited_for_and_one_that_stays_away_is_told(
         service.back()
     assert not place.unsent and place.code(0) == 0 and stored(url) == {1, 2}
 
-    monkeypatch.setattr("orchestrator.mirror.PATIENCE", 1.0)
+    monkeypatch.setattr("orchestrator.remote.mirror.PATIENCE", 1.0)
     with remote.place(url, str) as place:
         write(place.folder, (3,))
         service.stop()

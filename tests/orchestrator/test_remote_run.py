@@ -11,11 +11,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from orchestrator import remote
-from orchestrator.bucket import Bucket
-from orchestrator.lease import LOCK
-from orchestrator.mirror import files
-from orchestrator.store import episodes
+from orchestrator.remote import folders as remote
+from orchestrator.remote.bucket import Bucket
+from orchestrator.remote.lease import LOCK
+from orchestrator.remote.mirror import files
+from orchestrator.storage.store import episodes
 from tests.orchestrator.buckets import wait_for
 from tests.orchestrator.test_session import exactly_once, many
 

@@ -6,11 +6,11 @@ import polars as pl
 import pytest
 
 from envs.types import Ending
-from orchestrator import durable
-from orchestrator.failed import failed_block
-from orchestrator.retry import take_back
 from orchestrator.session import build_plan
-from orchestrator.store import Store, episodes, turns
+from orchestrator.storage import durable
+from orchestrator.storage.failed import failed_block
+from orchestrator.storage.retry import take_back
+from orchestrator.storage.store import Store, episodes, turns
 from sweeps.load import build, load
 from tests.orchestrator.blocks import block, episode
 

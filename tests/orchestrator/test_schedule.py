@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.crews import SILENCE
-from orchestrator.nodes import Node
-from orchestrator.schedule import (
+from orchestrator.placement.crews import SILENCE
+from orchestrator.placement.nodes import Node
+from orchestrator.placement.schedule import (
     BACKLOG,
     PATIENCE,
     STARTS,

@@ -11,9 +11,9 @@ from scipy.stats import binomtest
 
 from envs import SCENARIOS
 from envs.types import Ending
+from orchestrator.judging.verdicts import VERDICTS
 from orchestrator.score import BITS, average, judged, score, write_results
-from orchestrator.store import EPISODES, Store, episodes
-from orchestrator.verdicts import VERDICTS
+from orchestrator.storage.store import EPISODES, Store, episodes
 from tests.orchestrator.blocks import CELL, block, episode
 
 ERRORS = (Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED)

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from orchestrator.store import episodes, turns
+from orchestrator.storage.store import episodes, turns
 
 pytestmark = pytest.mark.slow
 

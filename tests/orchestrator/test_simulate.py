@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import estimate
-from orchestrator.forecast import forecast, tell
-from orchestrator.nodes import Node, nodes_of
-from orchestrator.schedule import Demand, Schedule
-from orchestrator.simulate import Simulation, Weather, Work, lower_bound, simulate
-from orchestrator.timeline import bars, draw
+from orchestrator.placement import estimate
+from orchestrator.placement.forecast import forecast, tell
+from orchestrator.placement.nodes import Node, nodes_of
+from orchestrator.placement.schedule import Demand, Schedule
+from orchestrator.placement.simulate import Simulation, Weather, Work, lower_bound, simulate
+from orchestrator.placement.timeline import bars, draw
 from sweeps.load import SweepError, load
 
 PAPER = Path("sweeps/paper.toml")

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from envs.unzip import BadArchive
-from orchestrator.hub import FetchError
-from orchestrator.sources import address
-from orchestrator.staging import stage
+from orchestrator.data.hub import FetchError
+from orchestrator.data.sources import address
+from orchestrator.data.stage import stage
 from sweeps.load import SweepError, build
 from tests.conftest import ENVIRONMENT, ROOT, Cli
 from tests.orchestrator.hubserver import COMMIT, Hub, serving
@@ -131,7 +131,9 @@ def test_a_small_disk_is_a_sentence_before_anything_large_comes(published, tmp_p
 
 @pytest.mark.long
 def test_a_killed_staging_goes_on_and_a_second_one_waits(published, demo_data, tmp_path, plain):
-    code = "import sys; from orchestrator.staging import stage; stage(sys.argv[1], ['QD', 'ROD'], sys.argv[2], print)"
+    code = (
+        "import sys; from orchestrator.data.stage import stage; stage(sys.argv[1], ['QD', 'ROD'], sys.argv[2], print)"
+    )
 
     def begun(url):
         return subprocess.Popen(
@@ -215,8 +217,8 @@ import asyncio, json, sys
 from pathlib import Path
 import ray
 from orchestrator.cluster import connect
-from orchestrator.stager import Stages
-from orchestrator.staging import fixed
+from orchestrator.data.stager import Stages
+from orchestrator.data.stage import fixed
 from sweeps.load import load
 
 async def main():

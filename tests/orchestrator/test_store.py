@@ -13,9 +13,9 @@ from random import Random
 import polars as pl
 import pytest
 
-from orchestrator import lock, store
-from orchestrator.lock import RunFolderError
-from orchestrator.store import EPISODES, TURNS, Store, damaged, episodes, turns
+from orchestrator.storage import lock, store
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.store import EPISODES, TURNS, Store, damaged, episodes, turns
 from tests.orchestrator.blocks import block, episode, numbered
 
 ROOT = Path(__file__).parents[2]
@@ -374,7 +374,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from random import Random
-from orchestrator.store import Store
+from orchestrator.storage.store import Store
 from tests.orchestrator.blocks import numbered
 folder, first = Path(sys.argv[1]), int(sys.argv[2])
 chance = Random(first)

@@ -7,10 +7,10 @@ import os
 import pytest
 
 from actors.backend import Reply
+from orchestrator.judging.verdicts import VERDICTS, VerdictStore
 from orchestrator.report.evidence import read
-from orchestrator.stories import stories
-from orchestrator.tracking import track
-from orchestrator.verdicts import VERDICTS, VerdictStore
+from orchestrator.tracking.stories import stories
+from orchestrator.tracking.tracker import track
 from tests.orchestrator.mirrors import client, parent, runs
 from tests.orchestrator.report.runs import played, sweep
 

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from orchestrator import sums
-from orchestrator.store import Store
+from orchestrator.storage import sums
+from orchestrator.storage.store import Store
 from tests.orchestrator.test_store import ids, written
 
 

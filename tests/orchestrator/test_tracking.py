@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.lock import RunFolderError
-from orchestrator.mlflow_door import public
 from orchestrator.session import _tracker
-from orchestrator.tracking import parameters, track
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.public import public
+from orchestrator.tracking.tracker import parameters, track
 from sweeps.conditions import Condition
 from sweeps.spec import ModelSpec, Sweep
 from tests.orchestrator.mirrors import (
@@ -84,7 +84,7 @@ def test_770_cells_reach_a_new_local_store_silently_one_parent_and_one_nested_ru
 
 
 def test_importing_and_starting_costs_no_import_of_mlflow():
-    code = "import sys, orchestrator.tracking, orchestrator.mlflow_door; print('mlflow' in sys.modules)"
+    code = "import sys, orchestrator.tracking.tracker, orchestrator.tracking.door; print('mlflow' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert found.stdout == "False\n"

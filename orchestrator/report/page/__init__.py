@@ -12,11 +12,11 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
-from orchestrator import durable
 from orchestrator.report.evidence import read
 from orchestrator.report.page.escape import inert
 from orchestrator.report.page.gather import EPISODES, THUMBNAILS, Page, gathered
 from orchestrator.report.page.sheets import choices
+from orchestrator.storage import durable
 
 __all__ = ["EPISODES", "THUMBNAILS", "write_page"]
 

@@ -12,6 +12,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from envs import SCENARIOS
+from orchestrator.data.stage import nearby
 from orchestrator.report import look
 from orchestrator.report.compare import compared
 from orchestrator.report.endings import Kind, endings
@@ -25,8 +26,7 @@ from orchestrator.report.page.strips import Strips, rows_of
 from orchestrator.report.page.thumbs import Thumbnails
 from orchestrator.report.statistics import Bootstrap, bootstrap
 from orchestrator.report.tables import grids, models
-from orchestrator.staging import nearby
-from orchestrator.store import UNREADABLE
+from orchestrator.storage.store import UNREADABLE
 from sweeps.conditions import CONDITIONS
 
 THUMBNAILS = 1_200

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from actors.prompts import VERSIONS
-from orchestrator.folder import read_status
 from orchestrator.report.evidence import Evidence
 from orchestrator.report.page.escape import visible
 from orchestrator.report.page.words import listed, ordered, share
 from orchestrator.report.provenance import foreign, subset
 from orchestrator.report.tables import models
-from orchestrator.store import damaged
+from orchestrator.storage.folder import read_status
+from orchestrator.storage.store import damaged
 from sweeps.conditions import CONDITIONS
 
 Row = Mapping[str, Any]

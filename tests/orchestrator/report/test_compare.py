@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from orchestrator.lock import RunFolderError
 from orchestrator.report.compare import compare, reasons, tables
 from orchestrator.report.published import figures
+from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import known, played, sweep
 
 MODEL, PAPER = "llava-ov-0.5b", "LLaVA-OV-0.5B"
@@ -49,7 +49,7 @@ def test_what_prints_names_both_figures_and_what_cannot_be_checked(equal):
 
 def test_a_figure_outside_our_interval_is_marked(tmp_path):
     folder = known(tmp_path / "run", [MODEL], ("zero-shot",))
-    from orchestrator.store import EPISODES, TURNS, Store
+    from orchestrator.storage.store import EPISODES, TURNS, Store
 
     store = Store(folder)
     rows = pl.read_parquet(folder / "episodes" / "*.parquet", schema=EPISODES)

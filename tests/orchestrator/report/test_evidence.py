@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from envs.demo import draw
-from orchestrator.lock import RunFolderError
 from orchestrator.report.evidence import read
+from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import played, sweep
 
 

@@ -13,7 +13,7 @@ from scipy.stats import bootstrap as scipy_bootstrap
 from envs import SCENARIOS
 from orchestrator.report.evidence import Evidence
 from orchestrator.report.statistics import MEASURES, bootstrap, bounds, generator, resampled
-from orchestrator.store import EPISODES
+from orchestrator.storage.store import EPISODES
 from tests.orchestrator.blocks import episode
 
 

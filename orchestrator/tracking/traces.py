@@ -1,0 +1,106 @@
+"""Stories become traces, one span a turn; an episode that has its trace already gets no second one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from orchestrator.tracking.door import MARK, PAGE, Mirror
+from orchestrator.tracking.stories import Story, Told
+
+KEY = "proactive_sweep.episode"
+"""Tag of a trace: the episode's key."""
+
+
+def send_stories(mirror: Mirror, stories: Iterable[Story], ended: int) -> int:
+    """Send those that are not there; how many were. ``ended``: nanoseconds since 1970 at which the sweep was over.
+
+    The store keeps an episode's seconds and not its turns': they are laid out evenly, up to the sweep's end.
+    """
+    there, sent = _there(mirror), 0
+    with _default(mirror.uri):
+        for story in stories:
+            if story.key not in there:
+                _send(mirror, story, ended)
+                sent += 1
+    return sent
+
+
+@contextmanager
+def _default(uri: str) -> Iterator[None]:
+    """MLflow's traces go to the address of the process, which MLflow keeps in its environment: set here, and put back."""
+    import mlflow
+
+    names = ("MLFLOW_TRACKING_URI", "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING")
+    found = {name: os.environ[name] for name in names if name in os.environ}
+    os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
+    mlflow.set_tracking_uri(uri)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(None)
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(found)
+
+
+def _there(mirror: Mirror) -> set[str]:
+    """Keys of the episodes that have a trace under this parent run."""
+    found: set[str] = set()
+    token: str | None = None
+    while True:
+        page = mirror.client.search_traces(
+            locations=[mirror.experiment], filter_string=f"tags.`{MARK}` = '{mirror.mark}'", max_results=PAGE,
+            page_token=token, include_spans=False,
+        )  # fmt: skip
+        found |= {trace.info.tags.get(KEY, "") for trace in page}
+        token = page.token
+        if not token:
+            return found
+
+
+def _send(mirror: Mirror, story: Story, ended: int) -> None:
+    length = max(int(story.seconds * 1e9), 1_000_000)
+    began, step = ended - length, length // max(len(story.turns), 1)
+    whole = _conversation(story)
+    trace = mirror.client.start_trace(
+        story.name, span_type="AGENT", inputs={"messages": whole[:-1]}, experiment_id=mirror.experiment,
+        run_id=mirror.parent, start_time_ns=began, tags={**story.tags, MARK: mirror.mark, KEY: story.key},
+    )  # fmt: skip
+    for number, turn in enumerate(story.turns):
+        span = mirror.client.start_span(
+            turn.name, trace.trace_id, trace.span_id, span_type="CHAT_MODEL", inputs={"messages": [_shown(turn)]},
+            attributes=dict(turn.facts), start_time_ns=began + number * step,
+        )  # fmt: skip
+        mirror.client.end_span(
+            trace.trace_id, span.span_id, outputs=_said(turn), end_time_ns=began + (number + 1) * step
+        )
+    mirror.client.end_trace(
+        trace.trace_id, outputs={"choices": [{"message": whole[-1]}]}, end_time_ns=ended,
+        status="OK" if story.answered else "ERROR",
+    )  # fmt: skip
+
+
+def _conversation(story: Story) -> list[dict[str, Any]]:
+    """The whole episode as messages: shown and asked, replied, read; how it ended comes last."""
+    parts: list[dict[str, Any]] = []
+    for turn in story.turns:
+        parts += [
+            _shown(turn),
+            {"role": "assistant", "content": turn.reply},
+            {"role": "system", "content": turn.verdict},
+        ]
+    return [*parts, {"role": "assistant", "content": f"Ended: {story.ending}"}]
+
+
+def _shown(turn: Told) -> dict[str, Any]:
+    if not turn.picture.startswith("data:"):
+        return {"role": "user", "content": f"{turn.question}\n\n(no picture: {turn.picture})"}
+    picture = {"type": "image_url", "image_url": {"url": turn.picture}}
+    return {"role": "user", "content": [picture, {"type": "text", "text": turn.question}]}
+
+
+def _said(turn: Told) -> dict[str, Any]:
+    return {"choices": [{"message": {"role": "assistant", "content": turn.reply}}], "verdict": turn.verdict}

@@ -1,0 +1,239 @@
+"""MLflow mirrors the store and is never the source of anything: a dead server never slows or stops a sweep.
+
+The sweep only puts the latest value of each cell into a table under a lock; a daemon thread sends what changed, about once a
+second after a first pause. What is sent again is not doubled (``door``), and ``track`` rebuilds the whole mirror from
+the run folder.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Condition, Thread
+from typing import Any
+
+import polars as pl
+
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.public import public
+from orchestrator.tracking.door import BATCH, LOCAL, NAMES, Mirror, Point, Round, address, milliseconds, told
+from orchestrator.tracking.process import Apart
+
+EVERY = 1.0
+"""Seconds between two rounds of sending."""
+FEW, FIRST = 4, 10.0
+"""With fewer processors, seconds until the first round: MLflow's import alone takes one for 4 s, and starting workers need it."""
+COOL_DOWN = 2.0
+"""Seconds after a failure before the next try."""
+LAST_TRIES = 2
+"""Rounds that may fail after ``close`` before the rest is left to ``track``: the sweep's end waits for no dead server."""
+OFF = "none"
+
+
+class Tracker:
+    """The live mirror of one attempt at a sweep."""
+
+    def __init__(self, uri: str, experiment: str, folder: Path, sweep_params: Mapping[str, str], run_name: str) -> None:
+        self.off = uri == OFF
+        self.uri = address(uri, folder)
+        self.experiment, self.folder, self.params, self.name = experiment, folder, dict(sweep_params), run_name
+        self._wake = Condition()
+        self._waiting = Round({}, [], [])
+        self._acc: float | None = None
+        self._done = 0
+        self._apart = Apart(self.uri, experiment, folder, self.params, run_name)
+        self._status = ""
+        """Set once, by ``close``: the state in which the parent run ends."""
+        self._gone = False
+        """Whether the user was told that the server is gone."""
+        self._complete = False
+        """Whether everything was sent, the end included."""
+        self._left = False
+        """Whether the sweep has stopped waiting; the thread says nothing from then on."""
+        self._thread = Thread(target=self._work, name="mlflow-mirror", daemon=True)
+
+    def start(self) -> None:
+        """Begin to mirror; returns at once."""
+        if not self.off:
+            self._thread.start()
+
+    def cell(self, row: Mapping[str, Any]) -> None:
+        """The newest row of a cell (``score``); it replaces what was not sent yet."""
+        if self.off:
+            return
+        with self._wake:
+            self._waiting.cells[row["cell"]] = {**row, "at": milliseconds()}
+
+    def scored(self, counts: Mapping[bool, int]) -> None:
+        """Right or wrong -> episodes of multiple choice that this attempt has scored; the next point of progress says it."""
+        total = sum(counts.values())
+        self._acc = 100 * counts.get(True, 0) / total if total else None
+
+    def progress(self, done: int, planned: int, rate: float) -> None:
+        """A point of progress over time on the parent run, at step ``done``; while a server is away the oldest are dropped."""
+        self._done = done
+        acc = {} if self._acc is None else {"acc_so_far": self._acc}
+        self._point({"episodes_per_second": rate, **acc})
+
+    def machines(self, load: Mapping[str, float]) -> None:
+        """How busy the nodes are now (``machines``), as system metrics of the parent run."""
+        self._point(load)
+
+    def _point(self, measures: Mapping[str, float]) -> None:
+        if not self.off:
+            with self._wake:
+                self._waiting.progress.append(Point(self._done, milliseconds(), measures))
+                del self._waiting.progress[:-BATCH]
+
+    def dataset(self, data: Mapping[str, Any]) -> None:
+        """What is played (``dataset.described``)."""
+        if not self.off:
+            with self._wake:
+                self._waiting = self._waiting._replace(data=data)
+
+    def artifacts(self, paths: Sequence[Path]) -> None:
+        """Files to keep with the parent run."""
+        if self.off:
+            return
+        with self._wake:
+            self._waiting.files.extend(path for path in paths if path not in self._waiting.files)
+
+    def close(self, status: str, timeout: float = 20.0) -> None:
+        """Send what is left, for at most ``timeout`` seconds, and end the parent run as FINISHED, FAILED or KILLED."""
+        if self.off or self._thread.ident is None:
+            return
+        with self._wake:
+            self._status = status
+            self._wake.notify()
+        self._thread.join(timeout)
+        with self._wake:
+            self._left = True
+            complete = self._complete
+        if complete:
+            self._apart.end()
+        else:
+            self._apart.kill()
+            print(
+                f"MLflow at {public(self.uri)} did not take everything; `proactive-sweep track {self.folder}` sends it again",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+    def _work(self) -> None:
+        proven = False  # whether the last try was taken
+        pause, failures = FIRST if (os.cpu_count() or 1) < FEW else EVERY, 0
+        while failures < LAST_TRIES and not self._left:
+            ready = self._take(pause)
+            try:
+                self._apart.send(ready)
+                self._back()
+                if ready.status:
+                    self._complete = True
+                    return
+                proven, pause = True, EVERY
+            except Exception as problem:  # whatever goes wrong there: the sweep must not hear of it
+                self._give_back(ready)
+                if proven:  # found again from the server: runs may have been deleted, or the server emptied
+                    proven, pause = False, 0.0
+                    continue
+                self._warn(problem)
+                failures += bool(ready.status)
+                pause = COOL_DOWN
+
+    def _take(self, pause: float) -> Round:
+        """What waits, after a pause that ``close`` cuts short."""
+        with self._wake:
+            if not self._status:
+                self._wake.wait_for(lambda: bool(self._status), pause)
+            ready, self._waiting = self._waiting, Round({}, [], [])
+            return ready._replace(status=self._status)
+
+    def _give_back(self, ready: Round) -> None:
+        """Keep what could not be sent, unless something newer took its place."""
+        with self._wake:
+            newer = self._waiting
+            files = list(dict.fromkeys([*ready.files, *newer.files]))
+            points = [*ready.progress, *newer.progress][-BATCH:]
+            self._waiting = Round({**ready.cells, **newer.cells}, points, files, newer.data or ready.data)
+
+    def _warn(self, problem: Exception) -> None:
+        if not self._gone:
+            self._gone = True
+            self._say(f"cannot be reached, the sweep goes on without it: {told(problem)}")
+
+    def _back(self) -> None:
+        if self._gone:
+            self._gone = False
+            self._say("is back")
+
+    def _say(self, what: str) -> None:
+        if not self._left:
+            print(f"MLflow at {public(self.uri)} {what}", file=sys.stderr, flush=True)
+
+
+def track(folder: Path, uri: str | None = None, data: Path | None = None) -> None:
+    """Rebuild the mirror of a run folder; raises RunFolderError where the folder or MLflow does not allow it.
+
+    With it go what a live sweep has no time for: tables, figures, the report, the data set and a sample of episodes as
+    traces. ``data`` is where the benchmark lies now (default: where the sweep had it).
+    """
+    sweep, rows = _kept(folder)
+    where = _where(folder, uri or sweep["tracking"].get("uri", LOCAL))
+    done, at = int(rows["finished"].sum()), milliseconds()
+    failed = "failed" in rows.columns and bool(rows["failed"].sum())
+    ready = Round(
+        {row["cell"]: {**row, "at": at} for row in rows.iter_rows(named=True)},
+        [Point(done, at)],
+        [folder / "sweep.resolved.toml", folder / "results.json"],
+        status="FINISHED" if done == rows["planned"].sum() and not failed else "FAILED",
+    )
+    from orchestrator.tracking.exhibits import exhibit  # reads what `session` builds, which reads this module
+
+    try:
+        experiment = sweep["tracking"].get("experiment") or sweep["name"]
+        mirror = Mirror(where, experiment, folder, parameters(sweep), sweep["name"])
+        mirror.send(ready)
+        exhibit(mirror, folder, rows, data)
+    except Exception as problem:  # MLflow's stores raise what they like: SQL, HTTP and file errors among them
+        raise RunFolderError(
+            f"MLflow at {public(where)} did not take the mirror of {folder}: {told(problem)}; type the command again when "
+            f"it does, or with `--tracking-uri sqlite` for a file in the folder"
+        ) from None
+
+
+def _kept(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
+    """The resolved sweep and its results."""
+    try:
+        sweep = tomllib.loads((folder / "sweep.resolved.toml").read_text(encoding="utf-8"))
+        rows = pl.read_parquet(folder / "results.parquet")
+        rows.select(*NAMES, pl.col("planned", "finished").sum())
+        return {"tracking": {}, **sweep, "name": str(sweep["name"])}, rows
+    except (OSError, ValueError, KeyError, pl.exceptions.PolarsError) as problem:
+        raise RunFolderError(
+            f"{folder} holds no results to mirror ({told(problem)}); type `proactive-sweep run` with its sweep first"
+        ) from None
+
+
+def _where(folder: Path, uri: str) -> str:
+    """The address to rebuild at: a folder never keeps a user and password, so an address that had them must be typed."""
+    if "//***@" in uri:
+        raise RunFolderError(f"{folder} does not keep the password of {uri}; type the whole address as --tracking-uri")
+    return address(LOCAL if uri == OFF else uri, folder)
+
+
+def parameters(sweep: Mapping[str, Any]) -> dict[str, str]:
+    """What a parent run says of its sweep, from the resolved file: names and settings, never an engine's options or a key."""
+    names = {
+        key: ", ".join(item["name"] if isinstance(item, dict) else str(item) for item in sweep[key])
+        for key in ("models", "scenarios", "conditions", "protocols")
+        if key in sweep
+    }
+    seed = {"seed": str(sweep["seed"])} if "seed" in sweep else {}
+    settings = {
+        f"{part}.{key}": str(value) for part in ("sampling", "selection") for key, value in sweep.get(part, {}).items()
+    }
+    return {**names, **seed, **settings}
