@@ -8,11 +8,13 @@ from typing import Any
 from actors.backend import Backend
 from actors.crew import Book, Crew, Shift
 from actors.judge import Judged, instruction_hash, judge
+from envs import rulejudge
 from envs.openended import Bits
 from sweeps.spec import Cell, Judge
 from sweeps.values import digest
 
 Columns = dict[str, list[Any]]
+RULES = "builtin:rule-judge"
 
 VERDICT_COLUMNS = (
     "key", "judge", "cell", "model", "scenario", "condition", "sample_id", "category", "suggestion", "aggregate",
@@ -27,6 +29,7 @@ def judge_key(judge: Judge) -> str:
     Raises ValueError when the instruction is the paper's and its package is not installed.
     """
     identity = [judge.model.identity, judge.sampling.model_dump(mode="json"), judge.attempts, instruction_hash(judge)]
+    identity += [rulejudge.fingerprint()] if judge.model.source == RULES else []
     return f"{judge.model.name}/{judge.instruction}-{digest(json.dumps(identity, sort_keys=True), 4)}"
 
 

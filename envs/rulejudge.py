@@ -6,13 +6,17 @@ It knows no synonym of a category and no irony. Words and rules are this project
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from hashlib import sha256
 
 from envs.rulewords import IDEAS, NEGATIONS, NUMBERS, REPAIRS, Idea
 
+VERSION = "rules-1"
+"""Raised when a rule below changes; the words have a hash of their own."""
 MOST = 100_000
 """Characters of an answer that are read: half from its beginning, half from its end."""
 REACH = 7
@@ -24,6 +28,13 @@ VERDICTS = re.compile(r"\b[01](?:\s*,\s*[01]\b)+")
 """Lists of 0 and 1 count nothing, least of all people: they are meant for a judge."""
 WORDS = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 APOSTROPHES = str.maketrans("", "", "'’")
+
+
+def fingerprint() -> str:
+    """Which rules and words read; others may read another verdict."""
+    tables = [{name: [p.pattern for p in idea] for name, idea in table.items()} for table in (IDEAS, REPAIRS)]
+    told = json.dumps([*tables, sorted(NEGATIONS), NUMBERS, REACH, LOOK_BACK, MOST], sort_keys=True)
+    return f"{VERSION}:{sha256(told.encode()).hexdigest()[:16]}"
 
 
 def reply(answers: Sequence[str], suggestions: int, answer: str) -> str:

@@ -14,6 +14,8 @@ from actors.backend import BackendDied, Refused, Reply, Request, ScriptedBackend
 from actors.baselines import Baseline
 from actors.engines import engine
 from actors.judge import Judged, asked, attempt_seed, instruction_hash, judge, papers, papers_wording
+from actors.panel import judge_key
+from envs import rulejudge
 from envs.openended import HEAD, TAIL, Bits, accepted
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, Endpoint, Judge, ModelSpec, Protocol
@@ -279,3 +281,11 @@ def test_a_services_no_is_unjudged_and_never_a_zero(answer, reason, tmp_path):
     pytest.importorskip("openai", reason="the extra 'openai' is not installed")
     found, _ = asked_service(lambda n, body: answer, tmp_path)
     assert found.bits is None and found.reason.startswith(reason)
+
+
+def test_other_words_of_the_rule_judge_are_another_judge_and_nobody_elses_key_moves(monkeypatch):
+    served = Judge(model=ModelSpec(name="served", source="m", backend="vllm"))
+    before = judge_key(JUDGE), judge_key(served)
+    monkeypatch.setattr(rulejudge, "NEGATIONS", rulejudge.NEGATIONS | {"hardly"})
+
+    assert judge_key(JUDGE) != before[0] and judge_key(served) == before[1]
