@@ -20,7 +20,7 @@ from envs.samples import kept
 from envs.types import Ending
 from orchestrator.placement.schedule import Demand, Schedule
 from orchestrator.plan import Plan
-from orchestrator.session import build_plan
+from orchestrator.planning import build_plan
 from orchestrator.storage.store import Store
 from sweeps.load import build
 

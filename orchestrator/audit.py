@@ -32,7 +32,7 @@ from envs.lenient import forgiven
 from envs.types import Action, Ending, Sample
 from orchestrator.data.stage import local
 from orchestrator.plan import Plan
-from orchestrator.session import belonging, build_plan
+from orchestrator.planning import belonging, build_plan
 from orchestrator.storage.folder import RESOLVED, RunFolderError
 from orchestrator.storage.store import turns
 from sweeps.spec import Cell, Protocol, Sweep

@@ -79,7 +79,7 @@ def plan(
     timeline: Annotated[Path | None, typer.Option(metavar="PNG", help="Where the timeline picture goes.")] = None,
 ) -> None:
     """Show cells, episodes, and what is already done; with --gpus, hours, lower bound, cost and a timeline."""
-    from orchestrator.session import belonging, build_plan, planned_rows
+    from orchestrator.planning import belonging, build_plan, planned_rows
 
     if gpus is not None:
         from orchestrator.placement.forecast import tell

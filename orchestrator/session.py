@@ -17,16 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from envs.samples import load as load_samples
-from envs.samples import select
-from envs.types import Sample
 from orchestrator import logs
-from orchestrator.data.stage import fixed, local
+from orchestrator.data.stage import fixed
 from orchestrator.judging.agreement import own
 from orchestrator.judging.desk import Desk, unread
 from orchestrator.judging.verdicts import verdicts
 from orchestrator.placement.estimate import write_observed
-from orchestrator.plan import Plan, group, planned
+from orchestrator.plan import Plan, group
+from orchestrator.planning import belonging, build_plan, planned_rows
 from orchestrator.progress import Progress
 from orchestrator.score import ERRORS, score, write_results
 from orchestrator.storage import folder as run_folder
@@ -36,7 +34,7 @@ from orchestrator.tracking.dataset import described
 from orchestrator.tracking.machines import Machines
 from orchestrator.tracking.tracker import Tracker, parameters
 from sweeps.load import SweepError, skipped
-from sweeps.spec import Judge, Selection, Sweep
+from sweeps.spec import Judge, Sweep
 
 if TYPE_CHECKING:
     from orchestrator.run import Driver
@@ -64,44 +62,6 @@ class Outcome:
         if self.interrupted:
             return INTERRUPTED
         return 0 if self.complete else INCOMPLETE
-
-
-def build_plan(sweep: Sweep) -> Plan:
-    """Load the samples that the sweep names and number its episodes; raises BadData or SweepError."""
-    folder = local(sweep)
-
-    def pool(pick: Selection) -> dict[str, list[Sample]]:
-        return {name: load_samples(folder, name, pick.filtered) for name in sweep.scenarios}
-
-    def drawn(pick: Selection, pools: Mapping[str, list[Sample]]) -> dict[str, list[Sample]]:
-        return {n: select(whole, pick.limit, pick.ids.get(n), pick.subset, sweep.seed) for n, whole in pools.items()}
-
-    pools = pool(sweep.selection)
-    samples = {}
-    for protocol in sweep.protocols:
-        pick = sweep.selects(protocol)
-        samples[protocol] = drawn(pick, pools if pick.filtered == sweep.selection.filtered else pool(pick))
-    return planned(sweep, samples, pools)
-
-
-def planned_rows(plan: Plan) -> pl.DataFrame:
-    """One row a cell: names and planned episodes, what ``score`` needs to show cells that have nothing yet."""
-    return pl.DataFrame(
-        {
-            "cell": [cell.key for cell in plan.cells],
-            "model": [cell.model.name for cell in plan.cells],
-            "scenario": [cell.scenario for cell in plan.cells],
-            "condition": [cell.condition.name for cell in plan.cells],
-            "protocol": [cell.protocol.value for cell in plan.cells],
-            "planned": [len(plan.drawn(cell)) for cell in plan.cells],
-        }
-    )
-
-
-def belonging(plan: Plan, folder: Path) -> pl.LazyFrame:
-    """The stored episodes that this plan asks for; those of an earlier configuration of the folder are left out."""
-    keys = pl.LazyFrame({"key": [key for index in range(len(plan.cells)) for key in plan.keys(index)]})
-    return episodes(folder).join(keys, on="key", how="semi")
 
 
 def run(

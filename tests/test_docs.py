@@ -73,7 +73,7 @@ def test_the_five_lines_play_the_embedded_model(demo_data):
 
     from actors.crew import Crew
     from actors.engines import engine
-    from orchestrator.session import build_plan
+    from orchestrator.planning import build_plan
 
     mine = MODELS[0] | {"source": str(ROOT / "actors/embedded"), "backend": "transformers", "gpus": 0}
     table = {"data": str(demo_data), "scenarios": ["QD"], "model": [mine], "selection": {"limit": 2}}

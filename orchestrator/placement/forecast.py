@@ -82,7 +82,7 @@ def forecast(sweep: Sweep, gpus: int, gpu_type: str, folders: Sequence[Path] = (
 
 def _owed(sweep: Sweep) -> dict[str, int]:
     """Model, or the group of built-in policies -> episodes that the run folder does not hold yet."""
-    from orchestrator.session import belonging, build_plan
+    from orchestrator.planning import belonging, build_plan
 
     plan, folder = build_plan(sweep), Path(sweep.output)
     stored = (folder / "episodes").is_dir()

@@ -20,8 +20,8 @@ from envs.samples import BadData
 from envs.types import Mode, Sample
 from orchestrator.judging.agreement import chosen
 from orchestrator.judging.verdicts import verdicts
+from orchestrator.planning import build_plan
 from orchestrator.score import PLANNED, UNSCORED, score
-from orchestrator.session import build_plan
 from orchestrator.storage.folder import PLAN, RESOLVED, RunFolderError
 from orchestrator.storage.store import episodes, turns
 from sweeps.conditions import CONDITIONS, Condition

@@ -191,7 +191,7 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
         [folder / "sweep.resolved.toml", folder / "results.json"],
         status="FINISHED" if done == rows["planned"].sum() and not failed else "FAILED",
     )
-    from orchestrator.tracking.exhibits import exhibit  # reads what `session` builds, which reads this module
+    from orchestrator.tracking.exhibits import exhibit  # figures take a second to import: not for a live sweep
 
     try:
         experiment = sweep["tracking"].get("experiment") or sweep["name"]

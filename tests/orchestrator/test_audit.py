@@ -10,7 +10,7 @@ from actors.baselines import Baseline
 from actors.crew import Crew
 from orchestrator import audit as audits
 from orchestrator.audit import AuditError, audit
-from orchestrator.session import build_plan
+from orchestrator.planning import build_plan
 from orchestrator.storage.folder import claim
 from orchestrator.storage.store import Store
 from sweeps.conditions import CONDITIONS, VARIANTS

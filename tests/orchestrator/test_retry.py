@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from envs.types import Ending
-from orchestrator.session import build_plan
+from orchestrator.planning import build_plan
 from orchestrator.storage import durable
 from orchestrator.storage.failed import failed_block
 from orchestrator.storage.retry import take_back

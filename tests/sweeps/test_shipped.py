@@ -8,7 +8,7 @@ import pytest
 from envs.disguise import disguised
 from envs.types import Mode
 from orchestrator.placement.estimate import episodes as reckoned
-from orchestrator.session import build_plan
+from orchestrator.planning import build_plan
 from sweeps.load import SweepError, build, load, registry
 
 ROOT = Path(__file__).parents[2]

@@ -12,10 +12,10 @@ from actors.crew import Crew
 from envs import SCENARIOS
 from envs.samples import kept
 from orchestrator.judging.verdicts import VERDICTS, VerdictStore
+from orchestrator.planning import belonging, build_plan, planned_rows
 from orchestrator.report.provenance import LANDMARKS
 from orchestrator.report.published import figures
 from orchestrator.score import score, write_results
-from orchestrator.session import belonging, build_plan, planned_rows
 from orchestrator.storage import folder as run_folder
 from orchestrator.storage.store import EPISODES, TURNS, Store
 from sweeps.load import build
