@@ -17,14 +17,13 @@ from rich.table import Table
 
 from orchestrator import gauges, live
 from orchestrator.placement.schedule import Schedule
+from orchestrator.tracking.standing import Standing, paced
 from orchestrator.tracking.tracker import Tracker
 
 LINE_EVERY, LINE_SELDOM = 10.0, 60.0
 """Seconds between plain lines: at first, and once a tenth of the time that has passed is more."""
 TRACK_EVERY = 2.0
-"""Seconds between progress points in MLflow."""
-CELLS_EVERY = 30.0
-"""Seconds between the rows of unfinished cells in MLflow; their measures come with the end."""
+"""Seconds between progress points in MLflow at first."""
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +39,10 @@ class Progress:
         errors: Mapping[str, int],
         groups: Mapping[str, str],
         tracker: Tracker,
+        standing: Standing | None = None,
     ) -> None:
         """``before`` and ``errors``: cell -> what earlier attempts stored; ``groups``: model -> its pool of workers."""
-        self.folder, self.before, self.tracker = folder, before, tracker
+        self.folder, self.before, self.tracker, self.standing = folder, before, tracker, standing
         self.rows = {row["cell"]: row for row in planned.iter_rows(named=True)}
         self.planned = int(planned["planned"].sum())
         self.finished = sum(before.values())
@@ -52,10 +52,12 @@ class Progress:
         self.console = Console(stderr=True)
         self.table: Live | None = None
         self.began = time.monotonic()
-        self._line, self._tracked, self._told, self._left = self.began, 0.0, 0.0, 0.0
+        self._line, self._tracked, self._left = self.began, 0.0, 0.0
 
     def __enter__(self) -> Progress:
         self.began = self._line = time.monotonic()
+        for cell, row in self.rows.items():  # at first all of them, so that their runs are made while the sweep plays
+            self.tracker.cell({**row, "finished": min(self.before.get(cell, 0), row["planned"] - 1)})
         if self.console.is_terminal:
             self.table = Live(console=self.console, auto_refresh=False, transient=True)
             self.table.start()
@@ -66,6 +68,8 @@ class Progress:
     ) -> None:
         if self.table is not None:
             self.table.stop()
+        if self.standing is not None:
+            self.standing.close()
         live.remove(self.folder)
 
     def show(
@@ -73,12 +77,11 @@ class Progress:
     ) -> None:
         """Take the counts of this attempt; called about twice a second."""
         now, done = time.monotonic(), sum(per_cell.values())
-        if now - self._tracked >= TRACK_EVERY:
+        if now - self._tracked >= paced(TRACK_EVERY, now - self.began):
             self._tracked = now
             self.tracker.progress(self.finished + done, self.planned, done / max(now - self.began, 1e-9))
-        if now - self._told >= CELLS_EVERY:
-            self._tell_cells(per_cell, everything=not self._told)
-            self._told = now
+        if self.standing is not None:
+            self.standing.look()
         file, line = now - self._left >= live.EVERY, self._line_due(now)
         if self.table is None and not file and not line:
             return
@@ -117,10 +120,3 @@ class Progress:
         for cell, count in per_cell.items():
             counts[self.group_of[cell]] += count
         return counts
-
-    def _tell_cells(self, per_cell: Mapping[str, int], everything: bool) -> None:
-        """Put the cells that moved into MLflow, at first all of them, so that their runs are made while the sweep plays."""
-        for cell, row in self.rows.items():
-            finished = self.before.get(cell, 0) + per_cell.get(cell, 0)
-            if everything or (per_cell.get(cell) and finished < row["planned"]):
-                self.tracker.cell({**row, "finished": min(finished, row["planned"] - 1)})

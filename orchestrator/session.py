@@ -32,6 +32,7 @@ from orchestrator.storage.retry import take_back
 from orchestrator.storage.store import Store, episodes
 from orchestrator.tracking.dataset import described
 from orchestrator.tracking.machines import Machines
+from orchestrator.tracking.standing import Standing
 from orchestrator.tracking.tracker import Tracker, parameters
 from sweeps.load import SweepError, skipped
 from sweeps.spec import Judge, Sweep
@@ -164,7 +165,8 @@ def _attempt(
     if not tracker.off:
         tracker.dataset(described(sweep.name, sweep.data, plan.played))
     tracker.start()
-    progress = _progress(sweep, output, cells, _finished(plan, owed), tracker)
+    standing = None if tracker.off else Standing(lambda: scored(plan, output, own(sweep)), tracker.cell)
+    progress = _progress(sweep, output, cells, _finished(plan, owed), tracker, standing)
     began = time.perf_counter()
     reasons, interrupted = _play(sweep, plan, owed, store, progress, kept, desk) if left or desk else ({}, False)
     store.flush()
@@ -193,12 +195,19 @@ def _all_read(sweep: Sweep, rows: pl.DataFrame) -> bool:
     return bool((rows["answered"] == rows["judged"] + rows["unjudged"]).all())
 
 
-def _progress(sweep: Sweep, output: Path, cells: pl.DataFrame, before: Mapping[str, int], tracker: Tracker) -> Progress:
+def _progress(
+    sweep: Sweep,
+    output: Path,
+    cells: pl.DataFrame,
+    before: Mapping[str, int],
+    tracker: Tracker,
+    standing: Standing | None = None,
+) -> Progress:
     groups = {model.name: group(model) for model in sweep.models}
     wrong = episodes(output).filter(pl.col("ending").is_in(list(ERRORS))).group_by("cell").len().collect()
     known = set(cells["cell"])
     errors = {cell: count for cell, count in wrong.iter_rows() if cell in known}
-    return Progress(output, cells, before, errors, groups, tracker)
+    return Progress(output, cells, before, errors, groups, tracker, standing)
 
 
 def _finished(plan: Plan, owed: Mapping[str, Sequence[int]]) -> dict[str, int]:

@@ -10,9 +10,12 @@ import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from statistics import fmean
+from time import monotonic
+
+from orchestrator.tracking.standing import paced
 
 EVERY = 30.0
-"""Seconds between two rounds, unless MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL says otherwise."""
+"""Seconds between two rounds at first, unless MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL says otherwise."""
 PATIENCE = 10.0
 """Seconds that a node may take to answer a round; it is not asked again before it has."""
 SWITCH, PACE = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"
@@ -33,9 +36,9 @@ class Machines:
 
     async def watch(self, tell: Callable[[Load], None]) -> None:
         """Tell each round's measures, until cancelled; returns at once where the user wants none."""
-        every = _seconds(os.environ.get(PACE), EVERY)
+        said, began = os.environ.get(PACE), monotonic()
         while os.environ.get(SWITCH, "").lower() != "false":
-            await asyncio.sleep(every)
+            await asyncio.sleep(_seconds(said) or paced(EVERY, monotonic() - began))
             if measures := await self.look():
                 tell(measures)
 
@@ -65,8 +68,9 @@ def _names(hosts: Mapping[str, str]) -> dict[str, str]:
     return {node: host if times[host] == 1 else f"{host}-{node[:6]}" for node, host in hosts.items()}
 
 
-def _seconds(said: str | None, usual: float) -> float:
+def _seconds(said: str | None) -> float | None:
+    """What the user said, where it is a number."""
     try:
-        return max(1.0, float(said)) if said else usual
+        return max(1.0, float(said)) if said else None
     except ValueError:
-        return usual
+        return None
