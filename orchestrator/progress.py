@@ -53,6 +53,8 @@ class Progress:
         self.table: Live | None = None
         self.began = time.monotonic()
         self._line, self._tracked, self._left = self.began, 0.0, 0.0
+        self._done = 0
+        """Episodes of this attempt at the last point in MLflow."""
 
     def __enter__(self) -> Progress:
         self.began = self._line = time.monotonic()
@@ -78,8 +80,9 @@ class Progress:
         """Take the counts of this attempt; called about twice a second."""
         now, done = time.monotonic(), sum(per_cell.values())
         if now - self._tracked >= paced(TRACK_EVERY, now - self.began):
-            self._tracked = now
-            self.tracker.progress(self.finished + done, self.planned, done / max(now - self.began, 1e-9))
+            last, before = self._tracked or self.began, self._done
+            self._tracked, self._done = now, done
+            self.tracker.progress(self.finished + done, self.planned, (done - before) / max(now - last, 1e-9))
         if self.standing is not None:
             self.standing.look()
         file, line = now - self._left >= live.EVERY, self._line_due(now)
