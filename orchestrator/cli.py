@@ -366,4 +366,6 @@ def _how_to_look(sweep: Sweep, folder: Path) -> None:
         f"results: {sweep.output}/results.json; tables, figures and report.html: proactive-sweep report {sweep.output}"
     )
     if sweep.tracking.uri == "sqlite":
-        print(f"MLflow: mlflow ui --backend-store-uri sqlite:///{folder}/mlflow.db (traces too: proactive-sweep track {folder})")
+        print(
+            f"MLflow: mlflow ui --backend-store-uri sqlite:///{folder}/mlflow.db (traces too: proactive-sweep track {folder})"
+        )

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.request import Request, urlopen
 
 import fsspec
 from moto.server import ThreadedMotoServer
@@ -28,6 +29,10 @@ class Service:
             "AWS_MAX_ATTEMPTS": "1",
         }
 
+    def empty(self) -> None:
+        """Forget everything: services of one process share what they hold."""
+        urlopen(Request(f"{self.environment['AWS_ENDPOINT_URL']}/moto-api/reset", method="POST")).close()
+
     def stop(self) -> None:
         self.server.stop()
 
@@ -44,7 +49,10 @@ def service() -> Iterator[Service]:
     before = {name: os.environ.get(name) for name in found.environment}
     os.environ.update(found.environment)
     try:
-        fsspec.filesystem("s3", skip_instance_cache=True).mkdir(BUCKET)
+        found.empty()
+        client = fsspec.filesystem("s3", skip_instance_cache=True)
+        type(client).clear_instance_cache()  # clients of an earlier service ask its port
+        client.mkdir(BUCKET)
         yield found
     finally:
         found.stop()
