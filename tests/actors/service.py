@@ -29,6 +29,9 @@ class Service:
     busiest: int = 0
     busy: int = 0
     delay: float = 0.0
+    together: int = 1
+    """Nobody is answered before so many wait at once."""
+    enough: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -47,6 +50,9 @@ class Service:
         self.busy += 1
         self.busiest = max(self.busiest, self.busy)
         status, extra, content = self.answer(len(self.bodies) - 1, body)
+        if self.busy >= self.together:
+            self.enough.set()
+        await self.enough.wait()
         await asyncio.sleep(3600 if status == 0 else self.delay)
         self.busy -= 1
         text = json.dumps(content).encode()

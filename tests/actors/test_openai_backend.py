@@ -116,11 +116,13 @@ def test_concurrency_grows_while_the_service_keeps_up_and_shrinks_when_it_does_n
         many = [asked(user("?", *pictures), seed=i) for i in range(150)]
         await asyncio.gather(*map(backend.reply, many))
         seen["grown"] = backend.pace.allowed
+        service.together, service.enough = 24, asyncio.Event()
+        await asyncio.wait_for(asyncio.gather(*map(backend.reply, many[:72])), 60)
         service.answer = lambda n, _: failed(429, retry_after_ms="1") if n % 2 else said("A")
         await asyncio.gather(*map(backend.reply, many[:40]))
         seen["shrunk"] = backend.pace.allowed
 
-    service = against(tmp_path, lambda n, _: said("A"), play, in_flight=24, delay=0.01)
+    service = against(tmp_path, lambda n, _: said("A"), play, in_flight=24)
     assert seen["grown"] == 24 and service.busiest == 24
     assert 1 <= seen["shrunk"] <= 8
 
