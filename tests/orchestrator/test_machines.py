@@ -38,7 +38,7 @@ def test_a_node_that_is_gone_or_silent_is_left_out_and_a_silent_one_not_asked_ag
 
     async def twice():
         machines = Machines(nodes.hosts, nodes.ask)
-        return [await machines.look(patience=0.05) for _ in range(2)]
+        return [await machines.look(patience=0.5) for _ in range(2)]
 
     first, second = asyncio.run(twice())
 
@@ -77,6 +77,7 @@ def slow():
         yield one
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_sweep_shows_how_busy_its_workers_nodes_are(slow, demo_data, tmp_path):
     """A head with the driver, and a node whose driver of GPUs is a script."""

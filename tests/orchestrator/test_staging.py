@@ -317,6 +317,7 @@ def test_a_bucket_without_the_benchmark_is_a_sentence(bucket, tmp_path, data, se
         stage(data, ["QD"], str(tmp_path), print)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_sweep_over_a_bucket_ends_as_over_a_folder(bucket, demo_data, tmp_path):
     os.environ.update(ENVIRONMENT)

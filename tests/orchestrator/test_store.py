@@ -401,7 +401,7 @@ def start(code, *arguments):
 def test_kill_9_at_any_moment_keeps_what_was_flushed(tmp_path):
     chance = Random(0)
     kept: set[int] = set()
-    for attempt in range(30):
+    for attempt in range(20):
         first = attempt * 100_000
         writer = start(WRITER, tmp_path, first)
         assert writer.stdout.readline() == "open\n"

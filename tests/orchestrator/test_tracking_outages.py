@@ -69,7 +69,7 @@ def test_a_hanging_server_costs_one_warning_and_delays_the_end_by_no_more_than_t
     told("hanging", taken)
 
     assert statistics.median(taken) < QUICK
-    assert closing < 2.5
+    assert closing < 10
     assert (said.count("cannot be reached"), said.count("did not take everything"), said.count("\n")) == (1, 1, 2)
 
 

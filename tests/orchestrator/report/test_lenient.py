@@ -46,10 +46,10 @@ def test_every_wrapping_of_every_letter(index, wrapping):
 
 @pytest.mark.parametrize("unit", ["answer is ", "(", "A) ", "option ", "*" * 9, " ", "Answer: A or "])
 def test_a_megabyte_is_read_in_no_time(unit):
-    began = time.perf_counter()
+    began = time.process_time()
     lenient(unit * (1_000_000 // len(unit)), 8, TEXTS)
 
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 class Wrapping:

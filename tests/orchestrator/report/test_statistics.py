@@ -105,9 +105,9 @@ def test_a_cell_without_answers_has_no_measure(evidence):
 def test_four_thousand_resamples_of_the_largest_cell_take_well_under_a_second(evidence):
     rows = [episode(n, "m/MVP-N/hint", turns=1 + n * n % 40, unparsable=n % 2, abstentions=n % 3) for n in range(2_591)]
     large = made(evidence, rows)
-    began = time.perf_counter()
+    began = time.process_time()
     bootstrap(large, resamples=4_000)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
 
     print(f"4,000 resamples of 2,591 episodes: {1000 * seconds:.0f} ms")
     assert seconds < 1
