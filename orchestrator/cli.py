@@ -276,8 +276,8 @@ def audit(
     python: Annotated[str | None, typer.Option(help="An interpreter of Python 3.12 or newer.")] = None,
     data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Where the benchmark lies now.")] = None,
 ) -> None:
-    """Replay every stored reply through the package proactivebench and through ours; exit code 1 if anything differs."""
-    from orchestrator.audit import audit as examine
+    """Replay all stored replies and verdicts through the package proactivebench and ours; exit code 1 if any differs."""
+    from orchestrator.auditing.audit import audit as examine
 
     with sentences():
         found = examine(folder, package, python, data)

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("envs", "sweeps", "actors", "orchestrator")
-INNER = ("storage", "remote", "data", "placement", "judging", "report", "tracking")
+INNER = ("storage", "remote", "data", "placement", "judging", "report", "tracking", "auditing")
 """The rooms of the orchestrator; what lies beside them (plan, score, session, run, cli and so on) ties them together."""
 HEAVY = {"ray", "vllm", "torch", "transformers", "polars", "mlflow", "openai", "huggingface_hub", "PIL", "matplotlib"}
 DOORS = {

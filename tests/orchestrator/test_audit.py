@@ -1,21 +1,34 @@
-"""The audit finds nothing in an honest folder, under every condition, and finds a changed reply, verdict, move or ending."""
+"""The audit finds nothing in an honest folder, under every condition, and finds a changed reply, verdict, move or ending.
+
+Open-ended answers are read by a judge who is often careless, so that every kind of verdict is there.
+"""
 
 import asyncio
 from pathlib import Path
+from random import Random
 
 import polars as pl
 import pytest
 
+from actors.backend import Request, ScriptedBackend
 from actors.baselines import Baseline
 from actors.crew import Crew
-from orchestrator import audit as audits
-from orchestrator.audit import AuditError, audit
+from actors.panel import Panel
+from envs.openended import accepted
+from envs.types import Mode
+from orchestrator.auditing import answer
+from orchestrator.auditing import audit as audits
+from orchestrator.auditing.audit import audit
+from orchestrator.auditing.package import AuditError
+from orchestrator.auditing.recording import Recording
+from orchestrator.judging.verdicts import VerdictStore, answers, verdicts
 from orchestrator.planning import build_plan
 from orchestrator.storage.folder import claim
-from orchestrator.storage.store import Store
+from orchestrator.storage.store import Store, episodes
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.load import build
 from tests.oracle import oracle_path, oracle_python
+from tests.parity.verdicts import reply as careless
 
 POLICIES = ("oracle", "always-ask", "uniform")
 
@@ -47,9 +60,48 @@ def played(demo_data, tmp_path_factory):
     return folder
 
 
+def misread(request: Request) -> str:
+    """A judge who counts wrongly, forgets to close its thinking, writes no list at all, or does it right."""
+    situation = request.situation
+    clear = situation.state.mode is Mode.REFERENCE
+    return careless(Random(request.seed), len(accepted(situation.sample, clear)))
+
+
+@pytest.fixture(scope="module")
+def judged(demo_data, tmp_path_factory):
+    """A run folder of open-ended answers, each read by the rule judge and by one who is careless."""
+    table = {"data": str(demo_data), "models": ["ask-properly", "guess-aloud"], "scenarios": "all", "protocol": "oeg"}
+    table |= {"conditions": ["zero-shot", "hint", "reference"]}
+    sweep = build({**table, "judge": {"model": "rule-judge"}}, "audited.toml")
+    plan, folder = build_plan(sweep), tmp_path_factory.mktemp("run") / "judged"
+    crew = Crew(plan, {name: Baseline(name) for name in ("ask-properly", "guess-aloud")}, in_flight=8)
+    other = sweep.judge.model_copy(update={"model": sweep.judge.model.model_copy(update={"name": "careless"})})
+    readers = [(sweep.judge, Baseline("rule-judge")), (other, ScriptedBackend(misread))]
+
+    async def play(store):
+        async for block in crew.play(range(plan.total)):
+            store.append(block.content())
+
+    async def read(store, judge, backend):
+        ordinals = {plan.key(*plan.task(number)): number for number in range(plan.total)}
+        said = [(ordinals[key], text) for key, text in answers(folder, episodes(folder).collect()["key"]).items()]
+        async for block in Panel(plan, judge, backend).play(said):
+            store.append(block.content()["verdicts"])
+
+    with claim(folder, sweep):
+        store = Store(folder)
+        asyncio.run(play(store))
+        store.close()
+        for judge, backend in readers:
+            kept = VerdictStore(folder)
+            asyncio.run(read(kept, judge, backend))
+            kept.flush()
+    return folder
+
+
 def copied(played: Path, target: Path, **changes: pl.Expr) -> Path:
     """The run folder with a changed column in one of its tables: ``turns_reply=...``."""
-    for table in ("episodes", "turns"):
+    for table in ("episodes", "turns", "verdicts"):
         (target / table).mkdir(parents=True)
         for part in (played / table).glob("*.parquet"):
             mine = {name.removeprefix(f"{table}_"): e for name, e in changes.items() if name.startswith(table)}
@@ -62,7 +114,7 @@ def test_an_honest_folder_has_no_difference(played, package):
     found = audit(played, package, oracle_python())
 
     assert found.episodes == 960 and found.turns > found.episodes
-    assert (found.differences, found.raised, found.other) == ((), (), 0)
+    assert (found.differences, found.raised, found.verdicts) == ((), (), 0)
     assert list(found.lines())[-1].endswith("0 differences")
 
 
@@ -106,13 +158,56 @@ def test_another_reading_of_ours_is_found_by_the_package(played, package, monkey
                 changed = one.sample.__class__(
                     **{f: getattr(one.sample, f) for f in one.sample.__slots__} | {"prompt": "?"}
                 )
-                one = audits.Recording(one.row, one.cell, changed)
+                one = Recording(one.row, one.cell, changed)
             yield one
 
     monkeypatch.setattr(audits, "_recordings", flattered)
     found = audit(played, package, oracle_python()).differences
 
     assert found and {d.key.rsplit("/", 1)[0] for d in found} == {"uniform/QD/zero-shot"}
+
+
+def test_verdicts_of_every_kind_are_the_packages(judged, package):
+    found = audit(judged, package, oracle_python())
+    said = verdicts(judged).collect().filter(pl.col("judge").str.starts_with("careless"))
+
+    assert (found.episodes, found.turns, found.verdicts) == (420, 420, 840)
+    assert (found.differences, found.raised) == ((), ())
+    assert list(found.lines()) == ["420 episodes, 420 turns, 840 verdicts: 0 differences"]
+    assert said["aggregate"].null_count() > 10 and said["aggregate"].sum() > 50 and (said["attempts"] == 1).sum() > 50
+
+
+FLIPPED = (
+    pl.when(KEY.str.contains("ask-properly/CIT/reference-oeg/")).then(~pl.col("suggestion")).otherwise("suggestion")
+)
+SPOILED = {
+    "a verdict": ({"verdicts_suggestion": FLIPPED}, "verdict of rule-judge/"),
+    "a judge's text": (
+        {"verdicts_text": pl.when(KEY.str.contains("guess-aloud/QD/hint-oeg/")).then(pl.lit("0,0,0,0,0")).otherwise("text")},
+        "verdict of rule-judge/",
+    ),
+    "a picture": (
+        {"turns_image": pl.when(KEY.str.contains("guess-aloud/COCO/")).then(pl.lit("x.jpg")).otherwise("image")}, "image",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_what_was_changed_after_judging_is_found(name, judged, package, tmp_path):
+    changes, what = SPOILED[name]
+
+    found = audit(copied(judged, tmp_path / "run", **changes), package, oracle_python())
+
+    assert any(difference.what.startswith(what) for difference in found.differences)
+    assert len({difference.key for difference in found.differences}) in (10, 30)
+
+
+def test_another_wording_or_list_of_ours_is_found_by_the_package(judged, package, monkeypatch):
+    monkeypatch.setattr(answer, "accepted", lambda sample, reference: ("Move the blocks",))
+    found = audit(judged, package, oracle_python()).differences
+
+    assert {d.what for d in found if not d.what.startswith("verdict")} == {"accepted answers"}
+    assert {d.key.split("/")[2] for d in found if d.what == "accepted answers"} == {"zero-shot-oeg", "hint-oeg"}
 
 
 def test_mistakes_are_sentences(played, package, tmp_path):

@@ -1,6 +1,6 @@
 """The package ``proactivebench`` plays recorded replies: a line in, a line out, and nothing of ours decides anything.
 
-A script of its own, because the package reads only on Python >= 3.12: ``python orchestrator/referee.py DATA`` with the
+A script of its own, because the package reads only on Python >= 3.12: ``python orchestrator/auditing/referee.py DATA`` with the
 package's folder on PYTHONPATH. It imports the standard library and the package alone.
 """
 
@@ -51,7 +51,7 @@ def entries(data: Path, stem: str) -> dict[int, dict[str, Any]]:
     return {entry["id"]: entry for entry in found}
 
 
-def judged(kind: Any, entry: dict[str, Any], task: dict[str, Any], recorded: Recorded) -> dict[str, Any]:
+def played(kind: Any, entry: dict[str, Any], task: dict[str, Any], recorded: Recorded) -> dict[str, Any]:
     """The turns and the ending that the package gives these replies; ``raised`` says where it could not go on."""
     turns: list[Any] = []
     try:
@@ -82,9 +82,31 @@ def ending(game: Any, turns: list[Any]) -> str | None:
     return "limit" if turns[-1][-1] is not None and game.num_turns == game.max_steps else "wrong"
 
 
+def asked(kind: Any, entry: dict[str, Any], task: dict[str, Any], oeg: Any) -> dict[str, Any]:
+    """The first question, what a good answer may hold, and each judge's reply in three bits."""
+    try:
+        game = kind(entry=entry, data_dir="", reference=task["mode"] == "reference")
+        state, picture = game.get_state(hint=False), Picture()
+        state["transform"](picture)
+        valid = task["accepted"] or game.get_open_ended_gen_answers()
+        told = [oeg.parse_judge_prediction(valid, after_thinking(text), task["scenario"]) for text in task["judged"]]
+    except Exception as problem:
+        raised = f"{type(problem).__name__}: {str(problem)[:200]}"
+        return {"question": None, "accepted answers": [], "bits": [], "raised": raised}
+    bits = [[bool(one[n]) for n in ("category_prediction", "proactive_suggestion", "aggregate")] for one in told]
+    pieces = [piece.strip().replace(".", "") for piece in valid.split(",")]  # as its message to the judge cuts them
+    question = [state["image_path"], picture.crop_box, state["prompt"]]
+    return {"question": question, "accepted answers": [one for one in pieces if one], "bits": bits, "raised": None}
+
+
+def after_thinking(text: str) -> str:
+    """As the package's example cuts a judge's reply."""
+    return text.rpartition("</think>")[2].strip("\n")
+
+
 def main(data: Path) -> None:
     """Answer every line of the standard input with one line."""
-    environment = import_module("proactivebench.environment")
+    environment, oeg = import_module("proactivebench.environment"), import_module("proactivebench.open_ended_gen")
     out, sys.stdout = sys.stdout, sys.stderr  # the package prints warnings
     recorded = Recorded()
     environment.random = recorded  # type: ignore[attr-defined]
@@ -95,7 +117,9 @@ def main(data: Path) -> None:
         if stem not in known:
             known[stem] = entries(data, stem)
         entry = {**known[stem][task["id"]], "options": task["options"], "categories": task["categories"]}
-        out.write(json.dumps(judged(environment.get_environment(stem), entry, task, recorded)) + "\n")
+        kind = environment.get_environment(stem)
+        told = asked(kind, entry, task, oeg) if "judged" in task else played(kind, entry, task, recorded)
+        out.write(json.dumps(told) + "\n")
         out.flush()
 
 

@@ -1,0 +1,1 @@
+"""Every stored reply and verdict, asked of the package ``proactivebench`` again."""
