@@ -22,11 +22,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from actors.output import Place
 from actors.pacing import ModelStopped
 from actors.worker import Worker
-from orchestrator.cluster import capacity, demands, gpu_nodes, here, printed_on, shares
+from orchestrator.cluster import capacity, gpu_nodes, here, printed_on
 from orchestrator.data.stager import Stages
 from orchestrator.judging.desk import Desk
 from orchestrator.logs import Attempt, Voices, changed, ready, tell
 from orchestrator.placement.estimate import estimated
+from orchestrator.placement.pools import demands, shares
 from orchestrator.placement.schedule import Abandon, Command, Drop, GiveUp, Lease, Schedule, Start, Stop
 from orchestrator.plan import Plan, group
 from orchestrator.storage.failed import failed_block

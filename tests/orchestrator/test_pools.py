@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.cluster import demands, shares
+from orchestrator.placement.pools import demands, shares
 from sweeps.load import build
 
 
