@@ -82,7 +82,7 @@ def plan(
     from orchestrator.planning import belonging, build_plan, planned_rows
 
     if gpus is not None:
-        from orchestrator.placement.forecast import tell
+        from orchestrator.outlook import tell
 
         with sentences():
             lines = tell(_local(_sweep(sweep, set_, output)), gpus, gpu_type, price, timeline)

@@ -19,6 +19,8 @@ from sweeps.values import digest
 
 BUILTIN_GROUP = "builtin"
 """Policies need no loading, so one worker hosts all of them."""
+JUDGE = "judge:"
+"""What the name of a judge's workers begins with; no model's name holds a colon."""
 
 
 def group(model: ModelSpec) -> str:
@@ -27,8 +29,8 @@ def group(model: ModelSpec) -> str:
 
 
 def judge_group(judge: Judge) -> str:
-    """The pool of workers that reads for a judge; no model's name holds a colon."""
-    return f"judge:{judge.model.name}"
+    """The pool of workers that reads for a judge."""
+    return f"{JUDGE}{judge.model.name}"
 
 
 @dataclass(frozen=True)

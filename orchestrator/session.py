@@ -22,7 +22,7 @@ from orchestrator.data.stage import fixed
 from orchestrator.judging.agreement import own
 from orchestrator.judging.desk import Desk, unread
 from orchestrator.judging.verdicts import verdicts
-from orchestrator.placement.estimate import write_observed
+from orchestrator.placement.rates import write_observed
 from orchestrator.plan import Plan, group
 from orchestrator.planning import belonging, build_plan, planned_rows
 from orchestrator.progress import Progress
@@ -243,7 +243,7 @@ def _play(
             await driver.run(lambda: _tick(progress, driver, store, desk))
         for task in watching:
             task.cancel()
-        write_observed(store.folder, driver.schedule, driver.kind)
+        write_observed(store.folder, driver.schedule, driver.kind, sweep.protocols)
         return dict(driver.reasons), driver.stopping.is_set()
 
     began = time.perf_counter()

@@ -1,16 +1,22 @@
-"""What a sweep will take on so many GPUs, by the schedule that will run it: hours, bound, cost, and a picture."""
+"""What a sweep will take on so many GPUs, by the schedule that will run it: hours, bound, cost."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
-from orchestrator.placement import estimate
+from orchestrator.placement import estimate, rates
+from orchestrator.placement.estimate import Owed
 from orchestrator.placement.nodes import Node, nodes_of
+from orchestrator.placement.orders import Demand
+from orchestrator.placement.pools import demands, shares
+from orchestrator.placement.rates import Rate, Seen
 from orchestrator.placement.simulate import Simulated, Weather, simulate
+from orchestrator.plan import JUDGE, group, judge_group
 from sweeps.load import SweepError
-from sweeps.spec import ModelSpec, Protocol, Sweep
+from sweeps.spec import ModelSpec, Sweep
 
 HOUR = 3600.0
 
@@ -22,23 +28,21 @@ class Forecast:
     gpus: int
     gpu_type: str
     nodes: Sequence[Node]
-    counts: Mapping[str, int]
-    """Model -> episodes still to play."""
-    rates: Mapping[str, estimate.Rate]
+    owed: Owed
+    rates: Mapping[str, Rate]
+    """Group on GPUs -> its pace; the judge's too."""
     apart: Sequence[ModelSpec]
-    """Models without a GPU: not simulated."""
+    """Models and judges without a GPU: not simulated."""
     found: Simulated
-    open_ended: bool
-    """Whether some cells are open-ended: no rate of long answers is known beforehand."""
-    exact: bool
-    """Whether the data folder was there to count; else the published benchmark's counts stand in."""
 
     def lines(self, price: float | None = None) -> list[str]:
         """The forecast for a person; ``price`` is for one GPU-hour."""
         found, held = self.found, self.gpus * self.found.makespan / HOUR
         sources = ", ".join(sorted({rate.source for rate in self.rates.values()}))
+        models = [name for name in self.rates if not name.startswith(JUDGE) and name not in found.abandoned]
+        judged = f" and {found.verdicts:,} verdicts" if found.verdicts else ""
         lines = [
-            f"{found.delivered:,} episodes of {len(self.rates) - len(found.abandoned)} models"
+            f"{found.delivered:,} episodes{judged} of {len(models)} models"
             f" on {self.gpus} {self.gpu_type.upper()} (rates: {sources})",
             f"makespan     {found.makespan / HOUR:.2f} h",
             f"lower bound  {found.bound.seconds / HOUR:.2f} h (makespan is {found.ratio:.3f} times that)",
@@ -49,64 +53,66 @@ class Forecast:
         lines += [f"left out: {reason}" for reason in found.abandoned.values()]
         if self.apart:
             names = ", ".join(model.name for model in self.apart)
-            episodes = sum(self.counts.get(model.name, 0) for model in self.apart)
+            episodes = sum(self.owed.of(name) for name in {group(model) for model in self.apart})
             lines.append(f"apart, without GPU: {names} ({episodes:,} episodes); a service or a CPU sets their pace")
-        if self.open_ended:
-            lines.append("open-ended answers are reckoned as if they were multiple choice, and no judge is in it")
-        if not self.exact:
-            lines.append(
-                "the data folder is not there: episodes are counted for the published benchmark, none finished"
-            )
+        if sum(self.owed.answers.values()) or self.owed.unread:
+            lines.append(rates.lengths())
         return lines
 
 
-def forecast(sweep: Sweep, gpus: int, gpu_type: str, folders: Sequence[Path] = ()) -> Forecast:
-    """Simulate what the sweep still owes; ``folders`` are run folders whose measured rates weigh in.
+def forecast(
+    sweep: Sweep, gpus: int, gpu_type: str, folders: Sequence[Path] = (), owed: Owed | None = None
+) -> Forecast:
+    """Simulate what the sweep still owes; by default all of it, over the published benchmark.
 
-    Raises SweepError for an unknown GPU type, or when no model takes a GPU.
+    ``folders`` are run folders whose measured rates weigh in. Raises SweepError for an unknown GPU type, or when neither
+    a model nor the judge takes a GPU.
     """
     models, others = estimate.apart(sweep)
-    if not models:
+    judge = sweep.judge if sweep.judged else None
+    if judge and not judge.model.gpus:
+        others = [*others, judge.model]
+    elif not models and not judge:
         raise SweepError("no model of this sweep takes a GPU; leave out --gpus")
-    exact = "://" in sweep.data or Path(sweep.data).is_dir()
-    counts = _owed(sweep) if exact else estimate.episodes(sweep)
-    seen = estimate.observed(folders, gpu_type)
-    rates = {model.name: estimate.rate(model, gpu_type, seen.get(model.name, estimate.Seen())) for model in models}
-    most = sweep.cluster.workers or 64
-    demands = {model.name: estimate.demand(model, rates[model.name], most) for model in models}
+    owed = owed or estimate.published(sweep)
+    known = paces(sweep, gpu_type, folders, owed)
+    told = {
+        name: _paced(demand, known[name], known) for name, demand in demands(sweep, 0, gpus).items() if name in known
+    }
+    numbers = count()
+    queues = {name: [next(numbers) for _ in range(owed.of(name))] for name in told if owed.of(name)}
+    answers = [one for name, queue in queues.items() for one in _spread(queue, owed.answers.get(name, 0))]
+    reads = {}
+    if judge and judge.model.gpus:
+        services = sum(owed.answers.get(group(model), 0) for model in others)  # as if they were there from the start
+        reads = {answer: next(numbers) for answer in answers}
+        queues[judge_group(judge)] = [next(numbers) for _ in range(owed.unread + services)]
     nodes = nodes_of(gpus, gpu_type)
-    names = [model.name for model in models if counts.get(model.name)]
-    found = simulate(estimate.owed(counts, names), demands, gpus, Weather(), nodes)
-    return Forecast(gpus, gpu_type, nodes, counts, rates, others, found, Protocol.OEG in sweep.protocols, exact)
+    found = simulate(queues, told, gpus, Weather(), nodes, shares(sweep, gpus), reads)
+    return Forecast(gpus, gpu_type, nodes, owed, known, others, found)
 
 
-def _owed(sweep: Sweep) -> dict[str, int]:
-    """Model, or the group of built-in policies -> episodes that the run folder does not hold yet."""
-    from orchestrator.planning import belonging, build_plan
+def paces(sweep: Sweep, gpu_type: str, folders: Sequence[Path], owed: Owed) -> dict[str, Rate]:
+    """The rate of each group that takes GPUs, the judge's too; raises SweepError for an unknown GPU type."""
+    kinds = (rates.EPISODES, rates.ANSWERS, rates.VERDICTS)
+    played, answered, read = (rates.observed(folders, gpu_type, kind) for kind in kinds)
+    found = {}
+    for model in estimate.apart(sweep)[0]:
+        name = model.name
+        episodes = rates.rate(model, gpu_type, played.get(name, Seen()))
+        answers = rates.answer_rate(model, gpu_type, answered.get(name, Seen()))
+        found[name] = rates.mixed([(owed.episodes.get(name, 0), episodes), (owed.answers.get(name, 0), answers)])
+    if sweep.judged and sweep.judge and sweep.judge.model.gpus:
+        seen = read.get(sweep.judge.model.name, Seen())
+        found[judge_group(sweep.judge)] = rates.verdict_rate(sweep.judge, gpu_type, seen)
+    return found
 
-    plan, folder = build_plan(sweep), Path(sweep.output)
-    stored = (folder / "episodes").is_dir()
-    finished = set(belonging(plan, folder).collect()["key"]) if stored else set()
-    return {name: len(queue) for name, queue in plan.owed(finished).items()}
+
+def _paced(demand: Demand, known: Rate, groups: Container[str]) -> Demand:
+    """With its rate; a judge that is not among the simulated groups reads beside them."""
+    return replace(demand, rate=known.episodes, start=known.start, judge=demand.judge if demand.judge in groups else "")
 
 
-def tell(sweep: Sweep, gpus: int, gpu_type: str, price: float | None = None, timeline: Path | None = None) -> list[str]:
-    """The forecast's lines; its picture is written to ``timeline``, or beside the run folder.
-
-    Raises SweepError if the picture cannot be written.
-    """
-    from orchestrator.placement.timeline import draw
-
-    output = Path(sweep.output)
-    outlook = forecast(sweep, gpus, gpu_type, estimate.neighbours(sweep))
-    path = timeline or output.parent / f"{sweep.name}-{gpus}x{gpu_type.lower()}.png"
-    title = (
-        f"{sweep.name} on {gpus} {gpu_type.upper()}: {outlook.found.makespan / HOUR:.1f} h,"
-        f" {outlook.found.ratio:.2f} times the lower bound"
-    )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draw(outlook.found, outlook.nodes, path, title)
-    except OSError as problem:
-        raise SweepError(f"the timeline cannot be written to {path}: {problem.strerror or problem}") from None
-    return [*outlook.lines(price), f"timeline: {path}"]
+def _spread(queue: Sequence[int], number: int) -> Sequence[int]:
+    """So many of a queue, at equal distances."""
+    return [queue[place * len(queue) // number] for place in range(number)]

@@ -7,8 +7,9 @@ schedule can beat.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from orchestrator.placement.nodes import Node, nodes_of
@@ -94,6 +95,9 @@ class Simulated:
     spans: list[Span]
     bound: Bound
     delivered: int
+    """Episodes."""
+    verdicts: int
+    """Answers that a judge has read."""
     twice: int
     """Deliveries of episodes that had been delivered before."""
     given_up: int
@@ -133,8 +137,11 @@ class Replica:
 class Simulation:
     """Acts on the schedule's commands as the driver does, with a heap of events in place of Ray."""
 
-    def __init__(self, schedule: Schedule, works: Mapping[str, Work], weather: Weather) -> None:
-        self.schedule, self.works, self.weather = schedule, works, weather
+    def __init__(
+        self, schedule: Schedule, works: Mapping[str, Work], weather: Weather, reads: Mapping[int, int] | None = None
+    ) -> None:
+        """``reads``: answer -> its number in the queue of its group's judge."""
+        self.schedule, self.works, self.weather, self.reads = schedule, works, weather, reads or {}
         self.now = 0.0
         self.events: list[tuple[float, int, Callable[[], Sequence[Command]]]] = []
         self.replicas: dict[int, Replica] = {}
@@ -209,9 +216,14 @@ class Simulation:
     def _deliver(self, replica: Replica, lease: int, block: Sequence[int]) -> Sequence[Command]:
         if replica.gone or replica.mute:
             return []
-        self.twice += len(self.seen.intersection(block))
-        self.seen.update(block)
-        return self.schedule.delivered(replica.span.slot, lease, block, self.now)
+        fresh = [ordinal for ordinal in block if ordinal not in self.seen]
+        self.twice += len(block) - len(fresh)
+        self.seen.update(fresh)
+        commands = self.schedule.delivered(replica.span.slot, lease, block, self.now)
+        judge = self.schedule.groups[replica.span.group].demand.judge
+        if judge and (answers := [self.reads[ordinal] for ordinal in fresh if ordinal in self.reads]):
+            commands += self.schedule.arrived(judge, answers, self.now)
+        return commands
 
     def _drain(self, replica: Replica, lease: int) -> Sequence[Command]:
         if replica.gone or replica.mute:
@@ -253,18 +265,31 @@ def simulate(
     gpus: int,
     weather: Weather = Weather(),
     nodes: Sequence[Node] = (),
+    shares: Mapping[str, int] | None = None,
+    reads: Mapping[int, int] | None = None,
 ) -> Simulated:
-    """Play a sweep on so many GPUs; the bound counts the models that fit the cluster."""
+    """Play a sweep on so many GPUs; the bound counts the models that fit the cluster.
+
+    ``shares``: pool -> GPUs it may take; ``reads``: answer -> its number in the queue of its group's judge.
+    """
+    reads = reads or {}
     works = {name: truth(len(queue), demands[name], weather, name) for name, queue in owed.items()}
-    schedule = Schedule(owed, demands, 0, gpus, nodes or nodes_of(gpus))
-    simulation = Simulation(schedule, works, weather)
+    schedule = Schedule(owed, demands, 0, gpus, nodes or nodes_of(gpus), shares)
+    simulation = Simulation(schedule, works, weather, reads)
     simulation.run()
-    played = [work for name, work in works.items() if name not in simulation.abandoned]
+    verdicts = set(reads.values()).union(
+        *(owed[name] for name in {told.judge for told in demands.values()} & owed.keys())
+    )
+    played = {name: queue for name, queue in owed.items() if name not in simulation.abandoned}
+    counts = Counter({name: len(queue) for name, queue in played.items()})
+    for name, queue in played.items():
+        counts[demands[name].judge] += sum(ordinal in reads for ordinal in queue)
     return Simulated(
         makespan=max((span.ended for span in simulation.spans), default=0.0),
         spans=simulation.spans,
-        bound=lower_bound(played, gpus),
-        delivered=len(simulation.seen),
+        bound=lower_bound([replace(works[name], episodes=counts[name]) for name in played], gpus),
+        delivered=len(simulation.seen - verdicts),
+        verdicts=len(simulation.seen & verdicts),
         twice=simulation.twice,
         given_up=len(simulation.given_up),
         abandoned=simulation.abandoned,

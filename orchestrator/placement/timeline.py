@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator.placement.nodes import Node
 from orchestrator.placement.simulate import Simulated, Span
+from orchestrator.plan import JUDGE
 
 HOUR = 3600.0
 PALETTE = (
@@ -32,6 +33,8 @@ PALETTE = (
     "#d7b5a6",
 )
 """Nineteen colours that stay apart: one for each of the paper's open models."""
+GREY = "#bbbbbb"
+"""Judges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,8 @@ def draw(found: Simulated, nodes: Sequence[Node], path: Path, title: str) -> Non
     laid = bars(found.spans, nodes)
     rows = sum(node.gpus for node in nodes)
     names = list(dict.fromkeys(span.group for span in sorted(found.spans, key=lambda span: span.began) if span.gpus))
-    colours = {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(names)}
+    models = [name for name in names if not name.startswith(JUDGE)]
+    colours = dict.fromkeys(names, GREY) | {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(models)}
     figure, axes = pyplot.subplots(figsize=(15, max(4.5, 1.6 + 0.16 * rows, 0.27 * len(names) + 1.2)), dpi=110)
     for bar in laid:
         _bar(axes, bar, colours[bar.span.group], found.makespan)

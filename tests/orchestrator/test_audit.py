@@ -3,7 +3,6 @@
 Open-ended answers are read by a judge who is often careless, so that every kind of verdict is there.
 """
 
-import asyncio
 from pathlib import Path
 from random import Random
 
@@ -12,8 +11,6 @@ import pytest
 
 from actors.backend import Request, ScriptedBackend
 from actors.baselines import Baseline
-from actors.crew import Crew
-from actors.panel import Panel
 from envs.openended import accepted
 from envs.types import Mode
 from orchestrator.auditing import answer
@@ -21,13 +18,10 @@ from orchestrator.auditing import audit as audits
 from orchestrator.auditing.audit import audit
 from orchestrator.auditing.package import AuditError
 from orchestrator.auditing.recording import Recording
-from orchestrator.judging.verdicts import VerdictStore, answers, verdicts
-from orchestrator.planning import build_plan
-from orchestrator.storage.folder import claim
-from orchestrator.storage.store import Store, episodes
+from orchestrator.judging.verdicts import verdicts
 from sweeps.conditions import CONDITIONS, VARIANTS
-from sweeps.load import build
 from tests.oracle import oracle_path, oracle_python
+from tests.orchestrator.report import runs
 from tests.parity.verdicts import reply as careless
 
 POLICIES = ("oracle", "always-ask", "uniform")
@@ -44,20 +38,8 @@ def package(tmp_path_factory):
 def played(demo_data, tmp_path_factory):
     """A run folder of three policies under every condition and variant, played without a cluster."""
     names = [name for name in (*CONDITIONS, *VARIANTS) if "icl" not in name]
-    table = {"data": str(demo_data), "models": list(POLICIES), "scenarios": "all", "conditions": names}
-    sweep = build({**table, "selection": {"limit": 4}}, "audited.toml")
-    plan, folder = build_plan(sweep), tmp_path_factory.mktemp("run") / "audited"
-    crew = Crew(plan, {name: Baseline(name) for name in POLICIES}, in_flight=8)
-
-    async def play(store):
-        async for block in crew.play(range(plan.total)):
-            store.append(block.content())
-
-    with claim(folder, sweep):
-        store = Store(folder)
-        asyncio.run(play(store))
-        store.close()
-    return folder
+    wanted = runs.sweep(demo_data, list(POLICIES), names, selection={"limit": 4})
+    return runs.played(tmp_path_factory.mktemp("run") / "audited", wanted)
 
 
 def misread(request: Request) -> str:
@@ -70,33 +52,14 @@ def misread(request: Request) -> str:
 @pytest.fixture(scope="module")
 def judged(demo_data, tmp_path_factory):
     """A run folder of open-ended answers, each read by the rule judge and by one who is careless."""
-    table = {"data": str(demo_data), "models": ["ask-properly", "guess-aloud"], "scenarios": "all", "protocol": "oeg"}
-    table |= {"conditions": ["zero-shot", "hint", "reference"]}
-    sweep = build({**table, "judge": {"model": "rule-judge"}}, "audited.toml")
-    plan, folder = build_plan(sweep), tmp_path_factory.mktemp("run") / "judged"
-    crew = Crew(plan, {name: Baseline(name) for name in ("ask-properly", "guess-aloud")}, in_flight=8)
-    other = sweep.judge.model_copy(update={"model": sweep.judge.model.model_copy(update={"name": "careless"})})
-    readers = [(sweep.judge, Baseline("rule-judge")), (other, ScriptedBackend(misread))]
-
-    async def play(store):
-        async for block in crew.play(range(plan.total)):
-            store.append(block.content())
-
-    async def read(store, judge, backend):
-        ordinals = {plan.key(*plan.task(number)): number for number in range(plan.total)}
-        said = [(ordinals[key], text) for key, text in answers(folder, episodes(folder).collect()["key"]).items()]
-        async for block in Panel(plan, judge, backend).play(said):
-            store.append(block.content()["verdicts"])
-
-    with claim(folder, sweep):
-        store = Store(folder)
-        asyncio.run(play(store))
-        store.close()
-        for judge, backend in readers:
-            kept = VerdictStore(folder)
-            asyncio.run(read(kept, judge, backend))
-            kept.flush()
-    return folder
+    conditions = ["zero-shot", "hint", "reference"]
+    wanted = runs.sweep(
+        demo_data, ["ask-properly", "guess-aloud"], conditions, protocol="oeg", judge={"model": "rule-judge"}
+    )
+    folder = runs.played(tmp_path_factory.mktemp("run") / "judged", wanted)
+    runs.heard(folder, wanted, wanted.judge, Baseline("rule-judge"))
+    other = wanted.judge.model.model_copy(update={"name": "careless"})
+    return runs.heard(folder, wanted, wanted.judge.model_copy(update={"model": other}), ScriptedBackend(misread))
 
 
 def copied(played: Path, target: Path, **changes: pl.Expr) -> Path:

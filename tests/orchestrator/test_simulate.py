@@ -3,17 +3,20 @@
 import time
 from collections import Counter
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from orchestrator.placement import estimate
-from orchestrator.placement.forecast import forecast, tell
+from orchestrator.outlook import tell
+from orchestrator.placement import estimate, rates
+from orchestrator.placement.forecast import forecast, paces
 from orchestrator.placement.nodes import Node, nodes_of
 from orchestrator.placement.schedule import Demand, Schedule
 from orchestrator.placement.simulate import Simulation, Weather, Work, lower_bound, simulate
 from orchestrator.placement.timeline import bars, draw
 from sweeps.load import SweepError, load
+from sweeps.spec import Protocol
 
 PAPER = Path("sweeps/paper.toml")
 WIDE_ALONE = {"llava-ov-72b", "qwen2.5-vl-32b", "qwen2.5-vl-72b", "internvl3-38b", "internvl3-78b"}
@@ -23,9 +26,11 @@ WIDE_ALONE = {"llava-ov-72b", "qwen2.5-vl-32b", "qwen2.5-vl-72b", "internvl3-38b
 @cache
 def paper():
     sweep = load(PAPER, [])
-    models, _ = estimate.apart(sweep)
-    demands = {m.name: estimate.demand(m, estimate.rate(m, "h200")) for m in models}
-    return estimate.owed(estimate.episodes(sweep), demands), demands
+    owed, known = estimate.published(sweep), paces(sweep, "h200", [], estimate.published(sweep))
+    demands = {m.name: Demand(0, m.gpus, 64, m.in_flight, rate=known[m.name].episodes, start=known[m.name].start)
+               for m in estimate.apart(sweep)[0]}  # fmt: skip
+    numbers = count()
+    return {name: [next(numbers) for _ in range(owed.of(name))] for name in demands}, demands
 
 
 def played(gpus, seed, deaths=0.0):
@@ -141,28 +146,56 @@ def test_what_a_run_saw_outweighs_the_table_on_its_kind_of_gpu_alone(tmp_path):
     schedule = Schedule({model.name: range(10)}, {model.name: Demand(0, 1)}, 0, 1)
     crew = schedule.groups[model.name]
     crew.played, crew.busy, crew.starts = 100_000, 50_000.0, [40.0, 44.0]
-    estimate.write_observed(tmp_path, schedule, "H200")
-    estimate.write_observed(tmp_path, schedule, "H200")
+    rates.write_observed(tmp_path, schedule, "H200", (Protocol.MCQA,))
+    rates.write_observed(tmp_path, schedule, "H200", (Protocol.MCQA,))
 
-    seen = estimate.observed([tmp_path], "h200")[model.name]
+    seen = rates.observed([tmp_path], "h200")[model.name]
     assert (seen.episodes, seen.busy, len(seen.starts)) == (200_000, 100_000.0, 4)
-    found = estimate.rate(model, "h200", seen)
+    found = rates.rate(model, "h200", seen)
     assert found.source == "measured"
     assert found.episodes == pytest.approx(2.0, rel=0.02)
-    assert estimate.observed([tmp_path], "a100") == {}
-    (tmp_path / estimate.OBSERVED).write_text('{"gpu": "h200", "models": [1]}')
-    assert estimate.observed([tmp_path], "h200") == {}, "a spoilt file adds nothing"
+    assert rates.observed([tmp_path], "a100") == {}
+    (tmp_path / rates.OBSERVED).write_text('{"gpu": "h200", "models": [1]}')
+    assert rates.observed([tmp_path], "h200") == {}, "a spoilt file adds nothing"
+
+
+def test_a_run_tells_the_pace_of_what_it_played_and_of_nothing_else(tmp_path):
+    schedule = Schedule(
+        {"m": range(10), "judge:j": ()}, {"m": Demand(0, 1, judge="judge:j"), "judge:j": Demand(0, 1)}, 0, 2
+    )
+    for name, played in (("m", 500), ("judge:j", 300)):
+        schedule.groups[name].played, schedule.groups[name].busy = played, 100.0
+    seen = {}
+    for protocols in ((Protocol.OEG,), (Protocol.MCQA,), tuple(Protocol)):
+        folder = tmp_path / "-".join(protocols)
+        folder.mkdir()
+        rates.write_observed(folder, schedule, "H200", protocols)
+        seen[protocols] = [
+            rates.observed([folder], "h200", kind) for kind in (rates.EPISODES, rates.ANSWERS, rates.VERDICTS)
+        ]
+
+    models, judge = {"m": rates.Seen(500, 100.0)}, {"j": rates.Seen(300, 100.0)}
+    assert list(seen.values()) == [[{}, models, judge], [models, {}, judge], [{}, {}, judge]]
+
+
+def test_long_answers_take_their_tokens_and_save_their_pictures():
+    known = {m.name: m for m in load(PAPER, []).models}
+    for name in ("qwen2.5-vl-7b", "qwen2.5-vl-72b", "llava-next-vicuna-7b"):
+        episode, answer = rates.rate(known[name], "h200").episodes, rates.answer_rate(known[name], "h200").episodes
+        assert episode < answer < 3 * episode
+    mixed = rates.mixed([(100, rates.Rate(1.0, 9.0, "reckoned")), (300, rates.Rate(3.0, 9.0, "measured"))])
+    assert mixed == rates.Rate(2.0, 9.0, "measured")
 
 
 def test_every_model_of_the_paper_has_a_rate_and_the_counts_are_those_of_the_paper():
     sweep = load(PAPER, [])
     models, others = estimate.apart(sweep)
 
-    assert {estimate.rate(model, "H200").source for model in models} == {"reckoned"}
+    assert {rates.rate(model, "H200").source for model in models} == {"reckoned"}
     assert [model.name for model in others] == ["o4-mini", "gpt-4.1", "gpt-5.2"]
-    assert sum(estimate.episodes(sweep).values()) == 794_166
+    assert sum(estimate.published(sweep).episodes.values()) == 794_166
     with pytest.raises(SweepError, match="h200"):
-        estimate.rate(models[0], "abacus")
+        rates.rate(models[0], "abacus")
 
 
 # -- forecast and picture ---------------------------------------------------------------------------------------------------
@@ -177,6 +210,46 @@ def test_the_forecast_tells_hours_bound_cost_and_draws_the_timeline(tmp_path):
         assert word in lines
     assert f"{8 * found.found.makespan / 3600 * 2.0:,.2f}" in lines
     assert (tmp_path / "t.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def open_ended(tmp_path, *changes, name="paper-oeg"):
+    folder = {"output": str(tmp_path / "run"), "data": str(tmp_path / "nowhere")}
+    return load(Path(f"sweeps/{name}.toml"), list(changes)).model_copy(update=folder)
+
+
+@pytest.mark.parametrize("gpus", [1, 8, 64])
+def test_a_judge_reads_every_answer_beside_the_models_or_after_them(gpus, tmp_path):
+    found = forecast(open_ended(tmp_path), gpus, "h200").found
+    judges = [span for span in found.spans if span.group == "judge:qwen3-8b"]
+    writers = [span for span in found.spans if span.group != "judge:qwen3-8b"]
+    left_out = sum(estimate.published(open_ended(tmp_path)).of(name) for name in found.abandoned)
+    services = 3 * 2 * 630
+
+    assert found.delivered == 27_720 - services - left_out
+    assert found.verdicts == found.delivered + services, "answers of services are read, too"
+    assert set(found.abandoned) == (WIDE_ALONE if gpus == 1 else set()) and found.ratio >= 1.0
+    if gpus == 1:
+        assert min(span.began for span in judges) >= max(span.ended for span in writers)
+    else:
+        assert min(span.began for span in judges) < max(span.ended for span in writers)
+        most = max(sum(s.gpus for s in writers if s.began <= t < s.ended) for t in (span.began for span in writers))
+        assert most <= gpus - gpus // 8
+
+
+def test_the_forecast_of_open_ended_work_tells_its_verdicts_and_what_they_were_reckoned_from(tmp_path):
+    lines = "\n".join(tell(open_ended(tmp_path), 8, "h200", timeline=tmp_path / "t.png"))
+    assert "27,720 verdicts of 19 models" in lines and "150 tokens" in lines and "verdict 1,000" in lines
+
+    rules = open_ended(tmp_path, "judge.model='rule-judge'", "judge.instruction='ours'", 'models=["qwen2.5-vl-7b"]')
+    lines = "\n".join(tell(rules, 8, "h200", timeline=tmp_path / "t.png"))
+    assert "1,260 episodes of 1 models" in lines and "apart, without GPU: rule-judge" in lines
+
+
+def test_what_is_stored_and_unread_waits_for_the_judge_alone(tmp_path):
+    nothing = estimate.Owed({}, {}, unread=500)
+    found = forecast(open_ended(tmp_path), 8, "h200", owed=nothing).found
+
+    assert (found.delivered, found.verdicts, {span.group for span in found.spans}) == (0, 500, {"judge:qwen3-8b"})
 
 
 def test_a_bar_takes_free_neighbours_and_no_row_is_taken_twice():

@@ -7,7 +7,7 @@ import pytest
 
 from envs.disguise import disguised
 from envs.types import Mode
-from orchestrator.placement.estimate import episodes as reckoned
+from orchestrator.placement.estimate import published
 from orchestrator.planning import build_plan
 from sweeps.load import SweepError, build, load, registry
 
@@ -19,7 +19,8 @@ FILES = [ROOT / "sweeps/paper.toml", ROOT / "sweeps/paper-oeg.toml", *sorted(ROO
 def test_the_head_tells_question_cost_and_command(path):
     head = [line for line in path.read_text().splitlines() if line.startswith("#")]
     sweep = load(path)
-    cells, episodes = sweep.cells(), sum(reckoned(sweep).values())
+    cells, owed = sweep.cells(), published(sweep)
+    episodes = sum(owed.episodes.values()) + sum(owed.answers.values())
 
     assert head[0].endswith("?")
     assert any(f"proactive-sweep run sweeps/{path.relative_to(ROOT / 'sweeps')}" in line for line in head)

@@ -9,9 +9,11 @@ import polars as pl
 
 from actors.baselines import Baseline
 from actors.crew import Crew
+from actors.panel import Panel
 from envs import SCENARIOS
 from envs.samples import kept
-from orchestrator.judging.verdicts import VERDICTS, VerdictStore
+from orchestrator.judging.desk import unread
+from orchestrator.judging.verdicts import VERDICTS, VerdictStore, answers
 from orchestrator.planning import belonging, build_plan, planned_rows
 from orchestrator.report.provenance import LANDMARKS
 from orchestrator.report.published import figures
@@ -19,7 +21,7 @@ from orchestrator.score import score, write_results
 from orchestrator.storage import folder as run_folder
 from orchestrator.storage.store import EPISODES, TURNS, Store
 from sweeps.load import build
-from sweeps.spec import Protocol, Sweep
+from sweeps.spec import Judge, Protocol, Sweep
 
 BASELINES = ["oracle", "always-ask", "uniform", "guess", "first-option", "abstain"]
 
@@ -43,6 +45,22 @@ def played(output: Path, wanted: Sweep, only: int | None = None, backends=None) 
         store.close()
         write_results(output, score(belonging(plan, output), planned_rows(plan)))
     return output
+
+
+def heard(output: Path, wanted: Sweep, judge: Judge, backend, only: int | None = None) -> Path:
+    """Have the stored answers of a run folder, or the first ``only`` that are owed a verdict, read by a judge."""
+    plan, kept = build_plan(wanted), VerdictStore(output)
+    owed = unread(plan, belonging(plan, output), output, judge)[:only]
+    keys = {plan.key(*plan.task(ordinal)): ordinal for ordinal in owed}
+    pile = [(keys[key], text) for key, text in answers(output, keys).items()]
+    asyncio.run(_hear(Panel(plan, judge, backend), pile, kept))
+    kept.flush()
+    return output
+
+
+async def _hear(panel: Panel, pile, kept: VerdictStore) -> None:
+    async for block in panel.play(pile):
+        kept.append(block.content()["verdicts"])
 
 
 def _engine(source: str):
