@@ -77,11 +77,15 @@ def markdown(grid: Grid) -> str:
 
 
 def latex(grid: Grid) -> str:
-    """A booktabs table (packages booktabs and xcolor): best bold, second underlined, unfinished grey and slanted."""
+    """A booktabs table, shrunk where it is wider than the line: best bold, second underlined, unfinished grey and slanted.
+
+    Its first line names the packages that it needs.
+    """
     head = " & ".join(["model", *map(latex_text, grid.columns)])
     lines = [
-        r"% needs \usepackage[T1]{fontenc}, \usepackage{textcomp}, \usepackage{booktabs} and \usepackage{xcolor}",
+        r"% needs \usepackage[T1]{fontenc}, \usepackage{textcomp,booktabs,xcolor,graphicx}",
         r"\begin{table}", r"\centering", rf"\caption{{{latex_text(grid.title)}}}",
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{l{'r' * len(grid.columns)}}}", r"\toprule", rf"{head} \\", r"\midrule",
     ]  # fmt: skip
     for number, (name, entries) in enumerate(grid.rows):
@@ -89,7 +93,7 @@ def latex(grid: Grid) -> str:
             lines.append(r"\midrule")
         lines.append(rf"{' & '.join([latex_text(name), *map(_latex_entry, entries)])} \\")
     notes = [rf"\par\footnotesize {line}" for line in _legend(grid, latex_text)]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes, r"\end{table}"]) + "\n"
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", *notes, r"\end{table}"]) + "\n"
 
 
 def latex_text(text: str) -> str:

@@ -3,6 +3,8 @@
 import dataclasses
 import io
 import re
+import shutil
+import subprocess
 
 import polars as pl
 import pytest
@@ -150,3 +152,24 @@ def test_open_ended_is_there_when_it_was_played_with_its_judge_and_its_average(e
         by_predicate=(pl.col("model") == models[0]) & (pl.col("condition") == "zero-shot"), named=True
     )
     assert mean["aggregate_low"] < mean["aggregate"] < mean["aggregate_high"] < 6 and mean["all_seven"]
+
+
+PAGE = r"""\documentclass{article}\usepackage[T1]{fontenc}\usepackage{textcomp,booktabs,xcolor,graphicx}
+\begin{document}\input{%s}\end{document}
+"""
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_every_table_compiles_and_fits_the_line(tmp_path):
+    models = ["oracle", "qwen2.5-vl-3b", "llava-next-mistral-7b", "gpt-4.1"]
+    folder = known(tmp_path / "run", models, most=20, protocol=["mcqa", "oeg"], judge={"model": "rule-judge"})
+    written = [path for path in write_tables(folder) if path.suffix == ".tex"]
+
+    assert len(written) >= 4
+    for path in written:
+        (tmp_path / "page.tex").write_text(PAGE % path)
+        done = subprocess.run(
+            ["pdflatex", "-interaction=nonstopmode", "-no-shell-escape", "page.tex"],
+            cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0 and "Overfull" not in done.stdout, done.stdout[-2000:]
