@@ -20,6 +20,7 @@ from tests.orchestrator.report.runs import played, sweep
 def at_once(monkeypatch):
     monkeypatch.setattr(standing, "EVERY", 0.0)
     monkeypatch.setattr(standing, "SHARE", 0)
+    monkeypatch.setattr(standing, "LOOKS", 1e9)
 
 
 def frame(**acc: float) -> pl.DataFrame:
