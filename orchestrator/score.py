@@ -6,6 +6,7 @@ Counts are summed as integers and divided once: equal episodes give equal bytes 
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -98,11 +99,11 @@ def _interval(bit: str) -> list[pl.Expr]:
 def average(rows: pl.DataFrame) -> pl.DataFrame:
     """The paper's average: one row for model x condition x protocol, unweighted means of acc and ps over scenarios.
 
-    ``scenarios`` counts those in the mean, ``complete`` those that are played to the end without a failed episode;
+    ``scenarios`` counts those in the mean, ``complete`` those that are played to the end without a failed episode, and read;
     ``all_seven`` is true only when all seven of the benchmark are complete: a mean without it is not the paper's.
     """
     measured = [pl.col("acc"), *([pl.col("aggregate")] if "aggregate" in rows.columns else [])]
-    done = (pl.col("finished") == pl.col("planned")) & (pl.col("failed") == 0) & pl.coalesce(measured).is_not_null()
+    done = (lacking(rows.columns) == 0) & pl.coalesce(measured).is_not_null()
     means = (
         rows.sort("cell")
         .group_by("model", "condition", "protocol", maintain_order=True)
@@ -114,6 +115,14 @@ def average(rows: pl.DataFrame) -> pl.DataFrame:
         )
     )
     return means.sort("model", "condition", "protocol")
+
+
+def lacking(columns: Container[str]) -> pl.Expr:
+    """Episodes that a cell has not got: not played, given up as failed, or, open-ended, not read by the judge yet."""
+    missing = pl.col("planned") - pl.col("finished") + pl.col("failed")
+    if "answered" not in columns:
+        return missing
+    return missing + (pl.col("answered") - pl.col("judged") - pl.col("unjudged")).fill_null(0)
 
 
 def write_results(folder: Path, rows: pl.DataFrame) -> None:

@@ -19,17 +19,19 @@ from orchestrator.report.judged import INTERVALS, averages
 from orchestrator.report.provenance import UNVERIFIED, foreign, open_ended_subset, subset
 from orchestrator.report.published import AVERAGE, MEASURES, ROUNDING, figures
 from orchestrator.report.statistics import GROUP, Bootstrap, bootstrap
-from sweeps.spec import Sampling
+from orchestrator.score import lacking
+from sweeps.spec import OpenEnded, Sampling
 
 SCHEMA = {
     **dict.fromkeys(("model", "paper", "scenario", "condition", "protocol", "measure"), pl.String),
     **dict.fromkeys(("planned", "finished"), pl.Int64),
     **dict.fromkeys(("ours", "low", "high", "published", "difference"), pl.Float64),
     "inside": pl.Boolean,
+    "errors": pl.Int64,
     "reason": pl.String,
     "judge": pl.String,
 }
-COUNTS = ("answered", "judged", "unjudged", "judge")
+COUNTS = ("answered", "judged", "unjudged", "lacking", "judge")
 PAPERS_JUDGE = "the paper's are by Qwen3-8B, sampled, with the package's instruction"
 
 
@@ -38,6 +40,7 @@ def compare(folder: Path, data: Path | None = None, judge: str = "", strict: boo
 
     ``ours`` with our 95% interval ``low`` and ``high``; where nothing speaks against it ``published``, ``difference`` (ours
     less published) and ``inside`` (whether the published figure, known to 0.05, lies in our interval); else ``reason``.
+    ``errors`` counts episodes without an answer: they are in none of our measures, and wrong in the package's example.
     ``judge`` and ``strict`` choose the verdicts, as ``read`` does. Raises RunFolderError when the folder is no run.
     """
     return compared(read(folder, data, judge, strict))
@@ -85,7 +88,23 @@ def reasons(rows: pl.DataFrame) -> list[str]:
         f"open-ended figures are by the judge {name}; {PAPERS_JUDGE}"
         for name in rows["judge"].drop_nulls().unique().sort()
     ]
-    return [*sentences, *by, *([f"of what is compared, {UNVERIFIED}"] if rows["published"].count() else [])]
+    return [
+        *sentences,
+        *by,
+        *_wrong_there(rows),
+        *([f"of what is compared, {UNVERIFIED}"] if rows["published"].count() else []),
+    ]
+
+
+def _wrong_there(rows: pl.DataFrame) -> Iterator[str]:
+    """One sentence a compared cell with episodes that the package's example counts as wrong, and we as no answer."""
+    found = rows.filter((pl.col("measure") == "acc") & pl.col("published").is_not_null() & (pl.col("errors") > 0))
+    for row in found.filter(pl.col("scenario") != AVERAGE).iter_rows(named=True):
+        scored = row["finished"] - row["errors"]
+        yield (
+            f"{row['model']}/{row['scenario']}/{row['condition']}: {row['errors']:,} of {row['finished']:,} episodes have no"
+            f" answer; counted as wrong, as the package's example does, acc is {row['ours'] * scored / row['finished']:.1f}"
+        )
 
 
 class _Case:
@@ -96,7 +115,7 @@ class _Case:
         self.paper = {model.name: model.paper for model in sweep.models}
         self.filtered = sweep.selection.filtered
         self.foreign, self.subset, self.judged = foreign(evidence), subset(evidence), open_ended_subset(evidence)
-        self.decoding = _decoding(sweep.sampling)
+        self.decoding = {"mcqa": _decoding(sweep.sampling), "oeg": _sampled(sweep.open_ended.sampling)}
         self.cells = evidence.rows
         published = figures().filter(pl.col("filtered") == self.filtered)
         keys = ["protocol", "condition", "paper", "scenario", "measure"]
@@ -107,10 +126,10 @@ class _Case:
         self.listed = {key[:3] for key in self.published}
 
     def counts(self, mean: Mapping[str, Any]) -> dict[str, Any]:
-        """Planned and finished episodes behind an average."""
+        """Planned, finished and unanswered episodes behind an average."""
         same = [pl.col(name) == mean[name] for name in ("model", "condition", "protocol")]
         cells = self.cells.filter(same)
-        return {"planned": int(cells["planned"].sum()), "finished": int(cells["finished"].sum())}
+        return {name: int(cells[name].sum()) for name in ("planned", "finished", "errors")}
 
     def rows(self, cell: Mapping[str, Any], scenario: str) -> Iterator[dict[str, Any]]:
         """One row a measure that the paper has of this protocol and that the cell has."""
@@ -134,8 +153,8 @@ class _Case:
             return f"no table per model of {cell['condition']} ({cell['protocol']}, {which}) is published"
         if (*table, paper) not in self.listed:
             return f"the published table of {cell['condition']} has no row of {paper}"
-        if self.decoding and cell["protocol"] == "mcqa":
-            return self.decoding
+        if decoding := self.decoding[cell["protocol"]]:
+            return decoding
         subsets = self.judged if cell["protocol"] == "oeg" else self.subset
         return self._samples(scenario, subsets) or self._unfinished(cell, scenario)
 
@@ -146,18 +165,20 @@ class _Case:
     def _unfinished(self, cell: Mapping[str, Any], scenario: str) -> str | None:
         if scenario == AVERAGE:
             return None if cell["all_seven"] else "not all seven scenarios are complete"
-        unread = (cell.get("answered") or 0) - (cell.get("judged") or 0) - (cell.get("unjudged") or 0)
-        if unread:
-            return f"{unread:,} answers are not judged yet; `proactive-sweep judge` goes on"
-        missing = cell["planned"] - cell["finished"]
-        return f"unfinished: {cell['finished']:,} of {cell['planned']:,} episodes" if missing else None
+        if missing := cell["planned"] - cell["finished"]:
+            return f"unfinished: {cell['planned'] - missing:,} of {cell['planned']:,} episodes"
+        if cell["failed"]:
+            return f"{cell['failed']:,} episodes failed here; `proactive-sweep run --retry-failed` plays them again"
+        unread = cell.get("lacking")
+        return f"{unread:,} answers are not judged yet; `proactive-sweep judge` goes on" if unread else None
 
 
 def _judged(evidence: Evidence, intervals: Bootstrap) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Cells and averages, with the judge's measures where the run has them."""
     if "aggregate" not in evidence.rows.columns:
         return intervals.cells, intervals.averages
-    cells = intervals.cells.join(evidence.rows.select("cell", *COUNTS, *INTERVALS), on="cell", how="left")
+    counted = evidence.rows.with_columns(lacking(evidence.rows.columns).alias("lacking"))
+    cells = intervals.cells.join(counted.select("cell", *COUNTS, *INTERVALS), on="cell", how="left")
     means = averages(evidence).select(*GROUP, *INTERVALS).with_columns(pl.lit(evidence.judge).alias("judge"))
     return cells, intervals.averages.join(means, on=list(GROUP), how="left")
 
@@ -166,7 +187,7 @@ def _row(
     cell: Mapping[str, Any], scenario: str, measure: str, paper: str, published: float | None, reason: str | None
 ) -> dict[str, Any]:
     ours, low, high = cell.get(measure), cell.get(f"{measure}_low"), cell.get(f"{measure}_high")
-    row = {name: cell[name] for name in ("model", "condition", "protocol", "planned", "finished")}
+    row = {name: cell[name] for name in ("model", "condition", "protocol", "planned", "finished", "errors")}
     row["judge"] = cell.get("judge")
     row |= {"paper": paper, "scenario": scenario, "measure": measure, "ours": ours, "low": low, "high": high}
     if published is None or ours is None:
@@ -183,6 +204,16 @@ def _decoding(sampling: Sampling) -> str | None:
     return (
         f"decoded otherwise than the paper: temperature {sampling.temperature:g} and {sampling.max_tokens} new tokens, "
         f"not {paper.temperature:g} and {paper.max_tokens}"
+    )
+
+
+def _sampled(sampling: Sampling) -> str | None:
+    """Why open-ended answers are not decoded as the package's example does: sampled, and as long as they want to be."""
+    if sampling.temperature > 0 and sampling.max_tokens >= OpenEnded().sampling.max_tokens:
+        return None
+    return (
+        f"answered otherwise than in the paper: temperature {sampling.temperature:g} and at most {sampling.max_tokens:,} new"
+        " tokens, not sampled and as long as it takes"
     )
 
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from envs.samples import OPEN_ENDED, kept
 from orchestrator.report.evidence import Evidence
+from sweeps.spec import Protocol
 
 UNVERIFIED = "ids and counts are the published ones, but the pictures cannot be checked from the run folder"
 FIRST_COCO = 42
@@ -60,13 +61,15 @@ def subset(evidence: Evidence) -> dict[str, str]:
 
 def open_ended_subset(evidence: Evidence) -> dict[str, str]:
     """The same for the open-ended tables, which are of 100 samples a scenario, or all where there are fewer."""
-    judged = evidence.rows.filter(pl.col("protocol") == "oeg")
+    judged, pick = evidence.rows.filter(pl.col("protocol") == "oeg"), evidence.sweep.selects(Protocol.OEG)
+    chosen = pick.subset != "open-ended" or pick.limit is not None or not pick.filtered
     counts = judged.group_by("scenario").agg(pl.col("planned").max()).sort("scenario")
     wanted = {scenario: min(OPEN_ENDED, len(ids)) for scenario, ids in kept().items()}
     return {
-        scenario: f"another subset: {planned:,} samples, and the published table is of {wanted[scenario]}"
+        scenario: f"another subset: {planned:,} samples by the sweep's selection, and the published table is of the paper's own"
+        f" {wanted[scenario]}"
         for scenario, planned in counts.iter_rows()
-        if planned != wanted[scenario]
+        if chosen or pick.ids.get(scenario) or planned != wanted[scenario]
     }
 
 

@@ -49,7 +49,7 @@ class Bootstrap(NamedTuple):
     """Intervals of cells and of averages over scenarios."""
 
     cells: pl.DataFrame
-    """One row a planned cell, sorted: names, planned, finished, scored, errors; each measure with ``_low`` and ``_high``.
+    """One row a planned cell, sorted: names, planned, finished, failed, scored, errors; each measure with ``_low`` and ``_high``.
 
     acc has Wilson's interval, all else percentile bootstrap; null where nothing was scored.
     """
@@ -147,7 +147,7 @@ def _frame(rows: list[dict[str, Any]], names: tuple[str, ...]) -> pl.DataFrame:
 
 
 def _with_wilson(rows: pl.DataFrame, found: list[dict[str, Any]]) -> pl.DataFrame:
-    counts = rows.select(*CELL, "planned", "finished", "scored", "errors", "acc", "acc_low", "acc_high")
+    counts = rows.select(*CELL, "planned", "finished", "failed", "scored", "errors", "acc", "acc_low", "acc_high")
     drawn = _frame(found, ("cell",)).drop("acc", "acc_low", "acc_high")
     return counts.join(drawn, on="cell", how="left").sort("cell")
 

@@ -23,6 +23,7 @@ from orchestrator.report.markup import MISSING, Entry, Grid
 from orchestrator.report.paired import ALPHA, against, between
 from orchestrator.report.published import MEASURES
 from orchestrator.report.statistics import Bootstrap, bootstrap
+from orchestrator.score import lacking
 from orchestrator.storage import durable
 from sweeps.conditions import WITH_EXAMPLES
 from sweeps.load import registry
@@ -140,6 +141,7 @@ def open_ended(evidence: Evidence, intervals: Bootstrap) -> Grid:
     """The judged share of answers: aggregate / category / suggestion in percent (paper, Tables 8 and 9)."""
     measures = list(MEASURES["oeg"].values())
     judged = evidence.rows.filter(pl.col("protocol") == "oeg")
+    judged = judged.with_columns(lacking(judged.columns).alias("lacking"))
     if judged.is_empty() or not set(measures) <= set(judged.columns):
         return Grid("open-ended", "", (), (), judged)
 
@@ -158,7 +160,7 @@ def open_ended(evidence: Evidence, intervals: Bootstrap) -> Grid:
             )
             rows.append((f"{model}, {condition}", (*entries, whole)))
     column = AVERAGE if len(scenarios) == len(SCENARIOS) else f"avg of {len(scenarios)}"
-    numbers = pl.concat([judged, means.with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
+    numbers = pl.concat([judged.drop("lacking"), means.with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
     return Grid("open-ended", title(evidence), (*scenarios, column), tuple(rows), numbers)
 
 
@@ -200,8 +202,9 @@ def _entry(row: Row | None, text: Format, measure: str = "acc") -> Entry:
         return MISSING
     if row[measure] is None:
         return Entry(f"{row['finished']}/{row['planned']}", None, unfinished=True)
-    if row["finished"] < row["planned"]:
-        return Entry(f"{text(row)} ({row['finished']}/{row['planned']})", row[measure], unfinished=True)
+    left = row.get("lacking", row["planned"] - row["finished"] + row["failed"])
+    if left:
+        return Entry(f"{text(row)} ({row['planned'] - left}/{row['planned']})", row[measure], unfinished=True)
     return Entry(text(row), row[measure])
 
 
@@ -222,7 +225,7 @@ def _average(evidence: Evidence, row: Row | None, text: Format | None = None) ->
 def _over(cells: pl.DataFrame, scenarios: Sequence[str]) -> dict[str, Entry]:
     """Model -> the unweighted mean over these scenarios."""
     part = cells.filter(pl.col("scenario").is_in(scenarios))
-    done = (pl.col("finished") == pl.col("planned")).all()
+    done = (lacking(part.columns) == 0).all()
     means = part.group_by("model").agg(
         pl.col("acc", "ps").mean(), done.alias("done"), pl.col("acc").null_count().alias("gaps")
     )

@@ -7,7 +7,10 @@ import pytest
 from rich.console import Console
 
 from orchestrator.report.compare import compare, reasons, tables
+from orchestrator.report.evidence import read
 from orchestrator.report.published import figures
+from orchestrator.report.statistics import bootstrap
+from orchestrator.report.tables import grids, open_ended
 from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import known, played, sweep
 
@@ -167,3 +170,68 @@ def test_another_open_ended_subset_is_not_compared(tmp_path):
     found = compare(known(tmp_path / "run", [MODEL], ("zero-shot",), most=60, protocol="oeg")).filter(scenario="QD")
 
     assert found["reason"].str.contains("another subset: 60 samples").all()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"selection": {"subset": "all", "limit": 100}}, {"selection": {"subset": "open-ended", "limit": 100}},
+        {"sampling": {"temperature": 0.0, "max_tokens": 4096}}, {"sampling": {"temperature": 1.0, "max_tokens": 10}},
+    ],
+)  # fmt: skip
+def test_other_samples_or_decoding_of_answers_are_not_compared_even_if_they_are_as_many(changes, tmp_path):
+    found = compare(known(tmp_path / "run", [MODEL], ("hint",), most=100, protocol="oeg", open_ended=changes))
+    why = "another subset" if "selection" in changes else "answered otherwise than in the paper"
+
+    assert found["published"].null_count() == found.height > 0
+    assert found["reason"].str.contains(why).all()
+
+
+def test_what_the_judge_has_not_read_is_not_compared_nor_its_average_nor_shown_as_finished(tmp_path):
+    folder = known(tmp_path / "run", [MODEL], ("zero-shot",), most=100, protocol="oeg")
+    (part,) = (folder / "verdicts").glob("*.parquet")
+    pl.read_parquet(part).filter(pl.col("sample_id") % 5 == 0).write_parquet(part)
+    found = compare(folder)
+
+    assert found["published"].null_count() == found.height > 0
+    assert found.filter(pl.col("scenario") != "avg")["reason"].str.contains("answers are not judged yet").all()
+    assert found.filter(scenario="avg")["reason"].str.contains("not all seven").all()
+    evidence = read(folder)
+    ((_, entries),) = open_ended(evidence, bootstrap(evidence)).rows
+    assert all(entry.unfinished for entry in entries)
+
+
+def spoiled(folder, ending: str, scenario: str, every: int):
+    """The run folder with every so many episodes of a scenario without an answer."""
+    (part,) = (folder / "episodes").glob("*.parquet")
+    rows = pl.read_parquet(part)
+    hit = (pl.col("scenario") == scenario) & (pl.col("sample_id") % every == 0)
+    changed = {"ending": pl.lit(ending), "error": pl.lit("lost"), "correct": pl.lit(False)}
+    rows.with_columns(pl.when(hit).then(to).otherwise(name).alias(name) for name, to in changed.items()).write_parquet(
+        part
+    )
+    return folder
+
+
+def test_episodes_that_the_harness_lost_are_missing_from_cell_average_and_table(tmp_path):
+    folder = spoiled(known(tmp_path / "run", [MODEL], ("zero-shot",)), "failed", "QD", 2)
+    found = compare(folder)
+
+    assert found.filter(scenario="QD")["reason"].str.contains("episodes failed here").all()
+    assert found.filter(scenario="avg")["published"].null_count() == 2
+    assert found.filter(scenario="ROD")["published"].null_count() == 0
+    grid = next(one for one in grids(read(folder)) if one.name == "main")
+    ((_, entries),) = grid.rows
+    assert [entry.unfinished for entry in entries] == [name in ("QD", "avg") for name in grid.columns]
+
+
+def test_what_the_package_counts_as_wrong_and_we_as_no_answer_is_said(tmp_path):
+    folder = spoiled(known(tmp_path / "run", [MODEL], ("zero-shot",)), "unprocessable", "COCO", 10)
+    found = compare(folder)
+    row = found.row(by_predicate=(pl.col("scenario") == "COCO") & (pl.col("measure") == "acc"), named=True)
+    (told,) = [line for line in reasons(found) if "no answer" in line]
+
+    right = row["ours"] * (row["finished"] - row["errors"])
+    assert row["errors"] > 50 and row["published"] is not None
+    assert told.startswith(f"{MODEL}/COCO/zero-shot: {row['errors']} of 1,240 episodes have no answer")
+    assert told.endswith(f"acc is {right / row['finished']:.1f}") and right / row["finished"] < row["ours"]

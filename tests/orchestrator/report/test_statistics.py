@@ -88,7 +88,7 @@ def test_errors_change_counts_and_no_measure(evidence, errors):
     wrong = [episode(50 + n, ending=ending, correct=False, turns=0) for n, ending in enumerate(errors)]
     clean = bootstrap(made(evidence, answers), resamples=100).cells.row(0, named=True)
     dirty = bootstrap(made(evidence, answers + wrong), resamples=100).cells.row(0, named=True)
-    counts = {"planned", "finished", "errors"}
+    counts = {"planned", "finished", "failed", "errors"}
 
     assert dirty["errors"] == len(errors)
     assert {k: v for k, v in dirty.items() if k not in counts} == {k: v for k, v in clean.items() if k not in counts}
