@@ -160,6 +160,9 @@ class Mind:
         self.device = "cuda" if model.gpus and torch.cuda.is_available() else "cpu"
         self.network: Any = _network(model, self.device, source)
         self.stops = _stops(self.network, self.tokenizer)
+        self.penalty = (
+            model.repetition_penalty or getattr(self.network.generation_config, "repetition_penalty", None) or 1.0
+        )
         _forget_defaults(self.network, self.stops, _pad(self.tokenizer))
         text = self.network.config.get_text_config()
         self.longest: int | None = getattr(text, "max_position_embeddings", None)
@@ -189,7 +192,9 @@ class Mind:
         made = self.network.generate(
             **{**inputs, **floats},
             max_new_tokens=sampling.max_tokens,
-            logits_processor=decoding(sampling, [job.request.seed for job in batch.jobs], self.device),
+            logits_processor=decoding(
+                sampling, [job.request.seed for job in batch.jobs], self.device, self.penalty, inputs["attention_mask"]
+            ),
         )
         new = _without_prompt(made, inputs["input_ids"]).tolist()
         prompts = inputs["attention_mask"].sum(dim=1).tolist()
@@ -246,9 +251,26 @@ class Drawn(LogitsProcessor):  # type: ignore[misc]
         return scores.float() - noise.clamp_min_(1e-30).log_()
 
 
-def decoding(sampling: Sampling, seeds: Sequence[int], device: str) -> LogitsProcessorList:
-    """What is done to the scores before the largest wins: nothing when greedy."""
-    steps: list[Any] = []
+class Penalised(LogitsProcessor):  # type: ignore[misc]
+    """The repetition penalty, over prompt and reply (Keskar et al. 2019); what pads a row in a batch is no part of either."""
+
+    def __init__(self, penalty: float, mask: torch.Tensor) -> None:
+        self.penalty, self.width, self.padding = penalty, mask.shape[1], (mask == 0).sum(dim=1).tolist()
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        scores = scores.clone()
+        prompted = input_ids.shape[1] >= self.width  # some models give the reply alone
+        for row, ids, padding in zip(scores, input_ids, self.padding, strict=True):
+            seen = ids[padding if prompted else 0 :].unique()
+            row[seen] = torch.where(row[seen] < 0, row[seen] * self.penalty, row[seen] / self.penalty)
+        return scores
+
+
+def decoding(
+    sampling: Sampling, seeds: Sequence[int], device: str, penalty: float, mask: torch.Tensor
+) -> LogitsProcessorList:
+    """What is done to the scores before the largest wins: the penalty alone when greedy. ``mask`` is 0 where rows are padded."""
+    steps: list[Any] = [] if penalty == 1.0 else [Penalised(penalty, mask)]
     if sampling.temperature > 0:
         steps.append(TemperatureLogitsWarper(sampling.temperature))
         if sampling.top_k > 0:

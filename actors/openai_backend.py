@@ -101,7 +101,9 @@ class OpenAIBackend:
         """What the SDK has no argument for."""
         extra: dict[str, Any] = {}
         if self.endpoint.server == "vllm":
-            extra = {"top_k": top_k, "min_p": 0.0, "repetition_penalty": 1.0}
+            extra = {"top_k": top_k, "min_p": 0.0}
+            if self.model.repetition_penalty is not None:  # else the server takes the checkpoint's own
+                extra["repetition_penalty"] = self.model.repetition_penalty
         if self.model.chat:
             extra["chat_template_kwargs"] = self.model.chat
         if self.model.processor:

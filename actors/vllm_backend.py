@@ -70,6 +70,7 @@ class VLLMBackend:
         self.template = ChatParams(chat_template_kwargs=self.chat)
         renderer.warmup(self.template)
         self.tokens = renderer.default_chat_tok_params.with_kwargs(add_special_tokens=False)
+        self.penalty = model.repetition_penalty or own_penalty(self.engine)
         self.pictures = Pictures(data)
         self.room = asyncio.Semaphore(arguments["max_num_seqs"] + RENDERED_AHEAD)
         self.numbers = count()
@@ -118,7 +119,7 @@ class VLLMBackend:
         try:
             _, (prompt,) = await self.engine.renderer.render_chat_async([chat], self.template, self.tokens)
             number = f"{self.name}-{next(self.numbers)}"
-            choices = decoding(request.sampling, request.seed)
+            choices = decoding(request.sampling, request.seed, self.penalty)
             async for output in self.engine.generate(prompt, choices, number, lora_request=self.lora):
                 if output.finished:
                     return output
@@ -204,8 +205,14 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
     return {**flags, **model.options}
 
 
-def decoding(sampling: Sampling, seed: int) -> SamplingParams:
-    """Every decoding choice, so that no default of the engine or of the model's own can differ between models."""
+def own_penalty(engine: AsyncLLM) -> float:
+    """The repetition penalty of the checkpoint's ``generation_config.json``; 1 where it names none."""
+    said = engine.model_config.try_get_generation_config().get("repetition_penalty")
+    return 1.0 if said is None else float(said)
+
+
+def decoding(sampling: Sampling, seed: int, penalty: float = 1.0) -> SamplingParams:
+    """Every decoding choice, so that no default of the engine can differ between models."""
     greedy = sampling.temperature == 0
     return SamplingParams(
         n=1,
@@ -215,7 +222,7 @@ def decoding(sampling: Sampling, seed: int) -> SamplingParams:
         min_p=0.0,
         presence_penalty=0.0,
         frequency_penalty=0.0,
-        repetition_penalty=1.0,
+        repetition_penalty=penalty,
         seed=None if greedy else seed,
         stop=None,
         ignore_eos=False,

@@ -85,16 +85,19 @@ class Scenario:
             random = state.mode is Mode.RANDOM
             made = (move or self.drawn(sample, state)) if random else self.move(shown[option.chosen])
         turn = Turn(state.frame, reply, option.verdict, category.verdict, action, made)
-        return self._after(sample, state, category.verdict, made), turn
+        return self._after(sample, state, turn), turn
 
-    def _after(self, sample: Sample, state: State, category: Verdict, made: Move | None) -> State:
+    def _after(self, sample: Sample, state: State, did: Turn) -> State:
         turn = state.turn + 1
-        if category is Verdict.CORRECT:
+        if did.category is Verdict.CORRECT:
             return state._replace(turn=turn, ending=Ending.CORRECT)
-        if made is None:
-            return state._replace(turn=turn, ending=Ending.WRONG)
-        after = State(state.frame, turn, made, state.across, state.along, state.mode, state.seed)
-        return after._replace(ending=Ending.LIMIT) if turn == self.limit(sample) else self.advance(sample, after, made)
+        last = turn == self.limit(sample)
+        if did.move is None:
+            return state._replace(
+                turn=turn, ending=Ending.LIMIT if last and did.action is Action.SUGGESTION else Ending.WRONG
+            )
+        after = State(state.frame, turn, did.move, state.across, state.along, state.mode, state.seed)
+        return after._replace(ending=Ending.LIMIT) if last else self.advance(sample, after, did.move)
 
     def _read(
         self, sample: Sample, state: State, shown: tuple[str, ...], reply: str

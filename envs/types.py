@@ -42,7 +42,7 @@ class Ending(StrEnum):
     WRONG = "wrong"
     """An abstention, a wrong category, an unreadable reply, or a random move that left the video."""
     LIMIT = "limit"
-    """The last turn was spent on one more suggestion."""
+    """The last turn that the sample allows was spent on one more suggestion, whether it still counted or not."""
     UNPROCESSABLE = "unprocessable"
     """A picture could not be read, or the model's processor refused it."""
     ANSWERED = "answered"

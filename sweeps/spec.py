@@ -46,7 +46,7 @@ class Endpoint(Frozen):
     key_env: str = "OPENAI_API_KEY"
     """Environment variable that holds the key (never in a file); empty where the service wants none."""
     server: Literal["openai", "vllm"] = "openai"
-    """``vllm`` states top_k, min_p and the repetition penalty too: that server has a model's own defaults for them."""
+    """``vllm`` states top_k and min_p too: that server has a model's own defaults for them."""
     decoding: bool = True
     """False leaves out temperature, top_p and seed, which reasoning models refuse."""
     effort: str = ""
@@ -80,8 +80,15 @@ class Endpoint(Frozen):
         return self
 
 
-ANSWERING = ("quantization", "hf_overrides", "kv_cache_dtype", "mm_processor_kwargs", "generation_config")
-"""The engine flags that change answers; all others change speed and memory alone."""
+HARMLESS = frozenset((
+    "async_scheduling", "attn_implementation", "batch", "block_size", "compilation_config", "cpu_offload_gb", "device_map",
+    "disable_custom_all_reduce", "disable_log_stats", "distributed_executor_backend", "download_dir",
+    "enable_chunked_prefill", "enable_lora", "enable_prefix_caching", "enforce_eager", "gpu_memory_utilization",
+    "limit_mm_per_prompt", "load_format", "low_cpu_mem_usage", "max_lora_rank", "max_loras", "max_model_len",
+    "max_num_batched_tokens", "max_num_seqs", "max_parallel_loading_workers", "mm_processor_cache_gb",
+    "num_gpu_blocks_override", "pipeline_parallel_size", "scheduling_policy", "seed", "swap_space", "tensor_parallel_size",
+))  # fmt: skip
+"""The engine flags that change speed, memory, and what fits at all; any other may change answers, and is part of the key."""
 
 
 class ModelSpec(Frozen):
@@ -110,6 +117,8 @@ class ModelSpec(Frozen):
     """Options of the model's own processor, for example ``max_pixels``."""
     chat: dict[str, Any] = Field(default_factory=dict)
     """Variables of the chat template, for example ``enable_thinking``."""
+    repetition_penalty: Annotated[float, Field(gt=0, le=2)] | None = None
+    """None takes what the checkpoint's ``generation_config.json`` says, as the package's ``generate`` does; 1 is none."""
     lora: str = ""
     """Adapter that every request uses: a folder, or a folder inside ``source``."""
     endpoint: Endpoint = Endpoint()
@@ -139,10 +148,11 @@ class ModelSpec(Frozen):
     def identity(self) -> dict[str, Any]:
         """What changes this model's answers."""
         special = {
-            "options": {k: v for k, v in self.options.items() if k in ANSWERING or self.backend == "openai"},
+            "options": {k: v for k, v in self.options.items() if k not in HARMLESS or self.backend == "openai"},
             "processor": self.processor,
             "chat": self.chat,
             "lora": self.lora,
+            "repetition_penalty": self.repetition_penalty,
             "endpoint": self.endpoint.identity,
         }
         return {
@@ -201,8 +211,8 @@ OPEN_ENDED = ("zero-shot", "hint", "reference")
 class OpenEnded(Frozen):
     """How open-ended cells differ from multiple choice: sampled, long, and on the paper's subset (package ``tests/oeg.py``)."""
 
-    sampling: Sampling = Sampling(temperature=1.0, max_tokens=4096)
-    """The package samples with the model's own settings and up to 32,768 new tokens."""
+    sampling: Sampling = Sampling(temperature=1.0, top_k=50, max_tokens=4096)
+    """The package samples with the checkpoint's own settings, or transformers' (these), and up to 32,768 new tokens."""
     selection: Selection = Selection(subset="open-ended")
 
 

@@ -62,6 +62,8 @@ def _totals(episode: Recording, mine: Sequence[Mapping[str, Any]], told: Mapping
     ours = mine[-1]["ending"] if mine else None
     stored = None if row["ending"] in UNFINISHED else row["ending"]
     theirs = ours if told["raised"] else told["ending"]
+    if ours == Ending.LIMIT and theirs == Ending.WRONG and mine[-1]["move"] is None:
+        theirs = ours  # the package has one word for a suggestion that counts no more and for all else that is wrong
     if not stored == ours == theirs:
         yield Difference(row["key"], "ending", row["ending"], ours, told["ending"])
     did = Counter(facts["action"] for facts in mine)

@@ -1,4 +1,4 @@
-"""A row of a batch is answered as if it were alone, and no default of the checkpoint gets in between."""
+"""A row of a batch is answered as if it were alone, and of the checkpoint's defaults only its repetition penalty counts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
 pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
 
 import torch
+from transformers import RepetitionPenaltyLogitsProcessor
 
 from actors.backend import BackendDied, Message, Reply, Request, Unprocessable
 from actors.batches import Job, company
@@ -90,8 +91,8 @@ def test_a_batch_answers_like_each_request_alone(backend: TransformersBackend) -
 
 
 def test_greedy_is_greedy_whatever_the_checkpoint_says(backend: TransformersBackend) -> None:
-    """The checkpoint asks for top-3 sampling and a repetition penalty; our own step-by-step argmax is the judge."""
-    mind = backend.mind
+    """The checkpoint asks for top-3 sampling; an argmax step by step, after its repetition penalty, is the judge."""
+    mind, penalised = backend.mind, RepetitionPenaltyLogitsProcessor(1.3)
     for request in requests(max_tokens=8)[:4]:
         reply = together(backend, [request])[0]
         pictures = asyncio.run(backend.pictures.shown(request.messages))
@@ -99,12 +100,37 @@ def test_greedy_is_greedy_whatever_the_checkpoint_says(backend: TransformersBack
         tokens: list[int] = []
         with torch.inference_mode():
             while len(tokens) < 8 and not (tokens and tokens[-1] in mind.stops):
-                token = int(mind.network(**inputs).logits[0, -1].argmax())
+                token = int(penalised(inputs["input_ids"], mind.network(**inputs).logits[:, -1]).argmax())
                 tokens.append(token)
                 inputs["input_ids"] = torch.cat([inputs["input_ids"], torch.tensor([[token]])], 1)
                 inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
         assert reply.reply_tokens == len(tokens)
-        assert reply.text == mind.writer.decode([t for t in tokens if t not in mind.stops], skip_special_tokens=True)
+        said = mind.writer.decode([t for t in tokens if t not in mind.stops], skip_special_tokens=True)
+        assert reply.text == said.rstrip("\ufffd")
+
+
+def test_the_repetition_penalty_is_transformers_own_and_blind_to_padding() -> None:
+    ids, scores = torch.tensor([[0, 0, 5, 6, 5], [1, 2, 3, 4, 5]]), torch.randn(2, 9, generator=torch.manual_seed(0))
+    mask = torch.tensor([[0, 0, 1], [1, 1, 1]])  # of the prompt, three long
+    theirs = RepetitionPenaltyLogitsProcessor(1.3)
+    expected = torch.cat([theirs(ids[:1, 2:], scores[:1].clone()), theirs(ids[1:], scores[1:].clone())])
+
+    assert torch.equal(decoding(Sampling(), [0, 1], "cpu", 1.3, mask)(ids, scores), expected)
+    assert torch.equal(decoding(Sampling(), [0, 1], "cpu", 1.0, mask)(ids, scores), scores)
+    reply_alone = decoding(Sampling(), [0, 1], "cpu", 1.3, torch.zeros(2, 9))(ids, scores)
+    assert torch.equal(reply_alone, theirs(ids, scores.clone())), (
+        "a model that gives the reply alone has no padding in it"
+    )
+
+
+def test_an_entry_may_switch_the_checkpoints_penalty_off(backend: TransformersBackend, folder: Path) -> None:
+    plain = opened_backend(folder, repetition_penalty=1.0)
+    many = requests(max_tokens=30)
+    try:
+        assert (backend.mind.penalty, plain.mind.penalty) == (1.3, 1.0)
+        assert [r.text for r in together(plain, many)] != [r.text for r in together(backend, many)]
+    finally:
+        asyncio.run(plain.close())
 
 
 def test_a_seed_alone_decides_a_sampled_reply(backend: TransformersBackend) -> None:
@@ -119,7 +145,8 @@ def test_sampled_replies_follow_the_models_distribution(backend: TransformersBac
     """First tokens of 4,000 seeds against the softmax: no token strays by more than 4.5 standard errors."""
     scores = torch.tensor([[2.0, 1.0, 0.0, -1.0, float("-inf")]])
     seeds = list(range(4000))
-    drawn = decoding(Sampling(temperature=1.0), seeds, "cpu")(torch.zeros(4000, 1), scores.repeat(4000, 1)).argmax(1)
+    steps = decoding(Sampling(temperature=1.0), seeds, "cpu", 1.0, torch.ones(4000, 1))
+    drawn = steps(torch.zeros(4000, 1), scores.repeat(4000, 1)).argmax(1)
     for token, share in enumerate(scores.softmax(1)[0].tolist()):
         error = (share * (1 - share) / 4000) ** 0.5
         assert abs((drawn == token).float().mean().item() - share) <= 4.5 * error

@@ -59,9 +59,27 @@ def test_every_reply_gets_exactly_one_verdict_a_side_and_moves_the_game_on(name,
             "a right category ends the episode"
         )
         if turn.option is not Verdict.CORRECT and turn.category is not Verdict.CORRECT:
-            assert after.ending is Ending.WRONG, "anything else ends it wrong"
+            asked_to_the_limit = turn.action is Action.SUGGESTION and after.turn == game.limit(sample)
+            assert after.ending is (Ending.LIMIT if asked_to_the_limit else Ending.WRONG), "anything else ends it wrong"
         if turn.action is Action.UNPARSABLE:
             assert (turn.option, turn.category) == (Verdict.MISMATCH, Verdict.MISMATCH)
+
+
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "COCO"])
+def test_whoever_does_nothing_but_ask_ends_at_the_limit(name):
+    """The paper's infinite loop; on the last frame of MVP-N, IN-C and QD a suggestion is shown, though it counts no more.
+
+    In COCO a diagonal offers nothing more to ask before its limit.
+    """
+    game, sample = SCENARIOS[name], SAMPLES[name]
+    state, turns = game.initial(sample), 0
+    while state.ending is None:
+        asks = game.askable(sample, state) or suggestions(game.view(sample, state).options)
+        state, turn = game.step(sample, state, asks[0])
+        turns += 1
+        assert turn.action is Action.SUGGESTION
+
+    assert (state.ending, turns) == (Ending.LIMIT, game.limit(sample))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -120,6 +120,12 @@ def test_a_key_changes_with_what_changes_the_answer_and_with_nothing_else():
         len({base, cell(source="t").fingerprint("1"), cell(revision="q").fingerprint("1"), cell().fingerprint("2")})
         == 4
     )
+    answering = [
+        {"dtype": "half"}, {"hf_overrides": {"a": 1}}, {"quantization_config": {"load_in_4bit": True}}, {"rope_scaling": {}},
+        {"override_generation_config": {"top_k": 1}}, {"whatever_comes_next": 1},
+    ]  # fmt: skip
+    assert len({base, *(cell(options=one).fingerprint("1") for one in answering)}) == 1 + len(answering)
+    assert cell(repetition_penalty=1.0).fingerprint("1") != base, "None is the checkpoint's own"
     assert cell().key == "m/QD/zero-shot"
     assert (
         ModelSpec(name="m", source="s").model_copy(update={"gpus": 2}).identity
