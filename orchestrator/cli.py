@@ -13,14 +13,15 @@ from typing import Annotated
 import polars as pl
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
+from rich.table import Column, Table
 
 from envs.samples import BadData
 from orchestrator import jobs, listing
 from orchestrator.cli_data import data_app, models_app, sentences
 from orchestrator.remote import folders as remote
 from orchestrator.replay import ReplayError
-from orchestrator.storage.folder import RunFolderError
+from orchestrator.storage.folder import RunFolderError, disk
 from sweeps.load import SweepError, load, one_cell, skipped
 from sweeps.spec import Protocol, Sweep, Tracking
 
@@ -47,6 +48,8 @@ StrictPaper = Annotated[
 
 def _viewed(text: str) -> Path:
     with sentences():
+        if not text.strip():
+            raise RunFolderError("the name of the run folder is empty; type a folder, or s3://BUCKET/FOLDER")
         return remote.viewed(text)
 
 
@@ -81,6 +84,9 @@ def plan(
     """Show cells, episodes, and what is already done; with --gpus, hours, lower bound, cost and a timeline."""
     from orchestrator.planning import belonging, build_plan, planned_rows
 
+    with sentences():
+        if gpus is None and (price is not None or timeline is not None or gpu_type != "h200"):
+            raise SweepError("--price, --timeline and --gpu-type are of a forecast; type --gpus N beside them")
     if gpus is not None:
         from orchestrator.outlook import tell
 
@@ -146,9 +152,11 @@ def status(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] =
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    table = Table("cell", "state", "finished", "planned", "errors", "reason")
+    table = Table("cell", "state", "finished", "planned", "errors", Column("reason", overflow="fold"))
     for cell in found["cells"]:
-        table.add_row(*(str(cell[name]) for name in ("cell", "state", "finished", "planned", "errors", "reason")))
+        table.add_row(
+            *(escape(str(cell[name])) for name in ("cell", "state", "finished", "planned", "errors", "reason"))
+        )
     Console().print(table, *standing(found))
 
 
@@ -166,15 +174,16 @@ def report(
     from orchestrator.report.evidence import read
 
     with sentences():
-        _print_tables(read(folder, data, judge, strict_paper).rows if judge or strict_paper else _results(folder))
+        _print_tables(read(folder, _benchmark(data), judge, strict_paper).rows)
         if brief:
             return
         from orchestrator.report.figures import write_figures
         from orchestrator.report.page import write_page
         from orchestrator.report.tables import write_tables
 
-        made = [*write_tables(folder, data, judge, strict_paper), *write_figures(folder, data)]
-        page = write_page(folder, data, judge=judge, strict=strict_paper)
+        with disk(folder):
+            made = [*write_tables(folder, data, judge, strict_paper), *write_figures(folder, data)]
+            page = write_page(folder, data, judge=judge, strict=strict_paper)
         print(f"{len(made)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
 
 
@@ -191,7 +200,7 @@ def compare(
     from orchestrator.report import compare as beside
 
     with sentences():
-        rows = beside.compare(folder, data, judge, strict_paper)
+        rows = beside.compare(folder, _benchmark(data), judge, strict_paper)
         console = Console(width=max(128, Console().width))
         for table in beside.tables(rows):
             console.print(table)
@@ -213,6 +222,7 @@ def judge_answers(
     from orchestrator.report.evidence import stored_sweep
     from orchestrator.session import judge
 
+    _viewed(output)
     with sentences(), remote.place(output) as place:
         sweep = stored_sweep(place.folder)
         rows, complete = judge(sweep, place.folder, reader(sweep, by, set_), again)
@@ -224,9 +234,10 @@ def judge_answers(
 def agreement(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
     """Show how far the judges of a run agree: share equal and Cohen's kappa, answer by answer."""
     from orchestrator.judging import agreement as judging
+    from orchestrator.report.evidence import stored_sweep
 
     with sentences():
-        _results(folder)
+        stored_sweep(folder)
         rows = judging.agreement(folder)
     if as_json:
         print(json.dumps(rows.to_dicts(), indent=2))
@@ -248,8 +259,7 @@ def track(
     from orchestrator.tracking.tracker import track as mirror
 
     with sentences():
-        _results(folder)
-        mirror(folder, tracking_uri, data)
+        mirror(folder, tracking_uri, _benchmark(data))
 
 
 @app.command()
@@ -280,10 +290,10 @@ def audit(
     from orchestrator.auditing.audit import audit as examine
 
     with sentences():
-        found = examine(folder, package, python, data)
+        found = examine(folder, package, python, _benchmark(data))
     for line in found.lines():
         print(line)
-    raise typer.Exit(1 if found.differences else 0)
+    raise typer.Exit(0 if found.clean else 1)
 
 
 @app.command()
@@ -329,6 +339,8 @@ def main() -> None:
 
 def _sweep(path: Path, overrides: list[str], output: str | None) -> Sweep:
     found = load(path, overrides)
+    if output is not None and not output.strip():
+        raise SweepError("--output is empty; name a folder, or leave it out for outputs/<name>")
     return found if output is None else found.model_copy(update={"output": output})
 
 
@@ -344,13 +356,11 @@ def _local(sweep: Sweep) -> Sweep:
     return sweep.model_copy(update={"output": str(remote.viewed(sweep.output, started=False))})
 
 
-def _results(folder: Path) -> pl.DataFrame:
-    path = folder / "results.parquet"
-    if not path.is_file():
-        raise RunFolderError(
-            f"{folder} holds no results.parquet; `proactive-sweep run SWEEP --output {folder}` makes it"
-        )
-    return pl.read_parquet(path)
+def _benchmark(data: Path | None) -> Path | None:
+    """The folder that ``--data`` names, if it is one."""
+    if data is not None and not data.is_dir():
+        raise BadData(f"--data {data} is no folder; name the one that holds the *_preprocessed.jsonl files")
+    return data
 
 
 def _print_tables(rows: pl.DataFrame) -> None:

@@ -102,6 +102,11 @@ class Plan:
         for sample in self.drawn(self.cells[index]):
             yield f"{prefix}/{sample.id:04d}-{digest(fingerprint + sample.digest, 4)}"
 
+    def all_keys(self) -> Iterator[str]:
+        """Keys of all cells, in the order of ordinals."""
+        for index in range(len(self.cells)):
+            yield from self.keys(index)
+
     def owed(self, finished: Collection[str]) -> dict[str, list[int]]:
         """Group -> ordinals still to play; the conditions of one sample stand side by side, so that caches help."""
         waiting: dict[str, list[int]] = {}

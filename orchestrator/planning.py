@@ -50,5 +50,5 @@ def planned_rows(plan: Plan) -> pl.DataFrame:
 
 def belonging(plan: Plan, folder: Path) -> pl.LazyFrame:
     """The stored episodes that this plan asks for; those of an earlier configuration of the folder are left out."""
-    keys = pl.LazyFrame({"key": [key for index in range(len(plan.cells)) for key in plan.keys(index)]})
+    keys = pl.LazyFrame({"key": list(plan.all_keys())}, schema={"key": pl.String})
     return episodes(folder).join(keys, on="key", how="semi")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from actors.panel import judge_key
 from orchestrator import logs
 from orchestrator.data.stage import fixed
 from orchestrator.judging.agreement import own
@@ -73,6 +74,8 @@ def run(
     Raises RunFolderError when the folder is held or holds another configuration.
     """
     sweep = fixed(sweep)
+    if sweep.judged and sweep.judge is not None:
+        _worded(sweep.judge)
     plan = build_plan(sweep)
     for reason in skipped(sweep):
         say(f"left out: {reason}")
@@ -94,6 +97,7 @@ def judge(
     Answers the scored rows by this judge, and whether it has read everything that is stored. ``sweep`` is the folder's
     own; its results.json is written anew where the reader is its own judge, or it had none. Raises RunFolderError.
     """
+    _worded(reader)
     sweep = sweep if sweep.judge else sweep.model_copy(update={"judge": reader})
     plan = build_plan(sweep)
     with run_folder.disk(output), run_folder.claim(output, sweep), logs.attempt(output) as kept:
@@ -141,10 +145,15 @@ def _desk(sweep: Sweep, plan: Plan, output: Path, store: Store, owed: Mapping[st
     """The desk of the sweep's judge, where there is or will be something to read."""
     if not sweep.judged or sweep.judge is None:
         return None
+    backlog = unread(plan, belonging(plan, output), output, sweep.judge)
+    return Desk(sweep.judge, plan, store, backlog) if backlog or owed else None
+
+
+def _worded(judge: Judge) -> None:
+    """Raise SweepError where the paper's wording is wanted and not installed."""
     try:
-        backlog = unread(plan, belonging(plan, output), output, sweep.judge)
-        return Desk(sweep.judge, plan, store, backlog) if backlog or owed else None
-    except ValueError as problem:  # the paper's wording is not installed
+        judge_key(judge)
+    except ValueError as problem:
         raise SweepError(str(problem)) from None
 
 
@@ -160,7 +169,7 @@ def _attempt(
         f" {plan.total - left:,} finished, {left:,} owed{waiting}"
     )
     cells = planned_rows(plan)
-    run_folder.write_plan(output, cells)
+    run_folder.write_plan(output, cells, plan.all_keys())
     tracker = _tracker(sweep, output)
     if not tracker.off:
         tracker.dataset(described(sweep.name, sweep.data, plan.played))

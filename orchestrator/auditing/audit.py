@@ -23,8 +23,8 @@ from orchestrator.data.stage import local
 from orchestrator.judging.verdicts import verdicts
 from orchestrator.plan import Plan
 from orchestrator.planning import belonging, build_plan
-from orchestrator.storage.folder import RESOLVED
-from orchestrator.storage.store import turns
+from orchestrator.storage.folder import RESOLVED, planned_keys
+from orchestrator.storage.store import episodes, turns
 from sweeps.spec import Protocol, Sweep
 
 BATCH = 1_000
@@ -51,6 +51,13 @@ class Audit:
     differences: tuple[Difference, ...]
     raised: tuple[str, ...]
     """Episodes that the package cannot play (docs/decisions/0001), one sentence each; compared up to there."""
+    strange: int = 0
+    """Stored episodes that the run was to play and this data folder has no sample for: nothing to compare them with."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything was compared and nothing differs."""
+        return not self.differences and not self.strange
 
     def lines(self) -> Iterator[str]:
         """What to print: the differences, what the package could not play, and the count."""
@@ -58,6 +65,11 @@ class Audit:
         yield from islice(self.raised, SHOWN)
         if self.raised:
             yield f"the package raises in {len(self.raised):,} episodes (docs/decisions/0001), compared up to there"
+        if self.strange:
+            yield (
+                f"{self.strange:,} stored episodes are not compared: the data folder has other samples than were played;"
+                " name the one of the run with --data"
+            )
         judged = f", {self.verdicts:,} verdicts" if self.verdicts else ""
         yield f"{self.episodes:,} episodes, {self.turns:,} turns{judged}: {len(self.differences):,} differences"
 
@@ -80,7 +92,15 @@ def audit(folder: Path, package: Path | None = None, python: str | None = None, 
                 found += COMPARED[episode.cell.protocol](episode, told)
                 if told["raised"]:
                     raised.append(f"{episode.row['key']}: the package raises {told['raised']}")
-    return Audit(count, rows, said, tuple(found), tuple(raised))
+    return Audit(count, rows, said, tuple(found), tuple(raised), _strange(plan, folder))
+
+
+def _strange(plan: Plan, folder: Path) -> int:
+    """How many stored episodes of the run's own plan this one does not know."""
+    asked, stored = planned_keys(folder), episodes(folder).select("key")
+    mine = stored if asked is None else stored.join(asked, on="key", how="semi")
+    known = pl.LazyFrame({"key": list(plan.all_keys())}, schema={"key": pl.String})
+    return int(mine.join(known, on="key", how="anti").select(pl.len()).collect().item())
 
 
 def _sweep(folder: Path, data: Path | None) -> Sweep:

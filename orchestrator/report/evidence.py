@@ -22,7 +22,7 @@ from orchestrator.judging.agreement import chosen
 from orchestrator.judging.verdicts import verdicts
 from orchestrator.planning import build_plan
 from orchestrator.score import PLANNED, UNSCORED, score
-from orchestrator.storage.folder import PLAN, RESOLVED, RunFolderError
+from orchestrator.storage.folder import PLAN, RESOLVED, RunFolderError, planned_keys
 from orchestrator.storage.store import episodes, turns
 from sweeps.conditions import CONDITIONS, Condition
 from sweeps.load import SweepError
@@ -122,7 +122,9 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
         episodes(folder).join(planned.lazy().select("cell"), on="cell", how="semi", maintain_order="left").collect()
     )
     samples, keys, notes = _samples(sweep if data is None else sweep.model_copy(update={"data": str(data)}), stored)
-    belonging = _belonging(stored, keys)
+    asked = planned_keys(folder)
+    belonging = _belonging(stored, keys) if asked is None else stored.lazy().join(asked, on="key", how="semi").collect()
+    belonging = belonging.sort("key")
     if belonging.height < stored.height:
         notes.append(f"{stored.height - belonging.height:,} episodes of an earlier configuration are left out")
     return Evidence(folder, sweep, planned, belonging, samples, chosen(folder, sweep, judge), strict, tuple(notes))
@@ -175,9 +177,9 @@ def _samples(sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, dict[str, set
 
 
 def _belonging(stored: pl.DataFrame, keys: Mapping[str, set[str]]) -> pl.DataFrame:
-    """What the plan asks for; where its keys cannot be told, the newest episode of each cell and sample."""
+    """For folders that hold no keys: what the data folder's plan asks for, else the newest episode of cell and sample."""
     known = pl.col("scenario").is_in(list(keys))
     wanted = pl.DataFrame({"key": [key for found in keys.values() for key in found]}, schema={"key": pl.String})
     exact = stored.filter(known).join(wanted, on="key", how="semi")
     newest = stored.filter(~known).unique(["cell", "sample_id"], keep="last", maintain_order=True)
-    return pl.concat([exact, newest]).sort("key")
+    return pl.concat([exact, newest])

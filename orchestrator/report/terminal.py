@@ -7,21 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from envs import SCENARIOS
+from orchestrator.score import lacking
 from sweeps.conditions import CONDITIONS
 from sweeps.load import registry
 
+SHOWN = 6
+"""Cells that a note under a table names."""
 WIDTH = 128
 """Columns that the widest table needs; a narrower terminal wraps it rather than losing digits."""
 
 
 def tables(rows: pl.DataFrame) -> Iterator[Table]:
     """One table a condition (and protocol), in the order of the rows' first appearance in the paper's list."""
+    rows = rows.with_columns(lacking(rows.columns).alias("lacking"))
     for (condition, protocol), part in _in_order(rows).group_by(["condition", "protocol"], maintain_order=True):
         yield _table(part, str(condition), OPEN_ENDED if protocol == "oeg" else CHOICE)
 
@@ -55,15 +61,16 @@ OPEN_ENDED = Shape(
 def _table(rows: pl.DataFrame, condition: str, shape: Shape) -> Table:
     scenarios = [name for name in SCENARIOS if name in set(rows["scenario"])]
     table = Table(
-        title=f"{condition}: {shape.title}{_unread(rows)}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
-    )
+        title=f"{condition}: {shape.title}{_unread(rows)}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
+        caption=_unanswered(rows), caption_justify="left",
+    )  # fmt: skip
     table.add_column("model", no_wrap=True)
     for name in [*scenarios, "avg"]:
         table.add_column(name, justify="right", no_wrap=True)
     for (model,), part in rows.group_by(["model"], maintain_order=True):
         found = {row["scenario"]: row for row in part.iter_rows(named=True)}
         cells = [_cell(found.get(name), shape) for name in scenarios]
-        table.add_row(str(model), *cells, _average(part, shape))
+        table.add_row(escape(str(model)), *cells, _average(part, shape))
     return table
 
 
@@ -76,21 +83,34 @@ def _unread(rows: pl.DataFrame) -> str:
     return f" (by {judges}; {without:,} of {rows['answered'].sum():,} answers without a verdict)"
 
 
-def _cell(row: dict[str, object] | None, shape: Shape) -> str:
+def _unanswered(rows: pl.DataFrame) -> str | None:
+    """Which cells have episodes without an answer, the first few by name."""
+    bad = rows.filter(pl.col("errors") > 0)
+    if bad.is_empty():
+        return None
+    named = [f"{row['model']}/{row['scenario']} {row['errors']:,}" for row in bad.head(SHOWN).iter_rows(named=True)]
+    more = [f"{bad.height - SHOWN} cells more"] if bad.height > SHOWN else []
+    return escape(f"! without an answer, and in no measure: {', '.join([*named, *more])}")
+
+
+def _cell(row: dict[str, Any] | None, shape: Shape) -> str:
     if row is None:
         return "-"
+    mark = "!" if row["errors"] else ""
     if row.get(shape.measures[0][0]) is None:
-        return f"0/{row['planned']}"
+        return f"{row['finished']}/{row['planned']}{mark}"
     text = _written([row[name] for name, _ in shape.measures], shape)
-    if row["finished"] != row["planned"]:
-        return f"[dim]{text} ({row['finished']}/{row['planned']})[/]"
-    return text
+    if row["lacking"]:
+        return f"[dim]{text} ({row['planned'] - row['lacking']}/{row['planned']}){mark}[/]"
+    return text + mark
 
 
 def _average(part: pl.DataFrame, shape: Shape) -> str:
     first = shape.measures[0][0]
-    if first not in part.columns or part[first].null_count() or (part["finished"] < part["planned"]).any():
+    if part["lacking"].sum():
         return "unfinished"
+    if first not in part.columns or part[first].null_count():
+        return "-"
     return _written([part[name].mean() for name, _ in shape.measures], shape)
 
 

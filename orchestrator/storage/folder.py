@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,12 @@ from envs.types import Ending
 from orchestrator.storage import durable, lock
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.public import public
-from orchestrator.storage.store import episodes
+from orchestrator.storage.store import UNREADABLE, episodes
 from sweeps.spec import ModelSpec, Sweep
 
 __all__ = ["RunFolderError", "claim", "differences", "read_status", "settings", "write_plan", "write_status"]
 
-RESOLVED, PLAN, STATUS, LIVE = "sweep.resolved.toml", "plan.json", "status.json", "live.json"
+RESOLVED, PLAN, KEYS, STATUS, LIVE = "sweep.resolved.toml", "plan.json", "plan.parquet", "status.json", "live.json"
 APART = {"output", "tracking", "cluster", "staging", "judge", "models", "conditions"}
 """Keys of a sweep that do not identify a run, or are told apart entry by entry."""
 PACKAGES = (
@@ -50,6 +50,8 @@ PACKAGES = (
 )
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 """What the system says of a disk that is full, limited, read-only or broken; polars has the number in its text."""
+DENIED = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
+"""What it says of a place that is somebody else's, or of another kind than is wanted."""
 SHOWN = 8
 """Differences that a refusal lists; a person fixes the first ones first."""
 ERRORS = [Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED]
@@ -72,12 +74,14 @@ def claim(folder: Path, sweep: Sweep, update: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def disk(folder: Path) -> Iterator[None]:
-    """Turn a full or failing disk into RunFolderError: one sentence, and what to do."""
+    """Turn a disk that is full, failing or somebody else's into RunFolderError: one sentence, and what to do."""
     try:
         yield
     except (OSError, pl.exceptions.PolarsError) as problem:
         told = re.search(r"os error (\d+)", str(problem))
         number = int(told[1]) if told else getattr(problem, "errno", None)
+        if number in DENIED and str(folder) in str(problem):
+            raise RunFolderError(f"{folder} cannot be written ({problem}); copy it to a folder of your own") from None
         if number not in DISK:
             raise
         raise RunFolderError(
@@ -120,10 +124,26 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def write_plan(folder: Path, planned: pl.DataFrame) -> None:
-    """``plan.json`` from one row a cell: cell, model, scenario, condition, protocol, planned."""
+def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None = None) -> None:
+    """``plan.json`` from one row a cell: cell, model, scenario, condition, protocol, planned.
+
+    ``keys`` of all episodes go into ``plan.parquet``: so that what belongs can be told without the data folder.
+    """
+    if keys is not None:
+        rows, path = pl.DataFrame({"key": list(keys)}, schema={"key": pl.String}), folder / KEYS
+        rows.write_parquet(durable.temporary(path), compression="zstd")
+        durable.sync(durable.temporary(path))
+        durable.publish(path)
     content = {"planned": int(planned["planned"].sum()), "cells": planned.to_dicts()}
     durable.write(folder / PLAN, _json(content))
+
+
+def planned_keys(folder: Path) -> pl.LazyFrame | None:
+    """One column ``key``: every episode that the folder's last attempt was to play; None where nobody can tell."""
+    try:
+        return pl.read_parquet(folder / KEYS, columns=["key"]).lazy()
+    except UNREADABLE:
+        return None
 
 
 def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: bool) -> None:
@@ -163,21 +183,25 @@ def read_status(folder: Path) -> dict[str, Any]:
 
 
 def _outlived(folder: Path) -> bool:
-    """Whether episodes came after the last attempt that could say how it ended."""
-    newest = max((path.stat().st_mtime_ns for path in (folder / "episodes").glob("*.parquet")), default=0)
-    return newest > (folder / STATUS).stat().st_mtime_ns
+    """Whether anything came or went after the last attempt that could say how it ended: episodes, or another plan."""
+    places = [folder / PLAN, folder / RESOLVED, folder / "episodes", *(folder / "episodes").glob("*.parquet")]
+    newest = max((path.stat().st_mtime_ns for path in places if path.exists()), default=0)
+    lost = (folder / PLAN).exists() and not (folder / "episodes").is_dir()
+    return lost or newest > (folder / STATUS).stat().st_mtime_ns
 
 
 def _counted(folder: Path, planned: Sequence[Mapping[str, Any]], reasons: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Cells with what is durable now; episodes of an earlier configuration of the same cell count too."""
+    """Cells with what is durable now."""
     wrong = pl.col("ending").is_in(ERRORS).sum().alias("errors")
     given_up = pl.col("ending").eq(Ending.FAILED).any().alias("failed")
-    counts = episodes(folder).group_by("cell").agg(pl.len().alias("finished"), wrong, given_up).collect()
+    keys, stored = planned_keys(folder), episodes(folder)
+    stored = stored if keys is None else stored.join(keys, on="key", how="semi")
+    counts = stored.group_by("cell").agg(pl.len().alias("finished"), wrong, given_up).collect()
     found = {row[0]: row[1:] for row in counts.iter_rows()}
     rows = []
     for cell in planned:
-        stored, errors, failed = found.get(cell["cell"], (0, 0, False))
-        finished = min(stored, cell["planned"])
+        played, errors, failed = found.get(cell["cell"], (0, 0, False))
+        finished = min(played, cell["planned"])
         state = _state(finished, cell["planned"], failed)
         reason = reasons.get(cell["cell"], "") if state == "partial" else ""
         count = {"planned": cell["planned"], "finished": finished, "errors": errors}

@@ -3,6 +3,7 @@
 Open-ended answers are read by a judge who is often careless, so that every kind of verdict is there.
 """
 
+import shutil
 from pathlib import Path
 from random import Random
 
@@ -171,6 +172,18 @@ def test_another_wording_or_list_of_ours_is_found_by_the_package(judged, package
 
     assert {d.what for d in found if not d.what.startswith("verdict")} == {"accepted answers"}
     assert {d.key.split("/")[2] for d in found if d.what == "accepted answers"} == {"zero-shot-oeg", "hint-oeg"}
+
+
+def test_what_another_data_folder_cannot_tell_is_no_clean_audit(judged, package, demo_data, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(demo_data, other)
+    path = other / "ChangeIt_preprocessed.jsonl"
+    path.write_text(path.read_text().replace('"prompt": "', '"prompt": "Now: '))
+    found = audit(judged, package, oracle_python(), other)
+
+    assert (found.differences, found.strange, found.clean) == ((), 2 * 3 * 10, False)
+    assert "60 stored episodes are not compared" in "".join(found.lines()) and "--data" in "".join(found.lines())
+    assert audit(judged, package, oracle_python()).clean
 
 
 def test_mistakes_are_sentences(played, package, tmp_path):

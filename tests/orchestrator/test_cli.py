@@ -12,6 +12,8 @@ from envs import SCENARIOS
 from envs.samples import load
 from envs.stimulus import OPEN_ENDED_HINT
 from orchestrator.cli import app
+from orchestrator.storage.folder import write_status
+from tests.orchestrator.report import runs
 
 
 def call(*args):
@@ -25,6 +27,47 @@ def test_ls_lists_models_scenarios_and_conditions():
     assert "QuickDraw_preprocessed.jsonl" in call("ls", "scenarios").output
     assert "random-proactive" in call("ls", "conditions").output
     assert call("ls", "planets").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("report", ""), "the name of the run folder is empty"),
+        (("judge", ""), "the name of the run folder is empty"),
+        (("run", "sweeps/baselines.toml", "--output", ""), "--output is empty"),
+        (("plan", "sweeps/baselines.toml", "--price", "3"), "type --gpus N beside them"),
+        (("plan", "sweeps/baselines.toml", "--gpu-type", "abacus"), "type --gpus N beside them"),
+        (("report", "{run}", "--data", "nowhere"), "--data nowhere is no folder"),
+        (("audit", "{run}", "--data", "nowhere"), "--data nowhere is no folder"),
+        (("judge", "{run}", "--set", "instruction=paper"), "proactivebench"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_sentence(command, said, demo_data, tmp_path):
+    run = runs.played(tmp_path / "run", runs.sweep(demo_data, ["refuse"], ["hint"], protocol="oeg"))
+    found = call(*(part.format(run=run) for part in command))
+
+    assert found.exit_code == 2 and said in found.output
+
+
+def test_a_report_that_cannot_be_written_and_a_run_without_results_are_told(demo_data, tmp_path):
+    run = runs.played(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
+    (run / "results.parquet").unlink()
+    brief = call("report", run, "--brief")
+    assert brief.exit_code == 0 and "uniform" in brief.output, "the episodes are enough"
+
+    (run / "tables").write_text("mine")
+    found = call("report", run)
+    assert found.exit_code == 2 and "cannot be written" in found.output and "copy it" in found.output
+
+
+def test_status_shows_brackets_as_they_are(demo_data, tmp_path):
+    run = runs.played(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
+    reason = "pip install 'proactive-sweep[openai]'"
+    cell = {"cell": "m/QD/hint", "planned": 2, "finished": 0, "errors": 0, "state": "partial", "reason": reason}
+    write_status(run, [cell], finished=True)
+
+    shown = [line.split("│")[-2].strip() for line in call("status", run).output.splitlines() if line.count("│") > 2]
+    assert "".join(shown).replace(" ", "") == reason.replace(" ", "")
 
 
 def test_plan_counts_cells_and_episodes(demo_data, tmp_path):

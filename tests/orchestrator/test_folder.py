@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,7 +25,7 @@ from orchestrator.storage.folder import (
     write_plan,
     write_status,
 )
-from orchestrator.storage.store import Store
+from orchestrator.storage.store import Store, episodes
 from sweeps.load import build
 from sweeps.spec import Sweep
 from tests.orchestrator.blocks import CELL, block, episode, numbered
@@ -228,6 +229,26 @@ def test_status_says_what_ran(tmp_path):
     assert found["argv"] == sys.argv
     assert found["packages"]["polars"] == pl.__version__
     assert found["commit"] is None or re.fullmatch(r"[0-9a-f]{40}(-dirty)?", found["commit"])
+
+
+def test_status_counts_anew_after_another_plan_and_only_what_that_plan_asks_for(tmp_path):
+    with claim(tmp_path, sweep()):
+        opened = Store(tmp_path)
+        opened.append(block([episode(0), episode(1)]))
+        opened.close()
+        old = episodes(tmp_path).collect()["key"].to_list()
+        row = {"cell": CELL, "model": "m", "scenario": "QD", "condition": "hint", "protocol": "mcqa", "planned": 2}
+        write_plan(tmp_path, pl.DataFrame([row]), old)
+        cells = [{"cell": CELL, "planned": 2, "finished": 2, "errors": 0, "state": "complete", "reason": ""}]
+        write_status(tmp_path, cells, finished=True)
+    assert read_status(tmp_path)["cells"] == cells
+
+    write_plan(tmp_path, pl.DataFrame([row]), [old[0], "another"])
+    (cell,) = read_status(tmp_path)["cells"]
+    assert (cell["finished"], cell["planned"], cell["state"]) == (1, 2, "partial")
+
+    shutil.rmtree(tmp_path / "episodes")
+    assert [cell["state"] for cell in read_status(tmp_path)["cells"]] == ["waiting"]
 
 
 def test_status_of_a_running_sweep_counts_what_is_durable(tmp_path):

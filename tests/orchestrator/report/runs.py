@@ -40,7 +40,7 @@ def played(output: Path, wanted: Sweep, only: int | None = None, backends=None) 
         store = Store(output)
         finished = set(store.finished()["key"])
         owed = [ordinal for queue in plan.owed(finished).values() for ordinal in queue][:only]
-        run_folder.write_plan(output, planned_rows(plan))
+        run_folder.write_plan(output, planned_rows(plan), plan.all_keys())
         asyncio.run(_play(Crew(plan, engines, in_flight=8), owed, store))
         store.close()
         write_results(output, score(belonging(plan, output), planned_rows(plan)))

@@ -7,6 +7,7 @@ import pytest
 
 from envs.demo import draw
 from orchestrator.report.evidence import read
+from orchestrator.storage.folder import KEYS
 from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import played, sweep
 
@@ -33,9 +34,12 @@ def test_episodes_of_an_earlier_configuration_are_left_out(demo_data, tmp_path):
     assert exact.episodes.height == 28
     assert exact.rows.equals(pl.read_parquet(folder / "results.parquet"))
     assert "episodes of an earlier configuration are left out" in exact.notes[-1]
+    assert blind.episodes.equals(exact.episodes), "the run folder itself says what belongs"
+    (folder / KEYS).unlink()
+    blind = read(folder, data=tmp_path / "gone")
     assert blind.episodes.height == blind.episodes.unique(["cell", "sample_id"]).height == 70
     kept = blind.episodes.join(exact.episodes, on="key", how="semi")
-    assert kept.height == 28, "of one sample the newest episode counts"
+    assert kept.height == 28, "in a folder that does not say it, of one sample the newest episode counts"
 
 
 def test_another_benchmark_in_the_same_place_is_not_taken_for_the_one_played(run, evidence, tmp_path):
