@@ -67,7 +67,8 @@ def list_names(kind: Annotated[str, typer.Argument(metavar="models|judges|scenar
     }
     with sentences():
         if kind not in tables:
-            raise SweepError(f"there is nothing to list as {kind!r}; type models, scenarios or conditions")
+            *others, last = tables
+            raise SweepError(f"there is nothing to list as {kind!r}; type {', '.join(others)} or {last}")
         Console().print(tables[kind]())
 
 
