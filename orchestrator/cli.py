@@ -269,6 +269,7 @@ def replay(
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The benchmark folder.")],
 ) -> None:
     """Score recorded answers: JSON lines in, JSON lines out; no picture and no model needed."""
+    from orchestrator.replay import as_json
     from orchestrator.replay import replay as score_lines
 
     with sentences():
@@ -277,7 +278,7 @@ def replay(
         except (OSError, UnicodeDecodeError) as problem:
             raise ReplayError(f"{file} cannot be read: {problem}") from None
         for line in score_lines(data, text.split("\n"), str(file)):
-            print(json.dumps(line, ensure_ascii=False))
+            print(as_json(line, sys.stdout.encoding))
 
 
 @app.command()

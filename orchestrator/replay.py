@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from envs import SCENARIOS, STEMS
 from envs.samples import load
 from envs.types import Ending, Mode, Sample, View
+
+KEYS = ("scenario", "id", "hint", "reference", "answers")
+"""What a line may say; ``protocol`` too, as long as it is the one that can be replayed."""
+PROTOCOL = "mcqa"
 
 
 class ReplayError(ValueError):
@@ -42,6 +47,7 @@ def replayed(sample: Sample, answers: list[str], hint: bool = False, reference: 
     """The episode that these answers make.
 
     ``max_steps`` says whether the number of turns equals the limit, as the package reports it (``get_statistics``).
+    ``ending`` and ``correct`` are null where the answers stop before the episode does.
     """
     game = SCENARIOS[sample.scenario]
     state = game.initial(sample, Mode.REFERENCE if reference else Mode.PLAY)
@@ -57,10 +63,21 @@ def replayed(sample: Sample, answers: list[str], hint: bool = False, reference: 
         "id": sample.id,
         "turns": turns,
         "num_turns": state.turn,
-        "correct": state.ending is Ending.CORRECT,
+        "ending": None if state.ending is None else state.ending.value,
+        "correct": None if state.ending is None else state.ending is Ending.CORRECT,
         "max_steps": state.turn == game.limit(sample),
         "unused_answers": len(answers) - len(turns),
     }
+
+
+def as_json(found: Mapping[str, Any], encoding: str | None = None) -> str:
+    """One line of JSON, readable as far as the encoding (default UTF-8) can hold it; half a character is ``\\ud800``."""
+    text = json.dumps(found, ensure_ascii=False)
+    try:
+        text.encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(found)
+    return text
 
 
 def _shown(view: View) -> dict[str, Any]:
@@ -80,17 +97,30 @@ def _request(line: str, where: str) -> dict[str, Any]:
         raise ReplayError(f"{where} is not JSON") from None
     if not isinstance(found, Mapping):
         raise ReplayError(f'{where} must be an object such as {{"scenario": "ROD", "id": 3, "answers": ["A"]}}')
-    name = found.get("scenario")
-    scenario = STEMS.get(name, name) if isinstance(name, str) else name
-    answers = found.get("answers")
+    _all_known(found, where)
+    name, number, answers = found.get("scenario"), found.get("id"), found.get("answers")
+    scenario = STEMS.get(name, name) if isinstance(name, str) else None
     if scenario not in SCENARIOS:
         raise ReplayError(f"{where}: scenario {name!r} is none of {', '.join(SCENARIOS)}")
-    if not isinstance(found.get("id"), int):
-        raise ReplayError(f"{where}: id must be a whole number, not {found.get('id')!r}")
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise ReplayError(f"{where}: id must be a whole number, not {json.dumps(number)}")
     if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
         raise ReplayError(f"{where}: answers must be a list of texts")
     flags = {flag: found.get(flag, False) for flag in ("hint", "reference")}
     for flag, value in flags.items():
         if not isinstance(value, bool):
             raise ReplayError(f"{where}: {flag} must be true or false, not {value!r}")
-    return {"scenario": scenario, "id": found["id"], "answers": answers, **flags}
+    return {"scenario": scenario, "id": number, "answers": answers, **flags}
+
+
+def _all_known(found: Mapping[str, Any], where: str) -> None:
+    """A key that nothing would read is a mistake, and so is a protocol that is not multiple choice."""
+    if (protocol := found.get("protocol", PROTOCOL)) != PROTOCOL:
+        raise ReplayError(
+            f"{where}: protocol {protocol!r} cannot be replayed; replay scores multiple choice only, leave protocol out"
+        )
+    for key in found:
+        if key not in (*KEYS, "protocol"):
+            close = get_close_matches(key, KEYS, n=1)
+            meant = f"did you mean {close[0]!r}?" if close else f"a line may hold {', '.join(KEYS)}"
+            raise ReplayError(f"{where}: unknown key {key!r}; {meant}")

@@ -16,6 +16,9 @@ from orchestrator.storage.folder import write_status
 from tests.orchestrator.report import runs
 
 
+from orchestrator.replay import as_json
+
+
 def call(*args):
     result = CliRunner().invoke(app, [str(arg) for arg in args])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
@@ -110,6 +113,35 @@ def test_replay_scores_transcripts_as_json_lines(demo_data, tmp_path):
     assert second["turns"][0]["prompt"].endswith(SCENARIOS["ROD"].hint)
 
 
+def test_an_episode_that_the_answers_do_not_end_is_neither_right_nor_wrong(demo_data, tmp_path):
+    sample = load(demo_data, "ROD")[0]
+    ask = next(option for option in sample.options if "left" in option)
+    path = tmp_path / "answers.jsonl"
+    lines = [
+        {"scenario": "ROD", "id": sample.id, "answers": answers} for answers in ([], [ask], [ask, sample.answer], ["?"])
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    found = [json.loads(line) for line in call("replay", "--data", demo_data, path).output.splitlines()]
+
+    assert [(line["num_turns"], line["ending"], line["correct"]) for line in found] == [
+        (0, None, None), (1, None, None), (2, "correct", True), (1, "wrong", False),
+    ]  # fmt: skip
+
+
+def test_half_a_character_in_an_answer_comes_out_as_it_went_in(demo_data, tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.write_text(r'{"scenario": "ROD", "id": 0, "answers": ["\ud800 Baum"], "protocol": "mcqa"}')
+    found = call("replay", "--data", demo_data, path)
+
+    assert found.exit_code == 0
+    assert json.loads(found.output)["turns"][0]["answer"] == "\ud800 Baum"
+
+
+def test_a_line_stays_readable_where_the_output_can_hold_it():
+    assert as_json({"answer": "Bäume"}) == '{"answer": "Bäume"}'
+    assert as_json({"answer": "Bäume"}, "ascii") == r'{"answer": "B\u00e4ume"}'
+
+
 def test_a_crop_is_told_in_floats(demo_data, tmp_path):
     sample = load(demo_data, "COCO")[0]
     path = tmp_path / "a.jsonl"
@@ -129,6 +161,17 @@ def test_a_crop_is_told_in_floats(demo_data, tmp_path):
         ('{"scenario": "QD", "id": 99999, "answers": []}', "QD has no sample with id 99999"),
         ('{"scenario": "QD", "id": 1, "answers": "A"}', "answers must be a list"),
         ('{"scenario": "QD", "id": 1, "answers": [], "hint": "yes"}', "hint must be true or false"),
+        ('{"scenario": "QD", "id": true, "answers": []}', "line 1: id must be a whole number, not true"),
+        ('{"scenario": ["QD"], "id": 1, "answers": []}', "line 1: scenario ['QD'] is none of"),
+        (
+            '{"scenario": "QD", "id": 1, "answers": [], "hnit": true}',
+            "line 1: unknown key 'hnit'; did you mean 'hint'?",
+        ),
+        (
+            '{"scenario": "QD", "id": 1, "answers": [], "x": 1}',
+            "line 1: unknown key 'x'; a line may hold scenario, id,",
+        ),
+        ('{"scenario": "QD", "id": 1, "answers": [], "protocol": "oeg"}', "line 1: protocol 'oeg' cannot be replayed"),
     ],
 )
 def test_a_bad_line_of_a_transcript_is_one_sentence(line, sentence, demo_data, tmp_path):
