@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from envs import SCENARIOS
 from envs.samples import BadData
@@ -112,6 +113,11 @@ def check_models(
         found = examine(models_named(names or [], sweep), gpu_type)
     table = Table("model", "source", "architecture", "pictures", "memory", "licence")
     for row in found:
-        table.add_row(*row.cells)
+        table.add_row(*map(_plain, row.cells))
     Console(width=max(160, Console().width)).print(table)
     raise typer.Exit(0 if all(row.ok for row in found) else 1)
+
+
+def _plain(cell: str) -> Text:
+    """A cell as it is: others name sources and licences, so a bracket is no markup and a control character is spelled."""
+    return Text("".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in cell))

@@ -15,10 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from actors.engines import at_home
+from actors.baselines import POLICIES
+from actors.engines import EMBEDDED, at_home
 from orchestrator.data.hub import FetchError, Repository, cached
 from sweeps.spec import ModelSpec
 
@@ -96,13 +98,23 @@ def _row(model: ModelSpec, gpu: str, memory: int) -> Check:
             model.name, _endpoint(model), "ok: the service's", _images(model, {}), "ok: no GPU", "the provider's terms"
         )
     if model.backend == "builtin":
-        return Check(model.name, "ok: ships with the tree", "ok: no model", "ok", "ok: no GPU", "ok: MIT")
+        return Check(model.name, _policy(model), "ok: no model", "ok", "ok: no GPU", "ok: MIT")
     found = _found(at_home(model))
     config = found.config or {}
     return Check(
         model.name, _adapter(model) or found.where, _architecture(model, config), _images(model, config),
         _fit(model, found, gpu, memory), _licence(model, found),
     )  # fmt: skip
+
+
+def _policy(model: ModelSpec) -> str:
+    """Whether the policy of a built-in player is one that ships."""
+    name = model.source.removeprefix("builtin:")
+    if name in POLICIES:
+        return "ok: ships with the tree"
+    if model.source == EMBEDDED:
+        return 'no: the embedded model is no policy; its backend is "transformers"'
+    return f"no: there is no policy {name!r}; {', '.join(POLICIES)} exist"
 
 
 # -- the source --------------------------------------------------------------------------------------------------------
@@ -163,6 +175,10 @@ def _endpoint(model: ModelSpec) -> str:
         return f"no: {variable} is not set"
     if not address:
         return f"ok: {variable} is set (the service is not asked)"
+    if not address.lower().startswith(("http://", "https://")):
+        return f"no: base_url {address} must start with http:// or https://"
+    if not (key.isascii() and key.isprintable()):
+        return f"no: {variable} holds a line break or a character that no key has"
     request = urllib.request.Request(
         f"{address.rstrip('/')}/models", headers={"Authorization": f"Bearer {key or 'none'}"}
     )
@@ -171,7 +187,7 @@ def _endpoint(model: ModelSpec) -> str:
             served = [entry.get("id") for entry in json.loads(answer.read(LARGEST_CONFIG)).get("data", ())]
     except urllib.error.HTTPError as problem:
         return f"no: {address} says {problem.code}"
-    except (OSError, ValueError, AttributeError) as problem:
+    except (OSError, ValueError, AttributeError, TypeError, HTTPException) as problem:
         return f"no: {address} does not answer ({getattr(problem, 'reason', problem)})"
     return (
         "ok: it answers"
@@ -183,7 +199,7 @@ def _endpoint(model: ModelSpec) -> str:
 # -- the configuration -------------------------------------------------------------------------------------------------
 def _architecture(model: ModelSpec, config: Mapping[str, Any]) -> str:
     names = config.get("architectures")
-    if not isinstance(names, list) or not names:
+    if not isinstance(names, list) or not names or not isinstance(names[0], str):
         return "unknown"
     known, how = architectures(model.backend)
     if names[0] in known:

@@ -4,10 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from typer.testing import CliRunner
 
+from orchestrator.cli import app
 from orchestrator.modelcheck import TRANSFORMERS, VLLM, architectures, check
 from sweeps.spec import Endpoint, ModelSpec
 from tests.orchestrator.hubserver import Hub, serving
@@ -73,7 +78,14 @@ def test_one_picture_a_prompt_is_said(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{", b'{"architectures": 3, "text_config": {"num_hidden_layers": "x"}}']
+    "content",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"architectures": 3, "text_config": {"num_hidden_layers": "x"}}',
+        b'{"architectures": [["x"]]}',
+    ],
 )
 def test_a_broken_configuration_is_no_crash(tmp_path, content):
     (tmp_path / "config.json").write_bytes(content)
@@ -107,6 +119,62 @@ def test_endpoints(monkeypatch, tmp_path):
     assert row(source="x", backend="openai", endpoint=dead).source.startswith(
         "no: http://127.0.0.1:9/v1 does not answer"
     )
+
+
+@pytest.mark.parametrize("address", ["localhost:8000/v1", "127.0.0.1:8000/v1", "foo"])
+def test_an_address_without_its_scheme_is_told(address):
+    found = row(source="x", backend="openai", endpoint=Endpoint(base_url=address))
+
+    assert found.source == f"no: base_url {address} must start with http:// or https://"
+
+
+def test_a_key_that_cannot_be_sent_is_not_shown(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret\n")
+    found = row(source="x", backend="openai", endpoint=Endpoint(base_url="http://127.0.0.1:9/v1"))
+
+    assert found.source == "no: OPENAI_API_KEY holds a line break or a character that no key has"
+
+
+@pytest.mark.parametrize("answer", [b'{"data": null}', b"[]", b"{", None])
+def test_a_service_that_talks_nonsense_is_no_crash(answer):
+    with talking(answer) as address:
+        found = row(source="x", backend="openai", endpoint=Endpoint(base_url=address, key_env=""))
+
+    assert found.source.startswith(f"no: {address} does not answer")
+
+
+@contextmanager
+def talking(answer):
+    """A server that gives this JSON to whoever asks, or with None words that are no HTTP."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self):
+            status = b"HELLO\r\n\r\n" if answer is None else b"HTTP/1.0 200 OK\r\n\r\n"
+            self.wfile.write(status + (answer or b""))
+
+        def log_message(self, *words):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+
+
+def test_a_policy_that_does_not_exist_cannot_run():
+    assert row(source="builtin:oracle", backend="builtin").ok
+    assert row(source="builtin:nosuch", backend="builtin").source.startswith("no: there is no policy 'nosuch'; oracle,")
+    assert not row(source="builtin:nosuch", backend="builtin").ok
+    assert row(source="builtin:embedded", backend="builtin").source.endswith('its backend is "transformers"')
+
+
+def test_what_others_have_named_is_printed_as_it_is(tmp_path):
+    sweep = tmp_path / "s.toml"
+    sweep.write_text('data = "d"\n[[model]]\nname = "mine"\nsource = "/models/[/bold]x[red] :smile: \\u001b[31m"\n')
+    found = CliRunner().invoke(app, ["models", "check", "--sweep", str(sweep)])
+
+    assert found.exit_code == 1, found.exception
+    assert r"no: there is no folder /models/[/bold]x[red] :smile: \x1b[31m" in found.output
 
 
 def test_the_lists_hold_the_papers_models():
