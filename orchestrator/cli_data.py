@@ -53,6 +53,8 @@ def demo(
             drawn = draw(folder, samples=samples, seed=seed)
         except ValueError as mistake:
             raise BadData(str(mistake)) from None
+        except OSError as problem:
+            raise BadData(_unwritable(folder, problem)) from None
     print(f"{folder}: " + ", ".join(f"{name} {count}" for name, count in drawn.items()))
 
 
@@ -69,9 +71,12 @@ def fetch(
     from orchestrator.data.fetch import FOLDER
     from orchestrator.data.fetch import fetch as get
 
-    folder.mkdir(parents=True, exist_ok=True)
     names = list(SCENARIOS) if scenarios == "all" else scenarios.split(",")
     with sentences():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise BadData(_unwritable(folder, problem)) from None
         found = get(folder, names, revision, delete_archives)
     for line in found.lines():
         print(line)
@@ -116,6 +121,13 @@ def check_models(
         table.add_row(*map(_plain, row.cells))
     Console(width=max(160, Console().width)).print(table)
     raise typer.Exit(0 if all(row.ok for row in found) else 1)
+
+
+def _unwritable(folder: Path, problem: OSError) -> str:
+    """Why nothing can be put into a folder: most often a file has its name, or the name of one above it."""
+    file = next((place for place in (folder, *folder.parents) if place.is_file()), None)
+    why = f"{file} is a file" if file else problem.strerror or str(problem)
+    return f"{folder} cannot be written to: {why}; name another folder"
 
 
 def _plain(cell: str) -> Text:

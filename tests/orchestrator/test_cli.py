@@ -202,6 +202,18 @@ def test_a_users_mistake_is_one_sentence_and_exit_code_2(args):
     assert found.stderr.startswith("proactive-sweep: ") and found.stderr.count("\n") == 1, found.stderr
 
 
+@pytest.mark.parametrize("command", [("data", "fetch"), ("data", "demo")])
+@pytest.mark.parametrize("below", ["", "deeper/still"])
+def test_data_does_not_go_where_a_file_is(command, below, tmp_path):
+    file = tmp_path / "notes"
+    file.write_text("mine")
+    found = call(*command, file / below)
+
+    assert found.exit_code == 2
+    assert found.stderr.startswith(f"proactive-sweep: {file}") and found.stderr.count("\n") == 1
+    assert "name a" in found.stderr and file.read_text() == "mine"
+
+
 def test_prompt_shows_the_open_question_and_what_a_judge_is_sent(demo_data):
     asks = ("prompt", "ROD", 0, "--data", demo_data, "--protocol", "oeg", "--condition", "hint")
     asked = call(*asks).output
