@@ -12,11 +12,9 @@ from envs import SCENARIOS
 from envs.samples import load
 from envs.stimulus import OPEN_ENDED_HINT
 from orchestrator.cli import app
+from orchestrator.replay import as_json
 from orchestrator.storage.folder import write_status
 from tests.orchestrator.report import runs
-
-
-from orchestrator.replay import as_json
 
 
 def call(*args):
