@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,6 +21,10 @@ Shape = TypeVar("Shape", bound=BaseModel)
 
 JUDGE = "qwen3-8b"
 """The paper's judge."""
+BUILTIN = "builtin:"
+"""How the source of a policy or model that ships inside the program begins."""
+SHARED = ("selection.filtered",)
+"""Keys of multiple choice that count without it: the report compares with the paper's filtered or unfiltered figures."""
 LARGEST = 1 << 20
 """A sweep file above a megabyte is a mistake."""
 
@@ -48,10 +53,11 @@ def build(table: Mapping[str, Any], where: str) -> Sweep:
         fields["only"] = _only(fields["only"], fields["models"], where)
     if isinstance(fields.get("judge"), dict):
         fields["judge"] = _judge(fields["judge"], own, where)
-    if "protocol" in fields:
-        fields["protocols"] = _listed(fields.pop("protocol"), "protocol", where)
+    fields |= _protocols(fields.pop("protocol", None), fields.get("protocols"), where)
+    fields |= _selections(fields, where)
     fields.setdefault("name", Path(where).stem)
     sweep = _validated(Sweep, fields, where)
+    _all_played(table, sweep.protocols, where)
     sweep = sweep.model_copy(update={"output": sweep.output or f"outputs/{sweep.name}"})
     _all_used(sweep, where)
     return sweep
@@ -129,9 +135,9 @@ def read_toml(path: Path) -> dict[str, Any]:
 def override_key(table: dict[str, Any], override: str) -> None:
     """``selection.limit=5`` sets a nested key; the value is read as TOML, or else as plain text."""
     key, equals, text = override.partition("=")
-    if not equals or not key.strip():
+    if not equals or not all(part.strip() for part in key.split(".")):
         raise SweepError(f"--set {override!r} must look like key=value, for example --set selection.limit=5")
-    *path, last = key.strip().split(".")
+    *path, last = (part.strip() for part in key.split("."))
     for part in path:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):
@@ -157,8 +163,34 @@ def _listed(value: Any, key: str, where: str) -> list[Any]:
 def _own_models(tables: Any, where: str) -> dict[str, ModelSpec]:
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise SweepError(f"{where}: models of your own are written as [[model]] tables")
-    entries = [_entry(table, f"{where}: model {number}") for number, table in enumerate(tables, 1)]
-    return {entry.name: entry for entry in entries}
+    found: dict[str, ModelSpec] = {}
+    for number, table in enumerate(tables, 1):
+        entry = _own(table, f"{where}: model {number}")
+        if entry.name in found:
+            raise SweepError(f"{where}: two [[model]] tables have the name {entry.name!r}; give each a name of its own")
+        found[entry.name] = entry
+    return found
+
+
+def _own(table: Mapping[str, Any], where: str) -> ModelSpec:
+    """A model that the sweep itself describes; what it takes of the built-in ones must exist."""
+    entry = _entry(table, where)
+    if entry.backend == "openai" or not (entry.backend == "builtin" or entry.source.startswith(BUILTIN)):
+        return entry
+    source, known = BUILTIN + entry.source.removeprefix(BUILTIN), _builtin()
+    if source not in known:
+        raise SweepError(f"{where}: source = {entry.source!r} is not built in; there are {', '.join(known)}")
+    if (known[source] == "builtin") != (entry.backend == "builtin"):
+        raise SweepError(
+            f"{where}: backend = {entry.backend!r} cannot play {source}; write backend = {known[source]!r}"
+        )
+    return entry
+
+
+def _builtin() -> dict[str, str]:
+    """Source -> backend of the models and judges that need no download."""
+    tables = [table for path in (MODELS, JUDGES) for table in read_toml(path).values()]
+    return {table["source"]: table["backend"] for table in tables if table["source"].startswith(BUILTIN)}
 
 
 def _entry(table: Mapping[str, Any], where: str) -> ModelSpec:
@@ -167,7 +199,7 @@ def _entry(table: Mapping[str, Any], where: str) -> ModelSpec:
 
 def _model(entry: Any, own: Mapping[str, ModelSpec], where: str, kind: str = "model") -> ModelSpec:
     if isinstance(entry, dict):
-        return _entry(entry, f"{where}: models")
+        return _own(entry, f"{where}: {kind}s" if kind == "model" else f"{where}: {kind}.model")
     known = {**registry(), **own}
     return known[_known(entry, known, kind, where)]
 
@@ -186,7 +218,51 @@ def _conditions(value: Any, where: str, scenarios: Sequence[str] = ()) -> list[C
     if value == "all":
         return [c for c in CONDITIONS.values() if not c.scenarios or set(c.scenarios) & set(scenarios)]
     names, known = _listed(value, "conditions", where), {**CONDITIONS, **VARIANTS}
-    return [known[_known(name, known, "condition", where)] for name in dict.fromkeys(names)]
+    return [known[name] for name in dict.fromkeys(_known(name, known, "condition", where) for name in names)]
+
+
+def _protocols(one: Any, many: Any, where: str) -> dict[str, Any]:
+    """The protocols named under either key, each once; nothing if neither is there."""
+    if one is None and many is None:
+        return {}
+    if one is not None and many is not None:
+        raise SweepError(f"{where}: protocol and protocols are both there; keep protocol")
+    names, known = _listed(many if one is None else one, "protocol", where), [protocol.value for protocol in Protocol]
+    if not names:
+        raise SweepError(
+            f"{where}: protocol = []: names nothing; give at least one of {' and '.join(map(repr, known))}"
+        )
+    for name in names:
+        if name not in known:
+            raise SweepError(f"{where}: protocol = {name!r} does not exist; there are {' and '.join(map(repr, known))}")
+    return {"protocols": list(dict.fromkeys(names))}
+
+
+def _selections(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The selections that the fields give, their ids by the short names of scenarios that the sweep plays."""
+    scenarios, found = fields["scenarios"], {}
+    if "selection" in fields:
+        found["selection"] = _selection(fields["selection"], scenarios, f"{where}: selection.ids")
+    if isinstance(open_ended := fields.get("open_ended"), dict) and "selection" in open_ended:
+        pick = _selection(open_ended["selection"], scenarios, f"{where}: open_ended.selection.ids")
+        found["open_ended"] = {**open_ended, "selection": pick}
+    return found
+
+
+def _selection(table: Any, scenarios: Sequence[str], where: str) -> Any:
+    if not isinstance(table, dict) or not isinstance(table.get("ids"), dict):
+        return table
+    ids: dict[str, Any] = {}
+    for name, numbers in table["ids"].items():
+        (scenario,) = _scenarios([name], where)
+        if scenario not in scenarios:
+            raise SweepError(f"{where}: {name} is not among the scenarios of this sweep; add it there, or drop its ids")
+        if scenario in ids:
+            raise SweepError(f"{where}: {scenario} is named twice; give all its ids in one list")
+        if numbers == []:
+            raise SweepError(f"{where}.{name} = []: names no sample; give at least one id, or drop the key")
+        ids[scenario] = numbers
+    return {**table, "ids": ids}
 
 
 def _only(tables: Any, models: Sequence[ModelSpec], where: str) -> list[dict[str, Any]]:
@@ -208,7 +284,9 @@ def _only(tables: Any, models: Sequence[ModelSpec], where: str) -> list[dict[str
 def _known(name: Any, known: Mapping[str, Any], kind: str, where: str) -> str:
     if isinstance(name, str) and name in known:
         return name
-    close = get_close_matches(str(name), list(known), n=1)
+    if not isinstance(name, str):
+        raise SweepError(f"{where}: a {kind} is given by its name in quotes, not by {name!r}")
+    close = get_close_matches(name, list(known), n=1)
     meant = f"did you mean {close[0]!r}?" if close else f"`proactive-sweep ls {kind}s` lists them"
     raise SweepError(f"{where}: there is no {kind} {name!r}; {meant}")
 
@@ -223,24 +301,59 @@ def _validated(kind: type[Shape], fields: Mapping[str, Any], where: str) -> Shap
 def _sentence(problem: ValidationError, kind: type[Any]) -> str:
     """The first complaint, in a user's words."""
     first = problem.errors()[0]
-    key = ".".join(str(part) for part in first["loc"]) or "the file"
+    key = ".".join(str(part) for part in first["loc"]) if first["loc"] else "the file"
     if first["type"] == "extra_forbidden":
-        close = get_close_matches(str(first["loc"][-1]), _keys(kind), n=1)
-        return f"unknown key {key!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+        close = _close(key, _keys(kind))
+        return f"unknown key {key!r}" + (f"; did you mean {close!r}?" if close else "")
     if first["type"] == "missing":
         return f"{key!r} is missing"
     message = first["msg"].removeprefix("Value error, ")
     return f"{key} = {first['input']!r}: {message[0].lower()}{message[1:]}"
 
 
-def _keys(kind: type[Any]) -> list[str]:
-    """Every key that a table may have, nested ones included."""
+def _close(key: str, known: Sequence[str]) -> str:
+    """The known key whose last part is most like this key's, wherever its table is; empty if none is like it."""
+    lasts = {name: name.rpartition(".")[2] for name in known}
+    alike = get_close_matches(key.rpartition(".")[2], set(lasts.values()), n=1)
+    same = [name for name, last in lasts.items() if last in alike]
+    return get_close_matches(key, same, n=1, cutoff=0.0)[0] if same else ""
+
+
+def _keys(kind: type[BaseModel], table: str = "") -> list[str]:
+    """Every key that a table may have, nested ones with the tables that hold them; models have tables of their own."""
     names: list[str] = []
     for name, field in kind.model_fields.items():
-        names.append(name)
-        if hasattr(field.annotation, "model_fields"):
-            names += _keys(field.annotation)
+        names.append(table + ("protocol" if name == "protocols" else name))
+        kinds = get_args(field.annotation) if isinstance(field.annotation, UnionType) else (field.annotation,)
+        for nested in kinds:
+            if isinstance(nested, type) and issubclass(nested, BaseModel) and nested is not ModelSpec:
+                names += _keys(nested, f"{table}{name}.")
     return names
+
+
+def _all_played(table: Mapping[str, Any], protocols: Sequence[Protocol], where: str) -> None:
+    """Every key of a selection or a sampling must be for a protocol that the sweep plays."""
+    if Protocol.MCQA not in protocols:
+        for key in (*_given(table.get("selection", {}), "selection"), *_given(table.get("sampling", {}), "sampling")):
+            if key not in SHARED:
+                raise SweepError(
+                    f"{where}: {key} is for multiple choice, which is not played here; write open_ended.{key}"
+                )
+    if Protocol.OEG not in protocols:
+        for key in _given(table.get("open_ended", {}), "open_ended"):
+            other = key.removeprefix("open_ended.")
+            raise SweepError(
+                f'{where}: {key} is for open-ended generation, which is not played here; write {other}, or add "oeg" to protocol'
+            )
+
+
+def _given(value: Any, key: str) -> Iterator[str]:
+    """The keys that a table gives, with the tables that hold them."""
+    if not isinstance(value, dict):
+        yield key
+        return
+    for name, nested in value.items():
+        yield from _given(nested, f"{key}.{name}")
 
 
 def _all_used(sweep: Sweep, where: str) -> None:

@@ -14,6 +14,8 @@ from pydantic import Field, field_validator, model_validator
 from sweeps.conditions import Condition
 from sweeps.values import NAME, Frozen, digest
 
+Whole = Annotated[int, Field(strict=True)]
+"""A whole number; true and "5" are none."""
 PLACES = ("hf", "http", "https", "s3", "gs")
 """Schemes of addresses that data may have."""
 
@@ -32,9 +34,9 @@ class Sampling(Frozen):
 
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    top_k: Annotated[int, Field(ge=-1)] = -1
+    top_k: Annotated[Whole, Field(ge=-1)] = -1
     """-1 keeps all tokens."""
-    max_tokens: Annotated[int, Field(ge=1, le=131072)] = 50
+    max_tokens: Annotated[Whole, Field(ge=1, le=131072)] = 50
     """New tokens a reply may have."""
 
 
@@ -51,7 +53,7 @@ class Endpoint(Frozen):
     """False leaves out temperature, top_p and seed, which reasoning models refuse."""
     effort: str = ""
     """``reasoning_effort``, where the model has one."""
-    reserve: Annotated[int, Field(ge=0)] = 0
+    reserve: Annotated[Whole, Field(ge=0)] = 0
     """Tokens added to the reply's limit for hidden reasoning, which counts against it."""
     pictures: Literal["png", "jpeg"] = "png"
     """How pictures travel: ``png`` is exact, ``jpeg`` (quality 95) is a fraction of the size."""
@@ -101,13 +103,13 @@ class ModelSpec(Frozen):
     backend: Literal["builtin", "vllm", "transformers", "openai"] = "vllm"
     parameters: float | None = None
     """Billions, where published."""
-    gpus: Annotated[int, Field(ge=0, le=8)] = 1
+    gpus: Annotated[Whole, Field(ge=0, le=8)] = 1
     """GPUs of one replica (tensor parallel inside one actor)."""
     accelerator: str = ""
     """The kind of GPU it must have, as Ray names it (``H200``); empty takes any."""
-    max_images: Annotated[int, Field(ge=1)] = 32
+    max_images: Annotated[Whole, Field(ge=1)] = 32
     """Pictures one prompt may hold; 1 refuses history and examples."""
-    in_flight: Annotated[int, Field(ge=1, le=4096)] = 64
+    in_flight: Annotated[Whole, Field(ge=1, le=4096)] = 64
     """Episodes that one worker plays at once."""
     trust_remote_code: bool = False
     dtype: str = "auto"
@@ -194,11 +196,11 @@ class Cell(Frozen):
 class Selection(Frozen):
     """Which samples of each scenario are played."""
 
-    limit: Annotated[int, Field(ge=1)] | None = None
+    limit: Annotated[Whole, Field(ge=1)] | None = None
     """Samples a scenario, drawn by seed; a larger limit contains the smaller. None takes all."""
     filtered: bool = True
     """Keep the 7,557 samples that the paper evaluates; false keeps every line."""
-    ids: dict[str, list[int]] = Field(default_factory=dict)
+    ids: dict[str, list[Whole]] = Field(default_factory=dict)
     """Scenario -> ids; a scenario named here plays just these."""
     subset: Literal["all", "open-ended"] = "all"
     """``open-ended``: the paper's 100 samples a scenario (kept entries, file order, shuffled by seed 0)."""
@@ -224,9 +226,9 @@ class Judge(Frozen):
     """``paper`` takes the wording of the installed package ``proactivebench``."""
     sampling: Sampling = Sampling(temperature=0.6, top_p=0.95, top_k=20, max_tokens=8192)
     """Qwen3's own recommendation for thinking."""
-    attempts: Annotated[int, Field(ge=1, le=16)] = 3
+    attempts: Annotated[Whole, Field(ge=1, le=16)] = 3
     """Times an answer is put to the judge before it counts as unjudged."""
-    replicas: Annotated[int, Field(ge=1)] | None = None
+    replicas: Annotated[Whole, Field(ge=1)] | None = None
     """Replicas at most; default: as many as its share of the cluster holds."""
 
 
@@ -242,13 +244,13 @@ class Tracking(Frozen):
 class Cluster(Frozen):
     """How much of the machine a sweep may take; never part of a key."""
 
-    workers: Annotated[int, Field(ge=1)] | None = None
+    workers: Annotated[Whole, Field(ge=1)] | None = None
     """Replicas a model without GPU may have; default: one per CPU."""
-    gpus: Annotated[int, Field(ge=1)] | None = None
+    gpus: Annotated[Whole, Field(ge=1)] | None = None
     """GPUs that the models may take at once; default: all."""
     silence: Annotated[float, Field(gt=0)] = 900.0
     """Seconds a worker with work may say nothing before it counts as hung; long reasoning may need more."""
-    judge_gpus: Annotated[int, Field(ge=1)] | None = None
+    judge_gpus: Annotated[Whole, Field(ge=1)] | None = None
     """GPUs that the judges may take at once; default: all."""
 
     @property
@@ -290,7 +292,7 @@ class Sweep(Frozen):
     scenarios: tuple[str, ...]
     conditions: tuple[Condition, ...]
     protocols: tuple[Protocol, ...] = (Protocol.MCQA,)
-    seed: int = 0
+    seed: Whole = 0
     sampling: Sampling = Sampling()
     selection: Selection = Selection()
     open_ended: OpenEnded = OpenEnded()

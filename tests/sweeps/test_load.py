@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.baselines import POLICIES
 from sweeps.conditions import CONDITIONS
 from sweeps.load import SweepError, build, judge, load, one_cell, registry, skipped
 from sweeps.spec import ModelSpec
@@ -54,11 +55,56 @@ def test_own_models_need_no_list_and_can_be_named_beside_the_shipped_ones():
 
 MISTAKES = {
     "unknown key": ({"selektion": {}}, "unknown key 'selektion'; did you mean 'selection'"),
-    "unknown nested key": ({"selection": {"limt": 3}}, "unknown key 'selection.limt'; did you mean 'limit'"),
+    "unknown nested key": ({"selection": {"limt": 3}}, "unknown key 'selection.limt'; did you mean 'selection.limit'"),
+    "key outside its table": ({"limit": 3}, r"unknown key 'limit'; did you mean 'selection.limit'\?"),
+    "key in the wrong table": ({"open_ended": {"limit": 3}}, "did you mean 'open_ended.selection.limit'"),
+    "key of a judge": ({"judge": {"atempts": 3}}, "unknown key 'judge.atempts'; did you mean 'judge.attempts'"),
+    "misspelt protocol key": ({"protocl": "oeg"}, "did you mean 'protocol'"),
+    "key without a name": ({"": 3}, "unknown key ''"),
     "unknown model": ({"models": ["oracel"]}, "no model 'oracel'; did you mean 'oracle'"),
     "unknown scenario": ({"scenarios": ["QDD"]}, "no scenario 'QDD'; did you mean 'QD'"),
     "unknown condition": ({"conditions": ["icl-9"]}, "no condition 'icl-9'"),
     "nothing": ({"models": []}, "models = .*: names nothing"),
+    "true for a limit": ({"selection": {"limit": True}}, "selection.limit = True: input should be a valid integer"),
+    "true for a seed": ({"seed": True}, "seed = True: input should be a valid integer"),
+    "true for an id": ({"selection": {"ids": {"QD": [True]}}}, "selection.ids.QD.0 = True: input should be a valid integer"),
+    "unknown protocol": ({"protocol": "oegg"}, "protocol = 'oegg' does not exist; there are 'mcqa' and 'oeg'"),
+    "protocol in a list": ({"protocol": [["oeg"]]}, r"protocol = \['oeg'\] does not exist; there are"),
+    "no protocol": ({"protocol": []}, r"protocol = \[\]: names nothing; give at least one"),
+    "protocol twice": ({"protocol": "oeg", "protocols": ["mcqa"]}, "protocol and protocols are both there; keep protocol"),
+    "condition in a list": ({"conditions": [["hint"]]}, r"a condition is given by its name in quotes, not by \['hint'\]"),
+    "condition in a table": ({"conditions": [{"name": "hint"}]}, "a condition is given by its name in quotes"),
+    "scenario in a list": ({"scenarios": [["QD"]]}, "a scenario is given by its name in quotes"),
+    "scenario in a table": ({"scenarios": [{"name": "QD"}]}, "a scenario is given by its name in quotes"),
+    "model in a list": ({"models": [["oracle"]]}, "a model is given by its name in quotes"),
+    "model without source": ({"models": [{"name": "oracle"}]}, "models: 'source' is missing"),
+    "judge in a list": ({"judge": {"model": ["rule-judge"]}}, "a judge is given by its name in quotes"),
+    "own models of one name": (
+        {"model": [{"name": "m", "source": "a"}, {"name": "m", "source": "b"}], "models": ["m"]},
+        r"two \[\[model\]\] tables have the name 'm'; give each a name of its own",
+    ),
+    "ids of no scenario": ({"selection": {"ids": {"QDD": [1]}}}, "selection.ids: there is no scenario 'QDD'; did you mean 'QD'"),
+    "ids of a scenario not played": (
+        {"selection": {"ids": {"ROD": [1]}}},
+        "selection.ids: ROD is not among the scenarios of this sweep; add it there, or drop",
+    ),
+    "no ids": ({"selection": {"ids": {"QD": []}}}, r"selection.ids.QD = \[\]: names no sample; give at least one id"),
+    "ids under both names": ({"selection": {"ids": {"QD": [1], "QuickDraw": [2]}}}, "selection.ids: QD is named twice"),
+    "open-ended ids of no scenario": (
+        {"protocol": "oeg", "open_ended": {"selection": {"ids": {"QDD": [1]}}}}, "open_ended.selection.ids: there is no scenario",
+    ),
+    "selection without multiple choice": (
+        {"protocol": "oeg", "selection": {"limit": 3}},
+        "selection.limit is for multiple choice, .* write open_ended.selection.limit",
+    ),
+    "sampling without multiple choice": (
+        {"protocol": ["oeg"], "sampling": {"top_p": 0.5}},
+        "sampling.top_p is for multiple choice, .* write open_ended.sampling.top_p",
+    ),
+    "open-ended selection without open-ended cells": (
+        {"open_ended": {"selection": {"limit": 3}}},
+        "open_ended.selection.limit is for open-ended generation, .* write selection.limit, or add \"oeg\" to protocol",
+    ),
     "bad number": ({"selection": {"limit": 0}}, "selection.limit = 0: input should be greater"),
     "icl elsewhere": ({"conditions": ["icl-1"]}, "icl-1 exists only for ROD and MVP-N"),
     "history on one picture": (
@@ -85,8 +131,75 @@ def test_files_that_are_not_there_or_not_toml(tmp_path):
     path.write_text("name = \nmodels")
     with pytest.raises(SweepError, match=r"bad.toml is not TOML: .*line 1"):
         load(path)
-    with pytest.raises(SweepError, match="must look like key=value"):
-        load(ROOT / "sweeps/demo.toml", ["seed"])
+
+
+@pytest.mark.parametrize("override", ["seed", "=3", "..=3", "selection.=3", ".limit=3"])
+def test_an_override_that_names_no_key_is_told_how_one_looks(override):
+    with pytest.raises(SweepError, match=r"must look like key=value, for example --set selection.limit=5"):
+        load(ROOT / "sweeps/demo.toml", [override])
+
+
+def test_an_override_of_the_wrong_protocol_is_told_which_key_is_meant():
+    assert load(ROOT / "sweeps/demo-oeg.toml", ["open_ended.selection.limit=3"]).open_ended.selection.limit == 3
+    with pytest.raises(SweepError, match=r"write open_ended.selection.limit"):
+        load(ROOT / "sweeps/demo-oeg.toml", ["selection.limit=3"])
+    with pytest.raises(SweepError, match=r"write sampling.top_k"):
+        load(ROOT / "sweeps/demo.toml", ["open_ended.sampling.top_k=3"])
+
+
+def test_the_filter_counts_in_open_ended_sweeps_too_and_with_both_protocols_every_key_does():
+    both = {"selection": {"limit": 3}, "open_ended": {"selection": {"limit": 4}}, "protocol": ["mcqa", "oeg"]}
+
+    assert not build({**SMALL, "protocol": "oeg", "selection": {"filtered": False}}, "x.toml").selection.filtered
+    assert build({**SMALL, **both}, "x.toml").open_ended.selection.limit == 4
+
+
+def test_ids_are_known_by_the_short_and_the_long_names_of_scenarios():
+    table = {**SMALL, "scenarios": ["QD", "ROD"], "protocol": ["mcqa", "oeg"]}
+    ids = {"Realistic-Occlusion-Dataset": [3, 4], "QD": [1]}
+    sweep = build({**table, "selection": {"ids": ids}, "open_ended": {"selection": {"ids": ids}}}, "x.toml")
+
+    assert sweep.selection.ids == sweep.open_ended.selection.ids == {"ROD": [3, 4], "QD": [1]}
+    assert "QuickDraw" not in ids and list(ids) == ["Realistic-Occlusion-Dataset", "QD"], "the table is left as it was"
+
+
+def test_a_protocol_named_twice_is_played_once():
+    assert build({**SMALL, "protocol": ["oeg", "oeg"]}, "x.toml").protocols == ("oeg",)
+    assert len(build({**SMALL, "protocols": ["mcqa", "oeg", "mcqa"]}, "x.toml").cells()) == 2
+
+
+POLICY = {"name": "m", "source": "builtin:nosuch", "backend": "builtin"}
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        (
+            {"model": [POLICY]},
+            "model 1: source = 'builtin:nosuch' is not built in; there are builtin:oracle, .*builtin:rule-judge",
+        ),
+        ({"models": [{**POLICY, "source": "nosuch"}]}, "models: source = 'nosuch' is not built in"),
+        ({"judge": {"model": POLICY}}, "judge.model: source = 'builtin:nosuch' is not built in"),
+        ({"model": [{"name": "m", "source": "builtin:nosuch"}]}, "source = 'builtin:nosuch' is not built in"),
+        (
+            {"model": [{"name": "m", "source": "builtin:oracle"}]},
+            "backend = 'vllm' cannot play builtin:oracle; write backend = 'builtin'",
+        ),
+        ({"model": [{**POLICY, "source": "builtin:embedded"}]}, "write backend = 'transformers'"),
+    ],
+)
+def test_a_built_in_model_that_does_not_exist_is_told_those_that_do(table, sentence):
+    with pytest.raises(SweepError, match=sentence):
+        build({**SMALL, **table}, "x.toml")
+
+
+def test_every_policy_and_the_embedded_model_may_be_a_model_of_ones_own():
+    policies = [{"name": name, "source": f"builtin:{name}", "backend": "builtin"} for name in POLICIES]
+    embedded = {"name": "small", "source": "builtin:embedded", "backend": "vllm", "gpus": 0}
+    service = {"name": "far", "source": "builtin:whatever", "endpoint": {"base_url": "http://127.0.0.1:1/v1"}}
+    sweep = build({"data": "d", "model": [*policies, embedded, service], "scenarios": ["QD"]}, "x.toml")
+
+    assert [model.name for model in sweep.models] == [*POLICIES, "small", "far"]
 
 
 def test_impossible_products_are_left_out_with_a_reason():
