@@ -6,6 +6,7 @@ No model, no cluster and no file is touched here. Keys hash what changes an answ
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -210,7 +211,20 @@ OPEN_ENDED = ("zero-shot", "hint", "reference")
 """The conditions of open-ended generation (protocol.md, last section)."""
 
 
-class OpenEnded(Frozen):
+class Completed(Frozen):
+    """A table that names some keys of an inner one changes those alone: the others keep the defaults given here."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, fields: Any) -> Any:
+        if not isinstance(fields, Mapping):
+            return fields
+        inner = {name: info.default for name, info in cls.model_fields.items() if isinstance(info.default, Frozen)}
+        named = {name: fields[name] for name in inner if isinstance(fields.get(name), Mapping)}
+        return {**fields, **{name: {**inner[name].model_dump(), **part} for name, part in named.items()}}
+
+
+class OpenEnded(Completed):
     """How open-ended cells differ from multiple choice: sampled, long, and on the paper's subset (package ``tests/oeg.py``)."""
 
     sampling: Sampling = Sampling(temperature=1.0, top_k=50, max_tokens=4096)
@@ -218,7 +232,7 @@ class OpenEnded(Frozen):
     selection: Selection = Selection(subset="open-ended")
 
 
-class Judge(Frozen):
+class Judge(Completed):
     """Who reads open-ended answers: part of every verdict's key, never of an episode's (docs/decisions/0003)."""
 
     model: ModelSpec

@@ -7,7 +7,7 @@ import pytest
 from actors.baselines import POLICIES
 from sweeps.conditions import CONDITIONS
 from sweeps.load import SweepError, build, judge, load, one_cell, registry, skipped
-from sweeps.spec import ModelSpec
+from sweeps.spec import ModelSpec, Sweep
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"data": "d", "models": ["oracle"], "scenarios": ["QD"]}
@@ -254,6 +254,22 @@ def test_an_open_ended_sweep_is_sampled_on_the_papers_subset_and_knows_its_judge
     assert open_ended.key == "oracle/QD/zero-shot-oeg"
     assert sweep.selects(open_ended.protocol).subset == "open-ended" and sweep.selects(choice.protocol).subset == "all"
     assert sweep.judge is not None and sweep.judge.model.source == "Qwen/Qwen3-8B"
+
+
+def test_a_key_of_open_ended_answers_or_their_judge_changes_itself_alone():
+    table = {**SMALL, "protocol": "oeg", "open_ended": {"selection": {"limit": 3}, "sampling": {"max_tokens": 9000}}}
+    sweep = build(table, "small.toml")
+    whole = build({**SMALL, "protocol": "oeg"}, "small.toml").open_ended
+
+    assert sweep.open_ended.selection == whole.selection.model_copy(update={"limit": 3})
+    assert sweep.open_ended.sampling == whole.sampling.model_copy(update={"max_tokens": 9000})
+    judge = build({**table, "judge": {"sampling": {"temperature": 0.1}}}, "small.toml").judge
+    assert judge is not None and (judge.sampling.temperature, judge.sampling.top_k, judge.sampling.max_tokens) == (
+        0.1,
+        20,
+        8192,
+    )
+    assert Sweep(**sweep.model_dump(mode="json", exclude_none=True)) == sweep
 
 
 def test_a_judge_is_one_that_ships_one_of_the_sweeps_own_or_a_sentence():
