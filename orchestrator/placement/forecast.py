@@ -54,7 +54,8 @@ class Forecast:
         if self.apart:
             names = ", ".join(model.name for model in self.apart)
             episodes = sum(self.owed.of(name) for name in {group(model) for model in self.apart})
-            lines.append(f"apart, without GPU: {names} ({episodes:,} episodes); a service or a CPU sets their pace")
+            played = f" ({episodes:,} episodes)" if episodes else ""
+            lines.append(f"apart, without GPU: {names}{played}; a service or a CPU sets their pace")
         if sum(self.owed.answers.values()) or self.owed.unread:
             lines.append(rates.lengths())
         return lines

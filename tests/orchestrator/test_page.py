@@ -334,6 +334,7 @@ def test_the_headline_is_the_best_average(evidence):
     facts = dict(page.facts)
     assert facts["Played"] == "600 of 600 planned episodes (100%), 60 cells"
     assert "demo benchmark's" in facts["Data"] and facts["Prompt text"].startswith("mcqa-1 and oeg-1: the keys")
+    assert facts["Decoding"] == "multiple choice greedy, at most 50 new tokens a reply"
 
 
 def test_one_model_is_spoken_of_as_one(demo_data, tmp_path):

@@ -19,6 +19,7 @@ from orchestrator.report.tables import models
 from orchestrator.storage.folder import read_status
 from orchestrator.storage.store import damaged
 from sweeps.conditions import CONDITIONS
+from sweeps.spec import Protocol, Sweep
 
 Row = Mapping[str, Any]
 
@@ -40,7 +41,7 @@ def facts(evidence: Evidence, judged: pl.DataFrame) -> list[Fact]:
         Fact("Scenarios", listed(ordered(rows["scenario"]), 7)),
         Fact("Conditions", listed(ordered(rows["condition"], CONDITIONS), 12)),
         Fact("Data", _data(evidence)),
-        Fact("Decoding", _decoding(sweep.sampling)),
+        Fact("Decoding", _decoding(sweep)),
         Fact("Prompt text", _prompt(evidence)),
         Fact("Judge", _judge(evidence, judged)),
         Fact("Seed", str(sweep.seed)),
@@ -82,9 +83,16 @@ def _data(evidence: Evidence) -> str:
     return visible(told + (f"; a subset in {listed(ordered(part), 7)}" if part and not other else ""), 600)
 
 
-def _decoding(sampling: Any) -> str:
-    how = "greedy" if sampling.temperature == 0 else f"sampled at temperature {sampling.temperature:g}"
-    return f"{how}, at most {sampling.max_tokens} new tokens a reply"
+def _decoding(sweep: Sweep) -> str:
+    """Of each protocol that the sweep plays."""
+    names = {Protocol.MCQA: "multiple choice", Protocol.OEG: "open-ended"}
+    choices = {Protocol.MCQA: sweep.sampling, Protocol.OEG: sweep.open_ended.sampling}
+    told = []
+    for protocol in sweep.protocols:
+        sampling = choices[protocol]
+        how = "greedy" if sampling.temperature == 0 else f"sampled at temperature {sampling.temperature:g}"
+        told.append(f"{names[protocol]} {how}, at most {sampling.max_tokens:,} new tokens a reply")
+    return "; ".join(told)
 
 
 def _prompt(evidence: Evidence) -> str:
