@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -57,17 +58,17 @@ def test_a_folder_without_pictures_plays_for_who_does_not_look(cli, demo_data, t
     assert cli.run("run", sweep(tmp_path / "x.toml", bare, GOOD), "--output", tmp_path / "run").returncode == 0
 
 
-def workers_of(driver: int) -> list[int]:
-    """Pids of Ray's worker processes that hold our actor."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if b"ray::Worker" in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
+def at_work(out: Path) -> list[int]:
+    """Pids of the living workers that the run's own driver calls ready: nobody else's, and none that is still starting."""
+    told = "".join(path.read_text() for path in out.glob("logs/attempt-*/driver.log"))
+    return [int(pid) for pid in re.findall(r"is ready \(process (\d+)", told) if lives(int(pid))]
+
+
+def lives(pid: int) -> bool:
+    try:
+        return b"ray::Worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def test_a_worker_that_is_killed_mid_lease_is_replaced_and_nothing_is_lost_or_doubled(cli, demo_data, tmp_path):
@@ -78,7 +79,7 @@ def test_a_worker_that_is_killed_mid_lease_is_replaced_and_nothing_is_lost_or_do
     kills, deadline = 0, time.monotonic() + 60
     while process.poll() is None and kills < 3 and time.monotonic() < deadline:
         time.sleep(1.0)
-        for pid in workers_of(process.pid)[:1]:
+        for pid in at_work(out)[:1]:
             os.kill(pid, signal.SIGKILL)
             kills += 1
     _, err = process.communicate(timeout=240)

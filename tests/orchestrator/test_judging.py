@@ -15,7 +15,7 @@ import pytest
 from orchestrator.judging.verdicts import verdicts
 from orchestrator.storage.store import episodes
 from tests.actors.service import HANG, Answer, failed, said, service
-from tests.orchestrator.test_failures import workers_of
+from tests.orchestrator.test_failures import at_work
 from tests.orchestrator.test_session import exactly_once
 
 pytestmark = pytest.mark.slow
@@ -141,7 +141,7 @@ def test_a_killed_judge_is_replaced_and_every_answer_has_one_verdict(cli, demo_d
     kills, deadline = 0, time.monotonic() + 60
     while process.poll() is None and kills < 4 and time.monotonic() < deadline:
         time.sleep(0.7)
-        for pid in workers_of(process.pid):  # writers and judge alike
+        for pid in at_work(out):  # writers and judge alike
             os.kill(pid, signal.SIGKILL)
             kills += 1
     _, err = process.communicate(timeout=240)
