@@ -46,11 +46,15 @@ StrictPaper = Annotated[
 ]
 
 
+def _named(text: str) -> str:
+    if not text.strip():
+        raise RunFolderError("the name of the run folder is empty; type a folder, or s3://BUCKET/FOLDER")
+    return text
+
+
 def _viewed(text: str) -> Path:
     with sentences():
-        if not text.strip():
-            raise RunFolderError("the name of the run folder is empty; type a folder, or s3://BUCKET/FOLDER")
-        return remote.viewed(text)
+        return remote.viewed(_named(text))
 
 
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", parser=_viewed, help="A run folder, or s3://BUCKET/FOLDER.")]
@@ -223,8 +227,7 @@ def judge_answers(
     from orchestrator.report.evidence import stored_sweep
     from orchestrator.session import judge
 
-    _viewed(output)
-    with sentences(), remote.place(output) as place:
+    with sentences(), remote.place(_named(output)) as place:
         sweep = stored_sweep(place.folder)
         rows, complete = judge(sweep, place.folder, reader(sweep, by, set_), again)
     _print_tables(rows.filter(pl.col("protocol") == "oeg"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from orchestrator.judging.desk import unread
+from orchestrator.judging.desk import unread, worded
 from orchestrator.placement.estimate import Owed, neighbours
 from orchestrator.placement.forecast import HOUR, forecast
 from orchestrator.planning import belonging, build_plan
@@ -24,10 +24,8 @@ def outstanding(sweep: Sweep) -> Owed:
             counts[plan.cells[plan.task(ordinal)[0]].protocol][name] += 1
     waiting = 0
     if stored and sweep.judged and sweep.judge is not None:
-        try:
-            waiting = len(unread(plan, belonging(plan, folder), folder, sweep.judge))
-        except ValueError as problem:  # the paper's wording is not installed
-            raise SweepError(str(problem)) from None
+        worded(sweep.judge)
+        waiting = len(unread(plan, belonging(plan, folder), folder, sweep.judge))
     return Owed(counts[Protocol.MCQA], counts[Protocol.OEG], waiting)
 
 

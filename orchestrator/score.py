@@ -130,10 +130,7 @@ def write_results(folder: Path, rows: pl.DataFrame) -> None:
     comparable = rows.drop(NOT_COMPARABLE).sort("cell")
     lines = ",\n".join(json.dumps(_rounded(row), sort_keys=True, ensure_ascii=False) for row in comparable.to_dicts())
     durable.write(folder / "results.json", f"[\n{lines}\n]\n".encode())
-    table = folder / "results.parquet"
-    rows.write_parquet(durable.temporary(table))
-    durable.sync(durable.temporary(table))
-    durable.publish(table)
+    durable.write_table(folder / "results.parquet", rows)
 
 
 def _counts() -> list[pl.Expr]:

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from actors.panel import judge_key
 from orchestrator import logs
 from orchestrator.data.stage import fixed
 from orchestrator.judging.agreement import own
-from orchestrator.judging.desk import Desk, unread
+from orchestrator.judging.desk import Desk, unread, worded
 from orchestrator.judging.verdicts import verdicts
 from orchestrator.placement.rates import write_observed
 from orchestrator.plan import Plan, group
@@ -35,7 +34,7 @@ from orchestrator.tracking.dataset import described
 from orchestrator.tracking.machines import Machines
 from orchestrator.tracking.standing import Standing
 from orchestrator.tracking.tracker import Tracker, parameters
-from sweeps.load import SweepError, skipped
+from sweeps.load import skipped
 from sweeps.spec import Judge, Sweep
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def run(
     """
     sweep = fixed(sweep)
     if sweep.judged and sweep.judge is not None:
-        _worded(sweep.judge)
+        worded(sweep.judge)
     plan = build_plan(sweep)
     for reason in skipped(sweep):
         say(f"left out: {reason}")
@@ -97,7 +96,7 @@ def judge(
     Answers the scored rows by this judge, and whether it has read everything that is stored. ``sweep`` is the folder's
     own; its results.json is written anew where the reader is its own judge, or it had none. Raises RunFolderError.
     """
-    _worded(reader)
+    worded(reader)
     sweep = sweep if sweep.judge else sweep.model_copy(update={"judge": reader})
     plan = build_plan(sweep)
     with run_folder.disk(output), run_folder.claim(output, sweep), logs.attempt(output) as kept:
@@ -147,14 +146,6 @@ def _desk(sweep: Sweep, plan: Plan, output: Path, store: Store, owed: Mapping[st
         return None
     backlog = unread(plan, belonging(plan, output), output, sweep.judge)
     return Desk(sweep.judge, plan, store, backlog) if backlog or owed else None
-
-
-def _worded(judge: Judge) -> None:
-    """Raise SweepError where the paper's wording is wanted and not installed."""
-    try:
-        judge_key(judge)
-    except ValueError as problem:
-        raise SweepError(str(problem)) from None
 
 
 def _attempt(

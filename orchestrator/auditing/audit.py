@@ -23,8 +23,8 @@ from orchestrator.data.stage import local
 from orchestrator.judging.verdicts import verdicts
 from orchestrator.plan import Plan
 from orchestrator.planning import belonging, build_plan
-from orchestrator.storage.folder import RESOLVED, planned_keys
-from orchestrator.storage.store import episodes, turns
+from orchestrator.storage.folder import RESOLVED, asked
+from orchestrator.storage.store import turns
 from sweeps.spec import Protocol, Sweep
 
 BATCH = 1_000
@@ -97,10 +97,8 @@ def audit(folder: Path, package: Path | None = None, python: str | None = None, 
 
 def _strange(plan: Plan, folder: Path) -> int:
     """How many stored episodes of the run's own plan this one does not know."""
-    asked, stored = planned_keys(folder), episodes(folder).select("key")
-    mine = stored if asked is None else stored.join(asked, on="key", how="semi")
     known = pl.LazyFrame({"key": list(plan.all_keys())}, schema={"key": pl.String})
-    return int(mine.join(known, on="key", how="anti").select(pl.len()).collect().item())
+    return int(asked(folder).join(known, on="key", how="anti").select(pl.len()).collect().item())
 
 
 def _sweep(folder: Path, data: Path | None) -> Sweep:

@@ -17,6 +17,7 @@ from orchestrator.judging import verdicts
 from orchestrator.judging.verdicts import VerdictStore
 from orchestrator.plan import Plan, judge_group
 from orchestrator.storage.store import Store
+from sweeps.load import SweepError
 from sweeps.spec import Judge, Protocol
 
 PILE = 8192
@@ -87,6 +88,14 @@ class Desk:
 
     def _key(self, number: int) -> str:
         return self.plan.key(*self.plan.task(number - self.plan.total))
+
+
+def worded(judge: Judge) -> None:
+    """Raise SweepError where the paper's wording is wanted and not installed."""
+    try:
+        judge_key(judge)
+    except ValueError as problem:
+        raise SweepError(str(problem)) from None
 
 
 def unread(plan: Plan, episodes: pl.LazyFrame, folder: Path, judge: Judge, again: bool = False) -> list[int]:

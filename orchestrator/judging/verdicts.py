@@ -86,9 +86,7 @@ class VerdictStore:
         self.folder.mkdir(exist_ok=True)
         number = max((int(path.stem.removeprefix("part-")) for path in _parts(self.folder)), default=0) + 1
         path = self.folder / f"part-{number:08d}.parquet"
-        frame.write_parquet(durable.temporary(path), compression="zstd", compression_level=3)
-        durable.sync(durable.temporary(path))
-        durable.publish(path)
+        durable.write_table(path, frame, compression="zstd", compression_level=3)
 
 
 def verdicts(folder: Path) -> pl.LazyFrame:

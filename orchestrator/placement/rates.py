@@ -77,7 +77,7 @@ def answer_rate(model: ModelSpec, gpu_type: str, seen: Seen = Seen()) -> Rate:
 def verdict_rate(judge: Judge, gpu_type: str, seen: Seen = Seen()) -> Rate:
     """Verdicts of one replica of a judge; reading an answer takes next to nothing beside its thinking."""
     pace = _decoding(judge.model, gpu_type) / _table()["verdicts"]["tokens"]
-    return _weighed(Rate(pace, 60.0 + 3.0 * (judge.model.parameters or 7.0), "reckoned"), seen)
+    return _weighed(Rate(pace, _start(judge.model), "reckoned"), seen)
 
 
 def lengths() -> str:
@@ -108,7 +108,7 @@ def _speed(gpu_type: str) -> float:
 def _decoding(model: ModelSpec, gpu_type: str) -> float:
     """Tokens/s that one replica writes with a full batch."""
     pace = float(_table()["decoding"]["tokens"]) * _speed(gpu_type) * max(1, model.gpus)
-    return pace / (model.parameters or 7.0)
+    return pace / _billions(model)
 
 
 def _weighed(known: Rate, seen: Seen) -> Rate:
@@ -122,8 +122,17 @@ def _weighed(known: Rate, seen: Seen) -> Rate:
 
 def _by_size(model: ModelSpec, speed: float) -> Rate:
     """A model that the table does not have: 50 episodes/s a GPU for a billion parameters."""
-    billions = model.parameters or 7.0
-    return Rate(min(FASTEST, 50.0 * max(1, model.gpus) / billions) * speed, 60.0 + 3.0 * billions, "guessed")
+    return Rate(min(FASTEST, 50.0 * max(1, model.gpus) / _billions(model)) * speed, _start(model), "guessed")
+
+
+def _start(model: ModelSpec) -> float:
+    """Seconds that a replica takes to load, by its size."""
+    return 60.0 + 3.0 * _billions(model)
+
+
+def _billions(model: ModelSpec) -> float:
+    """Its parameters; 7 where nobody says."""
+    return model.parameters or 7.0
 
 
 # -- what real runs saw -------------------------------------------------------------------------------------------------

@@ -172,10 +172,11 @@ def models(evidence: Evidence, names: Iterable[str]) -> list[str]:
 
 def _by_scenario(evidence: Evidence, cells: pl.DataFrame, averages: pl.DataFrame, text: Format) -> Grid:
     scenarios = _present(cells["scenario"])
+    counted = cells.with_columns(lacking(cells.columns).alias("lacking"))
     means = {row["model"]: row for row in averages.iter_rows(named=True)}
     rows: list[tuple[str, list[Entry]]] = []
     for model in models(evidence, cells["model"]):
-        part = {row["scenario"]: row for row in cells.filter(model=model).iter_rows(named=True)}
+        part = {row["scenario"]: row for row in counted.filter(model=model).iter_rows(named=True)}
         entries = [_entry(part.get(name), text) for name in scenarios]
         rows.append((model, [*entries, _average(evidence, means.get(model), text)]))
     column = AVERAGE if len(scenarios) == len(SCENARIOS) else f"avg of {len(scenarios)}"
@@ -202,8 +203,7 @@ def _entry(row: Row | None, text: Format, measure: str = "acc") -> Entry:
         return MISSING
     if row[measure] is None:
         return Entry(f"{row['finished']}/{row['planned']}", None, unfinished=True)
-    left = row.get("lacking", row["planned"] - row["finished"] + row["failed"])
-    if left:
+    if left := row["lacking"]:
         return Entry(f"{text(row)} ({row['planned'] - left}/{row['planned']})", row[measure], unfinished=True)
     return Entry(text(row), row[measure])
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
+
+import polars as pl
 
 TEMPORARY = ".tmp"
 """Ending of a file that is not finished; one writer a folder, so a fixed name is enough."""
@@ -32,5 +35,12 @@ def publish(path: Path) -> None:
 def write(path: Path, content: bytes) -> None:
     """Replace a whole file; raises OSError, and then the old one is untouched."""
     temporary(path).write_bytes(content)
+    sync(temporary(path))
+    publish(path)
+
+
+def write_table(path: Path, frame: pl.DataFrame, **how: Any) -> None:
+    """Replace a whole Parquet file; ``how`` is polars' ``write_parquet``'s. Raises OSError or PolarsError, as ``write``."""
+    frame.write_parquet(temporary(path), **how)
     sync(temporary(path))
     publish(path)

@@ -130,10 +130,7 @@ def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None =
     ``keys`` of all episodes go into ``plan.parquet``: so that what belongs can be told without the data folder.
     """
     if keys is not None:
-        rows, path = pl.DataFrame({"key": list(keys)}, schema={"key": pl.String}), folder / KEYS
-        rows.write_parquet(durable.temporary(path), compression="zstd")
-        durable.sync(durable.temporary(path))
-        durable.publish(path)
+        durable.write_table(folder / KEYS, pl.DataFrame({"key": list(keys)}, schema={"key": pl.String}))
     content = {"planned": int(planned["planned"].sum()), "cells": planned.to_dicts()}
     durable.write(folder / PLAN, _json(content))
 
@@ -144,6 +141,12 @@ def planned_keys(folder: Path) -> pl.LazyFrame | None:
         return pl.read_parquet(folder / KEYS, columns=["key"]).lazy()
     except UNREADABLE:
         return None
+
+
+def asked(folder: Path) -> pl.LazyFrame:
+    """The stored episodes that the folder's last attempt was to play; all that are stored where nobody can tell."""
+    keys, stored = planned_keys(folder), episodes(folder)
+    return stored if keys is None else stored.join(keys, on="key", how="semi")
 
 
 def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: bool) -> None:
@@ -194,9 +197,7 @@ def _counted(folder: Path, planned: Sequence[Mapping[str, Any]], reasons: Mappin
     """Cells with what is durable now."""
     wrong = pl.col("ending").is_in(ERRORS).sum().alias("errors")
     given_up = pl.col("ending").eq(Ending.FAILED).any().alias("failed")
-    keys, stored = planned_keys(folder), episodes(folder)
-    stored = stored if keys is None else stored.join(keys, on="key", how="semi")
-    counts = stored.group_by("cell").agg(pl.len().alias("finished"), wrong, given_up).collect()
+    counts = asked(folder).group_by("cell").agg(pl.len().alias("finished"), wrong, given_up).collect()
     found = {row[0]: row[1:] for row in counts.iter_rows()}
     rows = []
     for cell in planned:
