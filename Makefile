@@ -48,7 +48,7 @@ lint: $(VENV)/.base
 	$(BIN)/mypy
 
 bench: $(VENV)/.model
-	$(BIN)/python -m bench
+	$(BIN)/python -m tests.bench
 
 # every fault on a local two-node cluster, then a storm of faults drawn by SEED
 SEED   ?= 0

@@ -32,9 +32,9 @@ from transformers import (
 )
 
 from actors.backend import BackendDied, Message, Reply, Request, Unprocessable
-from actors.batches import Job, Waiting
-from actors.chat import conversation
-from actors.pictures import Pictures
+from actors.batching import Job, Waiting
+from actors.chat_format import conversation
+from actors.image_loader import Pictures
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec, Sampling
 

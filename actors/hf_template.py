@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from transformers import AutoProcessor
 
 from actors.backend import Message
-from actors.engines import at_home
+from actors.backend_registry import at_home
 from actors.hf_backend import prompt_text
 from sweeps.spec import ModelSpec
 

@@ -19,9 +19,9 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion
 
 from actors.backend import BackendDied, BackendError, Refused, Reply, Request, Unprocessable
-from actors.chat import Part, conversation, data_url
-from actors.pacing import Budget, ModelStopped, Pace, backoff, retry_after
-from actors.pictures import Pictures
+from actors.chat_format import Part, conversation, data_url
+from actors.image_loader import Pictures
+from actors.rate_limit import Budget, ModelStopped, Pace, backoff, retry_after
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 

@@ -34,8 +34,8 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from actors.backend import BackendDied, Reply, Request, Unprocessable
-from actors.chat import Part, conversation
-from actors.pictures import Pictures
+from actors.chat_format import Part, conversation
+from actors.image_loader import Pictures
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec, Sampling
 

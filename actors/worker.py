@@ -10,12 +10,12 @@ from typing import Any
 
 import ray
 
-from actors import machine
+from actors import host_metrics
 from actors.backend import Backend
-from actors.crew import Book, Crew
-from actors.loading import load
-from actors.output import Place, excerpt, streams
-from actors.panel import Panel
+from actors.engine_loader import load
+from actors.episode_runner import Book, Crew
+from actors.judge_runner import Panel
+from actors.process_output import Place, excerpt, streams
 from sweeps.spec import Judge, ModelSpec
 
 
@@ -28,7 +28,7 @@ def printed(paths: Sequence[str]) -> str:
 @ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
 def busy() -> dict[str, float]:
     """How busy the node is that this runs on."""
-    return machine.load()
+    return host_metrics.load()
 
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)
@@ -71,7 +71,7 @@ class Worker:
         return Crew(self.book, self.backends, in_flight=max(model.in_flight for model in self.models))
 
     async def play(self, leased: Sequence[Any]) -> AsyncIterator[dict[str, Any]]:
-        """Stream of blocks (``actors.rows.Block.content``, ``actors.panel.Verdicts.content``) until all that is leased is out.
+        """Stream of blocks (``records.Block.content``, ``judge_runner.Verdicts.content``) until all that is leased is out.
 
         What is leased are ordinals of episodes, or for a judge pairs of an ordinal and its answer.
         """

@@ -1,5 +1,5 @@
 """``python -m orchestrator`` is the console script ``proactive-sweep``."""
 
-from orchestrator.cli import main
+from orchestrator.cli.main import main
 
 main()

@@ -22,12 +22,12 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from orchestrator.cli import _tracked
-from orchestrator.storage.store import episodes
+from orchestrator.cli.main import _tracked
+from orchestrator.storage.episode_store import episodes
 from sweeps.load import load
 from tests.conftest import ENVIRONMENT, ROOT
+from tests.orchestrator.execution.test_attempt import exactly_once
 from tests.orchestrator.rayhead import BIN
-from tests.orchestrator.test_session import exactly_once
 
 KUBERNETES = "1.31"
 STRINGS = {"type": "object", "additionalProperties": {"type": "string"}}

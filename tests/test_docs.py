@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import app, data_app, models_app
+from orchestrator.cli.main import app, data_app, models_app
 from sweeps.conditions import CONDITIONS
 from sweeps.load import build, load
 from sweeps.spec import Endpoint
@@ -71,9 +71,9 @@ def test_the_five_lines_play_the_embedded_model(demo_data):
     pytest.importorskip("torch", reason="the extra `transformers` is not installed")
     import asyncio
 
-    from actors.crew import Crew
-    from actors.engines import engine
-    from orchestrator.planning import build_plan
+    from actors.backend_registry import engine
+    from actors.episode_runner import Crew
+    from orchestrator.planning.build_plan import build_plan
 
     mine = MODELS[0] | {"source": str(ROOT / "actors/embedded"), "backend": "transformers", "gpus": 0}
     table = {"data": str(demo_data), "scenarios": ["QD"], "model": [mine], "selection": {"limit": 2}}

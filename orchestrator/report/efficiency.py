@@ -6,8 +6,8 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Ending, Mode
-from orchestrator.report.evidence import Evidence
-from orchestrator.score import PLANNED
+from orchestrator.report.metrics import PLANNED
+from orchestrator.report.run_data import Evidence
 
 SAMPLE = ["mode", "scenario", "sample_id"]
 NAMES = ["cell", "model", "scenario", "condition", "protocol"]

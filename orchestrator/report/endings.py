@@ -13,7 +13,7 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Action, Ending, Mode, Move, State, Verdict
-from orchestrator.report.evidence import Evidence
+from orchestrator.report.run_data import Evidence
 
 
 class Kind(StrEnum):

@@ -18,12 +18,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
 from envs import SCENARIOS
-from orchestrator.report import look
-from orchestrator.report.capacity import capacity, points
+from orchestrator.report import plot_style
+from orchestrator.report.bootstrap import Bootstrap, bootstrap
 from orchestrator.report.efficiency import budget_averages
-from orchestrator.report.evidence import Evidence, read
-from orchestrator.report.look import ACTIONS, CONDITIONS, FAINT, INK
-from orchestrator.report.statistics import Bootstrap, bootstrap
+from orchestrator.report.model_size import capacity, points
+from orchestrator.report.plot_style import ACTIONS, CONDITIONS, FAINT, INK
+from orchestrator.report.run_data import Evidence, read
 from orchestrator.report.tables import models
 from sweeps.conditions import WITH_EXAMPLES
 
@@ -39,7 +39,7 @@ def write_figures(folder: Path, data: Path | None = None) -> list[Path]:
     place = Path(folder) / "figures"
     place.mkdir(exist_ok=True)
     drawn = figures(read(folder, data))
-    return sorted(path for name, figure in drawn.items() for path in look.save(figure, place, name))
+    return sorted(path for name, figure in drawn.items() for path in plot_style.save(figure, place, name))
 
 
 def figures(evidence: Evidence, intervals: Bootstrap | None = None) -> dict[str, Figure]:
@@ -53,7 +53,7 @@ def figures(evidence: Evidence, intervals: Bootstrap | None = None) -> dict[str,
         "capacity": capacity_figure,
         "budget": budget_figure,
     }
-    with look.house():
+    with plot_style.house():
         made = {name: maker(evidence, intervals) for name, maker in makers.items()}
     return {name: figure for name, figure in made.items() if figure is not None}
 
@@ -69,7 +69,7 @@ def against_reference(evidence: Evidence, intervals: Bootstrap) -> Figure | None
     scenarios = [name for name in SCENARIOS if name in set(cells["scenario"])]
     across = min(4, len(scenarios) + 1)
     down = -(-(len(scenarios) + 1) // across)
-    figure = look.canvas(2.4 * across + 1.2, down * (LINE * len(names) + 0.75) + 0.4)
+    figure = plot_style.canvas(2.4 * across + 1.2, down * (LINE * len(names) + 0.75) + 0.4)
     panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
     for panel, scenario in zip(panels, scenarios, strict=False):
         _dumbbells(panel, names, cells.filter(scenario=scenario), scenario)
@@ -111,7 +111,7 @@ def actions(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
     if rows.is_empty():
         return None
     names = models(evidence, rows["model"])[::-1]
-    figure = look.canvas(6.4, LINE * len(names) + 1.1)
+    figure = plot_style.canvas(6.4, LINE * len(names) + 1.1)
     panel = figure.subplots()
     for row in rows.iter_rows(named=True):
         _stack(panel, row, names.index(row["model"]), height=0.72)
@@ -127,7 +127,7 @@ def actions_behind(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
     if not set(behind) & set(rows["condition"]) or "zero-shot" not in set(rows["condition"]):
         return None
     names = models(evidence, rows["model"])[::-1]
-    figure = look.canvas(6.8, 2.6 * LINE * len(names) + 1.1)
+    figure = plot_style.canvas(6.8, 2.6 * LINE * len(names) + 1.1)
     panel = figure.subplots()
     for row in rows.iter_rows(named=True):
         place, shift = names.index(row["model"]), behind.get(row["condition"], 0.0)
@@ -172,7 +172,7 @@ def beside_zero_shot(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
     if not groups:
         return None
     names = models(evidence, pl.concat([rows["model"] for _, rows, _ in groups]))[::-1]
-    figure = look.canvas(8.2, len(groups) * (LINE * len(names) + 0.8) + 0.4)
+    figure = plot_style.canvas(8.2, len(groups) * (LINE * len(names) + 0.8) + 0.4)
     panels = figure.subplots(len(groups), 2, sharey=True, squeeze=False)
     for (title, rows, others), pair in zip(groups, panels, strict=True):
         for panel, measure in zip(pair, MEASURED, strict=True):
@@ -242,14 +242,14 @@ def capacity_figure(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
     families: dict[str, list[Row]] = {}
     for row in rows.sort("parameters", "model").iter_rows(named=True):
         families.setdefault(family(row["model"]), []).append(row)
-    figure = look.canvas(8.6, 3.2)
+    figure = plot_style.canvas(8.6, 3.2)
     for panel, measure in zip(figure.subplots(1, 2), ("ps", "acc"), strict=True):
         for number, members in enumerate(families.values()):
-            _family(panel, members, measure, *look.series(number))
+            _family(panel, members, measure, *plot_style.series(number))
         _sizes(panel)
         panel.set_ylabel(MEASURED[measure])
         panel.set_title(_correlation(tests[measure]), fontsize=7, fontweight="normal", loc="left")
-    handles = [_dot(*look.series(number), look.short(name)) for number, name in enumerate(families)]
+    handles = [_dot(*plot_style.series(number), plot_style.short(name)) for number, name in enumerate(families)]
     figure.legend(handles=_with_pale(handles, rows), loc="outside right upper", fontsize=6.5)
     return figure
 
@@ -297,7 +297,7 @@ def budget_figure(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
     names = models(evidence, curves)
     across = min(5, len(names))
     down = -(-len(names) // across)
-    figure = look.canvas(1.75 * across + 0.5, 1.35 * down + 0.5)
+    figure = plot_style.canvas(1.75 * across + 0.5, 1.35 * down + 0.5)
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
     for panel, name in zip(panels, names, strict=False):
         for other in names:
@@ -317,7 +317,7 @@ def budget_figure(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
 def _curve(panel: Axes, name: str, curve: tuple[list[int], list[float]], whole: bool) -> None:
     colour, style = (CONDITIONS["history"][0], "-") if whole else ("#777777", "--")
     panel.plot(*curve, style, color=colour, linewidth=1.6, drawstyle="steps-post", zorder=3)
-    panel.set_title(look.short(name) + ("" if whole else " (unfinished)"), fontsize=7, loc="left")
+    panel.set_title(plot_style.short(name) + ("" if whole else " (unfinished)"), fontsize=7, loc="left")
     panel.grid(axis="both")
 
 
@@ -348,7 +348,7 @@ def _told(name: str, rows: pl.DataFrame) -> str:
     found = rows.filter(model=name).to_dicts()
     if not found or _whole(found[0]):
         return name
-    return f"{look.short(name)} ({100 * found[0]['finished'] // max(1, found[0]['planned'])}% played)"
+    return f"{plot_style.short(name)} ({100 * found[0]['finished'] // max(1, found[0]['planned'])}% played)"
 
 
 def _absent(panel: Axes, names: Sequence[str], found: Set[str]) -> None:
@@ -359,7 +359,7 @@ def _absent(panel: Axes, names: Sequence[str], found: Set[str]) -> None:
 
 
 def _rows_of(panel: Axes, names: Sequence[str], title: str) -> None:
-    panel.set_yticks(range(len(names)), [name if "% played)" in name else look.short(name) for name in names])
+    panel.set_yticks(range(len(names)), [name if "% played)" in name else plot_style.short(name) for name in names])
     panel.set_ylim(-0.7, len(names) - 0.3)
     panel.set_title(title, loc="left")
 

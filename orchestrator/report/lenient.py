@@ -13,7 +13,7 @@ from envs.answers import letter
 from envs.lenient import lenient
 from envs.types import Action, Ending
 from orchestrator.report.endings import PLACE, state_of
-from orchestrator.report.evidence import Evidence
+from orchestrator.report.run_data import Evidence
 
 
 def readings(evidence: Evidence) -> pl.DataFrame:

@@ -12,7 +12,7 @@ import re
 import polars as pl
 
 from envs.samples import OPEN_ENDED, kept
-from orchestrator.report.evidence import Evidence
+from orchestrator.report.run_data import Evidence
 from sweeps.spec import Protocol
 
 UNVERIFIED = "ids and counts are the published ones, but the pictures cannot be checked from the run folder"

@@ -1,4 +1,4 @@
-"""The published figures are data with their source (orchestrator/published/README.md), and never enter a measure of ours."""
+"""The published figures: data with their source (published_tables/README.md), never part of a measure of ours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-FOLDER = Path(__file__).parents[1] / "published"
+FOLDER = Path(__file__).with_name("published_tables")
 AVERAGE = "avg"
 ROUNDING = 0.05
 """Half of the last printed digit: a published figure is known no better."""

@@ -12,19 +12,19 @@ from typing import Any
 import polars as pl
 
 from envs import SCENARIOS
-from orchestrator.report import markup
-from orchestrator.report.capacity import capacity
+from orchestrator.report import escaping
+from orchestrator.report.bootstrap import Bootstrap, bootstrap
 from orchestrator.report.efficiency import budget_averages, efficiency, lift
 from orchestrator.report.endings import taxonomy
-from orchestrator.report.evidence import Evidence, read
-from orchestrator.report.judged import averages, title
+from orchestrator.report.escaping import MISSING, Entry, Grid
+from orchestrator.report.judge_tables import averages, title
 from orchestrator.report.lenient import leniency
-from orchestrator.report.markup import MISSING, Entry, Grid
-from orchestrator.report.paired import ALPHA, against, between
+from orchestrator.report.metrics import lacking
+from orchestrator.report.model_size import capacity
+from orchestrator.report.paired_tests import ALPHA, against, between
 from orchestrator.report.published import MEASURES
-from orchestrator.report.statistics import Bootstrap, bootstrap
-from orchestrator.score import lacking
-from orchestrator.storage import durable
+from orchestrator.report.run_data import Evidence, read
+from orchestrator.storage import atomic_write
 from sweeps.conditions import WITH_EXAMPLES
 from sweeps.load import registry
 
@@ -44,11 +44,11 @@ def write_tables(folder: Path, data: Path | None = None, judge: str = "", strict
     place.mkdir(exist_ok=True)
     texts: dict[str, str] = {}
     for grid in grids(evidence):
-        texts |= {f"{grid.name}.md": markup.markdown(grid), f"{grid.name}.tex": markup.latex(grid)}
+        texts |= {f"{grid.name}.md": escaping.markdown(grid), f"{grid.name}.tex": escaping.latex(grid)}
         texts[f"{grid.name}.csv"] = grid.numbers.write_csv(float_precision=6)
     texts |= {f"{name}.csv": frame.write_csv(float_precision=6) for name, frame in measures(evidence).items()}
     for name, text in texts.items():
-        durable.write(place / name, text.encode())
+        atomic_write.write(place / name, text.encode())
     return sorted(place / name for name in texts)
 
 
@@ -194,7 +194,7 @@ def _grid(
 ) -> Grid:
     """Best and second are marked among models; among baselines only where there is nothing else."""
     ranked = [model not in evidence.baselines for model, _ in rows]
-    marked = markup.marked(rows, ranked if any(ranked) else [True] * len(rows))
+    marked = escaping.marked(rows, ranked if any(ranked) else [True] * len(rows))
     return Grid(name, title, tuple(columns), marked, numbers, sum(ranked), _errors(evidence, protocol))
 
 

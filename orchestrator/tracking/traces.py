@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.tracking.door import MARK, PAGE, Mirror
-from orchestrator.tracking.stories import Story, Told
+from orchestrator.tracking.mlflow_client import MARK, PAGE, Mirror
+from orchestrator.tracking.transcripts import Story, Told
 
 KEY = "proactive_sweep.episode"
 """Tag of a trace: the episode's key."""

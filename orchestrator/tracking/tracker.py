@@ -18,9 +18,9 @@ from typing import Any
 import polars as pl
 
 from orchestrator.storage.lock import RunFolderError
-from orchestrator.storage.public import public
-from orchestrator.tracking.door import BATCH, LOCAL, NAMES, Mirror, Point, Round, address, milliseconds, told
-from orchestrator.tracking.process import Apart
+from orchestrator.storage.redaction import public
+from orchestrator.tracking.mlflow_client import BATCH, LOCAL, NAMES, Mirror, Point, Round, address, milliseconds, told
+from orchestrator.tracking.mlflow_process import Apart
 
 EVERY = 1.0
 """Seconds between two rounds of sending."""
@@ -191,7 +191,7 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
         [folder / "sweep.resolved.toml", folder / "results.json"],
         status="FINISHED" if done == rows["planned"].sum() and not failed else "FAILED",
     )
-    from orchestrator.tracking.exhibits import exhibit  # figures take a second to import: not for a live sweep
+    from orchestrator.tracking.artifacts import exhibit  # figures take a second to import: not for a live sweep
 
     try:
         experiment = sweep["tracking"].get("experiment") or sweep["name"]

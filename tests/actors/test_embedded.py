@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("torch", reason="the embedded model needs torch (extra `transformers`)")
 pytest.importorskip("transformers", reason="the embedded model needs transformers (extra `transformers`)")
 
+from actors.embedded.training import exam
 from envs import SCENARIOS
 from sweeps.conditions import CONDITIONS
-from training import exam
 
 FOLDER = Path(__file__).parents[2] / "actors" / "embedded"
 SEED = 980_000
@@ -106,8 +106,8 @@ def test_tokens_and_pixels_are_those_of_the_training(
 ) -> None:
     import numpy as np
 
-    from training import wording
-    from training.pictures import shrunk
+    from actors.embedded.training import wording
+    from actors.embedded.training.pictures import shrunk
 
     tokenizer = answerer.processor.tokenizer.backend_tokenizer
     for name in SCENARIOS:
@@ -124,7 +124,7 @@ def test_tokens_and_pixels_are_those_of_the_training(
 def test_every_taught_reply_is_one_of_the_options_shown(tmp_path: Path) -> None:
     from random import Random
 
-    from training import lessons, pictures
+    from actors.embedded.training import lessons, pictures
 
     bank = pictures.draw(tmp_path, laps=1, first_seed=SEED, count=10)
     teacher, rng = lessons.Lessons(bank, lap=10), Random(0)

@@ -17,8 +17,8 @@ import torch
 from transformers import RepetitionPenaltyLogitsProcessor
 
 from actors.backend import BackendDied, Message, Reply, Request, Unprocessable
-from actors.batches import Job, company
-from actors.engines import engine
+from actors.backend_registry import engine
+from actors.batching import Job, company
 from actors.hf_backend import TransformersBackend, decoding
 from envs.render import Unprocessable as UnprocessablePicture
 from envs.types import ImageRef

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from bench.injection import ORDERS, STUFFING, measured, poisoned
 from sweeps.load import judge
+from tests.bench.injection import ORDERS, STUFFING, measured, poisoned
 from tests.envs.games import SAMPLES
 
 

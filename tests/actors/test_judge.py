@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from actors.backend import BackendDied, Refused, Reply, Request, ScriptedBackend, Unprocessable
+from actors.backend_registry import engine
 from actors.baselines import Baseline
-from actors.engines import engine
 from actors.judge import Judged, asked, attempt_seed, instruction_hash, judge, papers, papers_wording
-from actors.panel import judge_key
+from actors.judge_runner import judge_key
 from envs import rulejudge
 from envs.openended import HEAD, TAIL, Bits, accepted
 from sweeps.conditions import CONDITIONS

@@ -9,7 +9,7 @@ import pytest
 from actors.backend import BackendDied, Refused, Request, ScriptedBackend, Unprocessable
 from actors.baselines import POLICIES, Baseline
 from actors.play import Episode, play, turn_seed
-from actors.rows import EPISODE_COLUMNS, TURN_COLUMNS, Block
+from actors.records import EPISODE_COLUMNS, TURN_COLUMNS, Block
 from envs import SCENARIOS
 from envs.openended import accepted, read_verdict, rule_verdict
 from envs.stimulus import OPEN_ENDED_HINT, ROD_REFERENCE, VIDEO_PREFACE

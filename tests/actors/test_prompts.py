@@ -14,7 +14,7 @@ from envs import SCENARIOS
 from envs.disguise import FOREIGN
 from envs.samples import BadData
 from envs.scenario import suggestions
-from orchestrator.prompt import conversation, written
+from orchestrator.inspection.prompt_preview import conversation, written
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from tests.envs.games import SAMPLES
 

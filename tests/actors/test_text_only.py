@@ -16,7 +16,7 @@ pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
 pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
 
 from actors.backend import Backend, Message, Reply, Request
-from actors.engines import engine
+from actors.backend_registry import engine
 from actors.judge import judge
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sampling

@@ -20,7 +20,7 @@ pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU 
 import psutil
 
 from actors.backend import BackendDied, Message, Reply, Request, Unprocessable
-from actors.engines import engine
+from actors.backend_registry import engine
 from actors.vllm_backend import VLLMBackend, adapter, decoding, engine_arguments
 from envs.render import Unprocessable as UnprocessablePicture
 from envs.types import ImageRef

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from orchestrator.storage.store import episodes, turns
+from orchestrator.storage.episode_store import episodes, turns
 
 ROOT = Path(__file__).parents[2]
 MARK = "PROACTIVE_SWEEP_CHAOS"

@@ -14,7 +14,7 @@ import pytest
 from envs import SCENARIOS
 from envs.samples import load
 from envs.types import Mode
-from orchestrator.storage.store import episodes
+from orchestrator.storage.episode_store import episodes
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.remote import folders as remote
+from orchestrator.object_store import run_location as remote
 from tests.orchestrator import buckets, mirrors
 
 

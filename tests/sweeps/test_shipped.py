@@ -7,8 +7,8 @@ import pytest
 
 from envs.disguise import disguised
 from envs.types import Mode
-from orchestrator.placement.estimate import published
-from orchestrator.planning import build_plan
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.scheduling.forecast.workload import published
 from sweeps.load import SweepError, build, load, registry
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.report.evidence import read
+from orchestrator.report.run_data import read
 from tests.orchestrator.report.runs import played, sweep
 
 

@@ -8,18 +8,18 @@ from pathlib import Path
 import polars as pl
 
 from actors.baselines import Baseline
-from actors.crew import Crew
-from actors.panel import Panel
+from actors.episode_runner import Crew
+from actors.judge_runner import Panel
 from envs import SCENARIOS
 from envs.samples import kept
-from orchestrator.judging.desk import unread
-from orchestrator.judging.verdicts import VERDICTS, VerdictStore, answers
-from orchestrator.planning import belonging, build_plan, planned_rows
+from orchestrator.judging.judge_queue import unread
+from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
+from orchestrator.report.metrics import score, write_results
 from orchestrator.report.provenance import LANDMARKS
 from orchestrator.report.published import figures
-from orchestrator.score import score, write_results
-from orchestrator.storage import folder as run_folder
-from orchestrator.storage.store import EPISODES, TURNS, Store
+from orchestrator.storage import run_folder
+from orchestrator.storage.episode_store import EPISODES, TURNS, Store
+from orchestrator.storage.verdict_store import VERDICTS, VerdictStore, answers
 from sweeps.load import build
 from sweeps.spec import Judge, Protocol, Sweep
 

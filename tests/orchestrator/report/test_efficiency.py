@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from orchestrator.report.capacity import capacity, points, spearman
 from orchestrator.report.efficiency import budget, budget_averages, efficiency, lift, needed
+from orchestrator.report.model_size import capacity, points, spearman
 from orchestrator.report.published import table
 from sweeps.load import registry
 from tests.orchestrator.blocks import episode
-from tests.orchestrator.report.test_statistics import made
+from tests.orchestrator.report.test_bootstrap import made
 
 
 def test_the_oracle_is_perfectly_efficient_and_the_abstainer_not_at_all(evidence):

@@ -8,9 +8,9 @@ import pytest
 from envs import SCENARIOS
 from envs.types import Ending, Mode
 from orchestrator.report.endings import Kind, clear, endings, taxonomy
-from orchestrator.report.evidence import read
+from orchestrator.report.run_data import read
 from tests.orchestrator.blocks import episode
-from tests.orchestrator.report.test_statistics import made
+from tests.orchestrator.report.test_bootstrap import made
 
 
 def test_every_episode_has_one_kind_and_counts_sum_to_the_finished(evidence):

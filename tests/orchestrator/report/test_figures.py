@@ -11,9 +11,9 @@ import pytest
 from matplotlib import colors
 from PIL import Image
 
-from orchestrator.report import look
-from orchestrator.report.evidence import read
+from orchestrator.report import plot_style
 from orchestrator.report.figures import family, figures, write_figures
+from orchestrator.report.run_data import read
 from tests.orchestrator.report.runs import known, played, sweep
 
 ALL = {"reference", "actions", "actions-behind", "conditions", "budget"}
@@ -41,9 +41,9 @@ def test_every_figure_is_written_as_vector_and_picture(run):
 def test_the_same_run_gives_the_same_bytes(evidence, drawn):
     again = figures(evidence)
 
-    assert look.svg(drawn["actions"]) == look.svg(again["actions"])
-    assert look.png(drawn["budget"]) == look.png(again["budget"])
-    assert b"<dc:date>" not in look.svg(drawn["budget"])
+    assert plot_style.svg(drawn["actions"]) == plot_style.svg(again["actions"])
+    assert plot_style.png(drawn["budget"]) == plot_style.png(again["budget"])
+    assert b"<dc:date>" not in plot_style.svg(drawn["budget"])
 
 
 def test_bars_are_the_shares_and_fill_the_hundred(evidence, drawn):
@@ -58,21 +58,23 @@ def test_bars_are_the_shares_and_fill_the_hundred(evidence, drawn):
 
 def test_nothing_outside_a_figure_changes_its_style():
     before = dict(matplotlib.rcParams)
-    with look.house():
+    with plot_style.house():
         assert matplotlib.rcParams["svg.hashsalt"] == "proactive-sweep"
 
     assert dict(matplotlib.rcParams) == before
 
 
 def test_colours_differ_in_grey_or_by_hatch():
-    grey = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b in (colors.to_rgb(c) for _, c, _ in look.ACTIONS.values())]
-    hatches = [hatch for _, _, hatch in look.ACTIONS.values()]
+    grey = [
+        0.299 * r + 0.587 * g + 0.114 * b for r, g, b in (colors.to_rgb(c) for _, c, _ in plot_style.ACTIONS.values())
+    ]
+    hatches = [hatch for _, _, hatch in plot_style.ACTIONS.values()]
 
     assert len(set(hatches)) == len(hatches)
     assert all(abs(a - b) > 0.04 for n, a in enumerate(grey) for b in grey[:n])
-    markers = [marker for name, (_, marker) in look.CONDITIONS.items() if name != "reference"]
+    markers = [marker for name, (_, marker) in plot_style.CONDITIONS.items() if name != "reference"]
     assert len(set(markers)) == len(markers)
-    assert len({look.series(number) for number in range(30)}) == 30
+    assert len({plot_style.series(number) for number in range(30)}) == 30
 
 
 def test_unfinished_is_said_and_pale(demo_data, tmp_path):
@@ -115,4 +117,4 @@ def test_hostile_names_are_text(evidence):
 
     for figure in (made["actions"], made["budget"]):
         assert any(text.startswith("$\\frac{1}{0}$ <b>&amp;") and len(text) < 40 for text in texts(figure))
-        ET.parse(io.BytesIO(look.svg(figure)))
+        ET.parse(io.BytesIO(plot_style.svg(figure)))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from actors.backend import Reply, Request
 from envs.answers import letter
-from orchestrator.report.evidence import read
 from orchestrator.report.lenient import leniency, lenient, readings
+from orchestrator.report.run_data import read
 from tests.orchestrator.report.runs import played, sweep
 
 TEXTS = ("I cannot tell.", "Rewind the video.", "Mug.", "Key.", "A big dog.", "Fish.")

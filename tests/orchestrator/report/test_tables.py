@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.evidence import read
-from orchestrator.report.judged import averages
-from orchestrator.report.markup import Entry, Grid, latex, latex_text, markdown, markdown_text, marked
-from orchestrator.report.statistics import bootstrap
+from orchestrator.report.bootstrap import bootstrap
+from orchestrator.report.escaping import Entry, Grid, latex, latex_text, markdown, markdown_text, marked
+from orchestrator.report.judge_tables import averages
+from orchestrator.report.run_data import read
 from orchestrator.report.tables import grids, open_ended, write_tables
 from tests.orchestrator.report.runs import known, played, sweep
 

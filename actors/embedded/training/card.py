@@ -1,0 +1,108 @@
+"""The model card states only figures that this run measured, through transformers, on seeds no picture was trained on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from actors.embedded.training import exam
+from envs import SCENARIOS
+from sweeps.conditions import CONDITIONS
+
+EACH = 30
+"""Held-out samples a scenario."""
+CARD = """# embedded: a tiny multimodal demonstration model
+
+**What it is.** A real multimodal model of {parameters:,} parameters ({size:.1f} MB) in a standard architecture (Idefics3: a
+ViT for 64 x 64 pictures in patches of 8, 16 tokens a picture, a Llama of 4 layers, both 128 wide). transformers and vLLM
+load it without remote code and without torchvision. It lets anybody run the whole sweep with real generation and no download.
+
+**What it is not.** Evidence about any other model, or about the benchmark. It knows 32 drawn categories, the numbers 1 to 4
+and the wording of the demo benchmark. How often it asks, abstains and guesses was taught
+(`actors/embedded/training/manners.py`), so its action figures show that the measuring works, and nothing about multimodal models.
+
+**How it was trained.** By `python -m actors.embedded.training` on a CPU, two processes of one thread each. Pictures come from the
+demo generator (`envs/demo`), seeds 1000 and up; the demo itself uses seed 0. "Looking" teaches the vision tower category,
+scenario, corruption, count and visible share through heads that are thrown away. "Speaking" teaches replies, on
+conversations built by `actors/prompts.py` for every condition; "polishing" is more of it, hard scenarios more often.
+Matrices learn by Muon, the rest by AdamW. Weights are stored as float16 and meant to be computed in float32.
+`training.log` is the log of the run, on a shared machine, its stages started one after the other by `--only`. A new run
+follows the same recipe but need not give the same bits: they depend on the machine and on library versions.
+
+**How it replies.** With the text of one option, without its letter, as the solved examples of the benchmark do.
+
+**Licence.** MIT, like the repository; all training data is drawn by its own code.
+
+## Measured on held-out seeds ({first} and up), {each} samples a scenario, greedy
+Chance on the reference view is 25%. "Swapped" asks about the reference view while showing the next sample's picture.
+"First view" is the share of samples whose first reply, to the hidden view, names the right category.
+
+| scenario | reference | swapped | first view |
+| --- | --- | --- | --- |
+{sight}
+
+### Episodes: percent correct
+| condition | {names} | mean |
+| --- | {rule} | --- |
+{scores}
+
+### What the replies do, percent of all turns (in brackets: of first turns)
+| condition | suggestion | abstention | category | unparsable | turns an episode |
+| --- | --- | --- | --- | --- | --- |
+{actions}
+"""
+
+
+def written(out: Path, log: Path, tell: Callable[[str], None]) -> None:
+    """Examines the saved model, writes MODEL_CARD.md, and puts the log beside it."""
+    answerer = exam.Answerer(out)
+    drawn = {name: exam.candidates(name, EACH) for name in SCENARIOS}
+    games = {
+        condition: {
+            name: exam.played(answerer, drawn[name], CONDITIONS[condition])
+            for name in CONDITIONS[condition].scenarios or SCENARIOS
+        }
+        for condition in CONDITIONS
+    }
+    sight = [
+        _sight(answerer, drawn[name], name, games["reference"][name], games["zero-shot"][name]) for name in SCENARIOS
+    ]
+    text = CARD.format(
+        parameters=answerer.model.num_parameters(),
+        size=(out / "model.safetensors").stat().st_size / 1e6,
+        first=exam.HELD_OUT,
+        each=EACH,
+        sight="\n".join(sight),
+        names=" | ".join(SCENARIOS),
+        rule=" | ".join("---" for _ in SCENARIOS),
+        scores="\n".join(_scores(c, games[c]) for c in games),
+        actions="\n".join(_actions(c, [game for played in games[c].values() for game in played]) for c in games),
+    )
+    (out / "MODEL_CARD.md").write_text(text, "utf-8")
+    tell(f"examined: {len(CONDITIONS)} conditions, {EACH} samples a scenario; figures in MODEL_CARD.md")
+    shutil.copyfile(log, out / "training.log")
+
+
+def _sight(
+    answerer: exam.Answerer,
+    drawn: Sequence[exam.Candidate],
+    name: str,
+    clear: Sequence[exam.Game],
+    hidden: Sequence[exam.Game],
+) -> str:
+    swapped = exam.reference(answerer, drawn, swapped=True)
+    return f"| {name} | {exam.accuracy(clear):.0f} | {swapped:.0f} | {exam.named_at_once(hidden):.0f} |"
+
+
+def _scores(condition: str, games: dict[str, list[exam.Game]]) -> str:
+    found = {name: exam.accuracy(played) for name, played in games.items()}
+    cells = " | ".join(f"{found[name]:.0f}" if name in found else "-" for name in SCENARIOS)
+    return f"| {condition} | {cells} | {sum(found.values()) / len(found):.1f} |"
+
+
+def _actions(condition: str, games: Sequence[exam.Game]) -> str:
+    every, first = exam.actions(games), exam.actions(games, first=True)
+    kinds = ("suggestion", "abstention", "category", "unparsable")
+    cells = " | ".join(f"{every.get(kind, 0.0):.0f} ({first.get(kind, 0.0):.0f})" for kind in kinds)
+    return f"| {condition} | {cells} | {sum(len(game.turns) for game in games) / len(games):.1f} |"

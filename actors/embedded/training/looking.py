@@ -1,0 +1,78 @@
+"""Stage 1: the vision tower learns to tell what a picture shows and how much of it, without a word of text."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from actors.embedded.training.model import head_losses, looked
+from actors.embedded.training.pictures import Bank
+from envs import SCENARIOS
+
+BATCH = 64
+TELLING = 0.35
+"""From this share of the object upwards a picture must be named."""
+
+
+class Labels:
+    """What is known about every picture of a bank, as arrays over its rows."""
+
+    def __init__(self, bank: Bank) -> None:
+        rows = len(bank.pixels)
+        self.share = np.zeros(rows, np.float32)
+        self.category, self.scenario, self.corruption, self.count = (np.full(rows, -1, np.int64) for _ in range(4))
+        names = list(SCENARIOS)
+        for play in bank.plays:
+            for seen in (*play.path, play.reference):
+                self.share[seen.row] = seen.share
+                self.scenario[seen.row] = names.index(play.sample.scenario)
+                self.corruption[seen.row] = play.corruption if seen.share < 0.9 else -1
+                if seen.share >= TELLING:
+                    self.category[seen.row] = play.category
+                    self.count[seen.row] = play.count or -1
+
+    def at(self, rows: np.ndarray) -> dict[str, Tensor]:
+        """The labels of some rows."""
+        return {
+            name: torch.from_numpy(getattr(self, name)[rows])
+            for name in ("share", "category", "scenario", "corruption", "count")
+        }
+
+
+class Looking:
+    """Batches of pictures, three in four of them telling, the scenarios alike."""
+
+    def __init__(self, bank: Bank, seed: int, rank: int, size: int) -> None:
+        self.bank, self.labels, self.seed, self.rank, self.batch = bank, Labels(bank), seed, rank, BATCH // size
+        told = self.labels.share >= TELLING
+        self.pools = [
+            [np.flatnonzero((self.labels.scenario == k) & (told == telling)) for telling in (False, True)]
+            for k in range(len(SCENARIOS))
+        ]
+
+    def losses(self, modules: nn.ModuleDict, step: int) -> dict[str, Tensor]:
+        """The heads' loss on the step's pictures."""
+        rng = np.random.default_rng((self.seed, 1, step, self.rank))
+        kinds, telling = rng.integers(len(self.pools), size=self.batch), rng.random(self.batch) < 0.75
+        rows = np.array([rng.choice(self.pools[k][int(t)]) for k, t in zip(kinds, telling, strict=True)])
+        pixels = torch.from_numpy(self.bank.pixels[rows])
+        features = looked(modules["model"], pixels)
+        return {"heads": head_losses(modules["heads"], features, self.labels.at(rows))}
+
+
+@torch.no_grad()
+def recognised(modules: nn.ModuleDict, bank: Bank, share: float = 0.9) -> dict[str, float]:
+    """Scenario -> share of clear pictures whose category or count the heads tell right."""
+    modules.eval()
+    labels = Labels(bank)
+    result = {}
+    for k, name in enumerate(SCENARIOS):
+        rows = np.flatnonzero((labels.scenario == k) & (labels.share >= share))
+        category, _, _, count, _ = modules["heads"](looked(modules["model"], torch.from_numpy(bank.pixels[rows])))
+        wanted = labels.at(rows)
+        named = torch.where(
+            wanted["category"] >= 0, category.argmax(1) == wanted["category"], count.argmax(1) == wanted["count"]
+        )
+        result[name] = round(float(named.float().mean()), 3)
+    return result

@@ -1,0 +1,115 @@
+"""The architecture is one that transformers and vLLM load as it stands: Idefics3, 128 wide, with pictures of 64 pixels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from transformers import Idefics3Config, Idefics3ForConditionalGeneration
+
+from actors.embedded.training.pictures import CORRUPTIONS, NAMES, SIDE
+
+WIDTH, LAYERS, HEADS, PATCH, POSITIONS = 128, 4, 4, 8, 4096
+SCENARIO_COUNT, COUNTS = 7, 10
+
+
+def build(vocabulary: int, image_token: int, pad: int, end: int) -> Idefics3ForConditionalGeneration:
+    """A fresh model; seed torch before."""
+    text = {
+        "model_type": "llama",
+        "vocab_size": vocabulary,
+        "hidden_size": WIDTH,
+        "intermediate_size": 352,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": HEADS,
+        "max_position_embeddings": POSITIONS,
+        "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": True,
+        "pad_token_id": pad,
+        "eos_token_id": end,
+        "bos_token_id": None,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    }
+    vision = {
+        "hidden_size": WIDTH,
+        "intermediate_size": 384,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "image_size": SIDE,
+        "patch_size": PATCH,
+    }
+    config = Idefics3Config(
+        text_config=text,
+        vision_config=vision,
+        scale_factor=2,
+        image_token_id=image_token,
+        pad_token_id=pad,
+        eos_token_id=end,
+        tie_word_embeddings=True,
+    )
+    model = Idefics3ForConditionalGeneration(config)
+    _start_looking(model)
+    return model
+
+
+@torch.no_grad()
+def _start_looking(model: Idefics3ForConditionalGeneration) -> None:
+    """Weights of the vision side by their fan-in, and positions as waves: learning starts much sooner than from 0.02."""
+    for part in (model.model.vision_model, model.model.connector):
+        for parameter in part.parameters():
+            if parameter.ndim >= 2:
+                nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
+    side = SIDE // PATCH
+    model.model.vision_model.embeddings.position_embedding.weight.copy_(0.5 * waves(side, WIDTH))
+
+
+def waves(side: int, width: int) -> Tensor:
+    """[side * side, width]: sines and cosines of column and row."""
+    pitch = 100.0 ** -(torch.arange(width // 4) / (width // 4))
+    rows, columns = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+    across, down = columns.flatten()[:, None] * pitch, rows.flatten()[:, None] * pitch
+    return torch.cat([across.sin(), across.cos(), down.sin(), down.cos()], 1)
+
+
+class Heads(nn.Module):
+    """Throw-away heads: what the vision tower must be able to tell. They are not saved with the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ask = nn.Linear(WIDTH, HEADS)
+        self.tell = nn.Linear(WIDTH * HEADS, len(NAMES) + SCENARIO_COUNT + len(CORRUPTIONS) + COUNTS + 1)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, ...]:
+        """[n, tokens, WIDTH] -> logits of category, scenario, corruption and count, and the share that is seen."""
+        weight = self.ask(features).softmax(1)
+        pooled = torch.einsum("nth,ntd->nhd", weight, features).flatten(1)
+        sizes = [len(NAMES), SCENARIO_COUNT, len(CORRUPTIONS), COUNTS, 1]
+        return self.tell(pooled).float().split(sizes, 1)
+
+
+def looked(model: Idefics3ForConditionalGeneration, pixels: Tensor) -> Tensor:
+    """uint8 pictures [n, SIDE, SIDE, 3] -> picture tokens [n, 16, WIDTH]."""
+    values = pixels.permute(0, 3, 1, 2).float() / 127.5 - 1.0
+    return model.model.connector(model.model.vision_model(values).last_hidden_state)
+
+
+def spoken(model: Idefics3ForConditionalGeneration, ids: Tensor, features: Tensor, image_token: int) -> Tensor:
+    """Token ids [n, length], padded on the right, and their pictures' tokens in order -> hidden states."""
+    embedded = model.get_input_embeddings()(ids)
+    mask = (ids == image_token).unsqueeze(-1)
+    embedded = embedded.masked_scatter(mask, features.reshape(-1, WIDTH).to(embedded.dtype))
+    return model.model.text_model(inputs_embeds=embedded, use_cache=False).last_hidden_state
+
+
+def head_losses(heads: Heads, features: Tensor, labels: dict[str, Tensor]) -> Tensor:
+    """Cross entropies of what applies to each picture (-1: does not) and the squared error of the share seen, over all."""
+    category, scenario, corruption, count, share = heads(features)
+    total = 2 * nn.functional.mse_loss(share.squeeze(1).sigmoid(), labels["share"], reduction="sum")
+    for logits, name, weight in (
+        (category, "category", 1.0),
+        (scenario, "scenario", 0.2),
+        (corruption, "corruption", 1.0),
+        (count, "count", 1.0),
+    ):
+        total = total + weight * nn.functional.cross_entropy(logits, labels[name], ignore_index=-1, reduction="sum")
+    return total / len(features)

@@ -1,0 +1,198 @@
+"""A bank holds each picture once, at the model's size, and is the same to the byte for the same seeds.
+
+It is drawn from the demo generator with other seeds than the demo's: training seeds lie below ``HELD_OUT``, examination
+seeds from there upwards.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from actors.embedded.training import manners
+from envs import SCENARIOS
+from envs.demo import CATEGORIES
+from envs.demo import sample as demo_sample
+from envs.demo.entries import DemoSample
+from envs.types import ImageRef, Mode, Sample, State
+
+SIDE = 64
+"""Width and height of what the model sees, in pixels."""
+LONGEST = 128
+"""The processor first brings the longer side to this many pixels, then squares the picture."""
+FIRST_SEED, HELD_OUT = 1000, 900_000
+LAP = 40
+"""Samples drawn per scenario and seed: within the number of ids that the smallest scenario (VSOD) has."""
+LONGEST_PATH = 14
+"""States of a path that are drawn, at most."""
+CORRUPTIONS = ("brightness", "contrast", "saturate", "blur", "noise", "jpeg_compression", "pixelate", "artifacts")
+NAMES = sorted(CATEGORIES)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One picture of the bank."""
+
+    state: State
+    row: int
+    share: float
+    """How much of the object can be seen, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """A sample with the views along its path: what a player sees who asks until nothing is left to ask."""
+
+    sample: Sample
+    path: tuple[Seen, ...]
+    reference: Seen
+
+    @property
+    def category(self) -> int:
+        """Index into ``NAMES``; -1 where things are counted."""
+        name = self.sample.answer.rstrip(".")
+        return NAMES.index(name) if name in CATEGORIES else -1
+
+    @property
+    def count(self) -> int:
+        """How many things there are; 0 where nothing is counted."""
+        number = self.sample.answer.rstrip(".")
+        return int(number) if number.isdigit() else 0
+
+    @property
+    def corruption(self) -> int:
+        """Index into ``CORRUPTIONS``; -1 outside IN-C."""
+        return next((k for k, name in enumerate(CORRUPTIONS) if f"/{name}/" in self.sample.image), -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """All pictures, uint8 of shape [n, SIDE, SIDE, 3], and the plays that point into them."""
+
+    pixels: np.ndarray
+    plays: tuple[Play, ...]
+
+    def of(self, scenario: str) -> tuple[Play, ...]:
+        """The plays of one scenario."""
+        return tuple(play for play in self.plays if play.sample.scenario == scenario)
+
+
+def sample_of(scenario: str, entry: dict[str, object]) -> Sample:
+    """A line of the demo as the game knows it."""
+    known = {
+        "id",
+        "prompt",
+        "options",
+        "categories",
+        "answer",
+        "image_template",
+        "first_image",
+        "num_images",
+        "reference_image",
+    }
+    fields = json.loads(json.dumps(entry))
+    return Sample(
+        scenario,
+        fields["id"],
+        fields["prompt"],
+        tuple(fields["options"]),
+        tuple(fields["categories"]),
+        fields["answer"],
+        fields["image_template"],
+        fields["first_image"],
+        fields["num_images"],
+        fields["reference_image"],
+        {name: value for name, value in fields.items() if name not in known},
+    )
+
+
+def shrunk(picture: Image.Image) -> Image.Image:
+    """What the saved processor makes of a picture: longer side to LONGEST, then SIDE x SIDE, both by Lanczos."""
+    width, height = picture.size
+    if width >= height:
+        size = (LONGEST, max(1, _even(int(LONGEST / (width / height)))))
+    else:
+        size = (max(1, _even(int(LONGEST * (width / height)))), LONGEST)
+    rgb = picture.convert("RGB")
+    return rgb.resize(size, Image.Resampling.LANCZOS).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+
+
+def _even(pixels: int) -> int:
+    return pixels + pixels % 2
+
+
+def picture_of(drawn: DemoSample, image: ImageRef) -> Image.Image:
+    """The picture that a view names, cropped, at full size."""
+    picture = drawn.frames[image.path]
+    if image.crop is None:
+        return picture
+    left, top, right, bottom = (round(edge) for edge in image.crop)
+    return picture.crop((max(0, left), max(0, top), max(left + 1, right), max(top + 1, bottom)))
+
+
+def walked(sample: Sample) -> tuple[State, ...]:
+    """The states of a player who asks until nothing is left to ask, at most LONGEST_PATH."""
+    game = SCENARIOS[sample.scenario]
+    state, states = game.initial(sample), list[State]()
+    while state.ending is None and len(states) < LONGEST_PATH:
+        states.append(state)
+        ask = manners.forward(sample, state, game.view(sample, state))
+        if ask is None:
+            break
+        past_it = sample.frames > 1 and len(states) > 1 and state.frame == sample.reference_frame
+        state, _ = game.step(sample, state, ask)
+        if past_it:
+            break
+    return tuple(states)
+
+
+def drawn_play(scenario: str, index: int, seed: int) -> tuple[Sample, list[tuple[State, float]], list[np.ndarray]]:
+    """One sample's states (the reference last), how much is seen at each, and its small pictures."""
+    drawn = demo_sample(scenario, index, seed)
+    sample = sample_of(scenario, drawn.entry)
+    game = SCENARIOS[scenario]
+    states = [*walked(sample), game.initial(sample, Mode.REFERENCE)]
+    seen, pixels = list[tuple[State, float]](), list[np.ndarray]()
+    for state in states:
+        image = game.view(sample, state).image
+        seen.append((state, drawn.seen(image.path, image.crop)))
+        pixels.append(np.asarray(shrunk(picture_of(drawn, image))))
+    return sample, seen, pixels
+
+
+def lap(job: tuple[str, int, int]) -> list[tuple[Sample, list[tuple[State, float]], np.ndarray]]:
+    """All plays of one scenario and seed."""
+    scenario, seed, count = job
+    plays = (drawn_play(scenario, index, seed) for index in range(count))
+    return [(sample, seen, np.stack(pixels)) for sample, seen, pixels in plays]
+
+
+def draw(folder: Path, laps: int, first_seed: int, count: int = LAP, workers: int = 2) -> Bank:
+    """Draws ``laps`` x ``count`` plays of each scenario into ``folder``, or opens what an earlier run left there."""
+    index = folder / "plays.pickle"
+    if not index.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        jobs = [(scenario, first_seed + k, count) for k in range(laps) for scenario in SCENARIOS]
+        with (folder / "pixels.raw").open("wb") as file, ProcessPoolExecutor(workers) as pool:
+            plays = tuple(_stored(file, pool.map(lap, jobs)))
+        index.write_bytes(pickle.dumps(plays))
+    plays = pickle.loads(index.read_bytes())
+    flat = np.memmap(folder / "pixels.raw", np.uint8, "r")
+    return Bank(flat.reshape(-1, SIDE, SIDE, 3), plays)
+
+
+def _stored(file: object, laps: Iterator[list[tuple[Sample, list[tuple[State, float]], np.ndarray]]]) -> Iterator[Play]:
+    row = 0
+    for drawn in laps:
+        for sample, seen, pixels in drawn:
+            file.write(pixels.tobytes())  # type: ignore[attr-defined]
+            views = [Seen(state, row + k, share) for k, (state, share) in enumerate(seen)]
+            row += len(views)
+            yield Play(sample, tuple(views[:-1]), views[-1])

@@ -1,0 +1,81 @@
+"""Stage 2: the whole model learns what to reply; only the tokens of replies are taught, and the heads of stage 1 stay on."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from actors.embedded.training import wording
+from actors.embedded.training.lessons import Lesson, Lessons
+from actors.embedded.training.looking import Labels
+from actors.embedded.training.model import head_losses, looked, spoken
+from actors.embedded.training.pictures import Bank
+
+SHORT_BATCH = 48
+"""Lessons of one picture a step, over the whole team."""
+LONG_TOKENS = 4800
+"""Tokens a step of lessons with several pictures, over the whole team."""
+LONG_SHARE = 0.3
+"""Share of the steps that teach history and examples."""
+HEADS_WEIGHT = 0.5
+IGNORED = -100
+
+
+class Speaking:
+    """Batches of lessons."""
+
+    def __init__(
+        self, bank: Bank, tokenizer: Tokenizer, seed: int, rank: int, size: int, weights: dict[str, float] | None = None
+    ) -> None:
+        self.bank, self.tokenizer, self.seed, self.rank, self.size = bank, tokenizer, seed, rank, size
+        self.lessons, self.labels = Lessons(bank, weights=weights), Labels(bank)
+        self.image, self.pad = tokenizer.token_to_id(wording.IMAGE), tokenizer.token_to_id(wording.PAD)
+
+    def losses(self, modules: nn.ModuleDict, step: int) -> dict[str, Tensor]:
+        """Cross entropy of the taught tokens of this step's lessons, and the heads' loss on their pictures."""
+        long = Random(f"{self.seed}/speaking/{step}").random() < LONG_SHARE
+        rng = Random(f"{self.seed}/speaking/{step}/{self.rank}")
+        ids, targets, rows = self.batch(rng, long)
+        features = looked(modules["model"], torch.from_numpy(self.bank.pixels[rows]))
+        hidden = spoken(modules["model"], ids, features, self.image)[:, :-1]
+        wanted = targets[:, 1:]
+        taught = wanted != IGNORED
+        logits = modules["model"].lm_head(hidden[taught]).float()
+        replies = nn.functional.cross_entropy(logits, wanted[taught])
+        heads = HEADS_WEIGHT * head_losses(modules["heads"], features, self.labels.at(np.array(rows)))
+        return {"long" if long else "short": replies, "heads": heads}
+
+    def batch(self, rng: Random, long: bool) -> tuple[Tensor, Tensor, list[int]]:
+        """Token ids and targets [n, length], padded on the right, and the rows of all pictures in order."""
+        told = list[tuple[list[int], list[bool]]]()
+        rows = list[int]()
+        for lesson in self._drawn(rng, long):
+            told.append(wording.encoded(self.tokenizer, lesson.conversation, lesson.taught))
+            rows += lesson.rows
+        length = max(len(ids) for ids, _ in told)
+        ids = torch.full((len(told), length), self.pad)
+        targets = torch.full((len(told), length), IGNORED)
+        for place, (tokens, marks) in enumerate(told):
+            ids[place, : len(tokens)] = torch.tensor(tokens)
+            targets[place, : len(tokens)] = torch.tensor(
+                [t if m else IGNORED for t, m in zip(tokens, marks, strict=True)]
+            )
+        return ids, targets, rows
+
+    def _drawn(self, rng: Random, long: bool) -> list[Lesson]:
+        """A fixed number of short lessons, or long ones of alike length up to a number of tokens."""
+        if not long:
+            return [self.lessons.short(rng) for _ in range(SHORT_BATCH // self.size)]
+        drawn = sorted((self.lessons.long(rng) for _ in range(24)), key=lambda lesson: len(lesson.rows))
+        start = rng.randrange(len(drawn))
+        room, taken = LONG_TOKENS // self.size, list[Lesson]()
+        for lesson in drawn[start:]:
+            room -= 80 * len(lesson.rows)
+            if taken and room < 0:
+                break
+            taken.append(lesson)
+        return taken

@@ -1,0 +1,103 @@
+"""Text becomes the same tokens in training, in transformers and in vLLM: one tokenizer, one chat template, one processor.
+
+The constant sentences of the benchmark and the letter marks are one token each; everything else is byte-level BPE, so
+any text can be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import Idefics3Processor, PreTrainedTokenizerFast
+from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+
+from actors.backend import Message
+from actors.embedded.training.pictures import LONGEST, SIDE
+from envs import stimulus
+
+PAD, END, IMAGE, FRAME, WHOLE = "<pad>", "<end_of_utterance>", "<image>", "<fake_token_around_image>", "<global-img>"
+SPEAKERS = {"user": "User:", "assistant": "Assistant:", "system": "System:"}
+MARKS = tuple(f"\n{chr(65 + index)}. " for index in range(12))
+SENTENCES = (
+    stimulus.OPTIONS_FOLLOW.rstrip("\n"),
+    "\n" + stimulus.ONE_OPTION_ONLY,
+    stimulus.VIDEO_PREFACE,
+    stimulus.ROD_HINT,
+    stimulus.VSOD_HINT,
+    stimulus.MVPN_HINT,
+    stimulus.INC_HINT,
+    stimulus.QD_HINT,
+    stimulus.CIT_HINT,
+    stimulus.COCO_HINT,
+    stimulus.COCO_ZOOM_HINT,
+    stimulus.OPEN_ENDED_HINT,
+    stimulus.ROD_REASONING,
+    stimulus.MVPN_REASONING,
+)
+VOCABULARY = 1024
+"""Tokens of the BPE alphabet and merges; the constant ones come on top."""
+PICTURE_TOKENS = 16
+TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] | capitalize }}:"
+    "{% if message['content'] is string %}{{ message['content'] }}"
+    "{% else %}{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}<image>{% elif part['type'] == 'text' %}{{ part['text'] }}{% endif %}"
+    "{% endfor %}{% endif %}<end_of_utterance>{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}"
+)
+
+
+def learned(texts: Iterable[str]) -> Tokenizer:
+    """A byte-level BPE tokenizer of ``texts`` with the constant tokens added."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = [PAD, END, IMAGE, FRAME, WHOLE, *SPEAKERS.values()]
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in (*SENTENCES, *MARKS)])
+    return tokenizer
+
+
+def processor(tokenizer: Tokenizer) -> Idefics3Processor:
+    """The processor that is saved with the weights; it needs no torchvision."""
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        clean_up_tokenization_spaces=False,
+        padding_side="left",
+        model_max_length=4096,
+    )
+    pictures = Idefics3ImageProcessorPil(
+        size={"longest_edge": LONGEST},
+        max_image_size={"longest_edge": SIDE},
+        do_image_splitting=False,
+        image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+    )
+    return Idefics3Processor(pictures, fast, image_seq_len=PICTURE_TOKENS, chat_template=TEMPLATE)
+
+
+def rendered(message: Message) -> str:
+    """One message as the chat template and the processor write it, picture tokens spelt out."""
+    picture = FRAME + WHOLE + IMAGE * PICTURE_TOKENS + FRAME
+    return f"{SPEAKERS[message.role]}{picture * len(message.images)}{message.text}{END}"
+
+
+def encoded(
+    tokenizer: Tokenizer, conversation: Sequence[Message], taught: Sequence[bool]
+) -> tuple[list[int], list[bool]]:
+    """Token ids of a conversation, and which of them are taught: the replies marked in ``taught``, their end included."""
+    ids, targets = list[int](), list[bool]()
+    for message, is_taught in zip(conversation, taught, strict=True):
+        piece = tokenizer.encode(rendered(message)).ids
+        ids += piece
+        targets += [is_taught and place > 0 for place in range(len(piece))]
+    return ids, targets

@@ -1,0 +1,129 @@
+"""Every stored reply is played again, by our game and by the package ``proactivebench``: what either says otherwise is told.
+
+``game`` says what is compared in multiple choice, ``answer`` what in open-ended generation.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from pydantic import ValidationError
+
+from actors.prompts import staged
+from orchestrator.audit import multiple_choice, open_ended
+from orchestrator.audit.records import Difference, Recording
+from orchestrator.audit.reference_process import AuditError, referee
+from orchestrator.datasets.staging import local
+from orchestrator.planning.build_plan import belonging, build_plan
+from orchestrator.planning.plan import Plan
+from orchestrator.storage.episode_store import turns
+from orchestrator.storage.run_folder import RESOLVED, asked
+from orchestrator.storage.verdict_store import verdicts
+from sweeps.spec import Protocol, Sweep
+
+BATCH = 1_000
+"""Episodes sent to the package at once."""
+SHOWN = 20
+"""Differences that are printed; the count tells all."""
+JUDGES = ("judge", *open_ended.READ, *(f"strict_{name}" for name in open_ended.READ), "attempts", "text")
+"""Columns of a verdict that are compared."""
+TASK: Mapping[Protocol, Callable[[Recording], dict[str, Any]]] = {
+    Protocol.MCQA: multiple_choice.task, Protocol.OEG: open_ended.task
+}  # fmt: skip
+COMPARED: Mapping[Protocol, Callable[[Recording, Mapping[str, Any]], Iterator[Difference]]] = {
+    Protocol.MCQA: multiple_choice.compared, Protocol.OEG: open_ended.compared
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found."""
+
+    episodes: int
+    turns: int
+    verdicts: int
+    differences: tuple[Difference, ...]
+    raised: tuple[str, ...]
+    """Episodes that the package cannot play (docs/decisions/0001), one sentence each; compared up to there."""
+    strange: int = 0
+    """Stored episodes that the run was to play and this data folder has no sample for: nothing to compare them with."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything was compared and nothing differs."""
+        return not self.differences and not self.strange
+
+    def lines(self) -> Iterator[str]:
+        """What to print: the differences, what the package could not play, and the count."""
+        yield from map(str, islice(self.differences, SHOWN))
+        yield from islice(self.raised, SHOWN)
+        if self.raised:
+            yield f"the package raises in {len(self.raised):,} episodes (docs/decisions/0001), compared up to there"
+        if self.strange:
+            yield (
+                f"{self.strange:,} stored episodes are not compared: the data folder has other samples than were played;"
+                " name the one of the run with --data"
+            )
+        judged = f", {self.verdicts:,} verdicts" if self.verdicts else ""
+        yield f"{self.episodes:,} episodes, {self.turns:,} turns{judged}: {len(self.differences):,} differences"
+
+
+def audit(folder: Path, package: Path | None = None, python: str | None = None, data: Path | None = None) -> Audit:
+    """Replay a run folder; ``data`` is where the benchmark lies now, if not where the sweep says.
+
+    Raises AuditError when the folder is no run or the package cannot be run, BadData when the samples cannot be read.
+    """
+    sweep = _sweep(folder, data)
+    plan = build_plan(sweep)
+    count, rows, said, found, raised = 0, 0, 0, list[Difference](), list[str]()
+    with referee(local(sweep), package, python) as ask:
+        recordings = _recordings(plan, folder)
+        while batch := list(islice(recordings, BATCH)):
+            answers = ask([TASK[episode.cell.protocol](episode) for episode in batch])
+            for episode, told in zip(batch, answers, strict=True):
+                count, rows = count + 1, rows + len(episode.row["reply"])
+                said += len(episode.verdicts)
+                found += COMPARED[episode.cell.protocol](episode, told)
+                if told["raised"]:
+                    raised.append(f"{episode.row['key']}: the package raises {told['raised']}")
+    return Audit(count, rows, said, tuple(found), tuple(raised), _strange(plan, folder))
+
+
+def _strange(plan: Plan, folder: Path) -> int:
+    """How many stored episodes of the run's own plan this one does not know."""
+    known = pl.LazyFrame({"key": list(plan.all_keys())}, schema={"key": pl.String})
+    return int(asked(folder).join(known, on="key", how="anti").select(pl.len()).collect().item())
+
+
+def _sweep(folder: Path, data: Path | None) -> Sweep:
+    try:
+        sweep = Sweep(**tomllib.loads((folder / RESOLVED).read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError, TypeError):
+        raise AuditError(f"{folder} is no run folder: {RESOLVED} is not there or cannot be read") from None
+    return sweep if data is None else sweep.model_copy(update={"data": str(data)})
+
+
+def _recordings(plan: Plan, folder: Path) -> Iterator[Recording]:
+    """The stored episodes that belong to the plan, model by model."""
+    cells = {cell.key: cell for cell in plan.cells}
+    kept = belonging(plan, folder)
+    clash = [name for name in ("turns", "correct", *multiple_choice.COUNTED)]
+    kept = kept.rename({name: f"n_{name}" for name in clash})
+    for model in dict.fromkeys(cell.model.name for cell in plan.cells):
+        mine = kept.filter(pl.col("model") == model)
+        said = turns(folder).join(mine.select("key"), on="key", how="semi").sort("key", "turn")
+        lists = said.group_by("key").agg(*multiple_choice.STORED)
+        heard = verdicts(folder).filter(pl.col("model") == model).sort("key", "judge")
+        judged = heard.group_by("key").agg(pl.struct(JUDGES).alias("verdicts"))
+        rows = mine.join(lists, on="key", how="left").join(judged, on="key", how="left").sort("key")
+        for row in rows.collect().iter_rows(named=True):
+            cell = cells[row["cell"]]
+            whole = row | {name: row[name] or [] for name in multiple_choice.STORED}
+            shown = staged(plan.played[cell.scenario][row["sample_id"]], cell.condition, plan.seed)
+            yield Recording(whole, cell, shown, row["verdicts"] or ())

@@ -1,0 +1,95 @@
+"""Multiple choice: an episode's replies are played by our game and by the package's, turn by turn.
+
+Compared: picture and crop, question and options, both verdicts, move; then ending, number of turns and the counts of
+actions. Random-proactive: our game draws its moves from the seed anew, the package is given the recorded ones (it leaves
+open how they are drawn). Not compared: sizes of pictures, solved examples, replies that never came.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from actors.prompts import posed, resized
+from envs import SCENARIOS
+from envs.lenient import forgiven
+from envs.types import Action, Ending
+from orchestrator.audit.records import Difference, Recording
+
+UNFINISHED = {Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED}
+"""Endings that the game does not give: both games must be waiting for a reply."""
+STORED = ("image", "reply", "option", "category", "action", "move", "frame")
+COUNTED = {
+    "suggestions": Action.SUGGESTION, "abstentions": Action.ABSTENTION, "categories": Action.CATEGORY,
+    "unparsable": Action.UNPARSABLE,
+}  # fmt: skip
+
+
+def task(episode: Recording) -> dict[str, Any]:
+    """What the package is given."""
+    condition, replies = episode.cell.condition, episode.row["reply"]
+    if condition.lenient:
+        replies = [read for read, _ in _played(episode)]
+    return {
+        "stem": SCENARIOS[episode.cell.scenario].stem, "id": episode.sample.id, "mode": condition.mode.value,
+        "hint": condition.hint, "options": episode.sample.options, "categories": episode.sample.categories,
+        "replies": replies, "moves": episode.row["move"],
+    }  # fmt: skip
+
+
+def compared(episode: Recording, told: Mapping[str, Any]) -> Iterator[Difference]:
+    """What the store, our game and the package (``told``, see ``orchestrator/referee.py``) do not agree on."""
+    row, played = episode.row, list(_played(episode))
+    mine = [facts for _, facts in played]
+    for number, ours in enumerate(mine):
+        kept = {name: row[name][number] for name in STORED if name != "reply"}
+        theirs = told["turns"][number] if number < len(told["turns"]) else None
+        if theirs is None and told["raised"]:
+            theirs = ours["package"]  # where the package gave up, only ours can be compared
+        for name in kept:
+            if kept[name] != ours[name]:
+                yield Difference(row["key"], f"turn {number}, {name}", kept[name], ours[name], "not asked")
+        if theirs != ours["package"]:
+            yield Difference(row["key"], f"turn {number}", kept, ours["package"], theirs)
+    if len(mine) != len(row["reply"]):
+        yield Difference(row["key"], "turns", len(row["reply"]), len(mine), len(told["turns"]))
+    yield from _totals(episode, mine, told)
+
+
+def _totals(episode: Recording, mine: Sequence[Mapping[str, Any]], told: Mapping[str, Any]) -> Iterator[Difference]:
+    row = episode.row
+    ours = mine[-1]["ending"] if mine else None
+    stored = None if row["ending"] in UNFINISHED else row["ending"]
+    theirs = ours if told["raised"] else told["ending"]
+    if ours == Ending.LIMIT and theirs == Ending.WRONG and mine[-1]["move"] is None:
+        theirs = ours  # the package has one word for a suggestion that counts no more and for all else that is wrong
+    if not stored == ours == theirs:
+        yield Difference(row["key"], "ending", row["ending"], ours, told["ending"])
+    did = Counter(facts["action"] for facts in mine)
+    counts = {"turns": len(mine), "correct": ours == Ending.CORRECT, **{n: did[a] for n, a in COUNTED.items()}}
+    for name, value in counts.items():
+        if row[f"n_{name}"] != value:
+            yield Difference(row["key"], name, row[f"n_{name}"], value, "not asked")
+
+
+def _played(episode: Recording) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Our game on the stored replies: each reply as it was read, and what came of it."""
+    sample, condition = episode.sample, episode.cell.condition
+    game = SCENARIOS[sample.scenario]
+    state = game.initial(sample, condition.mode, episode.row["seed"])
+    edge = game.history_edge if condition.history and condition.resized else None
+    for reply in episode.row["reply"]:
+        if state.ending is not None:
+            return
+        view, plain = posed(sample, state, condition), game.view(sample, state, condition.hint)
+        read = forgiven(sample, state, reply) if condition.lenient else reply
+        state, turn = game.step(sample, state, read)
+        move = turn.move and turn.move.value
+        crop = view.image.crop and [float(edge) for edge in view.image.crop]
+        options = [*view.options, *view.categories]
+        yield read, {
+            "image": resized(view.image, edge).key, "option": turn.option.value, "category": turn.category.value,
+            "action": turn.action.value, "move": move, "frame": turn.frame, "ending": state.ending and state.ending.value,
+            "package": [view.image.path, crop, plain.prompt, options, turn.option.value, turn.category.value, move],
+        }  # fmt: skip

@@ -1,0 +1,128 @@
+"""The package ``proactivebench`` plays recorded replies: a line in, a line out, and nothing of ours decides anything.
+
+A script of its own, because the package reads only on Python >= 3.12: ``python orchestrator/audit/reference_worker.py DATA``
+with the package's folder on PYTHONPATH. It imports the standard library and the package alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+MOVES = {
+    1: "left", 2: "right", 3: "rewind", 4: "wait", 5: "rotate", 6: "brightness", 7: "contrast", 8: "saturation", 9: "deblur",
+    10: "denoise", 11: "decompress", 12: "resolution", 13: "artifacts", 14: "detail", 15: "up", 16: "down", 17: "zoom",
+}  # fmt: skip
+"""The package's action numbers (``environment``, top) in our words."""
+
+
+class Picture:
+    """Stands where the package expects a picture, and remembers the box it was cropped by."""
+
+    crop_box: list[float] | None = None
+
+    def crop(self, box: tuple[float, float, float, float]) -> Picture:
+        self.crop_box = [float(edge) for edge in box]
+        return self
+
+
+class Recorded:
+    """Stands for the module ``random`` inside the package: a random-proactive move is the recorded one."""
+
+    def __init__(self) -> None:
+        self.action_map: dict[str, int] = {}
+        self.move: str | None = None
+
+    def choice(self, words: list[str]) -> str:
+        """The first word that stands for the recorded move; ValueError if none of the admissible ones does."""
+        for word in words:
+            if MOVES[self.action_map[word]] == self.move:
+                return word
+        raise ValueError(f"the recorded move {self.move!r} is not admissible")
+
+
+def entries(data: Path, stem: str) -> dict[int, dict[str, Any]]:
+    """The lines of a scenario by id, as the file has them."""
+    lines = (data / f"{stem}_preprocessed.jsonl").read_text("utf-8-sig").split("\n")
+    found = [json.loads(line) for line in lines if line.strip()]
+    return {entry["id"]: entry for entry in found}
+
+
+def played(kind: Any, entry: dict[str, Any], task: dict[str, Any], recorded: Recorded) -> dict[str, Any]:
+    """The turns and the ending that the package gives these replies; ``raised`` says where it could not go on."""
+    turns: list[Any] = []
+    try:
+        game = kind(
+            entry=entry, data_dir="", reference=task["mode"] == "reference", random=task["mode"] == "random-proactive"
+        )
+        recorded.action_map = game.action_map
+        for reply, recorded.move in zip(task["replies"], task["moves"]):  # noqa: B905 - the caller sends pairs
+            if game.stop:
+                break
+            state, picture = game.get_state(hint=task["hint"]), Picture()
+            state["transform"](picture)
+            game.evaluate_generated_answer(reply)
+            made = MOVES.get(game.action_history[-1])
+            verdicts = [game.action_evaluation_history[-1], game.category_evaluation_history[-1]]
+            turns.append([state["image_path"], picture.crop_box, state["prompt"], state["options"], *verdicts, made])
+    except Exception as problem:  # whatever the package raises is told, not hidden
+        return {"turns": turns, "ending": None, "raised": f"{type(problem).__name__}: {str(problem)[:200]}"}
+    return {"turns": turns, "ending": ending(game, turns), "raised": None}
+
+
+def ending(game: Any, turns: list[Any]) -> str | None:
+    """``correct``, ``limit``, ``wrong``, or None while the package would go on."""
+    if not game.stop:
+        return None
+    if game.correct_prediction:
+        return "correct"
+    return "limit" if turns[-1][-1] is not None and game.num_turns == game.max_steps else "wrong"
+
+
+def asked(kind: Any, entry: dict[str, Any], task: dict[str, Any], oeg: Any) -> dict[str, Any]:
+    """The first question, what a good answer may hold, and each judge's reply in three bits."""
+    try:
+        game = kind(entry=entry, data_dir="", reference=task["mode"] == "reference")
+        state, picture = game.get_state(hint=False), Picture()
+        state["transform"](picture)
+        valid = task["accepted"] or game.get_open_ended_gen_answers()
+        told = [oeg.parse_judge_prediction(valid, after_thinking(text), task["scenario"]) for text in task["judged"]]
+    except Exception as problem:
+        raised = f"{type(problem).__name__}: {str(problem)[:200]}"
+        return {"question": None, "accepted answers": [], "bits": [], "raised": raised}
+    bits = [[bool(one[n]) for n in ("category_prediction", "proactive_suggestion", "aggregate")] for one in told]
+    pieces = [piece.strip().replace(".", "") for piece in valid.split(",")]  # as its message to the judge cuts them
+    question = [state["image_path"], picture.crop_box, state["prompt"]]
+    return {"question": question, "accepted answers": [one for one in pieces if one], "bits": bits, "raised": None}
+
+
+def after_thinking(text: str) -> str:
+    """As the package's example cuts a judge's reply."""
+    return text.rpartition("</think>")[2].strip("\n")
+
+
+def main(data: Path) -> None:
+    """Answer every line of the standard input with one line."""
+    environment, oeg = import_module("proactivebench.environment"), import_module("proactivebench.open_ended_gen")
+    out, sys.stdout = sys.stdout, sys.stderr  # the package prints warnings
+    recorded = Recorded()
+    environment.random = recorded  # type: ignore[attr-defined]
+    known: dict[str, dict[int, dict[str, Any]]] = {}
+    for line in sys.stdin:
+        task = json.loads(line)
+        stem = task["stem"]
+        if stem not in known:
+            known[stem] = entries(data, stem)
+        entry = {**known[stem][task["id"]], "options": task["options"], "categories": task["categories"]}
+        kind = environment.get_environment(stem)
+        told = asked(kind, entry, task, oeg) if "judged" in task else played(kind, entry, task, recorded)
+        out.write(json.dumps(told) + "\n")
+        out.flush()
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # this script's folder is no place to import from
+    main(Path(sys.argv[1]))

@@ -1,0 +1,135 @@
+"""Commands about the data and the models, before anything is played; and how every command tells a user of a mistake."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from envs import SCENARIOS
+from envs.samples import BadData
+from orchestrator.inspection.replay import ReplayError
+from orchestrator.storage.run_folder import RunFolderError
+from sweeps.load import SweepError, models_named
+
+USAGE = 2
+
+data_app = typer.Typer(help="The benchmark's data: draw a demo, check a folder.", no_args_is_help=True)
+models_app = typer.Typer(help="The models: what would stop them, before anything starts.", no_args_is_help=True)
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Turn the errors that a user can cause into one sentence on stderr and exit code 2."""
+    try:
+        yield
+    except (SweepError, BadData, RunFolderError, ReplayError) as mistake:
+        print(f"proactive-sweep: {mistake}", file=sys.stderr)
+        raise typer.Exit(USAGE) from None
+
+
+@data_app.command()
+def demo(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to draw it.")],
+    samples: Annotated[int, typer.Option(help="Samples in all, spread over the scenarios.")] = 210,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same bytes.")] = 0,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave a folder that holds something as it is.")] = False,
+) -> None:
+    """Draw a small benchmark of all seven scenarios in the published format."""
+    from envs.demo import draw
+
+    if keep and folder.is_dir() and any(folder.iterdir()):
+        print(f"{folder} is there already; remove it to draw it anew")
+        return
+    with sentences():
+        try:
+            drawn = draw(folder, samples=samples, seed=seed)
+        except ValueError as mistake:
+            raise BadData(str(mistake)) from None
+        except OSError as problem:
+            raise BadData(_unwritable(folder, problem)) from None
+    print(f"{folder}: " + ", ".join(f"{name} {count}" for name, count in drawn.items()))
+
+
+@data_app.command()
+def fetch(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put it; DIR/test is the benchmark then.")],
+    scenarios: Annotated[str, typer.Option(help="Names joined by commas, or all.")] = "all",
+    revision: Annotated[str | None, typer.Option(help="A commit of the data set, to pin it.")] = None,
+    delete_archives: Annotated[
+        bool, typer.Option("--delete-archives", help="Remove each archive once unpacked.")
+    ] = False,
+) -> None:
+    """Download the published benchmark, unpack it safely and check it; the same command goes on after a break."""
+    from orchestrator.datasets.download import FOLDER
+    from orchestrator.datasets.download import fetch as get
+
+    names = list(SCENARIOS) if scenarios == "all" else scenarios.split(",")
+    with sentences():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise BadData(_unwritable(folder, problem)) from None
+        found = get(folder, names, revision, delete_archives)
+    for line in found.lines():
+        print(line)
+    print(f'in a sweep file: data = "{folder / FOLDER}"')
+    raise typer.Exit(0 if found.ok else 1)
+
+
+@data_app.command()
+def check(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The benchmark folder.")],
+    scenarios: Annotated[str, typer.Option(help="Names joined by commas, or all.")] = "all",
+    unfiltered: Annotated[bool, typer.Option("--unfiltered", help="Check every line, not only the kept ones.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Decode every picture fully.")] = False,
+) -> None:
+    """List every bad line and every missing or unreadable picture; exit code 1 if there is any."""
+    from envs.check import check as examine
+
+    names = list(SCENARIOS) if scenarios == "all" else scenarios.split(",")
+    with sentences():
+        found = examine(folder, names, filtered=not unfiltered, deep=deep)
+    for line in found.lines():
+        print(line)
+    raise typer.Exit(0 if found.ok else 1)
+
+
+@models_app.command("check")
+def check_models(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: all that ship.")] = None,
+    sweep: Annotated[Path | None, typer.Option(metavar="SWEEP", help="The models of this sweep file.")] = None,
+    gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s, a10 and others.")] = "h200",
+) -> None:
+    """Source, architecture, pictures, memory and licence of each model, in one table; exit code 1 if one cannot run."""
+    from orchestrator.inspection.model_check import GPUS
+    from orchestrator.inspection.model_check import check as examine
+
+    with sentences():
+        if gpu_type not in GPUS:
+            raise SweepError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
+        found = examine(models_named(names or [], sweep), gpu_type)
+    table = Table("model", "source", "architecture", "pictures", "memory", "licence")
+    for row in found:
+        table.add_row(*map(_plain, row.cells))
+    Console(width=max(160, Console().width)).print(table)
+    raise typer.Exit(0 if all(row.ok for row in found) else 1)
+
+
+def _unwritable(folder: Path, problem: OSError) -> str:
+    """Why nothing can be put into a folder: most often a file has its name, or the name of one above it."""
+    file = next((place for place in (folder, *folder.parents) if place.is_file()), None)
+    why = f"{file} is a file" if file else problem.strerror or str(problem)
+    return f"{folder} cannot be written to: {why}; name another folder"
+
+
+def _plain(cell: str) -> Text:
+    """A cell as it is: others name sources and licences, so a bracket is no markup and a control character is spelled."""
+    return Text("".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in cell))

@@ -1,0 +1,387 @@
+"""The command line: every command is one call into the rooms below, every mistake of a user one sentence and exit code 2."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import polars as pl
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
+
+from envs.samples import BadData
+from orchestrator.cli import listing
+from orchestrator.cli.data import data_app, models_app, sentences
+from orchestrator.inspection.replay import ReplayError
+from orchestrator.object_store import run_location as remote
+from orchestrator.storage import job_paths
+from orchestrator.storage.run_folder import RunFolderError, disk
+from sweeps.load import SweepError, load, one_cell, skipped
+from sweeps.spec import Protocol, Sweep, Tracking
+
+app = typer.Typer(
+    help="Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(data_app, name="data")
+app.add_typer(models_app, name="models")
+
+SweepFile = Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep file, such as sweeps/demo.toml.")]
+Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the sweep file.")]
+Output = Annotated[
+    str | None,
+    typer.Option("--output", metavar="DIR", help="The run folder, or s3://BUCKET/FOLDER (default outputs/<name>)."),
+]
+ByJudge = Annotated[str, typer.Option("--judge", metavar="KEY", help="Whose verdicts (default: the sweep's judge).")]
+StrictPaper = Annotated[
+    bool, typer.Option("--strict-paper", help="A verdict that could not be had counts as zeros, as in the package.")
+]
+
+
+def _named(text: str) -> str:
+    if not text.strip():
+        raise RunFolderError("the name of the run folder is empty; type a folder, or s3://BUCKET/FOLDER")
+    return text
+
+
+def _viewed(text: str) -> Path:
+    with sentences():
+        return remote.viewed(_named(text))
+
+
+RunFolder = Annotated[Path, typer.Argument(metavar="DIR", parser=_viewed, help="A run folder, or s3://BUCKET/FOLDER.")]
+
+
+@app.command("ls")
+def list_names(kind: Annotated[str, typer.Argument(metavar="models|judges|scenarios|conditions")]) -> None:
+    """List what a sweep file may name."""
+    tables: dict[str, Callable[[], Table]] = {
+        "models": listing.models,
+        "judges": listing.judges,
+        "scenarios": listing.scenarios,
+        "conditions": listing.conditions,
+    }
+    with sentences():
+        if kind not in tables:
+            *others, last = tables
+            raise SweepError(f"there is nothing to list as {kind!r}; type {', '.join(others)} or {last}")
+        Console().print(tables[kind]())
+
+
+@app.command()
+def plan(
+    sweep: SweepFile,
+    set_: Overrides = [],  # noqa: B006
+    output: Output = None,
+    gpus: Annotated[int | None, typer.Option(min=1, max=4096, help="Forecast the sweep on so many GPUs.")] = None,
+    gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s or b200.")] = "h200",
+    price: Annotated[float | None, typer.Option(min=0, help="What a GPU-hour costs you.")] = None,
+    timeline: Annotated[Path | None, typer.Option(metavar="PNG", help="Where the timeline picture goes.")] = None,
+) -> None:
+    """Show cells, episodes, and what is already done; with --gpus, hours, lower bound, cost and a timeline."""
+    from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
+
+    with sentences():
+        if gpus is None and (price is not None or timeline is not None or gpu_type != "h200"):
+            raise SweepError("--price, --timeline and --gpu-type are of a forecast; type --gpus N beside them")
+    if gpus is not None:
+        from orchestrator.scheduling.forecast.summary import tell
+
+        with sentences():
+            lines = tell(_local(_sweep(sweep, set_, output)), gpus, gpu_type, price, timeline)
+        print(*lines, sep="\n")
+        return
+    with sentences():
+        found = _local(_sweep(sweep, set_, output))
+        numbering = build_plan(found)
+        rows = planned_rows(numbering)
+        folder = Path(found.output)
+        stored = (folder / "episodes").is_dir()
+        done = belonging(numbering, folder).group_by("cell").len("done").collect() if stored else None
+    table = Table("cell", "planned", "done")
+    counts = dict(done.iter_rows()) if done is not None else {}
+    for row in rows.iter_rows(named=True):
+        table.add_row(row["cell"], f"{row['planned']:,}", f"{counts.get(row['cell'], 0):,}")
+    console = Console()
+    console.print(table)
+    for reason in skipped(found):
+        console.print(f"left out: {reason}", markup=False)
+    console.print(f"{rows.height} cells, {numbering.total:,} episodes, {sum(counts.values()):,} done", markup=False)
+
+
+@app.command()
+def run(
+    sweep: SweepFile,
+    set_: Overrides = [],  # noqa: B006
+    output: Output = None,
+    update: Annotated[bool, typer.Option("--update", help="Go on in a folder of another configuration.")] = False,
+    tracking_uri: Annotated[
+        str | None, typer.Option(help="MLflow: 'sqlite', an address (or in MLFLOW_TRACKING_URI), 'none'.")
+    ] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Play again what ended as failed, too.")] = False,
+) -> None:
+    """Play what the sweep still owes; the same command continues an interrupted one."""
+    from orchestrator.execution.attempt import run as play
+
+    with sentences():
+        found = _tracked(_sweep(sweep, set_, output), tracking_uri)
+        job_paths.reachable(found.data)
+        with remote.place(found.output) as place:
+            outcome = play(found, place.folder, update, retry_failed=retry_failed)
+    for group, reason in outcome.reasons.items():
+        print(f"{group}: {reason}", file=sys.stderr)
+    if not outcome.interrupted:
+        _print_tables(outcome.rows)
+        _how_to_look(found, place.folder)
+        if failed := int(outcome.rows["failed"].sum()):
+            print(f"{failed:,} episodes ended as failed; the same command with --retry-failed plays them again")
+    raise typer.Exit(place.code(outcome.code))
+
+
+@app.command()
+def status(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """Show how far a run folder is, cell by cell and model by model; of a run that goes on also replicas, pace and ETA."""
+    from orchestrator.monitoring.render import standing
+    from orchestrator.storage.run_folder import read_status
+
+    with sentences():
+        found = read_status(folder)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    table = Table("cell", "state", "finished", "planned", "errors", Column("reason", overflow="fold"))
+    for cell in found["cells"]:
+        table.add_row(
+            *(escape(str(cell[name])) for name in ("cell", "state", "finished", "planned", "errors", "reason"))
+        )
+    Console().print(table, *standing(found))
+
+
+@app.command()
+def report(
+    folder: RunFolder,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
+    ] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Only print the tables.")] = False,
+    judge: ByJudge = "",
+    strict_paper: StrictPaper = False,
+) -> None:
+    """Print the paper's tables, and write tables/, figures/ and report.html from the run folder alone."""
+    from orchestrator.report.run_data import read
+
+    with sentences():
+        _print_tables(read(folder, _benchmark(data), judge, strict_paper).rows)
+        if brief:
+            return
+        from orchestrator.report.figures import write_figures
+        from orchestrator.report.html import write_page
+        from orchestrator.report.tables import write_tables
+
+        with disk(folder):
+            made = [*write_tables(folder, data, judge, strict_paper), *write_figures(folder, data)]
+            page = write_page(folder, data, judge=judge, strict=strict_paper)
+        print(f"{len(made)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
+
+
+@app.command()
+def compare(
+    folder: RunFolder,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
+    ] = None,
+    judge: ByJudge = "",
+    strict_paper: StrictPaper = False,
+) -> None:
+    """Show our figures beside the published ones, and say which cannot be compared and why."""
+    from orchestrator.report import paper_comparison as beside
+
+    with sentences():
+        rows = beside.compare(folder, _benchmark(data), judge, strict_paper)
+        console = Console(width=max(128, Console().width))
+        for table in beside.tables(rows):
+            console.print(table)
+        for reason in beside.reasons(rows):
+            console.print(reason, markup=False)
+
+
+@app.command("judge")
+def judge_answers(
+    output: Annotated[str, typer.Argument(metavar="DIR", help="A run folder, or s3://BUCKET/FOLDER.")],
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="A judge by name (default: the sweep's own).")] = "",
+    set_: Annotated[
+        list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the [judge] table.")
+    ] = [],  # noqa: B006
+    again: Annotated[bool, typer.Option("--again", help="Also what it could not give a verdict on.")] = False,
+) -> None:
+    """Have the open-ended answers of a run read by a judge: what is owed, or everything by another one."""
+    from orchestrator.execution.attempt import judge
+    from orchestrator.report.judge_agreement import reader
+    from orchestrator.report.run_data import stored_sweep
+
+    with sentences(), remote.place(_named(output)) as place:
+        sweep = stored_sweep(place.folder)
+        rows, complete = judge(sweep, place.folder, reader(sweep, by, set_), again)
+    _print_tables(rows.filter(pl.col("protocol") == "oeg"))
+    raise typer.Exit(place.code(0 if complete else 1))
+
+
+@app.command()
+def agreement(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """Show how far the judges of a run agree: share equal and Cohen's kappa, answer by answer."""
+    from orchestrator.report import judge_agreement as judging
+    from orchestrator.report.run_data import stored_sweep
+
+    with sentences():
+        stored_sweep(folder)
+        rows = judging.agreement(folder)
+    if as_json:
+        print(json.dumps(rows.to_dicts(), indent=2))
+        return
+    Console(width=max(120, Console().width)).print(
+        listing.agreement(rows) if rows.height else "fewer than two judges have read answers of this run"
+    )
+
+
+@app.command()
+def track(
+    folder: RunFolder,
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow: 'sqlite' or an address.")] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
+    ] = None,
+) -> None:
+    """Rebuild the MLflow mirror of a run folder, with tables, figures, the report and a sample of episodes as traces."""
+    from orchestrator.tracking.tracker import track as mirror
+
+    with sentences():
+        mirror(folder, tracking_uri, _benchmark(data))
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Lines of scenario, id and answers.")],
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The benchmark folder.")],
+) -> None:
+    """Score recorded answers: JSON lines in, JSON lines out; no picture and no model needed."""
+    from orchestrator.inspection.replay import as_json
+    from orchestrator.inspection.replay import replay as score_lines
+
+    with sentences():
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as problem:
+            raise ReplayError(f"{file} cannot be read: {problem}") from None
+        for line in score_lines(data, text.split("\n"), str(file)):
+            print(as_json(line, sys.stdout.encoding))
+
+
+@app.command()
+def audit(
+    folder: RunFolder,
+    package: Annotated[Path | None, typer.Option(metavar="PATH", help="Folder that holds proactivebench/.")] = None,
+    python: Annotated[str | None, typer.Option(help="An interpreter of Python 3.12 or newer.")] = None,
+    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Where the benchmark lies now.")] = None,
+) -> None:
+    """Replay all stored replies and verdicts through the package proactivebench and ours; exit code 1 if any differs."""
+    from orchestrator.audit.audit import audit as examine
+
+    with sentences():
+        found = examine(folder, package, python, _benchmark(data))
+    for line in found.lines():
+        print(line)
+    raise typer.Exit(0 if found.clean else 1)
+
+
+@app.command()
+def prompt(
+    scenario: Annotated[str, typer.Argument(help="Short or long name.")],
+    sample: Annotated[int, typer.Argument(metavar="ID", help="The sample's id.")],
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The benchmark folder.")] = Path(
+        "outputs/demo-data"
+    ),
+    condition: Annotated[str, typer.Option(help="`ls conditions` lists them.")] = "zero-shot",
+    model: Annotated[str, typer.Option(help="Apply this model's chat template, if it is on this disk.")] = "",
+    turn: Annotated[int, typer.Option(min=0, help="Which turn; earlier ones are answered with right suggestions.")] = 0,
+    seed: Annotated[int, typer.Option(help="The sweep's seed.")] = 0,
+    protocol: Annotated[Protocol, typer.Option(help="Multiple choice, or open-ended.")] = Protocol.MCQA,
+    judge: Annotated[str, typer.Option(help="Show what this judge is sent about --answer; `ls judges`.")] = "",
+    answer: Annotated[str, typer.Option(help="What a model is taken to have said.")] = "",
+) -> None:
+    """Print exactly what a model, or a judge, is sent, with picture names in place of pictures."""
+    from orchestrator.inspection import prompt_preview as asked
+
+    with sentences():
+        cell = one_cell(scenario, condition, model, protocol)
+        by = asked.named_judge(judge, answer, protocol, turn)
+        found, pool = asked.find(data, cell.scenario, sample)
+        try:
+            conversation = asked.put(found, pool, cell, seed, turn, by, answer)
+        except ValueError as few:
+            raise BadData(str(few)) from None
+        addressed = by.model if by else cell.model
+        text = asked.templated(addressed, conversation) if model or by else None
+    if (model or by) and text is None and addressed.backend != "builtin":
+        named = addressed.name
+        print(f"{named} is not on this disk: the conversation is shown before its chat template", file=sys.stderr)
+    print(asked.written(conversation) if text is None else text)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # a job's log shows a line when it is said
+    app()
+
+
+def _sweep(path: Path, overrides: list[str], output: str | None) -> Sweep:
+    found = load(path, overrides)
+    if output is not None and not output.strip():
+        raise SweepError("--output is empty; name a folder, or leave it out for outputs/<name>")
+    return found if output is None else found.model_copy(update={"output": output})
+
+
+def _tracked(sweep: Sweep, uri: str | None) -> Sweep:
+    """The sweep with its MLflow: the option's, else the file's; a file that names none takes MLFLOW_TRACKING_URI."""
+    if uri is None and sweep.tracking.uri == Tracking().uri:
+        uri = os.environ.get("MLFLOW_TRACKING_URI")
+    return sweep.model_copy(update={"tracking": sweep.tracking.model_copy(update={"uri": uri})}) if uri else sweep
+
+
+def _local(sweep: Sweep) -> Sweep:
+    """The sweep over a copy that can be read, where its run folder is in a bucket."""
+    return sweep.model_copy(update={"output": str(remote.viewed(sweep.output, started=False))})
+
+
+def _benchmark(data: Path | None) -> Path | None:
+    """The folder that ``--data`` names, if it is one."""
+    if data is not None and not data.is_dir():
+        raise BadData(f"--data {data} is no folder; name the one that holds the *_preprocessed.jsonl files")
+    return data
+
+
+def _print_tables(rows: pl.DataFrame) -> None:
+    from orchestrator.report.console_tables import WIDTH, tables
+
+    console = Console(width=max(WIDTH, Console().width))
+    for table in tables(rows):
+        console.print(table)
+
+
+def _how_to_look(sweep: Sweep, folder: Path) -> None:
+    print(
+        f"results: {sweep.output}/results.json; tables, figures and report.html: proactive-sweep report {sweep.output}"
+    )
+    if sweep.tracking.uri == "sqlite":
+        print(
+            f"MLflow: mlflow ui --backend-store-uri sqlite:///{folder}/mlflow.db (traces too: proactive-sweep track {folder})"
+        )

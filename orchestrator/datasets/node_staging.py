@@ -1,0 +1,93 @@
+"""Each node is brought its data once, by one actor that holds no CPU; whoever needs them there waits for the same bringing."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from orchestrator.datasets.sources import address
+from orchestrator.datasets.staging import stage
+from sweeps.spec import Sweep
+
+SILENCE = 1800.0
+"""Seconds a staging node may say nothing; what arrives or is unpacked says so every five."""
+
+
+@ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0, max_concurrency=1)
+class Stager:
+    """Stages on the node it runs on."""
+
+    def stage(self, data: str, scenarios: Sequence[str], cache: str) -> Iterator[tuple[str, str]]:
+        """("says", a line) as it goes on, and at last ("lies", the folder). Raises what ``staging.stage`` raises."""
+        told: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+
+        def work() -> None:
+            try:
+                told.put(("lies", str(stage(data, scenarios, cache, lambda line: told.put(("says", line))))))
+            except BaseException as problem:
+                told.put(("failed", problem))
+
+        Thread(target=work, daemon=True).start()
+        while True:
+            kind, what = told.get()
+            if kind == "failed":
+                raise what
+            yield kind, what
+            if kind == "lies":
+                return
+
+
+class Stages:
+    """The driver's side: which nodes have the sweep's data, or are being brought them."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep, self.away = sweep, address(sweep.data) is not None
+        self.tasks: dict[str, asyncio.Task[str]] = {}
+        self.actors: dict[str, Any] = {}
+
+    async def folder(self, node: str, host: str) -> str:
+        """Where the data lie on a node, once they do; empty where the sweep names a folder. Raises why they cannot."""
+        if not self.away:
+            return ""
+        known = self.tasks.get(node)
+        if known is None or (known.done() and (known.cancelled() or known.exception() is not None)):
+            known = self.tasks[node] = asyncio.create_task(self._staged(node, host))
+        return await asyncio.shield(known)
+
+    async def _staged(self, node: str, host: str) -> str:
+        place = NodeAffinitySchedulingStrategy(node, soft=False)
+        actor = self.actors[node] = Stager.options(scheduling_strategy=place).remote()  # type: ignore[attr-defined]
+        stream = actor.stage.options(num_returns="streaming").remote(
+            self.sweep.data, self.sweep.scenarios, self.sweep.staging.cache
+        )
+        try:
+            while True:
+                kind, what = await asyncio.wait_for(_next(stream), SILENCE)
+                if kind == "lies":
+                    return str(what)
+                print(f"node {node[:6]} ({host}): {what}", file=sys.stderr, flush=True)
+        finally:
+            self._done(node)
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        for task in self.tasks.values():
+            task.cancel()
+        for node in list(self.actors):
+            self._done(node)
+
+    def _done(self, node: str) -> None:
+        if (actor := self.actors.pop(node, None)) is not None:
+            ray.kill(actor)
+
+
+async def _next(stream: Any) -> tuple[str, Any]:
+    found: tuple[str, Any] = await (await anext(stream))
+    return found

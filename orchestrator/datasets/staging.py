@@ -1,0 +1,230 @@
+"""A scenario counts as staged only once all its pictures lie under their names: its mark is written last, under the lock.
+
+Any number of processes may stage into one cache; whoever comes second finds the mark and fetches nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+
+from envs import SCENARIOS
+from orchestrator.datasets.download import SPARE, Archive, Meter, looked_into, picture_folders
+from orchestrator.datasets.hub import FetchError, RemoteFile
+from orchestrator.datasets.safe_unzip import BadArchive, Member, unzip
+from orchestrator.datasets.sources import Address, Source, address, pinned, source
+from orchestrator.object_store.run_location import CACHE
+from sweeps.spec import Sweep
+
+Say = Callable[[str], None]
+ARRIVING = ".arriving"
+"""Where archives lie and are unpacked until all that is needed of them can be moved to its place."""
+LOCK = ".lock"
+
+
+def fixed(sweep: Sweep) -> Sweep:
+    """The sweep with its data pinned to the commit that they have now; a folder stays as it is. Raises FetchError."""
+    place = address(sweep.data)
+    return sweep if place is None else sweep.model_copy(update={"data": str(pinned(place))})
+
+
+def nearby(sweep: Sweep) -> Path:
+    """Where the data are on this machine if they are, without asking anybody."""
+    place = address(sweep.data)
+    return Path(sweep.data) if place is None else _home(place, sweep.staging.cache)
+
+
+def local(sweep: Sweep) -> Path:
+    """A folder of this machine with the JSONL files of the sweep's scenarios, fetched if they are not there yet.
+
+    Pictures lie beside them only where this machine was a node that needed them. Raises FetchError.
+    """
+    place = address(sweep.data)
+    if place is None:
+        return Path(sweep.data)
+    place = pinned(place)
+    home = _home(place, sweep.staging.cache)
+    if not all((home / _lines(name)).is_file() for name in sweep.scenarios):
+        with _disk(home), _held(home, lambda line: None):
+            behind = source(place, lambda size: None)
+            _fetched_lines(behind, behind.files(place.folder or None), place, home, sweep.scenarios)
+    return home
+
+
+def stage(data: str, scenarios: Sequence[str], cache: str, say: Say) -> Path:
+    """Bring what the scenarios need to this machine; answers the benchmark folder.
+
+    A broken call goes on where it stopped. Raises FetchError (network, disk), BadArchive (damaged or hostile), BadData
+    (bad lines).
+    """
+    place = address(data)
+    assert place is not None, "a folder needs no staging"
+    place = pinned(place)
+    home = _home(place, cache)
+    with _disk(home), _held(home, say):
+        owed = [name for name in scenarios if not _mark(home, name).exists()]
+        if not owed:
+            say(f"{place} is staged already")
+            return home
+        say(f"staging {', '.join(owed)} of {place}")
+        _brought(place, home, owed, say)
+        shutil.rmtree(home / ARRIVING, ignore_errors=True)
+        for name in owed:
+            _mark(home, name).touch()
+        say(f"staged {', '.join(owed)}")
+    return home
+
+
+def _brought(place: Address, home: Path, scenarios: Sequence[str], say: Say) -> None:
+    behind = source(place, Meter(say))
+    files = behind.files(place.folder or None)
+    _fetched_lines(behind, files, place, home, scenarios)
+    wanted = picture_folders(home, scenarios)
+    loose = [file for file in files if _inside(file, place).partition("/")[0] in wanted and "/" in _inside(file, place)]
+    archives = list(_needed(behind, files, wanted, home))
+    _room(home, archives, loose, say)
+    for file in loose:
+        behind.download(file, home / _safe(_inside(file, place)))
+    for archive in archives:
+        _unpacked(behind, archive, home, say)
+    if missing := sorted(top for top in wanted if not (home / top).is_dir()):
+        raise FetchError(f"{place} holds no pictures of {', '.join(missing)}")
+
+
+def _fetched_lines(
+    behind: Source, files: Sequence[RemoteFile], place: Address, home: Path, scenarios: Sequence[str]
+) -> None:
+    there = {_inside(file, place): file for file in files}
+    for name in scenarios:
+        if _lines(name) not in there:
+            raise FetchError(f"{place} holds no {_lines(name)}")
+        behind.download(there[_lines(name)], home / _lines(name))
+
+
+def _needed(behind: Source, files: Sequence[RemoteFile], wanted: set[str], home: Path) -> Iterator[Archive]:
+    """The archives with wanted pictures; one whose server sends no parts of files is fetched to be looked into."""
+    for file in files:
+        if not file.path.endswith(".zip"):
+            continue
+        try:
+            found = looked_into(behind, file, wanted)
+        except FetchError:
+            _room(home, [Archive(file, (), "")], [], lambda line: None)
+            path = behind.download(file, _parcel(home, file))
+            try:
+                found = looked_into(_Here(path), file, wanted)
+            except BadArchive:
+                path.unlink()
+                raise
+        owed = tuple(member for member in found.wanted if not _there(home, found.strip, member))
+        if owed:
+            yield replace(found, wanted=owed)
+        else:
+            _parcel(home, file).unlink(missing_ok=True)
+
+
+def _there(home: Path, strip: str, member: Member) -> bool:
+    """Whether an earlier call has put a file in its place."""
+    place = home / member.name.removeprefix(strip)
+    return place.is_file() and place.stat().st_size == member.size
+
+
+def _room(home: Path, archives: Sequence[Archive], loose: Sequence[RemoteFile], say: Say) -> None:
+    """Raises FetchError where the disk cannot hold what comes beside its largest archive."""
+    packed = max((archive.file.size for archive in archives), default=0)
+    need = sum(archive.extracted for archive in archives) + packed + sum(file.size for file in loose)
+    free = shutil.disk_usage(home).free
+    say(f"needs {need / 1e9:.2f} GB, {free / 1e9:.2f} GB are free")
+    if need + SPARE > free:
+        raise FetchError(
+            f"{home} has {free / 1e9:.1f} GB free, and {(need + SPARE) / 1e9:.1f} GB are needed; name a larger disk in "
+            f"[staging] cache, or in {CACHE} on that node"
+        )
+
+
+def _unpacked(behind: Source, archive: Archive, home: Path, say: Say) -> None:
+    """Fetch an archive, unpack it aside, and move its files to their places once all are good; it goes afterwards."""
+    names = {member.name for member in archive.wanted}
+    path = behind.download(archive.file, _parcel(home, archive.file))
+    aside = path.with_suffix(".files")
+    say(f"{path.name}: extracting {len(names):,} files, {archive.extracted / 1e9:.2f} GB")
+    try:
+        unzip(path, aside, names.__contains__, archive.strip, say)
+    except BadArchive as problem:
+        shutil.rmtree(aside, ignore_errors=True)
+        path.unlink(missing_ok=True)
+        raise BadArchive(f"{problem}; it was removed, and the same command fetches it again") from None
+    for member in archive.wanted:
+        name = member.name.removeprefix(archive.strip)
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (aside / name).replace(home / name)
+    path.unlink()
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+class _Here:
+    """An archive on this disk, as if it were still away."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def opened(self, file: RemoteFile) -> io.BufferedReader:
+        return self.path.open("rb")
+
+
+@contextmanager
+def _held(home: Path, say: Say) -> Iterator[None]:
+    """Be the only one who stages here; waits for whoever is at it (a dead one's lock is gone with it)."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"{home}: another process stages here; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _disk(home: Path) -> Iterator[None]:
+    """Turn what a disk says into one sentence."""
+    try:
+        yield
+    except OSError as problem:
+        raise FetchError(f"{home} cannot be written: {problem.strerror or problem}; the same command goes on") from None
+
+
+def _home(place: Address, cache: str) -> Path:
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proactive-sweep"
+    root = Path(cache or os.environ.get(CACHE) or user).expanduser()
+    return (root / "data" / blake2b(str(place).encode(), digest_size=8).hexdigest()).absolute()
+
+
+def _mark(home: Path, scenario: str) -> Path:
+    return home / f"{scenario}.complete"
+
+
+def _lines(scenario: str) -> str:
+    return f"{SCENARIOS[scenario].stem}_preprocessed.jsonl"
+
+
+def _parcel(home: Path, file: RemoteFile) -> Path:
+    return home / ARRIVING / Path(file.path).name
+
+
+def _inside(file: RemoteFile, place: Address) -> str:
+    return file.path.removeprefix(f"{place.folder}/") if place.folder else file.path
+
+
+def _safe(name: str) -> str:
+    """A name from a listing; raises FetchError for one that would lead out of the folder."""
+    if name.startswith("/") or ".." in name.split("/") or "\0" in name:
+        raise FetchError(f"the listing names {name[:200]!r}, which would land outside the folder")
+    return name

@@ -1,0 +1,65 @@
+"""What the connected cluster has, and is doing: asked of Ray, nowhere else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from actors.worker import busy, printed
+from orchestrator.scheduling.nodes import Node
+
+
+def capacity() -> tuple[float, int]:
+    """CPUs and GPUs of the connected cluster."""
+    resources = ray.cluster_resources()
+    return float(resources.get("CPU", 1)), int(resources.get("GPU", 0))
+
+
+def gpu_nodes() -> tuple[Node, ...]:
+    """The connected cluster's living nodes that have GPUs, by name, with the kind that Ray found there."""
+    found = []
+    for node in ray.nodes():
+        resources = node["Resources"]
+        kinds = [name.partition(":")[2] for name in resources if name.startswith("accelerator_type:")]
+        if node["Alive"] and resources.get("GPU", 0) >= 1:
+            found.append(Node(node["NodeID"], int(resources["GPU"]), kinds[0] if kinds else ""))
+    return tuple(sorted(found, key=lambda node: node.name))
+
+
+def here() -> str:
+    """Ray's name of the node that this process is on."""
+    return str(ray.get_runtime_context().get_node_id())
+
+
+async def printed_on(node: str, streams: Sequence[str]) -> str:
+    """The kept part of what a worker printed, read by a task on its node; raises RayError when that node is gone."""
+    there = NodeAffinitySchedulingStrategy(node, soft=False)
+    return str(await printed.options(scheduling_strategy=there).remote(list(streams)))
+
+
+def hosts() -> dict[str, str]:
+    """Living nodes -> their hosts."""
+    return {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
+
+
+async def busy_on(node: str) -> dict[str, float]:
+    """How busy a node is, measured by a task there; raises RayError when it is gone."""
+    there = NodeAffinitySchedulingStrategy(node, soft=False)
+    return dict(await busy.options(scheduling_strategy=there).remote())
+
+
+def connect() -> None:
+    """Join the cluster that RAY_ADDRESS names, or start one on this machine without dashboard."""
+    if ray.is_initialized():
+        return
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
+    common: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    if os.environ.get("RAY_ADDRESS"):
+        ray.init(**common)
+    else:
+        ray.init(address="local", include_dashboard=False, num_cpus=os.cpu_count() or 1, **common)

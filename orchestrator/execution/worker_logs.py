@@ -1,0 +1,166 @@
+"""Each attempt has one folder of logs, bounded and without secrets: what the driver did, and what its workers printed.
+
+``logs/attempt-0001/driver.log`` holds events, ``MODEL-3.log`` the output of the worker in slot 3, its engine's included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import logging.handlers
+import os
+import re
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from actors.process_output import Place, excerpt, hidden, last_words
+from orchestrator.scheduling.commands import Abandon, Command, Drop, GiveUp, Start, Stop
+from orchestrator.scheduling.nodes import Node
+from orchestrator.storage.redaction import public
+
+FOLDER, DRIVER = "logs", "driver.log"
+DRIVER_BYTES = 8 * 2**20
+"""Size at which the driver's log goes to ``driver.log.1``, which is then lost."""
+WORKERS_BYTES = 64 * 2**20
+"""Room for the workers' output of one attempt; what comes after is only named."""
+FAR = 60.0
+"""Seconds another node may take to hand over a worker's output."""
+
+log = logging.getLogger(__name__)
+
+
+class Attempt:
+    """The open folder of an attempt's logs."""
+
+    def __init__(self, folder: Path) -> None:
+        """``folder`` is the run folder. A disk that takes no log costs the log, never the run."""
+        place = folder / FOLDER
+        numbers = [int(path.name[8:]) for path in place.glob("attempt-*") if path.name[8:].isdigit()]
+        self.name = f"{FOLDER}/attempt-{max(numbers, default=0) + 1:04d}"
+        self.folder = folder / self.name
+        self.room = WORKERS_BYTES
+        with suppress(OSError):
+            self.folder.mkdir(parents=True)
+
+    def worker(self, group: str, slot: int) -> str:
+        """Where a worker's output is kept, from the run folder on."""
+        return f"{self.name}/{re.sub(r'[^A-Za-z0-9._-]+', '-', group)}-{slot}.log"
+
+    def keep(self, group: str, slot: int, said: str, lost: bool) -> None:
+        """Write what a worker printed; of one that was lost the last lines stand in the driver's log, too."""
+        text = public(said)
+        size = len(text.encode("utf-8", "replace"))
+        if size <= self.room:
+            self.room -= size
+            with suppress(OSError):
+                (self.folder / Path(self.worker(group, slot)).name).write_text(text, encoding="utf-8", errors="replace")
+        else:
+            log.warning("no room is left for the output of worker %d of %s", slot, group)
+        if lost:
+            for line in last_words(text):
+                log.warning("worker %d of %s, last words: %s", slot, group, line)
+
+
+class Voices:
+    """Gathers what workers printed as they end: from this node's files at once, from another node's as soon as it answers."""
+
+    def __init__(self, kept: Attempt, here: str, ask: Callable[[str, Sequence[str]], Awaitable[str]]) -> None:
+        """``here``: the driver's node; ``ask`` reads files on another one."""
+        self.kept, self.here, self.ask = kept, here, ask
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def gather(self, group: str, slot: int, place: Place | None, lost: bool) -> None:
+        """Keep the output of a worker that ends; one that never lived has none."""
+        if place is None:
+            return
+        if place.node == self.here:
+            self.kept.keep(group, slot, excerpt(place.streams), lost)
+            return
+        task = asyncio.create_task(self._far(group, slot, place, lost))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for what other nodes still owe, at most so long."""
+        if self._asking:
+            await asyncio.wait(self._asking, timeout=seconds)
+
+    async def _far(self, group: str, slot: int, place: Place, lost: bool) -> None:
+        try:
+            said = await asyncio.wait_for(self.ask(place.node, place.streams), FAR)
+        except Exception as problem:  # its node may be gone in as many ways as there are errors in Ray
+            reason = type(problem).__name__
+            log.warning("the output of worker %d of %s stays on %s (%s)", slot, group, place.host, reason)
+            return
+        self.kept.keep(group, slot, said, lost)
+
+
+@contextmanager
+def attempt(folder: Path) -> Iterator[Attempt]:
+    """A new folder of logs, to which everything goes that the orchestrator logs meanwhile; errors go to stderr, too."""
+    opened, rooms = Attempt(folder), logging.getLogger("orchestrator")
+    handlers: list[logging.Handler] = [logging.StreamHandler()]
+    handlers[0].setLevel(logging.ERROR)
+    with suppress(OSError):
+        file = logging.handlers.RotatingFileHandler(
+            opened.folder / DRIVER, maxBytes=DRIVER_BYTES, backupCount=1, encoding="utf-8", errors="replace"
+        )
+        file.setFormatter(_Public("%(asctime)s %(levelname)s %(message)s"))
+        handlers.append(file)
+    level = rooms.level
+    rooms.setLevel(logging.INFO)
+    for handler in handlers:
+        rooms.addHandler(handler)
+    log.info("process %d on %s: %s", os.getpid(), socket.gethostname(), " ".join(sys.argv))
+    try:
+        yield opened
+    finally:
+        log.info("the attempt has ended")
+        rooms.setLevel(level)
+        for handler in handlers:
+            rooms.removeHandler(handler)
+            handler.close()
+
+
+class _Public(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return public(hidden(super().format(record)))
+
+
+def tell(command: Command, names: Mapping[int, str]) -> None:
+    """Log what the schedule decided, before it is done; ``names``: slot -> group of workers that stand.
+
+    Leases are too many to tell.
+    """
+    match command:
+        case Start(slot, name, node):
+            log.info("worker %d of %s starts%s", slot, name, f" on node {node[:12]}" if node else "")
+        case Stop(slot) if slot in names:
+            log.info("worker %d of %s has nothing left to do and stops", slot, names[slot])
+        case Drop(slot, reason) if slot in names:
+            log.warning("worker %d of %s is let go (%s); its leases are taken back", slot, names[slot], reason)
+        case GiveUp(numbers, reason):
+            log.warning("%d episodes are given up as failed: %s", len(numbers), reason)
+        case Abandon(name, reason):
+            log.warning("%s cannot be played in this attempt: %s", name, reason)
+
+
+def ready(group: str, slot: int, place: Place, said: Sequence[str]) -> None:
+    """Log that a worker plays from now on, where, and what there was to say about its devices and its turn."""
+    devices = f", GPUs {place.devices}" if place.devices else ""
+    log.info("worker %d of %s is ready (process %d on %s%s)", slot, group, place.pid, place.host, devices)
+    for line in said:
+        log.info("worker %d of %s: %s", slot, group, line)
+    if place.streams:
+        log.info("worker %d of %s prints to %s", slot, group, place.streams[0])
+
+
+def changed(before: Sequence[Node], after: Sequence[Node]) -> None:
+    """Log which nodes with GPUs came or went."""
+    for node in set(before) - set(after):
+        log.warning("node %s with %d GPUs is lost", node.name[:12], node.gpus)
+    for node in set(after) - set(before):
+        log.info("node %s with %d GPUs has joined", node.name[:12], node.gpus)

@@ -1,0 +1,327 @@
+"""What would stop a model is known before anything starts, from its configuration alone: no GPU, no engine, one table.
+
+A cell starts with ``ok``, ``no`` or ``unknown``. What cannot be asked (offline, a gated model) is unknown, never a crash.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+from actors.backend_registry import EMBEDDED, at_home
+from actors.baselines import POLICIES
+from orchestrator.datasets.hub import FetchError, Repository, cached
+from sweeps.spec import ModelSpec
+
+GPUS = {
+    "b200": 180, "mi300x": 192, "h200": 141, "h100": 80, "a100": 80, "a100-40": 40, "l40s": 48, "a6000": 48, "v100": 32,
+    "rtx5090": 32, "rtx4090": 24, "a10": 24, "l4": 24, "t4": 16,
+}  # fmt: skip
+"""Memory in GB, as sold."""
+USABLE = 0.9
+"""Share of it that an engine takes by default."""
+OVERHEAD = 3.0
+"""GB for activations and pictures on their way; a rule of thumb."""
+LONGEST = 32_768
+"""Tokens of the longest prompt that the cache must hold, where the model allows more."""
+BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "half": 2, "float": 4}
+LARGEST_CONFIG = 1 << 22
+
+VLLM = frozenset(
+    f"{name}ForConditionalGeneration"
+    for name in (
+        "Llava", "LlavaNext", "LlavaOnevision", "SmolVLM", "Idefics3", "Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "InternVL", "Gemma3",
+        "Mistral3", "PaliGemma",
+    )
+) | {"Phi4MMForCausalLM", "InternVLChatModel", "MolmoForCausalLM", "MiniCPMV"}  # fmt: skip
+"""What vLLM 0.32 serves, for machines that have no vLLM to ask; the paper's models and some neighbours."""
+TRANSFORMERS = (VLLM | {"InstructBlipForConditionalGeneration", "Blip2ForConditionalGeneration"}) - {
+    "InternVLChatModel", "MolmoForCausalLM", "MiniCPMV", "Phi4MMForCausalLM",
+}  # fmt: skip
+"""The same for transformers 5."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One row of the table."""
+
+    model: str
+    source: str
+    architecture: str
+    images: str
+    fit: str
+    licence: str
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row as it is printed."""
+        return self.model, self.source, self.architecture, self.images, self.fit, self.licence
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is known to be wrong."""
+        return not any(cell.startswith("no:") for cell in self.cells[1:])
+
+
+@dataclass(frozen=True)
+class Found:
+    """What could be learnt of a model without loading it."""
+
+    where: str
+    config: Mapping[str, Any] | None = None
+    weights: int = 0
+    """Bytes on disk; 0 where unknown."""
+    licence: str = "unknown"
+
+
+def check(models: Sequence[ModelSpec], gpu: str = "h200") -> list[Check]:
+    """One row a model, in order; raises KeyError for a GPU that ``GPUS`` does not list."""
+    memory = GPUS[gpu]
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(lambda model: _row(model, gpu, memory), models))
+
+
+def _row(model: ModelSpec, gpu: str, memory: int) -> Check:
+    if model.backend == "openai":
+        return Check(
+            model.name, _endpoint(model), "ok: the service's", _images(model, {}), "ok: no GPU", "the provider's terms"
+        )
+    if model.backend == "builtin":
+        return Check(model.name, _policy(model), "ok: no model", "ok", "ok: no GPU", "ok: MIT")
+    found = _found(at_home(model))
+    config = found.config or {}
+    return Check(
+        model.name, _adapter(model) or found.where, _architecture(model, config), _images(model, config),
+        _fit(model, found, gpu, memory), _licence(model, found),
+    )  # fmt: skip
+
+
+def _policy(model: ModelSpec) -> str:
+    """Whether the policy of a built-in player is one that ships."""
+    name = model.source.removeprefix("builtin:")
+    if name in POLICIES:
+        return "ok: ships with the tree"
+    if model.source == EMBEDDED:
+        return 'no: the embedded model is no policy; its backend is "transformers"'
+    return f"no: there is no policy {name!r}; {', '.join(POLICIES)} exist"
+
+
+# -- the source --------------------------------------------------------------------------------------------------------
+def _found(model: ModelSpec) -> Found:
+    folder = Path(model.source)
+    if folder.is_dir():
+        return _on_disk(folder, "ok: on disk")
+    if folder.is_absolute() or model.source.startswith("."):
+        return Found(f"no: there is no folder {model.source}")
+    if copy := cached(model.source, model.revision):
+        return _on_disk(copy, "ok: in the Hub's cache")
+    try:
+        return _on_hub(model)
+    except FetchError as problem:
+        text = str(problem)
+        missing = any(word in text.lower() for word in ("404", "not found", "invalid username"))
+        return Found(f"{'no' if missing else 'unknown'}: {text[:120]}")
+
+
+def _adapter(model: ModelSpec) -> str:
+    """What is wrong with a LoRA adapter that is named by its own folder, or an empty string."""
+    folder = Path(model.lora)
+    named = folder.is_absolute() or model.lora.startswith(".")
+    return f"no: there is no adapter {model.lora}" if named and not (folder / "adapter_config.json").is_file() else ""
+
+
+def _on_disk(folder: Path, where: str) -> Found:
+    config = _parsed(folder / "config.json")
+    if config is None:
+        return Found(f"no: {folder} holds no config.json that can be read")
+    weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    return Found(where, config, weights, "ok: yours" if where.endswith("disk") else "unknown")
+
+
+def _on_hub(model: ModelSpec) -> Found:
+    source = Repository(model.source, model.revision or "main", "model")
+    files = {file.path: file for file in source.files()}
+    if "config.json" not in files:
+        return Found("no: it has no config.json")
+    with source.opened(files["config.json"]) as remote:
+        config = _table(remote.read(LARGEST_CONFIG))
+    weights = sum(file.size for path, file in files.items() if path.endswith(".safetensors") and "/" not in path)
+    pinned = "" if model.revision else ", no revision pinned"
+    return Found(f"ok: on the Hub{pinned}", config, weights, _told(source.info))
+
+
+def _told(info: Any) -> str:
+    """The licence that a model card names, and whether one has to ask for access."""
+    named = next((tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")), "not stated")
+    return f"ok: {named}" + ("; gated, ask for access on its page" if getattr(info, "gated", False) else "")
+
+
+def _endpoint(model: ModelSpec) -> str:
+    """Whether the service answers; OpenAI's own is not asked, only its key is looked for."""
+    variable, address = model.endpoint.key_env, model.endpoint.base_url
+    key = os.environ.get(variable, "") if variable else ""
+    if variable and not key and not address:
+        return f"no: {variable} is not set"
+    if not address:
+        return f"ok: {variable} is set (the service is not asked)"
+    if not address.lower().startswith(("http://", "https://")):
+        return f"no: base_url {address} must start with http:// or https://"
+    if not (key.isascii() and key.isprintable()):
+        return f"no: {variable} holds a line break or a character that no key has"
+    request = urllib.request.Request(
+        f"{address.rstrip('/')}/models", headers={"Authorization": f"Bearer {key or 'none'}"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            served = [entry.get("id") for entry in json.loads(answer.read(LARGEST_CONFIG)).get("data", ())]
+    except urllib.error.HTTPError as problem:
+        return f"no: {address} says {problem.code}"
+    except (OSError, ValueError, AttributeError, TypeError, HTTPException) as problem:
+        return f"no: {address} does not answer ({getattr(problem, 'reason', problem)})"
+    return (
+        "ok: it answers"
+        if model.source in served
+        else f"no: it serves {', '.join(map(str, served[:3]))}, not {model.source}"
+    )
+
+
+# -- the configuration -------------------------------------------------------------------------------------------------
+def _architecture(model: ModelSpec, config: Mapping[str, Any]) -> str:
+    names = config.get("architectures")
+    if not isinstance(names, list) or not names or not isinstance(names[0], str):
+        return "unknown"
+    known, how = architectures(model.backend)
+    if names[0] in known:
+        return f"ok: {names[0]}"
+    if config.get("auto_map") and model.trust_remote_code and model.backend == "transformers":
+        return f"ok: {names[0]}, its own code"
+    return f"no: {model.backend} does not run {names[0]} ({how})"
+
+
+def _images(model: ModelSpec, config: Mapping[str, Any]) -> str:
+    if model.max_images < 2:
+        return "ok: one picture; no history, no examples"
+    length = _length(model, config)
+    return f"ok: {model.max_images}" + (f" in {length:,} tokens" if length else "")
+
+
+def _fit(model: ModelSpec, found: Found, gpu: str, memory: int) -> str:
+    if not model.gpus:
+        return "ok: no GPU"
+    config, room = found.config or {}, USABLE * memory * model.gpus
+    text = _text(config)
+    guess = (model.parameters or 0) * 2
+    weights = _scaled(found.weights, model, config, text) / 1e9
+    per_token = _cache(text)
+    if not weights or not per_token:
+        about = f"; about {guess:.0f} GB of weights for {room:.0f} GB" if guess else ""
+        return f"no: {about[2:]}" if guess > room else f"unknown{about}"
+    heads = text.get("num_attention_heads")
+    if isinstance(heads, int) and heads % model.gpus:
+        return f"no: {heads} attention heads do not divide by {model.gpus} GPUs"
+    held = per_token * min(_length(model, config) or LONGEST, LONGEST) / 1e9
+    need = weights + held + OVERHEAD
+    verdict = "ok" if need <= room else "no"
+    return f"{verdict}: {weights:.1f} GB weights + {held:.1f} GB cache, {room:.0f} GB usable on {model.gpus} x {gpu}"
+
+
+def _licence(model: ModelSpec, found: Found) -> str:
+    if (found.config or {}).get("auto_map") and not model.trust_remote_code:
+        return f"{found.licence}; brings remote code (trust_remote_code is false)"
+    return found.licence + ("; runs its remote code" if model.trust_remote_code else "")
+
+
+def _text(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The language model's part of a configuration."""
+    for name in ("text_config", "llm_config", "language_config"):
+        if isinstance(config.get(name), dict):
+            return {**config, **config[name]}
+    return config
+
+
+def _cache(text: Mapping[str, Any]) -> int:
+    """Bytes of cache a token needs, keys and values in 16 bits; 0 where the configuration does not say."""
+    layers, heads, width = (_number(text, key) for key in ("num_hidden_layers", "num_attention_heads", "hidden_size"))
+    if not (layers and heads and width):
+        return 0
+    shared = _number(text, "num_key_value_heads") or heads
+    return 2 * 2 * layers * shared * (_number(text, "head_dim") or width // heads)
+
+
+def _length(model: ModelSpec, config: Mapping[str, Any]) -> int:
+    asked = model.options.get("max_model_len")
+    return asked if isinstance(asked, int) else _number(_text(config), "max_position_embeddings")
+
+
+def _scaled(weights: int, model: ModelSpec, config: Mapping[str, Any], text: Mapping[str, Any]) -> float:
+    """Bytes in memory: the file's, in the number format that the engine will use."""
+    stored = str(config.get("dtype") or config.get("torch_dtype") or text.get("torch_dtype") or "bfloat16")
+    used = stored if model.dtype == "auto" else model.dtype
+    return weights * BYTES.get(used, 2) / BYTES.get(stored, 2)
+
+
+def _number(table: Mapping[str, Any], key: str) -> int:
+    value = table.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _parsed(path: Path) -> dict[str, Any] | None:
+    try:
+        return _table(path.read_bytes()[:LARGEST_CONFIG])
+    except OSError:
+        return None
+
+
+def _table(data: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+# -- what an engine runs -----------------------------------------------------------------------------------------------
+@cache
+def architectures(backend: str) -> tuple[frozenset[str], str]:
+    """The architectures that a backend runs, and how that is known: its own registry where it is installed."""
+    place, tables, shipped = {
+        "vllm": ("vllm/model_executor/models/registry.py", ("_MULTIMODAL_MODELS",), VLLM),
+        "transformers": (
+            "transformers/models/auto/modeling_auto.py",
+            ("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", "MODEL_FOR_VISION_2_SEQ_MAPPING_NAMES"), TRANSFORMERS,
+        ),
+    }[backend]  # fmt: skip
+    spec = importlib.util.find_spec(backend)
+    if spec is not None and spec.origin:
+        found = _names(Path(spec.origin).parents[1] / place, tables)
+        if found:
+            return found, f"by the {backend} installed here"
+    return shipped, f"by a list; no {backend} is installed here"
+
+
+def _names(path: Path, tables: Iterable[str]) -> frozenset[str]:
+    """Every name of a class in the registry's tables, read from its source: importing an engine takes a minute."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError):
+        return frozenset()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        targets = (
+            [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(node, ast.Assign) else []
+        )
+        if any(isinstance(target, ast.Name) and target.id in tables for target in targets):
+            strings = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
+            names |= {text for text in strings if isinstance(text, str) and text[:1].isupper()}
+    return frozenset(names)

@@ -1,0 +1,200 @@
+"""A run folder in a bucket is a local folder that is fetched before, carried up meanwhile, and complete only when all is there.
+
+``s3://bucket/run`` and ``gs://bucket/run`` stand wherever a run folder does. The bucket alone is enough to go on from,
+on any machine; docs/decisions/0004 tells why the store itself stays on a local disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from orchestrator.object_store.bucket import Bucket, Stored, is_address
+from orchestrator.object_store.uploader import ATTEMPT, LISTING, SENT, Mirror, files, replaced, shared
+from orchestrator.object_store.writer_lock import Lease, holder
+from orchestrator.storage import atomic_write, job_paths, lock
+from orchestrator.storage.lock import RunFolderError
+
+CACHE = "PROACTIVE_SWEEP_CACHE"
+"""Environment variable: where the local side of a bucket is kept; default ``~/.cache/proactive-sweep``."""
+INCOMPLETE = 1
+AT_ONCE = 16
+"""Objects that are fetched at the same time."""
+
+
+class Place:
+    """Where an attempt writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.unsent = ""
+        """What is not in the bucket, as a sentence; empty when all is."""
+
+    def code(self, code: int) -> int:
+        """The exit code of an attempt: complete is only what is in the bucket."""
+        return code or (INCOMPLETE if self.unsent else 0)
+
+
+@contextlib.contextmanager
+def place(output: str, say: Callable[[str], None] = print) -> Iterator[Place]:
+    """A folder for an attempt at ``output``; raises RunFolderError when it is of another, or would not last.
+
+    On the way out of an address everything is carried up, and ``unsent`` told on stderr.
+    """
+    if not is_address(output):
+        yield Place(job_paths.lasting(output))
+        return
+    bucket = Bucket(output)
+    lease = Lease(bucket)
+    lease.take(say)
+    lease.keep(_stop)
+    try:
+        found = Place(folder_of(bucket.url, "run"))
+        mirror = Mirror(bucket, found.folder, lease, _fetched(bucket, found.folder, lease.attempt, say))
+        mirror.start()
+        try:
+            with _addressed(bucket.url, found.folder):
+                yield found
+        finally:
+            _finish(mirror, found, bucket.url)
+    finally:
+        lease.release()
+
+
+def viewed(text: str, started: bool = True) -> Path:
+    """A run folder to read: a path as it is; of an address a copy that is brought up to date first.
+
+    Raises RunFolderError when the address cannot be read, or holds no run although it should be ``started``.
+    """
+    if not is_address(text):
+        return Path(text)
+    bucket = Bucket(text)
+    folder = folder_of(bucket.url, "view")
+    _refreshed(bucket, folder)
+    if started and not files(folder):
+        raise RunFolderError(f"{text} holds no run yet; `proactive-sweep run SWEEP --output {text}` starts one")
+    return folder
+
+
+def folder_of(url: str, use: str) -> Path:
+    """The local side of an address, one for its writer and one for its readers."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", url.partition("://")[2])[-60:].strip("-")
+    root = os.environ.get(CACHE) or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proactive-sweep"
+    return Path(root) / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:8]}" / use
+
+
+def _fetched(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], None]) -> Mapping[str, Stored]:
+    """Make the folder hold what the bucket does, and give what the bucket holds.
+
+    What the last attempt did not carry up is kept when that attempt was made here; else it is put aside.
+    """
+    last = bucket.read(ATTEMPT)
+    if last is None or last != _read(folder / ATTEMPT):
+        _put_aside(folder, bucket.url, say)
+    folder.mkdir(parents=True, exist_ok=True)
+    there = {name: stored for name, stored in bucket.listed().items() if shared(name)}
+    here = set(files(folder))
+    _fetch(bucket, folder, {name: there[name] for name in there.keys() - here - replaced(there, here)})
+    (folder / SENT).unlink(missing_ok=True)
+    atomic_write.write(folder / ATTEMPT, attempt.encode())
+    bucket.write(ATTEMPT, attempt.encode())
+    return there
+
+
+def _put_aside(folder: Path, url: str, say: Callable[[str], None]) -> None:
+    if not folder.is_dir():
+        return
+    if (folder / SENT).exists() or not any(folder.glob("episodes/*.parquet")):
+        shutil.rmtree(folder)
+        return
+    aside = folder.with_name(f"{folder.name}-left-{time.time_ns()}")
+    folder.rename(aside)
+    say(f"another machine has gone on in {url}; what this one did not carry up before is kept in {aside}")
+
+
+def _refreshed(bucket: Bucket, folder: Path) -> None:
+    """Make a reader's copy the same as the bucket; a merge in between is met by looking again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        for _ in range(3):
+            there = {name: stored for name, stored in bucket.listed().items() if shared(name)}
+            marks = {f"{name} {stored.size} {stored.mark}": name for name, stored in there.items()}
+            here = set(files(folder))
+            for name in here - there.keys():
+                (folder / name).unlink()
+            kept = {marks[line] for line in (_read(folder / LISTING) or b"").decode().split("\n") if line in marks}
+            whole = _fetch(bucket, folder, {name: there[name] for name in there.keys() - (kept & here)})
+            atomic_write.write(folder / LISTING, "\n".join(marks).encode())
+            if whole:
+                break
+        who = holder(bucket) or {}
+        shown = {name: who[name] for name in ("host", "pid", "started") if name in who}
+        atomic_write.write(folder / lock.WRITER, json.dumps(shown).encode())
+
+
+def _fetch(bucket: Bucket, folder: Path, wanted: Mapping[str, Stored]) -> bool:
+    """False when an object has gone since it was listed."""
+    odd = [name for name in wanted if ".." in name.split("/") or name.startswith("/")]
+    if odd:
+        raise RunFolderError(f"{bucket.url} holds an object called {odd[0]}, which is no file of a run folder")
+    whole = True
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for name, content in zip(wanted, pool.map(bucket.read, wanted), strict=True):
+            if content is None:
+                whole = False
+                continue
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write.write(path, content)
+            if (modified := wanted[name].modified) is not None:
+                os.utime(path, (modified, modified))
+    return whole
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two readers on one machine bring their copy up to date one after the other."""
+    with open(folder / "reader.lock", "wb") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _finish(mirror: Mirror, found: Place, url: str) -> None:
+    problem = mirror.close()
+    if problem is None:
+        atomic_write.write(found.folder / SENT, b"")
+        return
+    found.unsent = f"{problem}; not everything is there, and the same command carries up the rest from this machine"
+    print(found.unsent, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _addressed(url: str, folder: Path) -> Iterator[None]:
+    """Tell a user's mistake by the address that the user typed."""
+    try:
+        yield
+    except RunFolderError as mistake:
+        raise RunFolderError(str(mistake).replace(str(folder), url)) from None
+
+
+def _stop(reason: str) -> None:
+    print(f"{reason}: this sweep stops, for another goes on with it", file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,227 @@
+"""What is in a local run folder and not in its bucket is owed: parts go up once, turns before episodes, the rest replaced.
+
+The protocol is the store's own (docs/decisions/0002), with one object written in place of one rename; why the bucket is
+not written directly is in docs/decisions/0004.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+from orchestrator.object_store.bucket import Bucket, BucketError, Stored
+from orchestrator.object_store.writer_lock import Lease
+from orchestrator.storage import atomic_write
+from orchestrator.storage.lock import NAME, WRITER, RunFolderError
+
+ATTEMPT = "attempt"
+"""Object and local file that name the last writer: where both agree, nobody wrote in between."""
+SENT = "sent"
+"""Local file: all of this folder is in the bucket."""
+LISTING = "listing"
+"""Local file of a reader: what it has of the bucket."""
+STAYS = frozenset({NAME, WRITER, ATTEMPT, SENT, LISTING, "reader.lock", "damaged", "mlartifacts", "mlruns"})
+"""What means something on this machine alone."""
+ROUND = 1.0
+"""Seconds between two looks for new parts."""
+TABLES = ("turns/", "episodes/")
+SMALL_EVERY = 5.0
+"""Seconds between two looks at the files that are replaced whole."""
+PATIENCE = 600.0
+"""Seconds for which the end of an attempt waits for a bucket that takes nothing."""
+PAUSE = 2.0
+"""Seconds after a failure before the next try."""
+
+
+def shared(name: str) -> bool:
+    """Whether a file of a run folder belongs to the bucket too."""
+    top = name.partition("/")[0]
+    return top not in STAYS and not top.startswith("mlflow.db") and not name.endswith(atomic_write.TEMPORARY)
+
+
+def owed(local: Iterable[str], remote: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Parts to write, in order, and parts to delete once those are there, in order.
+
+    Turns go before episodes, whose part is the commit. A part is deleted only when what was merged of it counts instead;
+    episodes first, so that no reader meets an episode without turns.
+    """
+    here, there = set(filter(_numbers, local)), set(filter(_numbers, remote))
+    gone = replaced(here | there, here)
+    return sorted(here - there - gone, key=_turns_first), sorted(there & gone)
+
+
+def replaced(names: Iterable[str], holders: Collection[str]) -> set[str]:
+    """Those of the parts that count for nothing beside ``holders``, the parts of one place.
+
+    ``part-FIRST-LAST`` holds the rows of its numbers, from the moment when both its halves are there. Verdicts are merged
+    under the next number, and the lower ones are then gone.
+    """
+    spans = {name.partition("/")[2]: numbers for name in holders if (numbers := _numbers(name)) and _merge(numbers)}
+    whole = [span for part, span in spans.items() if all(f"{table}{part}" in holders for table in TABLES)]
+    verdicts = {name for name in holders if name.startswith("verdicts/")}
+    newest = max(verdicts, default="")
+    return {
+        name
+        for name in names
+        if (name < newest and name not in verdicts and name.startswith("verdicts/"))
+        or (name.startswith(TABLES) and any(_inside(_numbers(name), span) for span in whole))
+    }
+
+
+def _turns_first(name: str) -> tuple[bool, str]:
+    return (not name.startswith("turns/"), name)
+
+
+@cache
+def _numbers(name: str) -> tuple[int, int] | None:
+    match = re.fullmatch(r"\w+/part-([0-9]{8,18})(?:-([0-9]{8,18}))?\.parquet", name)
+    return (int(match[1]), int(match[2] or match[1])) if match else None
+
+
+def _merge(numbers: tuple[int, int]) -> bool:
+    return numbers[0] < numbers[1]
+
+
+def _inside(numbers: tuple[int, int] | None, span: tuple[int, int]) -> bool:
+    return numbers is not None and numbers != span and span[0] <= numbers[0] and numbers[1] <= span[1]
+
+
+def files(folder: Path) -> list[str]:
+    """The shared files of a run folder; episodes are looked up first, since the store writes them last."""
+    episodes = _under(folder, folder / "episodes")
+    return episodes + [name for name in _under(folder, folder) if not name.startswith("episodes/")]
+
+
+def _under(folder: Path, place: Path) -> list[str]:
+    found: list[str] = []
+    for here, folders, names in os.walk(place):
+        prefix = Path(here).relative_to(folder).as_posix().removeprefix(".")
+        found += [name for name in (f"{prefix}/{name}".removeprefix("/") for name in sorted(names)) if shared(name)]
+        folders[:] = sorted(name for name in folders if shared(f"{prefix}/{name}/".removeprefix("/")))
+    return found
+
+
+class Mirror:
+    """Carries a run folder into its bucket while somebody else writes the folder."""
+
+    def __init__(self, bucket: Bucket, folder: Path, lease: Lease, there: Mapping[str, Stored]) -> None:
+        """``there`` is what the bucket holds; a part of another size is written anew."""
+        self.bucket, self.folder, self.lease, self.patience = bucket, folder, lease, PATIENCE
+        self.there = set(there)
+        self._sent = {
+            name: _state(folder / name) for name in filter(_numbers, there) if _same(folder / name, there[name])
+        }
+        """File -> time and size of what the bucket has."""
+        self._looked = 0.0
+        self._closing = threading.Event()
+        self._failed: RunFolderError | None = None
+        """Why the last round did not come to its end."""
+        self._told = self._complete = False
+        self._thread = threading.Thread(target=self._work, name="bucket-mirror", daemon=True)
+
+    def start(self) -> None:
+        """Begin to carry; returns at once."""
+        self._thread.start()
+
+    def close(self) -> RunFolderError | None:
+        """Carry what is left, and say what stopped it; None when the bucket has everything."""
+        self._closing.set()
+        self._thread.join()
+        if self._complete:
+            return None
+        return self._failed or RunFolderError(f"carrying up to {self.bucket.url} ended with the fault shown above")
+
+    def round(self, everything: bool) -> bool:
+        """Carry what is owed now; the files that are replaced whole only now and then, unless ``everything``.
+
+        True when it wrote something. Raises RunFolderError when the lock is lost, BucketError when the bucket is away.
+        """
+        local = files(self.folder)
+        new, merged = owed(local, self.there)
+        look = everything or bool(new) or time.monotonic() - self._looked >= SMALL_EVERY
+        changed = self._changed(local) if look else []
+        if not (new or merged or changed):
+            return False
+        self.lease.check()
+        for name in filter(_numbers, changed):
+            self._replace(name)
+        for name in new:
+            self._carry(name)
+        gone = [name for name in merged if name in replaced(merged, self.there & set(local))]
+        self.bucket.delete(gone)
+        self.there -= set(gone)
+        for name in changed:
+            if not _numbers(name):
+                self._replace(name)
+        return True
+
+    def _carry(self, name: str) -> None:
+        state = _state(self.folder / name)
+        try:
+            content = (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return  # merged since it was listed; the merge is in the next round
+        if not self.bucket.create(name, content) and self.bucket.read(name) != content:
+            raise RunFolderError(f"{self.bucket.url}/{name} was written by another process, so this one stops")
+        self.there.add(name)
+        self._sent[name] = state
+
+    def _changed(self, local: Iterable[str]) -> list[str]:
+        """Files that are replaced whole, and parts that an episode was taken out of."""
+        self._looked = time.monotonic()
+        known = (name for name in local if not _numbers(name) or name in self.there)
+        return [name for name in known if self._sent.get(name) != _state(self.folder / name)]
+
+    def _replace(self, name: str) -> None:
+        state = _state(self.folder / name)
+        try:
+            self.bucket.write(name, (self.folder / name).read_bytes())
+        except FileNotFoundError:
+            return
+        self._sent[name] = state
+
+    def _work(self) -> None:
+        since = time.monotonic()
+        while True:
+            self._closing.wait(PAUSE if self._failed else ROUND)
+            closing = self._closing.is_set()
+            try:
+                wrote, self._failed = self.round(everything=closing), None
+                since = time.monotonic()
+                if closing and not wrote:
+                    self._complete = True
+                    return
+            except BucketError as away:
+                self._away(away)
+                if closing and time.monotonic() - since >= self.patience:
+                    return
+                if closing:
+                    time.sleep(min(PAUSE, self.patience / 4))
+            except RunFolderError as taken:
+                self._failed = taken
+                return
+
+    def _away(self, problem: BucketError) -> None:
+        self._failed = problem
+        if not self._told:
+            print(f"{problem}; the sweep goes on, and it is tried again", file=sys.stderr, flush=True)
+        self._told = True
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def _same(path: Path, stored: Stored) -> bool:
+    state = _state(path)
+    return state is not None and state[1] == stored.size

@@ -1,0 +1,54 @@
+"""A sweep and its data become a plan; what a run folder holds of that plan, and nothing of another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+
+from envs.samples import load as load_samples
+from envs.samples import select
+from envs.types import Sample
+from orchestrator.datasets.staging import local
+from orchestrator.planning.plan import Plan, planned
+from orchestrator.storage.episode_store import episodes
+from sweeps.spec import Selection, Sweep
+
+
+def build_plan(sweep: Sweep) -> Plan:
+    """Load the samples that the sweep names and number its episodes; raises BadData or SweepError."""
+    folder = local(sweep)
+
+    def pool(pick: Selection) -> dict[str, list[Sample]]:
+        return {name: load_samples(folder, name, pick.filtered) for name in sweep.scenarios}
+
+    def drawn(pick: Selection, pools: Mapping[str, list[Sample]]) -> dict[str, list[Sample]]:
+        return {n: select(whole, pick.limit, pick.ids.get(n), pick.subset, sweep.seed) for n, whole in pools.items()}
+
+    pools = pool(sweep.selection)
+    samples = {}
+    for protocol in sweep.protocols:
+        pick = sweep.selects(protocol)
+        samples[protocol] = drawn(pick, pools if pick.filtered == sweep.selection.filtered else pool(pick))
+    return planned(sweep, samples, pools)
+
+
+def planned_rows(plan: Plan) -> pl.DataFrame:
+    """One row a cell: names and planned episodes, what ``score`` needs to show cells that have nothing yet."""
+    return pl.DataFrame(
+        {
+            "cell": [cell.key for cell in plan.cells],
+            "model": [cell.model.name for cell in plan.cells],
+            "scenario": [cell.scenario for cell in plan.cells],
+            "condition": [cell.condition.name for cell in plan.cells],
+            "protocol": [cell.protocol.value for cell in plan.cells],
+            "planned": [len(plan.drawn(cell)) for cell in plan.cells],
+        }
+    )
+
+
+def belonging(plan: Plan, folder: Path) -> pl.LazyFrame:
+    """The stored episodes that this plan asks for; those of an earlier configuration of the folder are left out."""
+    keys = pl.LazyFrame({"key": list(plan.all_keys())}, schema={"key": pl.String})
+    return episodes(folder).join(keys, on="key", how="semi")

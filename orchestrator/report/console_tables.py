@@ -1,0 +1,118 @@
+"""The paper's tables on a terminal: models x scenarios, acc and ps side by side, or what a judge found; the mean last.
+
+A cell that is not complete shows how far it is; an error is never shown as a zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from envs import SCENARIOS
+from orchestrator.report.metrics import lacking
+from sweeps.conditions import CONDITIONS
+from sweeps.load import registry
+
+SHOWN = 6
+"""Cells that a note under a table names."""
+WIDTH = 128
+"""Columns that the widest table needs; a narrower terminal wraps it rather than losing digits."""
+
+
+def tables(rows: pl.DataFrame) -> Iterator[Table]:
+    """One table a condition (and protocol), in the order of the rows' first appearance in the paper's list."""
+    rows = rows.with_columns(lacking(rows.columns).alias("lacking"))
+    for (condition, protocol), part in _in_order(rows).group_by(["condition", "protocol"], maintain_order=True):
+        yield _table(part, str(condition), OPEN_ENDED if protocol == "oeg" else CHOICE)
+
+
+def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """Models as the registry lists them, conditions as the paper does; what is not listed comes last, by name."""
+    places = {"model": list(registry()), "condition": list(CONDITIONS)}
+    ranks = [
+        pl.col(column).replace_strict({name: n for n, name in enumerate(names)}, default=len(names)).alias(f"_{column}")
+        for column, names in places.items()
+    ]
+    ordered = rows.with_columns(ranks).sort("_condition", "condition", "protocol", "_model", "model", "scenario")
+    return ordered.drop("_condition", "_model")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What one entry of a table shows."""
+
+    title: str
+    measures: tuple[tuple[str, str], ...]
+    """Column and how its figure is written, in order."""
+
+
+CHOICE = Shape("acc % / ps", (("acc", ".1f"), ("ps", "4.1f")))
+OPEN_ENDED = Shape(
+    "open-ended, either / category / suggestion %", (("aggregate", ".0f"), ("category", ".0f"), ("suggestion", ".0f"))
+)
+
+
+def _table(rows: pl.DataFrame, condition: str, shape: Shape) -> Table:
+    scenarios = [name for name in SCENARIOS if name in set(rows["scenario"])]
+    table = Table(
+        title=f"{condition}: {shape.title}{_unread(rows)}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
+        caption=_unanswered(rows), caption_justify="left",
+    )  # fmt: skip
+    table.add_column("model", no_wrap=True)
+    for name in [*scenarios, "avg"]:
+        table.add_column(name, justify="right", no_wrap=True)
+    for (model,), part in rows.group_by(["model"], maintain_order=True):
+        found = {row["scenario"]: row for row in part.iter_rows(named=True)}
+        cells = [_cell(found.get(name), shape) for name in scenarios]
+        table.add_row(escape(str(model)), *cells, _average(part, shape))
+    return table
+
+
+def _unread(rows: pl.DataFrame) -> str:
+    """How many answers have no verdict, and whose verdicts these are."""
+    if "judged" not in rows.columns or not rows["answered"].sum():
+        return ""
+    judges = ", ".join(rows["judge"].drop_nulls().unique().sort()) or "nobody"
+    without = int(rows["answered"].sum() - rows["judged"].sum())
+    return f" (by {judges}; {without:,} of {rows['answered'].sum():,} answers without a verdict)"
+
+
+def _unanswered(rows: pl.DataFrame) -> str | None:
+    """Which cells have episodes without an answer, the first few by name."""
+    bad = rows.filter(pl.col("errors") > 0)
+    if bad.is_empty():
+        return None
+    named = [f"{row['model']}/{row['scenario']} {row['errors']:,}" for row in bad.head(SHOWN).iter_rows(named=True)]
+    more = [f"{bad.height - SHOWN} cells more"] if bad.height > SHOWN else []
+    return escape(f"! without an answer, and in no measure: {', '.join([*named, *more])}")
+
+
+def _cell(row: dict[str, Any] | None, shape: Shape) -> str:
+    if row is None:
+        return "-"
+    mark = "!" if row["errors"] else ""
+    if row.get(shape.measures[0][0]) is None:
+        return f"{row['finished']}/{row['planned']}{mark}"
+    text = _written([row[name] for name, _ in shape.measures], shape)
+    if row["lacking"]:
+        return f"[dim]{text} ({row['planned'] - row['lacking']}/{row['planned']}){mark}[/]"
+    return text + mark
+
+
+def _average(part: pl.DataFrame, shape: Shape) -> str:
+    first = shape.measures[0][0]
+    if part["lacking"].sum():
+        return "unfinished"
+    if first not in part.columns or part[first].null_count():
+        return "-"
+    return _written([part[name].mean() for name, _ in shape.measures], shape)
+
+
+def _written(values: Sequence[object], shape: Shape) -> str:
+    return " /".join(format(value, digits) for value, (_, digits) in zip(values, shape.measures, strict=True))

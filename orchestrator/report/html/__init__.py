@@ -1,0 +1,71 @@
+"""``report.html`` is one file that opens from disk: no server, no outside request, no text of a model or data file as markup.
+
+The same folder, data and seed give the same bytes.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+
+from orchestrator.report.html.escape import inert
+from orchestrator.report.html.page_data import EPISODES, THUMBNAILS, Page, gathered
+from orchestrator.report.html.tables import choices
+from orchestrator.report.run_data import read
+from orchestrator.storage import atomic_write
+
+__all__ = ["EPISODES", "THUMBNAILS", "write_page"]
+
+NAME = "report.html"
+SCRIPTS = ("report.js", "tables.js", "episode_view.js", "browser.js")
+"""In the order in which they run, as one script."""
+
+
+def write_page(
+    folder: Path,
+    data: Path | None = None,
+    thumbnails: int = THUMBNAILS,
+    seed: int = 0,
+    episodes: int = EPISODES,
+    judge: str = "",
+    strict: bool = False,
+) -> Path:
+    """Write ``folder/report.html`` and return its path; raises RunFolderError when the folder is no run.
+
+    ``data`` is where the benchmark lies now (default: where the sweep had it); without it the page has no pictures and no
+    options, and says so. ``thumbnails`` and ``episodes`` bound what the browser holds, ``seed`` draws it.
+    ``judge`` and ``strict`` choose the verdicts, as ``read`` does.
+    """
+    evidence = read(Path(folder), data, judge, strict)
+    page = gathered(evidence, data, thumbnails, seed, episodes)
+    target = Path(folder) / NAME
+    atomic_write.write(target, rendered(page).encode())
+    return target
+
+
+def rendered(page: Page) -> str:
+    """The page as HTML; its one style and its one script are named by hash, and nothing else may run or load."""
+    style = _text("report.css")
+    script = '"use strict";\n(() => {\n' + "\n".join(map(_text, SCRIPTS)) + "})();\n"
+    policy = (
+        "default-src 'none'; img-src data:; "
+        f"style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    )
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(_text("template.html.j2"))
+    return template.render(
+        page=page, style=style, script=script, policy=policy, content=inert(page.browser), choices=choices
+    )
+
+
+def _text(name: str) -> str:
+    return (files(__package__) / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    """A source expression of the Content Security Policy (level 2, section 'hash')."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,202 @@
+"""A page is a value computed from the evidence alone: what it says of the run, its sheets, its figures, its episodes."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from envs import SCENARIOS
+from orchestrator.datasets.staging import nearby
+from orchestrator.report import plot_style
+from orchestrator.report.bootstrap import Bootstrap, bootstrap
+from orchestrator.report.endings import Kind, endings
+from orchestrator.report.figures import figures
+from orchestrator.report.html import summary, tables
+from orchestrator.report.html.episode_sample import chosen
+from orchestrator.report.html.episode_view import Strips, rows_of
+from orchestrator.report.html.escape import visible
+from orchestrator.report.html.findings import Finding, findings
+from orchestrator.report.html.thumbnails import Thumbnails
+from orchestrator.report.paper_comparison import compared
+from orchestrator.report.run_data import Evidence
+from orchestrator.report.tables import grids, models
+from orchestrator.storage.episode_store import UNREADABLE
+from sweeps.conditions import CONDITIONS
+
+THUMBNAILS = 1_200
+"""Pictures that a page holds."""
+EPISODES = 2_500
+"""Episodes that a page holds."""
+LARGEST_SVG = 400_000
+"""Bytes from which on a figure is held as PNG."""
+
+CAPTIONS = {
+    "reference": "Accuracy where the model must ask for what it needs, against accuracy on the clear image.",
+    "actions": "What the answers were, zero-shot.",
+    "actions-behind": "What the answers were, with hints and with suggestions that cannot help.",
+    "conditions": "Hints, history and solved examples against zero-shot: accuracy and suggestions per episode.",
+    "capacity": "Size against proactiveness and accuracy.",
+    "budget": "Accuracy when only so many suggestions are allowed.",
+}
+MEANINGS = {
+    Kind.CORRECT: "The right category was named when it could count.",
+    Kind.GUESSED_EARLY: "A category was named while the view did not yet tell, and it was wrong or could not count yet.",
+    Kind.GUESSED_CLEAR: "A wrong category was named although the view was as clear as the reference.",
+    Kind.GUESSED: "A wrong category was named; whether the view was clear is not known.",
+    Kind.GAVE_UP: "The abstention was chosen.",
+    Kind.ASKED_WRONG: "A suggestion was chosen that counts for nothing here.",
+    Kind.LED_ASTRAY: "The random move that a suggestion made left the video.",
+    Kind.ASKED_FOR_EVER: "The last turn was spent on one more suggestion.",
+    Kind.UNPARSABLE: "The last reply names nothing that was shown.",
+    Kind.ANSWERED: "One free answer was given (open-ended); the judge's verdict stands below it.",
+    Kind.UNPROCESSABLE: "No answer: a picture could not be read, or the model's processor refused it.",
+    Kind.REFUSED: "No answer: the provider declined.",
+    Kind.FAILED: "No answer: the harness gave the episode up.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plate:
+    """A figure as it stands in the page."""
+
+    name: str
+    caption: str
+    uri: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """All that the template shows."""
+
+    title: str
+    facts: Sequence[summary.Fact]
+    problems: Sequence[str]
+    findings: Sequence[Finding]
+    grids: Sequence[tables.Sheet]
+    cells: tables.Sheet
+    paper: tables.Sheet | None
+    plates: Sequence[Plate]
+    about: Sequence[str]
+    """What the browser holds, and what it does not."""
+    browser: Mapping[str, Any]
+    """The browser's data, for JSON."""
+
+
+def gathered(evidence: Evidence, data: Path | None, thumbnails: int, seed: int, episodes: int) -> Page:
+    """The page of a run; see ``write_page``."""
+    intervals = bootstrap(evidence)
+    judged = _judged(evidence.folder)
+    strips, about = _strips(evidence, judged, _at_hand(evidence, data), thumbnails, seed, episodes)
+    return Page(
+        title=visible(evidence.sweep.name),
+        facts=summary.facts(evidence, judged),
+        problems=summary.problems(evidence),
+        findings=findings(evidence, intervals),
+        grids=[tables.sheet(grid) for grid in grids(evidence, intervals)],
+        cells=tables.cells(evidence, intervals),
+        paper=tables.beside_paper(compared(evidence, intervals)),
+        plates=_plates(evidence, intervals),
+        about=about,
+        browser=_browser(strips, evidence),
+    )
+
+
+def _at_hand(evidence: Evidence, data: Path | None) -> Path | None:
+    """The data folder, if it holds what was played."""
+    folder = nearby(evidence.sweep) if data is None else data
+    return folder if evidence.samples and folder.is_dir() else None
+
+
+def _judged(folder: Path) -> pl.DataFrame:
+    """The judges' verdicts, empty where there are none."""
+    files = sorted((folder / "verdicts").glob("*.parquet"))
+    frames = []
+    for file in files:
+        try:
+            frames.append(pl.read_parquet(file, glob=False, hive_partitioning=False))
+        except UNREADABLE:  # a torn part counts as absent
+            continue
+    frames = [frame for frame in frames if frame.schema.get("key") == pl.String]
+    return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema={"key": pl.String})
+
+
+def _strips(
+    evidence: Evidence, judged: pl.DataFrame, data: Path | None, most_pictures: int, seed: int, most: int
+) -> tuple[Strips, list[str]]:
+    told = endings(evidence)
+    keys = chosen(told, most, seed)
+    rows = {row["key"]: row for row in evidence.episodes.join(told.select("key", "kind"), on="key").to_dicts()}
+    turns, verdicts = rows_of(evidence.turns, keys), rows_of(judged.lazy(), keys)
+    thumbnails = Thumbnails(data, most_pictures)
+    strips = Strips(evidence, thumbnails)
+    for key in keys:
+        if not strips.add(rows[key], turns.get(key, []), verdicts.get(key, [])):
+            break
+    return strips, _about(strips, evidence, seed)
+
+
+def _about(strips: Strips, evidence: Evidence, seed: int) -> list[str]:
+    held, total = len(strips.found), evidence.episodes.height
+    pictures = strips.thumbnails
+    if held == total:
+        first = f"All {total:,} episodes are here"
+    else:
+        first = (
+            f"{held:,} of {total:,} episodes are here, drawn with seed {seed}: whole samples under every model and condition, "
+            "and one episode of every ending of every cell, as far as the page's bounds allow; all others are in the store"
+        )
+    if pictures.renderer is None:
+        return [f"{first}.", "There are no pictures and no options, because the data folder is not at hand."]
+    second = f"{len(pictures.uris):,} pictures of what the models saw, as thumbnails, crop applied"
+    if pictures.left_out:
+        second += f"; {pictures.left_out:,} more were left out to bound the file"
+    return [f"{first}.", f"{second}."]
+
+
+def _browser(strips: Strips, evidence: Evidence) -> dict[str, Any]:
+    found = sorted(strips.found, key=_place(evidence))
+    return {
+        "total": evidence.episodes.height,
+        "texts": list(strips.texts.known),
+        "pictures": strips.thumbnails.uris,
+        "kinds": {kind.value: text for kind, text in MEANINGS.items()},
+        "conditions": list(CONDITIONS),
+        "episodes": found,
+    }
+
+
+def _place(evidence: Evidence) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """Where an episode stands in the list: models as in the tables, scenarios and conditions as in the paper."""
+    ranks = {
+        "model": models(evidence, evidence.rows["model"]),
+        "scenario": list(SCENARIOS),
+        "condition": list(CONDITIONS),
+        "kind": [kind.value for kind in Kind],
+    }
+    known = {column: {name: n for n, name in enumerate(names)} for column, names in ranks.items()}
+
+    def place(one: Mapping[str, Any]) -> tuple[Any, ...]:
+        return (*[(known[column].get(one[column], 99), one[column]) for column in known], one["key"])
+
+    return place
+
+
+def _plates(evidence: Evidence, intervals: Bootstrap) -> list[Plate]:
+    return [_plate(name, figure) for name, figure in figures(evidence, intervals).items()]
+
+
+def _plate(name: str, figure: Figure) -> Plate:
+    kind, content = "svg+xml", plot_style.svg(figure)
+    if len(content) > LARGEST_SVG:
+        kind, content = "png", plot_style.png(figure, 110)
+    width, height = (round(96 * inches) for inches in figure.get_size_inches())
+    uri = f"data:image/{kind};base64,{b64encode(content).decode()}"
+    return Plate(name, CAPTIONS.get(name, name.replace("-", " ").capitalize() + "."), uri, width, height)

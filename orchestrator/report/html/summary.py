@@ -1,0 +1,163 @@
+"""Every sentence of the summary is computed from this run; what the run does not tell is not said.
+
+What is unfinished, has no answer or is in doubt is said first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from actors.prompts import VERSIONS
+from orchestrator.report.html.escape import visible
+from orchestrator.report.html.phrasing import listed, ordered, share
+from orchestrator.report.provenance import foreign, subset
+from orchestrator.report.run_data import Evidence
+from orchestrator.report.tables import models
+from orchestrator.storage.episode_store import damaged
+from orchestrator.storage.run_folder import read_status
+from sweeps.conditions import CONDITIONS
+from sweeps.spec import Protocol, Sweep
+
+Row = Mapping[str, Any]
+
+
+class Fact(NamedTuple):
+    """A line of what was run."""
+
+    name: str
+    text: str
+
+
+def facts(evidence: Evidence, judged: pl.DataFrame) -> list[Fact]:
+    """What was run, on what, with which versions."""
+    sweep, rows, status = evidence.sweep, evidence.rows, read_status(evidence.folder)
+    planned, finished = int(rows["planned"].sum()), int(rows["finished"].sum())
+    found = [
+        Fact("Played", f"{finished:,} of {planned:,} planned episodes ({share(finished, planned)}), {rows.height} cells"),
+        Fact("Models", _models(evidence)),
+        Fact("Scenarios", listed(ordered(rows["scenario"]), 7)),
+        Fact("Conditions", listed(ordered(rows["condition"], CONDITIONS), 12)),
+        Fact("Data", _data(evidence)),
+        Fact("Decoding", _decoding(sweep)),
+        Fact("Prompt text", _prompt(evidence)),
+        Fact("Judge", _judge(evidence, judged)),
+        Fact("Seed", str(sweep.seed)),
+        Fact("Program", _program(status)),
+    ]  # fmt: skip
+    return found
+
+
+def problems(evidence: Evidence) -> list[str]:
+    """What is unfinished, went wrong or is in doubt, one sentence each; empty when all is well."""
+    status = read_status(evidence.folder)
+    return [
+        *_running(status),
+        *_unfinished(evidence.rows),
+        *_given_up(status),
+        *_errors(evidence),
+        *[visible(note, 400) for note in evidence.notes],
+        *[
+            f"{path.parent.name}/{visible(path.name)} cannot be used and counts as absent"
+            for path in damaged(evidence.folder)
+        ],
+    ]
+
+
+def _models(evidence: Evidence) -> str:
+    played = models(evidence, evidence.rows["model"])
+    baselines = [name for name in played if name in evidence.baselines]
+    others = [name for name in played if name not in evidence.baselines]
+    parts = [f"{len(others)}: {listed(others, 40)}"] if others else ["none"]
+    return "; ".join([*parts, *([f"baselines: {listed(baselines, 10)}"] if baselines else [])])
+
+
+def _data(evidence: Evidence) -> str:
+    other, part = foreign(evidence), subset(evidence)
+    samples = evidence.rows.group_by("scenario").agg(pl.col("planned").max())["planned"].sum()
+    kinds = list(dict.fromkeys(other.values())) or ["ids and numbers are those of the published benchmark"]
+    filtered = "the paper's filter" if evidence.sweep.selection.filtered else "unfiltered"
+    told = f"{samples:,} samples, {filtered}; {'; '.join(kinds[:2])}"
+    return visible(told + (f"; a subset in {listed(ordered(part), 7)}" if part and not other else ""), 600)
+
+
+def _decoding(sweep: Sweep) -> str:
+    """Of each protocol that the sweep plays."""
+    names = {Protocol.MCQA: "multiple choice", Protocol.OEG: "open-ended"}
+    choices = {Protocol.MCQA: sweep.sampling, Protocol.OEG: sweep.open_ended.sampling}
+    told = []
+    for protocol in sweep.protocols:
+        sampling = choices[protocol]
+        how = "greedy" if sampling.temperature == 0 else f"sampled at temperature {sampling.temperature:g}"
+        told.append(f"{names[protocol]} {how}, at most {sampling.max_tokens:,} new tokens a reply")
+    return "; ".join(told)
+
+
+def _prompt(evidence: Evidence) -> str:
+    if evidence.samples and not evidence.episodes.is_empty():
+        return f"{_versions()}: the keys of the stored episodes agree with it"
+    return f"{_versions()} in this program; without the data folder the stored keys cannot be checked against it"
+
+
+def _versions() -> str:
+    return " and ".join(VERSIONS.values())
+
+
+def _judge(evidence: Evidence, judged: pl.DataFrame) -> str:
+    if "judge" in judged.columns and judged.height:
+        return f"{listed(judged['judge'].cast(pl.String).unique().sort().to_list(), 3)}: {judged.height:,} verdicts"
+    if "oeg" in set(evidence.rows["protocol"]):
+        return "open-ended answers are not judged yet"
+    return "none: multiple choice is read by rule, as the package reads it"
+
+
+def _program(status: Row) -> str:
+    packages = status.get("packages") or {}
+    named = [
+        f"{name} {packages[name]}" for name in ("proactive-sweep", "vllm", "transformers", "ray") if name in packages
+    ]
+    commit = f"commit {str(status['commit'])[:12]}" if status.get("commit") else ""
+    python = f"Python {status['python']}" if status.get("python") else ""
+    return visible(", ".join(part for part in (*named, python, commit) if part) or "not recorded yet")
+
+
+def _running(status: Row) -> Iterator[str]:
+    if status.get("running"):
+        yield "the sweep is still running: this page is a snapshot"
+
+
+def _unfinished(rows: pl.DataFrame) -> Iterator[str]:
+    left = rows.filter(pl.col("finished") < pl.col("planned"))
+    if left.is_empty():
+        return
+    owed = int((left["planned"] - left["finished"]).sum())
+    yield (
+        f"{owed:,} of {int(rows['planned'].sum()):,} planned episodes are not played yet, in {left.height} of {rows.height} "
+        f"cells: {listed(left['cell'].to_list())}; measures of these cells are of what is played"
+    )
+
+
+def _given_up(status: Row) -> Iterator[str]:
+    reasons: dict[str, list[str]] = {}
+    for cell in status.get("cells") or ():
+        if cell.get("reason"):
+            reasons.setdefault(str(cell["reason"]), []).append(str(cell["cell"]))
+    for reason, cells in reasons.items():
+        yield f"{len(cells)} cells stopped ({listed(cells, 2)}): {visible(reason, 300)}"
+
+
+def _errors(evidence: Evidence) -> Iterator[str]:
+    rows = evidence.rows
+    total = int(rows["errors"].sum())
+    if not total:
+        return
+    kinds = {name: int(rows[name].sum()) for name in ("unprocessable", "refused", "failed")}
+    yield (
+        f"{total:,} episodes have no answer ({', '.join(f'{n:,} {name}' for name, n in kinds.items() if n)}); "
+        "they count in no measure"
+    )
+    causes = evidence.episodes.filter(pl.col("error").is_not_null()).group_by("error").len().sort("len", "error")
+    for cause, count in causes.reverse().head(3).iter_rows():
+        yield f"{count:,} times: {visible(cause, 240)}"

@@ -1,0 +1,236 @@
+"""A sheet is a table as data: texts with the values that they are sorted by; nothing in it is markup.
+
+Unfinished is a column of every sheet of cells, and an error is never a zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+import polars as pl
+
+from envs import SCENARIOS
+from orchestrator.report.bootstrap import Bootstrap
+from orchestrator.report.efficiency import efficiency, lift
+from orchestrator.report.escaping import Grid
+from orchestrator.report.html.escape import visible
+from orchestrator.report.html.phrasing import signed
+from orchestrator.report.lenient import leniency
+from orchestrator.report.paired_tests import ALPHA, against
+from orchestrator.report.paper_comparison import reasons
+from orchestrator.report.plot_style import ACTIONS
+from orchestrator.report.run_data import Evidence
+from orchestrator.report.tables import models
+from sweeps.conditions import CONDITIONS
+
+Row = Mapping[str, Any]
+GAP = "–"
+"""Shown where there is no number; it sorts last in both directions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One entry of a sheet."""
+
+    text: str
+    value: float | str | None = None
+    """What it is sorted by; None is always last."""
+    note: str = ""
+    """Smaller, behind the text: an interval, a count."""
+    style: str = ""
+    """``best``, ``second``, ``pale`` (unfinished), ``warn``, ``name`` or nothing."""
+    shares: tuple[tuple[str, float, float], ...] = ()
+    """A stacked bar instead of text: name, start and width in percent."""
+    span: tuple[float, float, float] | None = None
+    """An interval to draw on a scale of 0 to 100: value, low, high."""
+    link: str = ""
+    """Fragment of an address in this page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A sheet's column; ``about`` explains it on demand."""
+
+    name: str
+    about: str = ""
+    number: bool = True
+    filter: bool = False
+    """Whether its values can be picked from a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A sortable table."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Mark, ...], ...]
+    notes: tuple[str, ...] = field(default=())
+    search: bool = False
+    """Whether it has filters and a search field."""
+
+
+CELLS = (
+    Column("Model", number=False, filter=True),
+    Column("Scenario", number=False, filter=True),
+    Column("Condition", number=False, filter=True),
+    Column("Acc %", "share of scored episodes that end correct, with Wilson's 95% interval"),
+    Column("ps", "suggestions per episode (mean of turns - 1), with its 95% bootstrap interval"),
+    Column(
+        "Answers", "what the answers were: suggestion, right category, wrong category, abstention, unparsable", False
+    ),
+    Column("vs zero-shot", f"points of accuracy on the same samples; * exact McNemar, Holm over all, p < {ALPHA}"),
+    Column("Lift", "points of accuracy above the uniform baseline in the same scenario and condition"),
+    Column("Efficiency", "percent: right answers weighted by needed turns over turns taken"),
+    Column("Loops %", "share of scored episodes that end at the turn limit"),
+    Column("Readable", "episodes that ended unparsable, and how many of them a lenient reader would have understood"),
+    Column("Played", "finished (of planned) episodes; the number opens the browser of episodes at this cell"),
+    Column("Errors", "episodes without an answer: unprocessable, refused or failed; they count in no measure"),
+)
+
+
+def cells(evidence: Evidence, intervals: Bootstrap) -> Sheet:
+    """Every cell with every measure: model x scenario x condition."""
+    change = {_place(row): row for row in against(evidence).iter_rows(named=True)}
+    lifts = {row["cell"]: row["lift"] for row in lift(evidence).iter_rows(named=True)}
+    worth = {row["cell"]: row["efficiency"] for row in efficiency(evidence).iter_rows(named=True)}
+    read = {row["cell"]: row for row in leniency(evidence).iter_rows(named=True)}
+    rows = [
+        _cell(row, change.get(_place(row)), lifts.get(row["cell"]), worth.get(row["cell"]), read.get(row["cell"]))
+        for row in _sorted(evidence, intervals.cells).iter_rows(named=True)
+    ]
+    notes = ("Intervals are 95%. Pale rows are unfinished: their measures are of what is played.",)
+    return Sheet("cells", "Every cell", CELLS, tuple(rows), notes, search=True)
+
+
+def _place(row: Row) -> tuple[str, ...]:
+    return row["model"], row["scenario"], row["condition"], row["protocol"]
+
+
+def _sorted(evidence: Evidence, rows: pl.DataFrame) -> pl.DataFrame:
+    """Models first, then baselines; scenarios and conditions in the paper's order."""
+    model = {name: n for n, name in enumerate(models(evidence, rows["model"]))}
+    scenario = {name: n for n, name in enumerate(SCENARIOS)}
+    condition = {name: n for n, name in enumerate(CONDITIONS)}
+    return rows.sort(
+        pl.col("model").replace_strict(model, return_dtype=pl.Int64),
+        pl.col("scenario").replace_strict(scenario, default=99, return_dtype=pl.Int64),
+        pl.col("condition").replace_strict(condition, default=99, return_dtype=pl.Int64), "condition", "protocol",
+    )  # fmt: skip
+
+
+def _cell(row: Row, change: Row | None, above: float | None, worth: float | None, read: Row | None) -> tuple[Mark, ...]:
+    unfinished = row["finished"] < row["planned"]
+    name = row["condition"] + ("" if row["protocol"] == "mcqa" else f" ({row['protocol']})")
+    unparsable = 0 if read is None else read["unparsable"]
+    played = f"{row['finished']:,}" if not unfinished else f"{row['finished']:,}/{row['planned']:,}"
+    link = urlencode({part: row[part] for part in ("model", "scenario", "condition")}) if row["finished"] else ""
+    return (
+        Mark(visible(row["model"]), visible(row["model"]), style="name"),
+        Mark(visible(row["scenario"]), visible(row["scenario"])),
+        Mark(visible(name), visible(name)),
+        _measure(row, "acc", span=True),
+        _measure(row, "ps"),
+        _answers(row),
+        _change(change),
+        Mark(GAP) if above is None else Mark(signed(above), above),
+        _number(worth),
+        _number(row["loops"]),
+        Mark(f"{read['readable']:,} of {unparsable:,}", read["readable"]) if read and unparsable else Mark(GAP),
+        Mark(played, row["finished"] / max(row["planned"], 1), style="pale" if unfinished else "", link=link),
+        Mark(f"{row['errors']:,}", row["errors"], style="warn" if row["errors"] else ""),
+    )
+
+
+def _measure(row: Row, name: str, span: bool = False) -> Mark:
+    value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
+    if value is None:
+        return Mark(GAP)
+    return Mark(
+        f"{value:.1f}", value, f"{low:.1f}–{high:.1f}", "pale" if row["finished"] < row["planned"] else "",
+        span=(value, low, high) if span else None,
+    )  # fmt: skip
+
+
+def _answers(row: Row) -> Mark:
+    if row["share_suggestion"] is None:
+        return Mark(GAP)
+    shares = {**row, "share_wrong": row["share_category"] - row["share_right"]}
+    start, parts = 0.0, []
+    for name, (label, _, _) in ACTIONS.items():
+        width = max(0.0, round(shares[name], 3))
+        if width:
+            parts.append((label, round(start, 3), width))
+        start += width
+    return Mark(
+        ", ".join(f"{label} {width:.0f}%" for label, _, width in parts), row["share_suggestion"], shares=tuple(parts)
+    )
+
+
+def _change(row: Row | None) -> Mark:
+    if row is None:
+        return Mark(GAP)
+    sure = row["p_holm"] < ALPHA
+    style = ("up" if row["difference"] > 0 else "down") if sure else ""
+    return Mark(signed(row["difference"]) + ("*" if sure else ""), row["difference"], style=style)
+
+
+def _number(value: float | None) -> Mark:
+    return Mark(GAP) if value is None else Mark(f"{value:.1f}", value)
+
+
+def sheet(grid: Grid) -> Sheet:
+    """A table of the paper as a sheet."""
+    rows = tuple(
+        (
+            Mark(visible(name), place, style="name"),
+            *[
+                Mark(visible(entry.text), entry.value, style="pale" if entry.unfinished else entry.mark)
+                for entry in entries
+            ],
+        )
+        for place, (name, entries) in enumerate(grid.rows)
+    )
+    columns = (Column("Model", number=False), *[Column(visible(name)) for name in grid.columns])
+    return Sheet(grid.name, visible(grid.title), columns, rows, tuple(visible(note, 400) for note in grid.notes))
+
+
+def beside_paper(rows: pl.DataFrame) -> Sheet | None:
+    """Ours beside the published figures (``compare.compared``); None where neither can be compared nor refused."""
+    if rows.is_empty():
+        return None
+    known = rows.filter(pl.col("published").is_not_null())
+    columns = (
+        Column("Model", number=False, filter=True), Column("Scenario", number=False, filter=True),
+        Column("Condition", number=False, filter=True), Column("Measure", number=False, filter=True), Column("Ours"),
+        Column("Published"), Column("Difference"), Column("Inside", "whether the published figure lies in our interval"),
+    )  # fmt: skip
+    told = tuple(_beside(row) for row in known.iter_rows(named=True))
+    return Sheet(
+        "paper", "Ours beside the paper's", columns, told, tuple(visible(r, 500) for r in reasons(rows)), bool(told)
+    )
+
+
+def _beside(row: Row) -> tuple[Mark, ...]:
+    names = [visible(row[name]) for name in ("model", "scenario", "condition", "measure")]
+    return (
+        *[Mark(name, name, style="name" if n == 0 else "") for n, name in enumerate(names)],
+        Mark(f"{row['ours']:.1f}", row["ours"], f"{row['low']:.1f}–{row['high']:.1f}"),
+        Mark(f"{row['published']:.1f}", row["published"]),
+        Mark(signed(row["difference"]), row["difference"]),
+        Mark("yes", 1) if row["inside"] else Mark("no", 0, style="warn"),
+    )
+
+
+def choices(sheet: Sheet) -> Sequence[tuple[int, Column, list[str]]]:
+    """The columns that can be filtered, with their values in order of appearance."""
+    found = []
+    for place, column in enumerate(sheet.columns):
+        values = list(dict.fromkeys(row[place].text for row in sheet.rows))
+        if column.filter and len(values) > 1:
+            found.append((place, column, values))
+    return found

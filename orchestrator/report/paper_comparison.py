@@ -1,0 +1,228 @@
+"""A cell is set beside the paper's only if it is of the same samples, played and decoded as the paper did, to the end.
+
+Every other cell is listed with the reason why not; its published figure is left out rather than compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.markup import escape
+from rich.table import Table
+
+from envs import SCENARIOS
+from orchestrator.report.bootstrap import GROUP, Bootstrap, bootstrap
+from orchestrator.report.judge_tables import INTERVALS, averages
+from orchestrator.report.metrics import lacking
+from orchestrator.report.provenance import UNVERIFIED, foreign, open_ended_subset, subset
+from orchestrator.report.published import AVERAGE, MEASURES, ROUNDING, figures
+from orchestrator.report.run_data import Evidence, read
+from sweeps.spec import OpenEnded, Sampling
+
+SCHEMA = {
+    **dict.fromkeys(("model", "paper", "scenario", "condition", "protocol", "measure"), pl.String),
+    **dict.fromkeys(("planned", "finished"), pl.Int64),
+    **dict.fromkeys(("ours", "low", "high", "published", "difference"), pl.Float64),
+    "inside": pl.Boolean,
+    "errors": pl.Int64,
+    "reason": pl.String,
+    "judge": pl.String,
+}
+COUNTS = ("answered", "judged", "unjudged", "lacking", "judge")
+PAPERS_JUDGE = "the paper's are by Qwen3-8B, sampled, with the package's instruction"
+
+
+def compare(folder: Path, data: Path | None = None, judge: str = "", strict: bool = False) -> pl.DataFrame:
+    """Ours beside the published figures, one row model x scenario (and ``avg``) x condition x protocol x measure.
+
+    ``ours`` with our 95% interval ``low`` and ``high``; where nothing speaks against it ``published``, ``difference`` (ours
+    less published) and ``inside`` (whether the published figure, known to 0.05, lies in our interval); else ``reason``.
+    ``errors`` counts episodes without an answer: they are in none of our measures, and wrong in the package's example.
+    ``judge`` and ``strict`` choose the verdicts, as ``read`` does. Raises RunFolderError when the folder is no run.
+    """
+    return compared(read(folder, data, judge, strict))
+
+
+def compared(evidence: Evidence, intervals: Bootstrap | None = None) -> pl.DataFrame:
+    """``compare`` of evidence that is read already."""
+    intervals = intervals or bootstrap(evidence)
+    case = _Case(evidence)
+    cells, means = _judged(evidence, intervals)
+    rows = [row for cell in cells.iter_rows(named=True) for row in case.rows(cell, cell["scenario"])]
+    for mean in means.iter_rows(named=True):
+        rows += case.rows(mean | case.counts(mean), AVERAGE)
+    order = {name: place for place, name in enumerate([*SCENARIOS, AVERAGE])}
+    place = pl.col("scenario").replace_strict(order, default=len(order), return_dtype=pl.Int64)
+    return pl.DataFrame(rows, schema=SCHEMA).sort("model", "protocol", "condition", place, "measure")
+
+
+def tables(rows: pl.DataFrame) -> Iterator[Table]:
+    """Printable: one table a condition and protocol of what can be compared; above ours, below the paper's and the difference.
+
+    ``*`` marks a published figure outside our interval.
+    """
+    known = rows.filter(pl.col("published").is_not_null())
+    for (protocol, condition), part in known.group_by(["protocol", "condition"], maintain_order=True):
+        title = f"{condition} ({protocol}): ours, under it the paper's and the difference (* outside our 95% interval)"
+        table = Table("model", "", title=title, title_justify="left")
+        for name in (*SCENARIOS, AVERAGE):
+            table.add_column(name, justify="right", no_wrap=True)
+        for (model, measure), found in part.group_by(["model", "measure"], maintain_order=True):
+            cells = {row["scenario"]: _beside(row) for row in found.iter_rows(named=True)}
+            table.add_row(escape(str(model)), str(measure), *[cells.get(name, "-") for name in (*SCENARIOS, AVERAGE)])
+        yield table
+
+
+def reasons(rows: pl.DataFrame) -> list[str]:
+    """Why the rest is not compared, one sentence a reason with the cells and models; and what no comparison can check."""
+    left = rows.filter(pl.col("reason").is_not_null() & (pl.col("scenario") != AVERAGE))
+    cells = left.unique(["model", "scenario", "condition", "protocol"], maintain_order=True)
+    told = cells.group_by("reason", maintain_order=True).agg(pl.len(), pl.col("model").unique(maintain_order=True))
+    sentences = [
+        f"{count} cells not compared ({_named(models)}): {reason}" for reason, count, models in told.iter_rows()
+    ]
+    by = [
+        f"open-ended figures are by the judge {name}; {PAPERS_JUDGE}"
+        for name in rows["judge"].drop_nulls().unique().sort()
+    ]
+    return [
+        *sentences,
+        *by,
+        *_wrong_there(rows),
+        *([f"of what is compared, {UNVERIFIED}"] if rows["published"].count() else []),
+    ]
+
+
+def _wrong_there(rows: pl.DataFrame) -> Iterator[str]:
+    """One sentence a compared cell with episodes that the package's example counts as wrong, and we as no answer."""
+    found = rows.filter((pl.col("measure") == "acc") & pl.col("published").is_not_null() & (pl.col("errors") > 0))
+    for row in found.filter(pl.col("scenario") != AVERAGE).iter_rows(named=True):
+        scored = row["finished"] - row["errors"]
+        yield (
+            f"{row['model']}/{row['scenario']}/{row['condition']}: {row['errors']:,} of {row['finished']:,} episodes have no"
+            f" answer; counted as wrong, as the package's example does, acc is {row['ours'] * scored / row['finished']:.1f}"
+        )
+
+
+class _Case:
+    """What speaks for and against a comparison, looked up once a run."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        sweep = evidence.sweep
+        self.paper = {model.name: model.paper for model in sweep.models}
+        self.filtered = sweep.selection.filtered
+        self.foreign, self.subset, self.judged = foreign(evidence), subset(evidence), open_ended_subset(evidence)
+        self.decoding = {"mcqa": _decoding(sweep.sampling), "oeg": _sampled(sweep.open_ended.sampling)}
+        self.cells = evidence.rows
+        published = figures().filter(pl.col("filtered") == self.filtered)
+        keys = ["protocol", "condition", "paper", "scenario", "measure"]
+        self.published: dict[tuple[str, ...], float] = {
+            row[:5]: row[5] for row in published.select(*keys, "published").rows()
+        }
+        self.tables = {key[:2] for key in self.published}
+        self.listed = {key[:3] for key in self.published}
+
+    def counts(self, mean: Mapping[str, Any]) -> dict[str, Any]:
+        """Planned, finished and unanswered episodes behind an average."""
+        same = [pl.col(name) == mean[name] for name in ("model", "condition", "protocol")]
+        cells = self.cells.filter(same)
+        return {name: int(cells[name].sum()) for name in ("planned", "finished", "errors")}
+
+    def rows(self, cell: Mapping[str, Any], scenario: str) -> Iterator[dict[str, Any]]:
+        """One row a measure that the paper has of this protocol and that the cell has."""
+        reason = self.against(cell, scenario)
+        for measure in MEASURES.get(cell["protocol"], {}).values():
+            if measure not in cell or (cell["condition"] == "reference" and measure == "ps"):
+                continue
+            key = (cell["protocol"], cell["condition"], self.paper.get(cell["model"], ""), scenario, measure)
+            yield _row(cell, scenario, measure, key[2], None if reason else self.published.get(key), reason)
+
+    def against(self, cell: Mapping[str, Any], scenario: str) -> str | None:
+        """Why this cell is not compared, the first reason; None if it is."""
+        table = (cell["protocol"], cell["condition"])
+        paper = self.paper.get(cell["model"], "")
+        if strange := self._samples(scenario, self.foreign):
+            return strange
+        if not paper:
+            return "the model is not in the paper"
+        if table not in self.tables:
+            which = "filtered" if self.filtered else "unfiltered"
+            return f"no table per model of {cell['condition']} ({cell['protocol']}, {which}) is published"
+        if (*table, paper) not in self.listed:
+            return f"the published table of {cell['condition']} has no row of {paper}"
+        if decoding := self.decoding[cell["protocol"]]:
+            return decoding
+        subsets = self.judged if cell["protocol"] == "oeg" else self.subset
+        return self._samples(scenario, subsets) or self._unfinished(cell, scenario)
+
+    def _samples(self, scenario: str, complaints: Mapping[str, str]) -> str | None:
+        """What speaks against the scenario's samples; against an average, what speaks against any of its scenarios."""
+        return next(iter(complaints.values()), None) if scenario == AVERAGE else complaints.get(scenario)
+
+    def _unfinished(self, cell: Mapping[str, Any], scenario: str) -> str | None:
+        if scenario == AVERAGE:
+            return None if cell["all_seven"] else "not all seven scenarios are complete"
+        if missing := cell["planned"] - cell["finished"]:
+            return f"unfinished: {cell['planned'] - missing:,} of {cell['planned']:,} episodes"
+        if cell["failed"]:
+            return f"{cell['failed']:,} episodes failed here; `proactive-sweep run --retry-failed` plays them again"
+        unread = cell.get("lacking")
+        return f"{unread:,} answers are not judged yet; `proactive-sweep judge` goes on" if unread else None
+
+
+def _judged(evidence: Evidence, intervals: Bootstrap) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Cells and averages, with the judge's measures where the run has them."""
+    if "aggregate" not in evidence.rows.columns:
+        return intervals.cells, intervals.averages
+    counted = evidence.rows.with_columns(lacking(evidence.rows.columns).alias("lacking"))
+    cells = intervals.cells.join(counted.select("cell", *COUNTS, *INTERVALS), on="cell", how="left")
+    means = averages(evidence).select(*GROUP, *INTERVALS).with_columns(pl.lit(evidence.judge).alias("judge"))
+    return cells, intervals.averages.join(means, on=list(GROUP), how="left")
+
+
+def _row(
+    cell: Mapping[str, Any], scenario: str, measure: str, paper: str, published: float | None, reason: str | None
+) -> dict[str, Any]:
+    ours, low, high = cell.get(measure), cell.get(f"{measure}_low"), cell.get(f"{measure}_high")
+    row = {name: cell[name] for name in ("model", "condition", "protocol", "planned", "finished", "errors")}
+    row["judge"] = cell.get("judge")
+    row |= {"paper": paper, "scenario": scenario, "measure": measure, "ours": ours, "low": low, "high": high}
+    if published is None or ours is None:
+        return {**row, "reason": reason or "nothing is scored yet"}
+    inside = None if low is None or high is None else low - ROUNDING <= published <= high + ROUNDING
+    return {**row, "published": published, "difference": ours - published, "inside": inside, "reason": None}
+
+
+def _decoding(sampling: Sampling) -> str | None:
+    """Why the replies are not decoded as the paper's: greedy, 50 new tokens (protocol.md, 'A turn')."""
+    paper = Sampling()
+    if (sampling.temperature, sampling.max_tokens) == (paper.temperature, paper.max_tokens):
+        return None
+    return (
+        f"decoded otherwise than the paper: temperature {sampling.temperature:g} and {sampling.max_tokens} new tokens, "
+        f"not {paper.temperature:g} and {paper.max_tokens}"
+    )
+
+
+def _sampled(sampling: Sampling) -> str | None:
+    """Why open-ended answers are not decoded as the package's example does: sampled, and as long as they want to be."""
+    if sampling.temperature > 0 and sampling.max_tokens >= OpenEnded().sampling.max_tokens:
+        return None
+    return (
+        f"answered otherwise than in the paper: temperature {sampling.temperature:g} and at most {sampling.max_tokens:,} new"
+        " tokens, not sampled and as long as it takes"
+    )
+
+
+def _beside(row: Mapping[str, Any]) -> str:
+    outside = "*" if row["inside"] is False else ""
+    difference = round(row["difference"], 1) + 0.0
+    return f"{row['ours']:.1f}\n[dim]{row['published']:.1f} {difference:+.1f}{outside}[/]"
+
+
+def _named(models: list[str], most: int = 3) -> str:
+    more = f" and {len(models) - most} more" if len(models) > most else ""
+    return ", ".join(models[:most]) + more

@@ -1,0 +1,185 @@
+"""Evidence is a run folder read once: the episodes that its plan asks for, one row a cell, and the samples if they are at hand.
+
+Nothing here needs a model, a cluster or the data folder; where the data folder is there it only makes some answers exact.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from pydantic import ValidationError
+
+from envs.samples import BadData
+from envs.types import Mode, Sample
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.report.judge_agreement import chosen
+from orchestrator.report.metrics import PLANNED, UNSCORED, score
+from orchestrator.storage.episode_store import episodes, turns
+from orchestrator.storage.run_folder import PLAN, RESOLVED, RunFolderError, planned_keys
+from orchestrator.storage.verdict_store import verdicts
+from sweeps.conditions import CONDITIONS, Condition
+from sweeps.load import SweepError
+from sweeps.spec import Sweep
+
+Samples = Mapping[str, Mapping[int, Sample]]
+"""Scenario -> id -> sample."""
+ACROSS, ALONG = ("left", "right", "zoom"), ("up", "down", "zoom")
+"""Moves that COCO counts on each axis (``envs.coco``)."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that a table or figure may use; equal folders give equal evidence."""
+
+    folder: Path
+    sweep: Sweep
+    planned: pl.DataFrame
+    """One row a planned cell: model, scenario, condition, protocol, cell, planned."""
+    episodes: pl.DataFrame
+    """``EPISODES`` rows that belong to the plan."""
+    samples: Samples = field(default_factory=dict)
+    """The samples that were played; a scenario is missing where the data folder is, or holds other samples."""
+    judge: str = ""
+    """Whose verdicts are shown (``actors.judge_runner.judge_key``)."""
+    strict: bool = False
+    """Whether a verdict that could not be had counts as the package's three zeros."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know about this evidence, one sentence each."""
+
+    @cached_property
+    def rows(self) -> pl.DataFrame:
+        """One row a planned cell (``orchestrator.report.metrics.score``)."""
+        return score(self.episodes.lazy(), self.planned, self.verdicts.lazy(), self.strict)
+
+    @cached_property
+    def verdicts(self) -> pl.DataFrame:
+        """``VERDICTS`` rows of the judge that the report is about, on these episodes."""
+        found = verdicts(self.folder).join(self.episodes.lazy().select("key"), on="key", how="semi")
+        return found.filter(pl.col("judge") == self.judge).collect()
+
+    @cached_property
+    def scored(self) -> pl.DataFrame:
+        """The episodes of multiple choice that answered: errors are no zeros."""
+        return self.episodes.filter(~pl.col("ending").is_in(UNSCORED))
+
+    @property
+    def turns(self) -> pl.LazyFrame:
+        """``TURNS`` rows of these episodes, in the order played."""
+        return turns(self.folder).join(self.episodes.lazy().select("key"), on="key", how="semi", maintain_order="left")
+
+    @cached_property
+    def last(self) -> pl.DataFrame:
+        """The last answered turn of every episode that has one, beside the episode's own columns.
+
+        More columns: turn, frame, image, reply, option, category, action, move; mode; ``across`` and ``along``, the moves
+        made before it (``envs.types.State``).
+        """
+        own = ["key", "model", "scenario", "condition", "protocol", "cell", "sample_id", "seed", "ending", "correct"]
+        mine = self.episodes.lazy().select(*own, (pl.col("turns") - 1).alias("turn"))
+        moves = self.turns.join(mine.select("key", pl.col("turn").alias("end")), on="key").filter(
+            pl.col("turn") < pl.col("end")
+        )
+        made = moves.group_by("key").agg(
+            pl.col("move").is_in(ACROSS).sum().cast(pl.Int64).alias("across"),
+            pl.col("move").is_in(ALONG).sum().cast(pl.Int64).alias("along"),
+        )
+        modes = {condition.name: condition.mode.value for condition in self.conditions.values()}
+        mode = pl.col("condition").replace_strict(modes, default=Mode.PLAY.value, return_dtype=pl.String).alias("mode")
+        found = mine.join(self.turns, on=["key", "turn"]).join(made, on="key", how="left")
+        return found.with_columns(mode, pl.col("across", "along").fill_null(0)).sort("key").collect()
+
+    @property
+    def conditions(self) -> dict[str, Condition]:
+        """The conditions that the sweep may name."""
+        return {**CONDITIONS, **{condition.name: condition for condition in self.sweep.conditions}}
+
+    @property
+    def baselines(self) -> frozenset[str]:
+        """Names of the policies that need no model."""
+        return frozenset(model.name for model in self.sweep.models if model.backend == "builtin")
+
+    def playing(self, policy: str) -> list[str]:
+        """Names of the models that are this built-in policy."""
+        return [model.name for model in self.sweep.models if model.source == f"builtin:{policy}"]
+
+
+def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool = False) -> Evidence:
+    """The evidence in a run folder; raises RunFolderError when it is none, or when ``judge`` read nothing there.
+
+    ``data`` is where the benchmark lies now; left out, it is where the sweep had it. ``judge`` is whose verdicts count,
+    by key or by the start of one; left out, the sweep's own, or the only one. ``strict`` takes the package's zeros.
+    """
+    folder = Path(folder)
+    sweep, planned = stored_sweep(folder), _planned(folder)
+    stored = (
+        episodes(folder).join(planned.lazy().select("cell"), on="cell", how="semi", maintain_order="left").collect()
+    )
+    samples, keys, notes = _samples(sweep if data is None else sweep.model_copy(update={"data": str(data)}), stored)
+    asked = planned_keys(folder)
+    belonging = _belonging(stored, keys) if asked is None else stored.lazy().join(asked, on="key", how="semi").collect()
+    belonging = belonging.sort("key")
+    if belonging.height < stored.height:
+        notes.append(f"{stored.height - belonging.height:,} episodes of an earlier configuration are left out")
+    return Evidence(folder, sweep, planned, belonging, samples, chosen(folder, sweep, judge), strict, tuple(notes))
+
+
+def stored_sweep(folder: Path) -> Sweep:
+    """The sweep that a run folder is of; raises RunFolderError when it is none."""
+    path = folder / RESOLVED
+    try:
+        return Sweep(**tomllib.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise RunFolderError(
+            f"{folder} holds no run; `proactive-sweep run SWEEP --output {folder}` starts one"
+        ) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError, TypeError) as problem:
+        reason = str(problem).splitlines()[0]
+        raise RunFolderError(f"{path} is no sweep that this version reads ({reason})") from None
+
+
+def _planned(folder: Path) -> pl.DataFrame:
+    path = folder / PLAN
+    try:
+        cells: list[dict[str, Any]] = json.loads(path.read_bytes())["cells"]
+        schema = {name: pl.Int64 if name == "planned" else pl.String for name in PLANNED}
+        return pl.DataFrame([{name: cell[name] for name in PLANNED} for cell in cells], schema=schema)
+    except FileNotFoundError:
+        raise RunFolderError(f"{path} is not there: the run has not begun to play yet") from None
+    except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError):
+        raise RunFolderError(f"{path} is damaged; the same `run` command writes it anew") from None
+
+
+def _samples(sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, dict[str, set[str]], list[str]]:
+    """Samples and planned keys by scenario, as far as the data folder holds what was played."""
+    try:
+        plan = build_plan(sweep)
+    except (BadData, SweepError, OSError) as problem:
+        return {}, {}, [f"the data folder is not at hand ({problem}), so views are judged by the oracle's path"]
+    keys: dict[str, set[str]] = {}
+    for index, cell in enumerate(plan.cells):
+        keys.setdefault(cell.scenario, set()).update(plan.keys(index))
+    played = dict(stored.group_by("scenario").agg("key").iter_rows())
+    known = {name for name in keys if not played.get(name) or not keys[name].isdisjoint(played[name])}
+    notes = [
+        f"{sweep.data} holds other samples of {name} than were played, or is read by another version: they are not used"
+        for name in keys
+        if name not in known
+    ]
+    samples = {name: found for name, found in plan.played.items() if name in known}
+    return samples, {name: found for name, found in keys.items() if name in known}, notes
+
+
+def _belonging(stored: pl.DataFrame, keys: Mapping[str, set[str]]) -> pl.DataFrame:
+    """For folders that hold no keys: what the data folder's plan asks for, else the newest episode of cell and sample."""
+    known = pl.col("scenario").is_in(list(keys))
+    wanted = pl.DataFrame({"key": [key for found in keys.values() for key in found]}, schema={"key": pl.String})
+    exact = stored.filter(known).join(wanted, on="key", how="semi")
+    newest = stored.filter(~known).unique(["cell", "sample_id"], keep="last", maintain_order=True)
+    return pl.concat([exact, newest])

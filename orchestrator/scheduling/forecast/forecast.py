@@ -1,0 +1,119 @@
+"""What a sweep will take on so many GPUs, by the schedule that will run it: hours, bound, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+from orchestrator.planning.plan import JUDGE, group, judge_group
+from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.forecast import throughput, workload
+from orchestrator.scheduling.forecast.simulator import Simulated, Weather, simulate
+from orchestrator.scheduling.forecast.throughput import Rate, Seen
+from orchestrator.scheduling.forecast.workload import Owed
+from orchestrator.scheduling.nodes import Node, nodes_of
+from orchestrator.scheduling.resources import demands, shares
+from sweeps.load import SweepError
+from sweeps.spec import ModelSpec, Sweep
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A simulated sweep, and what it was reckoned from."""
+
+    gpus: int
+    gpu_type: str
+    nodes: Sequence[Node]
+    owed: Owed
+    rates: Mapping[str, Rate]
+    """Group on GPUs -> its pace; the judge's too."""
+    apart: Sequence[ModelSpec]
+    """Models and judges without a GPU: not simulated."""
+    found: Simulated
+
+    def lines(self, price: float | None = None) -> list[str]:
+        """The forecast for a person; ``price`` is for one GPU-hour."""
+        found, held = self.found, self.gpus * self.found.makespan / HOUR
+        sources = ", ".join(sorted({rate.source for rate in self.rates.values()}))
+        models = [name for name in self.rates if not name.startswith(JUDGE) and name not in found.abandoned]
+        judged = f" and {found.verdicts:,} verdicts" if found.verdicts else ""
+        lines = [
+            f"{found.delivered:,} episodes{judged} of {len(models)} models"
+            f" on {self.gpus} {self.gpu_type.upper()} (rates: {sources})",
+            f"makespan     {found.makespan / HOUR:.2f} h",
+            f"lower bound  {found.bound.seconds / HOUR:.2f} h (makespan is {found.ratio:.3f} times that)",
+            f"GPU-hours    {held:.1f} held, {found.busy / HOUR:.1f} in use, {len(found.spans)} worker starts",
+        ]
+        if price is not None:
+            lines.append(f"cost         {held * price:,.2f} at {price:g} a GPU-hour, all GPUs held to the end")
+        lines += [f"left out: {reason}" for reason in found.abandoned.values()]
+        if self.apart:
+            names = ", ".join(model.name for model in self.apart)
+            episodes = sum(self.owed.of(name) for name in {group(model) for model in self.apart})
+            played = f" ({episodes:,} episodes)" if episodes else ""
+            lines.append(f"apart, without GPU: {names}{played}; a service or a CPU sets their pace")
+        if sum(self.owed.answers.values()) or self.owed.unread:
+            lines.append(throughput.lengths())
+        return lines
+
+
+def forecast(
+    sweep: Sweep, gpus: int, gpu_type: str, folders: Sequence[Path] = (), owed: Owed | None = None
+) -> Forecast:
+    """Simulate what the sweep still owes; by default all of it, over the published benchmark.
+
+    ``folders`` are run folders whose measured rates weigh in. Raises SweepError for an unknown GPU type, or when neither
+    a model nor the judge takes a GPU.
+    """
+    models, others = workload.apart(sweep)
+    judge = sweep.judge if sweep.judged else None
+    if judge and not judge.model.gpus:
+        others = [*others, judge.model]
+    elif not models and not judge:
+        raise SweepError("no model of this sweep takes a GPU; leave out --gpus")
+    owed = owed or workload.published(sweep)
+    known = paces(sweep, gpu_type, folders, owed)
+    told = {
+        name: _paced(demand, known[name], known) for name, demand in demands(sweep, 0, gpus).items() if name in known
+    }
+    numbers = count()
+    queues = {name: [next(numbers) for _ in range(owed.of(name))] for name in told if owed.of(name)}
+    answers = [one for name, queue in queues.items() for one in _spread(queue, owed.answers.get(name, 0))]
+    reads = {}
+    if judge and judge.model.gpus:
+        services = sum(owed.answers.get(group(model), 0) for model in others)  # as if they were there from the start
+        reads = {answer: next(numbers) for answer in answers}
+        queues[judge_group(judge)] = [next(numbers) for _ in range(owed.unread + services)]
+    nodes = nodes_of(gpus, gpu_type)
+    found = simulate(queues, told, gpus, Weather(), nodes, shares(sweep, gpus), reads)
+    return Forecast(gpus, gpu_type, nodes, owed, known, others, found)
+
+
+def paces(sweep: Sweep, gpu_type: str, folders: Sequence[Path], owed: Owed) -> dict[str, Rate]:
+    """The rate of each group that takes GPUs, the judge's too; raises SweepError for an unknown GPU type."""
+    kinds = (throughput.EPISODES, throughput.ANSWERS, throughput.VERDICTS)
+    played, answered, read = (throughput.observed(folders, gpu_type, kind) for kind in kinds)
+    found = {}
+    for model in workload.apart(sweep)[0]:
+        name = model.name
+        episodes = throughput.rate(model, gpu_type, played.get(name, Seen()))
+        answers = throughput.answer_rate(model, gpu_type, answered.get(name, Seen()))
+        found[name] = throughput.mixed([(owed.episodes.get(name, 0), episodes), (owed.answers.get(name, 0), answers)])
+    if sweep.judged and sweep.judge and sweep.judge.model.gpus:
+        seen = read.get(sweep.judge.model.name, Seen())
+        found[judge_group(sweep.judge)] = throughput.verdict_rate(sweep.judge, gpu_type, seen)
+    return found
+
+
+def _paced(demand: Demand, known: Rate, groups: Container[str]) -> Demand:
+    """With its rate; a judge that is not among the simulated groups reads beside them."""
+    return replace(demand, rate=known.episodes, start=known.start, judge=demand.judge if demand.judge in groups else "")
+
+
+def _spread(queue: Sequence[int], number: int) -> Sequence[int]:
+    """So many of a queue, at equal distances."""
+    return [queue[place * len(queue) // number] for place in range(number)]

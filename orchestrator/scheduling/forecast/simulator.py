@@ -1,0 +1,296 @@
+"""The schedule's own decisions, played out on a virtual clock: equal seeds give equal runs, and no wall-clock time passes.
+
+Workers are skewed, start slowly, die and fall silent; what is measured is the makespan beside a lower bound that no
+schedule can beat.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from orchestrator.scheduling.nodes import Node, nodes_of
+from orchestrator.scheduling.scheduler import Abandon, Command, Demand, Drop, GiveUp, Lease, Schedule, Start, Stop
+
+BLOCK = 64
+"""Episodes a worker hands over at once."""
+TICK = 30.0
+"""Seconds between two looks at the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """What goes wrong, and how far the truth is from the estimates."""
+
+    seed: int = 0
+    deaths: float = 0.0
+    """Share of started workers that die, some time in the life they would have had."""
+    silent: float = 0.0
+    """Share of the deaths that nobody hears of: the worker only stops talking."""
+    skew: float = 0.0
+    """Spread (sigma of a log-normal) of a model's true rate and start around what the schedule is told."""
+    unrest: float = 0.0
+    """How much slower than its model's true rate, and later than its true start, a replica is at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One model as it truly is."""
+
+    episodes: int
+    gpus: int
+    rate: float
+    """Episodes/s of one replica."""
+    start: float
+    """Seconds."""
+    at_once: int = 1
+    """Episodes a replica plays at once: one alone takes ``at_once / rate`` seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Seconds that no schedule can beat, and why."""
+
+    area: float
+    """All GPU-seconds, one start for each model included, spread evenly over all GPUs."""
+    longest: float
+    """The longest indivisible thing: one start, then one episode."""
+
+    @property
+    def seconds(self) -> float:
+        """The larger one."""
+        return max(self.area, self.longest)
+
+
+def lower_bound(works: Sequence[Work], gpus: int) -> Bound:
+    """What any schedule needs: each model with work starts at least once, and no GPU does two things at a time."""
+    area = sum(work.gpus * (work.start + work.episodes / work.rate) for work in works if work.episodes)
+    longest = max((work.start + work.at_once / work.rate for work in works if work.episodes), default=0.0)
+    return Bound(area / gpus if gpus else 0.0, longest)
+
+
+@dataclass
+class Span:
+    """One worker's life."""
+
+    slot: int
+    group: str
+    node: str
+    gpus: int
+    began: float
+    ready: float | None = None
+    ended: float = 0.0
+    how: str = ""
+    """``stopped`` or ``lost``."""
+
+
+@dataclass
+class Simulated:
+    """What came of it."""
+
+    makespan: float
+    spans: list[Span]
+    bound: Bound
+    delivered: int
+    """Episodes."""
+    verdicts: int
+    """Answers that a judge has read."""
+    twice: int
+    """Deliveries of episodes that had been delivered before."""
+    given_up: int
+    abandoned: dict[str, str]
+    """Model -> why nobody plays it."""
+
+    @property
+    def ratio(self) -> float:
+        """Makespan over the lower bound."""
+        return self.makespan / self.bound.seconds if self.bound.seconds else 1.0
+
+    @property
+    def busy(self) -> float:
+        """GPU-seconds that workers held."""
+        return sum(span.gpus * (span.ended - span.began) for span in self.spans)
+
+    @property
+    def lost(self) -> int:
+        """Workers that died or were dropped."""
+        return sum(span.how == "lost" for span in self.spans)
+
+
+@dataclass
+class Replica:
+    """A worker as the simulator knows it."""
+
+    work: Work
+    rate: float
+    span: Span
+    free: float = 0.0
+    """When its engine has played all it was given."""
+    mute: bool = False
+    gone: bool = False
+    leases: set[int] = field(default_factory=set)
+
+
+class Simulation:
+    """Acts on the schedule's commands as the driver does, with a heap of events in place of Ray."""
+
+    def __init__(
+        self, schedule: Schedule, works: Mapping[str, Work], weather: Weather, reads: Mapping[int, int] | None = None
+    ) -> None:
+        """``reads``: answer -> its number in the queue of its group's judge."""
+        self.schedule, self.works, self.weather, self.reads = schedule, works, weather, reads or {}
+        self.now = 0.0
+        self.events: list[tuple[float, int, Callable[[], Sequence[Command]]]] = []
+        self.replicas: dict[int, Replica] = {}
+        self.spans: list[Span] = []
+        self.seen: set[int] = set()
+        self.twice = 0
+        self.given_up: set[int] = set()
+        self.abandoned: dict[str, str] = {}
+        self._events = 0
+
+    def run(self) -> None:
+        """Play until nothing is owed; raises RuntimeError if the schedule is stuck."""
+        self._act(self.schedule.begin(0.0))
+        self._at(TICK, self._tick)
+        while not self.schedule.done:
+            self.now, _, event = heapq.heappop(self.events)
+            self._act(event())
+            if not self.replicas and not self.schedule.done and not self.schedule.slots:
+                raise RuntimeError("work is owed, and nobody plays it")
+        for replica in list(self.replicas.values()):
+            self._end(replica.span.slot, "stopped")
+
+    # -- commands -------------------------------------------------------------------------------------------------------
+    def _act(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            match command:
+                case Start(slot, name, node):
+                    self._start(slot, name, node)
+                case Lease(slot, lease, ordinals):
+                    self._lease(self.replicas[slot], lease, ordinals)
+                case Stop(slot):
+                    self._end(slot, "stopped")
+                case Drop(slot):
+                    self._end(slot, "lost")
+                case GiveUp(ordinals):
+                    self.given_up.update(ordinals)
+                case Abandon(name, reason):
+                    self.abandoned[name] = reason
+
+    def _start(self, slot: int, name: str, node: str) -> None:
+        work, chance = self.works[name], Random(f"{self.weather.seed}/{slot}/{name}")
+        unrest = self.weather.unrest * chance.random()
+        span = Span(slot, name, node, work.gpus, self.now)
+        replica = Replica(work, work.rate * (1.0 - unrest), span)
+        start = work.start * (1.0 + unrest)
+        self.replicas[slot] = replica
+        self.spans.append(span)
+        self._at(self.now + start, lambda: self._ready(replica))
+        crew = sum(other.span.group == name for other in self.replicas.values())
+        life = start + self.schedule.remaining(self.schedule.groups[name]) / work.rate / crew
+        if chance.random() < self.weather.deaths:
+            silent = chance.random() < self.weather.silent
+            self._at(self.now + life * chance.random(), lambda: self._die(replica, silent))
+
+    def _ready(self, replica: Replica) -> Sequence[Command]:
+        if replica.gone or replica.mute:
+            return []
+        replica.span.ready = self.now
+        return self.schedule.ready(replica.span.slot, self.now)
+
+    def _lease(self, replica: Replica, lease: int, ordinals: Sequence[int]) -> None:
+        """Leases share one engine; a lease too short to fill it takes as long as one episode does."""
+        begin = max(self.now, replica.free)
+        replica.free = begin + len(ordinals) / replica.rate
+        end = max(replica.free, self.now + replica.work.at_once / replica.rate)
+        blocks = [ordinals[first : first + BLOCK] for first in range(0, len(ordinals), BLOCK)]
+        for number, block in enumerate(blocks, start=1):
+            when = end - (end - begin) * (1 - number / len(blocks))
+            self._at(when, lambda block=block: self._deliver(replica, lease, block))  # type: ignore[misc]
+        self._at(end, lambda: self._drain(replica, lease))
+
+    def _deliver(self, replica: Replica, lease: int, block: Sequence[int]) -> Sequence[Command]:
+        if replica.gone or replica.mute:
+            return []
+        fresh = [ordinal for ordinal in block if ordinal not in self.seen]
+        self.twice += len(block) - len(fresh)
+        self.seen.update(fresh)
+        commands = self.schedule.delivered(replica.span.slot, lease, block, self.now)
+        judge = self.schedule.groups[replica.span.group].demand.judge
+        if judge and (answers := [self.reads[ordinal] for ordinal in fresh if ordinal in self.reads]):
+            commands += self.schedule.arrived(judge, answers, self.now)
+        return commands
+
+    def _drain(self, replica: Replica, lease: int) -> Sequence[Command]:
+        if replica.gone or replica.mute:
+            return []
+        return self.schedule.drained(replica.span.slot, lease, self.now)
+
+    def _die(self, replica: Replica, silent: bool) -> Sequence[Command]:
+        if replica.gone:
+            return []
+        if silent and replica.span.ready is not None:
+            replica.mute = True
+            return []
+        self._end(replica.span.slot, "lost")
+        return self.schedule.died(replica.span.slot, "died", self.now)
+
+    def _end(self, slot: int, how: str) -> None:
+        replica = self.replicas.pop(slot)
+        replica.gone, replica.span.ended, replica.span.how = True, self.now, how
+
+    def _tick(self) -> Sequence[Command]:
+        self._at(self.now + TICK, self._tick)
+        return self.schedule.tick(self.now)
+
+    def _at(self, when: float, event: Callable[[], Sequence[Command]]) -> None:
+        self._events += 1
+        heapq.heappush(self.events, (when, self._events, event))
+
+
+def truth(episodes: int, told: Demand, weather: Weather, name: str) -> Work:
+    """A model as the weather makes it: its rate and start lie around what the schedule is told."""
+    chance = Random(f"{weather.seed}/{name}")
+    rate = (told.rate or 1.0) * chance.lognormvariate(0.0, weather.skew)
+    return Work(episodes, told.gpus, rate, told.start * chance.lognormvariate(0.0, weather.skew), told.at_once)
+
+
+def simulate(
+    owed: Mapping[str, Sequence[int]],
+    demands: Mapping[str, Demand],
+    gpus: int,
+    weather: Weather = Weather(),
+    nodes: Sequence[Node] = (),
+    shares: Mapping[str, int] | None = None,
+    reads: Mapping[int, int] | None = None,
+) -> Simulated:
+    """Play a sweep on so many GPUs; the bound counts the models that fit the cluster.
+
+    ``shares``: pool -> GPUs it may take; ``reads``: answer -> its number in the queue of its group's judge.
+    """
+    reads = reads or {}
+    works = {name: truth(len(queue), demands[name], weather, name) for name, queue in owed.items()}
+    schedule = Schedule(owed, demands, 0, gpus, nodes or nodes_of(gpus), shares)
+    simulation = Simulation(schedule, works, weather, reads)
+    simulation.run()
+    verdicts = set(reads.values()).union(
+        *(owed[name] for name in {told.judge for told in demands.values()} & owed.keys())
+    )
+    played = {name: queue for name, queue in owed.items() if name not in simulation.abandoned}
+    counts = Counter({name: len(queue) for name, queue in played.items()})
+    for name, queue in played.items():
+        counts[demands[name].judge] += sum(ordinal in reads for ordinal in queue)
+    return Simulated(
+        makespan=max((span.ended for span in simulation.spans), default=0.0),
+        spans=simulation.spans,
+        bound=lower_bound([replace(works[name], episodes=counts[name]) for name in played], gpus),
+        delivered=len(simulation.seen - verdicts),
+        verdicts=len(simulation.seen & verdicts),
+        twice=simulation.twice,
+        given_up=len(simulation.given_up),
+        abandoned=simulation.abandoned,
+    )

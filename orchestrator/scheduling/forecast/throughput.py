@@ -1,0 +1,189 @@
+"""How fast one replica is: reckoned from a small table, and every real run's own figures weigh in.
+
+A rate is never part of a key and changes no answer: a wrong one costs time alone, and the schedule corrects it.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from orchestrator.planning.plan import JUDGE
+from orchestrator.scheduling.scheduler import Schedule
+from orchestrator.storage.atomic_write import write
+from sweeps.load import SweepError
+from sweeps.spec import Judge, ModelSpec, Protocol
+
+TRUST = 600.0
+"""Seconds of replicas seen at work that weigh as much as the table."""
+FASTEST = 15.0
+"""Episodes/s of the smallest model: the CPU decodes pictures no faster."""
+OBSERVED = "rates.json"
+"""File of a run folder that holds what the run saw."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """One replica of a model."""
+
+    episodes: float
+    """Episodes, answers or verdicts a second."""
+    start: float
+    """Seconds until it is ready."""
+    source: str
+    """``reckoned`` (rates.toml), ``guessed`` (from its size alone) or ``measured``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What runs saw of one model on one kind of GPU."""
+
+    episodes: int = 0
+    busy: float = 0.0
+    """Replica-seconds in which they were played."""
+    starts: tuple[float, ...] = ()
+    """Seconds each start took."""
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("rates.toml").read_text(encoding="utf-8"))
+
+
+def gpu_types() -> list[str]:
+    """The kinds of GPU that the table knows."""
+    return list(_table()["speed"])
+
+
+def rate(model: ModelSpec, gpu_type: str, seen: Seen = Seen()) -> Rate:
+    """What one replica of a model plays on this kind of GPU; raises SweepError for a kind that the table does not know."""
+    speed = _speed(gpu_type)
+    row = _table()["models"].get(model.name)
+    return _weighed(Rate(row["rate"] * speed, row["start"], "reckoned") if row else _by_size(model, speed), seen)
+
+
+def answer_rate(model: ModelSpec, gpu_type: str, seen: Seen = Seen()) -> Rate:
+    """Open-ended answers: one picture each where an episode of multiple choice shows several, and some sentences."""
+    episode, table = rate(model, gpu_type), _table()["answers"]
+    seconds = 1 / (episode.episodes * table["pictures"]) + table["tokens"] / _decoding(model, gpu_type)
+    return _weighed(Rate(1 / seconds, episode.start, episode.source), seen)
+
+
+def verdict_rate(judge: Judge, gpu_type: str, seen: Seen = Seen()) -> Rate:
+    """Verdicts of one replica of a judge; reading an answer takes next to nothing beside its thinking."""
+    pace = _decoding(judge.model, gpu_type) / _table()["verdicts"]["tokens"]
+    return _weighed(Rate(pace, _start(judge.model), "reckoned"), seen)
+
+
+def lengths() -> str:
+    """What the open-ended rates assume, for a person."""
+    table = _table()
+    answer, verdict = table["answers"]["tokens"], table["verdicts"]["tokens"]
+    return (
+        f"an open-ended answer is taken to have {answer} tokens and a verdict {verdict:,}, where no run measured them"
+    )
+
+
+def mixed(parts: Sequence[tuple[int, Rate]]) -> Rate:
+    """The rate of work of several kinds, (how many, at which rate) each; that of the first where there is nothing to do."""
+    some = [part for part in parts if part[0]] or [(1, parts[0][1])]
+    seconds = sum(count / one.episodes for count, one in some)
+    most = max(some, key=lambda part: part[0])[1]
+    return Rate(sum(count for count, _ in some) / seconds, most.start, most.source)
+
+
+def _speed(gpu_type: str) -> float:
+    """Of one GPU, beside an H200."""
+    speed = _table()["speed"].get(gpu_type.lower())
+    if speed is None:
+        raise SweepError(f"no rates are known for GPU type {gpu_type!r}; type one of {', '.join(gpu_types())}")
+    return float(speed)
+
+
+def _decoding(model: ModelSpec, gpu_type: str) -> float:
+    """Tokens/s that one replica writes with a full batch."""
+    pace = float(_table()["decoding"]["tokens"]) * _speed(gpu_type) * max(1, model.gpus)
+    return pace / _billions(model)
+
+
+def _weighed(known: Rate, seen: Seen) -> Rate:
+    """What was reckoned, corrected by what was seen."""
+    if seen.busy <= 0:
+        return known
+    episodes = (known.episodes * TRUST + seen.episodes) / (TRUST + seen.busy)
+    start = (known.start + sum(seen.starts)) / (1 + len(seen.starts))
+    return Rate(episodes, start, "measured")
+
+
+def _by_size(model: ModelSpec, speed: float) -> Rate:
+    """A model that the table does not have: 50 episodes/s a GPU for a billion parameters."""
+    return Rate(min(FASTEST, 50.0 * max(1, model.gpus) / _billions(model)) * speed, _start(model), "guessed")
+
+
+def _start(model: ModelSpec) -> float:
+    """Seconds that a replica takes to load, by its size."""
+    return 60.0 + 3.0 * _billions(model)
+
+
+def _billions(model: ModelSpec) -> float:
+    """Its parameters; 7 where nobody says."""
+    return model.parameters or 7.0
+
+
+# -- what real runs saw -------------------------------------------------------------------------------------------------
+EPISODES, ANSWERS, VERDICTS = "models", "answers", "verdicts"
+"""Kinds of work: of multiple choice, open-ended, and a judge's."""
+
+
+def write_observed(folder: Path, schedule: Schedule, gpu_type: str, protocols: Sequence[Protocol]) -> None:
+    """Keep what a run on GPUs saw in its folder, added to what earlier attempts there saw.
+
+    Models that played both protocols tell no rate of either; their judge does.
+    """
+    gpu = gpu_type.partition("-")[0].lower()
+    if not gpu:
+        return
+    only = protocols[0] if len(protocols) == 1 else None
+    played = {Protocol.MCQA: EPISODES, Protocol.OEG: ANSWERS, None: ""}[only]
+    content: dict[str, dict[str, Any]] = {kind: {} for kind in (EPISODES, ANSWERS, VERDICTS)}
+    for kind, rows in content.items():
+        seen = observed([folder], gpu, kind)
+        for name, crew in schedule.groups.items():
+            reads = name.startswith(JUDGE)
+            if crew.busy > 0 and crew.played and kind == (VERDICTS if reads else played):
+                old = seen.get(name.removeprefix(JUDGE), Seen())
+                starts = (old.starts + tuple(crew.starts))[-32:]
+                seen[name.removeprefix(JUDGE)] = Seen(old.episodes + crew.played, old.busy + crew.busy, starts)
+        rows |= {
+            name: {"episodes": row.episodes, "busy": round(row.busy, 3), "starts": [round(s, 3) for s in row.starts]}
+            for name, row in sorted(seen.items())
+        }
+    write(folder / OBSERVED, json.dumps({"gpu": gpu, **content}, indent=2).encode())
+
+
+def observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) -> dict[str, Seen]:
+    """Model or judge -> what these folders' runs saw on this kind of GPU; one without readable figures adds nothing."""
+    found: dict[str, Seen] = {}
+    for folder in folders:
+        for name, row in _rows(folder / OBSERVED, gpu_type, kind).items():
+            old = found.get(name, Seen())
+            found[name] = Seen(old.episodes + row.episodes, old.busy + row.busy, old.starts + row.starts)
+    return found
+
+
+def _rows(path: Path, gpu_type: str, kind: str) -> dict[str, Seen]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["gpu"] != gpu_type.lower():
+            return {}
+        return {
+            str(name): Seen(int(row["episodes"]), float(row["busy"]), tuple(map(float, row["starts"])))
+            for name, row in content.get(kind, {}).items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}

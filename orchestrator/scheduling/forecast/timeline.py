@@ -1,0 +1,135 @@
+"""A timeline shows every GPU as a row and every worker as a bar on the rows it holds; no row ever holds two at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.planning.plan import JUDGE
+from orchestrator.scheduling.forecast.simulator import Simulated, Span
+from orchestrator.scheduling.nodes import Node
+
+HOUR = 3600.0
+PALETTE = (
+    "#4e79a7",
+    "#f28e2b",
+    "#59a14f",
+    "#e15759",
+    "#76b7b2",
+    "#edc948",
+    "#b07aa1",
+    "#ff9da7",
+    "#9c755f",
+    "#86bcb6",
+    "#a0cbe8",
+    "#ffbe7d",
+    "#8cd17d",
+    "#d37295",
+    "#499894",
+    "#d4a6c8",
+    "#b6992d",
+    "#fabfd2",
+    "#d7b5a6",
+)
+"""Nineteen colours that stay apart: one for each of the paper's open models."""
+GREY = "#bbbbbb"
+"""Judges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One worker on consecutive rows."""
+
+    span: Span
+    rows: tuple[int, ...]
+    """GPUs, counted through the cluster from 0."""
+
+
+def bars(spans: Iterable[Span], nodes: Sequence[Node]) -> list[Bar]:
+    """Give each worker GPUs of its node, neighbours where it can; raises ValueError if a node holds too many at once."""
+    first, free = 0, dict[str, list[float]]()
+    firsts = {}
+    for node in nodes:
+        firsts[node.name], free[node.name] = first, [0.0] * node.gpus
+        first += node.gpus
+    found = []
+    for span in sorted((span for span in spans if span.gpus), key=lambda span: (span.began, span.slot)):
+        lanes = _lanes(free[span.node], span)
+        for lane in lanes:
+            free[span.node][lane] = span.ended
+        found.append(Bar(span, tuple(firsts[span.node] + lane for lane in lanes)))
+    return found
+
+
+def _lanes(until: Sequence[float], span: Span) -> list[int]:
+    """The first run of free neighbours, else any that are free."""
+    idle = [lane for lane, when in enumerate(until) if when <= span.began]
+    for start in range(len(idle) - span.gpus + 1):
+        if idle[start + span.gpus - 1] - idle[start] == span.gpus - 1:
+            return idle[start : start + span.gpus]
+    if len(idle) < span.gpus:
+        raise ValueError(f"{span.node} has {len(idle)} GPUs free, {span.group} takes {span.gpus}")
+    return idle[: span.gpus]
+
+
+def draw(found: Simulated, nodes: Sequence[Node], path: Path, title: str) -> None:
+    """Write the picture (PNG); raises OSError if the file cannot be written."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    laid = bars(found.spans, nodes)
+    rows = sum(node.gpus for node in nodes)
+    names = list(dict.fromkeys(span.group for span in sorted(found.spans, key=lambda span: span.began) if span.gpus))
+    models = [name for name in names if not name.startswith(JUDGE)]
+    colours = dict.fromkeys(names, GREY) | {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(models)}
+    figure, axes = pyplot.subplots(figsize=(15, max(4.5, 1.6 + 0.16 * rows, 0.27 * len(names) + 1.2)), dpi=110)
+    for bar in laid:
+        _bar(axes, bar, colours[bar.span.group], found.makespan)
+    _decorate(axes, nodes, found, title)
+    handles = [matplotlib.patches.Patch(color=colours[name], label=name) for name in names]
+    handles.append(matplotlib.patches.Patch(facecolor="white", edgecolor="#666", hatch="////", label="starting"))
+    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), frameon=False, fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path, format="png")
+    pyplot.close(figure)
+
+
+def _bar(axes, bar: Bar, colour: str, makespan: float) -> None:  # type: ignore[no-untyped-def]  # matplotlib has no types
+    """One rectangle a run of rows: hatched while the worker starts, its model's name where there is room."""
+    span, ready = bar.span, bar.span.ready if bar.span.ready is not None else bar.span.ended
+    for low, high in _runs(bar.rows):
+        height, middle = high - low + 1, (low + high) / 2
+        common = {"height": height * 0.96 if height > 1 else 0.88, "edgecolor": "white", "linewidth": 0.5}
+        axes.barh(middle, (ready - span.began) / HOUR, left=span.began / HOUR, color=colour, hatch="/////", **common)
+        axes.barh(middle, (span.ended - ready) / HOUR, left=ready / HOUR, color=colour, **common)
+        if span.ended - span.began > 0.0085 * makespan * len(span.group):
+            axes.text((span.began + span.ended) / 2 / HOUR, middle, span.group, ha="center", va="center", fontsize=7.5)
+
+
+def _runs(rows: Sequence[int]) -> list[tuple[int, int]]:
+    """Neighbouring rows as (first, last)."""
+    runs: list[tuple[int, int]] = []
+    for row in rows:
+        if runs and row == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], row)
+        else:
+            runs.append((row, row))
+    return runs
+
+
+def _decorate(axes, nodes: Sequence[Node], found: Simulated, title: str) -> None:  # type: ignore[no-untyped-def]
+    first = 0
+    ticks: dict[float, str] = {}
+    for node in nodes:
+        ticks[first + (node.gpus - 1) / 2] = node.name
+        axes.axhline(first - 0.5, color="#333", linewidth=0.8)
+        first += node.gpus
+    axes.set_yticks(list(ticks), list(ticks.values()))
+    axes.set_ylim(first - 0.5, -0.5)
+    axes.set_xlim(0, found.makespan * 1.01 / HOUR)
+    axes.axvline(found.bound.seconds / HOUR, color="black", linestyle="--", linewidth=1)
+    axes.set_xlabel("hours (dashed: lower bound); one row a GPU")
+    axes.set_title(title, loc="left", fontsize=11)

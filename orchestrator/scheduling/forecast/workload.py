@@ -1,0 +1,82 @@
+"""What a sweep owes, kind by kind, and what its schedule is told of the pace beforehand.
+
+An estimate is never part of a key and changes no answer: a wrong one costs time alone, and the schedule corrects it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from envs.samples import kept
+from orchestrator.planning.plan import group
+from orchestrator.scheduling.forecast.throughput import OBSERVED, Seen, gpu_types, observed, rate
+from orchestrator.scheduling.scheduler import Demand
+from sweeps.spec import ModelSpec, Protocol, Selection, Sweep
+
+OPEN_ENDED = 100
+"""Samples a scenario in the paper's open-ended subset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What is still to do."""
+
+    episodes: Mapping[str, int]
+    """Group -> episodes of multiple choice."""
+    answers: Mapping[str, int]
+    """Group -> open-ended answers."""
+    unread: int = 0
+    """Answers that are stored and owed a verdict."""
+
+    def of(self, name: str) -> int:
+        """Episodes of both kinds."""
+        return self.episodes.get(name, 0) + self.answers.get(name, 0)
+
+
+def published(sweep: Sweep) -> Owed:
+    """A sweep over the published benchmark of which nothing is played, reckoned from the kept ids: needs no data folder."""
+    counts = {protocol: Counter[str]() for protocol in Protocol}
+    for cell in sweep.cells():
+        counts[cell.protocol][group(cell.model)] += _samples(sweep.selects(cell.protocol), cell.scenario)
+    return Owed(counts[Protocol.MCQA], counts[Protocol.OEG])
+
+
+def _samples(pick: Selection, scenario: str) -> int:
+    if scenario in pick.ids:
+        return len(pick.ids[scenario])
+    whole = len(kept()[scenario])
+    count = min(whole, OPEN_ENDED) if pick.subset == "open-ended" else whole
+    return count if pick.limit is None else min(count, pick.limit)
+
+
+def estimated(demands: Mapping[str, Demand], sweep: Sweep, gpu_type: str) -> dict[str, Demand]:
+    """The demands with rates, as far as the table knows the GPU: what runs beside this one's folder saw weighs in.
+
+    Rates of multiple choice alone: how long answers and verdicts are is not known before, and who is told a rate far too
+    high is taken for a worker that hangs. A sweep of them learns its rates as it goes.
+    """
+    if Protocol.MCQA not in sweep.protocols:
+        return dict(demands)
+    kind = gpu_type.partition("-")[0].lower()
+    if kind not in gpu_types():
+        return dict(demands)
+    seen = observed(neighbours(sweep), kind)
+    known = {model.name: rate(model, kind, seen.get(model.name, Seen())) for model in apart(sweep)[0]}
+    return {
+        name: replace(one, rate=known[name].episodes, start=known[name].start) if name in known else one
+        for name, one in demands.items()
+    }
+
+
+def neighbours(sweep: Sweep) -> list[Path]:
+    """The run folders beside the sweep's own, and that one, as far as they hold what a run saw."""
+    return sorted(path.parent for path in Path(sweep.output).parent.glob(f"*/{OBSERVED}"))
+
+
+def apart(sweep: Sweep) -> tuple[Sequence[ModelSpec], Sequence[ModelSpec]]:
+    """The models that take GPUs, and the others: services and policies, whose pace no GPU sets."""
+    models = {group(model): model for model in sweep.models}.values()
+    return [m for m in models if m.gpus], [m for m in models if not m.gpus]

@@ -1,0 +1,68 @@
+"""What a replica of each group takes, and what each pool may take of the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orchestrator.planning.plan import group, judge_group
+from orchestrator.scheduling.commands import Demand
+from sweeps.spec import Judge, ModelSpec, Sweep
+
+ENGINE_CPUS = 4
+"""CPUs beside a GPU: pictures are decoded and the engine's own front end runs there."""
+MOST_REPLICAS = 64
+
+
+def demands(sweep: Sweep, cpus: float, gpus: int) -> dict[str, Demand]:
+    """What a replica of each group, the judge's included, takes of a cluster with so many CPUs and GPUs."""
+    found = {group(model): _demand(model, sweep.cluster.workers, cpus, gpus) for model in sweep.models}
+    if not sweep.judged:
+        return found
+    assert sweep.judge is not None
+    name = judge_group(sweep.judge)
+    found = {writer: replace(demand, judge=name) for writer, demand in found.items()}
+    return {**found, name: _judge(sweep.judge, cpus, gpus, alone=_alone(sweep, gpus))}
+
+
+def shares(sweep: Sweep, gpus: int) -> dict[str, int]:
+    """Pool -> GPUs it may take at once: what the sweep says; by default an eighth for the judge, but one replica at least.
+
+    Models that are done leave theirs to the judge. Where it cannot stand beside the models, each takes all in turn.
+    """
+    said = sweep.cluster.shares
+    if not sweep.judged or not _reserve(sweep, gpus) or _alone(sweep, gpus):
+        return said
+    return {"models": gpus - _reserve(sweep, gpus), **said}
+
+
+def _reserve(sweep: Sweep, gpus: int) -> int:
+    """GPUs kept for the judge, a multiple of what one replica takes."""
+    size = sweep.judge.model.gpus if sweep.judge else 0
+    wanted = sweep.cluster.judge_gpus or max(size, gpus // 8)
+    return wanted // size * size if size else 0
+
+
+def _alone(sweep: Sweep, gpus: int) -> bool:
+    """Whether the judge cannot have GPUs beside the widest model: then all answers are written first."""
+    widest = max(model.gpus for model in sweep.models)
+    return bool(widest and _reserve(sweep, gpus) and widest > gpus - _reserve(sweep, gpus))
+
+
+def _judge(judge: Judge, cpus: float, gpus: int, alone: bool) -> Demand:
+    """Rules and services read beside everything else; they take no CPU worth counting."""
+    demand = _demand(judge.model, judge.replicas, cpus, gpus)
+    if judge.model.backend in ("builtin", "openai"):
+        demand = replace(demand, cpus=0, replicas=1)
+    return replace(demand, pool="judges", after=alone, at_once=judge.model.in_flight)
+
+
+def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:
+    """An engine on a GPU wants four CPUs beside it, as far as there are; a service needs one caller, which paces itself."""
+    if model.gpus:
+        beside = max(0, min(ENGINE_CPUS, int(cpus) * model.gpus // max(1, gpus)))
+        return Demand(beside, model.gpus, workers or MOST_REPLICAS, model.in_flight, model.accelerator)
+    if model.backend == "openai":
+        return Demand(cpus=0, gpus=0, replicas=1, at_once=model.in_flight)
+    if model.backend == "vllm":
+        return Demand(cpus=max(1, int(cpus)), gpus=0, replicas=1)
+    return Demand(cpus=1, gpus=0, replicas=workers or max(1, int(cpus)))

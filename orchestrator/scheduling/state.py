@@ -1,0 +1,104 @@
+"""What the schedule knows of a group of workers and of each of its places: every owed episode waits here or is leased here."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from orchestrator.scheduling.commands import Demand
+
+LEASES_PER_WORKER = 2
+"""Two leases in flight keep a worker busy while the next one is on its way."""
+TRUST = 60.0
+"""Seconds of observation that weigh as much as the rate estimated beforehand."""
+
+
+SILENCE = 900.0
+"""Seconds a worker with a lease may say nothing before its work is taken back."""
+HASTE = 180.0
+"""Where a group's rate has been seen, silence counts sooner: after so many seconds, or ``HUSH`` times a full engine's round."""
+HUSH = 10.0
+SLOWNESS = 8.0
+"""A lease that takes so many times what its group's rate promises is taken back, too, once ``SILENCE`` has passed."""
+
+
+@dataclass
+class Group:
+    """One model's work, or that of all built-in policies."""
+
+    name: str
+    demand: Demand
+    waiting: deque[int]
+    suspects: deque[tuple[int, ...]] = field(default_factory=deque)
+    """Small leases of episodes that were in play when a worker died: the guilty one shows itself in the end."""
+    failed_starts: int = 0
+    played: int = 0
+    """Episodes delivered, over ``busy`` seconds of its replicas."""
+    busy: float = 0.0
+    starts: list[float] = field(default_factory=list)
+    """Seconds that its replicas took to start."""
+    gone: bool = False
+    """Whether it was abandoned: what arrives for it later waits for another attempt."""
+
+    @property
+    def left(self) -> int:
+        """Episodes that nobody plays yet."""
+        return len(self.waiting) + sum(map(len, self.suspects))
+
+    @property
+    def known(self) -> bool:
+        """Whether its rate is more than a guess."""
+        return self.demand.rate is not None or (self.busy > 0 and self.played > 0)
+
+    @property
+    def rate(self) -> float:
+        """Episodes/s of one replica: what was estimated, corrected by what was seen; 1 where nothing is known."""
+        if self.demand.rate is None:
+            return self.played / self.busy if self.known else 1.0
+        return (self.demand.rate * TRUST + self.played) / (TRUST + self.busy)
+
+    def patience(self, silence: float) -> float:
+        """Seconds a worker of this group may say nothing: ``silence``, or less where its pace is known."""
+        if self.busy < TRUST or not self.played:
+            return silence
+        return min(silence, max(HASTE, HUSH * self.demand.at_once / self.rate))
+
+    @property
+    def start(self) -> float:
+        """Seconds that a replica takes to start."""
+        return (self.demand.start + sum(self.starts)) / (1 + len(self.starts)) if self.known else 0.0
+
+
+@dataclass
+class Slot:
+    """One worker's place, from the command that starts it to its end."""
+
+    group: Group
+    node: str = ""
+    began: float = 0.0
+    heard: float = 0.0
+    """When it last said something, or was given work after having none."""
+    ready: bool = False
+    suspected: bool = False
+    """Whether it plays a lease of suspects, and so nothing beside it."""
+    leaving: bool = False
+    """Whether it takes no new lease, because a wider model needs its GPU."""
+    leases: dict[int, dict[int, None]] = field(default_factory=dict)
+    """Lease -> what it has not delivered, in the order in which it is played."""
+    due: dict[int, float] = field(default_factory=dict)
+    """Lease -> when it is far too late."""
+
+    @property
+    def held(self) -> int:
+        """Episodes leased here and not delivered."""
+        return sum(map(len, self.leases.values()))
+
+    def deadline(self, now: float, silence: float) -> float:
+        """When the newest lease here is far too late; never, where no pace is known."""
+        promised = self.held / self.group.rate if self.group.known else 0.0
+        return now + silence + SLOWNESS * promised if promised else float("inf")
+
+    @property
+    def hungry(self) -> bool:
+        """Whether it takes one more lease: two, or as many small ones as its engine can play at once."""
+        return len(self.leases) < LEASES_PER_WORKER or self.held < self.group.demand.at_once

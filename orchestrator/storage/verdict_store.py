@@ -1,0 +1,144 @@
+"""Verdicts lie beside the episodes they are about, one for each episode and judge; a judge's word on an answer can be
+asked again, and the latest one counts. A torn file counts for nothing: its answers are owed to the judge again.
+
+``verdicts/part-00000001.parquet`` and so on, each written whole; the episodes are durable before a verdict on them is.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from envs.types import Ending
+from orchestrator.storage import atomic_write
+from orchestrator.storage.episode_store import UNREADABLE, turns
+
+FOLDER = "verdicts"
+VERDICTS = pl.Schema(
+    {
+        **dict.fromkeys(("key", "judge", "cell", "model", "scenario", "condition"), pl.String),
+        "sample_id": pl.Int64,
+        **dict.fromkeys(("category", "suggestion", "aggregate"), pl.Boolean),
+        "reason": pl.String,
+        "first_failed": pl.Boolean,
+        "attempts": pl.Int32,
+        "text": pl.String,
+        "seconds": pl.Float64,
+        **dict.fromkeys(("prompt_tokens", "reply_tokens"), pl.Int64),
+        "cost": pl.Float64,
+        **dict.fromkeys(("strict_category", "strict_suggestion", "strict_aggregate"), pl.Boolean),
+    }
+)
+"""One row a verdict. The three bits are null where nobody gave them (unjudged), and ``reason`` says why.
+
+The strict ones are what the package makes of the first reply (``envs.openended.strict_verdict``), null where none came.
+"""
+FIRST = pl.Schema({name: kind for name, kind in VERDICTS.items() if not name.startswith("strict_")})
+"""As verdicts were written before the strict bits; read with nulls in their place."""
+
+log = logging.getLogger(__name__)
+
+
+class VerdictStore:
+    """The single writer of a run folder's verdicts; whoever makes one holds the folder's lock already."""
+
+    def __init__(self, folder: Path, rows: int = 5_000, seconds: float = 5.0) -> None:
+        """A part is written when ``rows`` verdicts wait, or the oldest has waited ``seconds`` at the next ``append``."""
+        self.folder, self.rows, self.seconds = Path(folder) / FOLDER, rows, seconds
+        self._waiting: list[pl.DataFrame] = []
+        self._since = time.monotonic()
+
+    def append(self, columns: dict[str, list[Any]]) -> None:
+        """Buffer verdicts, with exactly the names of ``VERDICTS``."""
+        if not self._waiting:
+            self._since = time.monotonic()
+        self._waiting.append(_frame(columns))
+
+    @property
+    def due(self) -> bool:
+        """Whether what waits should be made durable now."""
+        old = time.monotonic() - self._since >= self.seconds
+        return bool(self._waiting) and (old or sum(map(len, self._waiting)) >= self.rows)
+
+    def flush(self) -> None:
+        """Make durable what was appended. Raises OSError (a full disk), and then nothing is lost: the buffer stays."""
+        if self._waiting:
+            self._write(pl.concat(self._waiting))
+            self._waiting = []
+
+    def compact(self) -> None:
+        """Merge all parts into one; a crash in between leaves rows twice, and readers take each once."""
+        self.flush()
+        old = _parts(self.folder)
+        if len(old) > 1:
+            self._write(verdicts(self.folder.parent).collect())
+            for path in old:
+                path.unlink()
+            atomic_write.sync(self.folder)
+
+    def _write(self, frame: pl.DataFrame) -> None:
+        self.folder.mkdir(exist_ok=True)
+        number = max((int(path.stem.removeprefix("part-")) for path in _parts(self.folder)), default=0) + 1
+        path = self.folder / f"part-{number:08d}.parquet"
+        atomic_write.write_table(path, frame, compression="zstd", compression_level=3)
+
+
+def verdicts(folder: Path) -> pl.LazyFrame:
+    """The verdicts of a run folder (``VERDICTS``): the latest of each judge on each episode, in the order of writing."""
+    good = [path for path in _parts(Path(folder) / FOLDER) if _usable(path)]
+    if not good:
+        return pl.LazyFrame(schema=VERDICTS)
+    rows = pl.scan_parquet(good, schema=VERDICTS, missing_columns="insert", glob=False, hive_partitioning=False)
+    return rows.unique(["key", "judge"], keep="last", maintain_order=True)
+
+
+def judges(folder: Path) -> list[str]:
+    """The judges that read something in this run folder, by name."""
+    return verdicts(folder).select(pl.col("judge").unique().sort()).collect()["judge"].to_list()
+
+
+def owed(answered: pl.LazyFrame, folder: Path, judge: str, again: bool = False) -> pl.DataFrame:
+    """Keys of the answers that this judge has not read; ``again`` adds those that it could not give a verdict on.
+
+    ``answered`` are stored episodes; those that ended in an answer to read count, multiple choice does not.
+    """
+    read = verdicts(folder).filter(pl.col("judge") == judge)
+    read = read.filter(pl.col("reason").is_null()) if again else read
+    open_ended = answered.filter(pl.col("ending") == Ending.ANSWERED)
+    return open_ended.join(read, on="key", how="anti").select("key").collect()
+
+
+def answers(folder: Path, keys: Iterable[str]) -> dict[str, str]:
+    """Key -> what the model said, reasoning included."""
+    wanted = pl.LazyFrame({"key": list(keys)}, schema={"key": pl.String})
+    said = turns(folder).join(wanted, on="key", how="semi").select("key", "reply")
+    return dict(said.collect().iter_rows())
+
+
+def _frame(columns: dict[str, list[Any]]) -> pl.DataFrame:
+    try:
+        return pl.DataFrame(columns, schema=VERDICTS)
+    except UnicodeEncodeError:  # a judge's text may hold half a surrogate pair, which is no text
+        clean = [text.encode("utf-8", "replace").decode() for text in columns["text"]]
+        return pl.DataFrame({**columns, "text": clean}, schema=VERDICTS)
+
+
+def _parts(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("part-*.parquet") if re.fullmatch(r"part-[0-9]{8,18}", path.stem))
+
+
+def _usable(path: Path) -> bool:
+    try:
+        schema = pl.scan_parquet(path, glob=False).collect_schema() if path.is_file() else None
+    except UNREADABLE:
+        schema = None
+    known = schema in (VERDICTS, FIRST)
+    if not known:
+        log.warning("%s cannot be used and is skipped; `proactive-sweep judge` reads its answers again", path)
+    return known

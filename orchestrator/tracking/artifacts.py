@@ -1,0 +1,68 @@
+"""What a run folder shows to a reader, beside its runs in MLflow: tables, figures, the report, the data set, told episodes.
+
+Sent again it replaces itself. A folder that is no whole run (no plan, a damaged file) still shows its cells.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.tracking.dataset import described
+from orchestrator.tracking.mlflow_client import Mirror
+from orchestrator.tracking.traces import send_stories
+
+TABLES = "mlflow.loggedArtifacts"
+"""Tag by which MLflow knows which artifacts are tables (``log_table`` sets it)."""
+
+
+def exhibit(mirror: Mirror, folder: Path, rows: pl.DataFrame, data: Path | None = None) -> None:
+    """Send everything that a reader may want and that a live sweep has no time for."""
+    from orchestrator.report.run_data import read
+
+    try:
+        evidence = read(folder, data)
+    except RunFolderError:
+        send_tables(mirror, {"cells": rows})
+        return
+    from orchestrator.report import plot_style
+    from orchestrator.report.bootstrap import bootstrap
+    from orchestrator.report.figures import figures
+    from orchestrator.report.html import write_page
+    from orchestrator.report.tables import grids, measures
+    from orchestrator.tracking.transcripts import stories
+
+    intervals = bootstrap(evidence)
+    made = {grid.name: grid.numbers for grid in grids(evidence, intervals)} | measures(evidence)
+    send_tables(mirror, {"cells": rows, **made})
+    for name, figure in figures(evidence, intervals).items():
+        _send(mirror, f"figures/{name}.png", plot_style.png(figure))
+    mirror.client.log_artifact(mirror.parent, str(write_page(folder, data)))
+    if evidence.samples:
+        mirror.send_data(described(evidence.sweep.name, evidence.sweep.data, evidence.samples))
+    send_stories(mirror, stories(evidence, data), (folder / "results.parquet").stat().st_mtime_ns)
+
+
+def send_tables(mirror: Mirror, tables: dict[str, pl.DataFrame]) -> None:
+    """Tables as ``log_table`` writes them; that one reads back and appends, so a table sent twice would be doubled."""
+    for name, frame in tables.items():
+        content = {"columns": frame.columns, "data": [list(map(_plain, row)) for row in frame.iter_rows()]}
+        _send(mirror, f"tables/{name}.json", json.dumps(content).encode())
+    told = [{"path": f"tables/{name}.json", "type": "table"} for name in tables]
+    mirror.client.set_tag(mirror.parent, TABLES, json.dumps(told))
+
+
+def _plain(value: Any) -> Any:
+    """What JSON and a reader can take: three decimals are enough to look at."""
+    if isinstance(value, float):
+        return round(value, 3) if value == value and abs(value) != float("inf") else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def _send(mirror: Mirror, name: str, content: bytes) -> None:
+    mirror.client.log_stream(mirror.parent, io.BytesIO(content), name)

@@ -1,0 +1,154 @@
+"""MLflow lives in a process of its own, at low priority: its import and its work take no turn from the driver's interpreter.
+
+The driver hands over rounds and hears how they went. The process ends with its driver, however that ends, so that the next
+attempt never meets a late writer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.tracking.mlflow_client import Mirror, Round, told
+
+NICENESS = 10
+"""How far the process steps back behind the sweep."""
+SHY = 20.0
+"""Seconds in which it takes only what nobody wants: workers start then, and importing MLflow costs them a third of their pace."""
+PARTING = 3.0
+"""Seconds that the process has to leave by itself."""
+DEATH_SIGNAL, KILL = 1, 9
+"""Linux: ``prctl(PR_SET_PDEATHSIG, SIGKILL)``."""
+
+
+class Where(NamedTuple):
+    """Which mirror; pickled, so that no password stands on a command line."""
+
+    uri: str
+    experiment: str
+    folder: Path
+    params: Mapping[str, str]
+    name: str
+    driver: int
+    """The driver's process id."""
+
+
+class MirrorFailed(Exception):
+    """MLflow, or the process that talks to it, did not take a round; the message is its reason."""
+
+
+class Apart:
+    """The driver's end: a mirror in a process of its own, started when the first round is sent."""
+
+    def __init__(self, uri: str, experiment: str, folder: Path, params: Mapping[str, str], name: str) -> None:
+        self.where = Where(uri, experiment, folder, params, name, os.getpid())
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended = False
+
+    def send(self, round_: Round) -> None:
+        """Hand over a round and wait until it is taken; raises MirrorFailed."""
+        process = self._running()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            pickle.dump(round_, process.stdin)
+            process.stdin.flush()
+            problem = pickle.load(process.stdout)
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
+            process.kill()
+            raise MirrorFailed(f"its process ended ({process.wait()})") from None
+        if problem:
+            raise MirrorFailed(problem)
+
+    def end(self) -> None:
+        """End the process: at once where it is busy."""
+        self._ended = True
+        process = self._process
+        if process is None:
+            return
+        with contextlib.suppress(OSError):
+            assert process.stdin is not None
+            process.stdin.close()
+        try:
+            process.wait(PARTING)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def kill(self) -> None:
+        """End the process now; a ``send`` that waits for it fails."""
+        self._ended = True
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._ended:
+            raise MirrorFailed("its process was ended")
+        if self._process is None or self._process.poll() is not None:
+            self._process = _started()
+            assert self._process.stdin is not None
+            pickle.dump(self.where, self._process.stdin)
+        return self._process
+
+
+def _started() -> subprocess.Popen[bytes]:
+    """A session of its own: Ctrl-C is the driver's to hear."""
+    room = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, (room, os.environ.get("PYTHONPATH"))))
+    return subprocess.Popen(
+        [sys.executable, "-m", "orchestrator.tracking.mlflow_process"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": path}, start_new_session=True,
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Take rounds from standard input until it ends; an answer is empty, or the reason of a failure."""
+    rounds, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # MLflow prints, and an answer must stay an answer
+    where: Where = pickle.load(rounds)
+    _bind_to(where.driver)
+    mirror: Mirror | None = None
+    while True:
+        try:
+            round_: Round = pickle.load(rounds)
+        except (EOFError, pickle.UnpicklingError):
+            return
+        problem = ""
+        try:
+            mirror = mirror or Mirror(*where[:5])
+            mirror.send(round_)
+        except Exception as failure:  # whatever MLflow raises: it is the driver's to say
+            mirror, problem = None, told(failure)  # found again from the server: runs may have been deleted
+        pickle.dump(problem, answers)
+        answers.flush()
+
+
+def _bind_to(driver: int) -> None:
+    os.nice(NICENESS)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DEATH_SIGNAL, KILL)
+        _be_shy()
+    if os.getppid() != driver:  # it died before it was asked
+        raise SystemExit(1)
+
+
+def _be_shy() -> None:
+    """Step back wholly for a while; where the system forbids it, niceness is all there is."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        bold = threading.Timer(SHY, os.sched_setscheduler, (os.getpid(), os.SCHED_OTHER, os.sched_param(0)))
+        bold.daemon = True
+        bold.start()
+
+
+if __name__ == "__main__":
+    main()

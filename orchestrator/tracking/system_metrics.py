@@ -1,0 +1,76 @@
+"""How busy the cluster's nodes are while a sweep plays: every node is asked now and then, and one that is silent is left out.
+
+An idle GPU is what a sweep on a cluster wastes, so the mean over all of them is a measure of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from statistics import fmean
+from time import monotonic
+
+from orchestrator.tracking.cell_metrics import paced
+
+EVERY = 30.0
+"""Seconds between two rounds at first, unless MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL says otherwise."""
+PATIENCE = 10.0
+"""Seconds that a node may take to answer a round; it is not asked again before it has."""
+SWITCH, PACE = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"
+"""MLflow's own: the first turns the rounds off when it is ``false``."""
+GPUS = "system/gpus_utilization_percentage"
+"""The mean over every GPU that answered."""
+
+Load = Mapping[str, float]
+"""Metric -> value (``actors.host_metrics.load``)."""
+
+
+class Machines:
+    """Asks the nodes of a cluster; ``hosts`` gives node -> its host, ``ask`` a node's load and raises where it is gone."""
+
+    def __init__(self, hosts: Callable[[], Mapping[str, str]], ask: Callable[[str], Awaitable[Load]]) -> None:
+        self.hosts, self.ask = hosts, ask
+        self._asked: dict[str, asyncio.Task[Load]] = {}
+
+    async def watch(self, tell: Callable[[Load], None]) -> None:
+        """Tell each round's measures, until cancelled; returns at once where the user wants none."""
+        said, began = os.environ.get(PACE), monotonic()
+        while os.environ.get(SWITCH, "").lower() != "false":
+            await asyncio.sleep(_seconds(said) or paced(EVERY, monotonic() - began))
+            if measures := await self.look():
+                tell(measures)
+
+    async def look(self, patience: float = PATIENCE) -> dict[str, float]:
+        """``system/HOST/METRIC`` -> value, of the nodes that answer in time."""
+        hosts = self.hosts()
+        self._asked = {node: task for node, task in self._asked.items() if not task.done()}
+        asked = {node: asyncio.ensure_future(self.ask(node)) for node in hosts if node not in self._asked}
+        self._asked |= asked
+        if asked:
+            await asyncio.wait(asked.values(), timeout=patience)
+        answers = {n: task.result() for n, task in asked.items() if task.done() and task.exception() is None}
+        names = _names(hosts)
+        found = {f"system/{names[n]}/{metric}": value for n, load in answers.items() for metric, value in load.items()}
+        busy = [
+            value
+            for load in answers.values()
+            for metric, value in load.items()
+            if metric.startswith("gpu_") and metric.endswith("_utilization_percentage")
+        ]
+        return {**found, GPUS: fmean(busy)} if busy else found
+
+
+def _names(hosts: Mapping[str, str]) -> dict[str, str]:
+    """Node -> what it is called: its host, with the start of its id where a host has several nodes."""
+    times = Counter(hosts.values())
+    return {node: host if times[host] == 1 else f"{host}-{node[:6]}" for node, host in hosts.items()}
+
+
+def _seconds(said: str | None) -> float | None:
+    """What the user said, where it is a number."""
+    try:
+        return max(1.0, float(said)) if said else None
+    except ValueError:
+        return None

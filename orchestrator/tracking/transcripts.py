@@ -1,0 +1,154 @@
+"""A story is an episode told turn by turn: what was shown and asked, what was replied, how that was read, how it ended.
+
+The sample of episodes is drawn by seed over scenarios and endings, so equal folders tell equal stories. Texts of models and
+data are fenced: where a viewer reads Markdown, nothing in them is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import polars as pl
+
+from orchestrator.datasets.staging import nearby
+from orchestrator.report.endings import endings
+from orchestrator.report.html.episode_view import Strips, rows_of
+from orchestrator.report.html.escape import HIDDEN, visible
+from orchestrator.report.html.thumbnails import Thumbnails
+from orchestrator.report.metrics import BITS
+from orchestrator.report.run_data import Evidence
+
+MOST = 60
+"""Episodes that are told."""
+PICTURES = 600
+"""Pictures that all stories may show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One turn."""
+
+    name: str
+    question: str
+    """Prompt and lettered options, fenced; a sentence where they are not known."""
+    reply: str
+    verdict: str
+    picture: str
+    """Data URI of the thumbnail, or the reason why there is none."""
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One episode."""
+
+    key: str
+    name: str
+    tags: Mapping[str, str]
+    turns: tuple[Told, ...]
+    ending: str
+    seconds: float
+    answered: bool
+    """Whether it ended with an answer; errors did not."""
+
+
+def stories(evidence: Evidence, data: Path | None = None, most: int = MOST, seed: int = 0) -> Iterator[Story]:
+    """At most ``most`` stories; without the data folder they have no pictures and no questions."""
+    folder = nearby(evidence.sweep) if data is None else data
+    thumbnails = Thumbnails(folder if evidence.samples and folder.is_dir() else None, PICTURES)
+    kinds = endings(evidence)
+    keys = drawn(kinds, most, seed)
+    strips = Strips(evidence, thumbnails)
+    rows = {row["key"]: row for row in evidence.episodes.join(kinds.select("key", "kind"), on="key").to_dicts()}
+    turns, read = rows_of(evidence.turns, keys), rows_of(evidence.verdicts.lazy(), keys)
+    for key in keys:
+        if strips.add(rows[key], turns.get(key, []), read.get(key, [])):
+            yield _story(strips.found[-1], list(strips.texts.known), thumbnails.uris)
+
+
+def drawn(kinds: pl.DataFrame, most: int, seed: int) -> list[str]:
+    """Keys, first one episode of every ending of every scenario, then a second of each, as far as ``most`` allows."""
+    queues = []
+    for scenario, kind, keys in (
+        kinds.group_by("scenario", "kind").agg(pl.col("key").sort()).sort("scenario", "kind").iter_rows()
+    ):
+        Random(f"{seed}/{scenario}/{kind}/stories").shuffle(keys)
+        queues.append(keys)
+    rounds = [key for turn in zip_longest(*queues) for key in turn if key is not None]
+    return rounds[:most]
+
+
+def fenced(text: str) -> str:
+    """The text as a block of code that nothing in it can close; what prints as nothing is made visible."""
+    shown = HIDDEN.sub(lambda found: found[0] if found[0] == "\n" else f"⟨U+{ord(found[0]):04X}⟩", text)
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    return f"{ticks}text\n{shown}\n{ticks}"
+
+
+def _story(strip: Mapping[str, Any], texts: list[str], uris: list[str]) -> Story:
+    names = ("model", "scenario", "condition", "protocol", "ending", "kind")
+    where = f"{strip['scenario']} {strip['sample']} · {strip['model']} · {strip['condition']}"
+    right = f" The right answer: {visible(strip['answer']).rstrip('.')}." if "answer" in strip else ""
+    error = f" {visible(strip['error'][0])}" if "error" in strip else ""
+    return Story(
+        key=strip["key"],
+        name=visible(f"{where} · {strip['kind']}"),
+        tags={name: visible(strip[name]) for name in names},
+        turns=tuple(_told(turn, strip, texts, uris) for turn in strip["turns"]),
+        ending=f"{strip['kind']} after {_turns(strip['played'])}.{right}{error}{_judged(strip)}",
+        seconds=strip["seconds"] or 0.0,
+        answered=strip["ending"] in ("correct", "wrong", "limit", "answered"),
+    )
+
+
+def _told(turn: Mapping[str, Any], strip: Mapping[str, Any], texts: list[str], uris: list[str]) -> Told:
+    picture = turn["picture"]
+    more = "" if "length" not in turn else f"\n… ({turn['length']:,} characters)"
+    return Told(
+        name=f"turn {turn['turn'] + 1} · {visible(turn['action'] or 'free answer')}",
+        question=_question(turn, texts) if "prompt" in turn else f"({strip.get('why', 'the question is not known')})",
+        reply=fenced(texts[turn["reply"]] + more),
+        verdict=_verdict(turn, texts),
+        picture=uris[picture] if isinstance(picture, int) else picture,
+        facts={
+            "picture": visible(texts[turn["image"]]),
+            **{name: visible(turn[name]) for name in ("frame", "option", "category", "action", "move") if turn[name] is not None},
+        },
+    )  # fmt: skip
+
+
+def _turns(count: int) -> str:
+    return "1 turn" if count == 1 else f"{count} turns"
+
+
+def _judged(strip: Mapping[str, Any]) -> str:
+    """What the judges said of an open-ended answer."""
+    told = []
+    for verdict in strip.get("judged", ()):
+        name = visible(verdict["judge"][0])
+        bits = ", ".join(f"{bit} {'yes' if verdict[bit] else 'no'}" for bit in BITS if bit in verdict)
+        told.append(f" Judge {name}: {bits or visible(verdict.get('reason', ['no verdict'])[0])}.")
+    return "".join(told)
+
+
+def _question(turn: Mapping[str, Any], texts: list[str]) -> str:
+    options = [texts[number] for number in (*turn["options"], *turn["categories"])]
+    lettered = [f"{chr(65 + n)}. {text}" for n, text in enumerate(options)]
+    return fenced("\n".join([texts[turn["prompt"]], *lettered]))
+
+
+def _verdict(turn: Mapping[str, Any], texts: list[str]) -> str:
+    """How the reply was read."""
+    if turn["action"] is None:
+        return "Open-ended: how it is read is a judge's matter."
+    said = f"Read as {visible(turn['action'])}: suggestion side {turn['option']}, category side {turn['category']}"
+    moved = f"; the next view: {visible(turn['move'])}" if turn["move"] else ""
+    right = turn.get("answer", -1)
+    name = f"; right here would be {visible(texts[turn['categories'][right]])}" if right >= 0 else ""
+    return f"{said}{moved}{name}."

@@ -1,0 +1,101 @@
+"""A crew delivers every leased episode in exactly one block, however its episodes interleave."""
+
+import asyncio
+import random
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from actors import episode_runner as crews
+from actors.backend import BackendDied, Reply
+from actors.episode_runner import Crew
+from envs import SCENARIOS
+from envs.samples import load
+from orchestrator.planning.plan import planned
+from sweeps.load import build
+from sweeps.spec import Protocol
+
+
+class Dawdling:
+    """Answers after a random pause, so that episodes end out of order; may die after so many replies."""
+
+    def __init__(self, seed: int, dies_after: int = 10**9) -> None:
+        self.rng, self.left = random.Random(seed), dies_after
+
+    async def reply(self, request):
+        await asyncio.sleep(self.rng.random() * 0.003)
+        self.left -= 1
+        if self.left < 0:
+            raise BackendDied("gone")
+        view = request.situation.view
+        return Reply(self.rng.choice(view.options + view.categories))
+
+    async def close(self):
+        return None
+
+
+@pytest.fixture(scope="module")
+def plan(demo_data):
+    table = {
+        "data": str(demo_data),
+        "models": ["uniform"],
+        "conditions": ["zero-shot", "hint", "random-proactive", "icl-1"],
+    }
+    sweep = build(table, "x.toml")
+    samples = {name: load(demo_data, name) for name in SCENARIOS}
+    return planned(sweep, {Protocol.MCQA: samples}, samples)
+
+
+async def collected(crew, ordinals):
+    blocks = []
+    try:
+        async for block in crew.play(ordinals):
+            blocks.append(block)
+    except BackendDied:
+        return blocks, True
+    return blocks, False
+
+
+@pytest.mark.parametrize("in_flight", [1, 7, 64])
+@pytest.mark.parametrize("patience", [0.02, 1.0])
+def test_every_episode_leaves_once_and_its_turns_with_it(plan, monkeypatch, in_flight, patience):
+    """The open block changes hands at awaits: an episode added to a block already sent would be lost without a word."""
+    monkeypatch.setattr(crews, "PATIENCE", patience)
+    monkeypatch.setattr(crews, "BLOCK", 16)
+    owed = plan.owed(())["builtin"][:250]
+    blocks, died = asyncio.run(collected(Crew(plan, {"uniform": Dawdling(1)}, in_flight), owed))
+
+    assert not died
+    assert Counter(o for block in blocks for o in block.ordinals) == Counter(owed)
+    for block in blocks:
+        turns = Counter(block.turns["key"])
+        assert [turns[key] for key in block.episodes["key"]] == block.episodes["turns"]
+
+
+def test_what_finished_before_the_engine_died_is_delivered_once(plan):
+    owed = plan.owed(())["builtin"]
+    blocks, died = asyncio.run(collected(Crew(plan, {"uniform": Dawdling(2, dies_after=100)}, 16), owed))
+    delivered = Counter(o for block in blocks for o in block.ordinals)
+
+    assert died
+    assert 0 < len(delivered) < len(owed) and max(delivered.values()) == 1
+
+
+def test_ordinals_and_keys_are_one_to_one_and_finished_ones_are_not_owed(plan):
+    keys = [key for index in range(len(plan.cells)) for key in plan.keys(index)]
+    tasks = [plan.task(ordinal) for ordinal in range(plan.total)]
+
+    assert len(set(keys)) == plan.total == len(keys)
+    assert [plan.key(*task) for task in tasks] == keys
+    owed = plan.owed(set(keys[::2]))["builtin"]
+    assert sorted(owed) == list(range(1, plan.total, 2))
+    assert plan.owed(set(keys)) == {}
+
+
+def test_the_conditions_of_one_sample_stand_side_by_side(plan):
+    queue = plan.owed(())["builtin"]
+    samples = [(plan.task(o)[1].scenario, plan.task(o)[1].id) for o in queue]
+    changes = sum(a != b for a, b in pairwise(samples))
+
+    assert changes + 1 == len(set(samples)), "a sample must not come back once it was left"

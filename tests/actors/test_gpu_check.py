@@ -1,0 +1,152 @@
+"""A worker starts on the devices it was given, with their memory free, or says in one sentence why not.
+
+The driver is a script that prints what nvidia-smi prints: no GPU is needed, and the reading of its rows is real.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from actors.gpu_check import GIB, Asked, Device, DeviceProblem, Unmeasurable, check, from_driver
+
+H200 = 140 * GIB
+ONE = Asked("qwen", 1, share=0.9)
+
+
+def device(index="0", free=H200, kind="NVIDIA H200", holders=()):
+    return Device(index, f"GPU-{index}a7c", kind, free, H200, holders)
+
+
+def lines(asked, given, named, looks, patience=5.0):
+    """Check against one measurement after the other; the last one stays."""
+    looks = list(looks)
+    return list(check(asked, given, named, lambda: looks.pop(0) if len(looks) > 1 else looks[0], patience, 0.01))
+
+
+def test_free_devices_are_named_with_their_memory():
+    found = lines(Asked("big", 2, share=0.9), [1, 0], "1,0", [[device("0"), device("1", 139 * GIB)]])
+
+    assert found == [
+        "GPU 1 (NVIDIA H200): 139.0 of 140.0 GiB free",
+        "GPU 0 (NVIDIA H200): 140.0 of 140.0 GiB free",
+    ]
+
+
+def test_a_dead_engines_leftovers_are_waited_for():
+    held = device(free=20 * GIB, holders=((4711, 119 * GIB),))
+    found = lines(ONE, [0], "0", [[held], [held], [device()]])
+
+    assert "process 4711 holds 119.0 GiB" in found[0] and found[0].startswith("waiting up to 5 s")
+    assert found[1:] == ["GPU 0 (NVIDIA H200): 140.0 of 140.0 GiB free"]
+
+
+def test_leftovers_that_stay_are_reported_with_their_holders():
+    held = device(free=20 * GIB, holders=((4711, 100 * GIB), (4712, 19 * GIB)))
+    with pytest.raises(DeviceProblem) as problem:
+        lines(ONE, [0], "0", [[held]], patience=0.05)
+
+    assert str(problem.value) == (
+        "qwen needs 126.0 GiB free on GPU 0, and after 0 s only 20.0 of 140.0 GiB are free on GPU 0: "
+        "process 4711 holds 100.0 GiB and process 4712 holds 19.0 GiB"
+    )
+
+
+def test_a_holder_that_the_driver_does_not_tell_is_no_invention():
+    with pytest.raises(DeviceProblem, match="does not tell who holds"):
+        lines(ONE, [0], "0", [[device(free=0)]], patience=0)
+
+
+def test_only_the_devices_given_must_be_free():
+    assert len(lines(ONE, [1], "1", [[device("0", free=0), device("1")]])) == 1
+
+
+@pytest.mark.parametrize(("size", "fits"), [(60 * GIB, True), (80 * GIB, False), (900 * GIB, False)])
+def test_bytes_may_be_asked_instead_of_a_share(size, fits):
+    asked = Asked("m", 1, size=size)
+    if fits:
+        assert lines(asked, [0], "0", [[device(free=70 * GIB)]], patience=0)
+    else:
+        with pytest.raises(DeviceProblem):
+            lines(asked, [0], "0", [[device(free=70 * GIB)]], patience=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "sentence"),
+    [
+        ([], "", "asked for 1 GPUs and Ray gave 0"),
+        ([0, 1], "0,1", "asked for 1 GPUs and Ray gave 2"),
+        ([3], None, "CUDA_VISIBLE_DEVICES says nothing; unset RAY_EXPERIMENTAL"),
+        ([3], "0,1,2,3", "gave qwen the GPUs 3, but CUDA_VISIBLE_DEVICES says 0,1,2,3"),
+        ([3], "2", "gave qwen the GPUs 3, but CUDA_VISIBLE_DEVICES says 2"),
+        ([7], "7", "gave qwen GPU 7, but this node's driver knows 0"),
+    ],
+)
+def test_other_devices_than_given_are_refused(given, named, sentence):
+    with pytest.raises(DeviceProblem, match=sentence):
+        lines(ONE, given, named, [[device()]])
+
+
+def test_a_device_may_be_named_by_the_start_of_its_uuid():
+    assert lines(ONE, ["GPU-1a"], "GPU-1a", [[device("0"), device("1")]])[0].startswith("GPU 1 ")
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "kind", "right"),
+    [
+        ("H200", "NVIDIA H200", True), ("H100", "NVIDIA H100 80GB HBM3", True), ("L4", "NVIDIA L4", True),
+        ("A100-80G", "NVIDIA A100-SXM4-80GB", True), ("T4", "Tesla T4", True), ("", "anything", True),
+        ("H20", "NVIDIA H200", False), ("L4", "NVIDIA L40S", False), ("A100-80G", "NVIDIA A100-SXM4-40GB", False),
+    ],
+)  # fmt: skip
+def test_the_kind_is_as_asked(accelerator, kind, right):
+    asked = Asked("m", 1, accelerator, 0.9)
+    if right:
+        assert lines(asked, [0], "0", [[device(kind=kind)]])
+    else:
+        with pytest.raises(DeviceProblem, match=f"asked for {accelerator}, but GPU 0 of its node is a"):
+            lines(asked, [0], "0", [[device(kind=kind)]])
+
+
+# -- nvidia-smi -------------------------------------------------------------------------------------------------------
+def driver(folder: Path, gpus: str, apps: str = "", code: int = 0) -> str:
+    """An executable that answers the two queries with these rows."""
+    script = folder / "nvidia-smi"
+    script.write_text(f'#!/bin/sh\ncase "$1" in *gpu=*) printf "{gpus}";; *) printf "{apps}";; esac\nexit {code}\n')
+    script.chmod(0o755)
+    return str(script)
+
+
+def test_the_drivers_rows_are_read(tmp_path):
+    command = driver(
+        tmp_path,
+        "0, GPU-aa, NVIDIA H200, 143000, 143771\\n1, GPU-bb, NVIDIA H200, [N/A], 143771\\nUnable to talk to GPU 2\\n",
+        "GPU-aa, 4711, 700\\nGPU-aa, 4712, [N/A]\\nGPU-zz, 1, 5\\n",
+    )
+
+    assert from_driver(command) == [
+        Device("0", "GPU-aa", "NVIDIA H200", 143000 * 2**20, 143771 * 2**20, ((4711, 700 * 2**20),))
+    ]
+
+
+@pytest.mark.parametrize("code", [9, 127])
+def test_a_driver_that_fails_measures_nothing(tmp_path, code):
+    command = driver(tmp_path, "NVIDIA-SMI has failed\\n", code=code)
+
+    with pytest.raises(Unmeasurable, match="nvidia-smi failed"):
+        from_driver(command)
+    assert "kind and memory are not checked" in next(check(ONE, [0], "0", lambda: from_driver(command)))
+
+
+def test_no_driver_compares_the_ids_and_goes_on(tmp_path):
+    nowhere = str(tmp_path / "nvidia-smi")
+
+    found = list(check(Asked("m", 2, "H200"), [0, 1], "0,1", lambda: from_driver(nowhere)))
+    assert found == ["GPUs 0,1: no nvidia-smi on this node, so kind and memory are not checked"]
+    with pytest.raises(DeviceProblem):
+        list(check(ONE, [0], "1", lambda: from_driver(nowhere)))
+
+
+def test_parts_of_a_gpu_are_not_measured():
+    found = list(check(ONE, ["MIG-1"], "MIG-1", lambda: [device()]))
+
+    assert "(MIG), so kind and memory are not checked" in found[0]

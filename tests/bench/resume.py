@@ -1,0 +1,81 @@
+"""Start-up of a resume with most of the paper planned and half of it stored.
+
+``python -m tests.bench.resume FOLDER EPISODES`` makes a benchmark of the published size without pictures, stores every second
+episode, and times what a driver does before its first lease: samples, plan, what is finished, what is owed, the schedule.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from actors.play import Episode
+from actors.records import Block
+from envs import SCENARIOS
+from envs.demo import draw
+from envs.samples import kept
+from envs.types import Ending
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.planning.plan import Plan
+from orchestrator.scheduling.scheduler import Demand, Schedule
+from orchestrator.storage.episode_store import Store
+from sweeps.load import build
+
+
+def published_size(folder: Path) -> Path:
+    """Seven JSONL files with all 7,557 kept ids: lines of a small demo, repeated under the published ids."""
+    small, large = folder / "small", folder / "large"
+    draw(small, samples=70, seed=0)
+    large.mkdir()
+    for name, scenario in SCENARIOS.items():
+        file = f"{scenario.stem}_preprocessed.jsonl"
+        lines = [json.loads(line) for line in (small / file).read_text().splitlines()]
+        lines = [line for line in lines if line.get("strong_occlusions") is not False]
+        entries = [{**lines[n % len(lines)], "id": number} for n, number in enumerate(sorted(kept()[name]))]
+        (large / file).write_text("\n".join(map(json.dumps, entries)) + "\n")
+    return large
+
+
+def table(data: Path, episodes: int) -> dict[str, Any]:
+    """A sweep of about so many episodes under five conditions."""
+    names = range(-(-episodes // (7557 * 5)))
+    return {
+        "name": "resume",
+        "data": str(data),
+        "model": [{"name": f"m{n}", "source": "builtin:uniform", "backend": "builtin", "gpus": 0} for n in names],
+        "conditions": ["zero-shot", "hint", "history", "random-proactive", "reference"],
+    }
+
+
+def store_half(plan: Plan, folder: Path) -> None:
+    """Every second episode, as if it had been played."""
+    store, block = Store(folder), Block()
+    for ordinal in range(0, plan.total, 2):
+        index, sample = plan.task(ordinal)
+        block.add(ordinal, plan.cells[index], Episode(plan.key(index, sample), sample, 0, (), Ending.WRONG, None, 0.0))
+        if len(block) == 5000:
+            store.append({"episodes": block.episodes, "turns": block.turns})
+            block = Block()
+    store.append({"episodes": block.episodes, "turns": block.turns})
+    store.close()
+
+
+def main(folder: Path, episodes: int) -> None:
+    sweep = build(table(published_size(folder), episodes), "resume.toml")
+    store_half(build_plan(sweep), folder / "run")
+    began = time.perf_counter()
+    plan = build_plan(sweep)
+    store = Store(folder / "run")
+    owed = plan.owed(set(store.finished()["key"]))
+    Schedule(owed, {name: Demand(1, 0) for name in owed}, 2, 0).begin()
+    seconds = time.perf_counter() - began
+    store.close()
+    left = sum(map(len, owed.values()))
+    print(json.dumps({"planned": plan.total, "finished": plan.total - left, "seconds": seconds}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

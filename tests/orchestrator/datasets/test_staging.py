@@ -1,0 +1,336 @@
+"""Data by address: each of two local nodes brings itself what it needs, once, and plays as from a plain folder."""
+
+import collections
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from orchestrator.datasets.hub import FetchError
+from orchestrator.datasets.safe_unzip import BadArchive
+from orchestrator.datasets.sources import address
+from orchestrator.datasets.staging import stage
+from sweeps.load import SweepError, build
+from tests.conftest import ENVIRONMENT, ROOT, Cli
+from tests.orchestrator.hubserver import COMMIT, Hub, serving
+
+pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
+DATASET = "someone/bench"
+LINES = "QuickDraw_preprocessed.jsonl"
+USED = {"scenarios": ["QD", "ROD"], "conditions": ["zero-shot"], "name": "staged"}
+
+
+@pytest.fixture(scope="module")
+def published(demo_data, tmp_path_factory):
+    """The demo benchmark as it is published: JSONL files and two archives below test/."""
+    bench = tmp_path_factory.mktemp("published") / "test"
+    bench.mkdir()
+    for path in demo_data.glob("*.jsonl"):
+        shutil.copy(path, bench)
+    tops = sorted(path for path in demo_data.iterdir() if path.is_dir())
+    for number, group in enumerate((tops[:4], tops[4:]), 1):
+        with zipfile.ZipFile(bench / f"data{number}.zip", "w") as archive:
+            for path in (p for top in group for p in sorted(top.rglob("*")) if p.is_file()):
+                archive.write(path, path.relative_to(demo_data).as_posix())
+    return bench.parent
+
+
+@contextmanager
+def web(folder: Path, pace: float = 0.0):
+    """A plain web server of a folder that knows no ranges; counts whole downloads by name."""
+    gets: collections.Counter[str] = collections.Counter()
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            """Say nothing."""
+
+        def do_GET(self):
+            gets[self.path.rpartition("/")[2]] += 1
+            super().do_GET()
+
+        def copyfile(self, source, outputfile):
+            while chunk := source.read(1 << 14):
+                outputfile.write(chunk)
+                time.sleep(pace)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/test", gets
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """No proxy between a test and its server."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+def same(home: Path, demo: Path, tops: tuple[str, ...]) -> bool:
+    files = [path for top in tops for path in (demo / top).rglob("*") if path.is_file()]
+    return bool(files) and all((home / p.relative_to(demo)).read_bytes() == p.read_bytes() for p in files)
+
+
+def test_a_web_folder_is_staged_once_and_only_what_is_needed(published, demo_data, tmp_path, plain):
+    said: list[str] = []
+    with web(published) as (url, gets):
+        home = stage(url, ["QD"], str(tmp_path), said.append)
+        first = dict(gets)
+        assert stage(url, ["QD"], str(tmp_path), said.append) == home
+
+    assert same(home, demo_data, ("QuickDraw",)) and (home / "QD.complete").exists()
+    assert [path.name for path in home.iterdir() if path.is_dir()] == ["QuickDraw"], "more than was asked for"
+    assert first == dict(gets), "a second call fetched again"
+    assert any("GB are free" in line for line in said) and said[-1].endswith("is staged already")
+    assert not list(home.rglob("*.zip"))
+
+
+def test_a_damaged_archive_is_a_sentence_and_leaves_nothing_half(published, demo_data, tmp_path, plain):
+    bad = tmp_path / "bad/test"
+    shutil.copytree(published / "test", bad)
+    for archive in bad.glob("*.zip"):
+        content = bytearray(archive.read_bytes())
+        with zipfile.ZipFile(archive) as found:
+            end = found.start_dir
+        half = slice(end // 2, end - 100)  # good pictures come first, damaged ones after them
+        content[half] = bytes(byte ^ 255 for byte in content[half])
+        archive.write_bytes(content)
+    with web(bad.parent) as (url, _):
+        with pytest.raises(BadArchive, match=r"data\d\.zip.*damaged.*same command fetches it again"):
+            stage(url, ["QD", "ROD"], str(tmp_path / "cache"), print)
+        assert not [p for p in (tmp_path / "cache").rglob("*") if p.is_file() and p.suffix in (".png", ".jpg", ".zip")]
+        shutil.copytree(published / "test", bad, dirs_exist_ok=True)
+        assert same(stage(url, ["QD"], str(tmp_path / "cache"), print), demo_data, ("QuickDraw",))
+
+
+def test_a_small_disk_is_a_sentence_before_anything_large_comes(published, tmp_path, plain, monkeypatch):
+    usage = collections.namedtuple("usage", "total used free")
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage(1, 1, 1 << 20))
+    with web(published) as (url, gets), pytest.raises(FetchError, match="GB are needed; name a larger disk"):
+        stage(url, ["QD"], str(tmp_path), print)
+    assert not [name for name in gets if name.endswith(".zip") and gets[name] > 1] and not list(tmp_path.rglob("*.zip"))
+
+
+@pytest.mark.long
+def test_a_killed_staging_goes_on_and_a_second_one_waits(published, demo_data, tmp_path, plain):
+    code = "import sys; from orchestrator.datasets.staging import stage; stage(sys.argv[1], ['QD', 'ROD'], sys.argv[2], print)"
+
+    def begun(url):
+        return subprocess.Popen(
+            [sys.executable, "-c", code, url, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "HF_HUB_OFFLINE": "0", "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+
+    with web(published, pace=0.05) as (url, _):
+        first = begun(url)
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.rglob(".data*.part")):
+            assert time.monotonic() < deadline and first.poll() is None
+            time.sleep(0.02)
+        second = begun(url)
+        assert "waiting" in second.stdout.readline()
+        first.send_signal(signal.SIGKILL)
+        first.communicate(timeout=30)
+        out, _ = second.communicate(timeout=90)
+
+    assert second.returncode == 0, out
+    home = next((tmp_path / "data").iterdir())
+    assert same(home, demo_data, ("QuickDraw",)) and (home / "ROD.complete").exists()
+    assert not list(home.rglob("*.part")) and not list(home.rglob("*.zip"))
+
+
+@pytest.mark.parametrize("data", ["ftp://host/x", "https://me:secret@host/x", "https://host/x?signature=1"])
+def test_an_address_that_cannot_be_is_a_sentence(data):
+    with pytest.raises(SweepError, match="data = "):
+        build({**USED, "data": data, "models": ["oracle"]}, "s.toml")
+
+
+def test_addresses():
+    assert str(address(f"hf://a/b@{COMMIT}/test")) == f"hf://a/b@{COMMIT}/test"
+    assert str(address("hf://datasets/a/b")) == "hf://a/b@main" and not address("hf://a/b").fixed
+    assert address("some/folder") is None
+    with pytest.raises(FetchError, match="hf://OWNER/NAME"):
+        address("hf://only")
+
+
+@pytest.fixture
+def nodes(tmp_path, request):
+    """Two local Ray nodes with two CPUs and a cache each, and none of it shared; the hub's address is theirs to know."""
+    os.environ.update(ENVIRONMENT)
+    from ray.cluster_utils import Cluster
+
+    cluster, caches = Cluster(), [tmp_path / "one", tmp_path / "two"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        patch.setenv("HF_HUB_OFFLINE", "0")
+        try:
+            for cache in caches:
+                patch.setenv("PROACTIVE_SWEEP_CACHE", str(cache))
+                patch.setenv("HF_ENDPOINT", request.getfixturevalue("hub").address)
+                cluster.add_node(num_cpus=2, include_dashboard=False, env_vars={"PROACTIVE_SWEEP_CACHE": str(cache)})
+            patch.setenv("PROACTIVE_SWEEP_CACHE", str(tmp_path / "driver"))
+            environment = {**os.environ, "RAY_ADDRESS": cluster.address, "PYTHONPATH": str(ROOT)}
+            yield Cli({**environment, "PYTHONUNBUFFERED": "1"}), caches
+        finally:
+            cluster.shutdown()
+
+
+@pytest.fixture
+def hub(published):
+    with serving(Hub(published, DATASET)) as found:
+        yield found
+
+
+def sweep(folder: Path, data: object) -> Path:
+    """Four workers, so that each node has two; with an engine that looks at pictures where torch is installed."""
+    models = ["embedded"] if find_spec("torch") else ["oracle", "uniform", "guess"]
+    path = folder / "staged.toml"
+    path.write_text(
+        f'name = "staged"\ndata = "{data}"\nmodels = {models}\nscenarios = ["QD", "ROD"]\n'
+        'conditions = ["zero-shot", "hint"]\n[selection]\nlimit = 4\n[tracking]\nuri = "none"\n[cluster]\nworkers = 4\n'
+    )
+    return path
+
+
+WAITERS = """
+import asyncio, json, sys
+from pathlib import Path
+import ray
+from orchestrator.execution.ray_cluster import connect
+from orchestrator.datasets.node_staging import Stages
+from orchestrator.datasets.staging import fixed
+from sweeps.load import load
+
+async def main():
+    stages = Stages(fixed(load(Path(sys.argv[1]))))
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    found = await asyncio.gather(*(stages.folder(node, "host") for node in nodes * 2))
+    stages.close()
+    print(json.dumps(found))
+
+connect()
+asyncio.run(main())
+"""
+"""Two workers a node wait for their data at once, as the driver has them wait."""
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(500)
+def test_two_nodes_without_a_shared_disk_stage_once_each(nodes, hub, published, demo_data, tmp_path):
+    cli, caches = nodes
+    data = f"hf://{DATASET}/test"
+    waited = subprocess.run(
+        [sys.executable, "-c", WAITERS, str(sweep(tmp_path, data))],
+        env=cli.environment, cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert waited.returncode == 0, waited.stderr
+    homes = [Path(found) for found in json.loads(waited.stdout.splitlines()[-1])]
+    assert sorted(homes[:2]) == sorted(homes[2:]) and {home.parents[1] for home in homes} == set(caches)
+    assert all(same(home, demo_data, ("QuickDraw",)) for home in homes)
+    assert waited.stderr.count(": staged ROD, QD") + waited.stderr.count(": staged QD, ROD") == 2
+    once = {path.name: path.stat().st_size for path in (published / "test").glob("*.zip")}
+    taken = {name.rpartition("/")[2]: sent for name, sent in hub.sent.items() if name.endswith(".zip")}
+    assert taken and taken == {name: 2 * once[name] for name in taken}, "not once a node"
+
+    before = {name: sent for name, sent in hub.sent.items() if name.endswith(".zip")}
+    done = cli.run("run", sweep(tmp_path, data), "--output", tmp_path / "out", timeout=180)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert before == {name: sent for name, sent in hub.sent.items() if name.endswith(".zip")}, "fetched again"
+    assert not list((tmp_path / "driver").rglob("*.jpg")), "the driver needs lines, not pictures"
+    assert f"hf://{DATASET}@{COMMIT}/test" in (tmp_path / "out/sweep.resolved.toml").read_text()
+
+    plain = cli.run("run", sweep(tmp_path, demo_data), "--output", tmp_path / "plain", timeout=180)
+    assert plain.returncode == 0, plain.stderr
+    results = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("out", "plain")]
+    assert results[0] == results[1]
+    report = cli.run("report", tmp_path / "out", timeout=120)
+    assert report.returncode == 0, report.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_why_a_node_has_no_data_is_the_models_reason(nodes, hub, tmp_path):
+    cli, _ = nodes
+    hub.spoiled |= {"test/data1.zip", "test/data2.zip"}
+    done = cli.run("run", sweep(tmp_path, f"hf://{DATASET}/test"), "--output", tmp_path / "out", timeout=200)
+
+    assert done.returncode == 1 and "SHA-256" in done.stderr and "Traceback" not in done.stderr
+
+
+# -- a bucket ----------------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def bucket(published, demo_data):
+    """A real S3 service with the benchmark twice: as archives, and as the pictures themselves."""
+    pytest.importorskip("s3fs", reason="the extra `cloud` is not installed")
+    import fsspec
+
+    from tests.orchestrator.buckets import BUCKET, service
+
+    with service() as found, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        system = fsspec.filesystem("s3", skip_instance_cache=True)
+        system.put(f"{published / 'test'}/", f"{BUCKET}/packed/", recursive=True)
+        system.put(f"{demo_data}/", f"{BUCKET}/loose/", recursive=True)
+        yield found
+
+
+@pytest.mark.parametrize("form", ["packed", "loose"])
+def test_a_bucket_is_staged_once_and_only_what_is_needed(bucket, demo_data, tmp_path, form):
+    said: list[str] = []
+    home = stage(f"s3://sweeps/{form}", ["QD"], str(tmp_path), said.append)
+    again = stage(f"s3://sweeps/{form}/", ["QD"], str(tmp_path), said.append)
+
+    assert home == again and said[-1].endswith("is staged already")
+    assert same(home, demo_data, ("QuickDraw",))
+    assert [path.name for path in home.iterdir() if path.is_dir()] == ["QuickDraw"], "more than was asked for"
+    assert not any("secret" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [("s3://sweeps/nothing", "holds no QuickDraw_preprocessed.jsonl"), ("s3://nowhere/bench", "nowhere/bench")],
+)
+def test_a_bucket_without_the_benchmark_is_a_sentence(bucket, tmp_path, data, sentence):
+    with pytest.raises(FetchError, match=sentence):
+        stage(data, ["QD"], str(tmp_path), print)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_a_sweep_over_a_bucket_ends_as_over_a_folder(bucket, demo_data, tmp_path):
+    os.environ.update(ENVIRONMENT)
+    from ray.cluster_utils import Cluster
+
+    cache = {"PROACTIVE_SWEEP_CACHE": str(tmp_path / "cache")}
+    node = {"num_cpus": 2, "include_dashboard": False, "env_vars": {**bucket.environment, **cache}}
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    try:
+        cli = Cli({**os.environ, **cache, "RAY_ADDRESS": cluster.address, "PYTHONPATH": str(ROOT)})
+        for name, data in (("far", "s3://sweeps/packed"), ("near", demo_data)):
+            done = cli.run("run", sweep(tmp_path, data), "--output", tmp_path / name)
+            assert done.returncode == 0, done.stderr
+    finally:
+        cluster.shutdown()
+
+    assert (tmp_path / "far/results.json").read_bytes() == (tmp_path / "near/results.json").read_bytes()
+    assert bucket.environment["AWS_SECRET_ACCESS_KEY"] not in (tmp_path / "far/sweep.resolved.toml").read_text()

@@ -1,0 +1,151 @@
+"""A sweep from the outside: it ends complete, survives being killed, and says in one sentence why it will not start."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from orchestrator.storage.episode_store import episodes, turns
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def sweep_file(tmp_path: Path, demo_data: Path) -> Path:
+    """Three baselines over all scenarios and the baselines' conditions; one writes slowly enough to be interrupted."""
+    path = tmp_path / "small.toml"
+    path.write_text(
+        f"""# A test.
+data = "{demo_data}"
+models = ["oracle", "uniform", "always-ask"]
+conditions = ["zero-shot", "hint", "random-proactive", "reference"]
+tracking = {{ uri = "none" }}
+"""
+    )
+    return path
+
+
+def many(path: Path, models: int) -> Path:
+    """The same sweep over so many uniform baselines that it lasts a few seconds."""
+    tables = "\n".join(
+        f'[[model]]\nname = "u{n}"\nsource = "builtin:uniform"\nbackend = "builtin"\ngpus = 0\n' for n in range(models)
+    )
+    text = path.read_text().replace('models = ["oracle", "uniform", "always-ask"]\n', "")
+    longer = path.with_name("long.toml")
+    longer.write_text(f"{text}\n{tables}")
+    return longer
+
+
+def exactly_once(folder: Path, planned: int) -> None:
+    stored = episodes(folder).select("key", "turns").collect()
+    assert stored.height == planned
+    assert stored["key"].n_unique() == planned
+    assert turns(folder).select(pl.len()).collect().item() == stored["turns"].sum()
+
+
+def test_a_sweep_ends_complete_with_the_chance_levels_in_place(cli, sweep_file, tmp_path):
+    out = tmp_path / "run"
+    done = cli.run("run", sweep_file, "--output", out)
+
+    assert done.returncode == 0, done.stderr
+    exactly_once(out, 3 * 4 * 70)
+    rows = pl.read_parquet(out / "results.parquet")
+    oracle = rows.filter(pl.col("model") == "oracle")
+    assert set(oracle["acc"]) == {100.0}
+    assert rows.filter((pl.col("model") == "always-ask") & (pl.col("condition") == "zero-shot"))["acc"].max() < 50
+    assert "oracle" in done.stdout and "avg" in done.stdout
+    status = json.loads(cli.run("status", out, "--json").stdout)
+    assert {cell["state"] for cell in status["cells"]} == {"complete"}
+
+
+def test_running_it_again_plays_nothing_and_changes_nothing(cli, sweep_file, tmp_path):
+    out = tmp_path / "run"
+    cli.run("run", sweep_file, "--output", out)
+    before = (out / "results.json").read_bytes()
+    again = cli.run("run", sweep_file, "--output", out)
+
+    assert again.returncode == 0
+    assert ", 0 owed" in again.stdout
+    assert (out / "results.json").read_bytes() == before
+
+
+def test_one_worker_or_two_give_the_same_bytes(cli, sweep_file, tmp_path):
+    results = []
+    for workers in (1, 2):
+        out = tmp_path / f"run{workers}"
+        assert cli.run("run", sweep_file, "--output", out, "--set", f"cluster.workers={workers}").returncode == 0
+        results.append((out / "results.json").read_bytes())
+
+    assert results[0] == results[1]
+
+
+def wait_for_parts(folder: Path, process, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not any(folder.glob("episodes/*.parquet")):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline, "no part was written"
+        time.sleep(0.05)
+
+
+def test_kill_9_and_the_same_command_give_byte_identical_results(cli, sweep_file, tmp_path):
+    longer, out, whole = many(sweep_file, 200), tmp_path / "killed", tmp_path / "whole"
+    first = cli.start("run", longer, "--output", out)
+    wait_for_parts(out, first)
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate()
+    kept = episodes(out).select(pl.len()).collect().item()
+    assert 0 < kept < 200 * 280, "the kill must fall into the middle for this test to mean anything"
+
+    assert cli.run("run", longer, "--output", out).returncode == 0
+    assert cli.run("run", longer, "--output", whole).returncode == 0
+    exactly_once(out, 200 * 280)
+    assert (out / "results.json").read_bytes() == (whole / "results.json").read_bytes()
+
+
+def test_sigterm_flushes_within_two_seconds_and_says_how_to_go_on(cli, sweep_file, tmp_path):
+    longer, out = many(sweep_file, 400), tmp_path / "stopped"
+    process = cli.start("run", longer, "--output", out)
+    wait_for_parts(out, process)
+    asked = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert "the same command goes on from here" in err
+    assert time.monotonic() - asked < 20
+    kept = episodes(out).select(pl.len()).collect().item()
+    stopped = int(err.split("stopped: ")[1].split(" ")[0].replace(",", ""))
+    assert kept == stopped, "every finished episode is kept"
+
+
+def test_a_second_driver_is_refused_with_the_firsts_host_and_pid(cli, sweep_file, tmp_path):
+    longer, out = many(sweep_file, 400), tmp_path / "held"
+    first = cli.start("run", longer, "--output", out)
+    wait_for_parts(out, first)
+    first.send_signal(signal.SIGSTOP)  # it holds the folder for as long as this test needs
+    second = cli.run("run", longer, "--output", out)
+    first.send_signal(signal.SIGCONT)
+    first.send_signal(signal.SIGTERM)
+    first.communicate(timeout=60)
+
+    assert second.returncode == 2
+    assert str(first.pid) in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+def test_a_folder_of_another_configuration_is_refused_naming_the_key(cli, sweep_file, tmp_path):
+    out = tmp_path / "run"
+    cli.run("run", sweep_file, "--output", out, "--set", "selection.limit=2")
+    other = cli.run("run", sweep_file, "--output", out, "--set", "selection.limit=3")
+
+    assert other.returncode == 2
+    assert "selection.limit" in other.stderr and "--output" in other.stderr and "--update" in other.stderr
+    updated = cli.run("run", sweep_file, "--output", out, "--set", "selection.limit=3", "--update")
+    assert updated.returncode == 0
+    assert f"{3 * 4 * 14} finished" in updated.stdout, "what was played belongs to the larger selection too"

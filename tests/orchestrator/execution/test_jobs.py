@@ -1,0 +1,151 @@
+"""``ray job submit`` from a clean checkout: small package, right exit code and logs, stopped and submitted again without loss."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.storage.episode_store import episodes
+from orchestrator.storage.job_paths import lasting, reachable
+from orchestrator.storage.lock import RunFolderError
+from tests.conftest import ROOT
+from tests.orchestrator import rayhead
+from tests.orchestrator.buckets import wait_for
+from tests.orchestrator.execution.test_attempt import exactly_once, many
+
+ROOMS = ["actors", "envs", "orchestrator", "sweeps"]
+
+
+@pytest.fixture(scope="module")
+def head():
+    with rayhead.head() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory) -> Path:
+    """What a clone of this tree holds, without git."""
+    folder = tmp_path_factory.mktemp("clone")
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+BASELINES = (
+    "sweeps/demo.toml",
+    "--set", 'models=["oracle","uniform","guess"]', "--set", 'conditions=["zero-shot","hint"]', "--tracking-uri", "none",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_clean_checkout_is_a_small_package_and_the_job_ends_as_the_sweep_does(head, checkout, demo_data, tmp_path):
+    out = tmp_path / "run"
+    done = head.submit(folder=checkout, entry=("run", *BASELINES, "--set", f"data={demo_data}", "--output", out))
+
+    told = done.stdout + done.stderr
+    assert done.returncode == 0, told
+    assert "420 episodes, 0 finished, 420 owed" in told and "played 420 episodes" in told
+    assert "succeeded" in told and "oracle" in told
+    exactly_once(out, 420)
+    packages = list(head.folder.glob("session_2*/runtime_resources/working_dir_files/_ray_pkg_*/"))
+    assert [sorted(path.name for path in package.iterdir() if path.is_dir()) for package in packages] == [ROOMS]
+    size = sum(path.stat().st_size for path in packages[0].rglob("*"))
+    assert size < 10 * 2**20, "a package is far below the 100 MiB that Ray takes"
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_job_whose_cells_failed_is_failed_and_says_why(head, checkout, demo_data, tmp_path):
+    broken = tmp_path / "broken.toml"
+    broken.write_text(
+        f'# A test.\ndata = "{demo_data}"\ntracking = {{ uri = "none" }}\n'
+        '[[model]]\nname = "broken"\nsource = "no/such/folder"\nbackend = "transformers"\ngpus = 0\n'
+    )
+    done = head.submit(
+        "--submission-id", "broken", folder=checkout, entry=("run", broken, "--output", tmp_path / "run")
+    )
+
+    assert done.returncode == 1
+    assert "broken: " in done.stdout and "Traceback" not in done.stdout
+    assert state(head, "broken").status == "FAILED" and state(head, "broken").driver_exit_code == 1
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_relative_output_in_a_job_is_refused_in_one_sentence(head, checkout, demo_data):
+    done = head.submit(folder=checkout, entry=("run", *BASELINES, "--set", f"data={demo_data}"))
+
+    assert done.returncode == 1
+    assert "outputs/demo would lie in this job's copy of the checkout" in done.stdout and "Traceback" not in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_stopped_job_is_submitted_again_and_goes_on(head, checkout, demo_data, tmp_path, cli):
+    short = tmp_path / "short.toml"
+    short.write_text(
+        f'# A test.\ndata = "{demo_data}"\nmodels = ["oracle", "uniform", "always-ask"]\n'
+        'conditions = ["zero-shot", "hint", "random-proactive", "reference"]\ntracking = { uri = "none" }\n'
+    )
+    longer, planned, out = many(short, 150), 150 * 280, tmp_path / "run"
+    client = submitter(head)
+    entry = f"python -m orchestrator run {longer} --output {out}"
+    first = client.submit_job(entrypoint=entry, runtime_env={"working_dir": str(checkout)}, submission_id="first")
+    wait_for(lambda: ended(head, first) or any(out.glob("episodes/*.parquet")), 120)
+    assert head.workers(), client.get_job_logs(first)
+    client.stop_job(first)
+    wait_for(lambda: ended(head, first), 60)
+    wait_for(lambda: not head.workers(), 60)
+    assert state(head, first).status == "STOPPED"
+    kept = episodes(out).collect().height
+    assert 0 < kept < planned, "the stop must fall into the middle for this test to mean anything"
+
+    again = head.submit(folder=checkout, entry=("run", longer, "--output", out))
+    assert again.returncode == 0, again.stdout
+    assert f"{kept:,} finished" in again.stdout
+    exactly_once(out, planned)
+    assert cli.run("run", longer, "--output", tmp_path / "whole").returncode == 0
+    assert (out / "results.json").read_bytes() == (tmp_path / "whole/results.json").read_bytes()
+    wait_for(lambda: not head.workers(), 60)
+
+
+def test_only_a_jobs_own_copy_is_refused(tmp_path, monkeypatch):
+    copy = tmp_path / "runtime_resources/working_dir_files/_ray_pkg_0123"
+    copy.mkdir(parents=True)
+    monkeypatch.chdir(copy)
+    with pytest.raises(RunFolderError, match="pass an --output that is absolute and on shared storage"):
+        lasting("outputs/demo")
+    assert lasting(str(tmp_path / "run")) == tmp_path / "run"
+    with pytest.raises(
+        RunFolderError, match="not in this job's copy of the checkout; name the data by an absolute path"
+    ):
+        reachable("outputs/demo-data")
+    (copy / "mine").mkdir()
+    reachable("mine"), reachable("/nowhere"), reachable("s3://sweeps/data")
+    monkeypatch.chdir(tmp_path)
+    assert lasting("outputs/demo") == Path("outputs/demo")
+
+
+def submitter(head):
+    from ray.job_submission import JobSubmissionClient
+
+    return JobSubmissionClient(head.jobs)
+
+
+def state(head, job: str):
+    return submitter(head).get_job_info(job)
+
+
+def ended(head, job: str) -> bool:
+    time.sleep(0.3)
+    return state(head, job).status.is_terminal()

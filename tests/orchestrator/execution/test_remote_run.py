@@ -1,0 +1,94 @@
+"""A sweep whose run folder is an address: killed, it goes on from the bucket alone, and every reader takes the address."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from orchestrator.object_store import run_location as remote
+from orchestrator.object_store.bucket import Bucket
+from orchestrator.object_store.uploader import files
+from orchestrator.object_store.writer_lock import LOCK
+from orchestrator.storage.episode_store import episodes
+from tests.orchestrator.buckets import wait_for
+from tests.orchestrator.execution.test_attempt import exactly_once, many
+
+
+@pytest.fixture
+def sweep_file(tmp_path: Path, demo_data: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(
+        f'# A test.\ndata = "{demo_data}"\nmodels = ["oracle", "uniform", "always-ask"]\n'
+        'conditions = ["zero-shot", "hint", "random-proactive", "reference"]\ntracking = { uri = "none" }\n'
+    )
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_kill_9_and_another_machine_goes_on_from_the_bucket_alone(cli, sweep_file, url, service, tmp_path):
+    longer, planned = many(sweep_file, 400), 400 * 280
+    cli.environment |= {**service.environment, remote.CACHE: str(tmp_path / "first")}
+    first = cli.start("run", longer, "--output", url)
+    bucket = Bucket(url)
+
+    def committed() -> bool:
+        assert first.poll() is None, first.stderr.read()
+        there = bucket.listed()
+        return "plan.json" in there and any(name.startswith("episodes/") for name in there)
+
+    wait_for(committed, 120)
+    first.send_signal(signal.SIGSTOP)
+    try:
+        told = cli.run("status", url, "--json")
+    finally:
+        first.kill()
+        first.communicate()
+    assert told.returncode == 0, told.stderr
+    running = json.loads(told.stdout)["running"]
+    kept = stored_rows(url)
+    assert (running["host"], running["pid"]) == (socket.gethostname(), first.pid)
+    assert 0 < kept < planned, "the kill must fall into the middle for this test to mean anything"
+
+    shutil.rmtree(tmp_path / "first")
+    cli.environment[remote.CACHE] = str(tmp_path / "second")
+    again = cli.run("run", longer, "--output", url)
+    whole = cli.run("run", longer, "--output", tmp_path / "whole")
+    assert again.returncode == whole.returncode == 0, again.stderr
+    assert f"{kept:,} finished" in again.stdout
+    exactly_once(remote.viewed(url), planned)
+    assert bucket.read("results.json") == (tmp_path / "whole/results.json").read_bytes()
+    assert bucket.read(LOCK) is None
+    secret = service.environment["AWS_SECRET_ACCESS_KEY"].encode()
+    assert not any(secret in (bucket.read(name) or b"") for name in bucket.listed())
+    for command in (["status", url], ["report", url, "--brief"], ["plan", longer, "--output", url]):
+        told = cli.run(*command)
+        assert told.returncode == 0 and "u399" in told.stdout, told.stderr
+
+
+def stored_rows(url: str) -> int:
+    found: int = episodes(remote.viewed(url)).select(pl.len()).collect().item()
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_run_of_another_configuration_in_the_bucket_is_refused_by_its_address(
+    cli, sweep_file, url, service, tmp_path
+):
+    cli.environment |= {**service.environment, remote.CACHE: str(tmp_path / "c")}
+    limit = ("run", sweep_file, "--output", url, "--set", "selection.limit=1")
+    assert cli.run(*limit).returncode == 0
+    other = cli.run(*limit, "--set", "seed=5")
+
+    assert other.returncode == 2 and other.stderr.startswith(
+        f"proactive-sweep: {url} holds a run of another configuration"
+    )
+    assert cli.run("status", f"{url}-nowhere").stderr.count("\n") == 1
+    assert files(remote.viewed(url))

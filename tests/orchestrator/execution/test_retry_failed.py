@@ -1,0 +1,143 @@
+"""Failed episodes that are played again: owed once, stored once, and a crash in between loses nothing."""
+
+import json
+
+import polars as pl
+import pytest
+
+from envs.types import Ending
+from orchestrator.execution.failed_episodes import failed_block
+from orchestrator.execution.retry_failed import take_back
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.storage import atomic_write
+from orchestrator.storage.episode_store import Store, episodes, turns
+from sweeps.load import build, load
+from tests.orchestrator.blocks import block, episode
+
+
+@pytest.fixture
+def plan(demo_data):
+    return build_plan(build({"data": str(demo_data), "models": ["uniform"], "scenarios": ["ROD", "QD"]}, "x.toml"))
+
+
+def stored(store, plan, ordinals, ending):
+    """Rows of the plan with this ending; played ones have two turns each."""
+    rows = failed_block(plan, ordinals, "its worker died twice")
+    for key, cell in zip(rows["episodes"]["key"], rows["episodes"]["cell"], strict=True):
+        if ending is Ending.FAILED:
+            continue
+        store.append(block([episode(0, cell=cell) | {"key": key, "ending": str(ending)}], reply=str(ending)))
+    if ending is Ending.FAILED:
+        store.append({"episodes": rows["episodes"], "turns": rows["turns"]})
+    store.flush()
+
+
+def owed(store, plan):
+    return sum(map(len, plan.owed(set(store.finished()["key"])).values()))
+
+
+def test_failed_episodes_are_owed_again_and_their_reasons_kept(tmp_path, plan):
+    store = Store(tmp_path)
+    stored(store, plan, range(5), Ending.CORRECT)
+    stored(store, plan, (5, 7, 12), Ending.FAILED)
+    before = owed(store, plan)
+
+    assert take_back(store, plan, tmp_path) == 3
+    assert owed(store, plan) == before + 3
+    assert not episodes(tmp_path).filter(ending="failed").collect().height
+    lines = [json.loads(line) for line in (tmp_path / "retried.jsonl").read_text().splitlines()]
+    assert {line["error"] for line in lines} == {"its worker died twice"} and len(lines) == 3
+
+    stored(store, plan, (5, 7, 12), Ending.WRONG)
+    store.compact()
+    store.close()
+    rows = episodes(tmp_path).collect()
+    assert rows.height == rows["key"].n_unique() == 8
+    assert turns(tmp_path).collect().height == rows["turns"].sum()
+
+
+def test_nothing_failed_takes_nothing_and_writes_nothing(tmp_path, plan):
+    store = Store(tmp_path)
+    stored(store, plan, range(5), Ending.CORRECT)
+
+    assert take_back(store, plan, tmp_path) == 0
+    assert not (tmp_path / "retried.jsonl").exists()
+    store.close()
+
+
+def test_failures_of_another_plan_stay(tmp_path, plan):
+    store = Store(tmp_path)
+    store.append(block([episode(3, cell="else/ROD/hint", ending=Ending.FAILED, turns=0)]))
+    store.flush()
+
+    assert take_back(store, plan, tmp_path) == 0
+    assert episodes(tmp_path).collect().height == 1
+    store.close()
+
+
+def test_turns_of_a_row_that_was_taken_back_never_count(tmp_path, plan):
+    """An answer that nobody could judge may have failed after it was written."""
+    store = Store(tmp_path)
+    stored(store, plan, (0, 1), Ending.CORRECT)
+    key = plan.key(0, plan.task(0)[1])
+    store.take_back({key})
+
+    assert key not in set(turns(tmp_path).collect()["key"])
+    stored(store, plan, (0,), Ending.WRONG)
+    assert set(turns(tmp_path).filter(key=key).collect()["reply"]) == {str(Ending.WRONG)}
+    store.compact()
+    store.close()
+    assert turns(tmp_path).filter(key=key).collect().height == 2
+
+
+@pytest.mark.parametrize("writes", range(6))
+def test_a_crash_while_taking_back_leaves_each_episode_failed_or_owed(tmp_path, plan, monkeypatch, writes):
+    store = Store(tmp_path)
+    for ordinals in ((0, 1), (2, 3), (4, 5)):
+        stored(store, plan, ordinals, Ending.FAILED)
+    stored(store, plan, range(6, 12), Ending.CORRECT)
+    left = [writes]
+    real = atomic_write.publish
+
+    def dying(path):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        real(path)
+
+    monkeypatch.setattr(atomic_write, "publish", dying)
+    crashed = False
+    try:
+        take_back(store, plan, tmp_path)
+    except KeyboardInterrupt:
+        crashed = True
+    monkeypatch.undo()
+    store.close()
+    assert crashed == (writes < 4)
+
+    again = Store(tmp_path)
+    gone = 6 - episodes(tmp_path).filter(ending="failed").collect().height
+    assert owed(again, plan) == plan.total - 12 + gone
+    assert take_back(again, plan, tmp_path) == 6 - gone
+    assert owed(again, plan) == plan.total - 6
+    assert episodes(tmp_path).filter(pl.col("ending") == "correct").collect().height == 6
+    again.close()
+
+
+@pytest.mark.slow
+def test_run_plays_failed_episodes_again_only_when_asked(cli, demo_data, tmp_path):
+    path, out = tmp_path / "x.toml", tmp_path / "run"
+    path.write_text(f'# A test.\ndata = "{demo_data}"\nmodels = ["oracle"]\ntracking = {{ uri = "none" }}\n')
+    plan = build_plan(load(path))
+    store = Store(out)
+    stored(store, plan, (0, 1, 2), Ending.FAILED)
+    store.close()
+
+    first = cli.run("run", path, "--output", out)
+    again = cli.run("run", path, "--output", out, "--retry-failed")
+
+    assert first.returncode == 1 and "3 episodes ended as failed; the same command with --retry-failed" in first.stdout
+    assert again.returncode == 0 and "3 failed episodes are owed again" in again.stdout
+    rows = episodes(out).collect()
+    assert rows.height == rows["key"].n_unique() == plan.total and set(rows["ending"]) == {"correct"}
+    assert "died twice" in (out / "logs/attempt-0002/retried.jsonl").read_text()

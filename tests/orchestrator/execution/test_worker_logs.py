@@ -1,0 +1,203 @@
+"""What an attempt leaves behind: one folder, bounded, without secrets, with the last words of whoever died."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from actors.process_output import HEAD, TAIL, Place, excerpt, hidden, last_words, streams
+from orchestrator.execution import worker_logs
+from orchestrator.scheduling.commands import Abandon, Drop, GiveUp, Lease, Start, Stop
+from orchestrator.scheduling.nodes import Node
+from orchestrator.storage.episode_store import episodes
+from tests.conftest import ENVIRONMENT, ROOT, Cli
+
+# -- what a process printed -------------------------------------------------------------------------------------------
+
+
+def test_a_short_file_is_kept_whole_and_a_long_one_at_both_ends(tmp_path):
+    short, long = tmp_path / "w.out", tmp_path / "w.err"
+    short.write_text("one\ntwo")
+    long.write_bytes(b"first\n" + b"x" * (HEAD + TAIL) + b"\nlast\n")
+    said = excerpt([str(short), str(long)])
+
+    assert said.startswith("== out\none\ntwo\n== err\nfirst\n") and said.endswith("x\nlast\n")
+    assert "12 bytes left out" in said
+    assert len(said) < HEAD + TAIL + 200
+
+
+def test_a_file_that_is_gone_is_named(tmp_path):
+    assert excerpt([str(tmp_path / "worker-1.out")]) == "== worker-1.out cannot be read: No such file or directory\n"
+
+
+def test_bytes_that_are_no_text_do_no_harm(tmp_path):
+    (tmp_path / "w.out").write_bytes(b"\xff\xfe\x00ok\n")
+
+    assert "ok" in excerpt([str(tmp_path / "w.out")])
+
+
+def test_values_of_secret_variables_are_hidden():
+    environment = {"OPENAI_API_KEY": "sk-1234567890", "HF_TOKEN": "hf_abcdefgh", "EMPTY_KEY": "", "SHORT_KEY": "none"}
+
+    assert hidden("key sk-1234567890, token hf_abcdefgh, none", environment) == "key ***, token ***, none"
+
+
+def test_last_words_leave_out_rays_own_marks():
+    assert last_words(":job_id:01\n:actor_name:Worker\nloading\n\nOut of memory\n== err\n:job_id:01\n") == [
+        "loading",
+        "Out of memory",
+    ]
+
+
+def test_a_terminal_is_no_file():
+    assert all(os.path.isfile(path) for path in streams())
+
+
+# -- an attempt's folder ----------------------------------------------------------------------------------------------
+def test_attempts_are_numbered_and_told_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["run", "--tracking-uri", "http://me:geheim@host/x"])
+    names = []
+    for _ in range(2):
+        with worker_logs.attempt(tmp_path) as kept:
+            names.append(kept.name)
+            logging.getLogger("orchestrator.storage.episode_store").warning("part 7 is damaged")
+    text = (tmp_path / "logs/attempt-0001/driver.log").read_text()
+
+    assert names == ["logs/attempt-0001", "logs/attempt-0002"]
+    assert "WARNING part 7 is damaged" in text and "//***@host" in text and "geheim" not in text
+    assert text.count("damaged") == 1
+
+
+def test_a_disk_that_takes_no_log_costs_the_log_alone(tmp_path):
+    (tmp_path / "logs").write_text("in the way")
+    with worker_logs.attempt(tmp_path) as kept:
+        kept.keep("m", 1, "said", lost=True)
+    assert (tmp_path / "logs").read_text() == "in the way"
+
+
+def test_what_is_decided_is_told_without_the_leases(tmp_path):
+    commands = [
+        Start(1, "qwen", "abcdefabcdefabcdef"), Start(2, "builtin"), Lease(1, 1, (1, 2)), Stop(2), Stop(9),
+        Drop(1, "silent for 900 s"), GiveUp((3,), "it died"), Abandon("qwen", "no such model"),
+    ]  # fmt: skip
+    with worker_logs.attempt(tmp_path):
+        for command in commands:
+            worker_logs.tell(command, {1: "qwen", 2: "builtin"})
+        worker_logs.ready("qwen", 1, Place("host", 7, "n", "0,1", ("/w.out",)), ["GPU 0: free"])
+        worker_logs.changed([Node("aaa", 8), Node("bbb", 8)], [Node("bbb", 8), Node("ccc", 4)])
+    text = (tmp_path / "logs/attempt-0001/driver.log").read_text()
+
+    assert [line.split(" ", 2)[2] for line in text.splitlines()][1:-1] == [
+        "INFO worker 1 of qwen starts on node abcdefabcdef",
+        "INFO worker 2 of builtin starts",
+        "INFO worker 2 of builtin has nothing left to do and stops",
+        "WARNING worker 1 of qwen is let go (silent for 900 s); its leases are taken back",
+        "WARNING 1 episodes are given up as failed: it died",
+        "WARNING qwen cannot be played in this attempt: no such model",
+        "INFO worker 1 of qwen is ready (process 7 on host, GPUs 0,1)",
+        "INFO worker 1 of qwen: GPU 0: free",
+        "INFO worker 1 of qwen prints to /w.out",
+        "WARNING node aaa with 8 GPUs is lost",
+        "INFO node ccc with 4 GPUs has joined",
+    ]
+
+
+def test_workers_output_is_bounded_in_all(tmp_path):
+    with worker_logs.attempt(tmp_path) as kept:
+        kept.room = 10
+        kept.keep("a/b c", 1, "12345678", lost=False)
+        kept.keep("m", 2, "12345678", lost=True)
+
+    assert (tmp_path / kept.worker("a/b c", 1)).read_text() == "12345678"
+    assert kept.worker("a/b c", 1) == "logs/attempt-0001/a-b-c-1.log"
+    assert not (tmp_path / kept.worker("m", 2)).exists()
+    text = (kept.folder / "driver.log").read_text()
+    assert "no room is left" in text and "worker 2 of m, last words: 12345678" in text
+
+
+def test_a_node_that_does_not_answer_costs_its_log_alone(tmp_path):
+    async def ask(node, paths):
+        if node == "gone":
+            raise ConnectionError
+        return f"from {node}: {paths[0]}"
+
+    async def end(kept):
+        voices = worker_logs.Voices(kept, "here", ask)
+        voices.gather("m", 1, None, lost=True)
+        for slot, node in ((2, "far"), (3, "gone")):
+            voices.gather("m", slot, Place("host", 1, node, "", ("/w.out",)), lost=True)
+        await voices.settle(5)
+
+    with worker_logs.attempt(tmp_path) as kept:
+        asyncio.run(end(kept))
+    assert sorted(path.name for path in kept.folder.iterdir()) == ["driver.log", "m-2.log"]
+    assert (kept.folder / "m-2.log").read_text() == "from far: /w.out"
+    assert "the output of worker 3 of m stays on host (ConnectionError)" in (kept.folder / "driver.log").read_text()
+
+
+# -- real workers -----------------------------------------------------------------------------------------------------
+def long_sweep(path, data):
+    entry = '[[model]]\nname = "u{}"\nsource = "builtin:uniform"\nbackend = "builtin"\n'
+    models = "".join(entry.format(number) for number in range(300))
+    path.write_text(f'# A test.\ndata = "{data}"\nconditions = ["zero-shot"]\ntracking = {{ uri = "none" }}\n{models}')
+    return path
+
+
+def first_worker(driver_log: Path, seconds=90) -> tuple[str, int]:
+    """Slot and pid of the first worker that the driver's log calls ready."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for line in driver_log.read_text().splitlines() if driver_log.exists() else ():
+            if "is ready (process" in line:
+                return line.split("worker ")[1].split()[0], int(line.split("(process ")[1].split()[0])
+        time.sleep(0.05)
+    raise AssertionError("no worker was ready in time")
+
+
+def crashed(cli, path, out):
+    """Run the sweep and crash its first worker: the driver's log, that worker's own, and its slot."""
+    process = cli.start("run", path, "--output", out)
+    place = out / "logs/attempt-0001"
+    slot, pid = first_worker(place / "driver.log")
+    os.kill(pid, signal.SIGSEGV)
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    stored = episodes(out).collect()
+    assert stored.height == stored["key"].n_unique() == 300 * 70
+    return (place / "driver.log").read_text(), (place / f"builtin-{slot}.log").read_text(), slot
+
+
+@pytest.mark.slow
+def test_a_worker_that_crashes_leaves_its_last_words(cli, demo_data, tmp_path):
+    driver, worker, slot = crashed(cli, long_sweep(tmp_path / "x.toml", demo_data), tmp_path / "run")
+
+    assert "Segmentation fault" in worker or "SIGSEGV" in worker
+    assert f"worker {slot} of builtin is lost" in driver and f"worker {slot} of builtin, last words: " in driver
+
+
+@pytest.fixture(scope="module")
+def two_nodes():
+    """A head without CPUs, where the driver is, and a node with two, where all workers are."""
+    os.environ.update(ENVIRONMENT)
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    cluster.add_node(num_cpus=2)
+    try:
+        yield cluster.address
+    finally:
+        cluster.shutdown()
+
+
+@pytest.mark.slow
+def test_a_worker_on_another_node_leaves_its_last_words_too(two_nodes, demo_data, tmp_path):
+    cli = Cli({**os.environ, "RAY_ADDRESS": two_nodes, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
+    driver, worker, slot = crashed(cli, long_sweep(tmp_path / "x.toml", demo_data), tmp_path / "run")
+
+    assert "Segmentation fault" in worker or "SIGSEGV" in worker
+    assert f"worker {slot} of builtin, last words: " in driver

@@ -1,0 +1,234 @@
+"""What a running sweep tells of itself: counts become rates and an ETA, and any terminal can read them."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from orchestrator.monitoring import render, snapshot
+from orchestrator.monitoring.render import lines, span, standing, table
+from orchestrator.monitoring.snapshot import Pulse, Row, Snapshot
+from orchestrator.scheduling.scheduler import Demand, Lease, Schedule, Start
+from tests.conftest import ROOT
+from tests.orchestrator.execution.test_worker_logs import first_worker, long_sweep
+
+WORK = {"qwen": range(1000), "tiny": range(1000, 1400), "judge:q": range(5000, 5010)}
+DEMANDS = {"qwen": Demand(0, 2, at_once=64), "tiny": Demand(0, 1), "judge:q": Demand(0, 1, pool="judges")}
+
+
+def begun(gpus=8):
+    """A schedule whose first replica of qwen plays, and the commands so far."""
+    schedule = Schedule({name: list(queue) for name, queue in WORK.items()}, DEMANDS, 8, gpus)
+    commands = schedule.begin(0.0)
+    slot = next(command.slot for command in commands if isinstance(command, Start) and command.group == "qwen")
+    return schedule, slot, schedule.ready(slot, 10.0)
+
+
+def look(schedule, pulse, now, stored=None, errors=None, reasons=None):
+    return pulse.look(schedule, stored or {}, errors or {}, reasons or {}, now)
+
+
+def named(snapshot):
+    return {row.name: row for row in snapshot.rows}
+
+
+def test_replicas_devices_and_queues_are_those_of_the_schedule():
+    schedule, _, commands = begun()
+    leased = sum(len(command.ordinals) for command in commands if isinstance(command, Lease))
+    rows = named(look(schedule, Pulse({"qwen": 1200, "tiny": 400, "gone": 7}, {"qwen": 200, "gone": 7}), 10.0))
+
+    qwen = rows["qwen"]
+    assert (qwen.ready, qwen.gpus) == (1, 2 * (1 + qwen.starting)) and qwen.in_flight == leased > 0
+    assert (qwen.done, qwen.planned, qwen.waiting) == (200, 1200, 1000 - leased)
+    assert (rows["tiny"].ready, rows["tiny"].waiting) == (0, 400) and rows["tiny"].seconds_left is None
+    assert rows["gone"] == Row("gone", done=7, planned=7, seconds_left=0.0)
+    assert rows["judge:q"].judges and rows["judge:q"].planned == 10
+
+
+def test_answers_to_read_are_no_episodes():
+    schedule, _, _ = begun()
+
+    snapshot = look(schedule, Pulse({"qwen": 1000, "tiny": 400}, {}), 10.0)
+    assert (snapshot.done, snapshot.planned, snapshot.gpus) == (0, 1400, 8)
+
+
+def test_rates_are_those_of_the_last_minute():
+    schedule, _, _ = begun()
+    pulse = Pulse({"qwen": 1000, "tiny": 400}, {"qwen": 100}, {"qwen": 2})
+    for second in range(201):
+        done = min(second, 100) + max(0, second - 100) * 3
+        snapshot = look(schedule, pulse, float(second), {"qwen": done}, {"qwen": 1})
+
+    row = named(snapshot)["qwen"]
+    assert row.rate == pytest.approx(3.0) and row.done == 100 + 400 and row.errors == 3
+    assert row.seconds_left == pytest.approx(500 / 3)
+
+
+def test_nothing_is_promised_while_a_group_is_unknown():
+    schedule, _, _ = begun()
+    pulse = Pulse({"qwen": 1000, "tiny": 400}, {})
+    look(schedule, pulse, 0.0)
+
+    assert look(schedule, pulse, 10.0, {"qwen": 100}).seconds_left is None
+
+
+def test_the_end_is_no_sooner_than_all_devices_allow():
+    demands = {name: replace(demand, rate=0.5) for name, demand in DEMANDS.items()}
+    schedule = Schedule({name: list(queue) for name, queue in WORK.items()}, demands, 8, 8)
+    schedule.begin(0.0)
+    pulse = Pulse({"qwen": 1000, "tiny": 400}, {})
+    look(schedule, pulse, 0.0)
+
+    found = look(schedule, pulse, 10.0, {"qwen": 990, "tiny": 390})
+    assert found.seconds_left == pytest.approx((2 * 1000 + 400 + 10) / 0.5 / 8)
+
+
+def test_a_lost_group_says_why_and_promises_nothing():
+    schedule = Schedule({"big": [1, 2]}, {"big": Demand(0, 16)}, 8, 8)
+    schedule.begin(0.0)
+    row = named(look(schedule, Pulse({"big": 2}, {}), 1.0, reasons={"big": "needs 16 GPUs"}))["big"]
+
+    assert (row.reason, row.seconds_left, row.waiting) == ("needs 16 GPUs", None, 0)
+    assert "lost" in printed(table(Snapshot(1.0, 0, 2, 0, None, 8, (row,))))
+
+
+# -- how it is shown --------------------------------------------------------------------------------------------------
+QWEN = Row("qwen", False, 2, 1, 3, 1200, 3360, 5.1, 1820, 340, 3, 424.0)
+DONE = Row("tiny", done=70, planned=70, seconds_left=0.0)
+SNAPSHOT = Snapshot(1.0, 1270, 3430, 5.1, 424.0, 8, (DONE, QWEN))
+
+
+def printed(shown, width=120):
+    console = Console(width=width, file=open(os.devnull, "w"), record=True)  # noqa: SIM115
+    console.print(shown)
+    return console.export_text()
+
+
+def test_lines_tell_the_whole_and_who_is_at_work():
+    assert lines(SNAPSHOT) == [
+        "1,270 of 3,430 episodes (37%), 5.1/s, 7 min left",
+        "  qwen: 2 ready, 1 starting, 3 GPUs, 5.1/s, 340 in flight, 1,820 waiting, 3 errors, 7 min left",
+    ]
+    assert len(lines(replace(SNAPSHOT, rows=(QWEN,)))) == 1, "one model alone is the whole"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_tells_the_same(width):
+    shown = printed(table(SNAPSHOT, width=width), width).splitlines()
+
+    assert shown[0].split() == ["model", "replicas", "GPUs", "episodes", "/s", "waiting", "playing", "errors", "left"]
+    cells = ["qwen", "2", "+1", "3", "1,200/3,360", "5.1", "1,820", "340", "3", "7", "min"]
+    assert [cell for cell in shown[1].split() if not set(cell) & set("━╸╺")] == cells, "those at work come first"
+    assert shown[2].split()[0] == "tiny" and shown[2].split()[-1] == "done"
+    assert shown[3].strip() == lines(SNAPSHOT)[0]
+
+
+def test_a_long_table_is_cut_and_says_so():
+    rows = tuple(replace(DONE, name=f"m{n}") for n in range(30))
+    shown = printed(table(replace(SNAPSHOT, rows=(*rows, QWEN)), most=3))
+
+    assert "28 more models wait or are done" in shown and "qwen" in shown and "m2" not in shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0 s"), (119, "119 s"), (424, "7 min"), (7200, "2 h 0 min"), (19_230, "5 h 20 min"), (273_600, "3 d 4 h")],
+)
+def test_a_duration_has_two_units(seconds, said):
+    assert span(seconds) == said
+
+
+def test_without_a_driver_models_are_counted_from_their_cells():
+    cells = [
+        {"cell": "m/ROD/hint", "finished": 5, "planned": 10, "errors": 1},
+        {"cell": "m/QD/hint", "finished": 10, "planned": 10, "errors": 0},
+    ]
+    (shown,) = standing({"running": None, "cells": cells})
+
+    text = printed(shown)
+    assert "15/20" in text and "15 of 20 episodes (75%)" in text and "replicas" not in text and "/s" not in text
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"rows": 3}', b'{"rows": [{"name": "m", "other": 1}]}', b"\xff"]
+)
+def test_a_file_of_another_version_counts_for_nothing(content):
+    try:
+        found = json.loads(content)
+    except ValueError:
+        found = None
+    assert snapshot.revived(found) is None
+    status = {"running": {"pid": 1, "host": "h"}, "live": found, "cells": []}
+    assert len(standing(status)) == 1
+
+
+def test_a_snapshot_survives_the_file(tmp_path):
+    snapshot.write(tmp_path, SNAPSHOT)
+    assert snapshot.revived(json.loads((tmp_path / "live.json").read_text())) == SNAPSHOT
+    snapshot.remove(tmp_path)
+    snapshot.remove(tmp_path)
+    snapshot.write(tmp_path / "nowhere", SNAPSHOT)
+    assert not list(tmp_path.iterdir())
+
+
+# -- a real run -------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
+def test_status_from_another_terminal_shows_what_the_driver_does(cli, demo_data, tmp_path):
+    """Its workers are stopped, not the driver: there is time to look."""
+    out = tmp_path / "run"
+    process = cli.start("run", long_sweep(tmp_path / "x.toml", demo_data), "--output", out)
+    driver_log = out / "logs/attempt-0001/driver.log"
+    first_worker(driver_log)
+    time.sleep(0.5)
+    pids = [
+        int(line.split("(process ")[1].split()[0])
+        for line in driver_log.read_text().splitlines()
+        if "(process " in line
+    ]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(snapshot.EVERY + 2)
+        told = cli.run("status", out, "--json")
+        shown = cli.run("status", out)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    process.communicate(timeout=240)
+    (row,) = json.loads(told.stdout)["live"]["rows"]
+
+    assert row["name"] == "builtin" and row["planned"] == 21_000
+    assert row["ready"] + row["starting"] >= 1 and row["in_flight"] > 0 and row["done"] < 21_000
+    assert "replicas" in shown.stdout and f"as process {process.pid} on" in shown.stdout
+    assert process.returncode == 0 and not (out / "live.json").exists()
+    assert "21,000 of 21,000 episodes (100%)" in cli.run("status", out).stdout
+
+
+@pytest.mark.slow
+def test_a_terminal_gets_a_table_and_no_lines(cli, demo_data, tmp_path):
+    """A real pseudo-terminal on stderr."""
+    mine, its = pty.openpty()
+    path = long_sweep(tmp_path / "x.toml", demo_data)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orchestrator", "run", str(path), "--output", str(tmp_path / "run")],
+        env={**cli.environment, "TERM": "xterm", "COLUMNS": "120", "LINES": "30"},
+        stdout=subprocess.DEVNULL, stderr=its, cwd=ROOT,
+    )  # fmt: skip
+    os.close(its)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(mine, 65536)
+        except OSError:
+            break
+    os.close(mine)
+    assert process.wait(timeout=60) == 0
+    text = shown.decode()
+    assert "replicas" in text and "builtin" in text and render.HEADINGS[4] in text and "of 21,000 episodes" in text

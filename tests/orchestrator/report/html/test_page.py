@@ -1,0 +1,365 @@
+"""The page is one inert file: the same bytes for the same folder, bounded, and every text of a model in it is only text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from actors.backend import Reply
+from envs.render import Renderer, Unprocessable
+from envs.types import ImageRef
+from orchestrator.report.endings import endings
+from orchestrator.report.html import write_page
+from orchestrator.report.html.episode_sample import chosen
+from orchestrator.report.html.episode_view import FIRST, LAST, LONGEST_REPLY, Strips, rows_of
+from orchestrator.report.html.escape import HIDDEN, inert, visible
+from orchestrator.report.html.page_data import MEANINGS, gathered
+from orchestrator.report.html.thumbnails import EDGE, Thumbnails, reference
+from orchestrator.report.metrics import average
+from orchestrator.report.run_data import read
+from orchestrator.storage.lock import RunFolderError
+from tests.orchestrator.report.runs import played, sweep
+
+HOSTILE = (
+    "<script>alert('reply')</script><img src=x onerror=alert(1)>",
+    "</script></style><script>alert('out')</script>",
+    "A. fine\u202egnp.exe\x00\x1b[31m\u2028\u200bend",
+    "x" * 1_000_000,
+    "",
+    "**B**, since `this` <b>is</b> [so](javascript:alert(1)) {{ 7 * 7 }} ${alert(1)}",
+)
+CONDITIONS = ["zero-shot", "hint", "history", "random-proactive", "reference"]
+
+
+class Hostile:
+    """A model that says what no page may believe; it cannot take the pictures of one scenario at all."""
+
+    def __init__(self) -> None:
+        self.said = 0
+
+    async def reply(self, request) -> Reply:
+        if request.situation.sample.scenario == "QD":
+            raise Unprocessable("QD: <b>refused</b> \u202eby the processor")
+        self.said += 1
+        return Reply(HOSTILE[self.said % len(HOSTILE)])
+
+    async def close(self) -> None:
+        return None
+
+
+def hostile_run(output: Path, data: Path) -> Path:
+    """Two baselines and a hostile model over four scenarios."""
+    wanted = sweep(data, ["oracle", "always-ask", "uniform"], CONDITIONS, scenarios=["ROD", "VSOD", "QD", "COCO"])
+    return played(output, wanted, backends={"uniform": Hostile()})
+
+
+class Elements(HTMLParser):
+    """What a parser sees: elements with their attributes, and the texts of scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.inside: list[tuple[str, str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        if self.elements and self.elements[-1][0] in ("script", "style") and data.strip():
+            self.inside.append((self.elements[-1][0], data))
+
+
+@pytest.fixture(scope="module")
+def folder(demo_data, tmp_path_factory):
+    return hostile_run(tmp_path_factory.mktemp("page") / "run", demo_data)
+
+
+@pytest.fixture(scope="module")
+def evidence(folder):
+    return read(folder)
+
+
+@pytest.fixture(scope="module")
+def html(folder):
+    return write_page(folder).read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def content(html):
+    return json.loads(html.split('id="content">')[1].split("</script>")[0])
+
+
+# -- one inert file ----------------------------------------------------------------------------------------------------
+def test_the_same_folder_gives_the_same_bytes(folder, html):
+    assert write_page(folder).read_text("utf-8") == html
+    assert not list(folder.glob("*.tmp"))
+
+
+def test_only_the_pages_own_style_and_script_may_run(html):
+    seen = Elements(html)
+    scripts = [(attributes.get("type"), attributes) for tag, attributes in seen.elements if tag == "script"]
+    assert [kind for kind, _ in scripts] == ["application/json", None]
+    policy = next(a["content"] for tag, a in seen.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; img-src data:; ")
+    style, script = (
+        re.search(r"<style>(.*?)</style>", html, re.S)[1],
+        html.rpartition("<script>")[2].split("</script>")[0],
+    )
+    for text in (style, script):
+        assert base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in policy
+    assert "unsafe" not in policy and "http" not in policy
+
+
+def test_nothing_is_asked_of_anybody(html):
+    for tag, attributes in Elements(html).elements:
+        assert tag not in ("iframe", "object", "embed", "form", "base", "audio", "video", "a:href")
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+        for name in ("src", "href", "xlink:href"):
+            assert attributes.get(name, "#").startswith(("#", "data:")), attributes
+
+
+def test_replies_are_in_the_data_as_they_are_and_nowhere_in_the_markup(html, content):
+    for reply in HOSTILE[:3]:
+        assert reply in content["texts"]
+    assert (
+        "alert(" not in html.split('id="content"')[0]
+        and "<script>alert" not in html
+        and "onerror" not in html.rpartition("<script>")[2]
+    )
+    assert all(
+        ord(letter) < 128 and letter not in "<>&" for letter in html.split('id="content">')[1].split("</script>")[0]
+    )
+
+
+def test_a_megabyte_is_cut_and_its_length_told(content):
+    long = [turn for episode in content["episodes"] for turn in episode["turns"] if "length" in turn]
+    assert long and {turn["length"] for turn in long} == {1_000_000}
+    assert {len(content["texts"][turn["reply"]]) for turn in long} == {LONGEST_REPLY}
+
+
+def test_errors_reach_the_summary_with_their_marks_shown(html, evidence):
+    page = gathered(evidence, None, 0, 0, 10)
+    told = " ".join(page.problems)
+    assert "50 episodes have no answer (50 unprocessable)" in told
+    assert "⟨U+202E⟩by the processor" in told
+    assert "&lt;b&gt;refused&lt;/b&gt; ⟨U+202E⟩by" in html and "<b>refused</b>" not in html
+
+
+@given(st.text(max_size=300))
+def test_nothing_hidden_stays_hidden(text):
+    assert not HIDDEN.search(visible(text))
+
+
+@given(st.text(max_size=300))
+def test_inert_json_says_the_same_and_cannot_be_left(text):
+    told = inert({"text": text + "</script><!--"})
+    assert json.loads(told)["text"] == text + "</script><!--"
+    assert told.isascii() and not set("<>&") & set(told)
+
+
+# -- what a strip says -------------------------------------------------------------------------------------------------
+def test_options_are_those_of_the_game_and_the_reply_names_one(content):
+    named = 0
+    for episode in content["episodes"]:
+        if episode["model"] != "oracle":
+            continue
+        for turn in episode["turns"]:
+            shown, place = ("options", 0) if turn["action"] == "suggestion" else ("categories", 1)
+            assert content["texts"][turn[shown][turn["said"][place]]] == content["texts"][turn["reply"]]
+            assert turn["said"][0] in turn["asks"] if place == 0 else turn["said"][1] == turn["answer"]
+            named += 1
+        if episode["condition"] == "reference":
+            assert episode["turns"][0]["options"] == []
+    assert named > 100
+
+
+def test_every_condition_is_played_again_without_a_difference(content):
+    assert {episode["condition"] for episode in content["episodes"]} == set(CONDITIONS)
+    assert not [episode["key"] for episode in content["episodes"] if "why" in episode]
+
+
+def test_a_store_that_says_otherwise_is_not_argued_with(evidence):
+    row = evidence.episodes.filter(model="oracle", scenario="ROD", condition="zero-shot").to_dicts()[0] | {
+        "kind": "correct"
+    }
+    turns = rows_of(evidence.turns, [row["key"]])[row["key"]]
+    for changed in ({"option": "mismatch"}, {"frame": 3}, {"reply": "nonsense"}, {"move": "sideways"}):
+        strips = Strips(evidence, Thumbnails(None, 0))
+        assert strips.add(row, [turns[0] | changed, *turns[1:]])
+        if changed != {"move": "sideways"}:  # moves that were asked for follow from the reply, so it changes nothing
+            assert "other readings" in strips.found[0]["why"]
+            assert "options" not in strips.found[0]["turns"][0]
+
+
+def test_long_episodes_show_their_beginning_and_their_end(content):
+    long = [episode for episode in content["episodes"] if episode["played"] > FIRST + LAST]
+    assert long
+    for episode in long:
+        numbers = [turn["turn"] for turn in episode["turns"]]
+        assert numbers == [*range(FIRST), *range(episode["played"] - LAST, episode["played"])]
+
+
+def test_every_ending_has_its_meaning(content):
+    assert {episode["kind"] for episode in content["episodes"]} <= set(content["kinds"])
+    assert {"correct", "unprocessable", "unparsable", "asked for ever"} <= {e["kind"] for e in content["episodes"]}
+    assert all(MEANINGS.values())
+
+
+def test_verdicts_of_judges_stand_beside_the_reply(folder, evidence, tmp_path):
+    row = evidence.episodes.filter(model="oracle").to_dicts()[0] | {"kind": "correct"}
+    strips = Strips(evidence, Thumbnails(None, 0))
+    verdict = {
+        "key": row["key"],
+        "judge": "rule",
+        "text": "because " * 1000,
+        "category": True,
+        "note": float("nan"),
+    }
+    strips.add(row, [], [verdict])
+    found = strips.found[0]["judged"][0]
+    assert found["text"] == [("because " * 1000)[:LONGEST_REPLY], 8000] and found["category"] is True
+    assert "note" not in found
+
+
+def judge(folder: Path, key: str) -> None:
+    """A judge's verdict with hostile reasoning, beside a torn part and a foreign one."""
+    place = folder / "verdicts"
+    place.mkdir()
+    said = HOSTILE[0] + " so: 1, 0"
+    rows = {"key": [key], "judge": ["rule-1"], "text": [said], "category": [True], "suggestion": [False]}
+    pl.DataFrame(rows).write_parquet(place / "part-00000001.parquet")
+    (place / "part-00000002.parquet").write_bytes(b"PAR1 torn")
+    pl.DataFrame({"other": [1]}).write_parquet(place / "part-00000003.parquet")
+
+
+def test_the_judge_is_named_and_torn_verdicts_count_as_absent(demo_data, tmp_path):
+    run = played(tmp_path / "judged", sweep(demo_data, ["guess"], ["zero-shot"], scenarios=["ROD"]))
+    judge(run, read(run).episodes["key"][0])
+    page = gathered(read(run), None, 0, 0, 20)
+    assert dict(page.facts)["Judge"] == "rule-1: 1 verdicts"
+    (judged,) = [episode["judged"] for episode in page.browser["episodes"] if "judged" in episode]
+    assert judged[0]["judge"] == ["rule-1", 0] and judged[0]["suggestion"] is False
+
+
+# -- pictures ----------------------------------------------------------------------------------------------------------
+numbers = st.floats(min_value=-1e6, max_value=1e6)
+paths = st.from_regex(r"\A[A-Za-z0-9_./ -]{1,30}\Z")
+
+
+@given(paths, st.none() | st.tuples(numbers, numbers, numbers, numbers), st.none() | st.integers(1, 99999))
+def test_a_stored_name_is_read_back(path, crop, edge):
+    assert reference(ImageRef(path, crop, edge).key) == ImageRef(path, crop, edge)
+
+
+def test_a_thumbnail_shows_what_the_model_saw(evidence, demo_data):
+    image = evidence.turns.join(evidence.episodes.lazy().filter(scenario="COCO"), on="key", how="semi").collect()[
+        "image"
+    ][0]
+    assert "@" in image
+    thumbnails = Thumbnails(demo_data, 5)
+    assert thumbnails.place(image) == 0 == thumbnails.place(image)
+    small = Image.open(io.BytesIO(base64.b64decode(thumbnails.uris[0].partition(",")[2])))
+    saw = Renderer(demo_data).picture(reference(image))
+    assert max(small.size) <= EDGE and abs(small.width / small.height - saw.width / saw.height) < 0.05
+    means = [picture.convert("RGB").resize((1, 1), Image.Resampling.BOX).getpixel((0, 0)) for picture in (small, saw)]
+    assert all(abs(a - b) <= 6 for a, b in zip(*means, strict=True))
+
+
+def test_bounds_hold_and_are_told(folder, evidence, demo_data):
+    page = gathered(evidence, None, 7, 0, 40)
+    assert len(page.browser["pictures"]) == 7 and len(page.browser["episodes"]) == 40
+    assert "40 of 600 episodes are here, drawn with seed 0" in page.about[0]
+    assert re.fullmatch(r"7 pictures of .*; \d+ more were left out to bound the file\.", page.about[1])
+    spent = Strips(evidence, Thumbnails(None, 0), most_bytes=1)
+    row = evidence.episodes.to_dicts()[0] | {"kind": "correct"}
+    assert [spent.add(row, []), spent.add(row, [])] == [True, False]
+    tight = Thumbnails(demo_data, 99, most_bytes=1)
+    images = evidence.turns.collect()["image"].unique(maintain_order=True).to_list()[:3]
+    placed = [tight.place(image) for image in images]
+    assert placed[0] == 0 and len(tight.uris) == 1 and tight.left_out == 2
+
+
+def test_without_the_data_there_are_reasons_instead_of_pictures(folder, tmp_path):
+    page = gathered(read(folder, tmp_path / "gone"), tmp_path / "gone", 100, 0, 100)
+    assert page.browser["pictures"] == [] and "data folder is not at hand" in page.about[1]
+    turns = [turn for episode in page.browser["episodes"] for turn in episode["turns"]]
+    assert {turn["picture"] for turn in turns} == {"the data folder is not at hand"}
+    assert all("options" not in turn for turn in turns)
+    assert all("data folder" in episode["why"] for episode in page.browser["episodes"] if episode["turns"])
+
+
+def test_a_missing_picture_leaves_its_reason(demo_data):
+    assert "is not there" in Thumbnails(demo_data, 5).place("ROD/none.jpg")
+    assert "outside the data folder" in Thumbnails(demo_data, 5).place("../../etc/passwd")
+    assert "out of all bounds" in Thumbnails(demo_data, 5).place(_some(demo_data) + "@0.0,0.0,1e+300,2.0")
+
+
+def _some(data: Path) -> str:
+    return str(next(data.rglob("*.jpg")).relative_to(data))
+
+
+# -- selection ---------------------------------------------------------------------------------------------------------
+def test_every_ending_of_every_cell_is_there(evidence):
+    told = endings(evidence)
+    keys = chosen(told, 300, 0)
+    assert len(keys) == len(set(keys)) == 300 and keys == chosen(told, 300, 0) != chosen(told, 300, 1)
+    strata = told.select("cell", "kind").unique()
+    assert told.filter(pl.col("key").is_in(keys)).select("cell", "kind").unique().height == strata.height
+
+
+def test_models_and_conditions_can_be_laid_side_by_side(evidence):
+    told = endings(evidence)
+    first = told.filter(pl.col("key").is_in(chosen(told, 60, 3)))
+    assert first.group_by("scenario", "sample_id").len()["len"].to_list() == [15, 15, 15, 15]
+
+
+# -- summary -----------------------------------------------------------------------------------------------------------
+def test_the_headline_is_the_best_average(evidence):
+    page = gathered(evidence, None, 0, 0, 5)
+    rows = average(evidence.rows).filter(condition="zero-shot").filter(pl.col("model") != "oracle")
+    best = rows.sort("acc", descending=True).row(0, named=True)
+    assert page.findings[0].figure == f"{best['acc']:.1f}%" and best["model"] in page.findings[0].text
+    facts = dict(page.facts)
+    assert facts["Played"] == "600 of 600 planned episodes (100%), 60 cells"
+    assert "demo benchmark's" in facts["Data"] and facts["Prompt text"].startswith("mcqa-1 and oeg-1: the keys")
+    assert facts["Decoding"] == "multiple choice greedy, at most 50 new tokens a reply"
+
+
+def test_one_model_is_spoken_of_as_one(demo_data, tmp_path):
+    run = played(
+        tmp_path / "one", sweep(demo_data, ["uniform", "first-option"], ["zero-shot"], scenarios=["ROD", "CIT"])
+    )
+    told = {finding.text.partition(" (")[0]: finding for finding in gathered(read(run), None, 0, 0, 1).findings}
+    chance = told["is what choosing blindly among the options scores"]
+    assert chance.text.endswith("The interval of first-option lies wholly below it.")
+
+
+def test_what_is_unfinished_is_said_first(demo_data, tmp_path):
+    wanted = sweep(demo_data, ["oracle", "guess"], ["zero-shot"], scenarios=["ROD", "CIT"])
+    page = gathered(read(played(tmp_path / "part", wanted, only=25)), None, 10, 0, 50)
+    assert page.problems[0].startswith("15 of 40 planned episodes are not played yet, in 2 of 4 cells: guess/")
+    assert [row[11].text for row in page.cells.rows] == ["10", "10", "5/10", "0/10"]
+    assert page.cells.rows[3][3].text == "–" and page.cells.rows[3][3].value is None
+
+
+def test_a_run_of_nothing_yet_has_a_page(demo_data, tmp_path):
+    wanted = sweep(demo_data, ["oracle"], ["zero-shot"], scenarios=["ROD"])
+    text = write_page(played(tmp_path / "empty", wanted, only=0)).read_text("utf-8")
+    assert "Nothing is scored yet" in text and "10 of 10 planned episodes are not played yet" in text
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(RunFolderError, match="holds no run"):
+        write_page(tmp_path)

@@ -1,0 +1,374 @@
+"""The page is used as people use it, in headless Chromium from disk: by clicks, by keys alone, on a phone, in the dark."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from orchestrator.report.html import write_page
+from orchestrator.report.run_data import read
+from tests.orchestrator.report.html.test_page import HOSTILE, hostile_run, judge
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium and chromedriver are not installed"),
+]
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--window-size=1300,900",
+)  # fmt: skip
+ALARM = "window.alert = window.confirm = window.prompt = (text) => { window.fired = text; };"
+
+
+@pytest.fixture(scope="module")
+def page(demo_data, tmp_path_factory) -> str:
+    run = hostile_run(tmp_path_factory.mktemp("browser") / "run", demo_data)
+    judge(run, read(run).episodes.filter(model="always-ask", scenario="COCO")["key"][0])
+    return write_page(run).as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    """One browser with a home of its own, which goes with it."""
+    home = Path(tempfile.mkdtemp(prefix="page-"))
+    options = Options()
+    options.binary_location = CHROMIUM or ""
+    for flag in (*FLAGS, f"--user-data-dir={home / 'profile'}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    service = Service(DRIVER, env={**os.environ, "HOME": str(home), "TMPDIR": str(home)})
+    driver = webdriver.Chrome(options=options, service=service)
+    driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": ALARM})
+    try:
+        yield driver
+    finally:
+        driver.quit()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def opened(browser, page) -> Iterator[Callable[..., webdriver.Chrome]]:
+    """Opens the page afresh; after the test nothing was logged, asked of anybody, or set off."""
+
+    def open_(fragment: str = "", width: int = 1300, height: int = 900, dark: bool = False) -> webdriver.Chrome:
+        browser.get("about:blank")
+        drain(browser)
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme, still]})
+        browser.get(page + fragment)
+        return browser
+
+    yield open_
+    assert browser.get_log("browser") == []
+    assert {address.partition(":")[0] for address in requested(browser)} <= {"file", "data"}
+    assert browser.execute_script("return window.fired") is None
+
+
+def drain(browser) -> None:
+    browser.get_log("browser")
+    browser.get_log("performance")
+
+
+def requested(browser) -> list[str]:
+    """Addresses that the page asked for."""
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    sent = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    return [address for address in sent if address != "about:blank"]
+
+
+def all_of(browser, selector: str):
+    return browser.find_elements(By.CSS_SELECTOR, selector)
+
+
+def one(browser, selector: str):
+    return browser.find_element(By.CSS_SELECTOR, selector)
+
+
+def column(browser, sheet: str, number: int) -> list[str]:
+    """Texts of a column's shown rows."""
+    script = (
+        "return [...document.querySelectorAll(`#sheet-${arguments[0]} tbody tr:not([hidden])`)]"
+        ".map((row) => row.cells[arguments[1]].querySelector('.t')?.textContent ?? '')"
+    )
+    return browser.execute_script(script, sheet, number)
+
+
+def press(browser, *keys: str) -> None:
+    webdriver.ActionChains(browser).send_keys(*keys).perform()
+
+
+def focused(browser, script: str = "return document.activeElement.textContent"):
+    return browser.execute_script(script)
+
+
+def pick(browser, field: str, value: str) -> None:
+    Select(one(browser, f"#f-{field}")).select_by_value(value)
+
+
+def numbers(texts: list[str]) -> list[float]:
+    return [float(text.replace("−", "-")) for text in texts if text != "–"]
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+def test_it_opens_from_disk_and_asks_for_nothing(opened, page):
+    browser = opened()
+    assert requested(browser)[:1] == [page]
+    assert browser.title == "test – ProactiveBench sweep"
+    pictures = "return [...document.images].filter((one) => one.complete).every((one) => one.naturalWidth > 0)"
+    WebDriverWait(browser, 20).until(lambda b: len(all_of(b, "figure img")) >= 4 and b.execute_script(pictures))
+    styled = browser.execute_script("return getComputedStyle(document.querySelector('nav')).position")
+    assert styled == "sticky"
+
+
+def test_the_policy_stops_what_is_not_the_pages_own(opened):
+    browser = opened()
+    browser.execute_script(
+        "const script = document.createElement('script'); script.textContent = 'window.ran = 1'; document.body.append(script);"
+        "const picture = new Image(); picture.src = 'http://127.0.0.1:9/none.png'; document.body.append(picture);"
+    )
+    stopped: list[dict[str, str]] = []
+    WebDriverWait(browser, 20).until(lambda b: stopped.extend(b.get_log("browser")) or len(stopped) >= 2)
+    assert all("Content Security Policy" in entry["message"] for entry in stopped)
+    assert browser.execute_script("return window.ran") is None
+    drain(browser)  # this test itself asked
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+def test_a_heading_sorts_and_says_so(opened):
+    browser = opened()
+    head = all_of(browser, "#sheet-cells thead th")[3]
+    before = column(browser, "cells", 3)
+    for direction in ("descending", "ascending", "descending"):
+        head.find_element(By.TAG_NAME, "button").click()
+        after = column(browser, "cells", 3)
+        assert head.get_attribute("aria-sort") == direction
+        assert numbers(after) == sorted(numbers(after), reverse=direction == "descending")
+        gaps = before.count("–")
+        assert gaps and after[-gaps:] == ["–"] * gaps  # what has no number is last both ways
+        assert sorted(after) == sorted(before)
+    sorted_heads = [th for th in all_of(browser, "#sheet-cells thead th") if th.get_attribute("aria-sort") != "none"]
+    assert len(sorted_heads) == 1
+
+
+def test_texts_sort_upwards_first(opened):
+    browser = opened()
+    all_of(browser, "#sheet-cells thead button")[1].click()
+    assert column(browser, "cells", 1) == sorted(column(browser, "cells", 1), key=str.lower)
+
+
+def test_filters_narrow_rows_and_count_them(opened):
+    browser = opened()
+    models = Select(all_of(browser, "#sheet-cells select")[0])
+    models.select_by_visible_text("oracle")
+    assert set(column(browser, "cells", 0)) == {"oracle"}
+    one(browser, "#sheet-cells input").send_keys("vsod hint")
+    assert [column(browser, "cells", n) for n in range(3)] == [["oracle"], ["VSOD"], ["hint"]]
+    assert one(browser, "#sheet-cells .count").text == "1 of 60 rows"
+    models.select_by_visible_text("all")
+    assert one(browser, "#sheet-cells .count").text == "3 of 60 rows"
+
+
+def test_a_cell_leads_to_its_episodes(opened):
+    browser = opened()
+    one(browser, "#sheet-cells input").send_keys("always-ask coco hint")
+    one(browser, "#sheet-cells tbody tr:not([hidden]) a").click()
+    WebDriverWait(browser, 20).until(lambda b: one(b, "#found").text == "10 of 600 episodes")
+    assert one(browser, "#episode h3").text.startswith("always-ask, COCO, hint: ")
+
+
+# -- episodes ----------------------------------------------------------------------------------------------------------
+def test_the_browser_by_clicks(opened):
+    browser = opened()
+    for field, value in (("model", "oracle"), ("scenario", "COCO"), ("condition", "zero-shot"), ("kind", "correct")):
+        pick(browser, field, value)
+    assert one(browser, "#found").text == "10 of 600 episodes"
+    assert "(10)" in Select(one(browser, "#f-kind")).first_selected_option.text
+    all_of(browser, "#list button")[2].click()
+    key = all_of(browser, "#list li")[2].get_attribute("data-key")
+    assert one(browser, ".ep-key").text == key and browser.current_url.endswith(f"#episode={key}")
+    assert all_of(browser, "#list button")[2].get_attribute("aria-current") == "true"
+    cards = all_of(browser, ".strip .card")
+    turns = int(one(browser, ".ep-facts").text.partition("turns ")[2].split()[0])
+    assert len(cards) == turns + 1 and cards[-1].text.startswith("Ending\ncorrect")
+    loaded = "return [...document.querySelectorAll('.shot img')].every((one) => one.complete && one.naturalWidth > 20)"
+    WebDriverWait(browser, 20).until(lambda b: b.execute_script(loaded))
+    assert len(all_of(cards[-2], ".options .said.right")) == 1
+    assert "category" in cards[-2].text and "as category: correct" in cards[-2].text
+    one(browser, "#next").click()
+    assert one(browser, ".ep-key").text != key and focused(browser) == "Next"
+    one(browser, "#previous").click()
+    assert one(browser, ".ep-key").text == key
+
+
+def test_the_browser_by_keys_alone(opened):
+    browser = opened()
+    browser.execute_script("document.getElementById('f-model').focus()")
+    press(browser, "o")  # a list on the keyboard: type the beginning
+    assert Select(one(browser, "#f-model")).first_selected_option.get_attribute("value") == "oracle"
+    press(browser, *[Keys.TAB] * 4)
+    assert focused(browser, "return document.activeElement.id") == "f-text"
+    press(browser, "coco hint")
+    press(browser, Keys.TAB)
+    while focused(browser, "return document.activeElement.closest('#list') === null"):
+        press(browser, Keys.TAB)
+    press(browser, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_UP, Keys.ENTER)
+    key = all_of(browser, "#list li")[1].get_attribute("data-key")
+    assert one(browser, ".ep-key").text == key
+    press(browser, Keys.END)
+    press(browser, Keys.ENTER)
+    assert one(browser, ".ep-key").text == all_of(browser, "#list li")[-1].get_attribute("data-key")
+
+
+def test_tables_by_keys_alone(opened):
+    browser = opened()
+    browser.execute_script("document.querySelectorAll('#sheet-cells thead button')[3].focus()")
+    press(browser, Keys.ENTER)
+    assert all_of(browser, "#sheet-cells thead th")[3].get_attribute("aria-sort") == "descending"
+    press(browser, Keys.SPACE)
+    assert all_of(browser, "#sheet-cells thead th")[3].get_attribute("aria-sort") == "ascending"
+    outline = browser.execute_script("return getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+
+
+def test_a_link_names_an_episode(opened):
+    browser = opened()
+    key = browser.execute_script("return [...document.querySelectorAll('#list li')].at(-2).dataset.key")
+    opened(f"#episode={key}")
+    assert one(browser, ".ep-key").text == key
+    browser.execute_script("location.hash = '#episode=no/such/<b>key</b>'")
+    WebDriverWait(browser, 20).until(lambda b: all_of(b, "#absent"))
+    assert "not this one: no/such/<b>key</b>" in one(browser, "#absent").text
+    browser.back()
+    WebDriverWait(browser, 20).until(lambda b: all_of(b, ".ep-key"))
+    assert one(browser, ".ep-key").text == key
+
+
+def test_two_conditions_side_by_side(opened):
+    browser = opened()
+    for field, value in (("model", "always-ask"), ("scenario", "ROD"), ("condition", "zero-shot")):
+        pick(browser, field, value)
+    all_of(browser, "#list button")[0].click()
+    options = [option for option in all_of(browser, "#beside option") if option.text.startswith("hint")]
+    Select(one(browser, "#beside")).select_by_value(options[0].get_attribute("value"))
+    lanes = all_of(browser, ".lane")
+    assert [lane.find_element(By.CLASS_NAME, "lane-head").text for lane in lanes] == ["zero-shot", "hint"]
+    asked = [lane.find_element(By.CLASS_NAME, "ask").text for lane in lanes]
+    assert asked[1].startswith(asked[0]) and "Hint:" in asked[1] and "Hint:" not in asked[0]
+    lefts = [lane.find_elements(By.CLASS_NAME, "card")[1].rect["x"] for lane in lanes]
+    assert lefts[0] == lefts[1]  # turn stands under turn
+    address = browser.current_url
+    assert "&beside=always-ask/ROD/hint/" in address
+    opened("#" + address.partition("#")[2])
+    assert len(all_of(browser, ".lane")) == 2
+
+
+def test_hostile_replies_are_only_text(opened):
+    browser = opened()
+    pick(browser, "model", "uniform")
+    seen: dict[str, str] = {}
+    for index in range(12):
+        browser.execute_script("document.querySelectorAll('#list button')[arguments[0]].click()", index * 9)
+        for box in all_of(browser, ".strip .reply"):
+            text = browser.execute_script("return arguments[0].textContent", box)
+            seen[text[:12]] = text
+            assert not box.find_elements(By.CSS_SELECTOR, "script, img, b, a")
+    assert HOSTILE[0] in seen.values() and HOSTILE[1] in seen.values() and HOSTILE[5] in seen.values()
+    assert seen[HOSTILE[2][:6] + "eU+202E"[:6]].startswith("A. fineU+202Egnp.exeU+0000U+001B[31mU+2028U+200Bend")
+    assert seen["x" * 12] == "x" * 2000 and seen["empty reply"] == "empty reply"
+    one(browser, "#f-text").send_keys("xxxxxxxxxx")
+    browser.execute_script("document.querySelector('#list button').click()")
+    assert "first 2,000 of 1,000,000 characters" in one(browser, ".lanes").text
+    assert len(all_of(browser, "script")) == 2
+
+
+def test_errors_are_shown_as_text(opened):
+    browser = opened()
+    pick(browser, "kind", "unprocessable")
+    all_of(browser, "#list button")[0].click()
+    assert "QD: <b>refused</b> U+202Eby the processor" in one(browser, ".end").text
+    assert one(browser, ".problems").text.startswith("Before you read on")
+
+
+def test_the_judges_reasoning_is_shown_as_text(opened):
+    browser = opened()
+    key = browser.execute_script(
+        "return JSON.parse(document.getElementById('content').textContent).episodes.find((one) => one.judged).key"
+    )
+    opened(f"#episode={key}")
+    told = one(browser, ".end").text
+    assert f"text: {HOSTILE[0]} so: 1, 0" in told and "judge: rule-1" in told and "category: true" in told
+
+
+# -- any screen --------------------------------------------------------------------------------------------------------
+def overflow(browser) -> int:
+    """Pixels by which the page is wider than its window."""
+    wide = "Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)"
+    return browser.execute_script(f"return {wide} - document.documentElement.clientWidth")
+
+
+@pytest.mark.parametrize("size", [320, 375, 768, 1024])
+def test_a_narrow_screen_never_scrolls_sideways(opened, size):
+    browser = opened(width=size, height=812)
+    assert overflow(browser) == 0
+    pick(browser, "model", "uniform")
+    one(browser, "#f-text").send_keys("xxxxxxxxxx")
+    browser.execute_script("document.querySelector('#list button').click()")
+    select = one(browser, "#beside")
+    if len(Select(select).options) > 1:
+        Select(select).select_by_index(1)
+    assert overflow(browser) == 0
+    fits = "(one) => one.getBoundingClientRect().right <= innerWidth"
+    assert browser.execute_script(f"return [...document.querySelectorAll('select, input, h1, h2, h3')].every({fits})")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_is_readable_in_light_and_dark(opened, dark):
+    browser = opened(dark=dark)
+    back = luminance(browser, "body", "backgroundColor")
+    assert back < 0.05 if dark else back > 0.85
+    for selector, property_ in (
+        ("body", "color"), (".about", "color"), ("dt", "color"), ("thead button", "color"), (".note", "color"),
+        ("a.ep-key", "color"), (".ep-facts", "color"), (".options em", "color"),
+    ):  # fmt: skip
+        assert contrast(luminance(browser, selector, property_), back) >= 4.5, selector
+
+
+def luminance(browser, selector: str, property_: str) -> float:
+    """Relative luminance (WCAG 2.2)."""
+    colour = browser.execute_script(
+        f"return getComputedStyle(document.querySelector('{selector}')).{property_}.match(/[0-9.]+/g).map(Number)"
+    )
+    parts = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+
+def contrast(one_: float, other: float) -> float:
+    return (max(one_, other) + 0.05) / (min(one_, other) + 0.05)
+
+
+def test_print_has_the_tables_whole_and_no_controls(opened):
+    browser = opened()
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    gone = "(one) => getComputedStyle(document.querySelector(one)).display === 'none'"
+    hidden = f"return ['nav', '.filters', '.list', '.ep-tools'].every({gone})"
+    whole = (
+        "const box = document.querySelector('#sheet-cells .scroll'); return box.scrollHeight <= box.clientHeight + 1"
+    )
+    assert browser.execute_script(hidden) and browser.execute_script(whole)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

@@ -1,0 +1,51 @@
+"""On a terminal, too, an error is visible, and what is not complete is not shown as if it were."""
+
+import io
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from orchestrator.report.console_tables import tables
+from orchestrator.report.run_data import read
+from tests.orchestrator.report.runs import played, sweep
+
+
+def printed(rows: pl.DataFrame) -> str:
+    console = Console(width=160, file=io.StringIO(), record=True)
+    for table in tables(rows):
+        console.print(table)
+    return console.export_text()
+
+
+@pytest.fixture
+def rows(demo_data, tmp_path):
+    return read(played(tmp_path / "run", sweep(demo_data, ["uniform"], ["zero-shot"]))).rows
+
+
+def changed(rows: pl.DataFrame, scenario: str, **columns) -> pl.DataFrame:
+    hit = pl.col("scenario") == scenario
+    return rows.with_columns(pl.when(hit).then(pl.lit(to)).otherwise(name).alias(name) for name, to in columns.items())
+
+
+def test_a_whole_run_has_an_average_and_no_mark(rows):
+    assert "unfinished" not in printed(rows) and "!" not in printed(rows)
+
+
+def test_a_cell_with_episodes_that_have_no_answer_is_marked_and_named(rows):
+    text = printed(changed(rows, "COCO", errors=3, unprocessable=3, scored=7))
+
+    assert "! without an answer, and in no measure: uniform/COCO 3" in text
+    assert text.count("!") == 2 and "unfinished" not in text
+
+
+def test_a_cell_without_any_answer_is_finished_and_has_no_figure(rows):
+    text = printed(changed(rows, "ROD", errors=10, unprocessable=10, scored=0, acc=None, ps=None))
+
+    assert "10/10!" in text and "unfinished" not in text
+
+
+def test_failed_episodes_are_missing(rows):
+    text = printed(changed(rows, "ROD", errors=4, failed=4, scored=6))
+
+    assert "(6/10)!" in text and "unfinished" in text

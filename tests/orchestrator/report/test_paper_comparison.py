@@ -1,0 +1,237 @@
+"""A run that has the published figures compares as equal; what is not comparable is listed with its reason instead."""
+
+import io
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from orchestrator.report.bootstrap import bootstrap
+from orchestrator.report.paper_comparison import compare, reasons, tables
+from orchestrator.report.published import figures
+from orchestrator.report.run_data import read
+from orchestrator.report.tables import grids, open_ended
+from orchestrator.storage.lock import RunFolderError
+from tests.orchestrator.report.runs import known, played, sweep
+
+MODEL, PAPER = "llava-ov-0.5b", "LLaVA-OV-0.5B"
+
+
+@pytest.fixture(scope="module")
+def equal(tmp_path_factory):
+    """A run of one model over the ids of the paper, each cell with its published figures."""
+    return compare(known(tmp_path_factory.mktemp("known") / "run", [MODEL, "uniform"]))
+
+
+def test_known_figures_differ_by_rounding_alone_and_lie_inside(equal):
+    mine = equal.filter(model=MODEL)
+
+    assert mine["reason"].null_count() == mine.height == 8 * (2 + 2 + 1)
+    assert mine["inside"].all()
+    cells = mine.filter(pl.col("scenario") != "avg")
+    rounding = pl.when(pl.col("measure") == "acc").then(100 / pl.col("planned")).otherwise(1 / pl.col("planned"))
+    assert cells.filter(pl.col("difference").abs() > 0.5 * rounding + 1e-9).is_empty(), "no whole number comes closer"
+    assert mine.filter(scenario="avg")["difference"].abs().max() < 0.2
+    theirs = figures().filter(table="mcqa", paper=PAPER).select("scenario", "measure", "published")
+    both = mine.filter(condition="zero-shot").join(theirs, on=["scenario", "measure"], suffix="_paper")
+    assert both.height == 16
+    assert both["published"].equals(both["published_paper"])
+
+
+def test_what_prints_names_both_figures_and_what_cannot_be_checked(equal):
+    console = Console(width=160, file=io.StringIO(), record=True)
+    for one in tables(equal):
+        console.print(one)
+    text = console.export_text()
+
+    assert MODEL in text and "24.8" in text and "reference (mcqa)" in text
+    told = reasons(equal)
+    assert "21 cells not compared (uniform): the model is not in the paper" in told
+    assert any("cannot be checked" in line for line in told)
+
+
+def test_a_figure_outside_our_interval_is_marked(tmp_path):
+    folder = known(tmp_path / "run", [MODEL], ("zero-shot",))
+    from orchestrator.storage.episode_store import EPISODES, TURNS, Store
+
+    store = Store(folder)
+    rows = pl.read_parquet(folder / "episodes" / "*.parquet", schema=EPISODES)
+    turns = pl.read_parquet(folder / "turns" / "*.parquet", schema=TURNS)
+    store.close()
+    for path in folder.glob("*/part-*.parquet"):
+        path.unlink()
+    all_right = rows.with_columns(pl.lit(True).alias("correct"), pl.lit("correct").alias("ending"))
+    store = Store(folder)
+    store.append({"episodes": all_right.to_dict(as_series=False), "turns": turns.to_dict(as_series=False)})
+    store.close()
+    found = compare(folder).filter(measure="acc")
+
+    assert not found["inside"].any()
+    console = Console(width=160, file=io.StringIO(), record=True)
+    console.print(next(iter(tables(compare(folder)))))
+    assert "+75.2*" in console.export_text()
+
+
+def test_the_demo_is_other_data_and_is_not_compared(demo_data, tmp_path):
+    from actors.baselines import Baseline
+
+    wanted = sweep(demo_data, [MODEL], ["zero-shot", "reference"])
+    folder = played(tmp_path / "run", wanted, backends={MODEL: Baseline("uniform")})
+    found = compare(folder)
+
+    assert found["published"].null_count() == found.height > 0
+    assert found["reason"].str.contains("demo benchmark").all()
+    assert not list(tables(found))
+    assert "14 cells not compared (llava-ov-0.5b): other data" in reasons(found)[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "most", "said"),
+    [
+        ({"selection": {"limit": 20}}, 20, "a subset: 20 samples by the sweep's selection"),
+        ({}, 30, "a subset: 30 samples, and the published table is of"),
+        ({"selection": {"ids": {"ROD": [0, 1]}}}, None, "a subset"),
+        ({"sampling": {"temperature": 0.7}}, None, "decoded otherwise than the paper: temperature 0.7"),
+        ({"selection": {"filtered": False}}, None, "(mcqa, unfiltered) is published"),
+    ],
+)
+def test_what_is_not_the_papers_setting_is_said(tmp_path, changes, most, said):
+    found = compare(known(tmp_path / "run", [MODEL], ("hint",), most=most, **changes))
+    rod = found.filter(scenario="ROD")
+
+    assert rod["published"].null_count() == rod.height > 0
+    assert rod["reason"].str.contains(said, literal=True).all()
+    assert found.filter(scenario="avg")["published"].null_count() == 2, "an average is no better than its cells"
+
+
+def test_the_unfiltered_run_is_set_beside_the_unfiltered_table(tmp_path):
+    found = compare(known(tmp_path / "run", [MODEL], ("zero-shot",), selection={"filtered": False}))
+    theirs = figures().filter(table="mcqa_unfiltered", paper=PAPER, scenario="QD", measure="acc")["published"].item()
+
+    assert found.filter(scenario="QD", measure="acc")["published"].item() == theirs
+
+
+def test_conditions_and_models_without_a_published_table_are_said(tmp_path):
+    found = compare(known(tmp_path / "run", [MODEL, "gpt-5.2"], ("history", "reference")))
+    history, reference = found.filter(condition="history"), found.filter(model="gpt-5.2", condition="reference")
+
+    assert history["reason"].str.contains("no table per model of history").all()
+    assert reference["reason"].str.contains("has no row of GPT-5.2").all()
+
+
+def test_an_unfinished_cell_is_not_compared_nor_its_average(demo_data, tmp_path):
+    folder = known(tmp_path / "run", [MODEL], ("zero-shot",))
+    plan = (folder / "plan.json").read_text()
+    missing = sorted((folder / "episodes").glob("*.parquet"))[0]
+    rows = pl.read_parquet(missing).filter((pl.col("scenario") != "ROD") | (pl.col("sample_id") < 40))
+    rows.write_parquet(missing)
+    found = compare(folder)
+
+    assert '"planned": 88' in plan
+    assert found.filter(scenario="ROD")["reason"].str.contains("unfinished").all()
+    assert found.filter(scenario="avg")["reason"].str.contains("not all seven").all()
+    assert found.filter(scenario="QD")["published"].null_count() == 0
+
+
+def test_foreign_ids_and_known_pictures_tell_other_data(tmp_path):
+    folder = known(tmp_path / "run", [MODEL], ("zero-shot",))
+    path = sorted((folder / "turns").glob("*.parquet"))[0]
+    rows = pl.read_parquet(path)
+    renamed = rows.with_columns(
+        pl.when(pl.col("key") == f"{MODEL}/ROD/zero-shot/0000-known")
+        .then(pl.lit("Realistic-Occlusion-Dataset/mine-s7.jpg"))
+        .otherwise(pl.col("image"))
+        .alias("image")
+    )
+    renamed.write_parquet(path)
+    found = compare(folder)
+
+    assert found.filter(scenario="ROD")["reason"].str.contains("other data: sample 0 is").all()
+    assert found.filter(scenario="avg")["reason"].str.contains("other data").all()
+
+
+def test_a_folder_that_is_no_run_says_what_to_type(tmp_path):
+    with pytest.raises(RunFolderError, match="proactive-sweep run"):
+        compare(tmp_path)
+
+
+def test_open_ended_cells_are_set_beside_the_judged_tables(tmp_path):
+    """Verdicts with the published shares, by one judge."""
+    folder = known(tmp_path / "run", [MODEL, "idefics3-8b"], ("zero-shot", "hint"), most=100, protocol="oeg")
+    found = compare(folder)
+
+    assert found["reason"].null_count() == found.height == 2 * 2 * 8 * 3
+    assert found["difference"].abs().max() < 0.1
+    assert found["inside"].all()
+    assert "qwen3-8b/paper-00000000" in " ".join(reasons(found))
+
+
+def test_another_open_ended_subset_is_not_compared(tmp_path):
+    found = compare(known(tmp_path / "run", [MODEL], ("zero-shot",), most=60, protocol="oeg")).filter(scenario="QD")
+
+    assert found["reason"].str.contains("another subset: 60 samples").all()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"selection": {"subset": "all", "limit": 100}}, {"selection": {"subset": "open-ended", "limit": 100}},
+        {"sampling": {"temperature": 0.0, "max_tokens": 4096}}, {"sampling": {"temperature": 1.0, "max_tokens": 10}},
+    ],
+)  # fmt: skip
+def test_other_samples_or_decoding_of_answers_are_not_compared_even_if_they_are_as_many(changes, tmp_path):
+    found = compare(known(tmp_path / "run", [MODEL], ("hint",), most=100, protocol="oeg", open_ended=changes))
+    why = "another subset" if "selection" in changes else "answered otherwise than in the paper"
+
+    assert found["published"].null_count() == found.height > 0
+    assert found["reason"].str.contains(why).all()
+
+
+def test_what_the_judge_has_not_read_is_not_compared_nor_its_average_nor_shown_as_finished(tmp_path):
+    folder = known(tmp_path / "run", [MODEL], ("zero-shot",), most=100, protocol="oeg")
+    (part,) = (folder / "verdicts").glob("*.parquet")
+    pl.read_parquet(part).filter(pl.col("sample_id") % 5 == 0).write_parquet(part)
+    found = compare(folder)
+
+    assert found["published"].null_count() == found.height > 0
+    assert found.filter(pl.col("scenario") != "avg")["reason"].str.contains("answers are not judged yet").all()
+    assert found.filter(scenario="avg")["reason"].str.contains("not all seven").all()
+    evidence = read(folder)
+    ((_, entries),) = open_ended(evidence, bootstrap(evidence)).rows
+    assert all(entry.unfinished for entry in entries)
+
+
+def spoiled(folder, ending: str, scenario: str, every: int):
+    """The run folder with every so many episodes of a scenario without an answer."""
+    (part,) = (folder / "episodes").glob("*.parquet")
+    rows = pl.read_parquet(part)
+    hit = (pl.col("scenario") == scenario) & (pl.col("sample_id") % every == 0)
+    changed = {"ending": pl.lit(ending), "error": pl.lit("lost"), "correct": pl.lit(False)}
+    rows.with_columns(pl.when(hit).then(to).otherwise(name).alias(name) for name, to in changed.items()).write_parquet(
+        part
+    )
+    return folder
+
+
+def test_episodes_that_the_harness_lost_are_missing_from_cell_average_and_table(tmp_path):
+    folder = spoiled(known(tmp_path / "run", [MODEL], ("zero-shot",)), "failed", "QD", 2)
+    found = compare(folder)
+
+    assert found.filter(scenario="QD")["reason"].str.contains("episodes failed here").all()
+    assert found.filter(scenario="avg")["published"].null_count() == 2
+    assert found.filter(scenario="ROD")["published"].null_count() == 0
+    grid = next(one for one in grids(read(folder)) if one.name == "main")
+    ((_, entries),) = grid.rows
+    assert [entry.unfinished for entry in entries] == [name in ("QD", "avg") for name in grid.columns]
+
+
+def test_what_the_package_counts_as_wrong_and_we_as_no_answer_is_said(tmp_path):
+    folder = spoiled(known(tmp_path / "run", [MODEL], ("zero-shot",)), "unprocessable", "COCO", 10)
+    found = compare(folder)
+    row = found.row(by_predicate=(pl.col("scenario") == "COCO") & (pl.col("measure") == "acc"), named=True)
+    (told,) = [line for line in reasons(found) if "no answer" in line]
+
+    right = row["ours"] * (row["finished"] - row["errors"])
+    assert row["errors"] > 50 and row["published"] is not None
+    assert told.startswith(f"{MODEL}/COCO/zero-shot: {row['errors']} of 1,240 episodes have no answer")
+    assert told.endswith(f"acc is {right / row['finished']:.1f}") and right / row["finished"] < row["ours"]

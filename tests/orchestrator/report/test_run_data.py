@@ -1,0 +1,81 @@
+"""Evidence is what belongs to the plan: earlier configurations, other data and damaged files are told apart in a sentence."""
+
+import shutil
+
+import polars as pl
+import pytest
+
+from envs.demo import draw
+from orchestrator.report.run_data import read
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.run_folder import KEYS
+from tests.orchestrator.report.runs import played, sweep
+
+
+def test_a_whole_run_is_its_results_file(run, evidence):
+    assert evidence.rows.equals(pl.read_parquet(run / "results.parquet"))
+    assert evidence.notes == ()
+    assert sum(map(len, evidence.samples.values())) == 70
+
+
+def test_the_data_folder_changes_no_measure(run, evidence, tmp_path):
+    without = read(run, data=tmp_path / "gone")
+
+    assert without.rows.equals(evidence.rows)
+    assert without.last.equals(evidence.last)
+
+
+def test_episodes_of_an_earlier_configuration_are_left_out(demo_data, tmp_path):
+    models, conditions = ["uniform"], ["zero-shot"]
+    played(tmp_path / "run", sweep(demo_data, models, conditions, seed=1))
+    folder = played(tmp_path / "run", sweep(demo_data, models, conditions, selection={"limit": 4}))
+    exact, blind = read(folder), read(folder, data=tmp_path / "gone")
+
+    assert exact.episodes.height == 28
+    assert exact.rows.equals(pl.read_parquet(folder / "results.parquet"))
+    assert "episodes of an earlier configuration are left out" in exact.notes[-1]
+    assert blind.episodes.equals(exact.episodes), "the run folder itself says what belongs"
+    (folder / KEYS).unlink()
+    blind = read(folder, data=tmp_path / "gone")
+    assert blind.episodes.height == blind.episodes.unique(["cell", "sample_id"]).height == 70
+    kept = blind.episodes.join(exact.episodes, on="key", how="semi")
+    assert kept.height == 28, "in a folder that does not say it, of one sample the newest episode counts"
+
+
+def test_another_benchmark_in_the_same_place_is_not_taken_for_the_one_played(run, evidence, tmp_path):
+    draw(tmp_path / "other", 70, seed=9)
+    other = read(run, data=tmp_path / "other")
+
+    assert set(other.samples) < set(evidence.samples)
+    assert any("holds other samples of" in note for note in other.notes)
+    assert other.rows.equals(evidence.rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("sweep.resolved.toml", None, "proactive-sweep run"),
+        ("sweep.resolved.toml", b"\xff\x00", "is no sweep that this version reads"),
+        ("sweep.resolved.toml", b"name = 3", "is no sweep that this version reads"),
+        ("plan.json", None, "has not begun"),
+        ("plan.json", b"[1, 2", "is damaged"),
+        ("plan.json", b'{"cells": [{"cell": 1}]}', "is damaged"),
+    ],
+)
+def test_a_damaged_folder_says_so_in_one_sentence(run, tmp_path, name, content, said):
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder)
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_bytes(content)
+
+    with pytest.raises(RunFolderError, match=said) as raised:
+        read(folder)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_run_that_has_played_nothing_is_evidence_of_nothing(demo_data, tmp_path):
+    empty = read(played(tmp_path / "run", sweep(demo_data, ["uniform"], ["hint"]), only=0))
+
+    assert (empty.episodes.height, empty.last.height) == (0, 0)
+    assert empty.rows["acc"].null_count() == 7

@@ -1,0 +1,276 @@
+"""The full paper sweep on 1, 8 and 64 GPUs: near a bound that no schedule beats, in calm and in bad weather, in seconds."""
+
+import time
+from collections import Counter
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from orchestrator.scheduling.forecast import throughput, workload
+from orchestrator.scheduling.forecast.forecast import forecast, paces
+from orchestrator.scheduling.forecast.simulator import Simulation, Weather, Work, lower_bound, simulate
+from orchestrator.scheduling.forecast.summary import tell
+from orchestrator.scheduling.forecast.timeline import bars, draw
+from orchestrator.scheduling.nodes import Node, nodes_of
+from orchestrator.scheduling.scheduler import Demand, Schedule
+from sweeps.load import SweepError, load
+from sweeps.spec import Protocol
+
+PAPER = Path("sweeps/paper.toml")
+WIDE_ALONE = {"llava-ov-72b", "qwen2.5-vl-32b", "qwen2.5-vl-72b", "internvl3-38b", "internvl3-78b"}
+"""What cannot run on one GPU."""
+
+
+@cache
+def paper():
+    sweep = load(PAPER, [])
+    owed, known = workload.published(sweep), paces(sweep, "h200", [], workload.published(sweep))
+    demands = {m.name: Demand(0, m.gpus, 64, m.in_flight, rate=known[m.name].episodes, start=known[m.name].start)
+               for m in workload.apart(sweep)[0]}  # fmt: skip
+    numbers = count()
+    return {name: [next(numbers) for _ in range(owed.of(name))] for name in demands}, demands
+
+
+def played(gpus, seed, deaths=0.0):
+    owed, demands = paper()
+    weather = Weather(seed, deaths, silent=0.2, skew=0.4, unrest=0.05)
+    began = time.process_time()
+    found = simulate(owed, demands, gpus, weather)
+    assert time.process_time() - began < 20
+    fitting = sum(len(queue) for name, queue in owed.items() if name not in found.abandoned)
+    assert (found.delivered, found.twice, found.given_up) == (fitting, 0, 0), "every episode exactly once"
+    assert set(found.abandoned) == (WIDE_ALONE if gpus == 1 else set())
+    return found
+
+
+@pytest.mark.parametrize("gpus", [1, 8, 64])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_paper_takes_at_most_a_tenth_longer_than_the_bound(gpus, seed):
+    assert 1.0 <= played(gpus, seed).ratio <= 1.10
+
+
+@pytest.mark.parametrize("gpus", [1, 8, 64])
+@pytest.mark.parametrize("seed", range(4))
+def test_with_a_tenth_of_the_workers_dying_at_most_a_quarter_longer(gpus, seed):
+    assert 1.0 <= played(gpus, seed, deaths=0.1).ratio <= 1.25
+
+
+def test_the_deaths_are_real_and_the_silent_are_found():
+    owed, demands = paper()
+    found = simulate(owed, demands, 64, Weather(7, deaths=0.3, silent=1.0, skew=0.4, unrest=0.05))
+
+    assert found.lost >= 0.2 * len(found.spans)
+    assert (found.delivered + found.given_up, found.twice) == (sum(map(len, owed.values())), 0)
+    assert found.given_up < 100 and not found.abandoned, "only what died alone twice, by chance"
+
+
+def test_equal_seeds_give_equal_runs():
+    assert played(8, 3, 0.1).spans == played(8, 3, 0.1).spans != played(8, 4, 0.1).spans
+
+
+def test_no_gpu_is_held_twice_and_a_replica_stays_on_one_node():
+    found = played(64, 2, 0.1)
+    held = Counter()
+    for span in found.spans:
+        held[span.node, span.began] += span.gpus
+        held[span.node, span.ended] -= span.gpus
+    level = Counter()
+    for (node, _), change in sorted(held.items()):
+        level[node] += change
+        assert 0 <= level[node] <= 8
+    assert {span.gpus for span in found.spans} == {1, 2, 4}
+
+
+def test_the_bound_by_hand():
+    works = [Work(100, 4, 2.0, 30.0), Work(60, 1, 1.0, 20.0), Work(0, 1, 1.0, 1e6)]
+    found = lower_bound(works, 8)
+
+    assert found.area == (4 * (30 + 50) + (20 + 60)) / 8 == 50.0
+    assert found.longest == 30.5
+    assert found.seconds == 50.0
+    assert lower_bound(works, 64).seconds == 30.5, "one start and one episode take no less on more GPUs"
+    assert lower_bound([], 8).seconds == 0.0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_nothing_beats_the_bound(seed):
+    owed = {f"m{i}": range(1000 * i, 1000 * i + 37 * (seed + i) % 900 + 1) for i in range(5)}
+    demands = {
+        name: Demand(0, 1 + (seed + i) % 2, at_once=8, rate=0.5 + i, start=10.0 * i) for i, name in enumerate(owed)
+    }
+    found = simulate(owed, demands, 2 + seed % 5, Weather(seed, 0.1 * (seed % 2), 0.5, 0.5, 0.1))
+
+    assert found.makespan >= found.bound.seconds
+    assert found.delivered == sum(map(len, owed.values()))
+
+
+def test_gpus_go_where_the_work_is_only_if_it_outweighs_a_start():
+    owed = {"short": range(100), "long": range(100, 1000)}
+    cheap = {name: Demand(0, 1, rate=1.0, start=5.0, at_once=4) for name in owed}
+    dear = {name: Demand(0, 1, rate=1.0, start=1000.0, at_once=4) for name in owed}
+
+    gained, kept = simulate(owed, cheap, 2), simulate(owed, dear, 2)
+    assert gained.makespan < 900, "the long one is played by two"
+    assert sum(span.group == "long" for span in gained.spans) > 1
+    assert sorted(span.group for span in kept.spans) == ["long", "short"]
+
+
+def test_models_stay_on_their_kind_of_gpu():
+    nodes = [Node("a", 2, "H200"), Node("b", 2, "L40S")]
+    owed = {"big": range(400), "small": range(400, 800)}
+    demands = {
+        "big": Demand(0, 1, accelerator="H200", rate=1.0, start=9.0),
+        "small": Demand(0, 1, accelerator="L40S", rate=1.0, start=9.0),
+    }
+    spans = simulate(owed, demands, 4, nodes=nodes).spans
+
+    assert {(span.group, span.node) for span in spans} == {("big", "a"), ("small", "b")}
+
+
+def test_a_pool_takes_no_more_than_its_share():
+    owed = {"model": range(500), "judge": range(500, 1000)}
+    demands = {name: Demand(0, 1, rate=1.0, start=5.0, pool=name + "s") for name in owed}
+    schedule = Schedule(owed, demands, 0, 8, nodes_of(8), {"judges": 1})
+    simulation = Simulation(schedule, {n: Work(500, 1, 1.0, 5.0) for n in owed}, Weather())
+    simulation.run()
+
+    assert max(sum(s.began <= t < s.ended for s in simulation.spans if s.group == "judge") for t in range(600)) == 1
+    assert sum(s.group == "model" and s.began == 0 for s in simulation.spans) == 7
+
+
+# -- rates ----------------------------------------------------------------------------------------------------------------
+def test_what_a_run_saw_outweighs_the_table_on_its_kind_of_gpu_alone(tmp_path):
+    model = next(m for m in load(PAPER, []).models if m.name == "qwen2.5-vl-7b")
+    schedule = Schedule({model.name: range(10)}, {model.name: Demand(0, 1)}, 0, 1)
+    crew = schedule.groups[model.name]
+    crew.played, crew.busy, crew.starts = 100_000, 50_000.0, [40.0, 44.0]
+    throughput.write_observed(tmp_path, schedule, "H200", (Protocol.MCQA,))
+    throughput.write_observed(tmp_path, schedule, "H200", (Protocol.MCQA,))
+
+    seen = throughput.observed([tmp_path], "h200")[model.name]
+    assert (seen.episodes, seen.busy, len(seen.starts)) == (200_000, 100_000.0, 4)
+    found = throughput.rate(model, "h200", seen)
+    assert found.source == "measured"
+    assert found.episodes == pytest.approx(2.0, rel=0.02)
+    assert throughput.observed([tmp_path], "a100") == {}
+    (tmp_path / throughput.OBSERVED).write_text('{"gpu": "h200", "models": [1]}')
+    assert throughput.observed([tmp_path], "h200") == {}, "a spoilt file adds nothing"
+
+
+def test_a_run_tells_the_pace_of_what_it_played_and_of_nothing_else(tmp_path):
+    schedule = Schedule(
+        {"m": range(10), "judge:j": ()}, {"m": Demand(0, 1, judge="judge:j"), "judge:j": Demand(0, 1)}, 0, 2
+    )
+    for name, played in (("m", 500), ("judge:j", 300)):
+        schedule.groups[name].played, schedule.groups[name].busy = played, 100.0
+    seen = {}
+    for protocols in ((Protocol.OEG,), (Protocol.MCQA,), tuple(Protocol)):
+        folder = tmp_path / "-".join(protocols)
+        folder.mkdir()
+        throughput.write_observed(folder, schedule, "H200", protocols)
+        seen[protocols] = [
+            throughput.observed([folder], "h200", kind)
+            for kind in (throughput.EPISODES, throughput.ANSWERS, throughput.VERDICTS)
+        ]
+
+    models, judge = {"m": throughput.Seen(500, 100.0)}, {"j": throughput.Seen(300, 100.0)}
+    assert list(seen.values()) == [[{}, models, judge], [models, {}, judge], [{}, {}, judge]]
+
+
+def test_long_answers_take_their_tokens_and_save_their_pictures():
+    known = {m.name: m for m in load(PAPER, []).models}
+    for name in ("qwen2.5-vl-7b", "qwen2.5-vl-72b", "llava-next-vicuna-7b"):
+        episode, answer = (
+            throughput.rate(known[name], "h200").episodes,
+            throughput.answer_rate(known[name], "h200").episodes,
+        )
+        assert episode < answer < 3 * episode
+    mixed = throughput.mixed(
+        [(100, throughput.Rate(1.0, 9.0, "reckoned")), (300, throughput.Rate(3.0, 9.0, "measured"))]
+    )
+    assert mixed == throughput.Rate(2.0, 9.0, "measured")
+
+
+def test_every_model_of_the_paper_has_a_rate_and_the_counts_are_those_of_the_paper():
+    sweep = load(PAPER, [])
+    models, others = workload.apart(sweep)
+
+    assert {throughput.rate(model, "H200").source for model in models} == {"reckoned"}
+    assert [model.name for model in others] == ["o4-mini", "gpt-4.1", "gpt-5.2"]
+    assert sum(workload.published(sweep).episodes.values()) == 794_166
+    with pytest.raises(SweepError, match="h200"):
+        throughput.rate(models[0], "abacus")
+
+
+# -- forecast and picture ---------------------------------------------------------------------------------------------------
+def test_the_forecast_tells_hours_bound_cost_and_draws_the_timeline(tmp_path):
+    sweep = load(PAPER, ['models=["qwen2.5-vl-7b", "llava-ov-72b", "gpt-4.1"]']).model_copy(
+        update={"output": str(tmp_path / "run"), "data": str(tmp_path / "nowhere")}
+    )
+    lines = "\n".join(tell(sweep, 8, "h200", price=2.0, timeline=tmp_path / "t.png"))
+    found = forecast(sweep, 8, "h200")
+
+    for word in ("makespan", "lower bound", "GPU-hours", "cost", "gpt-4.1", "published benchmark"):
+        assert word in lines
+    assert f"{8 * found.found.makespan / 3600 * 2.0:,.2f}" in lines
+    assert (tmp_path / "t.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def open_ended(tmp_path, *changes, name="paper-oeg"):
+    folder = {"output": str(tmp_path / "run"), "data": str(tmp_path / "nowhere")}
+    return load(Path(f"sweeps/{name}.toml"), list(changes)).model_copy(update=folder)
+
+
+@pytest.mark.parametrize("gpus", [1, 8, 64])
+def test_a_judge_reads_every_answer_beside_the_models_or_after_them(gpus, tmp_path):
+    found = forecast(open_ended(tmp_path), gpus, "h200").found
+    judges = [span for span in found.spans if span.group == "judge:qwen3-8b"]
+    writers = [span for span in found.spans if span.group != "judge:qwen3-8b"]
+    left_out = sum(workload.published(open_ended(tmp_path)).of(name) for name in found.abandoned)
+    services = 3 * 2 * 630
+
+    assert found.delivered == 27_720 - services - left_out
+    assert found.verdicts == found.delivered + services, "answers of services are read, too"
+    assert set(found.abandoned) == (WIDE_ALONE if gpus == 1 else set()) and found.ratio >= 1.0
+    if gpus == 1:
+        assert min(span.began for span in judges) >= max(span.ended for span in writers)
+    else:
+        assert min(span.began for span in judges) < max(span.ended for span in writers)
+        most = max(sum(s.gpus for s in writers if s.began <= t < s.ended) for t in (span.began for span in writers))
+        assert most <= gpus - gpus // 8
+
+
+def test_the_forecast_of_open_ended_work_tells_its_verdicts_and_what_they_were_reckoned_from(tmp_path):
+    lines = "\n".join(tell(open_ended(tmp_path), 8, "h200", timeline=tmp_path / "t.png"))
+    assert "27,720 verdicts of 19 models" in lines and "150 tokens" in lines and "verdict 1,000" in lines
+
+    rules = open_ended(tmp_path, "judge.model='rule-judge'", "judge.instruction='ours'", 'models=["qwen2.5-vl-7b"]')
+    lines = "\n".join(tell(rules, 8, "h200", timeline=tmp_path / "t.png"))
+    assert "1,260 episodes of 1 models" in lines and "apart, without GPU: rule-judge" in lines
+
+
+def test_what_is_stored_and_unread_waits_for_the_judge_alone(tmp_path):
+    nothing = workload.Owed({}, {}, unread=500)
+    found = forecast(open_ended(tmp_path), 8, "h200", owed=nothing).found
+
+    assert (found.delivered, found.verdicts, {span.group for span in found.spans}) == (0, 500, {"judge:qwen3-8b"})
+
+
+def test_a_bar_takes_free_neighbours_and_no_row_is_taken_twice():
+    found = played(8, 1)
+    laid = bars(found.spans, nodes_of(8))
+
+    assert all(len(bar.rows) == bar.span.gpus == len(set(bar.rows)) for bar in laid)
+    for one in laid:
+        for other in laid:
+            if one is not other and set(one.rows) & set(other.rows):
+                assert one.span.ended <= other.span.began or other.span.ended <= one.span.began
+    with pytest.raises(ValueError, match="GPUs free"):
+        bars(found.spans, nodes_of(4))
+
+
+def test_a_picture_that_cannot_be_written_raises(tmp_path):
+    with pytest.raises(OSError):
+        draw(simulate({"m": range(5)}, {"m": Demand(0, 1)}, 1), nodes_of(1), tmp_path / "no" / "t.png", "t")

@@ -1,0 +1,337 @@
+"""The schedule, played with a toy world: every owed episode is delivered once, or given up with a reason, in any weather."""
+
+import dataclasses
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.scheduling.nodes import Node
+from orchestrator.scheduling.scheduler import (
+    BACKLOG,
+    PATIENCE,
+    STARTS,
+    Abandon,
+    Demand,
+    Drop,
+    GiveUp,
+    Lease,
+    Schedule,
+    Start,
+    Stop,
+)
+from orchestrator.scheduling.state import SILENCE
+
+
+class World:
+    """Acts on commands in a random order; workers die at a rate, and always on a poisonous episode."""
+
+    def __init__(
+        self, schedule: Schedule, rng: Random, death: float = 0.0, poison: frozenset[int] = frozenset()
+    ) -> None:
+        self.schedule, self.rng, self.death, self.poison = schedule, rng, death, poison
+        self.starting: list[int] = []
+        self.leases: list[Lease] = []
+        self.alive: dict[int, str] = {}
+        self.most_alive = 0
+        self.delivered: Counter[int] = Counter()
+        self.given_up: dict[int, str] = {}
+        self.abandoned: dict[str, str] = {}
+
+    def take(self, commands) -> None:
+        for command in commands:
+            match command:
+                case Start(slot, group):
+                    self.alive[slot] = group
+                    self.starting.append(slot)
+                    self.most_alive = max(self.most_alive, len(self.alive))
+                case Lease():
+                    assert command.slot in self.alive, "a lease must go to a living worker"
+                    self.leases.append(command)
+                case Stop(slot):
+                    assert not [lease for lease in self.leases if lease.slot == slot], "a busy worker is never stopped"
+                    del self.alive[slot]
+                case GiveUp(ordinals, reason):
+                    self.given_up.update(dict.fromkeys(ordinals, reason))
+                case Abandon(group, reason):
+                    self.abandoned[group] = reason
+
+    def kill(self, slot: int, reason: str = "killed") -> None:
+        del self.alive[slot]
+        self.leases = [lease for lease in self.leases if lease.slot != slot]
+        self.starting = [other for other in self.starting if other != slot]
+        self.take(self.schedule.died(slot, reason))
+
+    def run(self, steps: int = 20_000) -> None:
+        self.take(self.schedule.begin())
+        for _ in range(steps):
+            if self.schedule.done:
+                return
+            self.step()
+        raise AssertionError("the sweep never ends")
+
+    def step(self) -> None:
+        if self.alive and self.rng.random() < self.death:
+            return self.kill(self.rng.choice(sorted(self.alive)))
+        if self.starting and (not self.leases or self.rng.random() < 0.3):
+            return self.take(self.schedule.ready(self.starting.pop(self.rng.randrange(len(self.starting)))))
+        if not self.leases:
+            raise AssertionError("work is owed, and nobody has any")
+        lease = self.leases.pop(self.rng.randrange(len(self.leases)))
+        good = [ordinal for ordinal in lease.ordinals if ordinal not in self.poison]
+        self.delivered.update(good[: len(good) // 2])
+        self.take(self.schedule.delivered(lease.slot, lease.lease, good[: len(good) // 2]))
+        if len(good) < len(lease.ordinals):
+            return self.kill(lease.slot, "poison")
+        self.delivered.update(good[len(good) // 2 :])
+        self.take(self.schedule.delivered(lease.slot, lease.lease, good[len(good) // 2 :]))
+        self.take(self.schedule.drained(lease.slot, lease.lease))
+
+
+def owed(sizes):
+    numbers = iter(range(sum(sizes)))
+    return {f"m{i}": [next(numbers) for _ in range(size)] for i, size in enumerate(sizes)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 3000), min_size=1, max_size=6),
+    gpus=st.integers(1, 8),
+    seed=st.integers(0, 10**6),
+    death=st.sampled_from([0.0, 0.02, 0.1]),
+)
+def test_every_episode_is_delivered_exactly_once_whatever_dies(sizes, gpus, seed, death):
+    work = owed(sizes)
+    world = World(Schedule(work, {name: Demand(0, 1) for name in work}, 2, gpus), Random(seed), death)
+    world.run()
+
+    assert not world.given_up or death
+    everything = Counter(o for queue in work.values() for o in queue if o not in world.given_up)
+    if not world.abandoned:
+        assert world.delivered == everything
+    assert world.most_alive <= gpus
+    assert set(world.alive) <= set(world.starting), "every worker that has nothing to do is told to stop"
+
+
+def test_an_episode_that_kills_its_worker_twice_is_given_up_and_its_company_is_not():
+    work = {"m": list(range(500))}
+    world = World(Schedule(work, {"m": Demand(0, 1)}, 2, 2), Random(1), poison=frozenset({7, 130}))
+    world.run()
+
+    assert world.given_up == {7: "poison", 130: "poison"}
+    assert world.delivered == Counter(o for o in range(500) if o not in (7, 130))
+    assert PATIENCE == 2
+
+
+def test_a_group_that_never_loads_is_abandoned_with_its_reason_and_the_others_go_on():
+    work = {"broken": [1, 2], "fine": [3, 4]}
+    schedule = Schedule(work, {name: Demand(0, 1) for name in work}, 2, 1)
+    world = World(schedule, Random(0))
+    world.take(schedule.begin())
+    for _ in range(50):
+        if schedule.done:
+            break
+        broken = [slot for slot, name in world.alive.items() if name == "broken"]
+        world.kill(broken[0], "no such file") if broken else world.step()
+
+    assert world.abandoned == {"broken": "no such file"}
+    assert world.delivered == Counter([3, 4])
+    assert schedule.groups["broken"].failed_starts == STARTS
+
+
+def test_a_model_larger_than_the_cluster_is_abandoned_at_once():
+    schedule = Schedule({"big": [1], "small": [2]}, {"big": Demand(0, 4), "small": Demand(0, 1)}, 2, 2)
+    world = World(schedule, Random(0))
+    world.run()
+
+    assert world.abandoned == {"big": "big needs 4 GPUs, the cluster has 2"}
+    assert world.delivered == Counter([2])
+
+
+@pytest.mark.parametrize("gpus", [1, 3, 8])
+def test_leases_shrink_towards_the_end(gpus):
+    work = {"m": list(range(40_000))}
+    sizes = []
+    world = World(Schedule(work, {"m": Demand(0, 1)}, 2, gpus), Random(2))
+    take = world.take
+    world.take = lambda commands: (
+        sizes.extend(len(c.ordinals) for c in commands if isinstance(c, Lease)),
+        take(commands),
+    )
+    world.run()
+
+    assert sizes[0] >= 20 * sizes[-1], "the last leases must be small, so that no straggler holds the sweep"
+
+
+def test_a_silent_workers_work_is_taken_back_after_the_deadline_and_not_before():
+    schedule = Schedule({"m": list(range(8))}, {"m": Demand(0, 1)}, 2, 1)
+    schedule.begin(0.0)
+    schedule.ready(1, 10.0)
+
+    assert schedule.tick(10.0 + SILENCE) == []
+    dropped, started = schedule.tick(11.0 + SILENCE)
+    assert (dropped.slot, started) == (1, Start(2, "m", "node-0"))
+    assert "silent" in dropped.reason
+    assert schedule.delivered(1, 1, [0], 950.0) == [], "a late word of the dropped worker changes nothing"
+    assert schedule.groups["m"].left == 8
+
+
+def test_a_worker_that_keeps_talking_but_is_far_too_slow_loses_its_lease_too():
+    demands = {"m": Demand(0, 1, at_once=10, rate=10.0, start=1.0)}
+    schedule = Schedule({"m": list(range(100))}, demands, 2, 1)
+    schedule.begin(0.0)
+    lease = next(c for c in schedule.ready(1, 1.0) if isinstance(c, Lease))
+    now, dropped = 1.0, []
+    for ordinal in lease.ordinals:
+        now += 150.0
+        dropped = schedule.tick(now)
+        if dropped:
+            break
+        schedule.delivered(1, lease.lease, [ordinal], now)
+
+    assert isinstance(dropped[0], Drop)
+    assert "too slow" in dropped[0].reason
+
+
+def test_a_wide_model_gets_room_on_one_node_though_narrow_ones_fill_the_cluster():
+    demands = {"narrow": Demand(0, 1), "wide": Demand(0, 4)}
+    schedule = Schedule({"narrow": list(range(9_000)), "wide": []}, demands, 2, 8)
+    world = World(schedule, Random(0))
+    world.take(schedule.begin())
+    while schedule.groups["narrow"].left > 6_000:
+        world.step()
+    schedule.groups["wide"].waiting.extend(range(9_000, 9_100))  # as when a wide model's last worker has died
+    left = None
+    for _ in range(20_000):
+        if schedule.done:
+            break
+        world.take(schedule.tick(0.0))
+        world.step()
+        if left is None and "wide" in world.alive.values():
+            left = schedule.groups["narrow"].left
+
+    assert world.delivered == Counter(range(9_100))
+    assert left, "the wide one must not wait until the narrow work is over"
+
+
+def test_a_model_wider_than_any_node_is_abandoned_though_the_cluster_has_enough_gpus():
+    nodes = [Node("a", 2), Node("b", 2)]
+    schedule = Schedule({"big": [1]}, {"big": Demand(0, 4)}, 2, 4, nodes)
+
+    assert schedule.begin() == [Abandon("big", "big needs 4 GPUs, a node of the cluster has 2")]
+
+
+def test_nodes_that_come_are_used_and_nodes_that_go_are_not():
+    schedule = Schedule({"m": list(range(1000))}, {"m": Demand(0, 1)}, 2, 1, [Node("a", 1)])
+    assert schedule.begin(0.0) == [Start(1, "m", "a")]
+
+    assert schedule.resized([Node("a", 1), Node("b", 1)], 2, 5.0) == [Start(2, "m", "b")]
+    assert schedule.resized([Node("b", 1)], 2, 6.0) == []
+    assert schedule.died(1, "its node is gone", 7.0) == []
+    assert schedule.died(2, "killed", 8.0) == [Start(3, "m", "b")]
+
+
+def test_no_lease_takes_the_conditions_of_a_sample_apart():
+    work = {"m": list(range(7 * 333))}
+    demand = Demand(0, 1, at_once=10)
+    schedule = Schedule(work, {"m": demand}, 2, 3, together=lambda one, other: one // 7 == other // 7)
+    world, leases = World(schedule, Random(4)), []
+    world.take(schedule.begin())
+    while not schedule.done:
+        leases += [lease.ordinals for lease in world.leases if lease.ordinals not in leases]
+        world.step()
+
+    assert sorted(n for lease in leases for n in lease) == work["m"] and len(leases) > 10
+    assert all(lease[0] % 7 == 0 and lease[-1] % 7 == 6 for lease in leases)
+
+
+# -- judges ------------------------------------------------------------------------------------------------------------
+class Court(World):
+    """A world in which every delivered episode below ``answers`` is one to read."""
+
+    answers = 10_000
+
+    def take(self, commands) -> None:
+        super().take(commands)
+
+    def step(self) -> None:
+        before = set(self.delivered)
+        super().step()
+        written = [n for n in set(self.delivered) - before if n < self.answers]
+        if written:
+            self.take(self.schedule.arrived("judge:j", [self.answers + n for n in sorted(written)]))
+
+
+def court(gpus: int, after: bool = False, shares=None, owed: int = 3000) -> Schedule:
+    demands = {
+        "m": Demand(cpus=0, gpus=1, at_once=16, judge="judge:j"),
+        "judge:j": Demand(cpus=0, gpus=1, at_once=16, pool="judges", after=after),
+    }
+    return Schedule({"m": range(owed), "judge:j": ()}, demands, 8, gpus, shares=shares)
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.02]), st.sampled_from([(1, True), (2, False), (8, False)]))
+@settings(max_examples=40, deadline=None)
+def test_every_answer_is_read_once_whatever_dies(seed, death, place):
+    gpus, after = place
+    world = Court(court(gpus, after, None if after else {"models": gpus - 1}, owed=600), Random(seed), death)
+    world.run()
+
+    written = set(range(600)) - set(world.given_up)
+    whole = {*range(600), *(10_000 + n for n in written)}
+    assert world.abandoned or set(world.delivered) | set(world.given_up) == whole
+    assert max(world.delivered.values()) == 1
+
+
+def test_on_one_gpu_everything_is_written_before_the_judge_starts():
+    schedule = court(1, after=True)
+    world = Court(schedule, Random(0))
+    world.take(schedule.begin())
+    while any(ordinal not in world.delivered for ordinal in range(3000)):
+        assert "judge:j" not in world.alive.values()
+        world.step()
+    while not schedule.done:
+        world.step()
+    assert len(world.delivered) == 6000
+
+
+def test_on_two_gpus_the_judge_reads_while_the_model_writes():
+    schedule = court(2, shares={"models": 1})
+    world = Court(schedule, Random(0))
+    world.take(schedule.begin())
+    while any(ordinal not in world.delivered for ordinal in range(3000)):
+        world.step()
+    assert sum(number >= 10_000 for number in world.delivered) > 500
+
+
+def test_a_judge_far_behind_holds_its_writers_back_and_lets_them_go_again():
+    schedule = court(2, shares={"models": 1}, owed=3 * BACKLOG)
+    world = Court(schedule, Random(0))
+    world.take(schedule.begin())
+    judge = next(slot for slot, place in schedule.slots.items() if place.group.name == "m")
+    world.take(schedule.ready(judge))
+    world.starting.remove(judge)
+    world.take(schedule.arrived("judge:j", range(10_000, 10_000 + BACKLOG)))
+    for lease in list(world.leases):
+        world.leases.remove(lease)
+        schedule.delivered(lease.slot, lease.lease, lease.ordinals)
+        world.take(schedule.drained(lease.slot, lease.lease))
+
+    assert not world.leases and judge in world.alive, "no new lease, and the writer waits"
+    world.take(schedule.ready(next(slot for slot, name in world.alive.items() if name == "judge:j")))
+    reading = [lease for lease in world.leases if lease.slot != judge]
+    for lease in reading:
+        world.take(schedule.delivered(lease.slot, lease.lease, lease.ordinals))
+    assert any(lease.slot == judge for lease in world.leases), "below the mark it writes on"
+
+
+def test_a_judge_that_nobody_can_start_does_not_stop_the_writers():
+    schedule = court(1, shares={"models": 1}, owed=50)
+    schedule.groups["judge:j"].demand = dataclasses.replace(schedule.groups["judge:j"].demand, gpus=4)
+    world = Court(schedule, Random(0))
+    world.run()
+
+    assert "judge:j needs 4 GPUs" in world.abandoned["judge:j"]
+    assert set(world.delivered) == set(range(50))

@@ -1,0 +1,454 @@
+"""Every finished episode is stored exactly once, or is still owed."""
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import polars as pl
+import pytest
+
+from orchestrator.storage import episode_store, lock
+from orchestrator.storage.episode_store import EPISODES, TURNS, Store, damaged, episodes, turns
+from orchestrator.storage.lock import RunFolderError
+from tests.orchestrator.blocks import block, episode, numbered
+
+ROOT = Path(__file__).parents[3]
+
+
+def ids(folder):
+    return episodes(folder).collect()["sample_id"].to_list()
+
+
+def written(folder, *parts):
+    """A closed store with one part for each tuple of sample ids."""
+    with_store = Store(folder)
+    for numbers in parts:
+        with_store.append(numbered(*numbers))
+        with_store.flush()
+    with_store.close()
+    return folder
+
+
+def files(folder, table):
+    return sorted(path.name for path in (folder / table).iterdir())
+
+
+def sound(folder):
+    """Each stored episode once, with just its own turns in order."""
+    found, played = episodes(folder).collect(), turns(folder).collect()
+    assert found["key"].is_unique().all()
+    grouped = {key: part["turn"].to_list() for (key,), part in played.group_by("key", maintain_order=True)}
+    assert grouped == {key: list(range(count)) for key, count in found.select("key", "turns").iter_rows() if count}
+    return set(found["sample_id"])
+
+
+def test_what_goes_in_comes_out(tmp_path):
+    rows = [episode(0, turns=3), episode(1, turns=0, error="bad picture", correct=False), episode(2)]
+
+    opened = Store(tmp_path)
+    opened.append(block(rows))
+    opened.close()
+
+    assert episodes(tmp_path).collect().to_dicts() == rows
+    assert turns(tmp_path).collect().height == 5
+    assert episodes(tmp_path).collect_schema() == EPISODES
+    assert turns(tmp_path).collect_schema() == TURNS
+
+
+def test_an_empty_folder_has_empty_tables(tmp_path):
+    assert episodes(tmp_path).collect().schema == EPISODES
+    assert turns(tmp_path).collect().schema == TURNS
+    assert damaged(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["run[1]", "a=b", "x*", "späte Läufe"])
+def test_a_folder_may_have_any_name(tmp_path, name):
+    written(tmp_path / name, (1, 2), (3,))
+
+    Store(tmp_path / name).close()
+
+    assert ids(tmp_path / name) == [1, 2, 3]
+    assert turns(tmp_path / name).collect().height == 6
+
+
+def test_rows_decide_when_a_part_is_written(tmp_path):
+    opened = Store(tmp_path, rows=4, seconds=1e9)
+    opened.append(numbered(1, 2, 3))
+    assert ids(tmp_path) == []
+
+    opened.append(numbered(4))
+    assert ids(tmp_path) == [1, 2, 3, 4]
+    opened.close()
+    assert len(files(tmp_path, "episodes")) == 1
+
+
+def test_seconds_decide_when_a_part_is_written(tmp_path):
+    opened = Store(tmp_path, rows=1000, seconds=0.05)
+    opened.append(numbered(1))
+    time.sleep(0.06)
+    opened.append(numbered(2))
+
+    assert ids(tmp_path) == [1, 2]
+    opened.close()
+
+
+def test_finished_holds_what_is_durable(tmp_path):
+    written(tmp_path, (1,), (2,))
+    opened = Store(tmp_path)
+    opened.append(numbered(3))
+
+    assert opened.finished().columns == ["key", "cell"]
+    assert opened.finished()["key"].to_list() == [episode(1)["key"], episode(2)["key"]]
+    opened.flush()
+    assert opened.finished().height == 3
+    opened.close()
+
+
+def test_a_block_that_is_none_is_refused_before_it_spoils_the_buffer(tmp_path):
+    opened = Store(tmp_path)
+    missing, uneven, doubled = numbered(1), numbered(1), numbered(1, 1)
+    del missing["episodes"]["seed"]
+    uneven["turns"]["frame"].pop()
+
+    for wrong in (missing, uneven, doubled):
+        with pytest.raises(ValueError):
+            opened.append(wrong)
+    opened.append(numbered(2))
+    opened.close()
+
+    assert sound(tmp_path) == {2}
+
+
+def test_replies_may_be_any_text(tmp_path):
+    replies = ["half a pair \ud800", "\x00", "é\n\r\t", "🦊" * 1000, ""]
+    opened = Store(tmp_path)
+    for number, reply in enumerate(replies):
+        opened.append(block([episode(number, turns=1)], reply))
+    opened.close()
+
+    assert turns(tmp_path).collect()["reply"].to_list() == ["half a pair ?", *replies[1:]]
+
+
+def test_a_key_counts_once_with_the_turns_it_had_first(tmp_path):
+    opened = Store(tmp_path)
+    opened.append(block([episode(1, turns=1), episode(2, turns=3)]))
+    opened.append(block([episode(1, turns=4), episode(3, turns=2)]))
+    opened.append(block([episode(2, turns=5)]))
+    opened.flush()
+
+    assert sound(tmp_path) == {1, 2, 3}
+    assert episodes(tmp_path).sort("key").collect()["turns"].to_list() == [1, 3, 2]
+    opened.compact()
+    assert sound(tmp_path) == {1, 2, 3}
+    assert episodes(tmp_path).sort("key").collect()["turns"].to_list() == [1, 3, 2]
+    opened.close()
+
+
+def test_a_failed_write_loses_nothing(tmp_path):
+    opened = Store(tmp_path)
+    opened.append(numbered(1, 2))
+    shutil.rmtree(tmp_path / "episodes")  # as if the disk had gone away
+    with pytest.raises(OSError):
+        opened.flush()
+
+    (tmp_path / "episodes").mkdir()
+    opened.close()
+    assert sound(tmp_path) == {1, 2}
+
+
+def tear(path):
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def blank(path):
+    path.write_bytes(b"")
+
+
+def garble(path):
+    path.write_bytes(b"PAR1" + Random(0).randbytes(400) + b"PAR1")
+
+
+def rot(path):
+    """Damage in the middle, behind an intact footer."""
+    content = bytearray(path.read_bytes())
+    content[4:200] = Random(1).randbytes(196)
+    path.write_bytes(content)
+
+
+def drift(path):
+    pl.read_parquet(path).drop("key").write_parquet(path)
+
+
+def retype(path):
+    pl.read_parquet(path).with_columns(pl.lit(1).alias("extra")).write_parquet(path)
+
+
+def become_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def become_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def vanish(path):
+    path.unlink()
+
+
+SPOILS = [tear, blank, garble, drift, retype, become_folder, become_pipe, vanish]
+
+
+@pytest.mark.parametrize("table", ["episodes", "turns"])
+@pytest.mark.parametrize("spoil", SPOILS)
+def test_readers_skip_a_part_that_cannot_be_used(tmp_path, spoil, table, caplog):
+    written(tmp_path, (1, 2), (3,), (4,))
+    path = tmp_path / table / files(tmp_path, table)[1]
+
+    spoil(path)
+
+    with caplog.at_level(logging.WARNING):
+        assert sound(tmp_path) == {1, 2, 4}
+    if (spoil, table) != (vanish, "episodes"):  # turns without an episode are what a crash leaves, no damage
+        assert path.name in caplog.text
+        assert {found.name for found in damaged(tmp_path)} == {path.name}
+
+
+@pytest.mark.parametrize("table", ["episodes", "turns"])
+@pytest.mark.parametrize("spoil", [*SPOILS, rot])
+def test_the_writer_moves_it_aside_and_owes_its_episodes_again(tmp_path, spoil, table):
+    written(tmp_path, (1, 2), (3,), (4,))
+    name = files(tmp_path, table)[1]
+    spoil(tmp_path / table / name)
+
+    opened = Store(tmp_path)
+    assert opened.finished()["key"].to_list() == [episode(number)["key"] for number in (1, 2, 4)]
+    opened.append(numbered(3))
+    opened.compact()
+    opened.close()
+
+    assert sound(tmp_path) == {1, 2, 3, 4}
+    assert damaged(tmp_path) == []
+    assert len(files(tmp_path, "damaged")) == (1 if spoil is vanish else 2)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_repaired_part_can_be_put_back(tmp_path, place):
+    written(tmp_path, (1,), (2,), (3,))
+    name = files(tmp_path, "episodes")[place]
+    good = (tmp_path / "episodes" / name).read_bytes()
+    tear(tmp_path / "episodes" / name)
+
+    opened = Store(tmp_path)
+    opened.append(numbered(4))
+    opened.compact()
+    opened.close()
+    (tmp_path / "episodes" / name).write_bytes(good)
+    (tmp_path / "damaged" / f"turns-{name}").rename(tmp_path / "turns" / name)
+    Store(tmp_path).close()
+
+    assert sound(tmp_path) == {1, 2, 3, 4}
+
+
+def test_files_of_others_are_no_parts(tmp_path, caplog):
+    written(tmp_path, (1,))
+    name = files(tmp_path, "episodes")[0]
+    for table in ("episodes", "turns"):
+        shutil.copy(tmp_path / table / name, tmp_path / table / "mine.parquet")
+        shutil.copy(tmp_path / table / name, tmp_path / table / "part-2.parquet")
+        (tmp_path / table / "README").write_text("not a table")
+
+    assert ids(tmp_path) == [1]
+    assert {path.name for path in damaged(tmp_path)} == {"mine.parquet", "part-2.parquet"}
+    Store(tmp_path).close()
+    assert files(tmp_path, "episodes") == ["README", name]
+    assert len(files(tmp_path, "damaged")) == 4
+
+
+def test_what_a_crash_left_is_swept(tmp_path):
+    written(tmp_path, (1,))
+    (tmp_path / "turns" / "part-00000009.parquet.tmp").write_bytes(b"half")
+    shutil.copy(tmp_path / "turns" / "part-00000001.parquet", tmp_path / "turns" / "part-00000002.parquet")
+
+    assert damaged(tmp_path) == []
+    Store(tmp_path).close()
+
+    assert files(tmp_path, "turns") == files(tmp_path, "episodes")
+    assert sound(tmp_path) == {1}
+
+
+def test_small_parts_are_merged_and_large_ones_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(episode_store, "LARGE", 5)
+    written(tmp_path, (1,), (2, 3), (4, 5, 6), tuple(range(10, 16)), (20,), (21,))
+
+    opened = Store(tmp_path)
+    opened.compact()
+    assert files(tmp_path, "episodes") == files(tmp_path, "turns")
+    assert files(tmp_path, "episodes") == [
+        "part-00000001-00000003.parquet",
+        "part-00000004.parquet",
+        "part-00000005-00000006.parquet",
+    ]
+    opened.append(numbered(30))
+    opened.close()
+
+    assert sound(tmp_path) == {1, 2, 3, 4, 5, 6, *range(10, 16), 20, 21, 30}
+    assert files(tmp_path, "episodes")[-1] == "part-00000007.parquet"
+
+
+class Crash(BaseException):
+    """Stands for the end of the process: nothing after it runs."""
+
+
+@pytest.fixture
+def crash_at(monkeypatch):
+    """Arms a crash before the n-th operation on the disk; disarmed by a negative number."""
+    left = -1
+
+    def counted(real):
+        def operation(*arguments, **named):
+            nonlocal left
+            left -= 1
+            if left == -1:
+                raise Crash
+            if left < -1:
+                left = -2
+            return real(*arguments, **named)
+
+        return operation
+
+    for owner, name in ((os, "replace"), (os, "fsync"), (Path, "unlink"), (pl.DataFrame, "write_parquet")):
+        monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
+
+    def arm(operations):
+        nonlocal left
+        left = operations
+
+    return arm
+
+
+@pytest.mark.parametrize("verb", ["flush", "compact"])
+def test_a_crash_before_any_single_step_neither_loses_nor_doubles(tmp_path, crash_at, verb):
+    written(tmp_path / "before", (1, 2), (3,), (4, 5))
+    crashes = 0
+    while True:
+        folder = tmp_path / str(crashes)
+        shutil.copytree(tmp_path / "before", folder)
+        opened = Store(folder)
+        if verb == "flush":
+            opened.append(numbered(6))
+        crash_at(crashes)
+        try:
+            getattr(opened, verb)()
+        except Crash:
+            crash_at(-2)
+            lock.release(folder, "store")
+        else:
+            crash_at(-2)
+            opened.close()
+            break
+        assert sound(folder) - {6} == {1, 2, 3, 4, 5}
+        assert damaged(folder) == []
+        again = Store(folder)
+        assert len(again.finished()) == len(ids(folder))
+        again.append(numbered(7))
+        again.compact()
+        again.close()
+        assert sound(folder) - {6} == {1, 2, 3, 4, 5, 7}
+        assert len(files(folder, "episodes")) <= 2
+        assert files(folder, "episodes") == files(folder, "turns")
+        crashes += 1
+
+    assert crashes >= {"flush": 8, "compact": 14}[verb]
+    assert sound(folder) == {1, 2, 3, 4, 5} | ({6} if verb == "flush" else set())
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from random import Random
+from orchestrator.storage.episode_store import Store
+from tests.orchestrator.blocks import numbered
+folder, first = Path(sys.argv[1]), int(sys.argv[2])
+chance = Random(first)
+opened = Store(folder)
+print("open", flush=True)
+while True:
+    count = chance.randint(1, 40)
+    opened.append(numbered(*range(first, first + count)))
+    first += count
+    if chance.random() < 0.7:
+        opened.flush()
+        print(first, flush=True)
+    if chance.random() < 0.2:
+        opened.compact()
+        print(first, flush=True)
+"""
+
+
+def start(code, *arguments):
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def test_kill_9_at_any_moment_keeps_what_was_flushed(tmp_path):
+    chance = Random(0)
+    kept: set[int] = set()
+    for attempt in range(20):
+        first = attempt * 100_000
+        writer = start(WRITER, tmp_path, first)
+        assert writer.stdout.readline() == "open\n"
+        time.sleep(chance.uniform(0, 0.15))
+        writer.send_signal(signal.SIGKILL)
+        said = writer.communicate(timeout=90)[0].split("\n")[:-1]  # a last line without its end was not said
+        kept |= set(range(first, int(said[-1]) if said else first))
+
+        assert kept <= sound(tmp_path)
+        assert damaged(tmp_path) == []
+
+    opened = Store(tmp_path)
+    assert kept <= set(episodes(tmp_path).collect()["sample_id"])
+    opened.compact()
+    opened.close()
+    assert kept <= sound(tmp_path)
+    assert not list(tmp_path.rglob("*.tmp"))
+    assert len(kept) > 1000
+
+
+def test_a_second_store_is_refused_until_the_first_is_closed(tmp_path):
+    first = Store(tmp_path)
+    with pytest.raises(RunFolderError, match="already open in this process"):
+        Store(tmp_path)
+
+    first.close()
+    Store(tmp_path).close()
+
+
+@pytest.mark.slow
+def test_a_million_rows(tmp_path, capsys):
+    spans = [range(first, first + 5_000) for first in range(0, 1_000_000, 5_000)]
+    opened = Store(tmp_path, rows=20_000, seconds=1e9)
+    seconds = {}
+
+    def timed(name, action):
+        began = time.perf_counter()
+        result = action()
+        seconds[name] = round(time.perf_counter() - began, 2)
+        return result
+
+    timed("append", lambda: [opened.append(numbered(*span)) for span in spans])
+    opened.close()
+    opened = timed("open", lambda: Store(tmp_path))
+    assert timed("finished", opened.finished).height == 1_000_000
+    assert timed("turns", lambda: turns(tmp_path).select(pl.len()).collect().item()) == 2_000_000
+    timed("compact", opened.compact)
+    opened.close()
+    with capsys.disabled():
+        print(f"\n1,000,000 episodes, 2,000,000 turns, seconds: {seconds}")

@@ -1,0 +1,284 @@
+"""A run folder has one driver and one configuration."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from envs.types import Ending
+from orchestrator.storage.episode_store import Store, episodes
+from orchestrator.storage.run_folder import (
+    RunFolderError,
+    claim,
+    differences,
+    read_status,
+    resolved,
+    settings,
+    write_plan,
+    write_status,
+)
+from sweeps.load import build
+from sweeps.spec import Sweep
+from tests.orchestrator.blocks import CELL, block, episode, numbered
+
+ROOT = Path(__file__).parents[3]
+QWEN = {"name": "qwen", "source": "Qwen/Q", "backend": "vllm", "revision": "abc"}
+
+
+def sweep(**changed):
+    table = {"name": "s", "data": "d", "models": ["uniform", QWEN], "scenarios": ["ROD", "QD"], "conditions": ["hint"]}
+    return build({**table, **changed}, "test.toml")
+
+
+def changed(**keys):
+    return differences(settings(sweep()), settings(sweep(**keys)))
+
+
+def claimed(folder, found, update=False):
+    with claim(folder, found, update=update):
+        return (folder / "sweep.resolved.toml").read_text()
+
+
+def test_the_resolved_sweep_reads_back_as_the_sweep(tmp_path):
+    found = sweep(selection={"limit": 5, "ids": {"ROD": [1, 2]}}, sampling={"temperature": 0.7})
+
+    text = claimed(tmp_path / "deep" / "run", found)
+
+    assert Sweep(**tomllib.loads(text)) == found
+    assert claimed(tmp_path / "deep" / "run", found) == text
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"sampling": {"max_tokens": 64}}, "sampling.max_tokens was 50, this sweep says 64"),
+        ({"seed": 3}, "seed was 0, this sweep says 3"),
+        ({"selection": {"limit": 5}}, "selection.limit was not set, this sweep says 5"),
+        ({"models": ["uniform"]}, 'models was ["uniform", "qwen"], this sweep says ["uniform"]'),
+        ({"models": ["uniform", {**QWEN, "revision": "x"}]}, 'models.qwen.revision was "abc", this sweep says "x"'),
+        ({"models": ["uniform", {**QWEN, "dtype": "half"}]}, 'models.qwen.dtype was "auto", this sweep says "half"'),
+        (
+            {"models": ["uniform", {**QWEN, "trust_remote_code": True}]},
+            "models.qwen.trust_remote_code was false, this sweep says true",
+        ),
+        ({"scenarios": ["ROD"]}, 'scenarios was ["ROD", "QD"], this sweep says ["ROD"]'),
+        ({"conditions": ["hint", "history"]}, 'conditions was ["hint"], this sweep says ["hint", "history"]'),
+        ({"data": "e"}, 'data was "d", this sweep says "e"'),
+    ],
+)
+def test_a_difference_is_one_sentence(keys, sentence):
+    assert changed(**keys) == [sentence]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"output": "elsewhere"},
+        {"tracking": {"uri": "none"}},
+        {"cluster": {"workers": 1}},
+        {"models": ["uniform", {**QWEN, "gpus": 4, "in_flight": 7, "options": {"max_num_seqs": 3}, "note": "n"}]},
+    ],
+)
+def test_what_changes_no_answer_makes_no_other_run(keys):
+    assert changed(**keys) == []
+
+
+def test_another_configuration_is_refused_with_what_to_type(tmp_path):
+    claimed(tmp_path, sweep())
+    before = (tmp_path / "sweep.resolved.toml").read_text()
+
+    with pytest.raises(RunFolderError) as refusal:
+        claimed(tmp_path, sweep(seed=1, sampling={"max_tokens": 64}))
+
+    text = str(refusal.value)
+    assert "sampling.max_tokens was 50, this sweep says 64" in text
+    assert "seed was 0, this sweep says 1" in text
+    assert "--output" in text and "--update" in text and str(tmp_path) in text
+    assert (tmp_path / "sweep.resolved.toml").read_text() == before
+    claimed(tmp_path, sweep())
+
+
+def test_update_goes_on_with_the_new_configuration(tmp_path):
+    claimed(tmp_path, sweep())
+
+    claimed(tmp_path, sweep(seed=1), update=True)
+
+    claimed(tmp_path, sweep(seed=1))
+    with pytest.raises(RunFolderError, match="seed was 1, this sweep says 0"):
+        claimed(tmp_path, sweep())
+
+
+@pytest.mark.parametrize("content", [b"", b"name = ", b"\xff\xfe", b"name = 's'\nunknown = 1\n"])
+def test_an_unreadable_configuration_is_refused_and_can_be_replaced(tmp_path, content):
+    (tmp_path / "sweep.resolved.toml").write_bytes(content)
+
+    with pytest.raises(RunFolderError, match="is not a sweep that this version reads"):
+        claimed(tmp_path, sweep())
+
+    claimed(tmp_path, sweep(), update=True)
+    claimed(tmp_path, sweep())
+
+
+def test_a_file_is_no_run_folder(tmp_path):
+    (tmp_path / "run").write_text("")
+
+    with pytest.raises(RunFolderError, match="cannot be a run folder"):
+        claimed(tmp_path / "run", sweep())
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from orchestrator.storage.lock import acquire
+acquire(Path(sys.argv[1]), "driver")
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def other(tmp_path):
+    """Another process that holds the folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=90)
+
+
+def test_a_second_driver_is_told_who_has_the_folder(tmp_path, other):
+    for second in (lambda: claimed(tmp_path, sweep()), lambda: Store(tmp_path)):
+        with pytest.raises(RunFolderError, match=re.escape(f"process {other.pid} on {socket.gethostname()}")):
+            second()
+
+
+def test_the_lock_dies_with_its_process(tmp_path, other):
+    other.send_signal(signal.SIGKILL)
+    other.wait(timeout=90)
+
+    claimed(tmp_path, sweep())
+
+
+def test_a_holder_that_has_not_written_its_name_yet_is_still_the_holder(tmp_path, other):
+    (tmp_path / "lock").write_text("{")
+
+    with pytest.raises(RunFolderError, match="in use by another process"):
+        claimed(tmp_path, sweep())
+
+
+def test_driver_and_store_of_one_process_share_the_folder(tmp_path):
+    with claim(tmp_path, sweep()):
+        Store(tmp_path).close()
+        opened = Store(tmp_path)
+        with pytest.raises(RunFolderError, match="already open"):
+            claimed(tmp_path, sweep())
+    assert read_lock(tmp_path)["pid"] == os.getpid()
+    opened.close()
+    claimed(tmp_path, sweep())
+
+
+def read_lock(folder):
+    return json.loads((folder / "lock").read_text())
+
+
+def test_no_secret_reaches_the_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-hidden")
+    monkeypatch.setattr(sys, "argv", ["proactive-sweep", "--tracking-uri", "http://me:hidden@host:5000/a@b"])
+    remote = {"name": "r", "source": "x", "backend": "openai", "endpoint": {"base_url": "https://me:hidden@host/v1"}}
+
+    with claim(tmp_path, sweep(models=[remote], tracking={"uri": "http://me:hidden@host"})):
+        write_status(tmp_path, [], finished=True)
+
+    assert "hidden" not in "".join(path.read_text() for path in tmp_path.iterdir())
+    assert json.loads((tmp_path / "status.json").read_text())["argv"][2] == "http://***@b"
+    assert "host/v1" in resolved(sweep(models=[remote]))
+
+
+def plan(folder, count):
+    row = {
+        "cell": CELL,
+        "model": "uniform",
+        "scenario": "ROD",
+        "condition": "hint",
+        "protocol": "mcqa",
+        "planned": count,
+    }
+    write_plan(folder, pl.DataFrame([row]))
+
+
+def test_status_says_what_ran(tmp_path):
+    cells = [{"cell": CELL, "planned": 1, "finished": 1, "errors": 0, "state": "complete", "reason": ""}]
+
+    write_status(tmp_path, cells, finished=True)
+    found = read_status(tmp_path)
+
+    assert found["cells"] == cells
+    assert found["running"] is None and found["finished"] is True
+    assert found["argv"] == sys.argv
+    assert found["packages"]["polars"] == pl.__version__
+    assert found["commit"] is None or re.fullmatch(r"[0-9a-f]{40}(-dirty)?", found["commit"])
+
+
+def test_status_counts_anew_after_another_plan_and_only_what_that_plan_asks_for(tmp_path):
+    with claim(tmp_path, sweep()):
+        opened = Store(tmp_path)
+        opened.append(block([episode(0), episode(1)]))
+        opened.close()
+        old = episodes(tmp_path).collect()["key"].to_list()
+        row = {"cell": CELL, "model": "m", "scenario": "QD", "condition": "hint", "protocol": "mcqa", "planned": 2}
+        write_plan(tmp_path, pl.DataFrame([row]), old)
+        cells = [{"cell": CELL, "planned": 2, "finished": 2, "errors": 0, "state": "complete", "reason": ""}]
+        write_status(tmp_path, cells, finished=True)
+    assert read_status(tmp_path)["cells"] == cells
+
+    write_plan(tmp_path, pl.DataFrame([row]), [old[0], "another"])
+    (cell,) = read_status(tmp_path)["cells"]
+    assert (cell["finished"], cell["planned"], cell["state"]) == (1, 2, "partial")
+
+    shutil.rmtree(tmp_path / "episodes")
+    assert [cell["state"] for cell in read_status(tmp_path)["cells"]] == ["waiting"]
+
+
+def test_status_of_a_running_sweep_counts_what_is_durable(tmp_path):
+    plan(tmp_path, 4)
+    with claim(tmp_path, sweep()):
+        opened = Store(tmp_path)
+        assert [cell["state"] for cell in read_status(tmp_path)["cells"]] == ["waiting"]
+        opened.append(block([episode(0), episode(1, ending=Ending.FAILED)]))
+        opened.flush()
+
+        (cell,) = read_status(tmp_path)["cells"]
+        assert cell == {"cell": CELL, "planned": 4, "finished": 2, "errors": 1, "state": "partial", "reason": ""}
+        assert read_status(tmp_path)["running"]["pid"] == os.getpid()
+
+        opened.append(numbered(2, 3))
+        opened.close()
+        assert [cell["state"] for cell in read_status(tmp_path)["cells"]] == ["failed"]
+
+
+def test_status_after_a_kill_is_not_that_of_the_attempt_before(tmp_path):
+    plan(tmp_path, 2)
+    cells = [{"cell": CELL, "planned": 2, "finished": 1, "errors": 0, "state": "partial", "reason": "no GPU"}]
+    write_status(tmp_path, cells, finished=True)
+    opened = Store(tmp_path)
+    opened.append(numbered(0, 1))
+    opened.close()  # and no word of how the attempt ended
+
+    assert read_status(tmp_path)["cells"] == [{**cells[0], "finished": 2, "state": "complete", "reason": ""}]
+
+
+def test_a_folder_without_a_run_says_how_to_start_one(tmp_path):
+    with pytest.raises(RunFolderError, match="proactive-sweep run SWEEP --output"):
+        read_status(tmp_path / "nowhere")

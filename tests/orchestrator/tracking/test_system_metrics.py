@@ -1,0 +1,109 @@
+"""Every node is asked how busy it is; one that is gone or silent costs the others nothing and is not asked twice at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from orchestrator.tracking.system_metrics import GPUS, Machines
+from tests.actors.service import said, service
+from tests.conftest import ENVIRONMENT, ROOT, Cli
+from tests.orchestrator.mirrors import parent, runs
+
+BUSY = {"cpu_utilization_percentage": 50.0, "gpu_0_utilization_percentage": 100.0, "gpu_1_utilization_percentage": 40.0}
+
+
+class Nodes:
+    """``a`` answers, ``gone`` raises, ``hung`` never answers."""
+
+    def __init__(self, **hosts: str) -> None:
+        self.all, self.asked = hosts, list[str]()
+
+    def hosts(self):
+        return self.all
+
+    async def ask(self, node):
+        self.asked.append(node)
+        if node == "gone":
+            raise ConnectionError("no such node")
+        if node == "hung":
+            await asyncio.sleep(3600)
+        return BUSY
+
+
+def test_a_node_that_is_gone_or_silent_is_left_out_and_a_silent_one_not_asked_again():
+    nodes = Nodes(a="alpha", gone="beta", hung="gamma")
+
+    async def twice():
+        machines = Machines(nodes.hosts, nodes.ask)
+        return [await machines.look(patience=0.5) for _ in range(2)]
+
+    first, second = asyncio.run(twice())
+
+    assert first == second == {f"system/alpha/{metric}": value for metric, value in BUSY.items()} | {GPUS: 70.0}
+    assert sorted(nodes.asked) == ["a", "a", "gone", "gone", "hung"]
+
+
+def test_two_nodes_of_one_host_have_names_of_their_own_and_no_gpu_is_no_mean():
+    async def answer(node):
+        return {"cpu_utilization_percentage": 5.0}
+
+    found = asyncio.run(Machines(lambda: {"1" * 8: "alpha", "2" * 8: "alpha", "3" * 8: "beta"}, answer).look())
+
+    assert set(found) == {
+        "system/alpha-111111/cpu_utilization_percentage",
+        "system/alpha-222222/cpu_utilization_percentage",
+        "system/beta/cpu_utilization_percentage",
+    }
+
+
+@pytest.mark.parametrize("switch", ["false", "False"])
+def test_who_wants_none_is_asked_nothing(switch, monkeypatch):
+    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", switch)
+    nodes = Nodes(a="alpha")
+
+    asyncio.run(asyncio.wait_for(Machines(nodes.hosts, nodes.ask).watch(lambda load: None), 1))
+
+    assert nodes.asked == []
+
+
+@pytest.fixture
+def slow():
+    """A model that takes its time: seventy episodes last long enough to be looked at."""
+    pytest.importorskip("openai")
+    with service(lambda number, body: said("A"), delay=0.3) as one:
+        yield one
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_a_sweep_shows_how_busy_its_workers_nodes_are(slow, demo_data, tmp_path):
+    """A head with the driver, and a node whose driver of GPUs is a script."""
+    os.environ.update(ENVIRONMENT)
+    from ray.cluster_utils import Cluster
+
+    smi = tmp_path / "bin" / "nvidia-smi"
+    smi.parent.mkdir()
+    smi.write_text('#!/bin/sh\ncase "$1" in *utilization*) echo "0, 80, 1000, 4000, 300";; esac\n')
+    smi.chmod(0o755)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    try:
+        cluster.add_node(num_cpus=2, num_gpus=0, env_vars={"PATH": f"{smi.parent}{os.pathsep}{os.environ['PATH']}"})
+        sweep = tmp_path / "sweep.toml"
+        sweep.write_text(
+            f'name = "sweep"\ndata = "{demo_data}"\nconditions = ["zero-shot"]\n[[model]]\nname = "slow"\nsource = "m"\n'
+            f'endpoint = {{ base_url = "{slow.url}", key_env = "" }}\n'
+        )
+        pace = {"MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL": "1"}
+        environment = {**os.environ, **pace, "RAY_ADDRESS": cluster.address, "PYTHONPATH": str(ROOT)}
+        done = Cli(environment).run("run", sweep, "--output", tmp_path / "run")
+    finally:
+        cluster.shutdown()
+
+    assert done.returncode == 0, done.stderr
+    found = parent(runs(tmp_path / "run")).data.metrics
+    assert len([name for name in found if name.endswith("/cpu_utilization_percentage")]) == 2
+    assert [found[name] for name in found if name.endswith("/gpu_0_memory_usage_percentage")] == [25.0]
+    assert found[GPUS] == 80.0

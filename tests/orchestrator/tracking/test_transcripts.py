@@ -1,0 +1,86 @@
+"""Episodes are told turn by turn, the same ones for a seed; what a model said stays text; MLflow shows each once."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from actors.backend import Reply
+from orchestrator.report.run_data import read
+from orchestrator.storage.verdict_store import VERDICTS, VerdictStore
+from orchestrator.tracking.tracker import track
+from orchestrator.tracking.transcripts import stories
+from tests.orchestrator.mirrors import client, parent, runs
+from tests.orchestrator.report.runs import played, sweep
+
+HOSTILE = "```\n# A heading\n<script>alert(1)</script> ![x](http://y/z.png) \x07\u202e ```` A"
+
+
+class Hostile:
+    """Answers with markup."""
+
+    async def reply(self, request):
+        return Reply(HOSTILE)
+
+    async def close(self):
+        return None
+
+
+@pytest.fixture(scope="module")
+def run(demo_data, tmp_path_factory):
+    wanted = sweep(demo_data, ["oracle", "uniform", "guess"], ["zero-shot", "hint"], protocol=["mcqa", "oeg"])
+    return played(tmp_path_factory.mktemp("stories") / "run", wanted, backends={"guess": Hostile()})
+
+
+def test_equal_seeds_tell_equal_stories_and_never_too_many(run):
+    evidence = read(run)
+    first, again = list(stories(evidence, most=12, seed=1)), list(stories(evidence, most=12, seed=1))
+
+    assert first == again and len(first) == 12
+    assert [one.key for one in first] != [one.key for one in stories(evidence, most=12, seed=2)]
+    assert all(turn.picture.startswith("data:image/") for one in first for turn in one.turns)
+
+
+def test_a_hostile_reply_stays_in_its_fence(run):
+    told = [turn for one in stories(read(run), most=500) if one.tags["model"] == "guess" for turn in one.turns]
+
+    assert told
+    for turn in told:
+        fence = turn.reply.splitlines()[0].removesuffix("text")
+        body = turn.reply.split("\n", 1)[1].rsplit("\n", 1)
+        assert set(fence) == {"`"} and len(fence) > 4 and body[1] == fence and fence not in body[0]
+        assert "\x07" not in turn.reply and "\u202e" not in turn.reply
+
+
+def test_an_open_ended_story_ends_with_what_the_judge_said(run):
+    evidence = read(run)
+    row = evidence.episodes.filter(ending="answered").sort("key").to_dicts()[0]
+    verdict = {name: [row[name]] for name in ("key", "cell", "model", "scenario", "condition", "sample_id")}
+    verdict |= {"judge": ["rule-judge/x"], "category": [False], "suggestion": [True], "aggregate": [True]}
+    kept = VerdictStore(run)
+    kept.append({name: verdict.get(name, [None]) for name in VERDICTS})
+    kept.flush()
+    told = {one.key: one for one in stories(read(run), most=2000)}[row["key"]]
+
+    assert "Judge rule-judge/x: category no, suggestion yes, aggregate yes." in told.ending
+    assert [turn.verdict for turn in told.turns] == ["Open-ended: how it is read is a judge's matter."]
+
+
+@pytest.mark.slow
+def test_track_shows_tables_figures_report_and_each_story_once(run):
+    address = os.environ.get("MLFLOW_TRACKING_URI")
+    for _ in range(2):
+        track(run)
+    assert os.environ.get("MLFLOW_TRACKING_URI") == address  # the process's own is left as it was
+    found = client(run)
+    whole = parent(runs(run, "test"))
+    there = {file.path for file in found.list_artifacts(whole.info.run_id)}
+    traces = found.search_traces(locations=[whole.info.experiment_id], max_results=200)
+
+    turns = dict(read(run).episodes.select("key", "turns").iter_rows())
+
+    assert {"tables", "figures", "report.html", "results.json"} <= there
+    assert len(traces) == len({trace.info.tags["proactive_sweep.episode"] for trace in traces}) == 60
+    assert all(len(t.data.spans) == 1 + turns[t.info.tags["proactive_sweep.episode"]] for t in traces)
+    assert whole.inputs.dataset_inputs
