@@ -5,7 +5,7 @@ Errors::
     BackendError
     ├── Unprocessable   this request can never be answered (bad picture, too long): its episode ends, counted
     ├── Refused         the provider declined (content filter): its episode ends as REFUSED
-    └── BackendDied     the engine is gone: the worker is replaced, its unfinished episodes are owed again
+    └── BackendDied     the engine is gone: the worker is replaced, its unfinished episodes are pending again
 
 Anything else is a bug and travels up.
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 from actors.backend import Backend
 from actors.backend_registry import at_home, engine
 from actors.gpu_check import Asked, check
-from actors.load_queue import Turns
+from actors.load_queue import LoadQueue
 from sweeps.spec import ModelSpec
 
 UTILIZATION = 0.9
@@ -33,7 +33,7 @@ def load(model: ModelSpec, data: Path, given: Sequence[object], say: Callable[[s
             say(line)
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray leaves all of them visible to whoever asked for none
-    with Turns().turn(model.name, size, say):
+    with LoadQueue().turn(model.name, size, say):
         return engine(model, data)
 
 

@@ -16,13 +16,13 @@ from actors.records import Block
 from envs.types import Sample
 from sweeps.spec import Cell
 
-BLOCK = 64
+BATCH_EPISODES = 64
 """Episodes a block holds: enough that a message per block costs little, small enough to stay inlined in Ray (100 KB)."""
-PATIENCE = 1.0
+MAX_BATCH_AGE_S = 1.0
 """Seconds after which a block that is not full is sent all the same, so that a crash loses little."""
 
 
-class Book(Protocol):
+class PlanView(Protocol):
     """What a crew needs of a plan."""
 
     cells: tuple[Cell, ...]
@@ -34,10 +34,10 @@ class Book(Protocol):
     def episode_seed(self, sample: Sample) -> int: ...
 
 
-class Crew:
+class EpisodeRunner:
     """Plays the episodes of one group of models."""
 
-    def __init__(self, book: Book, backends: dict[str, Backend], in_flight: int) -> None:
+    def __init__(self, book: PlanView, backends: dict[str, Backend], in_flight: int) -> None:
         self.book = book
         self.backends = backends
         """Model name -> its engine."""
@@ -53,7 +53,7 @@ class Crew:
         Raises BackendDied, or the bug that stopped a lane; what was finished before is yielded first.
         """
         full: asyncio.Queue[Any] = asyncio.Queue(maxsize=4)
-        shift = Shift(self, iter(ordinals), full)
+        shift = LeaseState(self, iter(ordinals), full)
         lanes = [asyncio.create_task(shift.lane()) for _ in range(min(self.in_flight, len(ordinals)))]
         closing = asyncio.create_task(_close_after(lanes, full))
         try:
@@ -67,7 +67,7 @@ class Crew:
                 task.cancel()
             await asyncio.gather(*lanes, closing, return_exceptions=True)
 
-    async def episode(self, ordinal: Any, shift: Shift) -> None:
+    async def episode(self, ordinal: Any, shift: LeaseState) -> None:
         """Play one episode and add it to whichever block is open when it ends."""
         index, sample = self.book.task(ordinal)
         cell, seed = self.book.cells[index], self.book.episode_seed(sample)
@@ -80,17 +80,17 @@ class Crew:
         )  # no await between here and the row: the open block may change at any await
 
 
-class Shift:
+class LeaseState:
     """What the lanes of one lease share: the ordinals left, the open block, the queue of full ones."""
 
-    def __init__(self, crew: Crew, left: Iterator[Any], full: asyncio.Queue[Any]) -> None:
+    def __init__(self, crew: EpisodeRunner, left: Iterator[Any], full: asyncio.Queue[Any]) -> None:
         self.crew, self.left, self.full = crew, left, full
         self.block = crew.open()
 
     async def lane(self) -> None:
         for ordinal in self.left:
             await self.crew.episode(ordinal, self)
-            if len(self.block) >= BLOCK:
+            if len(self.block) >= BATCH_EPISODES:
                 await self.full.put(self.take())
 
     def take(self) -> Any:
@@ -102,7 +102,7 @@ class Shift:
         """The next full block, or after a while the one that is open; None when every lane has ended."""
         while True:
             try:
-                return await asyncio.wait_for(self.full.get(), PATIENCE)
+                return await asyncio.wait_for(self.full.get(), MAX_BATCH_AGE_S)
             except TimeoutError:
                 if len(self.block):
                     return self.take()

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic, sleep
 
-LONGEST_WAIT = 120.0
+MAX_WAIT_S = 120.0
 """Seconds that another engine's leftovers are waited for."""
-EVERY = 2.0
+POLL_INTERVAL_S = 2.0
 """Seconds between two looks."""
 GIB = 2**30
 
@@ -65,8 +65,8 @@ def check(
     given: Sequence[object],
     named: str | None,
     measure: Measure | None = None,
-    patience: float = LONGEST_WAIT,
-    pause: float = EVERY,
+    patience: float = MAX_WAIT_S,
+    pause: float = POLL_INTERVAL_S,
 ) -> Iterator[str]:
     """Lines for the log as each thing is settled; raises DeviceProblem when a worker must not start here.
 

@@ -42,7 +42,7 @@ BATCH = 16
 """Rows of a batch where the entry's options name no ``batch``."""
 REFUSALS = (ValueError, TypeError, ArithmeticError)
 """What processors raise for a picture or a text that they cannot take."""
-JOIN = 30.0
+CLOSE_TIMEOUT_S = 30.0
 """Seconds that closing waits for the running batch."""
 
 
@@ -58,7 +58,7 @@ class TransformersBackend:
     """One model in this process, asked batch by batch."""
 
     def __init__(self, model: ModelSpec, data: Path) -> None:
-        self.mind = Mind(model)
+        self.mind = ModelAndProcessor(model)
         self.name = model.name
         self.size = int(model.options.get("batch", BATCH))
         """Rows of a batch; halves for good when the device has no room."""
@@ -78,7 +78,7 @@ class TransformersBackend:
     async def close(self) -> None:
         """End the thread after its batch and free the device; safe to call twice."""
         self.waiting.close(BackendDied(f"{self.name} is closed"))
-        await asyncio.to_thread(self.thread.join, JOIN)
+        await asyncio.to_thread(self.thread.join, CLOSE_TIMEOUT_S)
         self.ahead.shutdown(wait=False, cancel_futures=True)
         self.pictures.close()
         self.mind.forget()
@@ -147,7 +147,7 @@ class TransformersBackend:
                 job.answer.set_exception(error)
 
 
-class Mind:
+class ModelAndProcessor:
     """Processor and network: conversations in, replies out; ``inputs`` may run in another thread than ``replies``."""
 
     def __init__(self, model: ModelSpec) -> None:

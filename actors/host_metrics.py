@@ -8,11 +8,11 @@ import psutil
 
 from actors.gpu_check import Unmeasurable, loads
 
-LOOK = 0.5
+SAMPLE_S = 0.5
 """Seconds over which the processor is measured."""
 
 
-def load(seconds: float = LOOK, smi: str = "nvidia-smi") -> dict[str, float]:
+def load(seconds: float = SAMPLE_S, smi: str = "nvidia-smi") -> dict[str, float]:
     """Metric -> value: percent, but ``_megabytes`` and ``_watts``; no GPU is there where no driver answers."""
     memory = psutil.virtual_memory()
     found = {

@@ -77,7 +77,7 @@ async def judge(sample: Sample, cell: Cell, answer: str, judge: Judge, backend: 
     """Put a model's whole answer to the judge until its verdict can be read, at most ``judge.attempts`` times.
 
     Every attempt has a seed of its own. Of the answer only what was spoken is shown; where nothing was (all thinking,
-    or empty) an empty answer is judged. Raises BackendDied (the verdict is owed again), and ValueError where the
+    or empty) an empty answer is judged. Raises BackendDied (the verdict is pending again), and ValueError where the
     paper's instruction is wanted and the package ``proactivebench`` is absent.
     """
     messages, situation, count = asked(sample, cell, answer, judge)

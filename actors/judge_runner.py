@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from actors.backend import Backend
-from actors.episode_runner import Book, Crew, Shift
+from actors.episode_runner import EpisodeRunner, LeaseState, PlanView
 from actors.judge import Judged, instruction_hash, judge
 from envs import rulejudge
 from envs.openended import Bits
@@ -67,10 +67,10 @@ def _three(bits: Bits | None) -> tuple[bool | None, bool | None, bool | None]:
     return (None, None, None) if bits is None else (bits.category, bits.suggestion, bits.aggregate)
 
 
-class Panel(Crew):
+class JudgeRunner(EpisodeRunner):
     """Reads what a judge is given: pairs of an episode's ordinal and the answer it ended with."""
 
-    def __init__(self, book: Book, judge: Judge, backend: Backend) -> None:
+    def __init__(self, book: PlanView, judge: Judge, backend: Backend) -> None:
         super().__init__(book, {judge.model.name: backend}, judge.model.in_flight)
         self.judge, self.backend, self.name = judge, backend, judge_key(judge)
 
@@ -78,7 +78,7 @@ class Panel(Crew):
         """An empty block."""
         return Verdicts(self.name)
 
-    async def episode(self, leased: tuple[int, str], shift: Shift) -> None:
+    async def episode(self, leased: tuple[int, str], shift: LeaseState) -> None:
         """Read one answer and add its verdict to whichever block is open then."""
         ordinal, answer = leased
         index, sample = self.book.task(ordinal)

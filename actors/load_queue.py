@@ -2,7 +2,7 @@
 
 Weights pass through host memory on their way to a GPU. Each loader holds a ticket: a file that it has locked (``flock``),
 so that the kernel takes the ticket back when its process ends, kill -9 included. Tickets are served in the order drawn.
-Nobody waits for ever: after ``PATIENCE`` a loader goes on, and says so.
+Nobody waits for ever: after ``MAX_WAIT_S`` a loader goes on, and says so.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-PATIENCE = 900.0
+MAX_WAIT_S = 900.0
 """Seconds a loader waits for its turn at most: half of what the driver gives a worker to start."""
-EVERY = 0.5
+POLL_INTERVAL_S = 0.5
 """Seconds between two looks."""
-MARGIN = 2 * 2**30
+MEMORY_MARGIN_BYTES = 2 * 2**30
 """Bytes that a process takes beside the weights."""
 ROOT = Path("/")
 
 
-class Turns:
+class LoadQueue:
     """The loaders of one node, told apart by user. ``place`` is made when needed and removed when the last one leaves."""
 
     def __init__(self, place: Path | None = None, free: Callable[[], int] | None = None) -> None:
@@ -36,7 +36,7 @@ class Turns:
 
     @contextmanager
     def turn(
-        self, model: str, size: int | None, say: Callable[[str], None], patience: float = PATIENCE
+        self, model: str, size: int | None, say: Callable[[str], None], patience: float = MAX_WAIT_S
     ) -> Iterator[None]:
         """Hold a turn while loading ``size`` bytes of weights; an unknown size (None) shares its turn with nobody."""
         try:
@@ -64,7 +64,7 @@ class Turns:
             if not told:
                 say(f"{model} waits for its turn to load: {reason}")
                 told = reason
-            sleep(EVERY)
+            sleep(POLL_INTERVAL_S)
         if told:
             say(f"{model} loads after {monotonic() - began:.0f} s of waiting")
 
@@ -92,7 +92,7 @@ class Turns:
         sizes = [size, *(other["size"] for other in loading)]
         if any(one is None for one in sizes):
             return f"{names} is loading, and sizes are not known"
-        needed = sum(int(one) + MARGIN for one in sizes)
+        needed = sum(int(one) + MEMORY_MARGIN_BYTES for one in sizes)
         free = self.free()
         if needed <= free:
             return ""

@@ -10,7 +10,7 @@ from actors.backend import ENDS_EPISODE, Backend, Message, Refused, Reply, Reque
 from actors.prompts import Past, ask_openly, messages, posed, posed_openly
 from envs import SCENARIOS
 from envs.lenient import forgiven
-from envs.types import Ending, ImageRef, Said, Sample, State, Turn
+from envs.types import Ending, ImageRef, OpenAnswer, Sample, State, Turn
 from sweeps.spec import Cell, Protocol
 
 
@@ -18,7 +18,7 @@ from sweeps.spec import Cell, Protocol
 class Shown:
     """A turn together with the picture it was about."""
 
-    turn: Turn | Said
+    turn: Turn | OpenAnswer
     image: ImageRef
     reply: Reply
 
@@ -42,7 +42,7 @@ async def play(
     """Play one episode.
 
     ``seed`` decides random-proactive moves and, with the turn's number, the decoding of every turn.
-    Raises BackendDied (the episode is owed again); a request that can never be answered ends the episode instead.
+    Raises BackendDied (the episode is pending again); a request that can never be answered ends the episode instead.
     """
     began = perf_counter()
     if cell.protocol is Protocol.OEG:
@@ -80,7 +80,7 @@ async def _answer(sample: Sample, cell: Cell, backend: Backend, key: str, seed: 
         reply = await backend.reply(request)
     except (*ENDS_EPISODE, Refused) as refusal:
         return _ended(key, sample, seed, [], declined(refusal), str(refusal), began)
-    shown = Shown(Said(state.frame, reply.text), view.image, reply)
+    shown = Shown(OpenAnswer(state.frame, reply.text), view.image, reply)
     return _ended(key, sample, seed, [shown], Ending.ANSWERED, None, began)
 
 

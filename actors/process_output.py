@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-HEAD, TAIL = 64 * 1024, 192 * 1024
+HEAD_BYTES, TAIL_BYTES = 64 * 1024, 192 * 1024
 """Bytes that are kept of a file: how it began, and how it ended."""
 SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 """Names of environment variables whose values are nobody's business."""
-SHORTEST = 8
+MIN_SECRET_LENGTH = 8
 """Characters from which on a value counts as a secret: ``0`` or ``none`` would blot out half a log."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkerAddress:
     """Where a worker lives, and which files of its node hold what it prints."""
 
     host: str
@@ -46,7 +46,7 @@ def excerpt(paths: Iterable[str]) -> str:
 def hidden(text: str, environment: Mapping[str, str] = os.environ) -> str:
     """The text with ``***`` for every value of an environment variable that is named like a secret."""
     for name, value in environment.items():
-        if SECRET.search(name.upper()) and len(value) >= SHORTEST:
+        if SECRET.search(name.upper()) and len(value) >= MIN_SECRET_LENGTH:
             text = text.replace(value, "***")
     return text
 
@@ -62,10 +62,10 @@ def _one(path: Path) -> str:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
-            raw = file.read(HEAD + TAIL if size <= HEAD + TAIL else HEAD)
-            if size > HEAD + TAIL:
-                file.seek(-TAIL, os.SEEK_END)
-                raw += f"\n... {size - HEAD - TAIL:,} bytes left out ...\n".encode() + file.read(TAIL)
+            raw = file.read(HEAD_BYTES + TAIL_BYTES if size <= HEAD_BYTES + TAIL_BYTES else HEAD_BYTES)
+            if size > HEAD_BYTES + TAIL_BYTES:
+                file.seek(-TAIL_BYTES, os.SEEK_END)
+                raw += f"\n... {size - HEAD_BYTES - TAIL_BYTES:,} bytes left out ...\n".encode() + file.read(TAIL_BYTES)
     except OSError as problem:
         return f"== {path.name} cannot be read: {problem.strerror}\n"
     said = hidden(raw.decode("utf-8", "replace"))

@@ -4,7 +4,7 @@ Two more errors of the tree in ``actors.backend`` live here: a model that nobody
 new worker would not cure::
 
     BackendError
-    └── ModelStopped    key refused, quota used up, no such model: the model's unplayed episodes stay owed
+    └── ModelStopped    key refused, quota used up, no such model: the model's unplayed episodes stay pending
         └── BudgetSpent     ``max_cost`` is reached
 """
 
@@ -22,7 +22,7 @@ from actors.backend import BackendError
 
 FIRST_ALLOWED = 4
 """Requests in flight before anything is known; doubles with every round until the first refusal."""
-SHORTEST, LONGEST = 0.5, 60.0
+MIN_BACKOFF_S, MAX_BACKOFF_S = 0.5, 60.0
 """Seconds: the first ceiling of the back-off, and the last."""
 
 
@@ -114,7 +114,7 @@ class Budget:
                 self.changed.notify_all()
 
     def pay(self, cost: float) -> None:
-        """Book what an answer cost."""
+        """Charge what an answer cost."""
         self.spent += cost
         self.known = True
 
@@ -126,14 +126,14 @@ class Budget:
 
 def backoff(failures: int, chance: Random) -> float:
     """Seconds to wait after ``failures`` failures: full jitter under a ceiling that doubles up to a minute."""
-    return chance.uniform(0, min(LONGEST, SHORTEST * 2.0 ** min(failures, 16)))
+    return chance.uniform(0, min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2.0 ** min(failures, 16)))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that a service asks to wait: ``retry-after-ms``, else ``retry-after`` (seconds or a date), else None."""
     for header, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         if (text := headers.get(header)) is not None and (wait := _seconds(text, unit)) is not None:
-            return min(max(wait, 0.0), LONGEST * 10)
+            return min(max(wait, 0.0), MAX_BACKOFF_S * 10)
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from actors.play import Episode, Shown
-from envs.types import Action, Ending, Said
+from envs.types import Action, Ending, OpenAnswer
 from sweeps.spec import Cell, Protocol
 
 Columns = dict[str, list[Any]]
@@ -57,7 +57,7 @@ def _columns(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Columns:
 
 def episode_row(cell: Cell, episode: Episode) -> tuple[Any, ...]:
     """One row of the episodes table, in the order of ``EPISODE_COLUMNS``; an open-ended answer is neither right nor wrong."""
-    did = [None if isinstance(shown.turn, Said) else shown.turn.action for shown in episode.turns]
+    did = [None if isinstance(shown.turn, OpenAnswer) else shown.turn.action for shown in episode.turns]
     correct = None if cell.protocol is Protocol.OEG else episode.ending is Ending.CORRECT
     prompt = reply = 0
     cost = 0.0
@@ -76,7 +76,7 @@ def episode_row(cell: Cell, episode: Episode) -> tuple[Any, ...]:
 def turn_row(key: str, number: int, shown: Shown) -> tuple[Any, ...]:
     """One row of the turns table, in the order of ``TURN_COLUMNS``; of an open-ended answer there is only the text."""
     turn = shown.turn
-    if isinstance(turn, Said):
+    if isinstance(turn, OpenAnswer):
         return (key, number, turn.frame, shown.image.key, turn.reply, None, None, None, None)
     move = None if turn.move is None else turn.move.value
     return (

@@ -39,17 +39,17 @@ from actors.image_loader import Pictures
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec, Sampling
 
-SEQUENCES, TOKENS = 256, 16384
+MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS = 256, 16384
 """Sequences and tokens of one step, unless the entry's options say otherwise."""
 RENDERED_AHEAD = 32
 """Requests beyond those that fit: they are rendered while the engine is full."""
 RESENDS = 4
 """Times a request is rendered anew after the engine lost its picture."""
-PULSE, SILENCE, SILENCE_CPU = 3.0, 30.0, 120.0
+WATCHDOG_INTERVAL_S, WATCHDOG_TIMEOUT_S, WATCHDOG_TIMEOUT_CPU_S = 3.0, 30.0, 120.0
 """Seconds between two calls that ask whether the engine lives, and that an answer may take (a CPU has long steps)."""
-GRACE = 3.0
+CLOSE_TIMEOUT_S = 3.0
 """Seconds that the engine gets to shut down by itself: the driver waits for five."""
-PATIENCE, SLOWEST = 300.0, 4.0
+REQUEST_TIMEOUT_S, SLOWEST = 300.0, 4.0
 """A request is lost after so many seconds, and one more for each ``SLOWEST`` tokens it may have."""
 REFUSALS = (VLLMClientError, ValueError, TypeError, ArithmeticError)
 """What renderers and processors raise for an input that they cannot take."""
@@ -76,7 +76,7 @@ class VLLMBackend:
         self.numbers = count()
         self.deadlines: set[asyncio.Timeout] = set()
         """Of the requests in flight; all are called in when the engine dies."""
-        self.silence = SILENCE if model.gpus else SILENCE_CPU
+        self.silence = WATCHDOG_TIMEOUT_S if model.gpus else WATCHDOG_TIMEOUT_CPU_S
         self.dead: BackendDied | None = None
         self.watch: asyncio.Task[None] | None = None
 
@@ -136,7 +136,7 @@ class VLLMBackend:
     @asynccontextmanager
     async def _deadline(self, sampling: Sampling) -> AsyncIterator[None]:
         """Ends the request when its time is over, or when the engine dies meanwhile: BackendDied either way."""
-        seconds = PATIENCE + sampling.max_tokens / SLOWEST
+        seconds = REQUEST_TIMEOUT_S + sampling.max_tokens / SLOWEST
         try:
             async with asyncio.timeout(seconds) as deadline:
                 self.deadlines.add(deadline)
@@ -155,7 +155,7 @@ class VLLMBackend:
         while self.dead is None:
             try:
                 await asyncio.wait_for(self.engine.is_sleeping(), self.silence)
-                await asyncio.sleep(PULSE)
+                await asyncio.sleep(WATCHDOG_INTERVAL_S)
             except TimeoutError:
                 self._die(f"the engine hangs: no sign of life in {self.silence:.0f} s")
             except Exception as problem:  # whatever a dying engine raises here, it cannot answer any more
@@ -171,7 +171,7 @@ class VLLMBackend:
         return self.dead
 
     def _end(self) -> None:
-        self.engine.shutdown(timeout=GRACE)
+        self.engine.shutdown(timeout=CLOSE_TIMEOUT_S)
         left = [child for child in self.children if child.is_running()]
         for child in left:
             with suppress(psutil.NoSuchProcess):
@@ -188,8 +188,8 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
         "trust_remote_code": model.trust_remote_code,
         "dtype": model.dtype,
         "tensor_parallel_size": max(1, model.gpus),
-        "max_num_seqs": SEQUENCES,
-        "max_num_batched_tokens": TOKENS,
+        "max_num_seqs": MAX_NUM_SEQS,
+        "max_num_batched_tokens": MAX_NUM_BATCHED_TOKENS,
         "enable_prefix_caching": True,
         "interleave_mm_strings": True,
         "limit_mm_per_prompt": {"image": model.max_images},

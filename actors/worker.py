@@ -13,9 +13,9 @@ import ray
 from actors import host_metrics
 from actors.backend import Backend
 from actors.engine_loader import load
-from actors.episode_runner import Book, Crew
-from actors.judge_runner import Panel
-from actors.process_output import Place, excerpt, streams
+from actors.episode_runner import EpisodeRunner, PlanView
+from actors.judge_runner import JudgeRunner
+from actors.process_output import WorkerAddress, excerpt, streams
 from sweeps.spec import Judge, ModelSpec
 
 
@@ -35,16 +35,18 @@ def busy() -> dict[str, float]:
 class Worker:
     """Plays leases of one group of models on the devices Ray gave it."""
 
-    def __init__(self, book: Book, models: Sequence[ModelSpec], data: str, judge: Judge | None = None) -> None:
+    def __init__(self, book: PlanView, models: Sequence[ModelSpec], data: str, judge: Judge | None = None) -> None:
         """With a ``judge`` the leases are answers to read, and ``models`` is the judge's alone."""
         self.book, self.models, self.data, self.judge = book, models, Path(data), judge
         self.backends: dict[str, Backend] = {}
-        self.crew: Crew | None = None
+        self.crew: EpisodeRunner | None = None
 
-    async def place(self) -> Place:
+    async def place(self) -> WorkerAddress:
         """Where this worker lives: asked for before it loads, so that what a dying loader printed can be found."""
         node = ray.get_runtime_context().get_node_id()
-        return Place(socket.gethostname(), os.getpid(), node, os.environ.get("CUDA_VISIBLE_DEVICES", ""), streams())
+        return WorkerAddress(
+            socket.gethostname(), os.getpid(), node, os.environ.get("CUDA_VISIBLE_DEVICES", ""), streams()
+        )
 
     async def ready(self, staged: str = "") -> list[str]:
         """Load the engines; answers what there was to say about devices and turns.
@@ -65,10 +67,10 @@ class Worker:
         self.crew = self._crew()
         return said
 
-    def _crew(self) -> Crew:
+    def _crew(self) -> EpisodeRunner:
         if self.judge is not None:
-            return Panel(self.book, self.judge, self.backends[self.judge.model.name])
-        return Crew(self.book, self.backends, in_flight=max(model.in_flight for model in self.models))
+            return JudgeRunner(self.book, self.judge, self.backends[self.judge.model.name])
+        return EpisodeRunner(self.book, self.backends, in_flight=max(model.in_flight for model in self.models))
 
     async def play(self, leased: Sequence[Any]) -> AsyncIterator[dict[str, Any]]:
         """Stream of blocks (``records.Block.content``, ``judge_runner.Verdicts.content``) until all that is leased is out.

@@ -32,7 +32,7 @@ class Scenario:
     """Name of the published data file and of the package's environment."""
     hint: ClassVar[str]
     preface: ClassVar[str] = ""
-    """Said before every question."""
+    """Shown before every question."""
     reference_prompt: ClassVar[str] = ""
     """Asked of the clear image in place of the sample's question, if not empty."""
     cue: ClassVar[dict[str, Move]]

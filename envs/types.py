@@ -166,7 +166,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class OpenAnswer:
     """One open-ended answer, its reasoning included; no rule reads it."""
 
     frame: int

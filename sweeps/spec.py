@@ -69,7 +69,7 @@ class Endpoint(Frozen):
     priced: str = ""
     """Day and currency of the prices, for example ``2026-05-01 USD``."""
     max_cost: Annotated[float, Field(gt=0)] | None = None
-    """What one worker may spend on this model; then the model stops, and the rest stays owed."""
+    """What one worker may spend on this model; then the model stops, and the rest stays pending."""
 
     @property
     def identity(self) -> dict[str, Any]:

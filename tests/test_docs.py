@@ -72,7 +72,7 @@ def test_the_five_lines_play_the_embedded_model(demo_data):
     import asyncio
 
     from actors.backend_registry import engine
-    from actors.episode_runner import Crew
+    from actors.episode_runner import EpisodeRunner
     from orchestrator.planning.build_plan import build_plan
 
     mine = MODELS[0] | {"source": str(ROOT / "actors/embedded"), "backend": "transformers", "gpus": 0}
@@ -82,7 +82,7 @@ def test_the_five_lines_play_the_embedded_model(demo_data):
     async def play():
         backend = engine(plan.cells[0].model, demo_data)
         try:
-            return [b.content() async for b in Crew(plan, {"mine": backend}, 2).play(range(plan.total))]
+            return [b.content() async for b in EpisodeRunner(plan, {"mine": backend}, 2).play(range(plan.total))]
         finally:
             await backend.close()
 

@@ -129,7 +129,7 @@ def run(
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Play again what ended as failed, too.")] = False,
 ) -> None:
-    """Play what the sweep still owes; the same command continues an interrupted one."""
+    """Play what is pending of the sweep; the same command continues an interrupted one."""
     from orchestrator.execution.attempt import run as play
 
     with sentences():
@@ -223,7 +223,7 @@ def judge_answers(
     ] = [],  # noqa: B006
     again: Annotated[bool, typer.Option("--again", help="Also what it could not give a verdict on.")] = False,
 ) -> None:
-    """Have the open-ended answers of a run read by a judge: what is owed, or everything by another one."""
+    """Have the open-ended answers of a run read by a judge: what is pending, or everything by another one."""
     from orchestrator.execution.attempt import judge
     from orchestrator.report.judge_agreement import reader
     from orchestrator.report.run_data import stored_sweep

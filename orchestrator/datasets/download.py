@@ -20,7 +20,7 @@ from envs import SCENARIOS
 from envs.check import Report, check
 from envs.samples import BadData, read
 from orchestrator.datasets.hub import FetchError, RemoteFile, Repository
-from orchestrator.datasets.safe_unzip import TELL_EVERY, BadArchive, Member, members, unzip
+from orchestrator.datasets.safe_unzip import PROGRESS_INTERVAL_S, BadArchive, Member, members, unzip
 from orchestrator.storage import atomic_write
 
 DATASET = "tdemin16/ProactiveBench"
@@ -56,7 +56,7 @@ class Meter:
 
     def __call__(self, size: int) -> None:
         self.arrived += size
-        if time.monotonic() - self.told > TELL_EVERY:
+        if time.monotonic() - self.told > PROGRESS_INTERVAL_S:
             self.told = time.monotonic()
             self.say(f"{self.arrived / 1e9:.2f} GB arrived")
 
@@ -103,7 +103,7 @@ def fetch(
     bench = folder / FOLDER
     _lines(source, files, bench, scenarios)
     wanted = picture_folders(bench, scenarios)
-    archives = _owed(source, files, record, wanted, say)
+    archives = _pending(source, files, record, wanted, say)
     _save(folder, record)
     _room(folder, archives, delete_archives, say)
     for archive in archives:
@@ -135,22 +135,22 @@ def _lines(source: Repository, files: Sequence[RemoteFile], bench: Path, scenari
         source.download(there[path], bench / Path(path).name)
 
 
-def _owed(
+def _pending(
     source: Repository, files: Sequence[RemoteFile], record: Fetched, wanted: set[str], say: Say
 ) -> list[Archive]:
     """The archives with wanted pictures that are not extracted yet."""
-    owed = []
+    pending = []
     for file in files:
         if not file.path.endswith(".zip") or wanted <= set(record.archives.get(file.path, ())):
             continue
         found = looked_into(source, file, wanted)
         if found.wanted:
-            owed.append(found)
+            pending.append(found)
             say(f"{file.path}: {file.size / 1e9:.2f} GB, {len(found.wanted):,} of its files are needed")
         else:
             record.archives[file.path] = sorted({*record.archives.get(file.path, ()), *wanted})
             say(f"{file.path}: nothing in it is needed")
-    return owed
+    return pending
 
 
 def looked_into(source: Opener, file: RemoteFile, wanted: set[str]) -> Archive:

@@ -22,7 +22,7 @@ from envs.samples import BadData
 CHUNK = 1 << 20
 ATTEMPTS = 4
 """Tries in a row that may bring nothing new. (huggingface_hub's own download throws away what a broken one brought.)"""
-PAUSE = 0.5
+RETRY_PAUSE_S = 0.5
 """Seconds before the second of them; it doubles."""
 
 
@@ -87,7 +87,7 @@ class Repository:
             if had > file.size:
                 part.unlink()
                 had = 0
-            time.sleep(PAUSE * (2**idle - 1))
+            time.sleep(RETRY_PAUSE_S * (2**idle - 1))
             problem = self._more(file, part)
             idle = idle + 1 if _size(part) <= had else 0
             if problem and idle == ATTEMPTS:

@@ -16,13 +16,13 @@ from orchestrator.datasets.sources import address
 from orchestrator.datasets.staging import stage
 from sweeps.spec import Sweep
 
-SILENCE = 1800.0
+STAGING_TIMEOUT_S = 1800.0
 """Seconds a staging node may say nothing; what arrives or is unpacked says so every five."""
 
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0, max_concurrency=1)
 class Stager:
-    """Stages on the node it runs on."""
+    """Brings the data to the node it runs on."""
 
     def stage(self, data: str, scenarios: Sequence[str], cache: str) -> Iterator[tuple[str, str]]:
         """("says", a line) as it goes on, and at last ("lies", the folder). Raises what ``staging.stage`` raises."""
@@ -44,7 +44,7 @@ class Stager:
                 return
 
 
-class Stages:
+class NodeStaging:
     """The driver's side: which nodes have the sweep's data, or are being brought them."""
 
     def __init__(self, sweep: Sweep) -> None:
@@ -69,7 +69,7 @@ class Stages:
         )
         try:
             while True:
-                kind, what = await asyncio.wait_for(_next(stream), SILENCE)
+                kind, what = await asyncio.wait_for(_next(stream), STAGING_TIMEOUT_S)
                 if kind == "lies":
                     return str(what)
                 print(f"node {node[:6]} ({host}): {what}", file=sys.stderr, flush=True)

@@ -27,7 +27,7 @@ SMALL = 1 << 20
 """Files below a megabyte may grow as they like: an empty picture does."""
 LONGEST_NAME = 1024
 CHUNK = 1 << 20
-TELL_EVERY = 5.0
+PROGRESS_INTERVAL_S = 5.0
 """Seconds between two words about progress."""
 
 
@@ -76,7 +76,7 @@ def unzip(
             told = time.monotonic()
             for number, member in enumerate(chosen):
                 _extract(archive, member, _place(root, member.name.removeprefix(strip), path.name), path.name)
-                if time.monotonic() - told > TELL_EVERY:
+                if time.monotonic() - told > PROGRESS_INTERVAL_S:
                     told = time.monotonic()
                     say(f"{path.name}: {number + 1:,} of {len(chosen):,} files extracted")
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, RuntimeError) as problem:

@@ -69,16 +69,16 @@ def stage(data: str, scenarios: Sequence[str], cache: str, say: Say) -> Path:
     place = pinned(place)
     home = _home(place, cache)
     with _disk(home), _held(home, say):
-        owed = [name for name in scenarios if not _mark(home, name).exists()]
-        if not owed:
+        pending = [name for name in scenarios if not _mark(home, name).exists()]
+        if not pending:
             say(f"{place} is staged already")
             return home
-        say(f"staging {', '.join(owed)} of {place}")
-        _brought(place, home, owed, say)
+        say(f"staging {', '.join(pending)} of {place}")
+        _brought(place, home, pending, say)
         shutil.rmtree(home / ARRIVING, ignore_errors=True)
-        for name in owed:
+        for name in pending:
             _mark(home, name).touch()
-        say(f"staged {', '.join(owed)}")
+        say(f"staged {', '.join(pending)}")
     return home
 
 
@@ -123,9 +123,9 @@ def _needed(behind: Source, files: Sequence[RemoteFile], wanted: set[str], home:
             except BadArchive:
                 path.unlink()
                 raise
-        owed = tuple(member for member in found.wanted if not _there(home, found.strip, member))
-        if owed:
-            yield replace(found, wanted=owed)
+        pending = tuple(member for member in found.wanted if not _there(home, found.strip, member))
+        if pending:
+            yield replace(found, wanted=pending)
         else:
             _parcel(home, file).unlink(missing_ok=True)
 

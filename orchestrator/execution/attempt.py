@@ -20,7 +20,7 @@ import polars as pl
 from orchestrator.datasets.staging import fixed
 from orchestrator.execution import worker_logs
 from orchestrator.execution.retry_failed import take_back
-from orchestrator.judging.judge_queue import Desk, unread, worded
+from orchestrator.judging.judge_queue import JudgeQueue, unread, worded
 from orchestrator.monitoring.progress import Progress
 from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
 from orchestrator.planning.plan import Plan, group
@@ -28,11 +28,11 @@ from orchestrator.report.judge_agreement import own
 from orchestrator.report.metrics import ERRORS, score, write_results
 from orchestrator.scheduling.forecast.throughput import write_observed
 from orchestrator.storage import run_folder
-from orchestrator.storage.episode_store import Store, episodes
+from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.verdict_store import verdicts
-from orchestrator.tracking.cell_metrics import Standing
+from orchestrator.tracking.cell_metrics import CellMetricsPublisher
 from orchestrator.tracking.dataset import described
-from orchestrator.tracking.system_metrics import Machines
+from orchestrator.tracking.system_metrics import SystemMetrics
 from orchestrator.tracking.tracker import Tracker, parameters
 from sweeps.load import skipped
 from sweeps.spec import Judge, Sweep
@@ -68,7 +68,7 @@ class Outcome:
 def run(
     sweep: Sweep, output: Path, update: bool = False, say: Callable[[str], None] = print, retry_failed: bool = False
 ) -> Outcome:
-    """Play what the sweep still owes, with ``retry_failed`` also what an earlier attempt gave up.
+    """Play what is pending of the sweep, with ``retry_failed`` also what an earlier attempt gave up.
 
     Raises RunFolderError when the folder is held or holds another configuration.
     """
@@ -79,10 +79,10 @@ def run(
     for reason in skipped(sweep):
         say(f"left out: {reason}")
     with run_folder.disk(output), run_folder.claim(output, sweep, update=update), worker_logs.attempt(output) as kept:
-        store = Store(output)
+        store = EpisodeStore(output)
         try:
             if retry_failed:
-                say(f"{take_back(store, plan, kept.folder):,} failed episodes are owed again")
+                say(f"{take_back(store, plan, kept.folder):,} failed episodes are pending again")
             return _attempt(sweep, plan, output, store, kept, say)
         finally:
             store.close()
@@ -100,7 +100,7 @@ def judge(
     sweep = sweep if sweep.judge else sweep.model_copy(update={"judge": reader})
     plan = build_plan(sweep)
     with run_folder.disk(output), run_folder.claim(output, sweep), worker_logs.attempt(output) as kept:
-        store = Store(output)
+        store = EpisodeStore(output)
         try:
             rows, left = _judged(sweep, plan, output, store, kept, reader, again, say)
         finally:
@@ -112,14 +112,14 @@ def _judged(
     sweep: Sweep,
     plan: Plan,
     output: Path,
-    store: Store,
-    kept: worker_logs.Attempt,
+    store: EpisodeStore,
+    kept: worker_logs.AttemptLog,
     reader: Judge,
     again: bool,
     say: Callable[[str], None],
 ) -> tuple[pl.DataFrame, int]:
     backlog = unread(plan, belonging(plan, output), output, reader, again)
-    desk = Desk(reader, plan, store, backlog)
+    desk = JudgeQueue(reader, plan, store, backlog)
     say(f"{sweep.name}: {len(backlog):,} answers to read by {desk.key}")
     cells = planned_rows(plan)
     if backlog:
@@ -140,24 +140,31 @@ def scored(plan: Plan, output: Path, judge: str, strict: bool = False) -> pl.Dat
     return score(belonging(plan, output), planned_rows(plan), read, strict)
 
 
-def _desk(sweep: Sweep, plan: Plan, output: Path, store: Store, owed: Mapping[str, Sequence[int]]) -> Desk | None:
+def _desk(
+    sweep: Sweep, plan: Plan, output: Path, store: EpisodeStore, pending: Mapping[str, Sequence[int]]
+) -> JudgeQueue | None:
     """The desk of the sweep's judge, where there is or will be something to read."""
     if not sweep.judged or sweep.judge is None:
         return None
     backlog = unread(plan, belonging(plan, output), output, sweep.judge)
-    return Desk(sweep.judge, plan, store, backlog) if backlog or owed else None
+    return JudgeQueue(sweep.judge, plan, store, backlog) if backlog or pending else None
 
 
 def _attempt(
-    sweep: Sweep, plan: Plan, output: Path, store: Store, kept: worker_logs.Attempt, say: Callable[[str], None]
+    sweep: Sweep,
+    plan: Plan,
+    output: Path,
+    store: EpisodeStore,
+    kept: worker_logs.AttemptLog,
+    say: Callable[[str], None],
 ) -> Outcome:
     finished = set(store.finished()["key"])
-    owed = plan.owed(finished)
-    left, desk = sum(map(len, owed.values())), _desk(sweep, plan, output, store, owed)
+    pending = plan.pending(finished)
+    left, desk = sum(map(len, pending.values())), _desk(sweep, plan, output, store, pending)
     waiting = f", {len(desk.backlog):,} answers to judge" if desk and desk.backlog else ""
     say(
         f"{sweep.name}: {len(plan.cells)} cells, {plan.total:,} episodes,"
-        f" {plan.total - left:,} finished, {left:,} owed{waiting}"
+        f" {plan.total - left:,} finished, {left:,} pending{waiting}"
     )
     cells = planned_rows(plan)
     run_folder.write_plan(output, cells, plan.all_keys())
@@ -165,10 +172,10 @@ def _attempt(
     if not tracker.off:
         tracker.dataset(described(sweep.name, sweep.data, plan.played))
     tracker.start()
-    standing = None if tracker.off else Standing(lambda: scored(plan, output, own(sweep)), tracker.cell)
-    progress = _progress(sweep, output, cells, _finished(plan, owed), tracker, standing)
+    standing = None if tracker.off else CellMetricsPublisher(lambda: scored(plan, output, own(sweep)), tracker.cell)
+    progress = _progress(sweep, output, cells, _finished(plan, pending), tracker, standing)
     began = time.perf_counter()
-    reasons, interrupted = _play(sweep, plan, owed, store, progress, kept, desk) if left or desk else ({}, False)
+    reasons, interrupted = _play(sweep, plan, pending, store, progress, kept, desk) if left or desk else ({}, False)
     store.flush()
     seconds = time.perf_counter() - began
     if not interrupted:
@@ -201,7 +208,7 @@ def _progress(
     cells: pl.DataFrame,
     before: Mapping[str, int],
     tracker: Tracker,
-    standing: Standing | None = None,
+    standing: CellMetricsPublisher | None = None,
 ) -> Progress:
     groups = {model.name: group(model) for model in sweep.models}
     wrong = episodes(output).filter(pl.col("ending").is_in(list(ERRORS))).group_by("cell").len().collect()
@@ -210,34 +217,34 @@ def _progress(
     return Progress(output, cells, before, errors, groups, tracker, standing)
 
 
-def _finished(plan: Plan, owed: Mapping[str, Sequence[int]]) -> dict[str, int]:
+def _finished(plan: Plan, pending: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """Cell -> planned episodes that are stored already."""
-    missing = Counter(plan.task(ordinal)[0] for queue in owed.values() for ordinal in queue)
+    missing = Counter(plan.task(ordinal)[0] for queue in pending.values() for ordinal in queue)
     return {cell.key: len(plan.drawn(cell)) - missing[n] for n, cell in enumerate(plan.cells)}
 
 
 def _play(
     sweep: Sweep,
     plan: Plan,
-    owed: Mapping[str, Sequence[int]],
-    store: Store,
+    pending: Mapping[str, Sequence[int]],
+    store: EpisodeStore,
     progress: Progress,
-    kept: worker_logs.Attempt,
-    desk: Desk | None = None,
+    kept: worker_logs.AttemptLog,
+    desk: JudgeQueue | None = None,
 ) -> tuple[dict[str, str], bool]:
     """Run the driver; returns reasons of lost groups, and whether somebody stopped it."""
     from orchestrator.execution import ray_cluster  # Ray takes a second to import: not for `plan` or `status`
     from orchestrator.execution.driver import Driver
-    from orchestrator.execution.result_sink import Sink
+    from orchestrator.execution.result_sink import ResultSink
 
     ray_cluster.connect()
-    sink = Sink(store, plan)
+    sink = ResultSink(store, plan)
 
     async def drive() -> tuple[dict[str, str], bool]:
-        driver = Driver(sweep if desk else sweep.model_copy(update={"judge": None}), plan, owed, sink, kept, desk)
+        driver = Driver(sweep if desk else sweep.model_copy(update={"judge": None}), plan, pending, sink, kept, desk)
         for number in (signal.SIGINT, signal.SIGTERM):  # after ray.init, which installs its own
             asyncio.get_running_loop().add_signal_handler(number, driver.stop)
-        machines = Machines(ray_cluster.hosts, ray_cluster.busy_on)
+        machines = SystemMetrics(ray_cluster.hosts, ray_cluster.busy_on)
         watching = [] if progress.tracker.off else [asyncio.create_task(machines.watch(progress.tracker.machines))]
         with progress:
             await driver.run(lambda: _tick(progress, driver, store, desk))
@@ -258,7 +265,7 @@ def _play(
     return reasons, interrupted
 
 
-def _tick(progress: Progress, driver: Driver, store: Store, desk: Desk | None) -> None:
+def _tick(progress: Progress, driver: Driver, store: EpisodeStore, desk: JudgeQueue | None) -> None:
     """What happens about twice a second while the driver runs."""
     progress.tracker.scored(driver.sink.scored)
     progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons)

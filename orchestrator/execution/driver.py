@@ -1,6 +1,6 @@
 """The driver acts and decides nothing: commands of the schedule become Ray calls, what comes back becomes events.
 
-Every block passes one gate (``Sink``) that lets each planned episode through once. A worker that dies, hangs past its
+Every block passes one gate (``ResultSink``) that lets each planned episode through once. A worker that dies, hangs past its
 deadline or fails to load is an event like any other; only a bug in the driver itself travels up.
 """
 
@@ -19,49 +19,49 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.process_output import Place
+from actors.process_output import WorkerAddress
 from actors.rate_limit import ModelStopped
 from actors.worker import Worker
-from orchestrator.datasets.node_staging import Stages
+from orchestrator.datasets.node_staging import NodeStaging
 from orchestrator.execution.failed_episodes import failed_block
 from orchestrator.execution.ray_cluster import capacity, gpu_nodes, here, printed_on
-from orchestrator.execution.result_sink import Sink
-from orchestrator.execution.worker_logs import Attempt, Voices, changed, ready, tell
-from orchestrator.judging.judge_queue import Desk
+from orchestrator.execution.result_sink import ResultSink
+from orchestrator.execution.worker_logs import AttemptLog, WorkerLogCollector, changed, ready, tell
+from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan, group
 from orchestrator.scheduling.forecast.workload import estimated
 from orchestrator.scheduling.resources import demands, shares
-from orchestrator.scheduling.scheduler import Abandon, Command, Drop, GiveUp, Lease, Schedule, Start, Stop
+from orchestrator.scheduling.scheduler import Abandon, Command, Drop, GiveUp, Lease, Scheduler, Start, Stop
 from sweeps.spec import Sweep
 
 BACKPRESSURE = 16
 """Blocks a worker may have ready before the driver takes them: it bounds memory when the disk is slow."""
-START_DEADLINE = 1800.0
+START_TIMEOUT_S = 1800.0
 """Seconds a worker may take to load; a 78B model from a cold disk needs many minutes."""
-STOP_GRACE = 5.0
+STOP_TIMEOUT_S = 5.0
 """Seconds an engine gets to close before its actor is killed."""
 
-LOOK_EVERY = 5.0
+CHECK_INTERVAL_S = 5.0
 """Seconds between two looks for silent workers and changed nodes."""
-BACKOFF = 0.5
+RESTART_DELAY_S = 0.5
 """Seconds before a group's worker is replaced, so that a worker that dies at once does not spin."""
 
 HOPELESS_START = (ValueError, OSError, ImportError)
 """What loading raises when another worker would fare no better: no such model, a package missing, an option refused."""
 
-PARTING, HASTE = 10.0, 0.5
+LOG_TIMEOUT_S, LOG_TIMEOUT_INTERRUPTED_S = 10.0, 0.5
 """Seconds that other nodes have at the end to hand over what workers printed; and where somebody stopped the run."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
-class Crewed:
+class WorkerHandle:
     """A worker as the driver holds it."""
 
     group: str
     actor: Any
-    place: Place | None = None
+    place: WorkerAddress | None = None
     """Where it lives, once it lives."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -73,33 +73,33 @@ class Driver:
         self,
         sweep: Sweep,
         plan: Plan,
-        owed: Mapping[str, Sequence[int]],
-        sink: Sink,
-        kept: Attempt,
-        desk: Desk | None = None,
+        pending: Mapping[str, Sequence[int]],
+        sink: ResultSink,
+        kept: AttemptLog,
+        desk: JudgeQueue | None = None,
     ) -> None:
-        """``owed``: group -> ordinals to play. With a ``desk`` its judge reads open-ended answers as they come."""
+        """``pending``: group -> ordinals to play. With a ``desk`` its judge reads open-ended answers as they come."""
         self.sweep, self.plan, self.sink, self.desk = sweep, plan, sink, desk
         cpus, gpus = capacity()
         self.nodes = gpu_nodes()
         self.kind = self.nodes[0].accelerator if self.nodes else ""
         self.demands = estimated(demands(sweep, cpus, gpus), sweep, self.kind)
-        queues = dict(owed) if desk is None else {**owed, desk.group: desk.backlog}
-        self.schedule = Schedule(
+        queues = dict(pending) if desk is None else {**pending, desk.group: desk.backlog}
+        self.schedule = Scheduler(
             queues, self.demands, cpus, gpus, self.nodes, shares(sweep, gpus), plan.together, sweep.cluster.silence
         )
         self._began = time.monotonic()
-        self.workers: dict[int, Crewed] = {}
+        self.workers: dict[int, WorkerHandle] = {}
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
         self.stopping = asyncio.Event()
         self.reasons: dict[str, str] = {}
         """Group -> the last reason for which a worker of it was lost."""
-        self.kept, self.voices = kept, Voices(kept, here(), printed_on)
-        self._book, self.stages = ray.put(plan), Stages(sweep)
+        self.kept, self.voices = kept, WorkerLogCollector(kept, here(), printed_on)
+        self._book, self.stages = ray.put(plan), NodeStaging(sweep)
         self._farewells: set[asyncio.Task[None]] = set()
 
     async def run(self, tick: Callable[[], None] = lambda: None) -> bool:
-        """Play until nothing is owed, or ``stop`` is called; True if all is done. ``tick`` runs about twice a second."""
+        """Play until nothing is pending, or ``stop`` is called; True if all is done. ``tick`` runs about twice a second."""
         self._act(self.schedule.begin(self.now()))
         ticking = asyncio.create_task(self._tick(tick))
         stopped = asyncio.create_task(self.stopping.wait())
@@ -119,14 +119,14 @@ class Driver:
             stopped.cancel()
             self._dismiss_all()
             self.stages.close()
-            await self.voices.settle(HASTE if self.stopping.is_set() else PARTING)
+            await self.voices.settle(LOG_TIMEOUT_INTERRUPTED_S if self.stopping.is_set() else LOG_TIMEOUT_S)
 
     def now(self) -> float:
         """Seconds since the driver was made: the time that events carry."""
         return time.monotonic() - self._began
 
     def stop(self) -> None:
-        """Leave as soon as possible; what is unfinished stays owed."""
+        """Leave as soon as possible; what is unfinished stays pending."""
         self.stopping.set()
 
     # -- commands -----------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Driver:
         actor = Worker.options(  # type: ignore[attr-defined]
             num_gpus=demand.gpus, num_cpus=demand.cpus, **place, **kind
         ).remote(self._book, models, str(Path(self.sweep.data).resolve()), judge)
-        self.workers[slot] = Crewed(name, actor)
+        self.workers[slot] = WorkerHandle(name, actor)
         self._spawn(slot, self._await_ready(slot))
 
     def _stop(self, slot: int) -> None:
@@ -169,14 +169,14 @@ class Driver:
 
         async def farewell() -> None:
             with contextlib.suppress(TimeoutError, RayActorError, RayTaskError):  # it is killed either way
-                await asyncio.wait_for(_result(worker.actor.close.remote()), STOP_GRACE)
+                await asyncio.wait_for(_result(worker.actor.close.remote()), STOP_TIMEOUT_S)
             ray.kill(worker.actor)
 
         task = asyncio.create_task(farewell())
         self._farewells.add(task)
         task.add_done_callback(self._farewells.discard)
 
-    def _kill(self, slot: int, lost: bool = False) -> Crewed:
+    def _kill(self, slot: int, lost: bool = False) -> WorkerHandle:
         worker = self.workers.pop(slot)
         self.voices.gather(worker.group, slot, worker.place, lost)
         for task in worker.tasks:
@@ -203,10 +203,10 @@ class Driver:
     async def _await_ready(self, slot: int) -> None:
         worker = self.workers[slot]
         judge = self.desk is not None and self.desk.group == worker.group
-        async with asyncio.timeout(START_DEADLINE):
+        async with asyncio.timeout(START_TIMEOUT_S):
             worker.place = await _result(worker.actor.place.remote())
         staged = "" if judge else await self.stages.folder(worker.place.node, worker.place.host)
-        async with asyncio.timeout(START_DEADLINE):
+        async with asyncio.timeout(START_TIMEOUT_S):
             said = await _result(worker.actor.ready.remote(staged))
         ready(worker.group, slot, worker.place, said)
         self.events.put_nowait(lambda: self.schedule.ready(slot, self.now()))
@@ -253,7 +253,7 @@ class Driver:
             self.events.put_nowait(lambda: self.schedule.hopeless(slot, reason, self.now()))
             return
         asyncio.get_running_loop().call_later(
-            BACKOFF, lambda: self.events.put_nowait(lambda: self.schedule.died(slot, reason, self.now()))
+            RESTART_DELAY_S, lambda: self.events.put_nowait(lambda: self.schedule.died(slot, reason, self.now()))
         )
 
     def _reason(self, slot: int, problem: BaseException | None) -> str:
@@ -277,7 +277,7 @@ class Driver:
         while True:
             await asyncio.sleep(0.5)
             tick()
-            if self.now() - looked >= LOOK_EVERY:
+            if self.now() - looked >= CHECK_INTERVAL_S:
                 looked = self.now()
                 self.events.put_nowait(self._look)
 

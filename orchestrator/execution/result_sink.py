@@ -8,13 +8,13 @@ from typing import Any
 
 from orchestrator.planning.plan import Plan
 from orchestrator.report.metrics import ERRORS, UNSCORED
-from orchestrator.storage.episode_store import Store
+from orchestrator.storage.episode_store import EpisodeStore
 
 
-class Sink:
+class ResultSink:
     """Lets every planned episode through once: late duplicates of a presumed-dead worker are dropped by ordinal."""
 
-    def __init__(self, store: Store, plan: Plan) -> None:
+    def __init__(self, store: EpisodeStore, plan: Plan) -> None:
         self.store = store
         self.seen = bytearray(plan.total)
         self.per_cell: Counter[str] = Counter()

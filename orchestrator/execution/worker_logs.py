@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from actors.process_output import Place, excerpt, hidden, last_words
+from actors.process_output import WorkerAddress, excerpt, hidden, last_words
 from orchestrator.scheduling.commands import Abandon, Command, Drop, GiveUp, Start, Stop
 from orchestrator.scheduling.nodes import Node
 from orchestrator.storage.redaction import public
@@ -26,13 +26,13 @@ DRIVER_BYTES = 8 * 2**20
 """Size at which the driver's log goes to ``driver.log.1``, which is then lost."""
 WORKERS_BYTES = 64 * 2**20
 """Room for the workers' output of one attempt; what comes after is only named."""
-FAR = 60.0
+REMOTE_LOG_TIMEOUT_S = 60.0
 """Seconds another node may take to hand over a worker's output."""
 
 log = logging.getLogger(__name__)
 
 
-class Attempt:
+class AttemptLog:
     """The open folder of an attempt's logs."""
 
     def __init__(self, folder: Path) -> None:
@@ -64,15 +64,15 @@ class Attempt:
                 log.warning("worker %d of %s, last words: %s", slot, group, line)
 
 
-class Voices:
+class WorkerLogCollector:
     """Gathers what workers printed as they end: from this node's files at once, from another node's as soon as it answers."""
 
-    def __init__(self, kept: Attempt, here: str, ask: Callable[[str, Sequence[str]], Awaitable[str]]) -> None:
+    def __init__(self, kept: AttemptLog, here: str, ask: Callable[[str, Sequence[str]], Awaitable[str]]) -> None:
         """``here``: the driver's node; ``ask`` reads files on another one."""
         self.kept, self.here, self.ask = kept, here, ask
         self._asking: set[asyncio.Task[None]] = set()
 
-    def gather(self, group: str, slot: int, place: Place | None, lost: bool) -> None:
+    def gather(self, group: str, slot: int, place: WorkerAddress | None, lost: bool) -> None:
         """Keep the output of a worker that ends; one that never lived has none."""
         if place is None:
             return
@@ -84,13 +84,13 @@ class Voices:
         task.add_done_callback(self._asking.discard)
 
     async def settle(self, seconds: float) -> None:
-        """Wait for what other nodes still owe, at most so long."""
+        """Wait for what other nodes still have to send, at most so long."""
         if self._asking:
             await asyncio.wait(self._asking, timeout=seconds)
 
-    async def _far(self, group: str, slot: int, place: Place, lost: bool) -> None:
+    async def _far(self, group: str, slot: int, place: WorkerAddress, lost: bool) -> None:
         try:
-            said = await asyncio.wait_for(self.ask(place.node, place.streams), FAR)
+            said = await asyncio.wait_for(self.ask(place.node, place.streams), REMOTE_LOG_TIMEOUT_S)
         except Exception as problem:  # its node may be gone in as many ways as there are errors in Ray
             reason = type(problem).__name__
             log.warning("the output of worker %d of %s stays on %s (%s)", slot, group, place.host, reason)
@@ -99,9 +99,9 @@ class Voices:
 
 
 @contextmanager
-def attempt(folder: Path) -> Iterator[Attempt]:
+def attempt(folder: Path) -> Iterator[AttemptLog]:
     """A new folder of logs, to which everything goes that the orchestrator logs meanwhile; errors go to stderr, too."""
-    opened, rooms = Attempt(folder), logging.getLogger("orchestrator")
+    opened, rooms = AttemptLog(folder), logging.getLogger("orchestrator")
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     handlers[0].setLevel(logging.ERROR)
     with suppress(OSError):
@@ -148,7 +148,7 @@ def tell(command: Command, names: Mapping[int, str]) -> None:
             log.warning("%s cannot be played in this attempt: %s", name, reason)
 
 
-def ready(group: str, slot: int, place: Place, said: Sequence[str]) -> None:
+def ready(group: str, slot: int, place: WorkerAddress, said: Sequence[str]) -> None:
     """Log that a worker plays from now on, where, and what there was to say about its devices and its turn."""
     devices = f", GPUs {place.devices}" if place.devices else ""
     log.info("worker %d of %s is ready (process %d on %s%s)", slot, group, place.pid, place.host, devices)

@@ -15,7 +15,7 @@ from actors.judge import Judged
 from actors.judge_runner import Verdicts, judge_key
 from orchestrator.planning.plan import Plan, judge_group
 from orchestrator.storage import verdict_store
-from orchestrator.storage.episode_store import Store
+from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.verdict_store import VerdictStore
 from sweeps.load import SweepError
 from sweeps.spec import Judge, Protocol
@@ -24,11 +24,11 @@ PILE = 8192
 """Answers held in memory; of 8,000 characters each they take some 100 MB."""
 
 
-class Desk:
+class JudgeQueue:
     """Answers on their way to a judge, and its verdicts on their way to the disk."""
 
-    def __init__(self, judge: Judge, plan: Plan, store: Store, backlog: Sequence[int] = ()) -> None:
-        """``backlog``: ordinals of stored answers that are owed a verdict. Raises ValueError as ``judge_key`` does."""
+    def __init__(self, judge: Judge, plan: Plan, store: EpisodeStore, backlog: Sequence[int] = ()) -> None:
+        """``backlog``: ordinals of stored answers that wait for a verdict. Raises ValueError as ``judge_key`` does."""
         self.judge, self.plan, self.store = judge, plan, store
         self.group, self.key = judge_group(judge), judge_key(judge)
         self.kept = VerdictStore(store.folder)
@@ -99,14 +99,14 @@ def worded(judge: Judge) -> None:
 
 
 def unread(plan: Plan, episodes: pl.LazyFrame, folder: Path, judge: Judge, again: bool = False) -> list[int]:
-    """Ordinals of the plan's stored answers that the judge owes a verdict; ``episodes`` are those of the plan."""
-    owed = set(verdict_store.owed(episodes, folder, judge_key(judge), again)["key"])
-    if not owed:
+    """Ordinals of the plan's stored answers that the judge has no verdict on; ``episodes`` are those of the plan."""
+    pending = set(verdict_store.pending(episodes, folder, judge_key(judge), again)["key"])
+    if not pending:
         return []
     return [
         plan.offsets[index] + number
         for index, cell in enumerate(plan.cells)
         if cell.protocol is Protocol.OEG
         for number, key in enumerate(plan.keys(index))
-        if key in owed
+        if key in pending
     ]

@@ -16,13 +16,13 @@ from rich.live import Live
 from rich.table import Table
 
 from orchestrator.monitoring import render, snapshot
-from orchestrator.scheduling.scheduler import Schedule
-from orchestrator.tracking.cell_metrics import Standing, paced
+from orchestrator.scheduling.scheduler import Scheduler
+from orchestrator.tracking.cell_metrics import CellMetricsPublisher, paced
 from orchestrator.tracking.tracker import Tracker
 
-LINE_EVERY, LINE_SELDOM = 10.0, 60.0
+LINE_INTERVAL_S, MAX_LINE_INTERVAL_S = 10.0, 60.0
 """Seconds between plain lines: at first, and once a tenth of the time that has passed is more."""
-TRACK_EVERY = 2.0
+TRACK_INTERVAL_S = 2.0
 """Seconds between progress points in MLflow at first."""
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Progress:
         errors: Mapping[str, int],
         groups: Mapping[str, str],
         tracker: Tracker,
-        standing: Standing | None = None,
+        standing: CellMetricsPublisher | None = None,
     ) -> None:
         """``before`` and ``errors``: cell -> what earlier attempts stored; ``groups``: model -> its pool of workers."""
         self.folder, self.before, self.tracker, self.standing = folder, before, tracker, standing
@@ -48,7 +48,7 @@ class Progress:
         self.finished = sum(before.values())
         self.group_of = {cell: groups[row["model"]] for cell, row in self.rows.items()}
         totals = {cell: row["planned"] for cell, row in self.rows.items()}
-        self.pulse = snapshot.Pulse(self._grouped(totals), self._grouped(before), self._grouped(errors))
+        self.pulse = snapshot.RateMeter(self._grouped(totals), self._grouped(before), self._grouped(errors))
         self.console = Console(stderr=True)
         self.table: Live | None = None
         self.began = time.monotonic()
@@ -75,17 +75,17 @@ class Progress:
         snapshot.remove(self.folder)
 
     def show(
-        self, per_cell: Mapping[str, int], errors: Mapping[str, int], schedule: Schedule, reasons: Mapping[str, str]
+        self, per_cell: Mapping[str, int], errors: Mapping[str, int], schedule: Scheduler, reasons: Mapping[str, str]
     ) -> None:
         """Take the counts of this attempt; called about twice a second."""
         now, done = time.monotonic(), sum(per_cell.values())
-        if now - self._tracked >= paced(TRACK_EVERY, now - self.began):
+        if now - self._tracked >= paced(TRACK_INTERVAL_S, now - self.began):
             last, before = self._tracked or self.began, self._done
             self._tracked, self._done = now, done
             self.tracker.progress(self.finished + done, self.planned, (done - before) / max(now - last, 1e-9))
         if self.standing is not None:
             self.standing.look()
-        file, line = now - self._left >= snapshot.EVERY, self._line_due(now)
+        file, line = now - self._left >= snapshot.WRITE_INTERVAL_S, self._line_due(now)
         if self.table is None and not file and not line:
             return
         current = self.pulse.look(schedule, self._grouped(per_cell), self._grouped(errors), reasons, now)
@@ -109,7 +109,7 @@ class Progress:
         return render.table(current, max(3, self.console.height - 5), self.console.width)
 
     def _line_due(self, now: float) -> bool:
-        return now - self._line >= min(LINE_SELDOM, max(LINE_EVERY, (now - self.began) / 10))
+        return now - self._line >= min(MAX_LINE_INTERVAL_S, max(LINE_INTERVAL_S, (now - self.began) / 10))
 
     def _say(self, current: snapshot.Snapshot) -> None:
         """Lines for who has no terminal, and for the attempt's log."""

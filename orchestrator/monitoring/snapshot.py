@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.scheduling.scheduler import Schedule
+from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage import atomic_write
 from orchestrator.storage.run_folder import LIVE
 
-EVERY = 5.0
+WRITE_INTERVAL_S = 5.0
 """Seconds between two versions of the file."""
-WINDOW = 60.0
+RATE_WINDOW_S = 60.0
 """Seconds over which episodes/s are counted."""
 
 
@@ -67,7 +67,7 @@ class Snapshot:
 
 
 @dataclass
-class Pulse:
+class RateMeter:
     """Turns counts into rates: looked at now and then, it remembers the last minute."""
 
     planned: Mapping[str, int]
@@ -80,7 +80,7 @@ class Pulse:
 
     def look(
         self,
-        schedule: Schedule,
+        schedule: Scheduler,
         stored: Mapping[str, int],
         errors: Mapping[str, int],
         reasons: Mapping[str, str],
@@ -106,13 +106,13 @@ class Pulse:
 
     def _rates(self, counts: Counter[str], now: float) -> dict[str, float]:
         self._seen.append((now, Counter(counts)))
-        while len(self._seen) > 2 and now - self._seen[1][0] >= WINDOW:
+        while len(self._seen) > 2 and now - self._seen[1][0] >= RATE_WINDOW_S:
             self._seen.popleft()
         began, first = self._seen[0]
         seconds = now - began
         return {name: (counts[name] - first[name]) / seconds for name in counts} if seconds > 0 else {}
 
-    def _row(self, name: str, schedule: Schedule, stored: int, rate: float, judges: bool) -> Row:
+    def _row(self, name: str, schedule: Scheduler, stored: int, rate: float, judges: bool) -> Row:
         group, slots = schedule.groups.get(name), [s for s in schedule.slots.values() if s.group.name == name]
         waiting = group.left if group else 0
         in_flight = sum(len(lease) for slot in slots for lease in slot.leases.values())
@@ -138,8 +138,8 @@ def _with(row: Row, errors: int, reasons: Mapping[str, str]) -> Row:
     return Row(**{**asdict(row), "errors": errors, "reason": reasons.get(row.name, "")})
 
 
-def _left(rows: Sequence[Row], schedule: Schedule) -> float | None:
-    """Seconds to the end: the slowest group's, but never less than all GPUs together need for what is owed."""
+def _left(rows: Sequence[Row], schedule: Scheduler) -> float | None:
+    """Seconds to the end: the slowest group's, but never less than all GPUs together need for what is pending."""
     playing = [row.seconds_left for row in rows if row.seconds_left is not None]
     unseen = [row.name for row in rows if row.seconds_left is None and row.waiting + row.in_flight]
     groups = schedule.groups

@@ -21,8 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from orchestrator.object_store.bucket import Bucket, Stored, is_address
-from orchestrator.object_store.uploader import ATTEMPT, LISTING, SENT, Mirror, files, replaced, shared
-from orchestrator.object_store.writer_lock import Lease, holder
+from orchestrator.object_store.uploader import ATTEMPT, LISTING, SENT, Uploader, files, replaced, shared
+from orchestrator.object_store.writer_lock import WriterLock, holder
 from orchestrator.storage import atomic_write, job_paths, lock
 from orchestrator.storage.lock import RunFolderError
 
@@ -33,7 +33,7 @@ AT_ONCE = 16
 """Objects that are fetched at the same time."""
 
 
-class Place:
+class RunLocation:
     """Where an attempt writes."""
 
     def __init__(self, folder: Path) -> None:
@@ -47,21 +47,21 @@ class Place:
 
 
 @contextlib.contextmanager
-def place(output: str, say: Callable[[str], None] = print) -> Iterator[Place]:
+def place(output: str, say: Callable[[str], None] = print) -> Iterator[RunLocation]:
     """A folder for an attempt at ``output``; raises RunFolderError when it is of another, or would not last.
 
     On the way out of an address everything is carried up, and ``unsent`` told on stderr.
     """
     if not is_address(output):
-        yield Place(job_paths.lasting(output))
+        yield RunLocation(job_paths.lasting(output))
         return
     bucket = Bucket(output)
-    lease = Lease(bucket)
+    lease = WriterLock(bucket)
     lease.take(say)
     lease.keep(_stop)
     try:
-        found = Place(folder_of(bucket.url, "run"))
-        mirror = Mirror(bucket, found.folder, lease, _fetched(bucket, found.folder, lease.attempt, say))
+        found = RunLocation(folder_of(bucket.url, "run"))
+        mirror = Uploader(bucket, found.folder, lease, _fetched(bucket, found.folder, lease.attempt, say))
         mirror.start()
         try:
             with _addressed(bucket.url, found.folder):
@@ -170,7 +170,7 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _finish(mirror: Mirror, found: Place, url: str) -> None:
+def _finish(mirror: Uploader, found: RunLocation, url: str) -> None:
     problem = mirror.close()
     if problem is None:
         atomic_write.write(found.folder / SENT, b"")

@@ -1,4 +1,4 @@
-"""What is in a local run folder and not in its bucket is owed: parts go up once, turns before episodes, the rest replaced.
+"""What is in a local run folder and not in its bucket is pending: parts go up once, turns before episodes, the rest replaced.
 
 The protocol is the store's own (docs/decisions/0002), with one object written in place of one rename; why the bucket is
 not written directly is in docs/decisions/0004.
@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from orchestrator.object_store.bucket import Bucket, BucketError, Stored
-from orchestrator.object_store.writer_lock import Lease
+from orchestrator.object_store.writer_lock import WriterLock
 from orchestrator.storage import atomic_write
 from orchestrator.storage.lock import NAME, WRITER, RunFolderError
 
@@ -28,14 +28,14 @@ LISTING = "listing"
 """Local file of a reader: what it has of the bucket."""
 STAYS = frozenset({NAME, WRITER, ATTEMPT, SENT, LISTING, "reader.lock", "damaged", "mlartifacts", "mlruns"})
 """What means something on this machine alone."""
-ROUND = 1.0
+ROUND_INTERVAL_S = 1.0
 """Seconds between two looks for new parts."""
 TABLES = ("turns/", "episodes/")
-SMALL_EVERY = 5.0
+SMALL_FILES_INTERVAL_S = 5.0
 """Seconds between two looks at the files that are replaced whole."""
-PATIENCE = 600.0
+UPLOAD_TIMEOUT_S = 600.0
 """Seconds for which the end of an attempt waits for a bucket that takes nothing."""
-PAUSE = 2.0
+RETRY_PAUSE_S = 2.0
 """Seconds after a failure before the next try."""
 
 
@@ -45,7 +45,7 @@ def shared(name: str) -> bool:
     return top not in STAYS and not top.startswith("mlflow.db") and not name.endswith(atomic_write.TEMPORARY)
 
 
-def owed(local: Iterable[str], remote: Iterable[str]) -> tuple[list[str], list[str]]:
+def pending(local: Iterable[str], remote: Iterable[str]) -> tuple[list[str], list[str]]:
     """Parts to write, in order, and parts to delete once those are there, in order.
 
     Turns go before episodes, whose part is the commit. A part is deleted only when what was merged of it counts instead;
@@ -107,12 +107,12 @@ def _under(folder: Path, place: Path) -> list[str]:
     return found
 
 
-class Mirror:
+class Uploader:
     """Carries a run folder into its bucket while somebody else writes the folder."""
 
-    def __init__(self, bucket: Bucket, folder: Path, lease: Lease, there: Mapping[str, Stored]) -> None:
+    def __init__(self, bucket: Bucket, folder: Path, lease: WriterLock, there: Mapping[str, Stored]) -> None:
         """``there`` is what the bucket holds; a part of another size is written anew."""
-        self.bucket, self.folder, self.lease, self.patience = bucket, folder, lease, PATIENCE
+        self.bucket, self.folder, self.lease, self.patience = bucket, folder, lease, UPLOAD_TIMEOUT_S
         self.there = set(there)
         self._sent = {
             name: _state(folder / name) for name in filter(_numbers, there) if _same(folder / name, there[name])
@@ -138,13 +138,13 @@ class Mirror:
         return self._failed or RunFolderError(f"carrying up to {self.bucket.url} ended with the fault shown above")
 
     def round(self, everything: bool) -> bool:
-        """Carry what is owed now; the files that are replaced whole only now and then, unless ``everything``.
+        """Upload what is pending now; the files that are replaced whole only now and then, unless ``everything``.
 
         True when it wrote something. Raises RunFolderError when the lock is lost, BucketError when the bucket is away.
         """
         local = files(self.folder)
-        new, merged = owed(local, self.there)
-        look = everything or bool(new) or time.monotonic() - self._looked >= SMALL_EVERY
+        new, merged = pending(local, self.there)
+        look = everything or bool(new) or time.monotonic() - self._looked >= SMALL_FILES_INTERVAL_S
         changed = self._changed(local) if look else []
         if not (new or merged or changed):
             return False
@@ -189,7 +189,7 @@ class Mirror:
     def _work(self) -> None:
         since = time.monotonic()
         while True:
-            self._closing.wait(PAUSE if self._failed else ROUND)
+            self._closing.wait(RETRY_PAUSE_S if self._failed else ROUND_INTERVAL_S)
             closing = self._closing.is_set()
             try:
                 wrote, self._failed = self.round(everything=closing), None
@@ -202,7 +202,7 @@ class Mirror:
                 if closing and time.monotonic() - since >= self.patience:
                     return
                 if closing:
-                    time.sleep(min(PAUSE, self.patience / 4))
+                    time.sleep(min(RETRY_PAUSE_S, self.patience / 4))
             except RunFolderError as taken:
                 self._failed = taken
                 return

@@ -19,18 +19,24 @@ from orchestrator.object_store.bucket import Bucket, BucketError
 from orchestrator.storage.lock import RunFolderError
 
 LOCK = "lock"
-BEAT = 10.0
+HEARTBEAT_INTERVAL_S = 10.0
 """Seconds between two beats."""
-WATCH = 45.0
+SILENCE_TIMEOUT_S = 45.0
 """Seconds without a beat after which a holder on another machine counts as dead."""
-SETTLE = 1.0
+SETTLE_S = 1.0
 """Seconds after which a lock that was taken over is read back: of two that took it at once, one sees the other's name."""
 
 
-class Lease:
+class WriterLock:
     """The right to write under an address; given up by ``release``, lost when another takes it over."""
 
-    def __init__(self, bucket: Bucket, beat: float = BEAT, watch: float = WATCH, settle: float = SETTLE) -> None:
+    def __init__(
+        self,
+        bucket: Bucket,
+        beat: float = HEARTBEAT_INTERVAL_S,
+        watch: float = SILENCE_TIMEOUT_S,
+        settle: float = SETTLE_S,
+    ) -> None:
         self.bucket, self.beat, self.watch, self.settle = bucket, beat, watch, settle
         self.attempt = f"{socket.gethostname()}/{os.getpid()}/{time.time_ns()}"
         self.started = datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""A plan is the sweep less what is finished: every planned episode has one ordinal and one key, and is owed until stored.
+"""A plan is the sweep less what is finished: every planned episode has one ordinal and one key, and is pending until stored.
 
 There is no resume mode, only an emptier plan.
 """
@@ -107,7 +107,7 @@ class Plan:
         for index in range(len(self.cells)):
             yield from self.keys(index)
 
-    def owed(self, finished: Collection[str]) -> dict[str, list[int]]:
+    def pending(self, finished: Collection[str]) -> dict[str, list[int]]:
         """Group -> ordinals still to play; the conditions of one sample stand side by side, so that caches help."""
         waiting: dict[str, list[int]] = {}
         for indexes in self._blocks():

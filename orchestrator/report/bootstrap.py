@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from envs.types import Ending
 from orchestrator.report.metrics import average
-from orchestrator.report.run_data import Evidence
+from orchestrator.report.run_data import RunData
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -60,7 +60,7 @@ class Bootstrap(NamedTuple):
     """
 
 
-def bootstrap(evidence: Evidence, resamples: int = RESAMPLES, seed: int = 0) -> Bootstrap:
+def bootstrap(evidence: RunData, resamples: int = RESAMPLES, seed: int = 0) -> Bootstrap:
     """Intervals of every cell and every average of a run."""
     tallies = {cell: tally for cell, tally in _tallies(evidence.scored)}
     found: list[dict[str, Any]] = []

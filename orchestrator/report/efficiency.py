@@ -7,7 +7,7 @@ import polars as pl
 from envs import SCENARIOS
 from envs.types import Ending, Mode
 from orchestrator.report.metrics import PLANNED
-from orchestrator.report.run_data import Evidence
+from orchestrator.report.run_data import RunData
 
 SAMPLE = ["mode", "scenario", "sample_id"]
 NAMES = ["cell", "model", "scenario", "condition", "protocol"]
@@ -15,7 +15,7 @@ LONGEST_BUDGET = 30
 """Suggestions that a budget curve shows; past it no curve of the paper's models moves."""
 
 
-def needed(evidence: Evidence) -> pl.DataFrame:
+def needed(evidence: RunData) -> pl.DataFrame:
     """The turns that each sample needs: mode, scenario, sample_id, needed, source (``oracle`` or ``rules``).
 
     Taken from the oracle's own correct episodes in the folder, else played by the rules where the samples are at hand.
@@ -34,7 +34,7 @@ def needed(evidence: Evidence) -> pl.DataFrame:
     return pl.concat([seen, rules]).sort(SAMPLE)
 
 
-def efficiency(evidence: Evidence) -> pl.DataFrame:
+def efficiency(evidence: RunData) -> pl.DataFrame:
     """One row a planned cell: measured, needed, asked, surplus, efficiency, reason.
 
     ``measured`` counts the scored episodes whose sample's need is known. ``needed`` and ``asked`` are mean suggestions;
@@ -63,7 +63,7 @@ def efficiency(evidence: Evidence) -> pl.DataFrame:
     return rows.with_columns(ratio, reason.alias("reason"), pl.col("measured").fill_null(0)).sort("cell")
 
 
-def budget(evidence: Evidence, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
+def budget(evidence: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
     """Accuracy when only so many suggestions are allowed: one row cell x budget with names, scored, budget, acc (percent).
 
     Budgets run from 0 to the most suggestions of any correct episode, ``longest`` at most. An episode that asked more
@@ -79,13 +79,13 @@ def budget(evidence: Evidence, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
     return grid.with_columns((100 * within / pl.col("scored")).alias("acc")).drop("hits")
 
 
-def budget_averages(evidence: Evidence, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
+def budget_averages(evidence: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
     """The curve averaged over scenarios, unweighted: model, condition, protocol, budget, acc, scenarios."""
     names = ["model", "condition", "protocol", "budget"]
     return budget(evidence, longest).group_by(names).agg(pl.col("acc").mean(), pl.len().alias("scenarios")).sort(names)
 
 
-def lift(evidence: Evidence) -> pl.DataFrame:
+def lift(evidence: RunData) -> pl.DataFrame:
     """Accuracy over the ``uniform`` baseline in the same scenario and condition: one row a planned cell.
 
     ``chance`` is its accuracy, ``lift`` the points above it, ``of_possible`` the lift in percent of what chance leaves
@@ -101,12 +101,12 @@ def lift(evidence: Evidence) -> pl.DataFrame:
     return rows.with_columns(above.alias("lift"), possible.alias("of_possible")).sort("cell")
 
 
-def _mode(evidence: Evidence) -> pl.Expr:
+def _mode(evidence: RunData) -> pl.Expr:
     modes = {condition.name: condition.mode.value for condition in evidence.conditions.values()}
     return pl.col("condition").replace_strict(modes, default=Mode.PLAY.value, return_dtype=pl.String).alias("mode")
 
 
-def _solved(evidence: Evidence, scenario: str, number: int, mode: Mode) -> int:
+def _solved(evidence: RunData, scenario: str, number: int, mode: Mode) -> int:
     """Turns in which the rules' own solution answers (``Scenario.solve``)."""
     game, sample = SCENARIOS[scenario], evidence.samples[scenario][number]
     state = game.initial(sample, mode)

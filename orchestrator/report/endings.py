@@ -13,7 +13,7 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Action, Ending, Mode, Move, State, Verdict
-from orchestrator.report.run_data import Evidence
+from orchestrator.report.run_data import RunData
 
 
 class Kind(StrEnum):
@@ -48,12 +48,12 @@ class Kind(StrEnum):
 
 
 PLACE = ["scenario", "sample_id", "mode", "frame", "turn", "across", "along"]
-"""Columns of ``Evidence.last`` that determine a view."""
+"""Columns of ``RunData.last`` that determine a view."""
 SIZE = r"\^\d+$"
 """The end of a picture's name that says its size (``ImageRef.key``); size does not change what a view tells."""
 
 
-def endings(evidence: Evidence) -> pl.DataFrame:
+def endings(evidence: RunData) -> pl.DataFrame:
     """One row an episode, sorted by key: key, model, scenario, condition, protocol, cell, sample_id, kind (``Kind``)."""
     names = ["key", "model", "scenario", "condition", "protocol", "cell", "sample_id"]
     last = evidence.last.join(clear(evidence), on="key", how="left", maintain_order="left")
@@ -62,7 +62,7 @@ def endings(evidence: Evidence) -> pl.DataFrame:
     return found.with_columns(_kind().alias("kind")).drop("ending").sort("key")
 
 
-def taxonomy(evidence: Evidence) -> pl.DataFrame:
+def taxonomy(evidence: RunData) -> pl.DataFrame:
     """One row cell x kind that occurs: names, kind, count, finished, percent (of the cell's finished episodes)."""
     names = ["model", "scenario", "condition", "protocol", "cell"]
     counted = endings(evidence).group_by(*names, "kind").len("count")
@@ -72,7 +72,7 @@ def taxonomy(evidence: Evidence) -> pl.DataFrame:
     return counted.with_columns(finished, percent).sort("cell", rank)
 
 
-def clear(evidence: Evidence) -> pl.DataFrame:
+def clear(evidence: RunData) -> pl.DataFrame:
     """Whether the last view was telling: key, clear (null where it cannot be told), how (``rules`` or ``oracle``)."""
     last = evidence.last
     rules = last.select(PLACE).unique(maintain_order=True).with_columns(_by_rules(evidence, last))
@@ -98,7 +98,7 @@ def _as_played(row: tuple[str, int, str, int, int, int, int]) -> State:
     return state._replace(mode=Mode.PLAY) if state.mode is Mode.RANDOM else state
 
 
-def _by_rules(evidence: Evidence, last: pl.DataFrame) -> pl.Series:
+def _by_rules(evidence: RunData, last: pl.DataFrame) -> pl.Series:
     """``told`` for each distinct place, null where the sample is not at hand."""
     told: list[bool | None] = []
     for row in last.select(PLACE).unique(maintain_order=True).iter_rows():
@@ -107,7 +107,7 @@ def _by_rules(evidence: Evidence, last: pl.DataFrame) -> pl.Series:
     return pl.Series("told", told, dtype=pl.Boolean)
 
 
-def _oracle_images(evidence: Evidence) -> pl.DataFrame:
+def _oracle_images(evidence: RunData) -> pl.DataFrame:
     """The picture on which the oracle answered each sample in plain play: scenario, sample_id, told_on."""
     asked = pl.col("model").is_in(evidence.playing("oracle")) & (pl.col("mode") == Mode.PLAY)
     right = evidence.last.filter(asked & (pl.col("ending") == Ending.CORRECT))

@@ -23,7 +23,7 @@ from orchestrator.report.bootstrap import Bootstrap, bootstrap
 from orchestrator.report.efficiency import budget_averages
 from orchestrator.report.model_size import capacity, points
 from orchestrator.report.plot_style import ACTIONS, CONDITIONS, FAINT, INK
-from orchestrator.report.run_data import Evidence, read
+from orchestrator.report.run_data import RunData, read
 from orchestrator.report.tables import models
 from sweeps.conditions import WITH_EXAMPLES
 
@@ -42,10 +42,10 @@ def write_figures(folder: Path, data: Path | None = None) -> list[Path]:
     return sorted(path for name, figure in drawn.items() for path in plot_style.save(figure, place, name))
 
 
-def figures(evidence: Evidence, intervals: Bootstrap | None = None) -> dict[str, Figure]:
+def figures(evidence: RunData, intervals: Bootstrap | None = None) -> dict[str, Figure]:
     """Name -> figure, those without cells left out; draw them with ``look.svg`` or ``look.png``."""
     intervals = intervals or bootstrap(evidence)
-    makers: dict[str, Callable[[Evidence, Bootstrap], Figure | None]] = {
+    makers: dict[str, Callable[[RunData, Bootstrap], Figure | None]] = {
         "reference": against_reference,
         "actions": actions,
         "actions-behind": actions_behind,
@@ -59,7 +59,7 @@ def figures(evidence: Evidence, intervals: Bootstrap | None = None) -> dict[str,
 
 
 # -- accuracy against reference ----------------------------------------------------------------------------------------
-def against_reference(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
+def against_reference(evidence: RunData, intervals: Bootstrap) -> Figure | None:
     """A panel a scenario and one for the average: zero-shot with its interval, joined to the clear image."""
     wanted = (pl.col("protocol") == "mcqa") & pl.col("condition").is_in(["zero-shot", "reference"])
     cells, averages = intervals.cells.filter(wanted), intervals.averages.filter(wanted)
@@ -104,7 +104,7 @@ def _dumbbells(panel: Axes, names: Sequence[str], rows: pl.DataFrame, title: str
 
 
 # -- what models do ----------------------------------------------------------------------------------------------------
-def actions(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
+def actions(evidence: RunData, intervals: Bootstrap) -> Figure | None:
     """Share of answers by action under zero-shot, averaged over scenarios, stacked (paper: action distributions)."""
     rows = _counted(evidence, intervals.averages.filter(protocol="mcqa", condition="zero-shot"))
     rows = rows.filter(pl.col("share_suggestion").is_not_null())
@@ -119,7 +119,7 @@ def actions(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
     return _shares(figure, panel, rows)
 
 
-def actions_behind(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
+def actions_behind(evidence: RunData, intervals: Bootstrap) -> Figure | None:
     """The same, with hints above and random suggestions below each bar, paler."""
     behind = {"hint": 0.3, "random-proactive": -0.3}
     rows = _counted(evidence, intervals.averages.filter(pl.col("protocol") == "mcqa"))
@@ -161,7 +161,7 @@ def _shares(figure: Figure, panel: Axes, rows: pl.DataFrame) -> Figure:
 
 
 # -- conditions --------------------------------------------------------------------------------------------------------
-def beside_zero_shot(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
+def beside_zero_shot(evidence: RunData, intervals: Bootstrap) -> Figure | None:
     """acc and ps under hints and history against zero-shot, and under examples against zero-shot on their scenarios."""
     cells = intervals.cells.filter(protocol="mcqa")
     groups = [
@@ -226,7 +226,7 @@ def _examples(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 # -- capacity and budget -----------------------------------------------------------------------------------------------
-def capacity_figure(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
+def capacity_figure(evidence: RunData, intervals: Bootstrap) -> Figure | None:
     """Size against ps and acc under zero-shot, with Spearman's rank correlation; models without published size are absent.
 
     Models of one family share colour and marker, and are joined.
@@ -285,7 +285,7 @@ def _correlation(test: Row) -> str:
     return f"Spearman's rho {test['rho']:+.2f}, permutation {p}, {test['models']} models"
 
 
-def budget_figure(evidence: Evidence, intervals: Bootstrap) -> Figure | None:
+def budget_figure(evidence: RunData, intervals: Bootstrap) -> Figure | None:
     """Accuracy, averaged over scenarios, when only so many suggestions are allowed: a panel a model, the others pale behind."""
     rows = budget_averages(evidence).filter(condition="zero-shot", protocol="mcqa")
     if rows.is_empty():
@@ -327,12 +327,12 @@ def _settled(curve: tuple[list[int], list[float]]) -> int:
 
 
 # -- what they share ---------------------------------------------------------------------------------------------------
-def _rows(evidence: Evidence, intervals: Bootstrap, conditions: Sequence[str]) -> pl.DataFrame:
+def _rows(evidence: RunData, intervals: Bootstrap, conditions: Sequence[str]) -> pl.DataFrame:
     wanted = (pl.col("protocol") == "mcqa") & pl.col("condition").is_in(conditions)
     return _counted(evidence, intervals.averages.filter(wanted))
 
 
-def _counted(evidence: Evidence, averages: pl.DataFrame) -> pl.DataFrame:
+def _counted(evidence: RunData, averages: pl.DataFrame) -> pl.DataFrame:
     """Averages with planned and finished episodes, so that an unfinished one can be told."""
     names = ["model", "condition", "protocol"]
     counts = evidence.rows.group_by(names).agg(pl.col("planned", "finished").sum())

@@ -8,12 +8,12 @@ import polars as pl
 
 from orchestrator.report.bootstrap import GROUP, RESAMPLES, bounds, generator, resampled
 from orchestrator.report.metrics import BITS, average, packages
-from orchestrator.report.run_data import Evidence
+from orchestrator.report.run_data import RunData
 
 INTERVALS = [f"{bit}{end}" for bit in BITS for end in ("", "_low", "_high")]
 
 
-def averages(evidence: Evidence, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
+def averages(evidence: RunData, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
     """One row model x condition x protocol ``oeg``: unweighted means over scenarios of each bit, with 95% intervals.
 
     Columns: model, condition, protocol; category, suggestion, aggregate in percent of the judged, each with ``_low``
@@ -36,7 +36,7 @@ def averages(evidence: Evidence, resamples: int = RESAMPLES, seed: int = 0) -> p
     return whole.join(means, on=list(GROUP), how="left").join(lows, on=list(GROUP), how="left").sort(GROUP)
 
 
-def title(evidence: Evidence) -> str:
+def title(evidence: RunData) -> str:
     """What the open-ended table shows, by whom, and what it leaves out."""
     rows = evidence.rows.filter(pl.col("protocol") == "oeg")
     unjudged, answered = int(rows["unjudged"].sum()), int(rows["answered"].sum())
@@ -49,7 +49,7 @@ def title(evidence: Evidence) -> str:
     )
 
 
-def _bits(evidence: Evidence) -> pl.DataFrame:
+def _bits(evidence: RunData) -> pl.DataFrame:
     """Each open-ended cell's distinct verdicts as 0 and 1 and how often they occur, in a fixed order."""
     cells = evidence.rows.filter(pl.col("protocol") == "oeg").select("cell")
     bits = evidence.verdicts.join(cells, on="cell", how="semi")

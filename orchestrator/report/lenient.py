@@ -13,10 +13,10 @@ from envs.answers import letter
 from envs.lenient import lenient
 from envs.types import Action, Ending
 from orchestrator.report.endings import PLACE, state_of
-from orchestrator.report.run_data import Evidence
+from orchestrator.report.run_data import RunData
 
 
-def readings(evidence: Evidence) -> pl.DataFrame:
+def readings(evidence: RunData) -> pl.DataFrame:
     """One row an episode that ended with an unparsable reply: key, cell, letter, would.
 
     ``letter`` is the lenient reading, null where there is none. ``would``: ``correct`` or ``go on`` where the lenient reading
@@ -32,7 +32,7 @@ def readings(evidence: Evidence) -> pl.DataFrame:
     )
 
 
-def leniency(evidence: Evidence) -> pl.DataFrame:
+def leniency(evidence: RunData) -> pl.DataFrame:
     """One row a planned cell: unparsable (episodes that ended so), readable (of them, leniently), otherwise.
 
     ``share_readable`` is percent of the unparsable, ``share_otherwise`` percent of the scored episodes (null where the
@@ -63,7 +63,7 @@ def leniency(evidence: Evidence) -> pl.DataFrame:
 
 
 def _read(
-    evidence: Evidence, place: tuple[str, int, str, int, int, int, int], reply: str, condition: str
+    evidence: RunData, place: tuple[str, int, str, int, int, int, int], reply: str, condition: str
 ) -> tuple[str | None, str | None]:
     sample = evidence.samples.get(place[0], {}).get(place[1])
     if sample is None:

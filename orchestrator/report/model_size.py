@@ -8,13 +8,13 @@ from scipy.stats import permutation_test, rankdata  # type: ignore[import-untype
 
 from orchestrator.report.bootstrap import Floats
 from orchestrator.report.metrics import average
-from orchestrator.report.run_data import Evidence
+from orchestrator.report.run_data import RunData
 
 PERMUTATIONS = 9_999
 MEASURES = ("acc", "ps")
 
 
-def points(evidence: Evidence) -> pl.DataFrame:
+def points(evidence: RunData) -> pl.DataFrame:
     """Models whose size is published: model, parameters (billions), condition, protocol, acc, ps, all_seven."""
     sizes = [(model.name, model.parameters) for model in evidence.sweep.models if model.parameters is not None]
     known = pl.DataFrame(sizes, schema={"model": pl.String, "parameters": pl.Float64}, orient="row")
@@ -22,7 +22,7 @@ def points(evidence: Evidence) -> pl.DataFrame:
     return known.join(means, on="model").sort("condition", "protocol", "parameters", "model")
 
 
-def capacity(evidence: Evidence, seed: int = 0) -> pl.DataFrame:
+def capacity(evidence: RunData, seed: int = 0) -> pl.DataFrame:
     """Spearman's correlation of size with acc and ps: condition, protocol, measure, models, rho, p, reason.
 
     p is two-sided by permutation (exact when there are few models); null with a reason for fewer than three models or

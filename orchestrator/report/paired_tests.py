@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, norm  # type: ignore[import-untyped]
 
 from orchestrator.report.bootstrap import RESAMPLES, Floats, bounds, generator, resampled
-from orchestrator.report.run_data import Evidence
+from orchestrator.report.run_data import RunData
 
 ALPHA, POWER = 0.05, 0.8
 ZERO_SHOT = "zero-shot"
@@ -22,7 +22,7 @@ SAMPLE = ("scenario", "protocol", "sample_id")
 COMPARED = ("correct", "turns", "correct_other", "turns_other")
 
 
-def against(evidence: Evidence, condition: str = ZERO_SHOT, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
+def against(evidence: RunData, condition: str = ZERO_SHOT, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
     """Every other condition against one, sample by sample: one row model x scenario x condition x protocol.
 
     Columns: n (pairs), acc and acc_other (percent, of ``condition``), difference (points), gained and lost (discordant
@@ -34,7 +34,7 @@ def against(evidence: Evidence, condition: str = ZERO_SHOT, resamples: int = RES
     return _compared(pairs, ["model", "scenario", "condition", "protocol"], resamples, seed)
 
 
-def between(evidence: Evidence, condition: str = ZERO_SHOT, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
+def between(evidence: RunData, condition: str = ZERO_SHOT, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
     """Every model against every other under one condition: one row model x other x scenario x protocol.
 
     ``model`` comes before ``other`` by name; differences are model less other. Columns as in ``against``.

@@ -19,7 +19,7 @@ from orchestrator.report.judge_tables import INTERVALS, averages
 from orchestrator.report.metrics import lacking
 from orchestrator.report.provenance import UNVERIFIED, foreign, open_ended_subset, subset
 from orchestrator.report.published import AVERAGE, MEASURES, ROUNDING, figures
-from orchestrator.report.run_data import Evidence, read
+from orchestrator.report.run_data import RunData, read
 from sweeps.spec import OpenEnded, Sampling
 
 SCHEMA = {
@@ -46,7 +46,7 @@ def compare(folder: Path, data: Path | None = None, judge: str = "", strict: boo
     return compared(read(folder, data, judge, strict))
 
 
-def compared(evidence: Evidence, intervals: Bootstrap | None = None) -> pl.DataFrame:
+def compared(evidence: RunData, intervals: Bootstrap | None = None) -> pl.DataFrame:
     """``compare`` of evidence that is read already."""
     intervals = intervals or bootstrap(evidence)
     case = _Case(evidence)
@@ -110,7 +110,7 @@ def _wrong_there(rows: pl.DataFrame) -> Iterator[str]:
 class _Case:
     """What speaks for and against a comparison, looked up once a run."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: RunData) -> None:
         sweep = evidence.sweep
         self.paper = {model.name: model.paper for model in sweep.models}
         self.filtered = sweep.selection.filtered
@@ -173,7 +173,7 @@ class _Case:
         return f"{unread:,} answers are not judged yet; `proactive-sweep judge` goes on" if unread else None
 
 
-def _judged(evidence: Evidence, intervals: Bootstrap) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _judged(evidence: RunData, intervals: Bootstrap) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Cells and averages, with the judge's measures where the run has them."""
     if "aggregate" not in evidence.rows.columns:
         return intervals.cells, intervals.averages

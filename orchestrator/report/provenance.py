@@ -12,7 +12,7 @@ import re
 import polars as pl
 
 from envs.samples import OPEN_ENDED, kept
-from orchestrator.report.run_data import Evidence
+from orchestrator.report.run_data import RunData
 from sweeps.spec import Protocol
 
 UNVERIFIED = "ids and counts are the published ones, but the pictures cannot be checked from the run folder"
@@ -30,7 +30,7 @@ DRAWN = {
 """Where a picture's name says what it shows."""
 
 
-def foreign(evidence: Evidence) -> dict[str, str]:
+def foreign(evidence: RunData) -> dict[str, str]:
     """Scenario -> why its data are not the published ones; scenarios without a complaint are missing."""
     seen = evidence.last.unique(["scenario", "sample_id"], keep="first", maintain_order=True)
     seen = seen.select("scenario", "sample_id", "image")
@@ -41,7 +41,7 @@ def foreign(evidence: Evidence) -> dict[str, str]:
     return {scenario: reason for scenario, reason in reasons.items() if reason}
 
 
-def subset(evidence: Evidence) -> dict[str, str]:
+def subset(evidence: RunData) -> dict[str, str]:
     """Scenario -> why its samples are not all that the paper's table has; scenarios without a complaint are missing."""
     pick, found = evidence.sweep.selection, {}
     for scenario, planned in (
@@ -59,7 +59,7 @@ def subset(evidence: Evidence) -> dict[str, str]:
     return found
 
 
-def open_ended_subset(evidence: Evidence) -> dict[str, str]:
+def open_ended_subset(evidence: RunData) -> dict[str, str]:
     """The same for the open-ended tables, which are of 100 samples a scenario, or all where there are fewer."""
     judged, pick = evidence.rows.filter(pl.col("protocol") == "oeg"), evidence.sweep.selects(Protocol.OEG)
     chosen = pick.subset != "open-ended" or pick.limit is not None or not pick.filtered
@@ -93,7 +93,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z]", "", name.lower())
 
 
-def _reason(scenario: str, evidence: Evidence, seen: pl.DataFrame) -> str:
+def _reason(scenario: str, evidence: RunData, seen: pl.DataFrame) -> str:
     ids = set(evidence.episodes.filter(pl.col("scenario") == scenario)["sample_id"])
     strange = len(ids - kept()[scenario])
     if evidence.sweep.selection.filtered and strange:

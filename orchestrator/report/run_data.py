@@ -1,4 +1,4 @@
-"""Evidence is a run folder read once: the episodes that its plan asks for, one row a cell, and the samples if they are at hand.
+"""RunData is a run folder read once: the episodes that its plan asks for, one row a cell, and the samples if they are at hand.
 
 Nothing here needs a model, a cluster or the data folder; where the data folder is there it only makes some answers exact.
 """
@@ -35,7 +35,7 @@ ACROSS, ALONG = ("left", "right", "zoom"), ("up", "down", "zoom")
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RunData:
     """All that a table or figure may use; equal folders give equal evidence."""
 
     folder: Path
@@ -110,7 +110,7 @@ class Evidence:
         return [model.name for model in self.sweep.models if model.source == f"builtin:{policy}"]
 
 
-def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool = False) -> Evidence:
+def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool = False) -> RunData:
     """The evidence in a run folder; raises RunFolderError when it is none, or when ``judge`` read nothing there.
 
     ``data`` is where the benchmark lies now; left out, it is where the sweep had it. ``judge`` is whose verdicts count,
@@ -127,7 +127,7 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
     belonging = belonging.sort("key")
     if belonging.height < stored.height:
         notes.append(f"{stored.height - belonging.height:,} episodes of an earlier configuration are left out")
-    return Evidence(folder, sweep, planned, belonging, samples, chosen(folder, sweep, judge), strict, tuple(notes))
+    return RunData(folder, sweep, planned, belonging, samples, chosen(folder, sweep, judge), strict, tuple(notes))
 
 
 def stored_sweep(folder: Path) -> Sweep:

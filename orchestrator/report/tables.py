@@ -23,7 +23,7 @@ from orchestrator.report.metrics import lacking
 from orchestrator.report.model_size import capacity
 from orchestrator.report.paired_tests import ALPHA, against, between
 from orchestrator.report.published import MEASURES
-from orchestrator.report.run_data import Evidence, read
+from orchestrator.report.run_data import RunData, read
 from orchestrator.storage import atomic_write
 from sweeps.conditions import WITH_EXAMPLES
 from sweeps.load import registry
@@ -52,7 +52,7 @@ def write_tables(folder: Path, data: Path | None = None, judge: str = "", strict
     return sorted(place / name for name in texts)
 
 
-def measures(evidence: Evidence) -> dict[str, pl.DataFrame]:
+def measures(evidence: RunData) -> dict[str, pl.DataFrame]:
     """Name -> what reviewers of the paper asked for beside its tables, as frames; those without a row are left out."""
     frames = {
         "endings": taxonomy(evidence),
@@ -66,7 +66,7 @@ def measures(evidence: Evidence) -> dict[str, pl.DataFrame]:
     return {name: frame for name, frame in frames.items() if not frame.is_empty()}
 
 
-def grids(evidence: Evidence, intervals: Bootstrap | None = None) -> list[Grid]:
+def grids(evidence: RunData, intervals: Bootstrap | None = None) -> list[Grid]:
     """The tables that this run has, those of no cell left out: main, conditions, reference, paired, open-ended."""
     intervals = intervals or bootstrap(evidence)
     made = [
@@ -79,7 +79,7 @@ def grids(evidence: Evidence, intervals: Bootstrap | None = None) -> list[Grid]:
     return [grid for grid in made if grid.rows]
 
 
-def main(evidence: Evidence, intervals: Bootstrap, condition: str = "zero-shot") -> Grid:
+def main(evidence: RunData, intervals: Bootstrap, condition: str = "zero-shot") -> Grid:
     """Models x scenarios, acc and ps, the average at the end (paper, Table 1)."""
     cells = intervals.cells.filter(condition=condition, protocol="mcqa")
     averages = intervals.averages.filter(condition=condition, protocol="mcqa")
@@ -88,7 +88,7 @@ def main(evidence: Evidence, intervals: Bootstrap, condition: str = "zero-shot")
     return replace(grid, name="main", title=title, numbers=_numbers(cells, averages))
 
 
-def conditions(evidence: Evidence, intervals: Bootstrap) -> Grid:
+def conditions(evidence: RunData, intervals: Bootstrap) -> Grid:
     """Models x conditions, averages over scenarios; beside the in-context examples zero-shot over their scenarios."""
     averages = intervals.averages.filter(protocol="mcqa")
     few = _over(intervals.cells.filter(protocol="mcqa", condition="zero-shot"), WITH_EXAMPLES)
@@ -106,7 +106,7 @@ def conditions(evidence: Evidence, intervals: Bootstrap) -> Grid:
     return _grid(evidence, "conditions", title, columns, rows, averages, "mcqa")
 
 
-def reference(evidence: Evidence, intervals: Bootstrap) -> Grid:
+def reference(evidence: RunData, intervals: Bootstrap) -> Grid:
     """Accuracy on the clear image, and under zero-shot, by scenario (paper, Table 6 and Figure 3)."""
     clear = intervals.cells.filter(condition="reference", protocol="mcqa")
     if clear.is_empty():
@@ -124,7 +124,7 @@ def reference(evidence: Evidence, intervals: Bootstrap) -> Grid:
     return replace(grid, name="reference", title="accuracy in percent: clear image / zero-shot", numbers=numbers)
 
 
-def paired(evidence: Evidence) -> Grid:
+def paired(evidence: RunData) -> Grid:
     """What each condition changes against zero-shot on the same samples, in points; ``*`` where Holm's p is below 0.05."""
     found = against(evidence).filter(pl.col("protocol") == "mcqa")
     scenarios = _present(found["scenario"])
@@ -137,7 +137,7 @@ def paired(evidence: Evidence) -> Grid:
     return Grid("paired", title, tuple(scenarios), tuple((name, tuple(row)) for name, row in rows), found)
 
 
-def open_ended(evidence: Evidence, intervals: Bootstrap) -> Grid:
+def open_ended(evidence: RunData, intervals: Bootstrap) -> Grid:
     """The judged share of answers: aggregate / category / suggestion in percent (paper, Tables 8 and 9)."""
     measures = list(MEASURES["oeg"].values())
     judged = evidence.rows.filter(pl.col("protocol") == "oeg")
@@ -164,13 +164,13 @@ def open_ended(evidence: Evidence, intervals: Bootstrap) -> Grid:
     return Grid("open-ended", title(evidence), (*scenarios, column), tuple(rows), numbers)
 
 
-def models(evidence: Evidence, names: Iterable[str]) -> list[str]:
+def models(evidence: RunData, names: Iterable[str]) -> list[str]:
     """The names that occur: models as the registry lists them, then others by name, then the baselines."""
     known = {name: place for place, name in enumerate(registry())}
     return sorted(set(names), key=lambda name: (name in evidence.baselines, known.get(name, len(known)), name))
 
 
-def _by_scenario(evidence: Evidence, cells: pl.DataFrame, averages: pl.DataFrame, text: Format) -> Grid:
+def _by_scenario(evidence: RunData, cells: pl.DataFrame, averages: pl.DataFrame, text: Format) -> Grid:
     scenarios = _present(cells["scenario"])
     counted = cells.with_columns(lacking(cells.columns).alias("lacking"))
     means = {row["model"]: row for row in averages.iter_rows(named=True)}
@@ -184,7 +184,7 @@ def _by_scenario(evidence: Evidence, cells: pl.DataFrame, averages: pl.DataFrame
 
 
 def _grid(
-    evidence: Evidence,
+    evidence: RunData,
     name: str,
     title: str,
     columns: Sequence[str],
@@ -208,7 +208,7 @@ def _entry(row: Row | None, text: Format, measure: str = "acc") -> Entry:
     return Entry(text(row), row[measure])
 
 
-def _average(evidence: Evidence, row: Row | None, text: Format | None = None) -> Entry:
+def _average(evidence: RunData, row: Row | None, text: Format | None = None) -> Entry:
     """An average counts as finished when every planned scenario is."""
     if row is None:
         return MISSING
@@ -243,7 +243,7 @@ def _change(row: Row | None) -> Entry:
     return Entry(f"{row['difference']:+.1f}{'*' if row['p_holm'] < ALPHA else ''}", row["difference"])
 
 
-def _errors(evidence: Evidence, protocol: str) -> tuple[str, ...]:
+def _errors(evidence: RunData, protocol: str) -> tuple[str, ...]:
     """One sentence a cell that has episodes without an answer."""
     bad = evidence.rows.filter((pl.col("protocol") == protocol) & (pl.col("errors") > 0))
     return tuple(

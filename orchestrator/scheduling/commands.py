@@ -50,7 +50,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """This worker is silent or far too slow: its work is owed again, and it is to be killed."""
+    """This worker is silent or far too slow: its work is pending again, and it is to be killed."""
 
     slot: int
     reason: str
@@ -66,7 +66,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Nobody can play this group in this attempt; its episodes stay owed, so that the next attempt tries again."""
+    """Nobody can play this group in this attempt; its episodes stay pending, so that the next attempt tries again."""
 
     group: str
     reason: str

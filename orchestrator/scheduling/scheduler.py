@@ -1,6 +1,6 @@
 """The schedule decides and holds no device: events come in, commands go out, and equal events give equal commands.
 
-Every owed episode is in exactly one place: waiting in its group's queue, leased to one worker, delivered, or given up.
+Every pending episode is in exactly one place: waiting in its group's queue, leased to one worker, delivered, or given up.
 Events carry the time, and no clock is read here: ``run.py`` acts on the commands with Ray, ``simulate.py`` with a virtual clock.
 """
 
@@ -11,47 +11,47 @@ from collections.abc import Callable, Mapping, Sequence
 
 from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp, Lease, Start, Stop
 from orchestrator.scheduling.nodes import Node, Nodes, nodes_of
-from orchestrator.scheduling.state import LEASES_PER_WORKER, SILENCE, SLOWNESS, Group, Slot
+from orchestrator.scheduling.state import LATE_FACTOR, LEASES_PER_WORKER, SILENCE_TIMEOUT_S, Group, Slot
 
-__all__ = ["Abandon", "Command", "Demand", "Drop", "GiveUp", "Lease", "Schedule", "Start", "Stop"]
+__all__ = ["Abandon", "Command", "Demand", "Drop", "GiveUp", "Lease", "Scheduler", "Start", "Stop"]
 
-LEASE_MOST = 2048
+MAX_LEASE = 2048
 """Episodes a lease holds at most: a few seconds of work for the fastest policy, so little is lost with a worker."""
 LEASE_SPREAD = 4
 """Towards the end a lease is at most this fraction of what is left per worker, so that no straggler holds the sweep."""
-PATIENCE = 2
+MAX_LONE_DEATHS = 2
 """Workers that die while playing one episode alone before it is set aside as failed; workers also die for other reasons."""
-SUSPECTS = 128
+MAX_SUSPECTS = 128
 """Of a lease that died: so many of its first undelivered episodes may have been in play; the others only waited there."""
-COMPANY = 16
+SUSPECT_LEASE = 16
 """Suspects are played again so many at a time, and one by one if that kills another worker."""
-STARTS = 3
+MAX_FAILED_STARTS = 3
 """Failed starts in a row after which a group is abandoned."""
 LEASE_SECONDS = 60.0
 """A lease holds about so much work where the rate is known: a slow model's worker never hoards an hour of it."""
-BACKLOG = 4096
+MAX_UNREAD = 4096
 """Answers that may wait for a judge at work before those who write them get no new lease."""
 
 
-class Schedule:
+class Scheduler:
     """The state; each event method takes the time in seconds and returns the commands that follow."""
 
     def __init__(
         self,
-        owed: Mapping[str, Sequence[int]],
+        pending: Mapping[str, Sequence[int]],
         demands: Mapping[str, Demand],
         cpus: float,
         gpus: int,
         nodes: Sequence[Node] = (),
         shares: Mapping[str, int] | None = None,
         together: Callable[[int, int], bool] = lambda one, other: False,
-        silence: float = SILENCE,
+        silence: float = SILENCE_TIMEOUT_S,
     ) -> None:
         """``together`` tells whether two neighbours in a queue are one sample's, which no lease takes apart.
 
         ``silence``: seconds a worker with a lease may say nothing before its work is taken back.
         """
-        self.groups = {name: Group(name, demands[name], deque(queue)) for name, queue in owed.items()}
+        self.groups = {name: Group(name, demands[name], deque(queue)) for name, queue in pending.items()}
         self.cpus = cpus
         self.nodes = Nodes(nodes or nodes_of(gpus))
         self.shares = dict(shares or {})
@@ -83,7 +83,7 @@ class Schedule:
         place = self.slots[slot]
         place.ready, place.heard, place.group.failed_starts = True, self.now, 0
         place.group.starts.append(self.now - place.began)
-        return self._feed(slot)
+        return self._assign(slot)
 
     def delivered(self, slot: int, lease: int, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
         """A block of episodes is safe with the driver."""
@@ -92,7 +92,7 @@ class Schedule:
             self._observe(self.slots[slot], len(ordinals))
             for ordinal in ordinals:
                 self.slots[slot].leases[lease].pop(ordinal, None)
-        return self._wake()
+        return self._assign_idle()
 
     def arrived(self, name: str, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
         """Answers are there for a judge to read."""
@@ -101,7 +101,7 @@ class Schedule:
         if group.gone:
             return []
         group.waiting.extend(ordinals)
-        return self._impossible() + self._wake() + self._place()
+        return self._impossible() + self._assign_idle() + self._place()
 
     def drained(self, slot: int, lease: int, now: float = 0.0) -> list[Command]:
         """A lease's stream has ended in good order; what it did not deliver waits again."""
@@ -113,33 +113,33 @@ class Schedule:
         place.due.pop(lease, None)
         place.group.waiting.extendleft(reversed(place.leases.pop(lease, {})))
         place.suspected = False
-        return self._feed(slot)
+        return self._assign(slot)
 
     def died(self, slot: int, reason: str, now: float = 0.0) -> list[Command]:
         """A worker is gone, and with it what it had not delivered."""
         self._at(now)
-        return self._bury(slot, reason) + self._wake() + self._place() if slot in self.slots else []
+        return self._requeue_lost(slot, reason) + self._assign_idle() + self._place() if slot in self.slots else []
 
     def hopeless(self, slot: int, reason: str, now: float = 0.0) -> list[Command]:
         """A worker says that no worker can play its group: a missing package, a refused key, a spent budget."""
         self._at(now)
         if slot not in self.slots:
             return []
-        return [*self._abandon(self._vacate(slot).group, reason), *self._wake(), *self._place()]
+        return [*self._abandon(self._vacate(slot).group, reason), *self._assign_idle(), *self._place()]
 
     def tick(self, now: float) -> list[Command]:
-        """Time has passed: what silent and far too slow workers hold is owed again, and free GPUs find work."""
+        """Time has passed: what silent and far too slow workers hold is pending again, and free GPUs find work."""
         self._at(now)
         commands: list[Command] = []
         for slot, place in list(self.slots.items()):
             late = [lease for lease, due in place.due.items() if self.now > due]
             silent = self.now - place.heard > place.group.patience(self.silence)
             if place.leases and (silent or late):
-                reason = f"silent for {self.now - place.heard:.0f} s" if silent else f"{SLOWNESS:g} times too slow"
-                commands += [Drop(slot, reason), *self._bury(slot, reason)]
+                reason = f"silent for {self.now - place.heard:.0f} s" if silent else f"{LATE_FACTOR:g} times too slow"
+                commands += [Drop(slot, reason), *self._requeue_lost(slot, reason)]
         if not self.slots and self.now - self.changed > self.silence:
             commands += self._impossible()
-        return commands + self._wake() + self._place()
+        return commands + self._assign_idle() + self._place()
 
     def resized(self, nodes: Sequence[Node], cpus: float, now: float) -> list[Command]:
         """The cluster has other nodes now; the workers of a lost one are heard of as they die."""
@@ -170,33 +170,33 @@ class Schedule:
         self.nodes.give(place.node, place.group.demand.gpus)
         return place
 
-    def _bury(self, slot: int, reason: str) -> list[Command]:
+    def _requeue_lost(self, slot: int, reason: str) -> list[Command]:
         """Put back what a lost worker held, and see what the loss says about its group and its episodes."""
         place = self._vacate(slot)
         commands: list[Command] = []
         if not place.ready:
             place.group.failed_starts += 1
             loaded = any(other.ready for other in self.slots.values() if other.group is place.group)
-            if place.group.failed_starts >= STARTS and not loaded:
+            if place.group.failed_starts >= MAX_FAILED_STARTS and not loaded:
                 commands += self._abandon(place.group, reason)
         held = [tuple(lease) for lease in place.leases.values() if lease]
         for ordinals in held:
-            if len(held) == len(ordinals) == 1 and self._guilty(ordinals[0]):
+            if len(held) == len(ordinals) == 1 and self._isolated_twice(ordinals[0]):
                 commands.append(GiveUp(ordinals, reason))
             else:
                 self._suspect(place.group, ordinals)
         return commands
 
-    def _guilty(self, ordinal: int) -> bool:
+    def _isolated_twice(self, ordinal: int) -> bool:
         """Count one more worker that died with this episode alone; true when that is enough."""
         self.alone[ordinal] += 1
-        return self.alone[ordinal] >= PATIENCE
+        return self.alone[ordinal] >= MAX_LONE_DEATHS
 
     def _suspect(self, group: Group, ordinals: tuple[int, ...]) -> None:
         """Put back what a dead worker held: what only waited in its queue, what was in play into smaller company."""
-        in_play = ordinals[:SUSPECTS]
-        group.waiting.extendleft(reversed(ordinals[SUSPECTS:]))
-        size = COMPANY if len(in_play) > COMPANY else 1
+        in_play = ordinals[:MAX_SUSPECTS]
+        group.waiting.extendleft(reversed(ordinals[MAX_SUSPECTS:]))
+        size = SUSPECT_LEASE if len(in_play) > SUSPECT_LEASE else 1
         group.suspects.extend(in_play[first : first + size] for first in range(0, len(in_play), size))
 
     def _impossible(self) -> list[Command]:
@@ -276,9 +276,9 @@ class Schedule:
         return most and seconds / crew > group.start
 
     def _horizon(self) -> float:
-        """Seconds to the end if all owed work were spread evenly over all GPUs."""
-        owed = [(group.demand.gpus, self.remaining(group) / group.rate) for group in self.groups.values()]
-        return sum(gpus * seconds for gpus, seconds in owed) / max(1, self.nodes.total)
+        """Seconds to the end if all pending work were spread evenly over all GPUs."""
+        pending = [(group.demand.gpus, self.remaining(group) / group.rate) for group in self.groups.values()]
+        return sum(gpus * seconds for gpus, seconds in pending) / max(1, self.nodes.total)
 
     def _make_room(self) -> None:
         """Narrow workers on one node take no new lease when a wide group has work, no worker, and nowhere to go."""
@@ -312,7 +312,7 @@ class Schedule:
     def _held(self, group: Group) -> bool:
         """Whether the group's judge is at work and so far behind that more answers would only pile up."""
         judge = self.groups.get(group.demand.judge)
-        return judge is not None and judge.left >= BACKLOG and any(s.group is judge for s in self.slots.values())
+        return judge is not None and judge.left >= MAX_UNREAD and any(s.group is judge for s in self.slots.values())
 
     def _stays(self, place: Slot) -> bool:
         """Whether a worker without a lease waits: a judge for answers, a writer for its judge."""
@@ -330,19 +330,19 @@ class Schedule:
             if group.demand.gpus <= self._share(group.demand.pool) and not group.demand.after
         )
 
-    def _wake(self) -> list[Command]:
+    def _assign_idle(self) -> list[Command]:
         """Leases for workers that waited, or can take more."""
         commands: list[Command] = []
         for slot, place in list(self.slots.items()):
-            if place.ready and slot in self.slots and (not place.leases or (place.group.waiting and place.hungry)):
-                commands += self._feed(slot)
+            if place.ready and slot in self.slots and (not place.leases or (place.group.waiting and place.wants_work)):
+                commands += self._assign(slot)
         return commands
 
-    def _feed(self, slot: int) -> list[Command]:
+    def _assign(self, slot: int) -> list[Command]:
         """Leases for a ready worker; a worker without work stops and its place goes to another group."""
         place = self.slots[slot]
         commands: list[Command] = []
-        while place.hungry and (ordinals := self._next(place)):
+        while place.wants_work and (ordinals := self._next(place)):
             self._leases += 1
             place.leases[self._leases] = dict.fromkeys(ordinals)
             place.due[self._leases] = place.deadline(self.now, self.silence)
@@ -381,5 +381,5 @@ class Schedule:
         crew, waiting = sum(s.group is group for s in self.slots.values()), len(group.waiting)
         full = min(group.demand.at_once, -(-waiting // crew))
         fair = max(full, waiting // (crew * LEASE_SPREAD))
-        most = max(group.demand.at_once, int(group.rate * LEASE_SECONDS)) if group.known else LEASE_MOST
-        return min(waiting, max(1, min(LEASE_MOST, most, fair)))
+        most = max(group.demand.at_once, int(group.rate * LEASE_SECONDS)) if group.known else MAX_LEASE
+        return min(waiting, max(1, min(MAX_LEASE, most, fair)))

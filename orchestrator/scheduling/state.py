@@ -1,4 +1,4 @@
-"""What the schedule knows of a group of workers and of each of its places: every owed episode waits here or is leased here."""
+"""What the schedule knows of a group of workers and of each of its places: every pending episode waits here or is leased here."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from orchestrator.scheduling.commands import Demand
 
 LEASES_PER_WORKER = 2
 """Two leases in flight keep a worker busy while the next one is on its way."""
-TRUST = 60.0
+PRIOR_WEIGHT_S = 60.0
 """Seconds of observation that weigh as much as the rate estimated beforehand."""
 
 
-SILENCE = 900.0
+SILENCE_TIMEOUT_S = 900.0
 """Seconds a worker with a lease may say nothing before its work is taken back."""
-HASTE = 180.0
-"""Where a group's rate has been seen, silence counts sooner: after so many seconds, or ``HUSH`` times a full engine's round."""
-HUSH = 10.0
-SLOWNESS = 8.0
-"""A lease that takes so many times what its group's rate promises is taken back, too, once ``SILENCE`` has passed."""
+MIN_SILENCE_TIMEOUT_S = 180.0
+"""The least that ``silence`` is cut to where a group's rate has been observed: ``SILENCE_ROUNDS`` rounds of a full engine."""
+SILENCE_ROUNDS = 10.0
+LATE_FACTOR = 8.0
+"""A lease that takes so many times what its group's rate promises is taken back, too, once ``SILENCE_TIMEOUT_S`` has passed."""
 
 
 @dataclass
@@ -55,13 +55,13 @@ class Group:
         """Episodes/s of one replica: what was estimated, corrected by what was seen; 1 where nothing is known."""
         if self.demand.rate is None:
             return self.played / self.busy if self.known else 1.0
-        return (self.demand.rate * TRUST + self.played) / (TRUST + self.busy)
+        return (self.demand.rate * PRIOR_WEIGHT_S + self.played) / (PRIOR_WEIGHT_S + self.busy)
 
     def patience(self, silence: float) -> float:
         """Seconds a worker of this group may say nothing: ``silence``, or less where its pace is known."""
-        if self.busy < TRUST or not self.played:
+        if self.busy < PRIOR_WEIGHT_S or not self.played:
             return silence
-        return min(silence, max(HASTE, HUSH * self.demand.at_once / self.rate))
+        return min(silence, max(MIN_SILENCE_TIMEOUT_S, SILENCE_ROUNDS * self.demand.at_once / self.rate))
 
     @property
     def start(self) -> float:
@@ -96,9 +96,9 @@ class Slot:
     def deadline(self, now: float, silence: float) -> float:
         """When the newest lease here is far too late; never, where no pace is known."""
         promised = self.held / self.group.rate if self.group.known else 0.0
-        return now + silence + SLOWNESS * promised if promised else float("inf")
+        return now + silence + LATE_FACTOR * promised if promised else float("inf")
 
     @property
-    def hungry(self) -> bool:
+    def wants_work(self) -> bool:
         """Whether it takes one more lease: two, or as many small ones as its engine can play at once."""
         return len(self.leases) < LEASES_PER_WORKER or self.held < self.group.demand.at_once

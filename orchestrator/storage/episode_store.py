@@ -1,4 +1,4 @@
-"""Every finished episode is stored exactly once, or is still owed: a torn, foreign or unpaired part counts as absent.
+"""Every finished episode is stored exactly once, or is still pending: a torn, foreign or unpaired part counts as absent.
 
 ``episodes/part-N.parquet`` and ``turns/part-N.parquet`` are a pair: turns are written first, the episodes part is the
 commit. A merged pair is called ``part-FIRST-LAST`` and replaces, from the rename of its episodes part on, all pairs
@@ -79,7 +79,7 @@ class Part:
         return self != other and other.first <= self.first and self.last <= other.last
 
 
-class Store:
+class EpisodeStore:
     """The single writer of a run folder; raises RunFolderError when another process has it."""
 
     def __init__(self, folder: Path, rows: int = 20_000, seconds: float = 5.0) -> None:
@@ -132,7 +132,7 @@ class Store:
         return _episodes(self.folder, self._parts).select("key", "cell").collect()
 
     def take_back(self, keys: Collection[str]) -> None:
-        """Make these episodes owed again: one rename a part that held one, and their turns count for nothing from then on."""
+        """Make these episodes pending again: one rename a part that held one, and their turns count for nothing from then on."""
         self.flush()
         for part in self._parts:
             path = self.folder / "episodes" / part.name
@@ -212,7 +212,7 @@ class Store:
                 stale.unlink()
         found = _look(self.folder, whole=True)
         for path in found.bad:
-            log.error("%s cannot be used and is moved to damaged/; its episodes are owed again", path)
+            log.error("%s cannot be used and is moved to damaged/; its episodes are pending again", path)
         for path in (*found.bad, *found.lone):
             _move_aside(self.folder, path)
         _delete(self.folder, found.merged)

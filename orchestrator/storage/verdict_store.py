@@ -1,5 +1,5 @@
 """Verdicts lie beside the episodes they are about, one for each episode and judge; a judge's word on an answer can be
-asked again, and the latest one counts. A torn file counts for nothing: its answers are owed to the judge again.
+asked again, and the latest one counts. A torn file counts for nothing: its answers are pending again.
 
 ``verdicts/part-00000001.parquet`` and so on, each written whole; the episodes are durable before a verdict on them is.
 """
@@ -103,7 +103,7 @@ def judges(folder: Path) -> list[str]:
     return verdicts(folder).select(pl.col("judge").unique().sort()).collect()["judge"].to_list()
 
 
-def owed(answered: pl.LazyFrame, folder: Path, judge: str, again: bool = False) -> pl.DataFrame:
+def pending(answered: pl.LazyFrame, folder: Path, judge: str, again: bool = False) -> pl.DataFrame:
     """Keys of the answers that this judge has not read; ``again`` adds those that it could not give a verdict on.
 
     ``answered`` are stored episodes; those that ended in an answer to read count, multiple choice does not.

@@ -14,14 +14,14 @@ import polars as pl
 
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.tracking.dataset import described
-from orchestrator.tracking.mlflow_client import Mirror
-from orchestrator.tracking.traces import send_stories
+from orchestrator.tracking.mlflow_client import MlflowRun
+from orchestrator.tracking.traces import send_transcripts
 
 TABLES = "mlflow.loggedArtifacts"
 """Tag by which MLflow knows which artifacts are tables (``log_table`` sets it)."""
 
 
-def exhibit(mirror: Mirror, folder: Path, rows: pl.DataFrame, data: Path | None = None) -> None:
+def exhibit(mirror: MlflowRun, folder: Path, rows: pl.DataFrame, data: Path | None = None) -> None:
     """Send everything that a reader may want and that a live sweep has no time for."""
     from orchestrator.report.run_data import read
 
@@ -35,7 +35,7 @@ def exhibit(mirror: Mirror, folder: Path, rows: pl.DataFrame, data: Path | None 
     from orchestrator.report.figures import figures
     from orchestrator.report.html import write_page
     from orchestrator.report.tables import grids, measures
-    from orchestrator.tracking.transcripts import stories
+    from orchestrator.tracking.transcripts import transcripts
 
     intervals = bootstrap(evidence)
     made = {grid.name: grid.numbers for grid in grids(evidence, intervals)} | measures(evidence)
@@ -45,10 +45,10 @@ def exhibit(mirror: Mirror, folder: Path, rows: pl.DataFrame, data: Path | None 
     mirror.client.log_artifact(mirror.parent, str(write_page(folder, data)))
     if evidence.samples:
         mirror.send_data(described(evidence.sweep.name, evidence.sweep.data, evidence.samples))
-    send_stories(mirror, stories(evidence, data), (folder / "results.parquet").stat().st_mtime_ns)
+    send_transcripts(mirror, transcripts(evidence, data), (folder / "results.parquet").stat().st_mtime_ns)
 
 
-def send_tables(mirror: Mirror, tables: dict[str, pl.DataFrame]) -> None:
+def send_tables(mirror: MlflowRun, tables: dict[str, pl.DataFrame]) -> None:
     """Tables as ``log_table`` writes them; that one reads back and appends, so a table sent twice would be doubled."""
     for name, frame in tables.items():
         content = {"columns": frame.columns, "data": [list(map(_plain, row)) for row in frame.iter_rows()]}
@@ -64,5 +64,5 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
-def _send(mirror: Mirror, name: str, content: bytes) -> None:
+def _send(mirror: MlflowRun, name: str, content: bytes) -> None:
     mirror.client.log_stream(mirror.parent, io.BytesIO(content), name)

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-EVERY = 30.0
+SCORE_INTERVAL_S = 30.0
 """Seconds between two looks at first."""
 LOOKS = 20
 """Looks over a sweep's life so far from which on they become rarer."""
@@ -25,7 +25,7 @@ def paced(every: float, age: float, points: int = 500) -> float:
     return max(every, age / points)
 
 
-class Standing:
+class CellMetricsPublisher:
     """Tells the rows of cells that changed since the last look."""
 
     def __init__(self, rows: Callable[[], pl.DataFrame], tell: Callable[[Mapping[str, Any]], None]) -> None:
@@ -34,7 +34,7 @@ class Standing:
         self._told: dict[str, dict[str, Any]] = {}
         self._telling, self._over = Lock(), False
         self._began = self._due = monotonic()
-        self._due += EVERY
+        self._due += SCORE_INTERVAL_S
         self._thread: Thread | None = None
 
     def look(self) -> None:
@@ -64,4 +64,4 @@ class Standing:
                     self._told[row["cell"]] = row
                     self._tell(row)
         now = monotonic()
-        self._due = now + max(paced(EVERY, now - self._began, LOOKS), SHARE * (now - began))
+        self._due = now + max(paced(SCORE_INTERVAL_S, now - self._began, LOOKS), SHARE * (now - began))

@@ -89,7 +89,7 @@ class CellRun:
     metrics: dict[str, float]
 
 
-class Mirror:
+class MlflowRun:
     """One parent run and its cells' runs, found or made. Every method may raise what MLflow raises."""
 
     def __init__(self, uri: str, experiment: str, folder: Path, params: Mapping[str, str], name: str) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.tracking.mlflow_client import Mirror, Round, told
+from orchestrator.tracking.mlflow_client import MlflowRun, Round, told
 
 NICENESS = 10
 """How far the process steps back behind the sweep."""
@@ -41,11 +41,11 @@ class Where(NamedTuple):
     """The driver's process id."""
 
 
-class MirrorFailed(Exception):
+class MlflowFailed(Exception):
     """MLflow, or the process that talks to it, did not take a round; the message is its reason."""
 
 
-class Apart:
+class MlflowProcess:
     """The driver's end: a mirror in a process of its own, started when the first round is sent."""
 
     def __init__(self, uri: str, experiment: str, folder: Path, params: Mapping[str, str], name: str) -> None:
@@ -54,7 +54,7 @@ class Apart:
         self._ended = False
 
     def send(self, round_: Round) -> None:
-        """Hand over a round and wait until it is taken; raises MirrorFailed."""
+        """Hand over a round and wait until it is taken; raises MlflowFailed."""
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -63,9 +63,9 @@ class Apart:
             problem = pickle.load(process.stdout)
         except (OSError, EOFError, ValueError, pickle.UnpicklingError):
             process.kill()
-            raise MirrorFailed(f"its process ended ({process.wait()})") from None
+            raise MlflowFailed(f"its process ended ({process.wait()})") from None
         if problem:
-            raise MirrorFailed(problem)
+            raise MlflowFailed(problem)
 
     def end(self) -> None:
         """End the process: at once where it is busy."""
@@ -91,7 +91,7 @@ class Apart:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._ended:
-            raise MirrorFailed("its process was ended")
+            raise MlflowFailed("its process was ended")
         if self._process is None or self._process.poll() is not None:
             self._process = _started()
             assert self._process.stdin is not None
@@ -116,7 +116,7 @@ def main() -> None:
     os.dup2(2, 1)  # MLflow prints, and an answer must stay an answer
     where: Where = pickle.load(rounds)
     _bind_to(where.driver)
-    mirror: Mirror | None = None
+    mirror: MlflowRun | None = None
     while True:
         try:
             round_: Round = pickle.load(rounds)
@@ -124,7 +124,7 @@ def main() -> None:
             return
         problem = ""
         try:
-            mirror = mirror or Mirror(*where[:5])
+            mirror = mirror or MlflowRun(*where[:5])
             mirror.send(round_)
         except Exception as failure:  # whatever MLflow raises: it is the driver's to say
             mirror, problem = None, told(failure)  # found again from the server: runs may have been deleted

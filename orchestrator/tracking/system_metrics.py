@@ -14,9 +14,9 @@ from time import monotonic
 
 from orchestrator.tracking.cell_metrics import paced
 
-EVERY = 30.0
+SAMPLE_INTERVAL_S = 30.0
 """Seconds between two rounds at first, unless MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL says otherwise."""
-PATIENCE = 10.0
+SAMPLE_TIMEOUT_S = 10.0
 """Seconds that a node may take to answer a round; it is not asked again before it has."""
 SWITCH, PACE = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"
 """MLflow's own: the first turns the rounds off when it is ``false``."""
@@ -27,7 +27,7 @@ Load = Mapping[str, float]
 """Metric -> value (``actors.host_metrics.load``)."""
 
 
-class Machines:
+class SystemMetrics:
     """Asks the nodes of a cluster; ``hosts`` gives node -> its host, ``ask`` a node's load and raises where it is gone."""
 
     def __init__(self, hosts: Callable[[], Mapping[str, str]], ask: Callable[[str], Awaitable[Load]]) -> None:
@@ -38,11 +38,11 @@ class Machines:
         """Tell each round's measures, until cancelled; returns at once where the user wants none."""
         said, began = os.environ.get(PACE), monotonic()
         while os.environ.get(SWITCH, "").lower() != "false":
-            await asyncio.sleep(_seconds(said) or paced(EVERY, monotonic() - began))
+            await asyncio.sleep(_seconds(said) or paced(SAMPLE_INTERVAL_S, monotonic() - began))
             if measures := await self.look():
                 tell(measures)
 
-    async def look(self, patience: float = PATIENCE) -> dict[str, float]:
+    async def look(self, patience: float = SAMPLE_TIMEOUT_S) -> dict[str, float]:
         """``system/HOST/METRIC`` -> value, of the nodes that answer in time."""
         hosts = self.hosts()
         self._asked = {node: task for node, task in self._asked.items() if not task.done()}

@@ -7,21 +7,21 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.tracking.mlflow_client import MARK, PAGE, Mirror
-from orchestrator.tracking.transcripts import Story, Told
+from orchestrator.tracking.mlflow_client import MARK, PAGE, MlflowRun
+from orchestrator.tracking.transcripts import Told, Transcript
 
 KEY = "proactive_sweep.episode"
 """Tag of a trace: the episode's key."""
 
 
-def send_stories(mirror: Mirror, stories: Iterable[Story], ended: int) -> int:
+def send_transcripts(mirror: MlflowRun, transcripts: Iterable[Transcript], ended: int) -> int:
     """Send those that are not there; how many were. ``ended``: nanoseconds since 1970 at which the sweep was over.
 
     The store keeps an episode's seconds and not its turns': they are laid out evenly, up to the sweep's end.
     """
     there, sent = _there(mirror), 0
     with _default(mirror.uri):
-        for story in stories:
+        for story in transcripts:
             if story.key not in there:
                 _send(mirror, story, ended)
                 sent += 1
@@ -46,7 +46,7 @@ def _default(uri: str) -> Iterator[None]:
         os.environ.update(found)
 
 
-def _there(mirror: Mirror) -> set[str]:
+def _there(mirror: MlflowRun) -> set[str]:
     """Keys of the episodes that have a trace under this parent run."""
     found: set[str] = set()
     token: str | None = None
@@ -61,7 +61,7 @@ def _there(mirror: Mirror) -> set[str]:
             return found
 
 
-def _send(mirror: Mirror, story: Story, ended: int) -> None:
+def _send(mirror: MlflowRun, story: Transcript, ended: int) -> None:
     length = max(int(story.seconds * 1e9), 1_000_000)
     began, step = ended - length, length // max(len(story.turns), 1)
     whole = _conversation(story)
@@ -83,7 +83,7 @@ def _send(mirror: Mirror, story: Story, ended: int) -> None:
     )  # fmt: skip
 
 
-def _conversation(story: Story) -> list[dict[str, Any]]:
+def _conversation(story: Transcript) -> list[dict[str, Any]]:
     """The whole episode as messages: shown and asked, replied, read; how it ended comes last."""
     parts: list[dict[str, Any]] = []
     for turn in story.turns:

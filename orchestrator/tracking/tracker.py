@@ -19,14 +19,24 @@ import polars as pl
 
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.redaction import public
-from orchestrator.tracking.mlflow_client import BATCH, LOCAL, NAMES, Mirror, Point, Round, address, milliseconds, told
-from orchestrator.tracking.mlflow_process import Apart
+from orchestrator.tracking.mlflow_client import (
+    BATCH,
+    LOCAL,
+    NAMES,
+    MlflowRun,
+    Point,
+    Round,
+    address,
+    milliseconds,
+    told,
+)
+from orchestrator.tracking.mlflow_process import MlflowProcess
 
-EVERY = 1.0
+SEND_INTERVAL_S = 1.0
 """Seconds between two rounds of sending."""
 FEW, FIRST = 4, 10.0
 """With fewer processors, seconds until the first round: MLflow's import alone takes one for 4 s, and starting workers need it."""
-COOL_DOWN = 2.0
+COOL_DOWN_S = 2.0
 """Seconds after a failure before the next try."""
 LAST_TRIES = 2
 """Rounds that may fail after ``close`` before the rest is left to ``track``: the sweep's end waits for no dead server."""
@@ -40,11 +50,11 @@ class Tracker:
         self.off = uri == OFF
         self.uri = address(uri, folder)
         self.experiment, self.folder, self.params, self.name = experiment, folder, dict(sweep_params), run_name
-        self._wake = Condition()
+        self._assign_idle = Condition()
         self._waiting = Round({}, [], [])
         self._acc: float | None = None
         self._done = 0
-        self._apart = Apart(self.uri, experiment, folder, self.params, run_name)
+        self._apart = MlflowProcess(self.uri, experiment, folder, self.params, run_name)
         self._status = ""
         """Set once, by ``close``: the state in which the parent run ends."""
         self._gone = False
@@ -64,7 +74,7 @@ class Tracker:
         """The newest row of a cell (``score``); it replaces what was not sent yet."""
         if self.off:
             return
-        with self._wake:
+        with self._assign_idle:
             self._waiting.cells[row["cell"]] = {**row, "at": milliseconds()}
 
     def scored(self, counts: Mapping[bool, int]) -> None:
@@ -84,32 +94,32 @@ class Tracker:
 
     def _point(self, measures: Mapping[str, float]) -> None:
         if not self.off:
-            with self._wake:
+            with self._assign_idle:
                 self._waiting.progress.append(Point(self._done, milliseconds(), measures))
                 del self._waiting.progress[:-BATCH]
 
     def dataset(self, data: Mapping[str, Any]) -> None:
         """What is played (``dataset.described``)."""
         if not self.off:
-            with self._wake:
+            with self._assign_idle:
                 self._waiting = self._waiting._replace(data=data)
 
     def artifacts(self, paths: Sequence[Path]) -> None:
         """Files to keep with the parent run."""
         if self.off:
             return
-        with self._wake:
+        with self._assign_idle:
             self._waiting.files.extend(path for path in paths if path not in self._waiting.files)
 
     def close(self, status: str, timeout: float = 20.0) -> None:
         """Send what is left, for at most ``timeout`` seconds, and end the parent run as FINISHED, FAILED or KILLED."""
         if self.off or self._thread.ident is None:
             return
-        with self._wake:
+        with self._assign_idle:
             self._status = status
-            self._wake.notify()
+            self._assign_idle.notify()
         self._thread.join(timeout)
-        with self._wake:
+        with self._assign_idle:
             self._left = True
             complete = self._complete
         if complete:
@@ -125,7 +135,7 @@ class Tracker:
     # -- the thread ---------------------------------------------------------------------------------------------------
     def _work(self) -> None:
         proven = False  # whether the last try was taken
-        pause, failures = FIRST if (os.cpu_count() or 1) < FEW else EVERY, 0
+        pause, failures = FIRST if (os.cpu_count() or 1) < FEW else SEND_INTERVAL_S, 0
         while failures < LAST_TRIES and not self._left:
             ready = self._take(pause)
             try:
@@ -134,7 +144,7 @@ class Tracker:
                 if ready.status:
                     self._complete = True
                     return
-                proven, pause = True, EVERY
+                proven, pause = True, SEND_INTERVAL_S
             except Exception as problem:  # whatever goes wrong there: the sweep must not hear of it
                 self._give_back(ready)
                 if proven:  # found again from the server: runs may have been deleted, or the server emptied
@@ -142,19 +152,19 @@ class Tracker:
                     continue
                 self._warn(problem)
                 failures += bool(ready.status)
-                pause = COOL_DOWN
+                pause = COOL_DOWN_S
 
     def _take(self, pause: float) -> Round:
         """What waits, after a pause that ``close`` cuts short."""
-        with self._wake:
+        with self._assign_idle:
             if not self._status:
-                self._wake.wait_for(lambda: bool(self._status), pause)
+                self._assign_idle.wait_for(lambda: bool(self._status), pause)
             ready, self._waiting = self._waiting, Round({}, [], [])
             return ready._replace(status=self._status)
 
     def _give_back(self, ready: Round) -> None:
         """Keep what could not be sent, unless something newer took its place."""
-        with self._wake:
+        with self._assign_idle:
             newer = self._waiting
             files = list(dict.fromkeys([*ready.files, *newer.files]))
             points = [*ready.progress, *newer.progress][-BATCH:]
@@ -195,7 +205,7 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
 
     try:
         experiment = sweep["tracking"].get("experiment") or sweep["name"]
-        mirror = Mirror(where, experiment, folder, parameters(sweep), sweep["name"])
+        mirror = MlflowRun(where, experiment, folder, parameters(sweep), sweep["name"])
         mirror.send(ready)
         exhibit(mirror, folder, rows, data)
     except Exception as problem:  # MLflow's stores raise what they like: SQL, HTTP and file errors among them

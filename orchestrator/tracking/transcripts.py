@@ -1,6 +1,6 @@
 """A story is an episode told turn by turn: what was shown and asked, what was replied, how that was read, how it ended.
 
-The sample of episodes is drawn by seed over scenarios and endings, so equal folders tell equal stories. Texts of models and
+The sample of episodes is drawn by seed over scenarios and endings, so equal folders tell equal transcripts. Texts of models and
 data are fenced: where a viewer reads Markdown, nothing in them is read.
 """
 
@@ -18,16 +18,16 @@ import polars as pl
 
 from orchestrator.datasets.staging import nearby
 from orchestrator.report.endings import endings
-from orchestrator.report.html.episode_view import Strips, rows_of
+from orchestrator.report.html.episode_view import EpisodeViews, rows_of
 from orchestrator.report.html.escape import HIDDEN, visible
 from orchestrator.report.html.thumbnails import Thumbnails
 from orchestrator.report.metrics import BITS
-from orchestrator.report.run_data import Evidence
+from orchestrator.report.run_data import RunData
 
 MOST = 60
 """Episodes that are told."""
 PICTURES = 600
-"""Pictures that all stories may show."""
+"""Pictures that all transcripts may show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class Transcript:
     """One episode."""
 
     key: str
@@ -58,13 +58,13 @@ class Story:
     """Whether it ended with an answer; errors did not."""
 
 
-def stories(evidence: Evidence, data: Path | None = None, most: int = MOST, seed: int = 0) -> Iterator[Story]:
-    """At most ``most`` stories; without the data folder they have no pictures and no questions."""
+def transcripts(evidence: RunData, data: Path | None = None, most: int = MOST, seed: int = 0) -> Iterator[Transcript]:
+    """At most ``most`` transcripts; without the data folder they have no pictures and no questions."""
     folder = nearby(evidence.sweep) if data is None else data
     thumbnails = Thumbnails(folder if evidence.samples and folder.is_dir() else None, PICTURES)
     kinds = endings(evidence)
     keys = drawn(kinds, most, seed)
-    strips = Strips(evidence, thumbnails)
+    strips = EpisodeViews(evidence, thumbnails)
     rows = {row["key"]: row for row in evidence.episodes.join(kinds.select("key", "kind"), on="key").to_dicts()}
     turns, read = rows_of(evidence.turns, keys), rows_of(evidence.verdicts.lazy(), keys)
     for key in keys:
@@ -78,7 +78,7 @@ def drawn(kinds: pl.DataFrame, most: int, seed: int) -> list[str]:
     for scenario, kind, keys in (
         kinds.group_by("scenario", "kind").agg(pl.col("key").sort()).sort("scenario", "kind").iter_rows()
     ):
-        Random(f"{seed}/{scenario}/{kind}/stories").shuffle(keys)
+        Random(f"{seed}/{scenario}/{kind}/transcripts").shuffle(keys)
         queues.append(keys)
     rounds = [key for turn in zip_longest(*queues) for key in turn if key is not None]
     return rounds[:most]
@@ -91,12 +91,12 @@ def fenced(text: str) -> str:
     return f"{ticks}text\n{shown}\n{ticks}"
 
 
-def _story(strip: Mapping[str, Any], texts: list[str], uris: list[str]) -> Story:
+def _story(strip: Mapping[str, Any], texts: list[str], uris: list[str]) -> Transcript:
     names = ("model", "scenario", "condition", "protocol", "ending", "kind")
     where = f"{strip['scenario']} {strip['sample']} · {strip['model']} · {strip['condition']}"
     right = f" The right answer: {visible(strip['answer']).rstrip('.')}." if "answer" in strip else ""
     error = f" {visible(strip['error'][0])}" if "error" in strip else ""
-    return Story(
+    return Transcript(
         key=strip["key"],
         name=visible(f"{where} · {strip['kind']}"),
         tags={name: visible(strip[name]) for name in names},

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from actors import episode_runner as crews
+from actors import episode_runner
 from actors.backend import BackendDied, Reply
-from actors.episode_runner import Crew
+from actors.episode_runner import EpisodeRunner
 from envs import SCENARIOS
 from envs.samples import load
 from orchestrator.planning.plan import planned
@@ -61,40 +61,40 @@ async def collected(crew, ordinals):
 @pytest.mark.parametrize("patience", [0.02, 1.0])
 def test_every_episode_leaves_once_and_its_turns_with_it(plan, monkeypatch, in_flight, patience):
     """The open block changes hands at awaits: an episode added to a block already sent would be lost without a word."""
-    monkeypatch.setattr(crews, "PATIENCE", patience)
-    monkeypatch.setattr(crews, "BLOCK", 16)
-    owed = plan.owed(())["builtin"][:250]
-    blocks, died = asyncio.run(collected(Crew(plan, {"uniform": Dawdling(1)}, in_flight), owed))
+    monkeypatch.setattr(episode_runner, "MAX_BATCH_AGE_S", patience)
+    monkeypatch.setattr(episode_runner, "BATCH_EPISODES", 16)
+    pending = plan.pending(())["builtin"][:250]
+    blocks, died = asyncio.run(collected(EpisodeRunner(plan, {"uniform": Dawdling(1)}, in_flight), pending))
 
     assert not died
-    assert Counter(o for block in blocks for o in block.ordinals) == Counter(owed)
+    assert Counter(o for block in blocks for o in block.ordinals) == Counter(pending)
     for block in blocks:
         turns = Counter(block.turns["key"])
         assert [turns[key] for key in block.episodes["key"]] == block.episodes["turns"]
 
 
 def test_what_finished_before_the_engine_died_is_delivered_once(plan):
-    owed = plan.owed(())["builtin"]
-    blocks, died = asyncio.run(collected(Crew(plan, {"uniform": Dawdling(2, dies_after=100)}, 16), owed))
+    pending = plan.pending(())["builtin"]
+    blocks, died = asyncio.run(collected(EpisodeRunner(plan, {"uniform": Dawdling(2, dies_after=100)}, 16), pending))
     delivered = Counter(o for block in blocks for o in block.ordinals)
 
     assert died
-    assert 0 < len(delivered) < len(owed) and max(delivered.values()) == 1
+    assert 0 < len(delivered) < len(pending) and max(delivered.values()) == 1
 
 
-def test_ordinals_and_keys_are_one_to_one_and_finished_ones_are_not_owed(plan):
+def test_ordinals_and_keys_are_one_to_one_and_finished_ones_are_not_pending(plan):
     keys = [key for index in range(len(plan.cells)) for key in plan.keys(index)]
     tasks = [plan.task(ordinal) for ordinal in range(plan.total)]
 
     assert len(set(keys)) == plan.total == len(keys)
     assert [plan.key(*task) for task in tasks] == keys
-    owed = plan.owed(set(keys[::2]))["builtin"]
-    assert sorted(owed) == list(range(1, plan.total, 2))
-    assert plan.owed(set(keys)) == {}
+    pending = plan.pending(set(keys[::2]))["builtin"]
+    assert sorted(pending) == list(range(1, plan.total, 2))
+    assert plan.pending(set(keys)) == {}
 
 
 def test_the_conditions_of_one_sample_stand_side_by_side(plan):
-    queue = plan.owed(())["builtin"]
+    queue = plan.pending(())["builtin"]
     samples = [(plan.task(o)[1].scenario, plan.task(o)[1].id) for o in queue]
     changes = sum(a != b for a, b in pairwise(samples))
 

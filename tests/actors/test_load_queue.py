@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 
 from actors.engine_loader import weights
-from actors.load_queue import MARGIN, Turns, free_memory
+from actors.load_queue import MEMORY_MARGIN_BYTES, LoadQueue, free_memory
 from sweeps.spec import ModelSpec
 
 GIB = 2**30
@@ -21,10 +21,10 @@ ROOT = Path(__file__).parents[2]
 LOADER = """
 import sys, time
 from pathlib import Path
-from actors.load_queue import Turns
+from actors.load_queue import LoadQueue
 
 place, name, free, size, seconds, patience = sys.argv[1:]
-turns = Turns(Path(place), lambda: int(float(free) * 2**30))
+turns = LoadQueue(Path(place), lambda: int(float(free) * 2**30))
 size = None if size == "None" else int(float(size) * 2**30)
 with turns.turn(name, size, lambda line: print(line, flush=True), float(patience)):
     print("loading", time.time(), flush=True)
@@ -133,7 +133,7 @@ def test_turns_are_served_in_the_order_drawn(place):
 
 
 def test_an_error_while_loading_gives_the_turn_back(place):
-    with pytest.raises(ImportError), Turns(place).turn("m", 1, print):
+    with pytest.raises(ImportError), LoadQueue(place).turn("m", 1, print):
         raise ImportError("no such engine")
     assert not place.exists()
 
@@ -141,7 +141,7 @@ def test_an_error_while_loading_gives_the_turn_back(place):
 def test_a_folder_that_cannot_be_used_costs_the_turn_and_not_the_load(tmp_path):
     (tmp_path / "file").write_text("")
     said = []
-    with Turns(tmp_path / "file/turns").turn("m", 1, said.append):
+    with LoadQueue(tmp_path / "file/turns").turn("m", 1, said.append):
         said.append("loaded")
 
     assert said[0].startswith("m loads without waiting for others") and said[1] == "loaded"
@@ -152,7 +152,7 @@ def test_a_folder_that_vanishes_meanwhile_stops_nobody(place):
     said = []
 
     def second():
-        with Turns(place, lambda: 0).turn("second", GIB, said.append):
+        with LoadQueue(place, lambda: 0).turn("second", GIB, said.append):
             said.append("loaded")
 
     thread = Thread(target=second)
@@ -168,14 +168,14 @@ def test_a_folder_that_vanishes_meanwhile_stops_nobody(place):
 
 
 def test_a_margin_is_counted_for_each_loader(place):
-    with Turns(place).turn("first", 10 * GIB, print):
+    with LoadQueue(place).turn("first", 10 * GIB, print):
         ticket = next(place.glob("*.ticket"))
         assert json.loads(ticket.read_text())["loading"] is True
-        tight, wide = 20 * GIB + 2 * MARGIN - 1, 20 * GIB + 2 * MARGIN
+        tight, wide = 20 * GIB + 2 * MEMORY_MARGIN_BYTES - 1, 20 * GIB + 2 * MEMORY_MARGIN_BYTES
         said = []
-        with Turns(place, lambda: tight).turn("second", 10 * GIB, said.append, patience=0):
+        with LoadQueue(place, lambda: tight).turn("second", 10 * GIB, said.append, patience=0):
             assert "although first is loading" in said[-1]
-        with Turns(place, lambda: wide).turn("third", 10 * GIB, said.append, patience=0):
+        with LoadQueue(place, lambda: wide).turn("third", 10 * GIB, said.append, patience=0):
             assert len(said) == 1
 
 

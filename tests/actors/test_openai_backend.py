@@ -129,7 +129,7 @@ def test_concurrency_grows_while_the_service_keeps_up_and_shrinks_when_it_does_n
 
 
 def test_passing_trouble_is_waited_out(tmp_path: Path, picture: ImageRef, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.rate_limit.SHORTEST", 0.01)
+    monkeypatch.setattr("actors.rate_limit.MIN_BACKOFF_S", 0.01)
     bad = [failed(500), failed(409), failed(503, retry_after_ms="5"), (200, {}, {"choices": []}), (200, {}, "text")]
 
     async def play(backend: OpenAIBackend, service: Service) -> None:
@@ -208,7 +208,7 @@ def test_a_silent_service_counts_as_dead_after_a_while(tmp_path: Path, picture: 
 def test_a_request_that_fails_alone_ends_its_own_episode(
     tmp_path: Path, picture: ImageRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actors.rate_limit.SHORTEST", 0.001)
+    monkeypatch.setattr("actors.rate_limit.MIN_BACKOFF_S", 0.001)
 
     def answer(number: int, body: dict[str, Any]) -> Answer:
         return failed(500) if "poison" in str(body["messages"]) else said("A")

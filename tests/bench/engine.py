@@ -24,7 +24,7 @@ os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
 from actors.backend import Backend, Message, Reply, Request
 from actors.backend_registry import at_home, engine
-from actors.episode_runner import Crew
+from actors.episode_runner import EpisodeRunner
 from envs import SCENARIOS
 from envs.render import Renderer
 from envs.samples import load, select
@@ -87,9 +87,9 @@ async def worker(data: str, requests: Path, by_cell: bool) -> dict[str, Any]:
 
 
 async def played(plan: Plan, backend: Backend, order: Any) -> int:
-    owed = order(plan.owed(())["embedded"])
+    pending = order(plan.pending(())["embedded"])
     episodes = 0
-    async for block in Crew(plan, {"embedded": backend}, in_flight=64).play(owed):
+    async for block in EpisodeRunner(plan, {"embedded": backend}, in_flight=64).play(pending):
         episodes += len(block)
     return episodes
 

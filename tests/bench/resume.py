@@ -1,7 +1,7 @@
 """Start-up of a resume with most of the paper planned and half of it stored.
 
 ``python -m tests.bench.resume FOLDER EPISODES`` makes a benchmark of the published size without pictures, stores every second
-episode, and times what a driver does before its first lease: samples, plan, what is finished, what is owed, the schedule.
+episode, and times what a driver does before its first lease: samples, plan, what is finished, what is pending, the schedule.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from envs.samples import kept
 from envs.types import Ending
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.scheduling.scheduler import Demand, Schedule
-from orchestrator.storage.episode_store import Store
+from orchestrator.scheduling.scheduler import Demand, Scheduler
+from orchestrator.storage.episode_store import EpisodeStore
 from sweeps.load import build
 
 
@@ -52,7 +52,7 @@ def table(data: Path, episodes: int) -> dict[str, Any]:
 
 def store_half(plan: Plan, folder: Path) -> None:
     """Every second episode, as if it had been played."""
-    store, block = Store(folder), Block()
+    store, block = EpisodeStore(folder), Block()
     for ordinal in range(0, plan.total, 2):
         index, sample = plan.task(ordinal)
         block.add(ordinal, plan.cells[index], Episode(plan.key(index, sample), sample, 0, (), Ending.WRONG, None, 0.0))
@@ -68,12 +68,12 @@ def main(folder: Path, episodes: int) -> None:
     store_half(build_plan(sweep), folder / "run")
     began = time.perf_counter()
     plan = build_plan(sweep)
-    store = Store(folder / "run")
-    owed = plan.owed(set(store.finished()["key"]))
-    Schedule(owed, {name: Demand(1, 0) for name in owed}, 2, 0).begin()
+    store = EpisodeStore(folder / "run")
+    pending = plan.pending(set(store.finished()["key"]))
+    Scheduler(pending, {name: Demand(1, 0) for name in pending}, 2, 0).begin()
     seconds = time.perf_counter() - began
     store.close()
-    left = sum(map(len, owed.values()))
+    left = sum(map(len, pending.values()))
     print(json.dumps({"planned": plan.total, "finished": plan.total - left, "seconds": seconds}))
 
 

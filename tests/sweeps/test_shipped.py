@@ -19,8 +19,8 @@ FILES = [ROOT / "sweeps/paper.toml", ROOT / "sweeps/paper-oeg.toml", *sorted(ROO
 def test_the_head_tells_question_cost_and_command(path):
     head = [line for line in path.read_text().splitlines() if line.startswith("#")]
     sweep = load(path)
-    cells, owed = sweep.cells(), published(sweep)
-    episodes = sum(owed.episodes.values()) + sum(owed.answers.values())
+    cells, pending = sweep.cells(), published(sweep)
+    episodes = sum(pending.episodes.values()) + sum(pending.answers.values())
 
     assert head[0].endswith("?")
     assert any(f"proactive-sweep run sweeps/{path.relative_to(ROOT / 'sweeps')}" in line for line in head)

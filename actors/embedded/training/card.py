@@ -18,7 +18,7 @@ CARD = """# embedded: a tiny multimodal demonstration model
 ViT for 64 x 64 pictures in patches of 8, 16 tokens a picture, a Llama of 4 layers, both 128 wide). transformers and vLLM
 load it without remote code and without torchvision. It lets anybody run the whole sweep with real generation and no download.
 
-**What it is not.** Evidence about any other model, or about the benchmark. It knows 32 drawn categories, the numbers 1 to 4
+**What it is not.** RunData about any other model, or about the benchmark. It knows 32 drawn categories, the numbers 1 to 4
 and the wording of the demo benchmark. How often it asks, abstains and guesses was taught
 (`actors/embedded/training/manners.py`), so its action figures show that the measuring works, and nothing about multimodal models.
 

@@ -22,7 +22,7 @@ from envs.scenario import Scenario
 from envs.types import Move, Sample, State, View
 from orchestrator.report.html.escape import cut
 from orchestrator.report.html.thumbnails import Thumbnails, reference
-from orchestrator.report.run_data import Evidence
+from orchestrator.report.run_data import RunData
 
 LONGEST_REPLY = 2_000
 """Characters of a reply, an error or a judge's reasoning that a page holds."""
@@ -60,10 +60,10 @@ class Texts:
         return self.known.setdefault(text, len(self.known))
 
 
-class Strips:
-    """Strips of one page, until its bytes are spent."""
+class EpisodeViews:
+    """Episodes of one page, until its bytes are spent."""
 
-    def __init__(self, evidence: Evidence, thumbnails: Thumbnails, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, evidence: RunData, thumbnails: Thumbnails, most_bytes: int = MOST_BYTES) -> None:
         self.evidence, self.thumbnails, self.most_bytes = evidence, thumbnails, most_bytes
         self.texts = Texts()
         self.bytes = 0

@@ -13,7 +13,7 @@ from orchestrator.report.html.escape import visible
 from orchestrator.report.html.phrasing import listed, share, signed
 from orchestrator.report.lenient import leniency
 from orchestrator.report.paired_tests import ALPHA, against
-from orchestrator.report.run_data import Evidence
+from orchestrator.report.run_data import RunData
 
 Row = Mapping[str, Any]
 
@@ -25,7 +25,7 @@ class Finding(NamedTuple):
     text: str
 
 
-def findings(evidence: Evidence, intervals: Bootstrap) -> list[Finding]:
+def findings(evidence: RunData, intervals: Bootstrap) -> list[Finding]:
     """The headlines that this run's numbers carry."""
     means = intervals.averages.filter((pl.col("protocol") == "mcqa") & pl.col("acc").is_not_null())
     return [
@@ -39,20 +39,20 @@ def findings(evidence: Evidence, intervals: Bootstrap) -> list[Finding]:
     ]
 
 
-def _of(evidence: Evidence, means: pl.DataFrame, condition: str) -> pl.DataFrame:
+def _of(evidence: RunData, means: pl.DataFrame, condition: str) -> pl.DataFrame:
     """Averages under a condition: of models, or where nothing else played of baselines that do not know the answer."""
     rows = means.filter(pl.col("condition") == condition)
     real = rows.filter(~pl.col("model").is_in(list(evidence.baselines)))
     return rows.filter(~pl.col("model").is_in(evidence.playing("oracle"))) if real.is_empty() else real
 
 
-def _kind(evidence: Evidence, rows: pl.DataFrame, more: str = "") -> str:
+def _kind(evidence: RunData, rows: pl.DataFrame, more: str = "") -> str:
     """What the rows are of, with their number: ``1 model``, ``5 baselines``."""
     kind = "baseline" if set(rows["model"]) <= evidence.baselines else "model"
     return f"{rows.height} {more}{kind}{'' if rows.height == 1 else 's'}"
 
 
-def _best(evidence: Evidence, rows: pl.DataFrame) -> Iterator[Finding]:
+def _best(evidence: RunData, rows: pl.DataFrame) -> Iterator[Finding]:
     if rows.is_empty():
         return
     first, *others = rows.sort("acc", "model", descending=[True, False]).to_dicts()
@@ -68,7 +68,7 @@ def _best(evidence: Evidence, rows: pl.DataFrame) -> Iterator[Finding]:
     )
 
 
-def _chance(evidence: Evidence, rows: pl.DataFrame, means: pl.DataFrame) -> Iterator[Finding]:
+def _chance(evidence: RunData, rows: pl.DataFrame, means: pl.DataFrame) -> Iterator[Finding]:
     uniform = means.filter((pl.col("condition") == "zero-shot") & pl.col("model").is_in(evidence.playing("uniform")))
     others = rows.filter(~pl.col("model").is_in(evidence.playing("uniform")))
     if uniform.is_empty() or others.is_empty():
@@ -92,7 +92,7 @@ def _count(names: list[str]) -> str:
     return f"{len(names)} ({listed(names)})" if names else "none"
 
 
-def _clear(evidence: Evidence, means: pl.DataFrame) -> Iterator[Finding]:
+def _clear(evidence: RunData, means: pl.DataFrame) -> Iterator[Finding]:
     both = _of(evidence, means, "reference").join(_of(evidence, means, "zero-shot"), on="model", suffix="_play")
     if both.is_empty():
         return
@@ -124,7 +124,7 @@ def _asking(rows: pl.DataFrame) -> Iterator[Finding]:
     )
 
 
-def _changes(evidence: Evidence) -> Iterator[Finding]:
+def _changes(evidence: RunData) -> Iterator[Finding]:
     """The condition that changes most cells for sure."""
     found = against(evidence).filter((pl.col("protocol") == "mcqa") & (pl.col("condition") != "reference"))
     real = found.filter(~pl.col("model").is_in(list(evidence.baselines)))
@@ -152,7 +152,7 @@ def _changes(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _failures(evidence: Evidence) -> Iterator[Finding]:
+def _failures(evidence: RunData) -> Iterator[Finding]:
     wrong = taxonomy(evidence).filter((pl.col("kind") != "correct") & (pl.col("protocol") == "mcqa"))
     wrong = wrong.filter((pl.col("condition") == "zero-shot") & ~pl.col("kind").is_in(["failed", "refused"]))
     real = wrong.filter(~pl.col("model").is_in(list(evidence.baselines)))
@@ -168,7 +168,7 @@ def _failures(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _parsing(evidence: Evidence) -> Iterator[Finding]:
+def _parsing(evidence: RunData) -> Iterator[Finding]:
     rows = leniency(evidence).filter(pl.col("protocol") == "mcqa")
     real = rows.filter(~pl.col("model").is_in(list(evidence.baselines)))
     rows = rows if real.is_empty() else real

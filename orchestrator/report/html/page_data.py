@@ -19,12 +19,12 @@ from orchestrator.report.endings import Kind, endings
 from orchestrator.report.figures import figures
 from orchestrator.report.html import summary, tables
 from orchestrator.report.html.episode_sample import chosen
-from orchestrator.report.html.episode_view import Strips, rows_of
+from orchestrator.report.html.episode_view import EpisodeViews, rows_of
 from orchestrator.report.html.escape import visible
 from orchestrator.report.html.findings import Finding, findings
 from orchestrator.report.html.thumbnails import Thumbnails
 from orchestrator.report.paper_comparison import compared
-from orchestrator.report.run_data import Evidence
+from orchestrator.report.run_data import RunData
 from orchestrator.report.tables import grids, models
 from orchestrator.storage.episode_store import UNREADABLE
 from sweeps.conditions import CONDITIONS
@@ -62,7 +62,7 @@ MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Plate:
+class FigureFile:
     """A figure as it stands in the page."""
 
     name: str
@@ -83,14 +83,14 @@ class Page:
     grids: Sequence[tables.Sheet]
     cells: tables.Sheet
     paper: tables.Sheet | None
-    plates: Sequence[Plate]
+    plates: Sequence[FigureFile]
     about: Sequence[str]
     """What the browser holds, and what it does not."""
     browser: Mapping[str, Any]
     """The browser's data, for JSON."""
 
 
-def gathered(evidence: Evidence, data: Path | None, thumbnails: int, seed: int, episodes: int) -> Page:
+def gathered(evidence: RunData, data: Path | None, thumbnails: int, seed: int, episodes: int) -> Page:
     """The page of a run; see ``write_page``."""
     intervals = bootstrap(evidence)
     judged = _judged(evidence.folder)
@@ -109,7 +109,7 @@ def gathered(evidence: Evidence, data: Path | None, thumbnails: int, seed: int, 
     )
 
 
-def _at_hand(evidence: Evidence, data: Path | None) -> Path | None:
+def _at_hand(evidence: RunData, data: Path | None) -> Path | None:
     """The data folder, if it holds what was played."""
     folder = nearby(evidence.sweep) if data is None else data
     return folder if evidence.samples and folder.is_dir() else None
@@ -129,21 +129,21 @@ def _judged(folder: Path) -> pl.DataFrame:
 
 
 def _strips(
-    evidence: Evidence, judged: pl.DataFrame, data: Path | None, most_pictures: int, seed: int, most: int
-) -> tuple[Strips, list[str]]:
+    evidence: RunData, judged: pl.DataFrame, data: Path | None, most_pictures: int, seed: int, most: int
+) -> tuple[EpisodeViews, list[str]]:
     told = endings(evidence)
     keys = chosen(told, most, seed)
     rows = {row["key"]: row for row in evidence.episodes.join(told.select("key", "kind"), on="key").to_dicts()}
     turns, verdicts = rows_of(evidence.turns, keys), rows_of(judged.lazy(), keys)
     thumbnails = Thumbnails(data, most_pictures)
-    strips = Strips(evidence, thumbnails)
+    strips = EpisodeViews(evidence, thumbnails)
     for key in keys:
         if not strips.add(rows[key], turns.get(key, []), verdicts.get(key, [])):
             break
     return strips, _about(strips, evidence, seed)
 
 
-def _about(strips: Strips, evidence: Evidence, seed: int) -> list[str]:
+def _about(strips: EpisodeViews, evidence: RunData, seed: int) -> list[str]:
     held, total = len(strips.found), evidence.episodes.height
     pictures = strips.thumbnails
     if held == total:
@@ -161,7 +161,7 @@ def _about(strips: Strips, evidence: Evidence, seed: int) -> list[str]:
     return [f"{first}.", f"{second}."]
 
 
-def _browser(strips: Strips, evidence: Evidence) -> dict[str, Any]:
+def _browser(strips: EpisodeViews, evidence: RunData) -> dict[str, Any]:
     found = sorted(strips.found, key=_place(evidence))
     return {
         "total": evidence.episodes.height,
@@ -173,7 +173,7 @@ def _browser(strips: Strips, evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def _place(evidence: Evidence) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+def _place(evidence: RunData) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
     """Where an episode stands in the list: models as in the tables, scenarios and conditions as in the paper."""
     ranks = {
         "model": models(evidence, evidence.rows["model"]),
@@ -189,14 +189,14 @@ def _place(evidence: Evidence) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]
     return place
 
 
-def _plates(evidence: Evidence, intervals: Bootstrap) -> list[Plate]:
+def _plates(evidence: RunData, intervals: Bootstrap) -> list[FigureFile]:
     return [_plate(name, figure) for name, figure in figures(evidence, intervals).items()]
 
 
-def _plate(name: str, figure: Figure) -> Plate:
+def _plate(name: str, figure: Figure) -> FigureFile:
     kind, content = "svg+xml", plot_style.svg(figure)
     if len(content) > LARGEST_SVG:
         kind, content = "png", plot_style.png(figure, 110)
     width, height = (round(96 * inches) for inches in figure.get_size_inches())
     uri = f"data:image/{kind};base64,{b64encode(content).decode()}"
-    return Plate(name, CAPTIONS.get(name, name.replace("-", " ").capitalize() + "."), uri, width, height)
+    return FigureFile(name, CAPTIONS.get(name, name.replace("-", " ").capitalize() + "."), uri, width, height)

@@ -14,7 +14,7 @@ from actors.prompts import VERSIONS
 from orchestrator.report.html.escape import visible
 from orchestrator.report.html.phrasing import listed, ordered, share
 from orchestrator.report.provenance import foreign, subset
-from orchestrator.report.run_data import Evidence
+from orchestrator.report.run_data import RunData
 from orchestrator.report.tables import models
 from orchestrator.storage.episode_store import damaged
 from orchestrator.storage.run_folder import read_status
@@ -31,7 +31,7 @@ class Fact(NamedTuple):
     text: str
 
 
-def facts(evidence: Evidence, judged: pl.DataFrame) -> list[Fact]:
+def facts(evidence: RunData, judged: pl.DataFrame) -> list[Fact]:
     """What was run, on what, with which versions."""
     sweep, rows, status = evidence.sweep, evidence.rows, read_status(evidence.folder)
     planned, finished = int(rows["planned"].sum()), int(rows["finished"].sum())
@@ -50,7 +50,7 @@ def facts(evidence: Evidence, judged: pl.DataFrame) -> list[Fact]:
     return found
 
 
-def problems(evidence: Evidence) -> list[str]:
+def problems(evidence: RunData) -> list[str]:
     """What is unfinished, went wrong or is in doubt, one sentence each; empty when all is well."""
     status = read_status(evidence.folder)
     return [
@@ -66,7 +66,7 @@ def problems(evidence: Evidence) -> list[str]:
     ]
 
 
-def _models(evidence: Evidence) -> str:
+def _models(evidence: RunData) -> str:
     played = models(evidence, evidence.rows["model"])
     baselines = [name for name in played if name in evidence.baselines]
     others = [name for name in played if name not in evidence.baselines]
@@ -74,7 +74,7 @@ def _models(evidence: Evidence) -> str:
     return "; ".join([*parts, *([f"baselines: {listed(baselines, 10)}"] if baselines else [])])
 
 
-def _data(evidence: Evidence) -> str:
+def _data(evidence: RunData) -> str:
     other, part = foreign(evidence), subset(evidence)
     samples = evidence.rows.group_by("scenario").agg(pl.col("planned").max())["planned"].sum()
     kinds = list(dict.fromkeys(other.values())) or ["ids and numbers are those of the published benchmark"]
@@ -95,7 +95,7 @@ def _decoding(sweep: Sweep) -> str:
     return "; ".join(told)
 
 
-def _prompt(evidence: Evidence) -> str:
+def _prompt(evidence: RunData) -> str:
     if evidence.samples and not evidence.episodes.is_empty():
         return f"{_versions()}: the keys of the stored episodes agree with it"
     return f"{_versions()} in this program; without the data folder the stored keys cannot be checked against it"
@@ -105,7 +105,7 @@ def _versions() -> str:
     return " and ".join(VERSIONS.values())
 
 
-def _judge(evidence: Evidence, judged: pl.DataFrame) -> str:
+def _judge(evidence: RunData, judged: pl.DataFrame) -> str:
     if "judge" in judged.columns and judged.height:
         return f"{listed(judged['judge'].cast(pl.String).unique().sort().to_list(), 3)}: {judged.height:,} verdicts"
     if "oeg" in set(evidence.rows["protocol"]):
@@ -132,9 +132,9 @@ def _unfinished(rows: pl.DataFrame) -> Iterator[str]:
     left = rows.filter(pl.col("finished") < pl.col("planned"))
     if left.is_empty():
         return
-    owed = int((left["planned"] - left["finished"]).sum())
+    pending = int((left["planned"] - left["finished"]).sum())
     yield (
-        f"{owed:,} of {int(rows['planned'].sum()):,} planned episodes are not played yet, in {left.height} of {rows.height} "
+        f"{pending:,} of {int(rows['planned'].sum()):,} planned episodes are not played yet, in {left.height} of {rows.height} "
         f"cells: {listed(left['cell'].to_list())}; measures of these cells are of what is played"
     )
 
@@ -148,7 +148,7 @@ def _given_up(status: Row) -> Iterator[str]:
         yield f"{len(cells)} cells stopped ({listed(cells, 2)}): {visible(reason, 300)}"
 
 
-def _errors(evidence: Evidence) -> Iterator[str]:
+def _errors(evidence: RunData) -> Iterator[str]:
     rows = evidence.rows
     total = int(rows["errors"].sum())
     if not total:

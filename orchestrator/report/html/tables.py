@@ -22,7 +22,7 @@ from orchestrator.report.lenient import leniency
 from orchestrator.report.paired_tests import ALPHA, against
 from orchestrator.report.paper_comparison import reasons
 from orchestrator.report.plot_style import ACTIONS
-from orchestrator.report.run_data import Evidence
+from orchestrator.report.run_data import RunData
 from orchestrator.report.tables import models
 from sweeps.conditions import CONDITIONS
 
@@ -93,7 +93,7 @@ CELLS = (
 )
 
 
-def cells(evidence: Evidence, intervals: Bootstrap) -> Sheet:
+def cells(evidence: RunData, intervals: Bootstrap) -> Sheet:
     """Every cell with every measure: model x scenario x condition."""
     change = {_place(row): row for row in against(evidence).iter_rows(named=True)}
     lifts = {row["cell"]: row["lift"] for row in lift(evidence).iter_rows(named=True)}
@@ -111,7 +111,7 @@ def _place(row: Row) -> tuple[str, ...]:
     return row["model"], row["scenario"], row["condition"], row["protocol"]
 
 
-def _sorted(evidence: Evidence, rows: pl.DataFrame) -> pl.DataFrame:
+def _sorted(evidence: RunData, rows: pl.DataFrame) -> pl.DataFrame:
     """Models first, then baselines; scenarios and conditions in the paper's order."""
     model = {name: n for n, name in enumerate(models(evidence, rows["model"]))}
     scenario = {name: n for n, name in enumerate(SCENARIOS)}

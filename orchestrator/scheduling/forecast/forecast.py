@@ -10,9 +10,9 @@ from pathlib import Path
 from orchestrator.planning.plan import JUDGE, group, judge_group
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import throughput, workload
-from orchestrator.scheduling.forecast.simulator import Simulated, Weather, simulate
-from orchestrator.scheduling.forecast.throughput import Rate, Seen
-from orchestrator.scheduling.forecast.workload import Owed
+from orchestrator.scheduling.forecast.simulator import FaultModel, Simulated, simulate
+from orchestrator.scheduling.forecast.throughput import Observed, Rate
+from orchestrator.scheduling.forecast.workload import PendingWork
 from orchestrator.scheduling.nodes import Node, nodes_of
 from orchestrator.scheduling.resources import demands, shares
 from sweeps.load import SweepError
@@ -28,7 +28,7 @@ class Forecast:
     gpus: int
     gpu_type: str
     nodes: Sequence[Node]
-    owed: Owed
+    pending: PendingWork
     rates: Mapping[str, Rate]
     """Group on GPUs -> its pace; the judge's too."""
     apart: Sequence[ModelSpec]
@@ -53,18 +53,18 @@ class Forecast:
         lines += [f"left out: {reason}" for reason in found.abandoned.values()]
         if self.apart:
             names = ", ".join(model.name for model in self.apart)
-            episodes = sum(self.owed.of(name) for name in {group(model) for model in self.apart})
+            episodes = sum(self.pending.of(name) for name in {group(model) for model in self.apart})
             played = f" ({episodes:,} episodes)" if episodes else ""
             lines.append(f"apart, without GPU: {names}{played}; a service or a CPU sets their pace")
-        if sum(self.owed.answers.values()) or self.owed.unread:
+        if sum(self.pending.answers.values()) or self.pending.unread:
             lines.append(throughput.lengths())
         return lines
 
 
 def forecast(
-    sweep: Sweep, gpus: int, gpu_type: str, folders: Sequence[Path] = (), owed: Owed | None = None
+    sweep: Sweep, gpus: int, gpu_type: str, folders: Sequence[Path] = (), pending: PendingWork | None = None
 ) -> Forecast:
-    """Simulate what the sweep still owes; by default all of it, over the published benchmark.
+    """Simulate what is pending of the sweep; by default all of it, over the published benchmark.
 
     ``folders`` are run folders whose measured rates weigh in. Raises SweepError for an unknown GPU type, or when neither
     a model nor the judge takes a GPU.
@@ -75,36 +75,38 @@ def forecast(
         others = [*others, judge.model]
     elif not models and not judge:
         raise SweepError("no model of this sweep takes a GPU; leave out --gpus")
-    owed = owed or workload.published(sweep)
-    known = paces(sweep, gpu_type, folders, owed)
+    pending = pending or workload.published(sweep)
+    known = paces(sweep, gpu_type, folders, pending)
     told = {
         name: _paced(demand, known[name], known) for name, demand in demands(sweep, 0, gpus).items() if name in known
     }
     numbers = count()
-    queues = {name: [next(numbers) for _ in range(owed.of(name))] for name in told if owed.of(name)}
-    answers = [one for name, queue in queues.items() for one in _spread(queue, owed.answers.get(name, 0))]
+    queues = {name: [next(numbers) for _ in range(pending.of(name))] for name in told if pending.of(name)}
+    answers = [one for name, queue in queues.items() for one in _spread(queue, pending.answers.get(name, 0))]
     reads = {}
     if judge and judge.model.gpus:
-        services = sum(owed.answers.get(group(model), 0) for model in others)  # as if they were there from the start
+        services = sum(pending.answers.get(group(model), 0) for model in others)  # as if they were there from the start
         reads = {answer: next(numbers) for answer in answers}
-        queues[judge_group(judge)] = [next(numbers) for _ in range(owed.unread + services)]
+        queues[judge_group(judge)] = [next(numbers) for _ in range(pending.unread + services)]
     nodes = nodes_of(gpus, gpu_type)
-    found = simulate(queues, told, gpus, Weather(), nodes, shares(sweep, gpus), reads)
-    return Forecast(gpus, gpu_type, nodes, owed, known, others, found)
+    found = simulate(queues, told, gpus, FaultModel(), nodes, shares(sweep, gpus), reads)
+    return Forecast(gpus, gpu_type, nodes, pending, known, others, found)
 
 
-def paces(sweep: Sweep, gpu_type: str, folders: Sequence[Path], owed: Owed) -> dict[str, Rate]:
+def paces(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending: PendingWork) -> dict[str, Rate]:
     """The rate of each group that takes GPUs, the judge's too; raises SweepError for an unknown GPU type."""
     kinds = (throughput.EPISODES, throughput.ANSWERS, throughput.VERDICTS)
     played, answered, read = (throughput.observed(folders, gpu_type, kind) for kind in kinds)
     found = {}
     for model in workload.apart(sweep)[0]:
         name = model.name
-        episodes = throughput.rate(model, gpu_type, played.get(name, Seen()))
-        answers = throughput.answer_rate(model, gpu_type, answered.get(name, Seen()))
-        found[name] = throughput.mixed([(owed.episodes.get(name, 0), episodes), (owed.answers.get(name, 0), answers)])
+        episodes = throughput.rate(model, gpu_type, played.get(name, Observed()))
+        answers = throughput.answer_rate(model, gpu_type, answered.get(name, Observed()))
+        found[name] = throughput.mixed(
+            [(pending.episodes.get(name, 0), episodes), (pending.answers.get(name, 0), answers)]
+        )
     if sweep.judged and sweep.judge and sweep.judge.model.gpus:
-        seen = read.get(sweep.judge.model.name, Seen())
+        seen = read.get(sweep.judge.model.name, Observed())
         found[judge_group(sweep.judge)] = throughput.verdict_rate(sweep.judge, gpu_type, seen)
     return found
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from orchestrator.scheduling.nodes import Node, nodes_of
-from orchestrator.scheduling.scheduler import Abandon, Command, Demand, Drop, GiveUp, Lease, Schedule, Start, Stop
+from orchestrator.scheduling.scheduler import Abandon, Command, Demand, Drop, GiveUp, Lease, Scheduler, Start, Stop
 
-BLOCK = 64
+BATCH_EPISODES = 64
 """Episodes a worker hands over at once."""
-TICK = 30.0
+TICK_INTERVAL_S = 30.0
 """Seconds between two looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class FaultModel:
     """What goes wrong, and how far the truth is from the estimates."""
 
     seed: int = 0
@@ -138,7 +138,11 @@ class Simulation:
     """Acts on the schedule's commands as the driver does, with a heap of events in place of Ray."""
 
     def __init__(
-        self, schedule: Schedule, works: Mapping[str, Work], weather: Weather, reads: Mapping[int, int] | None = None
+        self,
+        schedule: Scheduler,
+        works: Mapping[str, Work],
+        weather: FaultModel,
+        reads: Mapping[int, int] | None = None,
     ) -> None:
         """``reads``: answer -> its number in the queue of its group's judge."""
         self.schedule, self.works, self.weather, self.reads = schedule, works, weather, reads or {}
@@ -153,14 +157,14 @@ class Simulation:
         self._events = 0
 
     def run(self) -> None:
-        """Play until nothing is owed; raises RuntimeError if the schedule is stuck."""
+        """Play until nothing is pending; raises RuntimeError if the schedule is stuck."""
         self._act(self.schedule.begin(0.0))
-        self._at(TICK, self._tick)
+        self._at(TICK_INTERVAL_S, self._tick)
         while not self.schedule.done:
             self.now, _, event = heapq.heappop(self.events)
             self._act(event())
             if not self.replicas and not self.schedule.done and not self.schedule.slots:
-                raise RuntimeError("work is owed, and nobody plays it")
+                raise RuntimeError("work is pending, and nobody plays it")
         for replica in list(self.replicas.values()):
             self._end(replica.span.slot, "stopped")
 
@@ -207,7 +211,7 @@ class Simulation:
         begin = max(self.now, replica.free)
         replica.free = begin + len(ordinals) / replica.rate
         end = max(replica.free, self.now + replica.work.at_once / replica.rate)
-        blocks = [ordinals[first : first + BLOCK] for first in range(0, len(ordinals), BLOCK)]
+        blocks = [ordinals[first : first + BATCH_EPISODES] for first in range(0, len(ordinals), BATCH_EPISODES)]
         for number, block in enumerate(blocks, start=1):
             when = end - (end - begin) * (1 - number / len(blocks))
             self._at(when, lambda block=block: self._deliver(replica, lease, block))  # type: ignore[misc]
@@ -244,7 +248,7 @@ class Simulation:
         replica.gone, replica.span.ended, replica.span.how = True, self.now, how
 
     def _tick(self) -> Sequence[Command]:
-        self._at(self.now + TICK, self._tick)
+        self._at(self.now + TICK_INTERVAL_S, self._tick)
         return self.schedule.tick(self.now)
 
     def _at(self, when: float, event: Callable[[], Sequence[Command]]) -> None:
@@ -252,7 +256,7 @@ class Simulation:
         heapq.heappush(self.events, (when, self._events, event))
 
 
-def truth(episodes: int, told: Demand, weather: Weather, name: str) -> Work:
+def truth(episodes: int, told: Demand, weather: FaultModel, name: str) -> Work:
     """A model as the weather makes it: its rate and start lie around what the schedule is told."""
     chance = Random(f"{weather.seed}/{name}")
     rate = (told.rate or 1.0) * chance.lognormvariate(0.0, weather.skew)
@@ -260,10 +264,10 @@ def truth(episodes: int, told: Demand, weather: Weather, name: str) -> Work:
 
 
 def simulate(
-    owed: Mapping[str, Sequence[int]],
+    pending: Mapping[str, Sequence[int]],
     demands: Mapping[str, Demand],
     gpus: int,
-    weather: Weather = Weather(),
+    weather: FaultModel = FaultModel(),
     nodes: Sequence[Node] = (),
     shares: Mapping[str, int] | None = None,
     reads: Mapping[int, int] | None = None,
@@ -273,14 +277,14 @@ def simulate(
     ``shares``: pool -> GPUs it may take; ``reads``: answer -> its number in the queue of its group's judge.
     """
     reads = reads or {}
-    works = {name: truth(len(queue), demands[name], weather, name) for name, queue in owed.items()}
-    schedule = Schedule(owed, demands, 0, gpus, nodes or nodes_of(gpus), shares)
+    works = {name: truth(len(queue), demands[name], weather, name) for name, queue in pending.items()}
+    schedule = Scheduler(pending, demands, 0, gpus, nodes or nodes_of(gpus), shares)
     simulation = Simulation(schedule, works, weather, reads)
     simulation.run()
     verdicts = set(reads.values()).union(
-        *(owed[name] for name in {told.judge for told in demands.values()} & owed.keys())
+        *(pending[name] for name in {told.judge for told in demands.values()} & pending.keys())
     )
-    played = {name: queue for name, queue in owed.items() if name not in simulation.abandoned}
+    played = {name: queue for name, queue in pending.items() if name not in simulation.abandoned}
     counts = Counter({name: len(queue) for name, queue in played.items()})
     for name, queue in played.items():
         counts[demands[name].judge] += sum(ordinal in reads for ordinal in queue)

@@ -8,25 +8,25 @@ from pathlib import Path
 from orchestrator.judging.judge_queue import unread, worded
 from orchestrator.planning.build_plan import belonging, build_plan
 from orchestrator.scheduling.forecast.forecast import HOUR, forecast
-from orchestrator.scheduling.forecast.workload import Owed, neighbours
+from orchestrator.scheduling.forecast.workload import PendingWork, neighbours
 from sweeps.load import SweepError
 from sweeps.spec import Protocol, Sweep
 
 
-def outstanding(sweep: Sweep) -> Owed:
+def outstanding(sweep: Sweep) -> PendingWork:
     """What the run folder does not hold yet; raises BadData or SweepError."""
     plan, folder = build_plan(sweep), Path(sweep.output)
     stored = (folder / "episodes").is_dir()
     finished = set(belonging(plan, folder).collect()["key"]) if stored else set()
     counts = {protocol: Counter[str]() for protocol in Protocol}
-    for name, queue in plan.owed(finished).items():
+    for name, queue in plan.pending(finished).items():
         for ordinal in queue:
             counts[plan.cells[plan.task(ordinal)[0]].protocol][name] += 1
     waiting = 0
     if stored and sweep.judged and sweep.judge is not None:
         worded(sweep.judge)
         waiting = len(unread(plan, belonging(plan, folder), folder, sweep.judge))
-    return Owed(counts[Protocol.MCQA], counts[Protocol.OEG], waiting)
+    return PendingWork(counts[Protocol.MCQA], counts[Protocol.OEG], waiting)
 
 
 def tell(sweep: Sweep, gpus: int, gpu_type: str, price: float | None = None, timeline: Path | None = None) -> list[str]:

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.planning.plan import JUDGE
-from orchestrator.scheduling.scheduler import Schedule
+from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage.atomic_write import write
 from sweeps.load import SweepError
 from sweeps.spec import Judge, ModelSpec, Protocol
 
-TRUST = 600.0
+PRIOR_WEIGHT_S = 600.0
 """Seconds of replicas seen at work that weigh as much as the table."""
-FASTEST = 15.0
+MAX_EPISODES_PER_S = 15.0
 """Episodes/s of the smallest model: the CPU decodes pictures no faster."""
 OBSERVED = "rates.json"
 """File of a run folder that holds what the run saw."""
@@ -40,7 +40,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Observed:
     """What runs saw of one model on one kind of GPU."""
 
     episodes: int = 0
@@ -60,21 +60,21 @@ def gpu_types() -> list[str]:
     return list(_table()["speed"])
 
 
-def rate(model: ModelSpec, gpu_type: str, seen: Seen = Seen()) -> Rate:
+def rate(model: ModelSpec, gpu_type: str, seen: Observed = Observed()) -> Rate:
     """What one replica of a model plays on this kind of GPU; raises SweepError for a kind that the table does not know."""
     speed = _speed(gpu_type)
     row = _table()["models"].get(model.name)
     return _weighed(Rate(row["rate"] * speed, row["start"], "reckoned") if row else _by_size(model, speed), seen)
 
 
-def answer_rate(model: ModelSpec, gpu_type: str, seen: Seen = Seen()) -> Rate:
+def answer_rate(model: ModelSpec, gpu_type: str, seen: Observed = Observed()) -> Rate:
     """Open-ended answers: one picture each where an episode of multiple choice shows several, and some sentences."""
     episode, table = rate(model, gpu_type), _table()["answers"]
     seconds = 1 / (episode.episodes * table["pictures"]) + table["tokens"] / _decoding(model, gpu_type)
     return _weighed(Rate(1 / seconds, episode.start, episode.source), seen)
 
 
-def verdict_rate(judge: Judge, gpu_type: str, seen: Seen = Seen()) -> Rate:
+def verdict_rate(judge: Judge, gpu_type: str, seen: Observed = Observed()) -> Rate:
     """Verdicts of one replica of a judge; reading an answer takes next to nothing beside its thinking."""
     pace = _decoding(judge.model, gpu_type) / _table()["verdicts"]["tokens"]
     return _weighed(Rate(pace, _start(judge.model), "reckoned"), seen)
@@ -111,18 +111,18 @@ def _decoding(model: ModelSpec, gpu_type: str) -> float:
     return pace / _billions(model)
 
 
-def _weighed(known: Rate, seen: Seen) -> Rate:
+def _weighed(known: Rate, seen: Observed) -> Rate:
     """What was reckoned, corrected by what was seen."""
     if seen.busy <= 0:
         return known
-    episodes = (known.episodes * TRUST + seen.episodes) / (TRUST + seen.busy)
+    episodes = (known.episodes * PRIOR_WEIGHT_S + seen.episodes) / (PRIOR_WEIGHT_S + seen.busy)
     start = (known.start + sum(seen.starts)) / (1 + len(seen.starts))
     return Rate(episodes, start, "measured")
 
 
 def _by_size(model: ModelSpec, speed: float) -> Rate:
     """A model that the table does not have: 50 episodes/s a GPU for a billion parameters."""
-    return Rate(min(FASTEST, 50.0 * max(1, model.gpus) / _billions(model)) * speed, _start(model), "guessed")
+    return Rate(min(MAX_EPISODES_PER_S, 50.0 * max(1, model.gpus) / _billions(model)) * speed, _start(model), "guessed")
 
 
 def _start(model: ModelSpec) -> float:
@@ -140,7 +140,7 @@ EPISODES, ANSWERS, VERDICTS = "models", "answers", "verdicts"
 """Kinds of work: of multiple choice, open-ended, and a judge's."""
 
 
-def write_observed(folder: Path, schedule: Schedule, gpu_type: str, protocols: Sequence[Protocol]) -> None:
+def write_observed(folder: Path, schedule: Scheduler, gpu_type: str, protocols: Sequence[Protocol]) -> None:
     """Keep what a run on GPUs saw in its folder, added to what earlier attempts there saw.
 
     Models that played both protocols tell no rate of either; their judge does.
@@ -156,9 +156,9 @@ def write_observed(folder: Path, schedule: Schedule, gpu_type: str, protocols: S
         for name, crew in schedule.groups.items():
             reads = name.startswith(JUDGE)
             if crew.busy > 0 and crew.played and kind == (VERDICTS if reads else played):
-                old = seen.get(name.removeprefix(JUDGE), Seen())
+                old = seen.get(name.removeprefix(JUDGE), Observed())
                 starts = (old.starts + tuple(crew.starts))[-32:]
-                seen[name.removeprefix(JUDGE)] = Seen(old.episodes + crew.played, old.busy + crew.busy, starts)
+                seen[name.removeprefix(JUDGE)] = Observed(old.episodes + crew.played, old.busy + crew.busy, starts)
         rows |= {
             name: {"episodes": row.episodes, "busy": round(row.busy, 3), "starts": [round(s, 3) for s in row.starts]}
             for name, row in sorted(seen.items())
@@ -166,23 +166,23 @@ def write_observed(folder: Path, schedule: Schedule, gpu_type: str, protocols: S
     write(folder / OBSERVED, json.dumps({"gpu": gpu, **content}, indent=2).encode())
 
 
-def observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) -> dict[str, Seen]:
+def observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) -> dict[str, Observed]:
     """Model or judge -> what these folders' runs saw on this kind of GPU; one without readable figures adds nothing."""
-    found: dict[str, Seen] = {}
+    found: dict[str, Observed] = {}
     for folder in folders:
         for name, row in _rows(folder / OBSERVED, gpu_type, kind).items():
-            old = found.get(name, Seen())
-            found[name] = Seen(old.episodes + row.episodes, old.busy + row.busy, old.starts + row.starts)
+            old = found.get(name, Observed())
+            found[name] = Observed(old.episodes + row.episodes, old.busy + row.busy, old.starts + row.starts)
     return found
 
 
-def _rows(path: Path, gpu_type: str, kind: str) -> dict[str, Seen]:
+def _rows(path: Path, gpu_type: str, kind: str) -> dict[str, Observed]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["gpu"] != gpu_type.lower():
             return {}
         return {
-            str(name): Seen(int(row["episodes"]), float(row["busy"]), tuple(map(float, row["starts"])))
+            str(name): Observed(int(row["episodes"]), float(row["busy"]), tuple(map(float, row["starts"])))
             for name, row in content.get(kind, {}).items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""What a sweep owes, kind by kind, and what its schedule is told of the pace beforehand.
+"""What a sweep has left to play, kind by kind, and what its schedule is told of the pace beforehand.
 
 An estimate is never part of a key and changes no answer: a wrong one costs time alone, and the schedule corrects it.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from envs.samples import kept
 from orchestrator.planning.plan import group
-from orchestrator.scheduling.forecast.throughput import OBSERVED, Seen, gpu_types, observed, rate
+from orchestrator.scheduling.forecast.throughput import OBSERVED, Observed, gpu_types, observed, rate
 from orchestrator.scheduling.scheduler import Demand
 from sweeps.spec import ModelSpec, Protocol, Selection, Sweep
 
@@ -21,7 +21,7 @@ OPEN_ENDED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class PendingWork:
     """What is still to do."""
 
     episodes: Mapping[str, int]
@@ -29,19 +29,19 @@ class Owed:
     answers: Mapping[str, int]
     """Group -> open-ended answers."""
     unread: int = 0
-    """Answers that are stored and owed a verdict."""
+    """Answers that are stored and wait for a verdict."""
 
     def of(self, name: str) -> int:
         """Episodes of both kinds."""
         return self.episodes.get(name, 0) + self.answers.get(name, 0)
 
 
-def published(sweep: Sweep) -> Owed:
+def published(sweep: Sweep) -> PendingWork:
     """A sweep over the published benchmark of which nothing is played, reckoned from the kept ids: needs no data folder."""
     counts = {protocol: Counter[str]() for protocol in Protocol}
     for cell in sweep.cells():
         counts[cell.protocol][group(cell.model)] += _samples(sweep.selects(cell.protocol), cell.scenario)
-    return Owed(counts[Protocol.MCQA], counts[Protocol.OEG])
+    return PendingWork(counts[Protocol.MCQA], counts[Protocol.OEG])
 
 
 def _samples(pick: Selection, scenario: str) -> int:
@@ -64,7 +64,7 @@ def estimated(demands: Mapping[str, Demand], sweep: Sweep, gpu_type: str) -> dic
     if kind not in gpu_types():
         return dict(demands)
     seen = observed(neighbours(sweep), kind)
-    known = {model.name: rate(model, kind, seen.get(model.name, Seen())) for model in apart(sweep)[0]}
+    known = {model.name: rate(model, kind, seen.get(model.name, Observed())) for model in apart(sweep)[0]}
     return {
         name: replace(one, rate=known[name].episodes, start=known[name].start) if name in known else one
         for name, one in demands.items()

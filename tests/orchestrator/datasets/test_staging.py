@@ -215,12 +215,12 @@ import asyncio, json, sys
 from pathlib import Path
 import ray
 from orchestrator.execution.ray_cluster import connect
-from orchestrator.datasets.node_staging import Stages
+from orchestrator.datasets.node_staging import NodeStaging
 from orchestrator.datasets.staging import fixed
 from sweeps.load import load
 
 async def main():
-    stages = Stages(fixed(load(Path(sys.argv[1]))))
+    stages = NodeStaging(fixed(load(Path(sys.argv[1]))))
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     found = await asyncio.gather(*(stages.folder(node, "host") for node in nodes * 2))
     stages.close()

@@ -71,7 +71,7 @@ def test_running_it_again_plays_nothing_and_changes_nothing(cli, sweep_file, tmp
     again = cli.run("run", sweep_file, "--output", out)
 
     assert again.returncode == 0
-    assert ", 0 owed" in again.stdout
+    assert ", 0 pending" in again.stdout
     assert (out / "results.json").read_bytes() == before
 
 

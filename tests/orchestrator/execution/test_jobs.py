@@ -54,7 +54,7 @@ def test_a_clean_checkout_is_a_small_package_and_the_job_ends_as_the_sweep_does(
 
     told = done.stdout + done.stderr
     assert done.returncode == 0, told
-    assert "420 episodes, 0 finished, 420 owed" in told and "played 420 episodes" in told
+    assert "420 episodes, 0 finished, 420 pending" in told and "played 420 episodes" in told
     assert "succeeded" in told and "oracle" in told
     exactly_once(out, 420)
     packages = list(head.folder.glob("session_2*/runtime_resources/working_dir_files/_ray_pkg_*/"))

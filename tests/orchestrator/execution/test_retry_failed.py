@@ -1,4 +1,4 @@
-"""Failed episodes that are played again: owed once, stored once, and a crash in between loses nothing."""
+"""Failed episodes that are played again: pending once, stored once, and a crash in between loses nothing."""
 
 import json
 
@@ -10,7 +10,7 @@ from orchestrator.execution.failed_episodes import failed_block
 from orchestrator.execution.retry_failed import take_back
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import atomic_write
-from orchestrator.storage.episode_store import Store, episodes, turns
+from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from sweeps.load import build, load
 from tests.orchestrator.blocks import block, episode
 
@@ -32,18 +32,18 @@ def stored(store, plan, ordinals, ending):
     store.flush()
 
 
-def owed(store, plan):
-    return sum(map(len, plan.owed(set(store.finished()["key"])).values()))
+def pending(store, plan):
+    return sum(map(len, plan.pending(set(store.finished()["key"])).values()))
 
 
-def test_failed_episodes_are_owed_again_and_their_reasons_kept(tmp_path, plan):
-    store = Store(tmp_path)
+def test_failed_episodes_are_pending_again_and_their_reasons_kept(tmp_path, plan):
+    store = EpisodeStore(tmp_path)
     stored(store, plan, range(5), Ending.CORRECT)
     stored(store, plan, (5, 7, 12), Ending.FAILED)
-    before = owed(store, plan)
+    before = pending(store, plan)
 
     assert take_back(store, plan, tmp_path) == 3
-    assert owed(store, plan) == before + 3
+    assert pending(store, plan) == before + 3
     assert not episodes(tmp_path).filter(ending="failed").collect().height
     lines = [json.loads(line) for line in (tmp_path / "retried.jsonl").read_text().splitlines()]
     assert {line["error"] for line in lines} == {"its worker died twice"} and len(lines) == 3
@@ -57,7 +57,7 @@ def test_failed_episodes_are_owed_again_and_their_reasons_kept(tmp_path, plan):
 
 
 def test_nothing_failed_takes_nothing_and_writes_nothing(tmp_path, plan):
-    store = Store(tmp_path)
+    store = EpisodeStore(tmp_path)
     stored(store, plan, range(5), Ending.CORRECT)
 
     assert take_back(store, plan, tmp_path) == 0
@@ -66,7 +66,7 @@ def test_nothing_failed_takes_nothing_and_writes_nothing(tmp_path, plan):
 
 
 def test_failures_of_another_plan_stay(tmp_path, plan):
-    store = Store(tmp_path)
+    store = EpisodeStore(tmp_path)
     store.append(block([episode(3, cell="else/ROD/hint", ending=Ending.FAILED, turns=0)]))
     store.flush()
 
@@ -77,7 +77,7 @@ def test_failures_of_another_plan_stay(tmp_path, plan):
 
 def test_turns_of_a_row_that_was_taken_back_never_count(tmp_path, plan):
     """An answer that nobody could judge may have failed after it was written."""
-    store = Store(tmp_path)
+    store = EpisodeStore(tmp_path)
     stored(store, plan, (0, 1), Ending.CORRECT)
     key = plan.key(0, plan.task(0)[1])
     store.take_back({key})
@@ -91,8 +91,8 @@ def test_turns_of_a_row_that_was_taken_back_never_count(tmp_path, plan):
 
 
 @pytest.mark.parametrize("writes", range(6))
-def test_a_crash_while_taking_back_leaves_each_episode_failed_or_owed(tmp_path, plan, monkeypatch, writes):
-    store = Store(tmp_path)
+def test_a_crash_while_taking_back_leaves_each_episode_failed_or_pending(tmp_path, plan, monkeypatch, writes):
+    store = EpisodeStore(tmp_path)
     for ordinals in ((0, 1), (2, 3), (4, 5)):
         stored(store, plan, ordinals, Ending.FAILED)
     stored(store, plan, range(6, 12), Ending.CORRECT)
@@ -115,11 +115,11 @@ def test_a_crash_while_taking_back_leaves_each_episode_failed_or_owed(tmp_path, 
     store.close()
     assert crashed == (writes < 4)
 
-    again = Store(tmp_path)
+    again = EpisodeStore(tmp_path)
     gone = 6 - episodes(tmp_path).filter(ending="failed").collect().height
-    assert owed(again, plan) == plan.total - 12 + gone
+    assert pending(again, plan) == plan.total - 12 + gone
     assert take_back(again, plan, tmp_path) == 6 - gone
-    assert owed(again, plan) == plan.total - 6
+    assert pending(again, plan) == plan.total - 6
     assert episodes(tmp_path).filter(pl.col("ending") == "correct").collect().height == 6
     again.close()
 
@@ -129,7 +129,7 @@ def test_run_plays_failed_episodes_again_only_when_asked(cli, demo_data, tmp_pat
     path, out = tmp_path / "x.toml", tmp_path / "run"
     path.write_text(f'# A test.\ndata = "{demo_data}"\nmodels = ["oracle"]\ntracking = {{ uri = "none" }}\n')
     plan = build_plan(load(path))
-    store = Store(out)
+    store = EpisodeStore(out)
     stored(store, plan, (0, 1, 2), Ending.FAILED)
     store.close()
 
@@ -137,7 +137,7 @@ def test_run_plays_failed_episodes_again_only_when_asked(cli, demo_data, tmp_pat
     again = cli.run("run", path, "--output", out, "--retry-failed")
 
     assert first.returncode == 1 and "3 episodes ended as failed; the same command with --retry-failed" in first.stdout
-    assert again.returncode == 0 and "3 failed episodes are owed again" in again.stdout
+    assert again.returncode == 0 and "3 failed episodes are pending again" in again.stdout
     rows = episodes(out).collect()
     assert rows.height == rows["key"].n_unique() == plan.total and set(rows["ending"]) == {"correct"}
     assert "died twice" in (out / "logs/attempt-0002/retried.jsonl").read_text()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.process_output import HEAD, TAIL, Place, excerpt, hidden, last_words, streams
+from actors.process_output import HEAD_BYTES, TAIL_BYTES, WorkerAddress, excerpt, hidden, last_words, streams
 from orchestrator.execution import worker_logs
 from orchestrator.scheduling.commands import Abandon, Drop, GiveUp, Lease, Start, Stop
 from orchestrator.scheduling.nodes import Node
@@ -23,12 +23,12 @@ from tests.conftest import ENVIRONMENT, ROOT, Cli
 def test_a_short_file_is_kept_whole_and_a_long_one_at_both_ends(tmp_path):
     short, long = tmp_path / "w.out", tmp_path / "w.err"
     short.write_text("one\ntwo")
-    long.write_bytes(b"first\n" + b"x" * (HEAD + TAIL) + b"\nlast\n")
+    long.write_bytes(b"first\n" + b"x" * (HEAD_BYTES + TAIL_BYTES) + b"\nlast\n")
     said = excerpt([str(short), str(long)])
 
     assert said.startswith("== out\none\ntwo\n== err\nfirst\n") and said.endswith("x\nlast\n")
     assert "12 bytes left out" in said
-    assert len(said) < HEAD + TAIL + 200
+    assert len(said) < HEAD_BYTES + TAIL_BYTES + 200
 
 
 def test_a_file_that_is_gone_is_named(tmp_path):
@@ -88,7 +88,7 @@ def test_what_is_decided_is_told_without_the_leases(tmp_path):
     with worker_logs.attempt(tmp_path):
         for command in commands:
             worker_logs.tell(command, {1: "qwen", 2: "builtin"})
-        worker_logs.ready("qwen", 1, Place("host", 7, "n", "0,1", ("/w.out",)), ["GPU 0: free"])
+        worker_logs.ready("qwen", 1, WorkerAddress("host", 7, "n", "0,1", ("/w.out",)), ["GPU 0: free"])
         worker_logs.changed([Node("aaa", 8), Node("bbb", 8)], [Node("bbb", 8), Node("ccc", 4)])
     text = (tmp_path / "logs/attempt-0001/driver.log").read_text()
 
@@ -127,10 +127,10 @@ def test_a_node_that_does_not_answer_costs_its_log_alone(tmp_path):
         return f"from {node}: {paths[0]}"
 
     async def end(kept):
-        voices = worker_logs.Voices(kept, "here", ask)
+        voices = worker_logs.WorkerLogCollector(kept, "here", ask)
         voices.gather("m", 1, None, lost=True)
         for slot, node in ((2, "far"), (3, "gone")):
-            voices.gather("m", slot, Place("host", 1, node, "", ("/w.out",)), lost=True)
+            voices.gather("m", slot, WorkerAddress("host", 1, node, "", ("/w.out",)), lost=True)
         await voices.settle(5)
 
     with worker_logs.attempt(tmp_path) as kept:

@@ -153,7 +153,7 @@ def test_a_killed_judge_is_replaced_and_every_answer_has_one_verdict(cli, demo_d
 
 
 @pytest.mark.long
-def test_a_judge_that_cannot_load_leaves_the_answers_owed_and_another_command_reads_them(cli, demo_data, tmp_path):
+def test_a_judge_that_cannot_load_leaves_the_answers_pending_and_another_command_reads_them(cli, demo_data, tmp_path):
     broken = '[judge]\n[judge.model]\nname = "broken"\nsource = "no/such/folder"\nbackend = "transformers"\ngpus = 0\n'
     out = tmp_path / "run"
     done = cli.run("run", sweep(tmp_path / "x.toml", demo_data, broken, ASKS), "--output", out)
@@ -193,7 +193,7 @@ def test_nonsense_is_unjudged_never_a_zero_and_can_be_asked_again(cli, demo_data
 
 
 @pytest.mark.long
-def test_a_judge_that_hangs_and_then_refuses_ends_as_unjudged_or_owed_and_the_run_says_so(cli, demo_data, tmp_path):
+def test_a_judge_that_hangs_and_then_refuses_ends_as_unjudged_or_pending_and_the_run_says_so(cli, demo_data, tmp_path):
     pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
     def answer(number: int, body: dict) -> Answer:

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from orchestrator.monitoring import render, snapshot
 from orchestrator.monitoring.render import lines, span, standing, table
-from orchestrator.monitoring.snapshot import Pulse, Row, Snapshot
-from orchestrator.scheduling.scheduler import Demand, Lease, Schedule, Start
+from orchestrator.monitoring.snapshot import RateMeter, Row, Snapshot
+from orchestrator.scheduling.scheduler import Demand, Lease, Scheduler, Start
 from tests.conftest import ROOT
 from tests.orchestrator.execution.test_worker_logs import first_worker, long_sweep
 
@@ -25,7 +25,7 @@ DEMANDS = {"qwen": Demand(0, 2, at_once=64), "tiny": Demand(0, 1), "judge:q": De
 
 def begun(gpus=8):
     """A schedule whose first replica of qwen plays, and the commands so far."""
-    schedule = Schedule({name: list(queue) for name, queue in WORK.items()}, DEMANDS, 8, gpus)
+    schedule = Scheduler({name: list(queue) for name, queue in WORK.items()}, DEMANDS, 8, gpus)
     commands = schedule.begin(0.0)
     slot = next(command.slot for command in commands if isinstance(command, Start) and command.group == "qwen")
     return schedule, slot, schedule.ready(slot, 10.0)
@@ -42,7 +42,7 @@ def named(snapshot):
 def test_replicas_devices_and_queues_are_those_of_the_schedule():
     schedule, _, commands = begun()
     leased = sum(len(command.ordinals) for command in commands if isinstance(command, Lease))
-    rows = named(look(schedule, Pulse({"qwen": 1200, "tiny": 400, "gone": 7}, {"qwen": 200, "gone": 7}), 10.0))
+    rows = named(look(schedule, RateMeter({"qwen": 1200, "tiny": 400, "gone": 7}, {"qwen": 200, "gone": 7}), 10.0))
 
     qwen = rows["qwen"]
     assert (qwen.ready, qwen.gpus) == (1, 2 * (1 + qwen.starting)) and qwen.in_flight == leased > 0
@@ -55,13 +55,13 @@ def test_replicas_devices_and_queues_are_those_of_the_schedule():
 def test_answers_to_read_are_no_episodes():
     schedule, _, _ = begun()
 
-    snapshot = look(schedule, Pulse({"qwen": 1000, "tiny": 400}, {}), 10.0)
+    snapshot = look(schedule, RateMeter({"qwen": 1000, "tiny": 400}, {}), 10.0)
     assert (snapshot.done, snapshot.planned, snapshot.gpus) == (0, 1400, 8)
 
 
 def test_rates_are_those_of_the_last_minute():
     schedule, _, _ = begun()
-    pulse = Pulse({"qwen": 1000, "tiny": 400}, {"qwen": 100}, {"qwen": 2})
+    pulse = RateMeter({"qwen": 1000, "tiny": 400}, {"qwen": 100}, {"qwen": 2})
     for second in range(201):
         done = min(second, 100) + max(0, second - 100) * 3
         snapshot = look(schedule, pulse, float(second), {"qwen": done}, {"qwen": 1})
@@ -73,7 +73,7 @@ def test_rates_are_those_of_the_last_minute():
 
 def test_nothing_is_promised_while_a_group_is_unknown():
     schedule, _, _ = begun()
-    pulse = Pulse({"qwen": 1000, "tiny": 400}, {})
+    pulse = RateMeter({"qwen": 1000, "tiny": 400}, {})
     look(schedule, pulse, 0.0)
 
     assert look(schedule, pulse, 10.0, {"qwen": 100}).seconds_left is None
@@ -81,9 +81,9 @@ def test_nothing_is_promised_while_a_group_is_unknown():
 
 def test_the_end_is_no_sooner_than_all_devices_allow():
     demands = {name: replace(demand, rate=0.5) for name, demand in DEMANDS.items()}
-    schedule = Schedule({name: list(queue) for name, queue in WORK.items()}, demands, 8, 8)
+    schedule = Scheduler({name: list(queue) for name, queue in WORK.items()}, demands, 8, 8)
     schedule.begin(0.0)
-    pulse = Pulse({"qwen": 1000, "tiny": 400}, {})
+    pulse = RateMeter({"qwen": 1000, "tiny": 400}, {})
     look(schedule, pulse, 0.0)
 
     found = look(schedule, pulse, 10.0, {"qwen": 990, "tiny": 390})
@@ -91,9 +91,9 @@ def test_the_end_is_no_sooner_than_all_devices_allow():
 
 
 def test_a_lost_group_says_why_and_promises_nothing():
-    schedule = Schedule({"big": [1, 2]}, {"big": Demand(0, 16)}, 8, 8)
+    schedule = Scheduler({"big": [1, 2]}, {"big": Demand(0, 16)}, 8, 8)
     schedule.begin(0.0)
-    row = named(look(schedule, Pulse({"big": 2}, {}), 1.0, reasons={"big": "needs 16 GPUs"}))["big"]
+    row = named(look(schedule, RateMeter({"big": 2}, {}), 1.0, reasons={"big": "needs 16 GPUs"}))["big"]
 
     assert (row.reason, row.seconds_left, row.waiting) == ("needs 16 GPUs", None, 0)
     assert "lost" in printed(table(Snapshot(1.0, 0, 2, 0, None, 8, (row,))))
@@ -195,7 +195,7 @@ def test_status_from_another_terminal_shows_what_the_driver_does(cli, demo_data,
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
-        time.sleep(snapshot.EVERY + 2)
+        time.sleep(snapshot.WRITE_INTERVAL_S + 2)
         told = cli.run("status", out, "--json")
         shown = cli.run("status", out)
     finally:

@@ -13,9 +13,9 @@ import pytest
 
 from orchestrator.object_store import run_location as remote
 from orchestrator.object_store.bucket import Bucket, BucketError
-from orchestrator.object_store.uploader import Mirror, owed, shared
-from orchestrator.object_store.writer_lock import LOCK, Lease
-from orchestrator.storage.episode_store import Store, damaged, episodes
+from orchestrator.object_store.uploader import Uploader, pending, shared
+from orchestrator.object_store.writer_lock import LOCK, WriterLock
+from orchestrator.storage.episode_store import EpisodeStore, damaged, episodes
 from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator import buckets
 from tests.orchestrator.blocks import numbered
@@ -29,7 +29,7 @@ def machine(monkeypatch, tmp_path: Path, name: str) -> None:
 
 
 def write(folder: Path, *parts: tuple[int, ...], merged: bool = False) -> None:
-    store = Store(folder)
+    store = EpisodeStore(folder)
     for numbers in parts:
         store.append(numbered(*numbers))
         store.flush()
@@ -48,7 +48,7 @@ def test_turns_are_carried_before_episodes_and_what_a_merge_replaced_goes_after_
     there = ["episodes/part-00000001.parquet", "turns/part-00000001.parquet"]
     here = [f"{t}/part-{n}.parquet" for t in ("episodes", "turns") for n in ("00000001-00000003", "00000004")]
 
-    new, gone = owed(here, there)
+    new, gone = pending(here, there)
 
     assert new == [
         "turns/part-00000001-00000003.parquet", "turns/part-00000004.parquet",
@@ -60,7 +60,7 @@ def test_turns_are_carried_before_episodes_and_what_a_merge_replaced_goes_after_
 def test_a_merge_without_its_episodes_replaces_nothing_yet():
     parts = [f"{table}/part-0000000{n}.parquet" for table in ("episodes", "turns") for n in (1, 2)]
 
-    new, gone = owed([*parts, "turns/part-00000001-00000002.parquet"], parts)
+    new, gone = pending([*parts, "turns/part-00000001-00000002.parquet"], parts)
 
     assert (new, gone) == (["turns/part-00000001-00000002.parquet"], [])
 
@@ -103,10 +103,10 @@ def test_whatever_the_last_object_was_the_bucket_alone_goes_on_without_loss_or_d
         address = f"s3://{buckets.BUCKET}/{tmp_path.name}-{cut}"
         bucket = Breaking(address)
         bucket.left = 10**6
-        lease = Lease(bucket, settle=0)
+        lease = WriterLock(bucket, settle=0)
         lease.take(str)
         folder = remote.folder_of(address, "run")
-        mirror = Mirror(bucket, folder, lease, {})
+        mirror = Uploader(bucket, folder, lease, {})
         bucket.left, whole = cut, True
         try:
             write(folder, (1, 2), (3,))
@@ -168,7 +168,7 @@ def test_a_part_that_an_episode_was_taken_out_of_is_written_anew(url):
     with remote.place(url, str) as place:
         write(place.folder, (1, 2), (3,))
         wait_for(lambda: len(Bucket(url).listed()) >= 4)
-        store = Store(place.folder)
+        store = EpisodeStore(place.folder)
         store.take_back({episodes(place.folder).collect()["key"][0]})
         store.close()
 
@@ -177,7 +177,7 @@ def test_a_part_that_an_episode_was_taken_out_of_is_written_anew(url):
         assert len(sound(place.folder)) == 2
 
 
-def test_a_damaged_object_is_owed_again_and_no_crash(url, tmp_path, monkeypatch):
+def test_a_damaged_object_is_pending_again_and_no_crash(url, tmp_path, monkeypatch):
     with remote.place(url, str) as place:
         write(place.folder, (1,), (2,))
     Bucket(url).write("episodes/part-00000001.parquet", b"PAR1 and nothing more")
@@ -203,11 +203,11 @@ def test_a_writer_that_beats_is_named_and_a_silent_one_is_replaced(url):
     with pytest.raises(
         RunFolderError, match=r"in use by process 77 on elsewhere .*wait for it, stop it, or pass"
     ) as no:
-        Lease(bucket, watch=5, settle=0).take(said.append)
+        WriterLock(bucket, watch=5, settle=0).take(said.append)
     beating.join()
     assert "\n" not in str(no.value)
 
-    lease = Lease(bucket, watch=0.5, settle=0)
+    lease = WriterLock(bucket, watch=0.5, settle=0)
     lease.take(said.append)
     assert "taken over" in said[-1]
     lease.release()
@@ -216,7 +216,7 @@ def test_a_writer_that_beats_is_named_and_a_silent_one_is_replaced(url):
 
 def test_a_writer_of_this_machine_that_is_gone_is_replaced_at_once(url):
     bucket = Bucket(url)
-    dead = Lease(bucket, settle=0)
+    dead = WriterLock(bucket, settle=0)
     dead.take(str)
     lock = json.loads(bucket.read(LOCK))
     gone = os.posix_spawn(sys.executable, [sys.executable, "-c", ""], os.environ)
@@ -224,13 +224,13 @@ def test_a_writer_of_this_machine_that_is_gone_is_replaced_at_once(url):
     bucket.write(LOCK, json.dumps({**lock, "pid": gone, "attempt": "y"}).encode())
 
     began = time.monotonic()
-    Lease(bucket, watch=60, settle=0).take(str)
+    WriterLock(bucket, watch=60, settle=0).take(str)
     assert time.monotonic() - began < 10
 
 
 def test_a_writer_that_lost_its_lock_carries_nothing_more_and_hears_of_it(url):
     bucket, heard = Bucket(url), threading.Event()
-    lease = Lease(bucket, beat=0.1, settle=0)
+    lease = WriterLock(bucket, beat=0.1, settle=0)
     lease.take(str)
     lease.keep(lambda reason: heard.set())
     foreign(bucket)
@@ -238,7 +238,7 @@ def test_a_writer_that_lost_its_lock_carries_nothing_more_and_hears_of_it(url):
     write(folder, (1,))
 
     with pytest.raises(RunFolderError, match="process 77 on elsewhere"):
-        Mirror(bucket, folder, lease, {}).round(everything=True)
+        Uploader(bucket, folder, lease, {}).round(everything=True)
     assert heard.wait(20)
     lease.release()
     assert json.loads(bucket.read(LOCK))["pid"] == 77, "the lock of another is left alone"
@@ -246,14 +246,14 @@ def test_a_writer_that_lost_its_lock_carries_nothing_more_and_hears_of_it(url):
 
 def test_a_name_that_another_process_took_is_never_written_over(url):
     bucket = Bucket(url)
-    lease = Lease(bucket, settle=0)
+    lease = WriterLock(bucket, settle=0)
     lease.take(str)
     folder = remote.folder_of(url, "run")
     write(folder, (1,))
     bucket.write("episodes/part-00000001.parquet", b"of another")
 
     with pytest.raises(RunFolderError, match="was written by another process"):
-        Mirror(bucket, folder, lease, {}).round(everything=True)
+        Uploader(bucket, folder, lease, {}).round(everything=True)
     assert bucket.read("episodes/part-00000001.parquet") == b"of another"
 
 
@@ -272,7 +272,7 @@ def test_a_service_that_goes_away_is_waited_for_and_one_that_stays_away_is_told(
         service.back()
     assert not place.unsent and place.code(0) == 0 and stored(url) == {1, 2}
 
-    monkeypatch.setattr("orchestrator.object_store.uploader.PATIENCE", 1.0)
+    monkeypatch.setattr("orchestrator.object_store.uploader.UPLOAD_TIMEOUT_S", 1.0)
     with remote.place(url, str) as place:
         write(place.folder, (3,))
         service.stop()

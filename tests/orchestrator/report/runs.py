@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 
 from actors.baselines import Baseline
-from actors.episode_runner import Crew
-from actors.judge_runner import Panel
+from actors.episode_runner import EpisodeRunner
+from actors.judge_runner import JudgeRunner
 from envs import SCENARIOS
 from envs.samples import kept
 from orchestrator.judging.judge_queue import unread
@@ -18,7 +18,7 @@ from orchestrator.report.metrics import score, write_results
 from orchestrator.report.provenance import LANDMARKS
 from orchestrator.report.published import figures
 from orchestrator.storage import run_folder
-from orchestrator.storage.episode_store import EPISODES, TURNS, Store
+from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore
 from orchestrator.storage.verdict_store import VERDICTS, VerdictStore, answers
 from sweeps.load import build
 from sweeps.spec import Judge, Protocol, Sweep
@@ -37,28 +37,28 @@ def played(output: Path, wanted: Sweep, only: int | None = None, backends=None) 
     plan = build_plan(wanted)
     engines = {model.name: _engine(model.source) for model in wanted.models} | (backends or {})
     with run_folder.claim(output, wanted, update=True):
-        store = Store(output)
+        store = EpisodeStore(output)
         finished = set(store.finished()["key"])
-        owed = [ordinal for queue in plan.owed(finished).values() for ordinal in queue][:only]
+        pending = [ordinal for queue in plan.pending(finished).values() for ordinal in queue][:only]
         run_folder.write_plan(output, planned_rows(plan), plan.all_keys())
-        asyncio.run(_play(Crew(plan, engines, in_flight=8), owed, store))
+        asyncio.run(_play(EpisodeRunner(plan, engines, in_flight=8), pending, store))
         store.close()
         write_results(output, score(belonging(plan, output), planned_rows(plan)))
     return output
 
 
 def heard(output: Path, wanted: Sweep, judge: Judge, backend, only: int | None = None) -> Path:
-    """Have the stored answers of a run folder, or the first ``only`` that are owed a verdict, read by a judge."""
+    """Have the stored answers of a run folder, or the first ``only`` that wait for a verdict, read by a judge."""
     plan, kept = build_plan(wanted), VerdictStore(output)
-    owed = unread(plan, belonging(plan, output), output, judge)[:only]
-    keys = {plan.key(*plan.task(ordinal)): ordinal for ordinal in owed}
+    pending = unread(plan, belonging(plan, output), output, judge)[:only]
+    keys = {plan.key(*plan.task(ordinal)): ordinal for ordinal in pending}
     pile = [(keys[key], text) for key, text in answers(output, keys).items()]
-    asyncio.run(_hear(Panel(plan, judge, backend), pile, kept))
+    asyncio.run(_hear(JudgeRunner(plan, judge, backend), pile, kept))
     kept.flush()
     return output
 
 
-async def _hear(panel: Panel, pile, kept: VerdictStore) -> None:
+async def _hear(panel: JudgeRunner, pile, kept: VerdictStore) -> None:
     async for block in panel.play(pile):
         kept.append(block.content()["verdicts"])
 
@@ -68,7 +68,7 @@ def _engine(source: str):
     return Baseline(name if kind == "builtin" else "uniform")
 
 
-async def _play(crew: Crew, ordinals, store: Store) -> None:
+async def _play(crew: EpisodeRunner, ordinals, store: EpisodeStore) -> None:
     async for block in crew.play(ordinals):
         content = block.content()
         store.append({"episodes": content["episodes"], "turns": content["turns"]})
@@ -85,7 +85,7 @@ def known(
     wanted = sweep(Path(data), list(names), list(conditions), **more)
     rows = []
     with run_folder.claim(output, wanted):
-        store, read = Store(output), VerdictStore(output)
+        store, read = EpisodeStore(output), VerdictStore(output)
         for cell in wanted.cells():
             ids = sorted(kept()[cell.scenario])[:most]
             rows.append({**_names(cell), "planned": len(ids)})

@@ -12,13 +12,13 @@ from scipy.stats import bootstrap as scipy_bootstrap
 
 from envs import SCENARIOS
 from orchestrator.report.bootstrap import MEASURES, bootstrap, bounds, generator, resampled
-from orchestrator.report.run_data import Evidence
+from orchestrator.report.run_data import RunData
 from orchestrator.storage.episode_store import EPISODES
 from tests.orchestrator.blocks import episode
 
 
-def made(evidence: Evidence, rows, planned=None) -> Evidence:
-    """Evidence of these episodes alone; every cell plans what it has unless told."""
+def made(evidence: RunData, rows, planned=None) -> RunData:
+    """RunData of these episodes alone; every cell plans what it has unless told."""
     frame = pl.DataFrame(rows, schema=EPISODES)
     counts = frame.group_by("model", "scenario", "condition", "protocol", "cell").agg(
         pl.len().cast(pl.Int64).alias("planned")

@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from envs import SCENARIOS
 from envs.types import Ending
 from orchestrator.report.metrics import BITS, average, judged, score, write_results
-from orchestrator.storage.episode_store import EPISODES, Store, episodes
+from orchestrator.storage.episode_store import EPISODES, EpisodeStore, episodes
 from orchestrator.storage.verdict_store import VERDICTS
 from tests.orchestrator.blocks import CELL, block, episode
 
@@ -120,12 +120,12 @@ def test_the_average_is_the_unweighted_mean_of_the_seven():
     assert (mean["scenarios"], mean["complete"], mean["all_seven"]) == (7, 7, True)
 
 
-@pytest.mark.parametrize("gap", ["owed", "failed", "not planned", "nothing"])
+@pytest.mark.parametrize("gap", ["pending", "failed", "not planned", "nothing"])
 def test_an_average_says_when_it_is_not_of_all_seven(gap):
     cells = [f"m/{scenario}/hint" for scenario in SCENARIOS]
     rows = [episode(n, cell) for cell in cells for n in range(2)]
     counts = planned(*cells, count=2)
-    if gap == "owed":
+    if gap == "pending":
         rows.pop()
     if gap == "failed":
         rows[-1] = episode(1, cells[-1], ending=Ending.FAILED, turns=0)
@@ -164,7 +164,7 @@ def test_results_do_not_depend_on_order_parts_time_or_tokens(tmp_path):
         chance.shuffle(rows)
         rows = [{**row, "seconds": chance.random(), "prompt_tokens": chance.randint(1, 999)} for row in rows]
         folder = tmp_path / str(attempt)
-        opened = Store(folder, rows=chance.randint(20, 300))
+        opened = EpisodeStore(folder, rows=chance.randint(20, 300))
         size = chance.randint(5, 90)
         for first in range(0, len(rows), size):
             opened.append(block(rows[first : first + size]))

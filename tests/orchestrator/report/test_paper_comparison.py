@@ -52,16 +52,16 @@ def test_what_prints_names_both_figures_and_what_cannot_be_checked(equal):
 
 def test_a_figure_outside_our_interval_is_marked(tmp_path):
     folder = known(tmp_path / "run", [MODEL], ("zero-shot",))
-    from orchestrator.storage.episode_store import EPISODES, TURNS, Store
+    from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore
 
-    store = Store(folder)
+    store = EpisodeStore(folder)
     rows = pl.read_parquet(folder / "episodes" / "*.parquet", schema=EPISODES)
     turns = pl.read_parquet(folder / "turns" / "*.parquet", schema=TURNS)
     store.close()
     for path in folder.glob("*/part-*.parquet"):
         path.unlink()
     all_right = rows.with_columns(pl.lit(True).alias("correct"), pl.lit("correct").alias("ending"))
-    store = Store(folder)
+    store = EpisodeStore(folder)
     store.append({"episodes": all_right.to_dict(as_series=False), "turns": turns.to_dict(as_series=False)})
     store.close()
     found = compare(folder).filter(measure="acc")

@@ -1,4 +1,4 @@
-"""Evidence is what belongs to the plan: earlier configurations, other data and damaged files are told apart in a sentence."""
+"""RunData is what belongs to the plan: earlier configurations, other data and damaged files are told apart in a sentence."""
 
 import shutil
 

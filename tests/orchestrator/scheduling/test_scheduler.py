@@ -1,4 +1,4 @@
-"""The schedule, played with a toy world: every owed episode is delivered once, or given up with a reason, in any weather."""
+"""The schedule, played with a toy world: every pending episode is delivered once, or given up with a reason, in any weather."""
 
 import dataclasses
 from collections import Counter
@@ -10,26 +10,26 @@ from hypothesis import strategies as st
 
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.scheduler import (
-    BACKLOG,
-    PATIENCE,
-    STARTS,
+    MAX_FAILED_STARTS,
+    MAX_LONE_DEATHS,
+    MAX_UNREAD,
     Abandon,
     Demand,
     Drop,
     GiveUp,
     Lease,
-    Schedule,
+    Scheduler,
     Start,
     Stop,
 )
-from orchestrator.scheduling.state import SILENCE
+from orchestrator.scheduling.state import SILENCE_TIMEOUT_S
 
 
 class World:
     """Acts on commands in a random order; workers die at a rate, and always on a poisonous episode."""
 
     def __init__(
-        self, schedule: Schedule, rng: Random, death: float = 0.0, poison: frozenset[int] = frozenset()
+        self, schedule: Scheduler, rng: Random, death: float = 0.0, poison: frozenset[int] = frozenset()
     ) -> None:
         self.schedule, self.rng, self.death, self.poison = schedule, rng, death, poison
         self.starting: list[int] = []
@@ -78,7 +78,7 @@ class World:
         if self.starting and (not self.leases or self.rng.random() < 0.3):
             return self.take(self.schedule.ready(self.starting.pop(self.rng.randrange(len(self.starting)))))
         if not self.leases:
-            raise AssertionError("work is owed, and nobody has any")
+            raise AssertionError("work is pending, and nobody has any")
         lease = self.leases.pop(self.rng.randrange(len(self.leases)))
         good = [ordinal for ordinal in lease.ordinals if ordinal not in self.poison]
         self.delivered.update(good[: len(good) // 2])
@@ -90,7 +90,7 @@ class World:
         self.take(self.schedule.drained(lease.slot, lease.lease))
 
 
-def owed(sizes):
+def pending(sizes):
     numbers = iter(range(sum(sizes)))
     return {f"m{i}": [next(numbers) for _ in range(size)] for i, size in enumerate(sizes)}
 
@@ -103,8 +103,8 @@ def owed(sizes):
     death=st.sampled_from([0.0, 0.02, 0.1]),
 )
 def test_every_episode_is_delivered_exactly_once_whatever_dies(sizes, gpus, seed, death):
-    work = owed(sizes)
-    world = World(Schedule(work, {name: Demand(0, 1) for name in work}, 2, gpus), Random(seed), death)
+    work = pending(sizes)
+    world = World(Scheduler(work, {name: Demand(0, 1) for name in work}, 2, gpus), Random(seed), death)
     world.run()
 
     assert not world.given_up or death
@@ -117,17 +117,17 @@ def test_every_episode_is_delivered_exactly_once_whatever_dies(sizes, gpus, seed
 
 def test_an_episode_that_kills_its_worker_twice_is_given_up_and_its_company_is_not():
     work = {"m": list(range(500))}
-    world = World(Schedule(work, {"m": Demand(0, 1)}, 2, 2), Random(1), poison=frozenset({7, 130}))
+    world = World(Scheduler(work, {"m": Demand(0, 1)}, 2, 2), Random(1), poison=frozenset({7, 130}))
     world.run()
 
     assert world.given_up == {7: "poison", 130: "poison"}
     assert world.delivered == Counter(o for o in range(500) if o not in (7, 130))
-    assert PATIENCE == 2
+    assert MAX_LONE_DEATHS == 2
 
 
 def test_a_group_that_never_loads_is_abandoned_with_its_reason_and_the_others_go_on():
     work = {"broken": [1, 2], "fine": [3, 4]}
-    schedule = Schedule(work, {name: Demand(0, 1) for name in work}, 2, 1)
+    schedule = Scheduler(work, {name: Demand(0, 1) for name in work}, 2, 1)
     world = World(schedule, Random(0))
     world.take(schedule.begin())
     for _ in range(50):
@@ -138,11 +138,11 @@ def test_a_group_that_never_loads_is_abandoned_with_its_reason_and_the_others_go
 
     assert world.abandoned == {"broken": "no such file"}
     assert world.delivered == Counter([3, 4])
-    assert schedule.groups["broken"].failed_starts == STARTS
+    assert schedule.groups["broken"].failed_starts == MAX_FAILED_STARTS
 
 
 def test_a_model_larger_than_the_cluster_is_abandoned_at_once():
-    schedule = Schedule({"big": [1], "small": [2]}, {"big": Demand(0, 4), "small": Demand(0, 1)}, 2, 2)
+    schedule = Scheduler({"big": [1], "small": [2]}, {"big": Demand(0, 4), "small": Demand(0, 1)}, 2, 2)
     world = World(schedule, Random(0))
     world.run()
 
@@ -154,7 +154,7 @@ def test_a_model_larger_than_the_cluster_is_abandoned_at_once():
 def test_leases_shrink_towards_the_end(gpus):
     work = {"m": list(range(40_000))}
     sizes = []
-    world = World(Schedule(work, {"m": Demand(0, 1)}, 2, gpus), Random(2))
+    world = World(Scheduler(work, {"m": Demand(0, 1)}, 2, gpus), Random(2))
     take = world.take
     world.take = lambda commands: (
         sizes.extend(len(c.ordinals) for c in commands if isinstance(c, Lease)),
@@ -166,12 +166,12 @@ def test_leases_shrink_towards_the_end(gpus):
 
 
 def test_a_silent_workers_work_is_taken_back_after_the_deadline_and_not_before():
-    schedule = Schedule({"m": list(range(8))}, {"m": Demand(0, 1)}, 2, 1)
+    schedule = Scheduler({"m": list(range(8))}, {"m": Demand(0, 1)}, 2, 1)
     schedule.begin(0.0)
     schedule.ready(1, 10.0)
 
-    assert schedule.tick(10.0 + SILENCE) == []
-    dropped, started = schedule.tick(11.0 + SILENCE)
+    assert schedule.tick(10.0 + SILENCE_TIMEOUT_S) == []
+    dropped, started = schedule.tick(11.0 + SILENCE_TIMEOUT_S)
     assert (dropped.slot, started) == (1, Start(2, "m", "node-0"))
     assert "silent" in dropped.reason
     assert schedule.delivered(1, 1, [0], 950.0) == [], "a late word of the dropped worker changes nothing"
@@ -180,7 +180,7 @@ def test_a_silent_workers_work_is_taken_back_after_the_deadline_and_not_before()
 
 def test_a_worker_that_keeps_talking_but_is_far_too_slow_loses_its_lease_too():
     demands = {"m": Demand(0, 1, at_once=10, rate=10.0, start=1.0)}
-    schedule = Schedule({"m": list(range(100))}, demands, 2, 1)
+    schedule = Scheduler({"m": list(range(100))}, demands, 2, 1)
     schedule.begin(0.0)
     lease = next(c for c in schedule.ready(1, 1.0) if isinstance(c, Lease))
     now, dropped = 1.0, []
@@ -197,7 +197,7 @@ def test_a_worker_that_keeps_talking_but_is_far_too_slow_loses_its_lease_too():
 
 def test_a_wide_model_gets_room_on_one_node_though_narrow_ones_fill_the_cluster():
     demands = {"narrow": Demand(0, 1), "wide": Demand(0, 4)}
-    schedule = Schedule({"narrow": list(range(9_000)), "wide": []}, demands, 2, 8)
+    schedule = Scheduler({"narrow": list(range(9_000)), "wide": []}, demands, 2, 8)
     world = World(schedule, Random(0))
     world.take(schedule.begin())
     while schedule.groups["narrow"].left > 6_000:
@@ -218,13 +218,13 @@ def test_a_wide_model_gets_room_on_one_node_though_narrow_ones_fill_the_cluster(
 
 def test_a_model_wider_than_any_node_is_abandoned_though_the_cluster_has_enough_gpus():
     nodes = [Node("a", 2), Node("b", 2)]
-    schedule = Schedule({"big": [1]}, {"big": Demand(0, 4)}, 2, 4, nodes)
+    schedule = Scheduler({"big": [1]}, {"big": Demand(0, 4)}, 2, 4, nodes)
 
     assert schedule.begin() == [Abandon("big", "big needs 4 GPUs, a node of the cluster has 2")]
 
 
 def test_nodes_that_come_are_used_and_nodes_that_go_are_not():
-    schedule = Schedule({"m": list(range(1000))}, {"m": Demand(0, 1)}, 2, 1, [Node("a", 1)])
+    schedule = Scheduler({"m": list(range(1000))}, {"m": Demand(0, 1)}, 2, 1, [Node("a", 1)])
     assert schedule.begin(0.0) == [Start(1, "m", "a")]
 
     assert schedule.resized([Node("a", 1), Node("b", 1)], 2, 5.0) == [Start(2, "m", "b")]
@@ -236,7 +236,7 @@ def test_nodes_that_come_are_used_and_nodes_that_go_are_not():
 def test_no_lease_takes_the_conditions_of_a_sample_apart():
     work = {"m": list(range(7 * 333))}
     demand = Demand(0, 1, at_once=10)
-    schedule = Schedule(work, {"m": demand}, 2, 3, together=lambda one, other: one // 7 == other // 7)
+    schedule = Scheduler(work, {"m": demand}, 2, 3, together=lambda one, other: one // 7 == other // 7)
     world, leases = World(schedule, Random(4)), []
     world.take(schedule.begin())
     while not schedule.done:
@@ -264,19 +264,19 @@ class Court(World):
             self.take(self.schedule.arrived("judge:j", [self.answers + n for n in sorted(written)]))
 
 
-def court(gpus: int, after: bool = False, shares=None, owed: int = 3000) -> Schedule:
+def court(gpus: int, after: bool = False, shares=None, pending: int = 3000) -> Scheduler:
     demands = {
         "m": Demand(cpus=0, gpus=1, at_once=16, judge="judge:j"),
         "judge:j": Demand(cpus=0, gpus=1, at_once=16, pool="judges", after=after),
     }
-    return Schedule({"m": range(owed), "judge:j": ()}, demands, 8, gpus, shares=shares)
+    return Scheduler({"m": range(pending), "judge:j": ()}, demands, 8, gpus, shares=shares)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.02]), st.sampled_from([(1, True), (2, False), (8, False)]))
 @settings(max_examples=40, deadline=None)
 def test_every_answer_is_read_once_whatever_dies(seed, death, place):
     gpus, after = place
-    world = Court(court(gpus, after, None if after else {"models": gpus - 1}, owed=600), Random(seed), death)
+    world = Court(court(gpus, after, None if after else {"models": gpus - 1}, pending=600), Random(seed), death)
     world.run()
 
     written = set(range(600)) - set(world.given_up)
@@ -307,13 +307,13 @@ def test_on_two_gpus_the_judge_reads_while_the_model_writes():
 
 
 def test_a_judge_far_behind_holds_its_writers_back_and_lets_them_go_again():
-    schedule = court(2, shares={"models": 1}, owed=3 * BACKLOG)
+    schedule = court(2, shares={"models": 1}, pending=3 * MAX_UNREAD)
     world = Court(schedule, Random(0))
     world.take(schedule.begin())
     judge = next(slot for slot, place in schedule.slots.items() if place.group.name == "m")
     world.take(schedule.ready(judge))
     world.starting.remove(judge)
-    world.take(schedule.arrived("judge:j", range(10_000, 10_000 + BACKLOG)))
+    world.take(schedule.arrived("judge:j", range(10_000, 10_000 + MAX_UNREAD)))
     for lease in list(world.leases):
         world.leases.remove(lease)
         schedule.delivered(lease.slot, lease.lease, lease.ordinals)
@@ -328,7 +328,7 @@ def test_a_judge_far_behind_holds_its_writers_back_and_lets_them_go_again():
 
 
 def test_a_judge_that_nobody_can_start_does_not_stop_the_writers():
-    schedule = court(1, shares={"models": 1}, owed=50)
+    schedule = court(1, shares={"models": 1}, pending=50)
     schedule.groups["judge:j"].demand = dataclasses.replace(schedule.groups["judge:j"].demand, gpus=4)
     world = Court(schedule, Random(0))
     world.run()

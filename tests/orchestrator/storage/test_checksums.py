@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from orchestrator.storage import checksums
-from orchestrator.storage.episode_store import Store
+from orchestrator.storage.episode_store import EpisodeStore
 from tests.orchestrator.storage.test_episode_store import ids, written
 
 
@@ -22,7 +22,7 @@ def test_one_flipped_bit_anywhere_is_found(tmp_path, table):
         raw = bytearray(path.read_bytes())
         raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
         path.write_bytes(raw)
-        store = Store(folder)
+        store = EpisodeStore(folder)
         assert store.finished().is_empty() and list((folder / "damaged").iterdir())
         store.close()
 
@@ -47,7 +47,7 @@ def test_the_systems_own_tool_checks_them(tmp_path):
 
 def test_what_was_stored_twice_is_told_when_parts_are_merged(tmp_path, caplog):
     folder = written(tmp_path / "run", (1, 2), (2, 3))
-    store = Store(folder)
+    store = EpisodeStore(folder)
     store.compact()
     store.close()
 

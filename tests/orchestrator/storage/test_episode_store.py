@@ -1,4 +1,4 @@
-"""Every finished episode is stored exactly once, or is still owed."""
+"""Every finished episode is stored exactly once, or is still pending."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from orchestrator.storage import episode_store, lock
-from orchestrator.storage.episode_store import EPISODES, TURNS, Store, damaged, episodes, turns
+from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore, damaged, episodes, turns
 from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.blocks import block, episode, numbered
 
@@ -27,7 +27,7 @@ def ids(folder):
 
 def written(folder, *parts):
     """A closed store with one part for each tuple of sample ids."""
-    with_store = Store(folder)
+    with_store = EpisodeStore(folder)
     for numbers in parts:
         with_store.append(numbered(*numbers))
         with_store.flush()
@@ -51,7 +51,7 @@ def sound(folder):
 def test_what_goes_in_comes_out(tmp_path):
     rows = [episode(0, turns=3), episode(1, turns=0, error="bad picture", correct=False), episode(2)]
 
-    opened = Store(tmp_path)
+    opened = EpisodeStore(tmp_path)
     opened.append(block(rows))
     opened.close()
 
@@ -71,14 +71,14 @@ def test_an_empty_folder_has_empty_tables(tmp_path):
 def test_a_folder_may_have_any_name(tmp_path, name):
     written(tmp_path / name, (1, 2), (3,))
 
-    Store(tmp_path / name).close()
+    EpisodeStore(tmp_path / name).close()
 
     assert ids(tmp_path / name) == [1, 2, 3]
     assert turns(tmp_path / name).collect().height == 6
 
 
 def test_rows_decide_when_a_part_is_written(tmp_path):
-    opened = Store(tmp_path, rows=4, seconds=1e9)
+    opened = EpisodeStore(tmp_path, rows=4, seconds=1e9)
     opened.append(numbered(1, 2, 3))
     assert ids(tmp_path) == []
 
@@ -89,7 +89,7 @@ def test_rows_decide_when_a_part_is_written(tmp_path):
 
 
 def test_seconds_decide_when_a_part_is_written(tmp_path):
-    opened = Store(tmp_path, rows=1000, seconds=0.05)
+    opened = EpisodeStore(tmp_path, rows=1000, seconds=0.05)
     opened.append(numbered(1))
     time.sleep(0.06)
     opened.append(numbered(2))
@@ -100,7 +100,7 @@ def test_seconds_decide_when_a_part_is_written(tmp_path):
 
 def test_finished_holds_what_is_durable(tmp_path):
     written(tmp_path, (1,), (2,))
-    opened = Store(tmp_path)
+    opened = EpisodeStore(tmp_path)
     opened.append(numbered(3))
 
     assert opened.finished().columns == ["key", "cell"]
@@ -111,7 +111,7 @@ def test_finished_holds_what_is_durable(tmp_path):
 
 
 def test_a_block_that_is_none_is_refused_before_it_spoils_the_buffer(tmp_path):
-    opened = Store(tmp_path)
+    opened = EpisodeStore(tmp_path)
     missing, uneven, doubled = numbered(1), numbered(1), numbered(1, 1)
     del missing["episodes"]["seed"]
     uneven["turns"]["frame"].pop()
@@ -127,7 +127,7 @@ def test_a_block_that_is_none_is_refused_before_it_spoils_the_buffer(tmp_path):
 
 def test_replies_may_be_any_text(tmp_path):
     replies = ["half a pair \ud800", "\x00", "é\n\r\t", "🦊" * 1000, ""]
-    opened = Store(tmp_path)
+    opened = EpisodeStore(tmp_path)
     for number, reply in enumerate(replies):
         opened.append(block([episode(number, turns=1)], reply))
     opened.close()
@@ -136,7 +136,7 @@ def test_replies_may_be_any_text(tmp_path):
 
 
 def test_a_key_counts_once_with_the_turns_it_had_first(tmp_path):
-    opened = Store(tmp_path)
+    opened = EpisodeStore(tmp_path)
     opened.append(block([episode(1, turns=1), episode(2, turns=3)]))
     opened.append(block([episode(1, turns=4), episode(3, turns=2)]))
     opened.append(block([episode(2, turns=5)]))
@@ -151,7 +151,7 @@ def test_a_key_counts_once_with_the_turns_it_had_first(tmp_path):
 
 
 def test_a_failed_write_loses_nothing(tmp_path):
-    opened = Store(tmp_path)
+    opened = EpisodeStore(tmp_path)
     opened.append(numbered(1, 2))
     shutil.rmtree(tmp_path / "episodes")  # as if the disk had gone away
     with pytest.raises(OSError):
@@ -228,7 +228,7 @@ def test_the_writer_moves_it_aside_and_owes_its_episodes_again(tmp_path, spoil, 
     name = files(tmp_path, table)[1]
     spoil(tmp_path / table / name)
 
-    opened = Store(tmp_path)
+    opened = EpisodeStore(tmp_path)
     assert opened.finished()["key"].to_list() == [episode(number)["key"] for number in (1, 2, 4)]
     opened.append(numbered(3))
     opened.compact()
@@ -246,13 +246,13 @@ def test_a_repaired_part_can_be_put_back(tmp_path, place):
     good = (tmp_path / "episodes" / name).read_bytes()
     tear(tmp_path / "episodes" / name)
 
-    opened = Store(tmp_path)
+    opened = EpisodeStore(tmp_path)
     opened.append(numbered(4))
     opened.compact()
     opened.close()
     (tmp_path / "episodes" / name).write_bytes(good)
     (tmp_path / "damaged" / f"turns-{name}").rename(tmp_path / "turns" / name)
-    Store(tmp_path).close()
+    EpisodeStore(tmp_path).close()
 
     assert sound(tmp_path) == {1, 2, 3, 4}
 
@@ -267,7 +267,7 @@ def test_files_of_others_are_no_parts(tmp_path, caplog):
 
     assert ids(tmp_path) == [1]
     assert {path.name for path in damaged(tmp_path)} == {"mine.parquet", "part-2.parquet"}
-    Store(tmp_path).close()
+    EpisodeStore(tmp_path).close()
     assert files(tmp_path, "episodes") == ["README", name]
     assert len(files(tmp_path, "damaged")) == 4
 
@@ -278,7 +278,7 @@ def test_what_a_crash_left_is_swept(tmp_path):
     shutil.copy(tmp_path / "turns" / "part-00000001.parquet", tmp_path / "turns" / "part-00000002.parquet")
 
     assert damaged(tmp_path) == []
-    Store(tmp_path).close()
+    EpisodeStore(tmp_path).close()
 
     assert files(tmp_path, "turns") == files(tmp_path, "episodes")
     assert sound(tmp_path) == {1}
@@ -288,7 +288,7 @@ def test_small_parts_are_merged_and_large_ones_left(tmp_path, monkeypatch):
     monkeypatch.setattr(episode_store, "LARGE", 5)
     written(tmp_path, (1,), (2, 3), (4, 5, 6), tuple(range(10, 16)), (20,), (21,))
 
-    opened = Store(tmp_path)
+    opened = EpisodeStore(tmp_path)
     opened.compact()
     assert files(tmp_path, "episodes") == files(tmp_path, "turns")
     assert files(tmp_path, "episodes") == [
@@ -341,7 +341,7 @@ def test_a_crash_before_any_single_step_neither_loses_nor_doubles(tmp_path, cras
     while True:
         folder = tmp_path / str(crashes)
         shutil.copytree(tmp_path / "before", folder)
-        opened = Store(folder)
+        opened = EpisodeStore(folder)
         if verb == "flush":
             opened.append(numbered(6))
         crash_at(crashes)
@@ -356,7 +356,7 @@ def test_a_crash_before_any_single_step_neither_loses_nor_doubles(tmp_path, cras
             break
         assert sound(folder) - {6} == {1, 2, 3, 4, 5}
         assert damaged(folder) == []
-        again = Store(folder)
+        again = EpisodeStore(folder)
         assert len(again.finished()) == len(ids(folder))
         again.append(numbered(7))
         again.compact()
@@ -374,11 +374,11 @@ WRITER = """
 import sys
 from pathlib import Path
 from random import Random
-from orchestrator.storage.episode_store import Store
+from orchestrator.storage.episode_store import EpisodeStore
 from tests.orchestrator.blocks import numbered
 folder, first = Path(sys.argv[1]), int(sys.argv[2])
 chance = Random(first)
-opened = Store(folder)
+opened = EpisodeStore(folder)
 print("open", flush=True)
 while True:
     count = chance.randint(1, 40)
@@ -413,7 +413,7 @@ def test_kill_9_at_any_moment_keeps_what_was_flushed(tmp_path):
         assert kept <= sound(tmp_path)
         assert damaged(tmp_path) == []
 
-    opened = Store(tmp_path)
+    opened = EpisodeStore(tmp_path)
     assert kept <= set(episodes(tmp_path).collect()["sample_id"])
     opened.compact()
     opened.close()
@@ -423,18 +423,18 @@ def test_kill_9_at_any_moment_keeps_what_was_flushed(tmp_path):
 
 
 def test_a_second_store_is_refused_until_the_first_is_closed(tmp_path):
-    first = Store(tmp_path)
+    first = EpisodeStore(tmp_path)
     with pytest.raises(RunFolderError, match="already open in this process"):
-        Store(tmp_path)
+        EpisodeStore(tmp_path)
 
     first.close()
-    Store(tmp_path).close()
+    EpisodeStore(tmp_path).close()
 
 
 @pytest.mark.slow
 def test_a_million_rows(tmp_path, capsys):
     spans = [range(first, first + 5_000) for first in range(0, 1_000_000, 5_000)]
-    opened = Store(tmp_path, rows=20_000, seconds=1e9)
+    opened = EpisodeStore(tmp_path, rows=20_000, seconds=1e9)
     seconds = {}
 
     def timed(name, action):
@@ -445,7 +445,7 @@ def test_a_million_rows(tmp_path, capsys):
 
     timed("append", lambda: [opened.append(numbered(*span)) for span in spans])
     opened.close()
-    opened = timed("open", lambda: Store(tmp_path))
+    opened = timed("open", lambda: EpisodeStore(tmp_path))
     assert timed("finished", opened.finished).height == 1_000_000
     assert timed("turns", lambda: turns(tmp_path).select(pl.len()).collect().item()) == 2_000_000
     timed("compact", opened.compact)

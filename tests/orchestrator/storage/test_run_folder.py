@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from envs.types import Ending
-from orchestrator.storage.episode_store import Store, episodes
+from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.run_folder import (
     RunFolderError,
     claim,
@@ -159,7 +159,7 @@ def other(tmp_path):
 
 
 def test_a_second_driver_is_told_who_has_the_folder(tmp_path, other):
-    for second in (lambda: claimed(tmp_path, sweep()), lambda: Store(tmp_path)):
+    for second in (lambda: claimed(tmp_path, sweep()), lambda: EpisodeStore(tmp_path)):
         with pytest.raises(RunFolderError, match=re.escape(f"process {other.pid} on {socket.gethostname()}")):
             second()
 
@@ -180,8 +180,8 @@ def test_a_holder_that_has_not_written_its_name_yet_is_still_the_holder(tmp_path
 
 def test_driver_and_store_of_one_process_share_the_folder(tmp_path):
     with claim(tmp_path, sweep()):
-        Store(tmp_path).close()
-        opened = Store(tmp_path)
+        EpisodeStore(tmp_path).close()
+        opened = EpisodeStore(tmp_path)
         with pytest.raises(RunFolderError, match="already open"):
             claimed(tmp_path, sweep())
     assert read_lock(tmp_path)["pid"] == os.getpid()
@@ -233,7 +233,7 @@ def test_status_says_what_ran(tmp_path):
 
 def test_status_counts_anew_after_another_plan_and_only_what_that_plan_asks_for(tmp_path):
     with claim(tmp_path, sweep()):
-        opened = Store(tmp_path)
+        opened = EpisodeStore(tmp_path)
         opened.append(block([episode(0), episode(1)]))
         opened.close()
         old = episodes(tmp_path).collect()["key"].to_list()
@@ -254,7 +254,7 @@ def test_status_counts_anew_after_another_plan_and_only_what_that_plan_asks_for(
 def test_status_of_a_running_sweep_counts_what_is_durable(tmp_path):
     plan(tmp_path, 4)
     with claim(tmp_path, sweep()):
-        opened = Store(tmp_path)
+        opened = EpisodeStore(tmp_path)
         assert [cell["state"] for cell in read_status(tmp_path)["cells"]] == ["waiting"]
         opened.append(block([episode(0), episode(1, ending=Ending.FAILED)]))
         opened.flush()
@@ -272,7 +272,7 @@ def test_status_after_a_kill_is_not_that_of_the_attempt_before(tmp_path):
     plan(tmp_path, 2)
     cells = [{"cell": CELL, "planned": 2, "finished": 1, "errors": 0, "state": "partial", "reason": "no GPU"}]
     write_status(tmp_path, cells, finished=True)
-    opened = Store(tmp_path)
+    opened = EpisodeStore(tmp_path)
     opened.append(numbered(0, 1))
     opened.close()  # and no word of how the attempt ended
 

@@ -11,14 +11,14 @@ from orchestrator.execution.attempt import scored
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.judge_agreement import own
 from orchestrator.tracking import cell_metrics
-from orchestrator.tracking.cell_metrics import Standing, paced
+from orchestrator.tracking.cell_metrics import CellMetricsPublisher, paced
 from tests.orchestrator.mirrors import until
 from tests.orchestrator.report.runs import played, sweep
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(cell_metrics, "EVERY", 0.0)
+    monkeypatch.setattr(cell_metrics, "SCORE_INTERVAL_S", 0.0)
     monkeypatch.setattr(cell_metrics, "SHARE", 0)
     monkeypatch.setattr(cell_metrics, "LOOKS", 1e9)
 
@@ -27,7 +27,7 @@ def frame(**acc: float) -> pl.DataFrame:
     return pl.DataFrame({"cell": list(acc), "acc": list(acc.values())})
 
 
-def looked(one: Standing) -> None:
+def looked(one: CellMetricsPublisher) -> None:
     one.look()
     assert one._thread is not None
     one._thread.join(30)
@@ -35,7 +35,7 @@ def looked(one: Standing) -> None:
 
 def test_only_what_changed_is_told():
     frames, told = [frame(a=1.0, b=2.0), frame(a=1.0, b=3.0)], []
-    one = Standing(lambda: frames.pop(0), told.append)
+    one = CellMetricsPublisher(lambda: frames.pop(0), told.append)
 
     looked(one)
     looked(one)
@@ -50,7 +50,7 @@ def test_a_look_that_comes_after_the_end_tells_nothing():
         go.wait(30)
         return frame(a=1.0)
 
-    one = Standing(late, told.append)
+    one = CellMetricsPublisher(late, told.append)
     one.look()
     one.look()  # one at a time
     one.close()
@@ -69,7 +69,7 @@ def test_a_folder_that_cannot_be_read_now_is_read_next_time():
             raise answer
         return answer
 
-    one = Standing(rows, told.append)
+    one = CellMetricsPublisher(rows, told.append)
     for _ in range(3):
         looked(one)
 
@@ -81,7 +81,7 @@ def test_what_is_told_at_last_is_what_the_results_say(demo_data, tmp_path):
     folder = played(tmp_path / "run", wanted)
     plan, told = build_plan(wanted), []
 
-    looked(Standing(lambda: scored(plan, folder, own(wanted)), told.append))
+    looked(CellMetricsPublisher(lambda: scored(plan, folder, own(wanted)), told.append))
 
     assert told == pl.read_parquet(folder / "results.parquet").to_dicts()
 
@@ -95,7 +95,7 @@ def test_a_look_is_rarer_the_longer_it_takes(monkeypatch):
         threading.Event().wait(0.05)
         return frame(a=1.0)
 
-    one = Standing(slow, lambda row: None)
+    one = CellMetricsPublisher(slow, lambda row: None)
     looked(one)
     one.look()
     until(lambda: not one._thread.is_alive())

@@ -10,7 +10,7 @@ from actors.backend import Reply
 from orchestrator.report.run_data import read
 from orchestrator.storage.verdict_store import VERDICTS, VerdictStore
 from orchestrator.tracking.tracker import track
-from orchestrator.tracking.transcripts import stories
+from orchestrator.tracking.transcripts import transcripts
 from tests.orchestrator.mirrors import client, parent, runs
 from tests.orchestrator.report.runs import played, sweep
 
@@ -30,20 +30,20 @@ class Hostile:
 @pytest.fixture(scope="module")
 def run(demo_data, tmp_path_factory):
     wanted = sweep(demo_data, ["oracle", "uniform", "guess"], ["zero-shot", "hint"], protocol=["mcqa", "oeg"])
-    return played(tmp_path_factory.mktemp("stories") / "run", wanted, backends={"guess": Hostile()})
+    return played(tmp_path_factory.mktemp("transcripts") / "run", wanted, backends={"guess": Hostile()})
 
 
 def test_equal_seeds_tell_equal_stories_and_never_too_many(run):
     evidence = read(run)
-    first, again = list(stories(evidence, most=12, seed=1)), list(stories(evidence, most=12, seed=1))
+    first, again = list(transcripts(evidence, most=12, seed=1)), list(transcripts(evidence, most=12, seed=1))
 
     assert first == again and len(first) == 12
-    assert [one.key for one in first] != [one.key for one in stories(evidence, most=12, seed=2)]
+    assert [one.key for one in first] != [one.key for one in transcripts(evidence, most=12, seed=2)]
     assert all(turn.picture.startswith("data:image/") for one in first for turn in one.turns)
 
 
 def test_a_hostile_reply_stays_in_its_fence(run):
-    told = [turn for one in stories(read(run), most=500) if one.tags["model"] == "guess" for turn in one.turns]
+    told = [turn for one in transcripts(read(run), most=500) if one.tags["model"] == "guess" for turn in one.turns]
 
     assert told
     for turn in told:
@@ -61,7 +61,7 @@ def test_an_open_ended_story_ends_with_what_the_judge_said(run):
     kept = VerdictStore(run)
     kept.append({name: verdict.get(name, [None]) for name in VERDICTS})
     kept.flush()
-    told = {one.key: one for one in stories(read(run), most=2000)}[row["key"]]
+    told = {one.key: one for one in transcripts(read(run), most=2000)}[row["key"]]
 
     assert "Judge rule-judge/x: category no, suggestion yes, aggregate yes." in told.ending
     assert [turn.verdict for turn in told.turns] == ["Open-ended: how it is read is a judge's matter."]

@@ -22,7 +22,7 @@ from envs.types import ImageRef
 from orchestrator.report.endings import endings
 from orchestrator.report.html import write_page
 from orchestrator.report.html.episode_sample import chosen
-from orchestrator.report.html.episode_view import FIRST, LAST, LONGEST_REPLY, Strips, rows_of
+from orchestrator.report.html.episode_view import FIRST, LAST, LONGEST_REPLY, EpisodeViews, rows_of
 from orchestrator.report.html.escape import HIDDEN, inert, visible
 from orchestrator.report.html.page_data import MEANINGS, gathered
 from orchestrator.report.html.thumbnails import EDGE, Thumbnails, reference
@@ -196,7 +196,7 @@ def test_a_store_that_says_otherwise_is_not_argued_with(evidence):
     }
     turns = rows_of(evidence.turns, [row["key"]])[row["key"]]
     for changed in ({"option": "mismatch"}, {"frame": 3}, {"reply": "nonsense"}, {"move": "sideways"}):
-        strips = Strips(evidence, Thumbnails(None, 0))
+        strips = EpisodeViews(evidence, Thumbnails(None, 0))
         assert strips.add(row, [turns[0] | changed, *turns[1:]])
         if changed != {"move": "sideways"}:  # moves that were asked for follow from the reply, so it changes nothing
             assert "other readings" in strips.found[0]["why"]
@@ -219,7 +219,7 @@ def test_every_ending_has_its_meaning(content):
 
 def test_verdicts_of_judges_stand_beside_the_reply(folder, evidence, tmp_path):
     row = evidence.episodes.filter(model="oracle").to_dicts()[0] | {"kind": "correct"}
-    strips = Strips(evidence, Thumbnails(None, 0))
+    strips = EpisodeViews(evidence, Thumbnails(None, 0))
     verdict = {
         "key": row["key"],
         "judge": "rule",
@@ -282,7 +282,7 @@ def test_bounds_hold_and_are_told(folder, evidence, demo_data):
     assert len(page.browser["pictures"]) == 7 and len(page.browser["episodes"]) == 40
     assert "40 of 600 episodes are here, drawn with seed 0" in page.about[0]
     assert re.fullmatch(r"7 pictures of .*; \d+ more were left out to bound the file\.", page.about[1])
-    spent = Strips(evidence, Thumbnails(None, 0), most_bytes=1)
+    spent = EpisodeViews(evidence, Thumbnails(None, 0), most_bytes=1)
     row = evidence.episodes.to_dicts()[0] | {"kind": "correct"}
     assert [spent.add(row, []), spent.add(row, [])] == [True, False]
     tight = Thumbnails(demo_data, 99, most_bytes=1)

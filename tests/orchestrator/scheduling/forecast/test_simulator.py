@@ -10,11 +10,11 @@ import pytest
 
 from orchestrator.scheduling.forecast import throughput, workload
 from orchestrator.scheduling.forecast.forecast import forecast, paces
-from orchestrator.scheduling.forecast.simulator import Simulation, Weather, Work, lower_bound, simulate
+from orchestrator.scheduling.forecast.simulator import FaultModel, Simulation, Work, lower_bound, simulate
 from orchestrator.scheduling.forecast.summary import tell
 from orchestrator.scheduling.forecast.timeline import bars, draw
 from orchestrator.scheduling.nodes import Node, nodes_of
-from orchestrator.scheduling.scheduler import Demand, Schedule
+from orchestrator.scheduling.scheduler import Demand, Scheduler
 from sweeps.load import SweepError, load
 from sweeps.spec import Protocol
 
@@ -26,20 +26,20 @@ WIDE_ALONE = {"llava-ov-72b", "qwen2.5-vl-32b", "qwen2.5-vl-72b", "internvl3-38b
 @cache
 def paper():
     sweep = load(PAPER, [])
-    owed, known = workload.published(sweep), paces(sweep, "h200", [], workload.published(sweep))
+    pending, known = workload.published(sweep), paces(sweep, "h200", [], workload.published(sweep))
     demands = {m.name: Demand(0, m.gpus, 64, m.in_flight, rate=known[m.name].episodes, start=known[m.name].start)
                for m in workload.apart(sweep)[0]}  # fmt: skip
     numbers = count()
-    return {name: [next(numbers) for _ in range(owed.of(name))] for name in demands}, demands
+    return {name: [next(numbers) for _ in range(pending.of(name))] for name in demands}, demands
 
 
 def played(gpus, seed, deaths=0.0):
-    owed, demands = paper()
-    weather = Weather(seed, deaths, silent=0.2, skew=0.4, unrest=0.05)
+    pending, demands = paper()
+    weather = FaultModel(seed, deaths, silent=0.2, skew=0.4, unrest=0.05)
     began = time.process_time()
-    found = simulate(owed, demands, gpus, weather)
+    found = simulate(pending, demands, gpus, weather)
     assert time.process_time() - began < 20
-    fitting = sum(len(queue) for name, queue in owed.items() if name not in found.abandoned)
+    fitting = sum(len(queue) for name, queue in pending.items() if name not in found.abandoned)
     assert (found.delivered, found.twice, found.given_up) == (fitting, 0, 0), "every episode exactly once"
     assert set(found.abandoned) == (WIDE_ALONE if gpus == 1 else set())
     return found
@@ -58,11 +58,11 @@ def test_with_a_tenth_of_the_workers_dying_at_most_a_quarter_longer(gpus, seed):
 
 
 def test_the_deaths_are_real_and_the_silent_are_found():
-    owed, demands = paper()
-    found = simulate(owed, demands, 64, Weather(7, deaths=0.3, silent=1.0, skew=0.4, unrest=0.05))
+    pending, demands = paper()
+    found = simulate(pending, demands, 64, FaultModel(7, deaths=0.3, silent=1.0, skew=0.4, unrest=0.05))
 
     assert found.lost >= 0.2 * len(found.spans)
-    assert (found.delivered + found.given_up, found.twice) == (sum(map(len, owed.values())), 0)
+    assert (found.delivered + found.given_up, found.twice) == (sum(map(len, pending.values())), 0)
     assert found.given_up < 100 and not found.abandoned, "only what died alone twice, by chance"
 
 
@@ -96,22 +96,22 @@ def test_the_bound_by_hand():
 
 @pytest.mark.parametrize("seed", range(30))
 def test_nothing_beats_the_bound(seed):
-    owed = {f"m{i}": range(1000 * i, 1000 * i + 37 * (seed + i) % 900 + 1) for i in range(5)}
+    pending = {f"m{i}": range(1000 * i, 1000 * i + 37 * (seed + i) % 900 + 1) for i in range(5)}
     demands = {
-        name: Demand(0, 1 + (seed + i) % 2, at_once=8, rate=0.5 + i, start=10.0 * i) for i, name in enumerate(owed)
+        name: Demand(0, 1 + (seed + i) % 2, at_once=8, rate=0.5 + i, start=10.0 * i) for i, name in enumerate(pending)
     }
-    found = simulate(owed, demands, 2 + seed % 5, Weather(seed, 0.1 * (seed % 2), 0.5, 0.5, 0.1))
+    found = simulate(pending, demands, 2 + seed % 5, FaultModel(seed, 0.1 * (seed % 2), 0.5, 0.5, 0.1))
 
     assert found.makespan >= found.bound.seconds
-    assert found.delivered == sum(map(len, owed.values()))
+    assert found.delivered == sum(map(len, pending.values()))
 
 
 def test_gpus_go_where_the_work_is_only_if_it_outweighs_a_start():
-    owed = {"short": range(100), "long": range(100, 1000)}
-    cheap = {name: Demand(0, 1, rate=1.0, start=5.0, at_once=4) for name in owed}
-    dear = {name: Demand(0, 1, rate=1.0, start=1000.0, at_once=4) for name in owed}
+    pending = {"short": range(100), "long": range(100, 1000)}
+    cheap = {name: Demand(0, 1, rate=1.0, start=5.0, at_once=4) for name in pending}
+    dear = {name: Demand(0, 1, rate=1.0, start=1000.0, at_once=4) for name in pending}
 
-    gained, kept = simulate(owed, cheap, 2), simulate(owed, dear, 2)
+    gained, kept = simulate(pending, cheap, 2), simulate(pending, dear, 2)
     assert gained.makespan < 900, "the long one is played by two"
     assert sum(span.group == "long" for span in gained.spans) > 1
     assert sorted(span.group for span in kept.spans) == ["long", "short"]
@@ -119,21 +119,21 @@ def test_gpus_go_where_the_work_is_only_if_it_outweighs_a_start():
 
 def test_models_stay_on_their_kind_of_gpu():
     nodes = [Node("a", 2, "H200"), Node("b", 2, "L40S")]
-    owed = {"big": range(400), "small": range(400, 800)}
+    pending = {"big": range(400), "small": range(400, 800)}
     demands = {
         "big": Demand(0, 1, accelerator="H200", rate=1.0, start=9.0),
         "small": Demand(0, 1, accelerator="L40S", rate=1.0, start=9.0),
     }
-    spans = simulate(owed, demands, 4, nodes=nodes).spans
+    spans = simulate(pending, demands, 4, nodes=nodes).spans
 
     assert {(span.group, span.node) for span in spans} == {("big", "a"), ("small", "b")}
 
 
 def test_a_pool_takes_no_more_than_its_share():
-    owed = {"model": range(500), "judge": range(500, 1000)}
-    demands = {name: Demand(0, 1, rate=1.0, start=5.0, pool=name + "s") for name in owed}
-    schedule = Schedule(owed, demands, 0, 8, nodes_of(8), {"judges": 1})
-    simulation = Simulation(schedule, {n: Work(500, 1, 1.0, 5.0) for n in owed}, Weather())
+    pending = {"model": range(500), "judge": range(500, 1000)}
+    demands = {name: Demand(0, 1, rate=1.0, start=5.0, pool=name + "s") for name in pending}
+    schedule = Scheduler(pending, demands, 0, 8, nodes_of(8), {"judges": 1})
+    simulation = Simulation(schedule, {n: Work(500, 1, 1.0, 5.0) for n in pending}, FaultModel())
     simulation.run()
 
     assert max(sum(s.began <= t < s.ended for s in simulation.spans if s.group == "judge") for t in range(600)) == 1
@@ -143,7 +143,7 @@ def test_a_pool_takes_no_more_than_its_share():
 # -- rates ----------------------------------------------------------------------------------------------------------------
 def test_what_a_run_saw_outweighs_the_table_on_its_kind_of_gpu_alone(tmp_path):
     model = next(m for m in load(PAPER, []).models if m.name == "qwen2.5-vl-7b")
-    schedule = Schedule({model.name: range(10)}, {model.name: Demand(0, 1)}, 0, 1)
+    schedule = Scheduler({model.name: range(10)}, {model.name: Demand(0, 1)}, 0, 1)
     crew = schedule.groups[model.name]
     crew.played, crew.busy, crew.starts = 100_000, 50_000.0, [40.0, 44.0]
     throughput.write_observed(tmp_path, schedule, "H200", (Protocol.MCQA,))
@@ -160,7 +160,7 @@ def test_what_a_run_saw_outweighs_the_table_on_its_kind_of_gpu_alone(tmp_path):
 
 
 def test_a_run_tells_the_pace_of_what_it_played_and_of_nothing_else(tmp_path):
-    schedule = Schedule(
+    schedule = Scheduler(
         {"m": range(10), "judge:j": ()}, {"m": Demand(0, 1, judge="judge:j"), "judge:j": Demand(0, 1)}, 0, 2
     )
     for name, played in (("m", 500), ("judge:j", 300)):
@@ -175,7 +175,7 @@ def test_a_run_tells_the_pace_of_what_it_played_and_of_nothing_else(tmp_path):
             for kind in (throughput.EPISODES, throughput.ANSWERS, throughput.VERDICTS)
         ]
 
-    models, judge = {"m": throughput.Seen(500, 100.0)}, {"j": throughput.Seen(300, 100.0)}
+    models, judge = {"m": throughput.Observed(500, 100.0)}, {"j": throughput.Observed(300, 100.0)}
     assert list(seen.values()) == [[{}, models, judge], [models, {}, judge], [{}, {}, judge]]
 
 
@@ -252,8 +252,8 @@ def test_the_forecast_of_open_ended_work_tells_its_verdicts_and_what_they_were_r
 
 
 def test_what_is_stored_and_unread_waits_for_the_judge_alone(tmp_path):
-    nothing = workload.Owed({}, {}, unread=500)
-    found = forecast(open_ended(tmp_path), 8, "h200", owed=nothing).found
+    nothing = workload.PendingWork({}, {}, unread=500)
+    found = forecast(open_ended(tmp_path), 8, "h200", pending=nothing).found
 
     assert (found.delivered, found.verdicts, {span.group for span in found.spans}) == (0, 500, {"judge:qwen3-8b"})
 
