@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test long quick lint bench chaos clean
+.PHONY: demo test long quick lint bench structure chaos clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -49,6 +49,10 @@ lint: $(VENV)/.base
 
 bench: $(VENV)/.model
 	$(BIN)/python -m tests.bench
+
+# rooms, arrows, circles and the length of functions, from the syntax trees
+structure: $(VENV)/.base
+	$(BIN)/python -m tests.bench.structure
 
 # every fault on a local two-node cluster, then a storm of faults drawn by SEED
 SEED   ?= 0
