@@ -1,8 +1,13 @@
-"""How a model is prompted: the paper's conditions, and variants that change one thing each."""
+"""The conditions under which a model is prompted: the paper's seven, and variants that change one thing each.
+
+``identity`` holds what changes a model's answers and goes into keys; name, description and scenarios do not.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+
+from pydantic import Field
 
 from envs.types import Mode
 from sweeps.values import Frozen
@@ -12,6 +17,8 @@ class Condition(Frozen):
     """How a model is prompted (protocol.md, 'Conditions'; paper sections 4 and 5)."""
 
     name: str
+    description: str = Field(default="", exclude=True)
+    """One line for ``ls conditions``; never stored, and two conditions that differ in it alone are equal."""
     hint: bool = False
     """The scenario's hint is appended to the question."""
     history: bool = False
@@ -30,9 +37,18 @@ class Condition(Frozen):
     shuffled: bool = False
     """Options change places among themselves, and categories among themselves, drawn by seed."""
     lenient: bool = False
-    """A reply that names nothing is read again as a forgiving reader would."""
+    """A reply that names no option is read again by more tolerant rules (envs/lenient.py)."""
     budget: bool = False
     """The question says how many answers are left."""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both prompt a model in the same way under the same name."""
+        if not isinstance(other, Condition):
+            return NotImplemented
+        return {**self.__dict__, "description": ""} == {**other.__dict__, "description": ""}
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     @property
     def many_images(self) -> bool:
@@ -53,13 +69,21 @@ WITH_EXAMPLES = ("ROD", "MVP-N")
 CONDITIONS: dict[str, Condition] = {
     condition.name: condition
     for condition in (
-        Condition(name="zero-shot"),
-        Condition(name="hint", hint=True),
-        Condition(name="history", history=True),
-        Condition(name="icl-1", shots=1, scenarios=WITH_EXAMPLES),
-        Condition(name="icl-3", shots=3, scenarios=WITH_EXAMPLES),
-        Condition(name="random-proactive", mode=Mode.RANDOM),
-        Condition(name="reference", mode=Mode.REFERENCE),
+        Condition(name="zero-shot", description="each turn is asked afresh, without memory of earlier ones"),
+        Condition(name="hint", description="the scenario's hint is appended to the question", hint=True),
+        Condition(name="history", description="the earlier turns of the episode precede the question", history=True),
+        Condition(
+            name="icl-1", description="one solved example precedes the question", shots=1, scenarios=WITH_EXAMPLES
+        ),
+        Condition(
+            name="icl-3", description="three solved examples precede the question", shots=3, scenarios=WITH_EXAMPLES
+        ),
+        Condition(
+            name="random-proactive",
+            description="suggestions of other scenarios replace the valid ones",
+            mode=Mode.RANDOM,
+        ),
+        Condition(name="reference", description="the clear image, categories only, one turn", mode=Mode.REFERENCE),
     )
 }
 """The paper's conditions: what ``conditions = "all"`` means."""
@@ -67,21 +91,53 @@ CONDITIONS: dict[str, Condition] = {
 VARIANTS: dict[str, Condition] = {
     condition.name: condition
     for condition in (
-        Condition(name="icl-2", shots=2, scenarios=WITH_EXAMPLES),
-        Condition(name="icl-1-cot", shots=1, reasoned=True, scenarios=WITH_EXAMPLES),
-        Condition(name="icl-3-cot", shots=3, reasoned=True, scenarios=WITH_EXAMPLES),
-        Condition(name="history-full-size", history=True, resized=False),
+        Condition(name="icl-2", description="ablation: two solved examples", shots=2, scenarios=WITH_EXAMPLES),
+        Condition(
+            name="icl-1-cot",
+            description="ablation: one solved example with chain of thought",
+            shots=1,
+            reasoned=True,
+            scenarios=WITH_EXAMPLES,
+        ),
+        Condition(
+            name="icl-3-cot",
+            description="ablation: three solved examples with chain of thought",
+            shots=3,
+            reasoned=True,
+            scenarios=WITH_EXAMPLES,
+        ),
+        Condition(
+            name="history-full-size",
+            description="ablation: history, pictures at their own size",
+            history=True,
+            resized=False,
+        ),
         Condition(
             name="random-from-IN-C",
+            description="ablation: random-proactive, all suggestions taken from IN-C",
             mode=Mode.RANDOM,
             source="IN-C",
             scenarios=("ROD", "VSOD", "MVP-N", "QD", "CIT", "COCO"),
         ),
-        Condition(name="random-from-VSOD", mode=Mode.RANDOM, source="VSOD", scenarios=("ROD", "MVP-N", "QD", "COCO")),
-        Condition(name="shuffled", shuffled=True),
-        Condition(name="lenient", lenient=True),
-        Condition(name="budget", budget=True),
-        Condition(name="hint-budget", hint=True, budget=True),
+        Condition(
+            name="random-from-VSOD",
+            description="ablation: random-proactive, all suggestions taken from VSOD",
+            mode=Mode.RANDOM,
+            source="VSOD",
+            scenarios=("ROD", "MVP-N", "QD", "COCO"),
+        ),
+        Condition(
+            name="shuffled", description="ablation: options and categories in another order (seeded)", shuffled=True
+        ),
+        Condition(
+            name="lenient",
+            description="ablation: a reply that names no option is read again by more tolerant rules",
+            lenient=True,
+        ),
+        Condition(name="budget", description="ablation: the question says how many answers are left", budget=True),
+        Condition(
+            name="hint-budget", description="ablation: hint, and how many answers are left", hint=True, budget=True
+        ),
     )
 }
 """One change each, for ablations (sweeps/ablations)."""

@@ -51,25 +51,6 @@ def scenarios() -> Table:
 def conditions() -> Table:
     """Every condition, where it exists and what it does."""
     table = Table("name", "scenarios", "what it does")
-    told = {
-        "zero-shot": "each turn is asked afresh, no memory",
-        "hint": "the scenario's hint is appended to the question",
-        "history": "the earlier turns of the episode precede the question",
-        "icl-1": "one solved example precedes the question",
-        "icl-3": "three solved examples precede the question",
-        "random-proactive": "suggestions of other scenarios stand in for the valid ones",
-        "reference": "the clear image, categories only, one turn",
-        "icl-2": "ablation: two solved examples",
-        "icl-1-cot": "ablation: one solved example with chain of thought",
-        "icl-3-cot": "ablation: three solved examples with chain of thought",
-        "history-full-size": "ablation: history, pictures at their own size",
-        "random-from-IN-C": "ablation: random-proactive, all suggestions taken from IN-C",
-        "random-from-VSOD": "ablation: random-proactive, all suggestions taken from VSOD",
-        "shuffled": "ablation: options and categories in another order (seeded)",
-        "lenient": "ablation: a reply that names nothing is read by a forgiving reader",
-        "budget": "ablation: the question says how many answers are left",
-        "hint-budget": "ablation: hint, and how many answers are left",
-    }
     for name, condition in {**CONDITIONS, **VARIANTS}.items():
-        table.add_row(name, ", ".join(condition.scenarios) or "all", told[name])
+        table.add_row(name, ", ".join(condition.scenarios) or "all", condition.description)
     return table

@@ -14,6 +14,8 @@ from envs.stimulus import OPEN_ENDED_HINT
 from orchestrator.cli.main import app
 from orchestrator.inspection.replay import as_json
 from orchestrator.storage.run_folder import write_status
+from sweeps.conditions import CONDITIONS, VARIANTS, Condition
+from sweeps.load import one_cell
 from tests.orchestrator.report import runs
 
 
@@ -28,6 +30,24 @@ def test_ls_lists_models_scenarios_and_conditions():
     assert "QuickDraw_preprocessed.jsonl" in call("ls", "scenarios").output
     assert "random-proactive" in call("ls", "conditions").output
     assert call("ls", "planets").exit_code == 2
+
+
+def test_a_condition_added_to_the_registry_is_listed_and_played_without_a_second_place(monkeypatch):
+    added = Condition(name="hint-history", description="ablation: hint and history", hint=True, history=True)
+    monkeypatch.setitem(VARIANTS, added.name, added)
+    row = next(line for line in call("ls", "conditions").output.splitlines() if "hint-history" in line)
+
+    assert "ablation: hint and history" in row and "all" in row
+    cell = one_cell("QD", "hint-history")
+    assert cell.condition is added
+    assert all(condition.description for condition in {**CONDITIONS, **VARIANTS}.values())
+
+
+def test_a_description_is_no_part_of_a_key_and_is_not_stored():
+    plain, told = Condition(name="c", hint=True), Condition(name="c", hint=True, description="anything")
+
+    assert plain == told and hash(plain) == hash(told) and plain != Condition(name="c")
+    assert plain.identity == told.identity and plain.model_dump() == told.model_dump()
 
 
 @pytest.mark.parametrize(
