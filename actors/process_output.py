@@ -6,17 +6,14 @@ Ray gives each worker's stdout and stderr, its engine's children included, to tw
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from actors.redaction import redact_environment
+
 HEAD_BYTES, TAIL_BYTES = 64 * 1024, 192 * 1024
 """Bytes that are kept of a file: how it began, and how it ended."""
-SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
-"""Names of environment variables whose values are nobody's business."""
-MIN_SECRET_LENGTH = 8
-"""Characters from which on a value counts as a secret: ``0`` or ``none`` would blot out half a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +40,6 @@ def excerpt(paths: Iterable[str]) -> str:
     return "".join(_one(Path(path)) for path in paths)
 
 
-def hidden(text: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The text with ``***`` for every value of an environment variable that is named like a secret."""
-    for name, value in environment.items():
-        if SECRET.search(name.upper()) and len(value) >= MIN_SECRET_LENGTH:
-            text = text.replace(value, "***")
-    return text
-
-
 def last_words(text: str, lines: int = 5) -> list[str]:
     """The last lines that say something; Ray's own marks (``:actor_name:``) say nothing."""
     said = [line.rstrip() for line in text.splitlines()]
@@ -68,5 +57,5 @@ def _one(path: Path) -> str:
                 raw += f"\n... {size - HEAD_BYTES - TAIL_BYTES:,} bytes left out ...\n".encode() + file.read(TAIL_BYTES)
     except OSError as problem:
         return f"== {path.name} cannot be read: {problem.strerror}\n"
-    said = hidden(raw.decode("utf-8", "replace"))
+    said = redact_environment(raw.decode("utf-8", "replace"))
     return f"== {path.suffix.lstrip('.') or path.name}\n{said}" + ("" if said.endswith("\n") else "\n")

@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from actors.process_output import WorkerAddress, excerpt, hidden, last_words
+from actors.process_output import WorkerAddress, excerpt, last_words
+from actors.redaction import redact_address, redact_addresses, redact_environment
 from orchestrator.scheduling.commands import Abandon, Command, Drop, GiveUp, Start, Stop
 from orchestrator.scheduling.nodes import Node
-from orchestrator.storage.redaction import public
 
 FOLDER, DRIVER = "logs", "driver.log"
 DRIVER_BYTES = 8 * 2**20
@@ -51,7 +51,7 @@ class AttemptLog:
 
     def keep(self, group: str, slot: int, said: str, lost: bool) -> None:
         """Write what a worker printed; of one that was lost the last lines stand in the driver's log, too."""
-        text = public(said)
+        text = redact_addresses(said)
         size = len(text.encode("utf-8", "replace"))
         if size <= self.room:
             self.room -= size
@@ -108,13 +108,13 @@ def attempt(folder: Path) -> Iterator[AttemptLog]:
         file = logging.handlers.RotatingFileHandler(
             opened.folder / DRIVER, maxBytes=DRIVER_BYTES, backupCount=1, encoding="utf-8", errors="replace"
         )
-        file.setFormatter(_Public("%(asctime)s %(levelname)s %(message)s"))
+        file.setFormatter(_Redacted("%(asctime)s %(levelname)s %(message)s"))
         handlers.append(file)
     level = rooms.level
     rooms.setLevel(logging.INFO)
     for handler in handlers:
         rooms.addHandler(handler)
-    log.info("process %d on %s: %s", os.getpid(), socket.gethostname(), " ".join(sys.argv))
+    log.info("process %d on %s: %s", os.getpid(), socket.gethostname(), " ".join(map(redact_address, sys.argv)))
     try:
         yield opened
     finally:
@@ -125,9 +125,9 @@ def attempt(folder: Path) -> Iterator[AttemptLog]:
             handler.close()
 
 
-class _Public(logging.Formatter):
+class _Redacted(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return public(hidden(super().format(record)))
+        return redact_addresses(redact_environment(super().format(record)))
 
 
 def tell(command: Command, names: Mapping[int, str]) -> None:

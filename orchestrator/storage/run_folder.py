@@ -23,11 +23,11 @@ import polars as pl
 import tomli_w
 from pydantic import ValidationError
 
+from actors.redaction import redact_address, redact_addresses
 from envs.types import Ending
 from orchestrator.storage import atomic_write, lock
 from orchestrator.storage.episode_store import UNREADABLE, episodes
 from orchestrator.storage.lock import RunFolderError
-from orchestrator.storage.redaction import public
 from sweeps.spec import ModelSpec, Sweep
 
 __all__ = ["RunFolderError", "claim", "differences", "read_status", "settings", "write_plan", "write_status"]
@@ -92,7 +92,9 @@ def disk(folder: Path) -> Iterator[None]:
 
 def resolved(sweep: Sweep) -> str:
     """The whole sweep as TOML, every default written out, passwords in addresses left out."""
-    return public(tomli_w.dumps(sweep.model_dump(mode="json", exclude_none=True)))
+    content = sweep.model_dump(mode="json", exclude_none=True)
+    content["tracking"]["uri"] = redact_address(content["tracking"]["uri"])
+    return redact_addresses(tomli_w.dumps(content))
 
 
 def settings(sweep: Sweep) -> dict[str, Any]:
@@ -155,7 +157,7 @@ def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: boo
     ``finished`` is false when somebody stopped the attempt.
     """
     content = {
-        "argv": [public(argument) for argument in sys.argv],
+        "argv": [redact_address(argument) for argument in sys.argv],
         "commit": _commit(),
         "python": platform.python_version(),
         "packages": _versions(),

@@ -19,8 +19,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple
 
+from actors.redaction import redact_address, redact_addresses
 from orchestrator.storage import atomic_write
-from orchestrator.storage.redaction import public
 from sweeps.values import digest
 
 LINKS = "mlflow.json"
@@ -202,7 +202,9 @@ class MlflowRun:
             self.client.update_run(found.info.run_id, status="RUNNING")
             self.metrics = dict(found.data.metrics)
             self.cells = self._found_cells(found.info.run_id)
-        missing = [Param(key, public(text)[:500]) for key, text in params.items() if key not in found.data.params]
+        missing = [
+            Param(key, redact_addresses(text)[:500]) for key, text in params.items() if key not in found.data.params
+        ]
         if missing:
             self.client.log_batch(found.info.run_id, params=missing)
         parent = str(found.info.run_id)
@@ -230,7 +232,7 @@ class MlflowRun:
     def _mark(self) -> str:
         """This folder's mark at this address, made on first use; a folder copied elsewhere makes its own."""
         place = digest(str(self.folder.resolve()))  # no host: a shared folder resumes from any node
-        known = _links(self.folder).get(public(self.uri))
+        known = _links(self.folder).get(redact_address(self.uri))
         if (
             isinstance(known, dict)
             and known.get("place") == place
@@ -243,7 +245,7 @@ class MlflowRun:
 
     def _remember(self, **facts: str) -> None:
         links = _links(self.folder)
-        key = public(self.uri)
+        key = redact_address(self.uri)
         before = links.get(key)
         known = before if isinstance(before, dict) and before.get("mark") == facts["mark"] else {}
         links[key] = {**known, **facts}
@@ -321,7 +323,7 @@ def _links(folder: Path) -> dict[str, Any]:
 
 def told(problem: Exception) -> str:
     """The first line of an error, without a password."""
-    lines = public(str(problem)).strip().splitlines()
+    lines = redact_addresses(str(problem)).strip().splitlines()
     return (lines[0] if lines else type(problem).__name__)[:REASON]
 
 

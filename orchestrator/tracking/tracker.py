@@ -17,8 +17,8 @@ from typing import Any
 
 import polars as pl
 
+from actors.redaction import redact_address
 from orchestrator.storage.lock import RunFolderError
-from orchestrator.storage.redaction import public
 from orchestrator.tracking.mlflow_client import (
     BATCH,
     LOCAL,
@@ -127,7 +127,8 @@ class Tracker:
         else:
             self._apart.kill()
             print(
-                f"MLflow at {public(self.uri)} did not take everything; `proactive-sweep track {self.folder}` sends it again",
+                f"MLflow at {redact_address(self.uri)} did not take everything; "
+                f"`proactive-sweep track {self.folder}` sends it again",
                 file=sys.stderr,
                 flush=True,
             )
@@ -182,7 +183,7 @@ class Tracker:
 
     def _say(self, what: str) -> None:
         if not self._left:
-            print(f"MLflow at {public(self.uri)} {what}", file=sys.stderr, flush=True)
+            print(f"MLflow at {redact_address(self.uri)} {what}", file=sys.stderr, flush=True)
 
 
 def track(folder: Path, uri: str | None = None, data: Path | None = None) -> None:
@@ -210,8 +211,8 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
         exhibit(mirror, folder, rows, data)
     except Exception as problem:  # MLflow's stores raise what they like: SQL, HTTP and file errors among them
         raise RunFolderError(
-            f"MLflow at {public(where)} did not take the mirror of {folder}: {told(problem)}; type the command again when "
-            f"it does, or with `--tracking-uri sqlite` for a file in the folder"
+            f"MLflow at {redact_address(where)} did not take the mirror of {folder}: {told(problem)}; type the command "
+            f"again when it does, or with `--tracking-uri sqlite` for a file in the folder"
         ) from None
 
 

@@ -203,6 +203,8 @@ def test_no_secret_reaches_the_folder(tmp_path, monkeypatch):
 
     assert "hidden" not in "".join(path.read_text() for path in tmp_path.iterdir())
     assert json.loads((tmp_path / "status.json").read_text())["argv"][2] == "http://***@b"
+    spaced = sweep(tracking={"uri": "postgresql://me:hidden one@host/db"})
+    assert 'uri = "postgresql://***@host/db"' in resolved(spaced)
     assert "host/v1" in resolved(sweep(models=[remote]))
 
 
