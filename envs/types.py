@@ -53,6 +53,12 @@ class Ending(StrEnum):
     """The harness gave the episode up (a poison episode, a model that never loads); never a score."""
 
 
+ERRORS = (Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED)
+"""Endings that are no answer, in the order of their columns in every table; the game gives none of them."""
+UNSCORED = (*ERRORS, Ending.ANSWERED)
+"""Endings that multiple choice does not score: free text is a judge's matter."""
+
+
 class Mode(StrEnum):
     """Which of the package's three games is played."""
 

@@ -14,11 +14,9 @@ from typing import Any
 from actors.prompts import posed, resized
 from envs import SCENARIOS
 from envs.lenient import forgiven
-from envs.types import Action, Ending
+from envs.types import ERRORS, Action, Ending
 from orchestrator.audit.records import Difference, Recording
 
-UNFINISHED = {Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED}
-"""Endings that the game does not give: both games must be waiting for a reply."""
 STORED = ("image", "reply", "option", "category", "action", "move", "frame")
 COUNTED = {
     "suggestions": Action.SUGGESTION, "abstentions": Action.ABSTENTION, "categories": Action.CATEGORY,
@@ -60,7 +58,7 @@ def compared(episode: Recording, told: Mapping[str, Any]) -> Iterator[Difference
 def _totals(episode: Recording, mine: Sequence[Mapping[str, Any]], told: Mapping[str, Any]) -> Iterator[Difference]:
     row = episode.row
     ours = mine[-1]["ending"] if mine else None
-    stored = None if row["ending"] in UNFINISHED else row["ending"]
+    stored = None if row["ending"] in ERRORS else row["ending"]
     theirs = ours if told["raised"] else told["ending"]
     if ours == Ending.LIMIT and theirs == Ending.WRONG and mine[-1]["move"] is None:
         theirs = ours  # the package has one word for a suggestion that counts no more and for all else that is wrong

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from envs.types import ERRORS
 from orchestrator.datasets.staging import fixed
 from orchestrator.execution import worker_logs
 from orchestrator.execution.retry_failed import take_back
@@ -25,7 +26,7 @@ from orchestrator.monitoring.progress import Progress
 from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
 from orchestrator.planning.plan import Plan, group
 from orchestrator.report.judge_agreement import own
-from orchestrator.report.metrics import ERRORS, score, write_results
+from orchestrator.report.metrics import score, write_results
 from orchestrator.scheduling.forecast.throughput import write_observed
 from orchestrator.storage import run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes
@@ -211,7 +212,7 @@ def _progress(
     standing: CellMetricsPublisher | None = None,
 ) -> Progress:
     groups = {model.name: group(model) for model in sweep.models}
-    wrong = episodes(output).filter(pl.col("ending").is_in(list(ERRORS))).group_by("cell").len().collect()
+    wrong = episodes(output).filter(pl.col("ending").is_in(ERRORS)).group_by("cell").len().collect()
     known = set(cells["cell"])
     errors = {cell: count for cell, count in wrong.iter_rows() if cell in known}
     return Progress(output, cells, before, errors, groups, tracker, standing)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from envs.types import ERRORS, UNSCORED
 from orchestrator.planning.plan import Plan
-from orchestrator.report.metrics import ERRORS, UNSCORED
 from orchestrator.storage.episode_store import EpisodeStore
 
 

@@ -14,16 +14,12 @@ from typing import Any
 import polars as pl
 
 from envs import SCENARIOS
-from envs.types import Ending
+from envs.types import ERRORS, UNSCORED, Ending
 from orchestrator.storage import atomic_write
 from orchestrator.storage.verdict_store import VERDICTS
 
 PLANNED = ("model", "scenario", "condition", "protocol", "cell", "planned")
 """Columns of the table of planned cells."""
-ERRORS = (Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED)
-"""Endings that are no answer."""
-UNSCORED = (*ERRORS, Ending.ANSWERED)
-"""Endings that multiple choice does not score: free text is a judge's matter."""
 BITS = ("category", "suggestion", "aggregate")
 """What a judge says of an answer (protocol.md, last section)."""
 SHARES = {

@@ -17,10 +17,10 @@ import polars as pl
 from pydantic import ValidationError
 
 from envs.samples import BadData
-from envs.types import Mode, Sample
+from envs.types import UNSCORED, Mode, Sample
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.judge_agreement import chosen
-from orchestrator.report.metrics import PLANNED, UNSCORED, score
+from orchestrator.report.metrics import PLANNED, score
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.run_folder import PLAN, RESOLVED, RunFolderError, planned_keys
 from orchestrator.storage.verdict_store import verdicts

@@ -24,7 +24,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from actors.redaction import redact_address, redact_addresses
-from envs.types import Ending
+from envs.types import ERRORS, Ending
 from orchestrator.storage import atomic_write, lock
 from orchestrator.storage.episode_store import UNREADABLE, episodes
 from orchestrator.storage.lock import RunFolderError
@@ -54,7 +54,6 @@ DENIED = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 """What it says of a place that is somebody else's, or of another kind than is wanted."""
 SHOWN = 8
 """Differences that a refusal lists; a person fixes the first ones first."""
-ERRORS = [Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED]
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from envs import SCENARIOS
 from envs.answers import letter
 from envs.scenario import suggestions
-from envs.types import Action, Ending, Mode, State, Verdict
+from envs.types import UNSCORED, Action, Ending, Mode, State, Verdict
 from tests.envs.games import SAMPLES
 
 MODES = (Mode.PLAY, Mode.REFERENCE, Mode.RANDOM)
@@ -160,4 +160,5 @@ def test_any_text_leaves_a_state_that_the_game_knows(name, mode, data):
         assert isinstance(after, State)
         assert 0 <= after.turn <= SCENARIOS[name].limit(SAMPLES[name])
         assert turn.action in Action
+        assert after.ending not in UNSCORED, "errors and open answers are not the game's to give"
         assert set(view.options) <= set(SAMPLES[name].options)

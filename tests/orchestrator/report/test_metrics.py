@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from envs import SCENARIOS
-from envs.types import Ending
+from envs.types import ERRORS, Ending
 from orchestrator.report.metrics import BITS, average, judged, score, write_results
 from orchestrator.storage.episode_store import EPISODES, EpisodeStore, episodes
 from orchestrator.storage.verdict_store import VERDICTS
 from tests.orchestrator.blocks import CELL, block, episode
-
-ERRORS = (Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED)
 
 
 def table(rows):
