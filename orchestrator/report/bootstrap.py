@@ -60,19 +60,19 @@ class Bootstrap(NamedTuple):
     """
 
 
-def bootstrap(evidence: RunData, resamples: int = RESAMPLES, seed: int = 0) -> Bootstrap:
+def bootstrap(run_data: RunData, resamples: int = RESAMPLES, seed: int = 0) -> Bootstrap:
     """Intervals of every cell and every average of a run."""
-    tallies = {cell: tally for cell, tally in _tallies(evidence.scored)}
+    tallies = {cell: tally for cell, tally in _tallies(run_data.scored)}
     found: list[dict[str, Any]] = []
     groups: dict[tuple[str, ...], list[Mapping[str, tuple[float, Floats]]]] = {}
-    for row in evidence.rows.select(CELL).iter_rows(named=True):
+    for row in run_data.rows.select(CELL).iter_rows(named=True):
         if row["cell"] not in tallies:
             continue
         measured = _measured(tallies[row["cell"]], resamples, generator(seed, row["cell"]))
         found.append({"cell": row["cell"], **_bounds(measured)})
         groups.setdefault(tuple(row[name] for name in GROUP), []).append(measured)
     averages = [dict(zip(GROUP, names, strict=True)) | _bounds(_mean(cells)) for names, cells in groups.items()]
-    return Bootstrap(_with_wilson(evidence.rows, found), _with_counts(evidence.rows, averages))
+    return Bootstrap(_with_wilson(run_data.rows, found), _with_counts(run_data.rows, averages))
 
 
 def generator(seed: int, name: str) -> np.random.Generator:

@@ -1,4 +1,7 @@
-"""Asking is measured against what a sample needs: the turns in which the oracle knows, never an assumed number of steps."""
+"""How efficiently models ask: turns taken against turns needed, accuracy under a budget of suggestions, lift over chance.
+
+Needed are the turns that the oracle takes on the sample, never an assumed number of steps.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +18,26 @@ LONGEST_BUDGET = 30
 """Suggestions that a budget curve shows; past it no curve of the paper's models moves."""
 
 
-def needed(evidence: RunData) -> pl.DataFrame:
+def needed(run_data: RunData) -> pl.DataFrame:
     """The turns that each sample needs: mode, scenario, sample_id, needed, source (``oracle`` or ``rules``).
 
     Taken from the oracle's own correct episodes in the folder, else played by the rules where the samples are at hand.
     """
-    mode = _mode(evidence)
-    oracle = evidence.episodes.filter(pl.col("model").is_in(evidence.playing("oracle")), ending=Ending.CORRECT)
+    mode = _mode(run_data)
+    oracle = run_data.episodes.filter(pl.col("model").is_in(run_data.playing("oracle")), ending=Ending.CORRECT)
     seen = oracle.select(mode, "scenario", "sample_id", pl.col("turns").cast(pl.Int64).alias("needed"))
     seen = seen.group_by(SAMPLE).agg(pl.col("needed").min()).with_columns(pl.lit("oracle").alias("source"))
     solved = [
-        (mode.value, scenario, number, _solved(evidence, scenario, number, mode), "rules")
+        (mode.value, scenario, number, _solved(run_data, scenario, number, mode), "rules")
         for mode in (Mode.PLAY, Mode.REFERENCE)
-        for scenario, samples in evidence.samples.items()
+        for scenario, samples in run_data.samples.items()
         for number in samples
     ]
     rules = pl.DataFrame(solved, schema=seen.schema, orient="row").join(seen, on=SAMPLE, how="anti")
     return pl.concat([seen, rules]).sort(SAMPLE)
 
 
-def efficiency(evidence: RunData) -> pl.DataFrame:
+def efficiency(run_data: RunData) -> pl.DataFrame:
     """One row a planned cell: measured, needed, asked, surplus, efficiency, reason.
 
     ``measured`` counts the scored episodes whose sample's need is known. ``needed`` and ``asked`` are mean suggestions;
@@ -42,10 +45,10 @@ def efficiency(evidence: RunData) -> pl.DataFrame:
     percent (Anderson et al. 2018, arXiv:1807.06757): mean of correct x needed / max(needed, turns). Null with a reason
     where no need is known.
     """
-    mode = _mode(evidence)
+    mode = _mode(run_data)
     turns = pl.col("turns").cast(pl.Int64)
     path = pl.col("needed") / pl.max_horizontal("needed", turns)
-    known = evidence.scored.with_columns(mode).join(needed(evidence), on=SAMPLE)
+    known = run_data.scored.with_columns(mode).join(needed(run_data), on=SAMPLE)
     means = known.group_by("cell").agg(
         pl.len().cast(pl.Int64).alias("measured"),
         (pl.col("needed") - 1).mean().alias("needed"),
@@ -59,41 +62,41 @@ def efficiency(evidence: RunData) -> pl.DataFrame:
         .when(pl.col("measured").is_null())
         .then(pl.lit("neither an oracle that played so nor the data is at hand"))
     )
-    rows = evidence.rows.select(*NAMES, "scored").join(means, on="cell", how="left")
+    rows = run_data.rows.select(*NAMES, "scored").join(means, on="cell", how="left")
     return rows.with_columns(ratio, reason.alias("reason"), pl.col("measured").fill_null(0)).sort("cell")
 
 
-def budget(evidence: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
+def budget(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
     """Accuracy when only so many suggestions are allowed: one row cell x budget with names, scored, budget, acc (percent).
 
     Budgets run from 0 to the most suggestions of any correct episode, ``longest`` at most. An episode that asked more
     counts as not correct: it had not answered yet.
     """
-    right = evidence.scored.filter("correct").select("cell", (pl.col("turns") - 1).cast(pl.Int64).alias("budget"))
+    right = run_data.scored.filter("correct").select("cell", (pl.col("turns") - 1).cast(pl.Int64).alias("budget"))
     most = right["budget"].max()
     steps = pl.DataFrame({"budget": range(min(longest, most if isinstance(most, int) else 0) + 1)})
-    cells = evidence.rows.filter(pl.col("scored") > 0).select(*NAMES, "scored")
+    cells = run_data.rows.filter(pl.col("scored") > 0).select(*NAMES, "scored")
     counted = right.group_by("cell", "budget").len("hits")
     grid = cells.join(steps, how="cross").join(counted, on=["cell", "budget"], how="left").sort("cell", "budget")
     within = pl.col("hits").fill_null(0).cum_sum().over("cell")
     return grid.with_columns((100 * within / pl.col("scored")).alias("acc")).drop("hits")
 
 
-def budget_averages(evidence: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
+def budget_averages(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
     """The curve averaged over scenarios, unweighted: model, condition, protocol, budget, acc, scenarios."""
     names = ["model", "condition", "protocol", "budget"]
-    return budget(evidence, longest).group_by(names).agg(pl.col("acc").mean(), pl.len().alias("scenarios")).sort(names)
+    return budget(run_data, longest).group_by(names).agg(pl.col("acc").mean(), pl.len().alias("scenarios")).sort(names)
 
 
-def lift(evidence: RunData) -> pl.DataFrame:
+def lift(run_data: RunData) -> pl.DataFrame:
     """Accuracy over the ``uniform`` baseline in the same scenario and condition: one row a planned cell.
 
     ``chance`` is its accuracy, ``lift`` the points above it, ``of_possible`` the lift in percent of what chance leaves
     (100 x (acc - chance) / (100 - chance)); null where the folder holds no such baseline.
     """
     same = ["scenario", "condition", "protocol"]
-    uniform = evidence.rows.filter(pl.col("model").is_in(evidence.playing("uniform")[:1]))
-    rows = evidence.rows.select(*PLANNED, "acc").join(
+    uniform = run_data.rows.filter(pl.col("model").is_in(run_data.playing("uniform")[:1]))
+    rows = run_data.rows.select(*PLANNED, "acc").join(
         uniform.select(*same, pl.col("acc").alias("chance")), on=same, how="left"
     )
     above = pl.col("acc") - pl.col("chance")
@@ -101,14 +104,14 @@ def lift(evidence: RunData) -> pl.DataFrame:
     return rows.with_columns(above.alias("lift"), possible.alias("of_possible")).sort("cell")
 
 
-def _mode(evidence: RunData) -> pl.Expr:
-    modes = {condition.name: condition.mode.value for condition in evidence.conditions.values()}
+def _mode(run_data: RunData) -> pl.Expr:
+    modes = {condition.name: condition.mode.value for condition in run_data.conditions.values()}
     return pl.col("condition").replace_strict(modes, default=Mode.PLAY.value, return_dtype=pl.String).alias("mode")
 
 
-def _solved(evidence: RunData, scenario: str, number: int, mode: Mode) -> int:
+def _solved(run_data: RunData, scenario: str, number: int, mode: Mode) -> int:
     """Turns in which the rules' own solution answers (``Scenario.solve``)."""
-    game, sample = SCENARIOS[scenario], evidence.samples[scenario][number]
+    game, sample = SCENARIOS[scenario], run_data.samples[scenario][number]
     state = game.initial(sample, mode)
     while state.ending is None:
         state, _ = game.step(sample, state, game.solve(sample, state))

@@ -1,4 +1,6 @@
-"""Every stored episode ended in exactly one way, so the counts of a cell sum to its finished episodes.
+"""How episodes ended: the kinds of failure and their counts by cell.
+
+Every stored episode has exactly one kind, so the counts of a cell sum to its finished episodes.
 
 A wrong category is told apart by the view it was said of: guessed too early, or guessed wrong on a clear view. With the
 samples at hand the rules say which (``Scenario.telling``); without them a view is clear if it is the picture on which the
@@ -53,37 +55,40 @@ SIZE = r"\^\d+$"
 """The end of a picture's name that says its size (``ImageRef.key``); size does not change what a view tells."""
 
 
-def endings(evidence: RunData) -> pl.DataFrame:
+def endings(run_data: RunData) -> pl.DataFrame:
     """One row an episode, sorted by key: key, model, scenario, condition, protocol, cell, sample_id, kind (``Kind``)."""
     names = ["key", "model", "scenario", "condition", "protocol", "cell", "sample_id"]
-    last = evidence.last.join(clear(evidence), on="key", how="left", maintain_order="left")
-    told = last.select("key", _of_last_turn().alias("kind"))
-    found = evidence.episodes.select(*names, "ending").join(told, on="key", how="left")
+    last = run_data.last.join(clear(run_data), on="key", how="left", maintain_order="left")
+    kinds = last.select("key", _of_last_turn().alias("kind"))
+    found = run_data.episodes.select(*names, "ending").join(kinds, on="key", how="left")
     return found.with_columns(_kind().alias("kind")).drop("ending").sort("key")
 
 
-def taxonomy(evidence: RunData) -> pl.DataFrame:
+def taxonomy(run_data: RunData) -> pl.DataFrame:
     """One row cell x kind that occurs: names, kind, count, finished, percent (of the cell's finished episodes)."""
     names = ["model", "scenario", "condition", "protocol", "cell"]
-    counted = endings(evidence).group_by(*names, "kind").len("count")
+    counted = endings(run_data).group_by(*names, "kind").len("count")
     finished = pl.col("count").sum().over("cell").alias("finished")
     rank = pl.col("kind").replace_strict({kind.value: n for n, kind in enumerate(Kind)}, return_dtype=pl.Int64)
     percent = (100 * pl.col("count") / pl.col("count").sum().over("cell")).alias("percent")
     return counted.with_columns(finished, percent).sort("cell", rank)
 
 
-def clear(evidence: RunData) -> pl.DataFrame:
-    """Whether the last view was telling: key, clear (null where it cannot be told), how (``rules`` or ``oracle``)."""
-    last = evidence.last
-    rules = last.select(PLACE).unique(maintain_order=True).with_columns(_by_rules(evidence, last))
+def clear(run_data: RunData) -> pl.DataFrame:
+    """Whether the last view was telling: key, clear (null where that is not known), how (``rules`` or ``oracle``)."""
+    last = run_data.last
+    rules = last.select(PLACE).unique(maintain_order=True).with_columns(_by_rules(run_data, last))
     found = last.select("key", *PLACE, "image").join(rules, on=PLACE, how="left", maintain_order="left")
-    found = found.join(_oracle_images(evidence), on=["scenario", "sample_id"], how="left", maintain_order="left")
-    same = pl.col("image").str.replace(SIZE, "").eq(pl.col("told_on").str.replace(SIZE, ""))
+    found = found.join(_oracle_images(run_data), on=["scenario", "sample_id"], how="left", maintain_order="left")
+    same = pl.col("image").str.replace(SIZE, "").eq(pl.col("oracle_image").str.replace(SIZE, ""))
     by_oracle = pl.when(pl.col("mode") == Mode.REFERENCE).then(True).otherwise(same)
     how = (
-        pl.when(pl.col("told").is_not_null()).then(pl.lit("rules")).when(by_oracle.is_not_null()).then(pl.lit("oracle"))
+        pl.when(pl.col("by_rules").is_not_null())
+        .then(pl.lit("rules"))
+        .when(by_oracle.is_not_null())
+        .then(pl.lit("oracle"))
     )
-    return found.select("key", pl.coalesce("told", by_oracle).alias("clear"), how.alias("how"))
+    return found.select("key", pl.coalesce("by_rules", by_oracle).alias("clear"), how.alias("how"))
 
 
 def state_of(row: tuple[str, int, str, int, int, int, int]) -> State:
@@ -98,21 +103,21 @@ def _as_played(row: tuple[str, int, str, int, int, int, int]) -> State:
     return state._replace(mode=Mode.PLAY) if state.mode is Mode.RANDOM else state
 
 
-def _by_rules(evidence: RunData, last: pl.DataFrame) -> pl.Series:
-    """``told`` for each distinct place, null where the sample is not at hand."""
-    told: list[bool | None] = []
+def _by_rules(run_data: RunData, last: pl.DataFrame) -> pl.Series:
+    """Whether the view is telling, for each distinct place, null where the sample is not at hand."""
+    telling: list[bool | None] = []
     for row in last.select(PLACE).unique(maintain_order=True).iter_rows():
-        sample = evidence.samples.get(row[0], {}).get(row[1])
-        told.append(None if sample is None else SCENARIOS[row[0]].telling(sample, _as_played(row)))
-    return pl.Series("told", told, dtype=pl.Boolean)
+        sample = run_data.samples.get(row[0], {}).get(row[1])
+        telling.append(None if sample is None else SCENARIOS[row[0]].telling(sample, _as_played(row)))
+    return pl.Series("by_rules", telling, dtype=pl.Boolean)
 
 
-def _oracle_images(evidence: RunData) -> pl.DataFrame:
-    """The picture on which the oracle answered each sample in plain play: scenario, sample_id, told_on."""
-    asked = pl.col("model").is_in(evidence.playing("oracle")) & (pl.col("mode") == Mode.PLAY)
-    right = evidence.last.filter(asked & (pl.col("ending") == Ending.CORRECT))
-    told = right.unique(["scenario", "sample_id"], keep="first", maintain_order=True)
-    return told.select("scenario", "sample_id", pl.col("image").alias("told_on"))
+def _oracle_images(run_data: RunData) -> pl.DataFrame:
+    """The picture on which the oracle answered each sample in plain play: scenario, sample_id, oracle_image."""
+    asked = pl.col("model").is_in(run_data.playing("oracle")) & (pl.col("mode") == Mode.PLAY)
+    right = run_data.last.filter(asked & (pl.col("ending") == Ending.CORRECT))
+    first = right.unique(["scenario", "sample_id"], keep="first", maintain_order=True)
+    return first.select("scenario", "sample_id", pl.col("image").alias("oracle_image"))
 
 
 def _of_last_turn() -> pl.Expr:

@@ -1,4 +1,7 @@
-"""Names and replies are data, never markup: every text goes through an escape before it meets Markdown or LaTeX."""
+"""Tables as Markdown and LaTeX text.
+
+Names and replies are data, never markup: every text is escaped.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +144,7 @@ def _latex_entry(entry: Entry) -> str:
 
 
 def _legend(grid: Grid, escape: Callable[[str], str]) -> list[str]:
-    told = []
+    notes = []
     if any(entry.unfinished for _, entries in grid.rows for entry in entries):
-        told.append("An entry with a fraction is unfinished: episodes finished of those planned.")
-    return [escape(note) for note in (*told, *grid.notes)]
+        notes.append("An entry with a fraction is unfinished: episodes finished of those planned.")
+    return [escape(note) for note in (*notes, *grid.notes)]

@@ -1,6 +1,6 @@
-"""Every figure is a function of the evidence; what is unfinished is drawn pale and says so.
+"""The figures of a report, drawn with matplotlib.
 
-A figure that the run has no cells for is not made.
+Every figure is a function of the run data; what is unfinished is drawn pale and labelled. A figure without cells is not made.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def write_figures(folder: Path, data: Path | None = None) -> list[Path]:
     return sorted(path for name, figure in drawn.items() for path in plot_style.save(figure, place, name))
 
 
-def figures(evidence: RunData, intervals: Bootstrap | None = None) -> dict[str, Figure]:
-    """Name -> figure, those without cells left out; draw them with ``look.svg`` or ``look.png``."""
-    intervals = intervals or bootstrap(evidence)
+def figures(run_data: RunData, intervals: Bootstrap | None = None) -> dict[str, Figure]:
+    """Name -> figure, those without cells left out; draw them with ``plot_style.svg`` or ``plot_style.png``."""
+    intervals = intervals or bootstrap(run_data)
     makers: dict[str, Callable[[RunData, Bootstrap], Figure | None]] = {
         "reference": against_reference,
         "actions": actions,
@@ -54,18 +54,18 @@ def figures(evidence: RunData, intervals: Bootstrap | None = None) -> dict[str, 
         "budget": budget_figure,
     }
     with plot_style.house():
-        made = {name: maker(evidence, intervals) for name, maker in makers.items()}
+        made = {name: maker(run_data, intervals) for name, maker in makers.items()}
     return {name: figure for name, figure in made.items() if figure is not None}
 
 
 # -- accuracy against reference ----------------------------------------------------------------------------------------
-def against_reference(evidence: RunData, intervals: Bootstrap) -> Figure | None:
+def against_reference(run_data: RunData, intervals: Bootstrap) -> Figure | None:
     """A panel a scenario and one for the average: zero-shot with its interval, joined to the clear image."""
     wanted = (pl.col("protocol") == "mcqa") & pl.col("condition").is_in(["zero-shot", "reference"])
     cells, averages = intervals.cells.filter(wanted), intervals.averages.filter(wanted)
     if cells["condition"].n_unique() < 2:
         return None
-    names = models(evidence, cells["model"])[::-1]
+    names = models(run_data, cells["model"])[::-1]
     scenarios = [name for name in SCENARIOS if name in set(cells["scenario"])]
     across = min(4, len(scenarios) + 1)
     down = -(-(len(scenarios) + 1) // across)
@@ -73,7 +73,7 @@ def against_reference(evidence: RunData, intervals: Bootstrap) -> Figure | None:
     panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
     for panel, scenario in zip(panels, scenarios, strict=False):
         _dumbbells(panel, names, cells.filter(scenario=scenario), scenario)
-    _dumbbells(panels[len(scenarios)], names, _counted(evidence, averages), "average")
+    _dumbbells(panels[len(scenarios)], names, _counted(run_data, averages), "average")
     for panel in panels[len(scenarios) + 1 :]:
         panel.set_visible(False)
     figure.supxlabel(MEASURED["acc"], fontsize=8)
@@ -104,29 +104,29 @@ def _dumbbells(panel: Axes, names: Sequence[str], rows: pl.DataFrame, title: str
 
 
 # -- what models do ----------------------------------------------------------------------------------------------------
-def actions(evidence: RunData, intervals: Bootstrap) -> Figure | None:
+def actions(run_data: RunData, intervals: Bootstrap) -> Figure | None:
     """Share of answers by action under zero-shot, averaged over scenarios, stacked (paper: action distributions)."""
-    rows = _counted(evidence, intervals.averages.filter(protocol="mcqa", condition="zero-shot"))
+    rows = _counted(run_data, intervals.averages.filter(protocol="mcqa", condition="zero-shot"))
     rows = rows.filter(pl.col("share_suggestion").is_not_null())
     if rows.is_empty():
         return None
-    names = models(evidence, rows["model"])[::-1]
+    names = models(run_data, rows["model"])[::-1]
     figure = plot_style.canvas(6.4, LINE * len(names) + 1.1)
     panel = figure.subplots()
     for row in rows.iter_rows(named=True):
         _stack(panel, row, names.index(row["model"]), height=0.72)
-    _rows_of(panel, [_told(name, rows) for name in names], "zero-shot")
+    _rows_of(panel, [_progress_label(name, rows) for name in names], "zero-shot")
     return _shares(figure, panel, rows)
 
 
-def actions_behind(evidence: RunData, intervals: Bootstrap) -> Figure | None:
+def actions_behind(run_data: RunData, intervals: Bootstrap) -> Figure | None:
     """The same, with hints above and random suggestions below each bar, paler."""
     behind = {"hint": 0.3, "random-proactive": -0.3}
-    rows = _counted(evidence, intervals.averages.filter(pl.col("protocol") == "mcqa"))
+    rows = _counted(run_data, intervals.averages.filter(pl.col("protocol") == "mcqa"))
     rows = rows.filter(pl.col("condition").is_in(["zero-shot", *behind]) & pl.col("share_suggestion").is_not_null())
     if not set(behind) & set(rows["condition"]) or "zero-shot" not in set(rows["condition"]):
         return None
-    names = models(evidence, rows["model"])[::-1]
+    names = models(run_data, rows["model"])[::-1]
     figure = plot_style.canvas(6.8, 2.6 * LINE * len(names) + 1.1)
     panel = figure.subplots()
     for row in rows.iter_rows(named=True):
@@ -135,7 +135,11 @@ def actions_behind(evidence: RunData, intervals: Bootstrap) -> Figure | None:
         label = {"hint": "hint", "random-proactive": "random"}.get(row["condition"], "zero-shot")
         panel.text(101, place + shift, label, va="center", fontsize=5.5, color=INK if not shift else "#777777")
     zero_shot = rows.filter(condition="zero-shot")
-    _rows_of(panel, [_told(name, zero_shot) for name in names], "zero-shot; with hints above, random suggestions below")
+    _rows_of(
+        panel,
+        [_progress_label(name, zero_shot) for name in names],
+        "zero-shot; with hints above, random suggestions below",
+    )
     panel.grid(False)
     return _shares(figure, panel, rows)
 
@@ -161,17 +165,17 @@ def _shares(figure: Figure, panel: Axes, rows: pl.DataFrame) -> Figure:
 
 
 # -- conditions --------------------------------------------------------------------------------------------------------
-def beside_zero_shot(evidence: RunData, intervals: Bootstrap) -> Figure | None:
+def beside_zero_shot(run_data: RunData, intervals: Bootstrap) -> Figure | None:
     """acc and ps under hints and history against zero-shot, and under examples against zero-shot on their scenarios."""
     cells = intervals.cells.filter(protocol="mcqa")
     groups = [
-        ("all scenarios", _rows(evidence, intervals, ["zero-shot", "hint", "history"]), ["hint", "history"]),
+        ("all scenarios", _rows(run_data, intervals, ["zero-shot", "hint", "history"]), ["hint", "history"]),
         (" and ".join(WITH_EXAMPLES), _examples(cells), ["icl-1", "icl-3"]),
     ]
     groups = [group for group in groups if set(group[2]) & set(group[1]["condition"])]
     if not groups:
         return None
-    names = models(evidence, pl.concat([rows["model"] for _, rows, _ in groups]))[::-1]
+    names = models(run_data, pl.concat([rows["model"] for _, rows, _ in groups]))[::-1]
     figure = plot_style.canvas(8.2, len(groups) * (LINE * len(names) + 0.8) + 0.4)
     panels = figure.subplots(len(groups), 2, sharey=True, squeeze=False)
     for (title, rows, others), pair in zip(groups, panels, strict=True):
@@ -226,18 +230,18 @@ def _examples(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 # -- capacity and budget -----------------------------------------------------------------------------------------------
-def capacity_figure(evidence: RunData, intervals: Bootstrap) -> Figure | None:
+def capacity_figure(run_data: RunData, intervals: Bootstrap) -> Figure | None:
     """Size against ps and acc under zero-shot, with Spearman's rank correlation; models without published size are absent.
 
     Models of one family share colour and marker, and are joined.
     """
     names = ["model", "condition", "protocol"]
-    sized = points(evidence).filter(condition="zero-shot", protocol="mcqa").select(*names, "parameters")
-    rows = sized.join(_rows(evidence, intervals, ["zero-shot"]), on=names, maintain_order="left")
+    sized = points(run_data).filter(condition="zero-shot", protocol="mcqa").select(*names, "parameters")
+    rows = sized.join(_rows(run_data, intervals, ["zero-shot"]), on=names, maintain_order="left")
     if rows.is_empty():
         return None
     tests = {
-        row["measure"]: row for row in capacity(evidence).filter(condition="zero-shot", protocol="mcqa").to_dicts()
+        row["measure"]: row for row in capacity(run_data).filter(condition="zero-shot", protocol="mcqa").to_dicts()
     }
     families: dict[str, list[Row]] = {}
     for row in rows.sort("parameters", "model").iter_rows(named=True):
@@ -285,16 +289,16 @@ def _correlation(test: Row) -> str:
     return f"Spearman's rho {test['rho']:+.2f}, permutation {p}, {test['models']} models"
 
 
-def budget_figure(evidence: RunData, intervals: Bootstrap) -> Figure | None:
+def budget_figure(run_data: RunData, intervals: Bootstrap) -> Figure | None:
     """Accuracy, averaged over scenarios, when only so many suggestions are allowed: a panel a model, the others pale behind."""
-    rows = budget_averages(evidence).filter(condition="zero-shot", protocol="mcqa")
+    rows = budget_averages(run_data).filter(condition="zero-shot", protocol="mcqa")
     if rows.is_empty():
         return None
-    whole = {row["model"]: _whole(row) for row in _rows(evidence, intervals, ["zero-shot"]).iter_rows(named=True)}
+    whole = {row["model"]: _whole(row) for row in _rows(run_data, intervals, ["zero-shot"]).iter_rows(named=True)}
     curves = {
         str(name): (part["budget"].to_list(), part["acc"].to_list()) for (name,), part in rows.group_by(["model"])
     }
-    names = models(evidence, curves)
+    names = models(run_data, curves)
     across = min(5, len(names))
     down = -(-len(names) // across)
     figure = plot_style.canvas(1.75 * across + 0.5, 1.35 * down + 0.5)
@@ -327,15 +331,15 @@ def _settled(curve: tuple[list[int], list[float]]) -> int:
 
 
 # -- what they share ---------------------------------------------------------------------------------------------------
-def _rows(evidence: RunData, intervals: Bootstrap, conditions: Sequence[str]) -> pl.DataFrame:
+def _rows(run_data: RunData, intervals: Bootstrap, conditions: Sequence[str]) -> pl.DataFrame:
     wanted = (pl.col("protocol") == "mcqa") & pl.col("condition").is_in(conditions)
-    return _counted(evidence, intervals.averages.filter(wanted))
+    return _counted(run_data, intervals.averages.filter(wanted))
 
 
-def _counted(evidence: RunData, averages: pl.DataFrame) -> pl.DataFrame:
-    """Averages with planned and finished episodes, so that an unfinished one can be told."""
+def _counted(run_data: RunData, averages: pl.DataFrame) -> pl.DataFrame:
+    """Averages with planned and finished episodes, so that an unfinished one can be recognised."""
     names = ["model", "condition", "protocol"]
-    counts = evidence.rows.group_by(names).agg(pl.col("planned", "finished").sum())
+    counts = run_data.rows.group_by(names).agg(pl.col("planned", "finished").sum())
     return averages.join(counts, on=names, how="left", maintain_order="left")
 
 
@@ -343,7 +347,7 @@ def _whole(row: Row) -> bool:
     return bool(row["finished"] == row["planned"])
 
 
-def _told(name: str, rows: pl.DataFrame) -> str:
+def _progress_label(name: str, rows: pl.DataFrame) -> str:
     """The model's label; an unfinished one says how far it is."""
     found = rows.filter(model=name).to_dicts()
     if not found or _whole(found[0]):

@@ -1,4 +1,7 @@
-"""Whose verdicts are shown, and how far judges agree: read from the run folder alone, nothing is asked of a judge here."""
+"""Whose verdicts are shown, and how far judges agree.
+
+Read from the run folder alone; no judge is asked anything here.
+"""
 
 from __future__ import annotations
 

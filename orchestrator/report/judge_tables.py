@@ -1,4 +1,7 @@
-"""What a judge found, as tables: always with the judge's key, and with how many answers nobody could give a verdict on."""
+"""Tables of open-ended answers as a judge read them.
+
+Always with the judge's key and with the number of answers that have no verdict.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,17 @@ from orchestrator.report.run_data import RunData
 INTERVALS = [f"{bit}{end}" for bit in BITS for end in ("", "_low", "_high")]
 
 
-def averages(evidence: RunData, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
+def averages(run_data: RunData, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
     """One row model x condition x protocol ``oeg``: unweighted means over scenarios of each bit, with 95% intervals.
 
     Columns: model, condition, protocol; category, suggestion, aggregate in percent of the judged, each with ``_low``
     and ``_high`` (percentile bootstrap, each scenario a stratum); scenarios, complete, all_seven (``score.average``).
     """
-    rows = evidence.rows.filter(pl.col("protocol") == "oeg")
+    rows = run_data.rows.filter(pl.col("protocol") == "oeg")
     if rows.is_empty():
         return pl.DataFrame(schema={**dict.fromkeys(GROUP, pl.String), **dict.fromkeys(INTERVALS, pl.Float64)})
     drawn: dict[tuple[str, ...], list[Any]] = {}
-    for (cell,), part in _bits(evidence).group_by(["cell"], maintain_order=True):
+    for (cell,), part in _bits(run_data).group_by(["cell"], maintain_order=True):
         values, counts = part.select(BITS).to_numpy(), part["count"].to_numpy()
         sums = resampled(values, counts, resamples, generator(seed, str(cell)))
         names = rows.row(by_predicate=pl.col("cell") == cell, named=True)
@@ -36,24 +39,24 @@ def averages(evidence: RunData, resamples: int = RESAMPLES, seed: int = 0) -> pl
     return whole.join(means, on=list(GROUP), how="left").join(lows, on=list(GROUP), how="left").sort(GROUP)
 
 
-def title(evidence: RunData) -> str:
+def title(run_data: RunData) -> str:
     """What the open-ended table shows, by whom, and what it leaves out."""
-    rows = evidence.rows.filter(pl.col("protocol") == "oeg")
+    rows = run_data.rows.filter(pl.col("protocol") == "oeg")
     unjudged, answered = int(rows["unjudged"].sum()), int(rows["answered"].sum())
     unread = answered - unjudged - int(rows["judged"].sum())
     left = f"; {unread:,} of {answered:,} answers not read yet" if unread else ""
-    counted = "counted as zeros (the package's way)" if evidence.strict else f"{unjudged:,} of {answered:,}, left out"
+    counted = "counted as zeros (the package's way)" if run_data.strict else f"{unjudged:,} of {answered:,}, left out"
     return (
-        f"open-ended: either / category / suggestion, percent of answers; judge {evidence.judge or 'nobody yet'};"
+        f"open-ended: either / category / suggestion, percent of answers; judge {run_data.judge or 'nobody yet'};"
         f" without a verdict: {counted}{left}"
     )
 
 
-def _bits(evidence: RunData) -> pl.DataFrame:
+def _bits(run_data: RunData) -> pl.DataFrame:
     """Each open-ended cell's distinct verdicts as 0 and 1 and how often they occur, in a fixed order."""
-    cells = evidence.rows.filter(pl.col("protocol") == "oeg").select("cell")
-    bits = evidence.verdicts.join(cells, on="cell", how="semi")
-    if evidence.strict:
+    cells = run_data.rows.filter(pl.col("protocol") == "oeg").select("cell")
+    bits = run_data.verdicts.join(cells, on="cell", how="semi")
+    if run_data.strict:
         bits = bits.with_columns(packages(bit) for bit in BITS)
     whole = bits.filter(pl.col("aggregate").is_not_null()).select("cell", *[pl.col(bit).cast(pl.Int64) for bit in BITS])
     return whole.group_by("cell", *BITS).len("count").with_columns(pl.col("count").cast(pl.Int64)).sort("cell", *BITS)

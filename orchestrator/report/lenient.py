@@ -1,4 +1,6 @@
-"""A lenient reading never changes a score: it says what a forgiving reader would have taken a reply for, beside the verdict.
+"""How many unparsable replies a lenient reader understands, by cell.
+
+A lenient reading never changes a score: it stands beside the verdict.
 
 Only a reply that the benchmark could not parse is read again, and it can be the last of its episode alone.
 """
@@ -16,30 +18,30 @@ from orchestrator.report.endings import PLACE, state_of
 from orchestrator.report.run_data import RunData
 
 
-def readings(evidence: RunData) -> pl.DataFrame:
+def readings(run_data: RunData) -> pl.DataFrame:
     """One row an episode that ended with an unparsable reply: key, cell, letter, would.
 
     ``letter`` is the lenient reading, null where there is none. ``would``: ``correct`` or ``go on`` where the lenient reading
     would have ended the episode otherwise, ``wrong`` where not; null without the sample (then any of 26 letters is read).
     """
     wrong = (pl.col("action") == Action.UNPARSABLE) & (pl.col("ending") == Ending.WRONG)
-    last = evidence.last.filter(wrong)
-    told = last.select(*PLACE, "reply", "condition").iter_rows()
-    found = [_read(evidence, tuple(row[:7]), *row[7:]) for row in told]
+    last = run_data.last.filter(wrong)
+    replies = last.select(*PLACE, "reply", "condition").iter_rows()
+    found = [_read(run_data, tuple(row[:7]), *row[7:]) for row in replies]
     return last.select("key", "cell").with_columns(
         pl.Series("letter", [one[0] for one in found], dtype=pl.String),
         pl.Series("would", [one[1] for one in found], dtype=pl.String),
     )
 
 
-def leniency(evidence: RunData) -> pl.DataFrame:
+def leniency(run_data: RunData) -> pl.DataFrame:
     """One row a planned cell: unparsable (episodes that ended so), readable (of them, leniently), otherwise.
 
     ``share_readable`` is percent of the unparsable, ``share_otherwise`` percent of the scored episodes (null where the
     samples are not at hand and something was read); ``would_correct`` counts those that would be correct at once.
     """
     would, read = pl.col("would"), pl.col("letter").is_not_null()
-    counted = readings(evidence).group_by("cell").agg(
+    counted = readings(run_data).group_by("cell").agg(
         pl.len().cast(pl.Int64).alias("unparsable"),
         read.sum().cast(pl.Int64).alias("readable"),
         would.is_in(["correct", "go on"]).sum().cast(pl.Int64).alias("otherwise"),
@@ -47,7 +49,7 @@ def leniency(evidence: RunData) -> pl.DataFrame:
         (read & would.is_null()).any().alias("unknown"),
     )  # fmt: skip
     names = ["cell", "model", "scenario", "condition", "protocol", "scored"]
-    rows = evidence.rows.select(names).join(counted, on="cell", how="left")
+    rows = run_data.rows.select(names).join(counted, on="cell", how="left")
     rows = rows.with_columns(
         pl.col("unparsable", "readable", "otherwise", "would_correct").fill_null(0), pl.col("unknown").fill_null(False)
     )
@@ -63,13 +65,13 @@ def leniency(evidence: RunData) -> pl.DataFrame:
 
 
 def _read(
-    evidence: RunData, place: tuple[str, int, str, int, int, int, int], reply: str, condition: str
+    run_data: RunData, place: tuple[str, int, str, int, int, int, int], reply: str, condition: str
 ) -> tuple[str | None, str | None]:
-    sample = evidence.samples.get(place[0], {}).get(place[1])
+    sample = run_data.samples.get(place[0], {}).get(place[1])
     if sample is None:
         found = lenient(reply)
         return (None, "wrong") if found is None else (letter(found), None)
-    shown = staged(sample, evidence.conditions[condition], evidence.sweep.seed)
+    shown = staged(sample, run_data.conditions[condition], run_data.sweep.seed)
     state, game = state_of(place), SCENARIOS[place[0]]
     view = game.view(shown, state)
     options = (*view.options, *view.categories)

@@ -1,5 +1,6 @@
-"""An error is never a zero: planned, finished and errors are columns of every row, and measures count answers alone.
+"""The measures of every cell: accuracy, ps, loops, shares of answers, the judge's bits; and averages over scenarios.
 
+An error is never a zero: planned, finished and errors are columns of every row, and measures count answers alone.
 Counts are summed as integers and divided once: equal episodes give equal bytes in any order, with any workers.
 """
 

@@ -1,4 +1,7 @@
-"""Capacity against proactiveness is a rank correlation with a permutation test: it assumes no shape and few models suffice."""
+"""Model size against proactiveness: a rank correlation with a permutation test.
+
+It assumes no shape of the relation, and few models suffice.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +17,22 @@ PERMUTATIONS = 9_999
 MEASURES = ("acc", "ps")
 
 
-def points(evidence: RunData) -> pl.DataFrame:
+def points(run_data: RunData) -> pl.DataFrame:
     """Models whose size is published: model, parameters (billions), condition, protocol, acc, ps, all_seven."""
-    sizes = [(model.name, model.parameters) for model in evidence.sweep.models if model.parameters is not None]
+    sizes = [(model.name, model.parameters) for model in run_data.sweep.models if model.parameters is not None]
     known = pl.DataFrame(sizes, schema={"model": pl.String, "parameters": pl.Float64}, orient="row")
-    means = average(evidence.rows).filter(pl.col("acc").is_not_null())
+    means = average(run_data.rows).filter(pl.col("acc").is_not_null())
     return known.join(means, on="model").sort("condition", "protocol", "parameters", "model")
 
 
-def capacity(evidence: RunData, seed: int = 0) -> pl.DataFrame:
+def capacity(run_data: RunData, seed: int = 0) -> pl.DataFrame:
     """Spearman's correlation of size with acc and ps: condition, protocol, measure, models, rho, p, reason.
 
     p is two-sided by permutation (exact when there are few models); null with a reason for fewer than three models or
     when all values are equal.
     """
     rows = []
-    for (condition, protocol), part in points(evidence).group_by(["condition", "protocol"], maintain_order=True):
+    for (condition, protocol), part in points(run_data).group_by(["condition", "protocol"], maintain_order=True):
         for measure in MEASURES:
             rho, p, reason = spearman(part["parameters"].to_numpy(), part[measure].to_numpy(), seed)
             rows.append((condition, protocol, measure, part.height, rho, p, reason))

@@ -22,24 +22,24 @@ SAMPLE = ("scenario", "protocol", "sample_id")
 COMPARED = ("correct", "turns", "correct_other", "turns_other")
 
 
-def against(evidence: RunData, condition: str = ZERO_SHOT, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
+def against(run_data: RunData, condition: str = ZERO_SHOT, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
     """Every other condition against one, sample by sample: one row model x scenario x condition x protocol.
 
     Columns: n (pairs), acc and acc_other (percent, of ``condition``), difference (points), gained and lost (discordant
     pairs), p, p_holm, detectable (points; see ``detectable``), ps_difference with ps_low, ps_high, ps_p, ps_p_holm.
     """
-    scored = evidence.scored.select("model", "condition", *SAMPLE, "correct", "turns")
+    scored = run_data.scored.select("model", "condition", *SAMPLE, "correct", "turns")
     base = scored.filter(pl.col("condition") == condition).drop("condition")
     pairs = scored.filter(pl.col("condition") != condition).join(base, on=["model", *SAMPLE], suffix="_other")
     return _compared(pairs, ["model", "scenario", "condition", "protocol"], resamples, seed)
 
 
-def between(evidence: RunData, condition: str = ZERO_SHOT, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
+def between(run_data: RunData, condition: str = ZERO_SHOT, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
     """Every model against every other under one condition: one row model x other x scenario x protocol.
 
     ``model`` comes before ``other`` by name; differences are model less other. Columns as in ``against``.
     """
-    mine = evidence.scored.filter(pl.col("condition") == condition).select("model", *SAMPLE, "correct", "turns")
+    mine = run_data.scored.filter(pl.col("condition") == condition).select("model", *SAMPLE, "correct", "turns")
     pairs = mine.join(mine.rename({"model": "other"}), on=list(SAMPLE), suffix="_other")
     names = ["model", "other", "scenario", "protocol"]
     return _compared(pairs.filter(pl.col("model") < pl.col("other")), names, resamples, seed)

@@ -1,5 +1,6 @@
-"""A cell is set beside the paper's only if it is of the same samples, played and decoded as the paper did, to the end.
+"""The comparison of a run with the published figures.
 
+A cell is compared only if it is of the same samples, played and decoded as the paper did, to the end.
 Every other cell is listed with the reason why not; its published figure is left out rather than compared.
 """
 
@@ -46,11 +47,11 @@ def compare(folder: Path, data: Path | None = None, judge: str = "", strict: boo
     return compared(read(folder, data, judge, strict))
 
 
-def compared(evidence: RunData, intervals: Bootstrap | None = None) -> pl.DataFrame:
-    """``compare`` of evidence that is read already."""
-    intervals = intervals or bootstrap(evidence)
-    case = _Case(evidence)
-    cells, means = _judged(evidence, intervals)
+def compared(run_data: RunData, intervals: Bootstrap | None = None) -> pl.DataFrame:
+    """``compare`` of a run that is read already."""
+    intervals = intervals or bootstrap(run_data)
+    case = _Case(run_data)
+    cells, means = _judged(run_data, intervals)
     rows = [row for cell in cells.iter_rows(named=True) for row in case.rows(cell, cell["scenario"])]
     for mean in means.iter_rows(named=True):
         rows += case.rows(mean | case.counts(mean), AVERAGE)
@@ -80,9 +81,9 @@ def reasons(rows: pl.DataFrame) -> list[str]:
     """Why the rest is not compared, one sentence a reason with the cells and models; and what no comparison can check."""
     left = rows.filter(pl.col("reason").is_not_null() & (pl.col("scenario") != AVERAGE))
     cells = left.unique(["model", "scenario", "condition", "protocol"], maintain_order=True)
-    told = cells.group_by("reason", maintain_order=True).agg(pl.len(), pl.col("model").unique(maintain_order=True))
+    grouped = cells.group_by("reason", maintain_order=True).agg(pl.len(), pl.col("model").unique(maintain_order=True))
     sentences = [
-        f"{count} cells not compared ({_named(models)}): {reason}" for reason, count, models in told.iter_rows()
+        f"{count} cells not compared ({_named(models)}): {reason}" for reason, count, models in grouped.iter_rows()
     ]
     by = [
         f"open-ended figures are by the judge {name}; {PAPERS_JUDGE}"
@@ -110,13 +111,13 @@ def _wrong_there(rows: pl.DataFrame) -> Iterator[str]:
 class _Case:
     """What speaks for and against a comparison, looked up once a run."""
 
-    def __init__(self, evidence: RunData) -> None:
-        sweep = evidence.sweep
+    def __init__(self, run_data: RunData) -> None:
+        sweep = run_data.sweep
         self.paper = {model.name: model.paper for model in sweep.models}
         self.filtered = sweep.selection.filtered
-        self.foreign, self.subset, self.judged = foreign(evidence), subset(evidence), open_ended_subset(evidence)
+        self.foreign, self.subset, self.judged = foreign(run_data), subset(run_data), open_ended_subset(run_data)
         self.decoding = {"mcqa": _decoding(sweep.sampling), "oeg": _sampled(sweep.open_ended.sampling)}
-        self.cells = evidence.rows
+        self.cells = run_data.rows
         published = figures().filter(pl.col("filtered") == self.filtered)
         keys = ["protocol", "condition", "paper", "scenario", "measure"]
         self.published: dict[tuple[str, ...], float] = {
@@ -173,13 +174,13 @@ class _Case:
         return f"{unread:,} answers are not judged yet; `proactive-sweep judge` goes on" if unread else None
 
 
-def _judged(evidence: RunData, intervals: Bootstrap) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _judged(run_data: RunData, intervals: Bootstrap) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Cells and averages, with the judge's measures where the run has them."""
-    if "aggregate" not in evidence.rows.columns:
+    if "aggregate" not in run_data.rows.columns:
         return intervals.cells, intervals.averages
-    counted = evidence.rows.with_columns(lacking(evidence.rows.columns).alias("lacking"))
+    counted = run_data.rows.with_columns(lacking(run_data.rows.columns).alias("lacking"))
     cells = intervals.cells.join(counted.select("cell", *COUNTS, *INTERVALS), on="cell", how="left")
-    means = averages(evidence).select(*GROUP, *INTERVALS).with_columns(pl.lit(evidence.judge).alias("judge"))
+    means = averages(run_data).select(*GROUP, *INTERVALS).with_columns(pl.lit(run_data.judge).alias("judge"))
     return cells, intervals.averages.join(means, on=list(GROUP), how="left")
 
 

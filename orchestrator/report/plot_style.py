@@ -1,4 +1,7 @@
-"""One house style: every colour also differs in grey or by hatch and marker, and equal figures are equal bytes."""
+"""Colours, markers and saving of figures.
+
+Every colour also differs in grey or by hatch and marker; equal figures are equal bytes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A run is of the published data unless something says otherwise, and what says so is a sentence.
+"""Whether a run is of the published data and of all of it.
+
+It is unless something says otherwise, and each objection is a sentence.
 
 The run folder holds ids and names of pictures, not pictures: ids are checked against the published filter, names against what
 is known of the real files and of the demo benchmark. Content that nobody can check from the folder stays unchecked, and
@@ -30,22 +32,22 @@ DRAWN = {
 """Where a picture's name says what it shows."""
 
 
-def foreign(evidence: RunData) -> dict[str, str]:
+def foreign(run_data: RunData) -> dict[str, str]:
     """Scenario -> why its data are not the published ones; scenarios without a complaint are missing."""
-    seen = evidence.last.unique(["scenario", "sample_id"], keep="first", maintain_order=True)
+    seen = run_data.last.unique(["scenario", "sample_id"], keep="first", maintain_order=True)
     seen = seen.select("scenario", "sample_id", "image")
-    scenarios = evidence.rows["scenario"].unique(maintain_order=True).to_list()
+    scenarios = run_data.rows["scenario"].unique(maintain_order=True).to_list()
     if any(_is_demo(scenario, seen.filter(pl.col("scenario") == scenario)) for scenario in scenarios):
         return dict.fromkeys(scenarios, "other data: the pictures are the demo benchmark's, not the published ones")
-    reasons = {scenario: _reason(scenario, evidence, seen) for scenario in scenarios}
+    reasons = {scenario: _reason(scenario, run_data, seen) for scenario in scenarios}
     return {scenario: reason for scenario, reason in reasons.items() if reason}
 
 
-def subset(evidence: RunData) -> dict[str, str]:
+def subset(run_data: RunData) -> dict[str, str]:
     """Scenario -> why its samples are not all that the paper's table has; scenarios without a complaint are missing."""
-    pick, found = evidence.sweep.selection, {}
+    pick, found = run_data.sweep.selection, {}
     for scenario, planned in (
-        evidence.rows.filter(protocol="mcqa")
+        run_data.rows.filter(protocol="mcqa")
         .group_by("scenario")
         .agg(pl.col("planned").max())
         .sort("scenario")
@@ -59,9 +61,9 @@ def subset(evidence: RunData) -> dict[str, str]:
     return found
 
 
-def open_ended_subset(evidence: RunData) -> dict[str, str]:
+def open_ended_subset(run_data: RunData) -> dict[str, str]:
     """The same for the open-ended tables, which are of 100 samples a scenario, or all where there are fewer."""
-    judged, pick = evidence.rows.filter(pl.col("protocol") == "oeg"), evidence.sweep.selects(Protocol.OEG)
+    judged, pick = run_data.rows.filter(pl.col("protocol") == "oeg"), run_data.sweep.selects(Protocol.OEG)
     chosen = pick.subset != "open-ended" or pick.limit is not None or not pick.filtered
     counts = judged.group_by("scenario").agg(pl.col("planned").max()).sort("scenario")
     wanted = {scenario: min(OPEN_ENDED, len(ids)) for scenario, ids in kept().items()}
@@ -93,10 +95,10 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z]", "", name.lower())
 
 
-def _reason(scenario: str, evidence: RunData, seen: pl.DataFrame) -> str:
-    ids = set(evidence.episodes.filter(pl.col("scenario") == scenario)["sample_id"])
+def _reason(scenario: str, run_data: RunData, seen: pl.DataFrame) -> str:
+    ids = set(run_data.episodes.filter(pl.col("scenario") == scenario)["sample_id"])
     strange = len(ids - kept()[scenario])
-    if evidence.sweep.selection.filtered and strange:
+    if run_data.sweep.selection.filtered and strange:
         return f"other data: {strange:,} samples have ids that the published filter does not keep"
     for (where, number), name in LANDMARKS.items():
         images = seen.filter((pl.col("scenario") == where) & (pl.col("sample_id") == number))["image"].to_list()

@@ -1,4 +1,7 @@
-"""The published figures: data with their source (published_tables/README.md), never part of a measure of ours."""
+"""The published figures of the paper as one table.
+
+Data with their source (published_tables/README.md), never part of a measure of ours.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RunData is a run folder read once: the episodes that its plan asks for, one row a cell, and the samples if they are at hand.
+"""``RunData``: a run folder read once, with the episodes that its plan asks for and the samples if they are at hand.
 
 Nothing here needs a model, a cluster or the data folder; where the data folder is there it only makes some answers exact.
 """
@@ -36,7 +36,7 @@ ACROSS, ALONG = ("left", "right", "zoom"), ("up", "down", "zoom")
 
 @dataclass(frozen=True)
 class RunData:
-    """All that a table or figure may use; equal folders give equal evidence."""
+    """All that a table or figure may use; equal folders give equal values."""
 
     folder: Path
     sweep: Sweep
@@ -51,7 +51,7 @@ class RunData:
     strict: bool = False
     """Whether a verdict that could not be had counts as the package's three zeros."""
     notes: tuple[str, ...] = ()
-    """What a reader should know about this evidence, one sentence each."""
+    """What a reader should know about this run, one sentence each."""
 
     @cached_property
     def rows(self) -> pl.DataFrame:
@@ -111,7 +111,7 @@ class RunData:
 
 
 def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool = False) -> RunData:
-    """The evidence in a run folder; raises RunFolderError when it is none, or when ``judge`` read nothing there.
+    """What a run folder holds; raises RunFolderError when it is none, or when ``judge`` read nothing there.
 
     ``data`` is where the benchmark lies now; left out, it is where the sweep had it. ``judge`` is whose verdicts count,
     by key or by the start of one; left out, the sweep's own, or the only one. ``strict`` takes the package's zeros.

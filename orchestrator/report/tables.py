@@ -1,5 +1,6 @@
-"""A table shows only what is finished as finished: an unfinished entry says how far it is, is never marked best, and no
-error counts as a zero. The same run gives the same bytes.
+"""The tables of a report, as in the paper, in Markdown, LaTeX and CSV.
+
+An unfinished entry says how far it is and is never marked best; no error counts as a zero. The same run gives the same bytes.
 """
 
 from __future__ import annotations
@@ -39,74 +40,74 @@ def write_tables(folder: Path, data: Path | None = None, judge: str = "", strict
     Into ``folder/tables``; returns the files written, sorted. ``judge`` and ``strict`` choose the verdicts, as ``read``
     does. Raises RunFolderError when the folder is no run.
     """
-    evidence = read(folder, data, judge, strict)
+    run_data = read(folder, data, judge, strict)
     place = Path(folder) / "tables"
     place.mkdir(exist_ok=True)
     texts: dict[str, str] = {}
-    for grid in grids(evidence):
+    for grid in grids(run_data):
         texts |= {f"{grid.name}.md": escaping.markdown(grid), f"{grid.name}.tex": escaping.latex(grid)}
         texts[f"{grid.name}.csv"] = grid.numbers.write_csv(float_precision=6)
-    texts |= {f"{name}.csv": frame.write_csv(float_precision=6) for name, frame in measures(evidence).items()}
+    texts |= {f"{name}.csv": frame.write_csv(float_precision=6) for name, frame in measures(run_data).items()}
     for name, text in texts.items():
         atomic_write.write(place / name, text.encode())
     return sorted(place / name for name in texts)
 
 
-def measures(evidence: RunData) -> dict[str, pl.DataFrame]:
+def measures(run_data: RunData) -> dict[str, pl.DataFrame]:
     """Name -> what reviewers of the paper asked for beside its tables, as frames; those without a row are left out."""
     frames = {
-        "endings": taxonomy(evidence),
-        "efficiency": efficiency(evidence),
-        "budget": budget_averages(evidence),
-        "lift": lift(evidence),
-        "lenient": leniency(evidence),
-        "capacity": capacity(evidence),
-        "models-paired": between(evidence),
+        "endings": taxonomy(run_data),
+        "efficiency": efficiency(run_data),
+        "budget": budget_averages(run_data),
+        "lift": lift(run_data),
+        "lenient": leniency(run_data),
+        "capacity": capacity(run_data),
+        "models-paired": between(run_data),
     }
     return {name: frame for name, frame in frames.items() if not frame.is_empty()}
 
 
-def grids(evidence: RunData, intervals: Bootstrap | None = None) -> list[Grid]:
+def grids(run_data: RunData, intervals: Bootstrap | None = None) -> list[Grid]:
     """The tables that this run has, those of no cell left out: main, conditions, reference, paired, open-ended."""
-    intervals = intervals or bootstrap(evidence)
+    intervals = intervals or bootstrap(run_data)
     made = [
-        main(evidence, intervals),
-        conditions(evidence, intervals),
-        reference(evidence, intervals),
-        paired(evidence),
-        open_ended(evidence, intervals),
+        main(run_data, intervals),
+        conditions(run_data, intervals),
+        reference(run_data, intervals),
+        paired(run_data),
+        open_ended(run_data, intervals),
     ]
     return [grid for grid in made if grid.rows]
 
 
-def main(evidence: RunData, intervals: Bootstrap, condition: str = "zero-shot") -> Grid:
+def main(run_data: RunData, intervals: Bootstrap, condition: str = "zero-shot") -> Grid:
     """Models x scenarios, acc and ps, the average at the end (paper, Table 1)."""
     cells = intervals.cells.filter(condition=condition, protocol="mcqa")
     averages = intervals.averages.filter(condition=condition, protocol="mcqa")
-    grid = _by_scenario(evidence, cells, averages, _acc_ps)
+    grid = _by_scenario(run_data, cells, averages, _acc_ps)
     title = f"{condition}: accuracy in percent / mean number of suggestions"
     return replace(grid, name="main", title=title, numbers=_numbers(cells, averages))
 
 
-def conditions(evidence: RunData, intervals: Bootstrap) -> Grid:
+def conditions(run_data: RunData, intervals: Bootstrap) -> Grid:
     """Models x conditions, averages over scenarios; beside the in-context examples zero-shot over their scenarios."""
     averages = intervals.averages.filter(protocol="mcqa")
     few = _over(intervals.cells.filter(protocol="mcqa", condition="zero-shot"), WITH_EXAMPLES)
-    present = [name for name in evidence.conditions if name in set(averages["condition"]) and name != "reference"]
-    examples = [name for name in present if evidence.conditions[name].scenarios]
+    present = [name for name in run_data.conditions if name in set(averages["condition"]) and name != "reference"]
+    examples = [name for name in present if run_data.conditions[name].scenarios]
     whole = [name for name in present if name not in examples]
     columns = [*whole, *([f"zero-shot ({', '.join(WITH_EXAMPLES)})"] if examples else []), *examples]
     rows: list[tuple[str, list[Entry]]] = []
-    for model in models(evidence, averages["model"]):
+    for model in models(run_data, averages["model"]):
         mine = {row["condition"]: row for row in averages.filter(model=model).iter_rows(named=True)}
-        entries = [_average(evidence, mine.get(name)) for name in whole]
+        entries = [_average(run_data, mine.get(name)) for name in whole]
         entries += [few.get(model, MISSING)] if examples else []
-        rows.append((model, [*entries, *(_average(evidence, mine.get(name)) for name in examples)]))
+        rows.append((model, [*entries, *(_average(run_data, mine.get(name)) for name in examples)]))
     title = "conditions: accuracy in percent / mean number of suggestions, averaged over scenarios"
-    return _grid(evidence, "conditions", title, columns, rows, averages, "mcqa")
+    return _grid(run_data, "conditions", title, columns, rows, averages, "mcqa")
 
 
-def reference(evidence: RunData, intervals: Bootstrap) -> Grid:
+def reference(run_data: RunData, intervals: Bootstrap) -> Grid:
     """Accuracy on the clear image, and under zero-shot, by scenario (paper, Table 6 and Figure 3)."""
     clear = intervals.cells.filter(condition="reference", protocol="mcqa")
     if clear.is_empty():
@@ -119,28 +120,28 @@ def reference(evidence: RunData, intervals: Bootstrap) -> Grid:
         return f"{row['acc']:.1f} / {_one(other, 'acc')}"
 
     averages = intervals.averages.filter(condition="reference", protocol="mcqa")
-    grid = _by_scenario(evidence, clear, averages, both)
+    grid = _by_scenario(run_data, clear, averages, both)
     numbers = _numbers(clear, averages, _zero_shot(intervals.cells), _zero_shot(intervals.averages))
     return replace(grid, name="reference", title="accuracy in percent: clear image / zero-shot", numbers=numbers)
 
 
-def paired(evidence: RunData) -> Grid:
+def paired(run_data: RunData) -> Grid:
     """What each condition changes against zero-shot on the same samples, in points; ``*`` where Holm's p is below 0.05."""
-    found = against(evidence).filter(pl.col("protocol") == "mcqa")
+    found = against(run_data).filter(pl.col("protocol") == "mcqa")
     scenarios = _present(found["scenario"])
     rows = []
-    for model in models(evidence, found["model"]):
-        for name in [name for name in evidence.conditions if name in set(found["condition"])]:
+    for model in models(run_data, found["model"]):
+        for name in [name for name in run_data.conditions if name in set(found["condition"])]:
             part = {row["scenario"]: row for row in found.filter(model=model, condition=name).iter_rows(named=True)}
             rows.append((f"{model}, {name}", [_change(part.get(scenario)) for scenario in scenarios]))
     title = f"accuracy against zero-shot on the same samples, points (* McNemar, Holm over all entries, p < {ALPHA})"
     return Grid("paired", title, tuple(scenarios), tuple((name, tuple(row)) for name, row in rows), found)
 
 
-def open_ended(evidence: RunData, intervals: Bootstrap) -> Grid:
+def open_ended(run_data: RunData, intervals: Bootstrap) -> Grid:
     """The judged share of answers: aggregate / category / suggestion in percent (paper, Tables 8 and 9)."""
     measures = list(MEASURES["oeg"].values())
-    judged = evidence.rows.filter(pl.col("protocol") == "oeg")
+    judged = run_data.rows.filter(pl.col("protocol") == "oeg")
     judged = judged.with_columns(lacking(judged.columns).alias("lacking"))
     if judged.is_empty() or not set(measures) <= set(judged.columns):
         return Grid("open-ended", "", (), (), judged)
@@ -149,9 +150,9 @@ def open_ended(evidence: RunData, intervals: Bootstrap) -> Grid:
         return " / ".join(_one(row, measure) for measure in measures)
 
     rows: list[tuple[str, tuple[Entry, ...]]] = []
-    scenarios, means = _present(judged["scenario"]), averages(evidence)
-    for model in models(evidence, judged["model"]):
-        for condition in [name for name in evidence.conditions if name in set(judged.filter(model=model)["condition"])]:
+    scenarios, means = _present(judged["scenario"]), averages(run_data)
+    for model in models(run_data, judged["model"]):
+        for condition in [name for name in run_data.conditions if name in set(judged.filter(model=model)["condition"])]:
             part = {r["scenario"]: r for r in judged.filter(model=model, condition=condition).iter_rows(named=True)}
             entries = [_entry(part.get(name), three, measures[0]) for name in scenarios]
             mean = means.row(by_predicate=(pl.col("model") == model) & (pl.col("condition") == condition), named=True)
@@ -161,30 +162,30 @@ def open_ended(evidence: RunData, intervals: Bootstrap) -> Grid:
             rows.append((f"{model}, {condition}", (*entries, whole)))
     column = AVERAGE if len(scenarios) == len(SCENARIOS) else f"avg of {len(scenarios)}"
     numbers = pl.concat([judged.drop("lacking"), means.with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
-    return Grid("open-ended", title(evidence), (*scenarios, column), tuple(rows), numbers)
+    return Grid("open-ended", title(run_data), (*scenarios, column), tuple(rows), numbers)
 
 
-def models(evidence: RunData, names: Iterable[str]) -> list[str]:
+def models(run_data: RunData, names: Iterable[str]) -> list[str]:
     """The names that occur: models as the registry lists them, then others by name, then the baselines."""
     known = {name: place for place, name in enumerate(registry())}
-    return sorted(set(names), key=lambda name: (name in evidence.baselines, known.get(name, len(known)), name))
+    return sorted(set(names), key=lambda name: (name in run_data.baselines, known.get(name, len(known)), name))
 
 
-def _by_scenario(evidence: RunData, cells: pl.DataFrame, averages: pl.DataFrame, text: Format) -> Grid:
+def _by_scenario(run_data: RunData, cells: pl.DataFrame, averages: pl.DataFrame, text: Format) -> Grid:
     scenarios = _present(cells["scenario"])
     counted = cells.with_columns(lacking(cells.columns).alias("lacking"))
     means = {row["model"]: row for row in averages.iter_rows(named=True)}
     rows: list[tuple[str, list[Entry]]] = []
-    for model in models(evidence, cells["model"]):
+    for model in models(run_data, cells["model"]):
         part = {row["scenario"]: row for row in counted.filter(model=model).iter_rows(named=True)}
         entries = [_entry(part.get(name), text) for name in scenarios]
-        rows.append((model, [*entries, _average(evidence, means.get(model), text)]))
+        rows.append((model, [*entries, _average(run_data, means.get(model), text)]))
     column = AVERAGE if len(scenarios) == len(SCENARIOS) else f"avg of {len(scenarios)}"
-    return _grid(evidence, "", "", [*scenarios, column], rows, cells, "mcqa")
+    return _grid(run_data, "", "", [*scenarios, column], rows, cells, "mcqa")
 
 
 def _grid(
-    evidence: RunData,
+    run_data: RunData,
     name: str,
     title: str,
     columns: Sequence[str],
@@ -193,9 +194,9 @@ def _grid(
     protocol: str,
 ) -> Grid:
     """Best and second are marked among models; among baselines only where there is nothing else."""
-    ranked = [model not in evidence.baselines for model, _ in rows]
+    ranked = [model not in run_data.baselines for model, _ in rows]
     marked = escaping.marked(rows, ranked if any(ranked) else [True] * len(rows))
-    return Grid(name, title, tuple(columns), marked, numbers, sum(ranked), _errors(evidence, protocol))
+    return Grid(name, title, tuple(columns), marked, numbers, sum(ranked), _errors(run_data, protocol))
 
 
 def _entry(row: Row | None, text: Format, measure: str = "acc") -> Entry:
@@ -208,12 +209,12 @@ def _entry(row: Row | None, text: Format, measure: str = "acc") -> Entry:
     return Entry(text(row), row[measure])
 
 
-def _average(evidence: RunData, row: Row | None, text: Format | None = None) -> Entry:
+def _average(run_data: RunData, row: Row | None, text: Format | None = None) -> Entry:
     """An average counts as finished when every planned scenario is."""
     if row is None:
         return MISSING
     same = [pl.col(name) == row[name] for name in ("model", "condition", "protocol")]
-    planned = evidence.rows.filter(same)["scenario"].n_unique()
+    planned = run_data.rows.filter(same)["scenario"].n_unique()
     if row["acc"] is None:
         return Entry("unfinished", None, unfinished=True)
     shown = (text or _acc_ps)(row)
@@ -243,9 +244,9 @@ def _change(row: Row | None) -> Entry:
     return Entry(f"{row['difference']:+.1f}{'*' if row['p_holm'] < ALPHA else ''}", row["difference"])
 
 
-def _errors(evidence: RunData, protocol: str) -> tuple[str, ...]:
+def _errors(run_data: RunData, protocol: str) -> tuple[str, ...]:
     """One sentence a cell that has episodes without an answer."""
-    bad = evidence.rows.filter((pl.col("protocol") == protocol) & (pl.col("errors") > 0))
+    bad = run_data.rows.filter((pl.col("protocol") == protocol) & (pl.col("errors") > 0))
     return tuple(
         f"{row['cell']}: {row['errors']} of {row['finished']} episodes have no answer and count in no measure "
         f"({row['unprocessable']} unprocessable, {row['refused']} refused, {row['failed']} failed)"

@@ -26,7 +26,7 @@ def exhibit(mirror: MlflowRun, folder: Path, rows: pl.DataFrame, data: Path | No
     from orchestrator.report.run_data import read
 
     try:
-        evidence = read(folder, data)
+        run_data = read(folder, data)
     except RunFolderError:
         send_tables(mirror, {"cells": rows})
         return
@@ -37,15 +37,15 @@ def exhibit(mirror: MlflowRun, folder: Path, rows: pl.DataFrame, data: Path | No
     from orchestrator.report.tables import grids, measures
     from orchestrator.tracking.transcripts import transcripts
 
-    intervals = bootstrap(evidence)
-    made = {grid.name: grid.numbers for grid in grids(evidence, intervals)} | measures(evidence)
+    intervals = bootstrap(run_data)
+    made = {grid.name: grid.numbers for grid in grids(run_data, intervals)} | measures(run_data)
     send_tables(mirror, {"cells": rows, **made})
-    for name, figure in figures(evidence, intervals).items():
+    for name, figure in figures(run_data, intervals).items():
         _send(mirror, f"figures/{name}.png", plot_style.png(figure))
     mirror.client.log_artifact(mirror.parent, str(write_page(folder, data)))
-    if evidence.samples:
-        mirror.send_data(described(evidence.sweep.name, evidence.sweep.data, evidence.samples))
-    send_transcripts(mirror, transcripts(evidence, data), (folder / "results.parquet").stat().st_mtime_ns)
+    if run_data.samples:
+        mirror.send_data(described(run_data.sweep.name, run_data.sweep.data, run_data.samples))
+    send_transcripts(mirror, transcripts(run_data, data), (folder / "results.parquet").stat().st_mtime_ns)
 
 
 def send_tables(mirror: MlflowRun, tables: dict[str, pl.DataFrame]) -> None:

@@ -58,15 +58,15 @@ class Transcript:
     """Whether it ended with an answer; errors did not."""
 
 
-def transcripts(evidence: RunData, data: Path | None = None, most: int = MOST, seed: int = 0) -> Iterator[Transcript]:
+def transcripts(run_data: RunData, data: Path | None = None, most: int = MOST, seed: int = 0) -> Iterator[Transcript]:
     """At most ``most`` transcripts; without the data folder they have no pictures and no questions."""
-    folder = nearby(evidence.sweep) if data is None else data
-    thumbnails = Thumbnails(folder if evidence.samples and folder.is_dir() else None, PICTURES)
-    kinds = endings(evidence)
+    folder = nearby(run_data.sweep) if data is None else data
+    thumbnails = Thumbnails(folder if run_data.samples and folder.is_dir() else None, PICTURES)
+    kinds = endings(run_data)
     keys = drawn(kinds, most, seed)
-    strips = EpisodeViews(evidence, thumbnails)
-    rows = {row["key"]: row for row in evidence.episodes.join(kinds.select("key", "kind"), on="key").to_dicts()}
-    turns, read = rows_of(evidence.turns, keys), rows_of(evidence.verdicts.lazy(), keys)
+    strips = EpisodeViews(run_data, thumbnails)
+    rows = {row["key"]: row for row in run_data.episodes.join(kinds.select("key", "kind"), on="key").to_dicts()}
+    turns, read = rows_of(run_data.turns, keys), rows_of(run_data.verdicts.lazy(), keys)
     for key in keys:
         if strips.add(rows[key], turns.get(key, []), read.get(key, [])):
             yield _story(strips.found[-1], list(strips.texts.known), thumbnails.uris)

@@ -1,5 +1,6 @@
-"""``report.html`` is one file that opens from disk: no server, no outside request, no text of a model or data file as markup.
+"""Writes ``report.html``: one file that opens from disk.
 
+No server, no outside request, no text of a model or data file as markup.
 The same folder, data and seed give the same bytes.
 """
 
@@ -40,8 +41,8 @@ def write_page(
     options, and says so. ``thumbnails`` and ``episodes`` bound what the browser holds, ``seed`` draws it.
     ``judge`` and ``strict`` choose the verdicts, as ``read`` does.
     """
-    evidence = read(Path(folder), data, judge, strict)
-    page = gathered(evidence, data, thumbnails, seed, episodes)
+    run_data = read(Path(folder), data, judge, strict)
+    page = gathered(run_data, data, thumbnails, seed, episodes)
     target = Path(folder) / NAME
     atomic_write.write(target, rendered(page).encode())
     return target

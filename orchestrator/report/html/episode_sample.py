@@ -1,4 +1,6 @@
-"""The episodes that a page shows are drawn by seed and stratum, so equal folders show equal episodes and no ending is left out.
+"""Which episodes the page shows.
+
+Drawn by seed and stratum: equal folders show equal episodes, and no ending is left out.
 
 First one sample of every scenario with all its cells, so that models and conditions can be laid side by side; then an
 episode of every ending of every cell; then further samples, scenario by scenario, as far as the bound allows.

@@ -1,7 +1,9 @@
-"""A strip is an episode as the store has it; question and options are shown only if playing again gives the stored readings.
+"""One episode as the browser shows it: its pictures, questions, options and replies.
+
+Question and options are shown only if playing again gives the stored readings.
 
 The store holds replies, not options: the sample is loaded from the data folder and its stored replies are answered once
-more through the game. Where that cannot be done, or comes out otherwise, the strip says why instead of guessing.
+more through the game. Where that cannot be done, or comes out otherwise, the view says why.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ FIRST, LAST = 16, 4
 VERDICT = ("judge", "category", "suggestion", "aggregate", "reason", "attempts", "text")
 """What is shown of a verdict; its other columns stand beside it already."""
 MOST_BYTES = 5_000_000
-"""Bytes of all strips of a page, pictures apart."""
+"""Bytes of all views of a page, pictures apart."""
 
 Row = Mapping[str, Any]
 
@@ -63,8 +65,8 @@ class Texts:
 class EpisodeViews:
     """Episodes of one page, until its bytes are spent."""
 
-    def __init__(self, evidence: RunData, thumbnails: Thumbnails, most_bytes: int = MOST_BYTES) -> None:
-        self.evidence, self.thumbnails, self.most_bytes = evidence, thumbnails, most_bytes
+    def __init__(self, run_data: RunData, thumbnails: Thumbnails, most_bytes: int = MOST_BYTES) -> None:
+        self.run_data, self.thumbnails, self.most_bytes = run_data, thumbnails, most_bytes
         self.texts = Texts()
         self.bytes = 0
         self.found: list[dict[str, Any]] = []
@@ -74,14 +76,14 @@ class EpisodeViews:
         if self.bytes >= self.most_bytes:
             return False
         held = len(self.texts.known)
-        strip = self._strip(row, turns, judged)
+        view = self._view(row, turns, judged)
         new = list(self.texts.known)[held:]
-        self.bytes += len(json.dumps(strip)) + sum(len(json.dumps(text)) for text in new)
-        self.found.append(strip)
+        self.bytes += len(json.dumps(view)) + sum(len(json.dumps(text)) for text in new)
+        self.found.append(view)
         return True
 
-    def _strip(self, row: Row, turns: Sequence[Row], judged: Sequence[Row]) -> dict[str, Any]:
-        sample = self.evidence.samples.get(row["scenario"], {}).get(row["sample_id"])
+    def _view(self, row: Row, turns: Sequence[Row], judged: Sequence[Row]) -> dict[str, Any]:
+        sample = self.run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
         asked, reason = self._posed(row, turns, sample)
         shown = turns if len(turns) <= FIRST + LAST else [*turns[:FIRST], *turns[-LAST:]]
         names = ("key", "model", "scenario", "condition", "protocol", "ending", "kind")
@@ -121,7 +123,7 @@ class EpisodeViews:
 
     def _openly(self, row: Row, sample: Sample | None) -> dict[int, Posed]:
         """The one question of an open-ended episode, where the sample is at hand."""
-        condition = self.evidence.conditions.get(row["condition"])
+        condition = self.run_data.conditions.get(row["condition"])
         if sample is None or condition is None:
             return {}
         state = SCENARIOS[sample.scenario].initial(sample, condition.mode, row["seed"])
@@ -135,10 +137,10 @@ class EpisodeViews:
             return self._openly(row, sample), "an open question: no options were shown"
         if sample is None:
             return {}, "question and options are not shown: the data folder does not hold this sample as it was played"
-        condition = self.evidence.conditions.get(row["condition"])
+        condition = self.run_data.conditions.get(row["condition"])
         if condition is None:
             return {}, f"question and options are not shown: the sweep has no condition {row['condition']}"
-        replayed = _replayed(staged(sample, condition, self.evidence.sweep.seed), condition, row["seed"], turns)
+        replayed = _replayed(staged(sample, condition, self.run_data.sweep.seed), condition, row["seed"], turns)
         if replayed is None:
             return {}, "question and options are not shown: playing the stored replies again gives other readings"
         return replayed, ""

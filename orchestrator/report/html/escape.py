@@ -1,7 +1,9 @@
-"""No text of a model or of a data file is ever markup, and nothing in it is hidden: it is escaped text, or inert JSON.
+"""Escaping for the page.
+
+No text of a model or of a data file is ever markup, and nothing in it is hidden: it is escaped text, or inert JSON.
 
 HTML is escaped by the template; this module does what that does not: control characters are made visible, data are made
-safe inside a ``script`` element, and long texts are cut with their length told.
+safe inside a ``script`` element, and long texts are cut, with their length.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Every headline is computed from this run; what the run does not tell is not said."""
+"""The headlines of the page.
+
+Every headline is computed from this run; nothing is said that the run does not show.
+"""
 
 from __future__ import annotations
 
@@ -25,38 +28,38 @@ class Finding(NamedTuple):
     text: str
 
 
-def findings(evidence: RunData, intervals: Bootstrap) -> list[Finding]:
+def findings(run_data: RunData, intervals: Bootstrap) -> list[Finding]:
     """The headlines that this run's numbers carry."""
     means = intervals.averages.filter((pl.col("protocol") == "mcqa") & pl.col("acc").is_not_null())
     return [
-        *_best(evidence, _of(evidence, means, "zero-shot")),
-        *_chance(evidence, _of(evidence, means, "zero-shot"), means),
-        *_clear(evidence, means),
-        *_asking(_of(evidence, means, "zero-shot")),
-        *_changes(evidence),
-        *_failures(evidence),
-        *_parsing(evidence),
+        *_best(run_data, _of(run_data, means, "zero-shot")),
+        *_chance(run_data, _of(run_data, means, "zero-shot"), means),
+        *_clear(run_data, means),
+        *_asking(_of(run_data, means, "zero-shot")),
+        *_changes(run_data),
+        *_failures(run_data),
+        *_parsing(run_data),
     ]
 
 
-def _of(evidence: RunData, means: pl.DataFrame, condition: str) -> pl.DataFrame:
+def _of(run_data: RunData, means: pl.DataFrame, condition: str) -> pl.DataFrame:
     """Averages under a condition: of models, or where nothing else played of baselines that do not know the answer."""
     rows = means.filter(pl.col("condition") == condition)
-    real = rows.filter(~pl.col("model").is_in(list(evidence.baselines)))
-    return rows.filter(~pl.col("model").is_in(evidence.playing("oracle"))) if real.is_empty() else real
+    real = rows.filter(~pl.col("model").is_in(list(run_data.baselines)))
+    return rows.filter(~pl.col("model").is_in(run_data.playing("oracle"))) if real.is_empty() else real
 
 
-def _kind(evidence: RunData, rows: pl.DataFrame, more: str = "") -> str:
+def _kind(run_data: RunData, rows: pl.DataFrame, more: str = "") -> str:
     """What the rows are of, with their number: ``1 model``, ``5 baselines``."""
-    kind = "baseline" if set(rows["model"]) <= evidence.baselines else "model"
+    kind = "baseline" if set(rows["model"]) <= run_data.baselines else "model"
     return f"{rows.height} {more}{kind}{'' if rows.height == 1 else 's'}"
 
 
-def _best(evidence: RunData, rows: pl.DataFrame) -> Iterator[Finding]:
+def _best(run_data: RunData, rows: pl.DataFrame) -> Iterator[Finding]:
     if rows.is_empty():
         return
     first, *others = rows.sort("acc", "model", descending=[True, False]).to_dicts()
-    baseline = first["model"] in evidence.baselines
+    baseline = first["model"] in run_data.baselines
     who = "baseline that does not know the answers" if baseline else "model"
     rank = f", the best {who}" if others else f", the only {who}"
     second = f". Next is {visible(others[0]['model'])} with {others[0]['acc']:.1f}%" if others else ""
@@ -68,9 +71,9 @@ def _best(evidence: RunData, rows: pl.DataFrame) -> Iterator[Finding]:
     )
 
 
-def _chance(evidence: RunData, rows: pl.DataFrame, means: pl.DataFrame) -> Iterator[Finding]:
-    uniform = means.filter((pl.col("condition") == "zero-shot") & pl.col("model").is_in(evidence.playing("uniform")))
-    others = rows.filter(~pl.col("model").is_in(evidence.playing("uniform")))
+def _chance(run_data: RunData, rows: pl.DataFrame, means: pl.DataFrame) -> Iterator[Finding]:
+    uniform = means.filter((pl.col("condition") == "zero-shot") & pl.col("model").is_in(run_data.playing("uniform")))
+    others = rows.filter(~pl.col("model").is_in(run_data.playing("uniform")))
     if uniform.is_empty() or others.is_empty():
         return
     level = uniform["acc"][0]
@@ -78,13 +81,15 @@ def _chance(evidence: RunData, rows: pl.DataFrame, means: pl.DataFrame) -> Itera
     above = others.filter(pl.col("acc_low") > level)["model"].to_list()
     if others.height == 1:
         where = "lies wholly above" if above else "lies wholly below" if below else "contains"
-        told = f"The interval of {visible(others['model'][0])} {where} it."
+        comparison = f"The interval of {visible(others['model'][0])} {where} it."
     else:
-        told = (
-            f"Of {_kind(evidence, others, 'other ')} the whole interval lies above it for {_count(above)} and below it for "
+        comparison = (
+            f"Of {_kind(run_data, others, 'other ')} the whole interval lies above it for {_count(above)} and below it for "
             f"{_count(below)}."
         )
-    yield Finding(f"{level:.1f}%", f"is what choosing blindly among the options scores (the uniform baseline). {told}")
+    yield Finding(
+        f"{level:.1f}%", f"is what choosing blindly among the options scores (the uniform baseline). {comparison}"
+    )
 
 
 def _count(names: list[str]) -> str:
@@ -92,11 +97,11 @@ def _count(names: list[str]) -> str:
     return f"{len(names)} ({listed(names)})" if names else "none"
 
 
-def _clear(evidence: RunData, means: pl.DataFrame) -> Iterator[Finding]:
-    both = _of(evidence, means, "reference").join(_of(evidence, means, "zero-shot"), on="model", suffix="_play")
+def _clear(run_data: RunData, means: pl.DataFrame) -> Iterator[Finding]:
+    both = _of(run_data, means, "reference").join(_of(run_data, means, "zero-shot"), on="model", suffix="_play")
     if both.is_empty():
         return
-    over = f", means over {_kind(evidence, both)}" if both.height > 1 else ""
+    over = f", means over {_kind(run_data, both)}" if both.height > 1 else ""
     clear, play = float(both["acc"].mean()), float(both["acc_play"].mean())  # type: ignore[arg-type]
     yield Finding(
         signed(play - clear),
@@ -124,10 +129,10 @@ def _asking(rows: pl.DataFrame) -> Iterator[Finding]:
     )
 
 
-def _changes(evidence: RunData) -> Iterator[Finding]:
+def _changes(run_data: RunData) -> Iterator[Finding]:
     """The condition that changes most cells for sure."""
-    found = against(evidence).filter((pl.col("protocol") == "mcqa") & (pl.col("condition") != "reference"))
-    real = found.filter(~pl.col("model").is_in(list(evidence.baselines)))
+    found = against(run_data).filter((pl.col("protocol") == "mcqa") & (pl.col("condition") != "reference"))
+    real = found.filter(~pl.col("model").is_in(list(run_data.baselines)))
     found = found if real.is_empty() else real
     if found.is_empty():
         return
@@ -152,10 +157,10 @@ def _changes(evidence: RunData) -> Iterator[Finding]:
     )
 
 
-def _failures(evidence: RunData) -> Iterator[Finding]:
-    wrong = taxonomy(evidence).filter((pl.col("kind") != "correct") & (pl.col("protocol") == "mcqa"))
+def _failures(run_data: RunData) -> Iterator[Finding]:
+    wrong = taxonomy(run_data).filter((pl.col("kind") != "correct") & (pl.col("protocol") == "mcqa"))
     wrong = wrong.filter((pl.col("condition") == "zero-shot") & ~pl.col("kind").is_in(["failed", "refused"]))
-    real = wrong.filter(~pl.col("model").is_in(list(evidence.baselines)))
+    real = wrong.filter(~pl.col("model").is_in(list(run_data.baselines)))
     wrong = wrong if real.is_empty() else real
     if wrong.is_empty():
         return
@@ -168,13 +173,13 @@ def _failures(evidence: RunData) -> Iterator[Finding]:
     )
 
 
-def _parsing(evidence: RunData) -> Iterator[Finding]:
-    rows = leniency(evidence).filter(pl.col("protocol") == "mcqa")
-    real = rows.filter(~pl.col("model").is_in(list(evidence.baselines)))
+def _parsing(run_data: RunData) -> Iterator[Finding]:
+    rows = leniency(run_data).filter(pl.col("protocol") == "mcqa")
+    real = rows.filter(~pl.col("model").is_in(list(run_data.baselines)))
     rows = rows if real.is_empty() else real
     unparsable, scored = (
         int(rows["unparsable"].sum()),
-        int(evidence.rows.join(rows, on="cell", how="semi")["scored"].sum()),
+        int(run_data.rows.join(rows, on="cell", how="semi")["scored"].sum()),
     )
     if not scored:
         return

@@ -1,4 +1,7 @@
-"""A page is a value computed from the evidence alone: what it says of the run, its sheets, its figures, its episodes."""
+"""All that the page shows: facts, findings, tables, figures and the episodes of the browser.
+
+A page is a value computed from the run data alone.
+"""
 
 from __future__ import annotations
 
@@ -80,39 +83,39 @@ class Page:
     facts: Sequence[summary.Fact]
     problems: Sequence[str]
     findings: Sequence[Finding]
-    grids: Sequence[tables.Sheet]
-    cells: tables.Sheet
-    paper: tables.Sheet | None
-    plates: Sequence[FigureFile]
+    grids: Sequence[tables.PageTable]
+    cells: tables.PageTable
+    paper: tables.PageTable | None
+    figures: Sequence[FigureFile]
     about: Sequence[str]
     """What the browser holds, and what it does not."""
     browser: Mapping[str, Any]
     """The browser's data, for JSON."""
 
 
-def gathered(evidence: RunData, data: Path | None, thumbnails: int, seed: int, episodes: int) -> Page:
+def gathered(run_data: RunData, data: Path | None, thumbnails: int, seed: int, episodes: int) -> Page:
     """The page of a run; see ``write_page``."""
-    intervals = bootstrap(evidence)
-    judged = _judged(evidence.folder)
-    strips, about = _strips(evidence, judged, _at_hand(evidence, data), thumbnails, seed, episodes)
+    intervals = bootstrap(run_data)
+    judged = _judged(run_data.folder)
+    views, about = _views(run_data, judged, _at_hand(run_data, data), thumbnails, seed, episodes)
     return Page(
-        title=visible(evidence.sweep.name),
-        facts=summary.facts(evidence, judged),
-        problems=summary.problems(evidence),
-        findings=findings(evidence, intervals),
-        grids=[tables.sheet(grid) for grid in grids(evidence, intervals)],
-        cells=tables.cells(evidence, intervals),
-        paper=tables.beside_paper(compared(evidence, intervals)),
-        plates=_plates(evidence, intervals),
+        title=visible(run_data.sweep.name),
+        facts=summary.facts(run_data, judged),
+        problems=summary.problems(run_data),
+        findings=findings(run_data, intervals),
+        grids=[tables.page_table(grid) for grid in grids(run_data, intervals)],
+        cells=tables.cells(run_data, intervals),
+        paper=tables.beside_paper(compared(run_data, intervals)),
+        figures=_figure_files(run_data, intervals),
         about=about,
-        browser=_browser(strips, evidence),
+        browser=_browser(views, run_data),
     )
 
 
-def _at_hand(evidence: RunData, data: Path | None) -> Path | None:
+def _at_hand(run_data: RunData, data: Path | None) -> Path | None:
     """The data folder, if it holds what was played."""
-    folder = nearby(evidence.sweep) if data is None else data
-    return folder if evidence.samples and folder.is_dir() else None
+    folder = nearby(run_data.sweep) if data is None else data
+    return folder if run_data.samples and folder.is_dir() else None
 
 
 def _judged(folder: Path) -> pl.DataFrame:
@@ -128,24 +131,24 @@ def _judged(folder: Path) -> pl.DataFrame:
     return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema={"key": pl.String})
 
 
-def _strips(
-    evidence: RunData, judged: pl.DataFrame, data: Path | None, most_pictures: int, seed: int, most: int
+def _views(
+    run_data: RunData, judged: pl.DataFrame, data: Path | None, most_pictures: int, seed: int, most: int
 ) -> tuple[EpisodeViews, list[str]]:
-    told = endings(evidence)
-    keys = chosen(told, most, seed)
-    rows = {row["key"]: row for row in evidence.episodes.join(told.select("key", "kind"), on="key").to_dicts()}
-    turns, verdicts = rows_of(evidence.turns, keys), rows_of(judged.lazy(), keys)
+    ended = endings(run_data)
+    keys = chosen(ended, most, seed)
+    rows = {row["key"]: row for row in run_data.episodes.join(ended.select("key", "kind"), on="key").to_dicts()}
+    turns, verdicts = rows_of(run_data.turns, keys), rows_of(judged.lazy(), keys)
     thumbnails = Thumbnails(data, most_pictures)
-    strips = EpisodeViews(evidence, thumbnails)
+    views = EpisodeViews(run_data, thumbnails)
     for key in keys:
-        if not strips.add(rows[key], turns.get(key, []), verdicts.get(key, [])):
+        if not views.add(rows[key], turns.get(key, []), verdicts.get(key, [])):
             break
-    return strips, _about(strips, evidence, seed)
+    return views, _about(views, run_data, seed)
 
 
-def _about(strips: EpisodeViews, evidence: RunData, seed: int) -> list[str]:
-    held, total = len(strips.found), evidence.episodes.height
-    pictures = strips.thumbnails
+def _about(views: EpisodeViews, run_data: RunData, seed: int) -> list[str]:
+    held, total = len(views.found), run_data.episodes.height
+    pictures = views.thumbnails
     if held == total:
         first = f"All {total:,} episodes are here"
     else:
@@ -161,22 +164,22 @@ def _about(strips: EpisodeViews, evidence: RunData, seed: int) -> list[str]:
     return [f"{first}.", f"{second}."]
 
 
-def _browser(strips: EpisodeViews, evidence: RunData) -> dict[str, Any]:
-    found = sorted(strips.found, key=_place(evidence))
+def _browser(views: EpisodeViews, run_data: RunData) -> dict[str, Any]:
+    found = sorted(views.found, key=_place(run_data))
     return {
-        "total": evidence.episodes.height,
-        "texts": list(strips.texts.known),
-        "pictures": strips.thumbnails.uris,
+        "total": run_data.episodes.height,
+        "texts": list(views.texts.known),
+        "pictures": views.thumbnails.uris,
         "kinds": {kind.value: text for kind, text in MEANINGS.items()},
         "conditions": list(CONDITIONS),
         "episodes": found,
     }
 
 
-def _place(evidence: RunData) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+def _place(run_data: RunData) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
     """Where an episode stands in the list: models as in the tables, scenarios and conditions as in the paper."""
     ranks = {
-        "model": models(evidence, evidence.rows["model"]),
+        "model": models(run_data, run_data.rows["model"]),
         "scenario": list(SCENARIOS),
         "condition": list(CONDITIONS),
         "kind": [kind.value for kind in Kind],
@@ -189,11 +192,11 @@ def _place(evidence: RunData) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
     return place
 
 
-def _plates(evidence: RunData, intervals: Bootstrap) -> list[FigureFile]:
-    return [_plate(name, figure) for name, figure in figures(evidence, intervals).items()]
+def _figure_files(run_data: RunData, intervals: Bootstrap) -> list[FigureFile]:
+    return [_figure_file(name, figure) for name, figure in figures(run_data, intervals).items()]
 
 
-def _plate(name: str, figure: Figure) -> FigureFile:
+def _figure_file(name: str, figure: Figure) -> FigureFile:
     kind, content = "svg+xml", plot_style.svg(figure)
     if len(content) > LARGEST_SVG:
         kind, content = "png", plot_style.png(figure, 110)

@@ -1,4 +1,7 @@
-"""Numbers and lists as they stand in a sentence: no false 0% or 100%, no long list, no text of others unescaped."""
+"""Numbers and lists as parts of a sentence.
+
+No false 0% or 100%, no long list, no text of others unescaped.
+"""
 
 from __future__ import annotations
 

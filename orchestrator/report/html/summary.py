@@ -1,6 +1,6 @@
-"""Every sentence of the summary is computed from this run; what the run does not tell is not said.
+"""What was run, and what is unfinished or went wrong.
 
-What is unfinished, has no answer or is in doubt is said first.
+Every sentence is computed from this run; what is unfinished, has no answer or is in doubt comes first.
 """
 
 from __future__ import annotations
@@ -31,72 +31,72 @@ class Fact(NamedTuple):
     text: str
 
 
-def facts(evidence: RunData, judged: pl.DataFrame) -> list[Fact]:
+def facts(run_data: RunData, judged: pl.DataFrame) -> list[Fact]:
     """What was run, on what, with which versions."""
-    sweep, rows, status = evidence.sweep, evidence.rows, read_status(evidence.folder)
+    sweep, rows, status = run_data.sweep, run_data.rows, read_status(run_data.folder)
     planned, finished = int(rows["planned"].sum()), int(rows["finished"].sum())
     found = [
         Fact("Played", f"{finished:,} of {planned:,} planned episodes ({share(finished, planned)}), {rows.height} cells"),
-        Fact("Models", _models(evidence)),
+        Fact("Models", _models(run_data)),
         Fact("Scenarios", listed(ordered(rows["scenario"]), 7)),
         Fact("Conditions", listed(ordered(rows["condition"], CONDITIONS), 12)),
-        Fact("Data", _data(evidence)),
+        Fact("Data", _data(run_data)),
         Fact("Decoding", _decoding(sweep)),
-        Fact("Prompt text", _prompt(evidence)),
-        Fact("Judge", _judge(evidence, judged)),
+        Fact("Prompt text", _prompt(run_data)),
+        Fact("Judge", _judge(run_data, judged)),
         Fact("Seed", str(sweep.seed)),
         Fact("Program", _program(status)),
     ]  # fmt: skip
     return found
 
 
-def problems(evidence: RunData) -> list[str]:
+def problems(run_data: RunData) -> list[str]:
     """What is unfinished, went wrong or is in doubt, one sentence each; empty when all is well."""
-    status = read_status(evidence.folder)
+    status = read_status(run_data.folder)
     return [
         *_running(status),
-        *_unfinished(evidence.rows),
+        *_unfinished(run_data.rows),
         *_given_up(status),
-        *_errors(evidence),
-        *[visible(note, 400) for note in evidence.notes],
+        *_errors(run_data),
+        *[visible(note, 400) for note in run_data.notes],
         *[
             f"{path.parent.name}/{visible(path.name)} cannot be used and counts as absent"
-            for path in damaged(evidence.folder)
+            for path in damaged(run_data.folder)
         ],
     ]
 
 
-def _models(evidence: RunData) -> str:
-    played = models(evidence, evidence.rows["model"])
-    baselines = [name for name in played if name in evidence.baselines]
-    others = [name for name in played if name not in evidence.baselines]
+def _models(run_data: RunData) -> str:
+    played = models(run_data, run_data.rows["model"])
+    baselines = [name for name in played if name in run_data.baselines]
+    others = [name for name in played if name not in run_data.baselines]
     parts = [f"{len(others)}: {listed(others, 40)}"] if others else ["none"]
     return "; ".join([*parts, *([f"baselines: {listed(baselines, 10)}"] if baselines else [])])
 
 
-def _data(evidence: RunData) -> str:
-    other, part = foreign(evidence), subset(evidence)
-    samples = evidence.rows.group_by("scenario").agg(pl.col("planned").max())["planned"].sum()
+def _data(run_data: RunData) -> str:
+    other, part = foreign(run_data), subset(run_data)
+    samples = run_data.rows.group_by("scenario").agg(pl.col("planned").max())["planned"].sum()
     kinds = list(dict.fromkeys(other.values())) or ["ids and numbers are those of the published benchmark"]
-    filtered = "the paper's filter" if evidence.sweep.selection.filtered else "unfiltered"
-    told = f"{samples:,} samples, {filtered}; {'; '.join(kinds[:2])}"
-    return visible(told + (f"; a subset in {listed(ordered(part), 7)}" if part and not other else ""), 600)
+    filtered = "the paper's filter" if run_data.sweep.selection.filtered else "unfiltered"
+    text = f"{samples:,} samples, {filtered}; {'; '.join(kinds[:2])}"
+    return visible(text + (f"; a subset in {listed(ordered(part), 7)}" if part and not other else ""), 600)
 
 
 def _decoding(sweep: Sweep) -> str:
     """Of each protocol that the sweep plays."""
     names = {Protocol.MCQA: "multiple choice", Protocol.OEG: "open-ended"}
     choices = {Protocol.MCQA: sweep.sampling, Protocol.OEG: sweep.open_ended.sampling}
-    told = []
+    decodings = []
     for protocol in sweep.protocols:
         sampling = choices[protocol]
         how = "greedy" if sampling.temperature == 0 else f"sampled at temperature {sampling.temperature:g}"
-        told.append(f"{names[protocol]} {how}, at most {sampling.max_tokens:,} new tokens a reply")
-    return "; ".join(told)
+        decodings.append(f"{names[protocol]} {how}, at most {sampling.max_tokens:,} new tokens a reply")
+    return "; ".join(decodings)
 
 
-def _prompt(evidence: RunData) -> str:
-    if evidence.samples and not evidence.episodes.is_empty():
+def _prompt(run_data: RunData) -> str:
+    if run_data.samples and not run_data.episodes.is_empty():
         return f"{_versions()}: the keys of the stored episodes agree with it"
     return f"{_versions()} in this program; without the data folder the stored keys cannot be checked against it"
 
@@ -105,10 +105,10 @@ def _versions() -> str:
     return " and ".join(VERSIONS.values())
 
 
-def _judge(evidence: RunData, judged: pl.DataFrame) -> str:
+def _judge(run_data: RunData, judged: pl.DataFrame) -> str:
     if "judge" in judged.columns and judged.height:
         return f"{listed(judged['judge'].cast(pl.String).unique().sort().to_list(), 3)}: {judged.height:,} verdicts"
-    if "oeg" in set(evidence.rows["protocol"]):
+    if "oeg" in set(run_data.rows["protocol"]):
         return "open-ended answers are not judged yet"
     return "none: multiple choice is read by rule, as the package reads it"
 
@@ -148,8 +148,8 @@ def _given_up(status: Row) -> Iterator[str]:
         yield f"{len(cells)} cells stopped ({listed(cells, 2)}): {visible(reason, 300)}"
 
 
-def _errors(evidence: RunData) -> Iterator[str]:
-    rows = evidence.rows
+def _errors(run_data: RunData) -> Iterator[str]:
+    rows = run_data.rows
     total = int(rows["errors"].sum())
     if not total:
         return
@@ -158,6 +158,6 @@ def _errors(evidence: RunData) -> Iterator[str]:
         f"{total:,} episodes have no answer ({', '.join(f'{n:,} {name}' for name, n in kinds.items() if n)}); "
         "they count in no measure"
     )
-    causes = evidence.episodes.filter(pl.col("error").is_not_null()).group_by("error").len().sort("len", "error")
+    causes = run_data.episodes.filter(pl.col("error").is_not_null()).group_by("error").len().sort("len", "error")
     for cause, count in causes.reverse().head(3).iter_rows():
         yield f"{count:,} times: {visible(cause, 240)}"

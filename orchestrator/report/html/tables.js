@@ -20,11 +20,11 @@ function sortBy(table, head, column) {
   table.tBodies[0].append(...rows.map(([, row]) => row));
 }
 
-function filterable(sheet, table) {
+function filterable(dataTable, table) {
   const rows = [...table.tBodies[0].rows];
-  const selects = [...sheet.querySelectorAll("select")];
-  const search = sheet.querySelector("input");
-  const count = sheet.querySelector(".count");
+  const selects = [...dataTable.querySelectorAll("select")];
+  const search = dataTable.querySelector("input");
+  const count = dataTable.querySelector(".count");
   const apply = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
@@ -41,11 +41,11 @@ function filterable(sheet, table) {
   apply();
 }
 
-for (const sheet of document.querySelectorAll(".sheet")) {
-  const table = sheet.querySelector("table");
+for (const dataTable of document.querySelectorAll(".data-table")) {
+  const table = dataTable.querySelector("table");
   if (!table) continue;
   [...table.tHead.rows[0].cells].forEach((head, column) => {
     head.firstElementChild.addEventListener("click", () => sortBy(table, head, column));
   });
-  if (sheet.querySelector(".filters")) filterable(sheet, table);
+  if (dataTable.querySelector(".filters")) filterable(dataTable, table);
 }

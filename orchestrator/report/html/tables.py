@@ -1,6 +1,6 @@
-"""A sheet is a table as data: texts with the values that they are sorted by; nothing in it is markup.
+"""The sortable tables of the page, as data: texts with the values that they are sorted by.
 
-Unfinished is a column of every sheet of cells, and an error is never a zero.
+Nothing in them is markup. Unfinished is a column of every table of cells, and an error is never a zero.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ GAP = "–"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """One entry of a sheet."""
+class TableCell:
+    """One entry of a table."""
 
     text: str
     value: float | str | None = None
@@ -52,7 +52,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A sheet's column; ``about`` explains it on demand."""
+    """A table's column; ``about`` explains it on demand."""
 
     name: str
     about: str = ""
@@ -62,13 +62,13 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class PageTable:
     """A sortable table."""
 
     name: str
     title: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Mark, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     notes: tuple[str, ...] = field(default=())
     search: bool = False
     """Whether it has filters and a search field."""
@@ -93,27 +93,27 @@ CELLS = (
 )
 
 
-def cells(evidence: RunData, intervals: Bootstrap) -> Sheet:
+def cells(run_data: RunData, intervals: Bootstrap) -> PageTable:
     """Every cell with every measure: model x scenario x condition."""
-    change = {_place(row): row for row in against(evidence).iter_rows(named=True)}
-    lifts = {row["cell"]: row["lift"] for row in lift(evidence).iter_rows(named=True)}
-    worth = {row["cell"]: row["efficiency"] for row in efficiency(evidence).iter_rows(named=True)}
-    read = {row["cell"]: row for row in leniency(evidence).iter_rows(named=True)}
+    change = {_place(row): row for row in against(run_data).iter_rows(named=True)}
+    lifts = {row["cell"]: row["lift"] for row in lift(run_data).iter_rows(named=True)}
+    worth = {row["cell"]: row["efficiency"] for row in efficiency(run_data).iter_rows(named=True)}
+    read = {row["cell"]: row for row in leniency(run_data).iter_rows(named=True)}
     rows = [
         _cell(row, change.get(_place(row)), lifts.get(row["cell"]), worth.get(row["cell"]), read.get(row["cell"]))
-        for row in _sorted(evidence, intervals.cells).iter_rows(named=True)
+        for row in _sorted(run_data, intervals.cells).iter_rows(named=True)
     ]
     notes = ("Intervals are 95%. Pale rows are unfinished: their measures are of what is played.",)
-    return Sheet("cells", "Every cell", CELLS, tuple(rows), notes, search=True)
+    return PageTable("cells", "Every cell", CELLS, tuple(rows), notes, search=True)
 
 
 def _place(row: Row) -> tuple[str, ...]:
     return row["model"], row["scenario"], row["condition"], row["protocol"]
 
 
-def _sorted(evidence: RunData, rows: pl.DataFrame) -> pl.DataFrame:
+def _sorted(run_data: RunData, rows: pl.DataFrame) -> pl.DataFrame:
     """Models first, then baselines; scenarios and conditions in the paper's order."""
-    model = {name: n for n, name in enumerate(models(evidence, rows["model"]))}
+    model = {name: n for n, name in enumerate(models(run_data, rows["model"]))}
     scenario = {name: n for n, name in enumerate(SCENARIOS)}
     condition = {name: n for n, name in enumerate(CONDITIONS)}
     return rows.sort(
@@ -123,42 +123,46 @@ def _sorted(evidence: RunData, rows: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _cell(row: Row, change: Row | None, above: float | None, worth: float | None, read: Row | None) -> tuple[Mark, ...]:
+def _cell(
+    row: Row, change: Row | None, above: float | None, worth: float | None, read: Row | None
+) -> tuple[TableCell, ...]:
     unfinished = row["finished"] < row["planned"]
     name = row["condition"] + ("" if row["protocol"] == "mcqa" else f" ({row['protocol']})")
     unparsable = 0 if read is None else read["unparsable"]
     played = f"{row['finished']:,}" if not unfinished else f"{row['finished']:,}/{row['planned']:,}"
     link = urlencode({part: row[part] for part in ("model", "scenario", "condition")}) if row["finished"] else ""
     return (
-        Mark(visible(row["model"]), visible(row["model"]), style="name"),
-        Mark(visible(row["scenario"]), visible(row["scenario"])),
-        Mark(visible(name), visible(name)),
+        TableCell(visible(row["model"]), visible(row["model"]), style="name"),
+        TableCell(visible(row["scenario"]), visible(row["scenario"])),
+        TableCell(visible(name), visible(name)),
         _measure(row, "acc", span=True),
         _measure(row, "ps"),
         _answers(row),
         _change(change),
-        Mark(GAP) if above is None else Mark(signed(above), above),
+        TableCell(GAP) if above is None else TableCell(signed(above), above),
         _number(worth),
         _number(row["loops"]),
-        Mark(f"{read['readable']:,} of {unparsable:,}", read["readable"]) if read and unparsable else Mark(GAP),
-        Mark(played, row["finished"] / max(row["planned"], 1), style="pale" if unfinished else "", link=link),
-        Mark(f"{row['errors']:,}", row["errors"], style="warn" if row["errors"] else ""),
+        TableCell(f"{read['readable']:,} of {unparsable:,}", read["readable"])
+        if read and unparsable
+        else TableCell(GAP),
+        TableCell(played, row["finished"] / max(row["planned"], 1), style="pale" if unfinished else "", link=link),
+        TableCell(f"{row['errors']:,}", row["errors"], style="warn" if row["errors"] else ""),
     )
 
 
-def _measure(row: Row, name: str, span: bool = False) -> Mark:
+def _measure(row: Row, name: str, span: bool = False) -> TableCell:
     value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
     if value is None:
-        return Mark(GAP)
-    return Mark(
+        return TableCell(GAP)
+    return TableCell(
         f"{value:.1f}", value, f"{low:.1f}–{high:.1f}", "pale" if row["finished"] < row["planned"] else "",
         span=(value, low, high) if span else None,
     )  # fmt: skip
 
 
-def _answers(row: Row) -> Mark:
+def _answers(row: Row) -> TableCell:
     if row["share_suggestion"] is None:
-        return Mark(GAP)
+        return TableCell(GAP)
     shares = {**row, "share_wrong": row["share_category"] - row["share_right"]}
     start, parts = 0.0, []
     for name, (label, _, _) in ACTIONS.items():
@@ -166,40 +170,40 @@ def _answers(row: Row) -> Mark:
         if width:
             parts.append((label, round(start, 3), width))
         start += width
-    return Mark(
+    return TableCell(
         ", ".join(f"{label} {width:.0f}%" for label, _, width in parts), row["share_suggestion"], shares=tuple(parts)
     )
 
 
-def _change(row: Row | None) -> Mark:
+def _change(row: Row | None) -> TableCell:
     if row is None:
-        return Mark(GAP)
+        return TableCell(GAP)
     sure = row["p_holm"] < ALPHA
     style = ("up" if row["difference"] > 0 else "down") if sure else ""
-    return Mark(signed(row["difference"]) + ("*" if sure else ""), row["difference"], style=style)
+    return TableCell(signed(row["difference"]) + ("*" if sure else ""), row["difference"], style=style)
 
 
-def _number(value: float | None) -> Mark:
-    return Mark(GAP) if value is None else Mark(f"{value:.1f}", value)
+def _number(value: float | None) -> TableCell:
+    return TableCell(GAP) if value is None else TableCell(f"{value:.1f}", value)
 
 
-def sheet(grid: Grid) -> Sheet:
-    """A table of the paper as a sheet."""
+def page_table(grid: Grid) -> PageTable:
+    """A table of the paper as a sortable table."""
     rows = tuple(
         (
-            Mark(visible(name), place, style="name"),
+            TableCell(visible(name), place, style="name"),
             *[
-                Mark(visible(entry.text), entry.value, style="pale" if entry.unfinished else entry.mark)
+                TableCell(visible(entry.text), entry.value, style="pale" if entry.unfinished else entry.mark)
                 for entry in entries
             ],
         )
         for place, (name, entries) in enumerate(grid.rows)
     )
     columns = (Column("Model", number=False), *[Column(visible(name)) for name in grid.columns])
-    return Sheet(grid.name, visible(grid.title), columns, rows, tuple(visible(note, 400) for note in grid.notes))
+    return PageTable(grid.name, visible(grid.title), columns, rows, tuple(visible(note, 400) for note in grid.notes))
 
 
-def beside_paper(rows: pl.DataFrame) -> Sheet | None:
+def beside_paper(rows: pl.DataFrame) -> PageTable | None:
     """Ours beside the published figures (``compare.compared``); None where neither can be compared nor refused."""
     if rows.is_empty():
         return None
@@ -209,28 +213,33 @@ def beside_paper(rows: pl.DataFrame) -> Sheet | None:
         Column("Condition", number=False, filter=True), Column("Measure", number=False, filter=True), Column("Ours"),
         Column("Published"), Column("Difference"), Column("Inside", "whether the published figure lies in our interval"),
     )  # fmt: skip
-    told = tuple(_beside(row) for row in known.iter_rows(named=True))
-    return Sheet(
-        "paper", "Ours beside the paper's", columns, told, tuple(visible(r, 500) for r in reasons(rows)), bool(told)
+    compared = tuple(_beside(row) for row in known.iter_rows(named=True))
+    return PageTable(
+        "paper",
+        "Ours beside the paper's",
+        columns,
+        compared,
+        tuple(visible(r, 500) for r in reasons(rows)),
+        bool(compared),
     )
 
 
-def _beside(row: Row) -> tuple[Mark, ...]:
+def _beside(row: Row) -> tuple[TableCell, ...]:
     names = [visible(row[name]) for name in ("model", "scenario", "condition", "measure")]
     return (
-        *[Mark(name, name, style="name" if n == 0 else "") for n, name in enumerate(names)],
-        Mark(f"{row['ours']:.1f}", row["ours"], f"{row['low']:.1f}–{row['high']:.1f}"),
-        Mark(f"{row['published']:.1f}", row["published"]),
-        Mark(signed(row["difference"]), row["difference"]),
-        Mark("yes", 1) if row["inside"] else Mark("no", 0, style="warn"),
+        *[TableCell(name, name, style="name" if n == 0 else "") for n, name in enumerate(names)],
+        TableCell(f"{row['ours']:.1f}", row["ours"], f"{row['low']:.1f}–{row['high']:.1f}"),
+        TableCell(f"{row['published']:.1f}", row["published"]),
+        TableCell(signed(row["difference"]), row["difference"]),
+        TableCell("yes", 1) if row["inside"] else TableCell("no", 0, style="warn"),
     )
 
 
-def choices(sheet: Sheet) -> Sequence[tuple[int, Column, list[str]]]:
+def choices(table: PageTable) -> Sequence[tuple[int, Column, list[str]]]:
     """The columns that can be filtered, with their values in order of appearance."""
     found = []
-    for place, column in enumerate(sheet.columns):
-        values = list(dict.fromkeys(row[place].text for row in sheet.rows))
+    for place, column in enumerate(table.columns):
+        values = list(dict.fromkeys(row[place].text for row in table.rows))
         if column.filter and len(values) > 1:
             found.append((place, column, values))
     return found

@@ -1,4 +1,6 @@
-"""Thumbnails are bounded in number and in bytes; what is left out, or cannot be shown, has a reason in its place.
+"""Thumbnails of the pictures that the models saw.
+
+Bounded in number and in bytes; what is left out, or cannot be shown, has a reason in its place.
 
 A picture is what the model saw (crop applied) but for its size; two turns that saw the same picture share one thumbnail.
 """

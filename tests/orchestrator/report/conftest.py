@@ -15,5 +15,5 @@ def run(demo_data, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def evidence(run):
+def run_data(run):
     return read(run)

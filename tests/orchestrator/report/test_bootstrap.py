@@ -17,7 +17,7 @@ from orchestrator.storage.episode_store import EPISODES
 from tests.orchestrator.blocks import episode
 
 
-def made(evidence: RunData, rows, planned=None) -> RunData:
+def made(run_data: RunData, rows, planned=None) -> RunData:
     """RunData of these episodes alone; every cell plans what it has unless told."""
     frame = pl.DataFrame(rows, schema=EPISODES)
     counts = frame.group_by("model", "scenario", "condition", "protocol", "cell").agg(
@@ -26,10 +26,10 @@ def made(evidence: RunData, rows, planned=None) -> RunData:
     cells = (
         counts.sort("cell") if planned is None else counts.sort("cell").with_columns(pl.lit(planned).alias("planned"))
     )
-    return dataclasses.replace(evidence, episodes=frame.sort("key"), planned=cells, samples={})
+    return dataclasses.replace(run_data, episodes=frame.sort("key"), planned=cells, samples={})
 
 
-def test_a_histogram_is_resampled_like_its_episodes(evidence):
+def test_a_histogram_is_resampled_like_its_episodes(run_data):
     values = np.array([1, 1, 1, 2, 2, 3, 5, 9, 9, 14] * 6)
     kinds, counts = np.unique(values, return_counts=True)
     drawn = resampled(kinds[:, None], counts, 20_000, generator(0, "x"))[:, 0] / len(values)
@@ -41,9 +41,9 @@ def test_a_histogram_is_resampled_like_its_episodes(evidence):
     assert (low, high) == pytest.approx(tuple(theirs.confidence_interval), abs=0.06)
 
 
-def test_measures_equal_those_of_score_and_lie_in_their_intervals(evidence):
-    cells = bootstrap(evidence, resamples=200).cells
-    both = cells.join(evidence.rows, on="cell", suffix="_score")
+def test_measures_equal_those_of_score_and_lie_in_their_intervals(run_data):
+    cells = bootstrap(run_data, resamples=200).cells
+    both = cells.join(run_data.rows, on="cell", suffix="_score")
 
     for name in ("ps", "loops", "share_suggestion", "share_abstention", "share_category", "share_unparsable"):
         assert both[name].to_list() == pytest.approx(both[f"{name}_score"].to_list())
@@ -52,12 +52,12 @@ def test_measures_equal_those_of_score_and_lie_in_their_intervals(evidence):
         assert inside.all(), name
 
 
-def test_an_average_is_the_unweighted_mean_and_its_interval_the_stratified_one(evidence):
+def test_an_average_is_the_unweighted_mean_and_its_interval_the_stratified_one(run_data):
     rows = [
         *(episode(n, "m/ROD/hint", turns=1 + n % 5, correct=n % 2 == 0) for n in range(40)),
         *(episode(n, "m/QD/hint", turns=1 + n % 3, correct=n % 4 == 0) for n in range(400)),
     ]
-    mean = bootstrap(made(evidence, rows), resamples=20_000).averages.row(0, named=True)
+    mean = bootstrap(made(run_data, rows), resamples=20_000).averages.row(0, named=True)
     rng = np.random.default_rng(5)
     strata = [np.array([1 + n % k for n in range(size)]) - 1.0 for size, k in ((40, 5), (400, 3))]
     brute = np.mean([rng.choice(s, (4_000, len(s))).mean(axis=1) for s in strata], axis=0)
@@ -68,43 +68,43 @@ def test_an_average_is_the_unweighted_mean_and_its_interval_the_stratified_one(e
     assert (mean["scenarios"], mean["all_seven"]) == (2, False)
 
 
-def test_the_same_seed_gives_the_same_bounds_in_any_order_and_company(evidence):
-    whole = bootstrap(evidence, resamples=300)
-    shuffled = dataclasses.replace(evidence, episodes=evidence.episodes.sample(fraction=1, shuffle=True, seed=3))
-    alone = dataclasses.replace(evidence, planned=evidence.planned.filter(model="uniform"))
+def test_the_same_seed_gives_the_same_bounds_in_any_order_and_company(run_data):
+    whole = bootstrap(run_data, resamples=300)
+    shuffled = dataclasses.replace(run_data, episodes=run_data.episodes.sample(fraction=1, shuffle=True, seed=3))
+    alone = dataclasses.replace(run_data, planned=run_data.planned.filter(model="uniform"))
     only = pl.col("model") == "uniform"
 
     assert bootstrap(shuffled, resamples=300).cells.equals(whole.cells)
     assert bootstrap(alone, resamples=300).cells.equals(whole.cells.filter(only))
-    assert not bootstrap(evidence, resamples=300, seed=1).cells.equals(whole.cells)
+    assert not bootstrap(run_data, resamples=300, seed=1).cells.equals(whole.cells)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(["unprocessable", "refused", "failed"]), min_size=1, max_size=6))
-def test_errors_change_counts_and_no_measure(evidence, errors):
+def test_errors_change_counts_and_no_measure(run_data, errors):
     answers = [
         episode(n, turns=1 + n % 4, correct=n % 3 == 0, ending="correct" if n % 3 == 0 else "wrong") for n in range(12)
     ]
     wrong = [episode(50 + n, ending=ending, correct=False, turns=0) for n, ending in enumerate(errors)]
-    clean = bootstrap(made(evidence, answers), resamples=100).cells.row(0, named=True)
-    dirty = bootstrap(made(evidence, answers + wrong), resamples=100).cells.row(0, named=True)
+    clean = bootstrap(made(run_data, answers), resamples=100).cells.row(0, named=True)
+    dirty = bootstrap(made(run_data, answers + wrong), resamples=100).cells.row(0, named=True)
     counts = {"planned", "finished", "failed", "errors"}
 
     assert dirty["errors"] == len(errors)
     assert {k: v for k, v in dirty.items() if k not in counts} == {k: v for k, v in clean.items() if k not in counts}
 
 
-def test_a_cell_without_answers_has_no_measure(evidence):
+def test_a_cell_without_answers_has_no_measure(run_data):
     rows = [episode(1, ending="failed", correct=False, turns=0)]
-    found = bootstrap(made(evidence, rows), resamples=50)
+    found = bootstrap(made(run_data, rows), resamples=50)
 
     assert found.cells.row(0, named=True)["ps"] is None
     assert found.averages.row(0, named=True)["acc"] is None
 
 
-def test_four_thousand_resamples_of_the_largest_cell_take_well_under_a_second(evidence):
+def test_four_thousand_resamples_of_the_largest_cell_take_well_under_a_second(run_data):
     rows = [episode(n, "m/MVP-N/hint", turns=1 + n * n % 40, unparsable=n % 2, abstentions=n % 3) for n in range(2_591)]
-    large = made(evidence, rows)
+    large = made(run_data, rows)
     began = time.process_time()
     bootstrap(large, resamples=4_000)
     seconds = time.process_time() - began
@@ -113,8 +113,8 @@ def test_four_thousand_resamples_of_the_largest_cell_take_well_under_a_second(ev
     assert seconds < 1
 
 
-def test_every_scenario_counts_once(evidence):
-    averages = bootstrap(evidence, resamples=50).averages.filter(condition="zero-shot")
+def test_every_scenario_counts_once(run_data):
+    averages = bootstrap(run_data, resamples=50).averages.filter(condition="zero-shot")
 
     assert set(averages["scenarios"]) == {len(SCENARIOS)}
     assert averages["all_seven"].all()

@@ -17,8 +17,8 @@ from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.test_bootstrap import made
 
 
-def test_the_oracle_is_perfectly_efficient_and_the_abstainer_not_at_all(evidence):
-    rows = efficiency(evidence).filter(condition="zero-shot")
+def test_the_oracle_is_perfectly_efficient_and_the_abstainer_not_at_all(run_data):
+    rows = efficiency(run_data).filter(condition="zero-shot")
     oracle, silent = rows.filter(model="oracle"), rows.filter(model="abstain")
 
     assert set(oracle["efficiency"]) == {100.0}
@@ -27,9 +27,9 @@ def test_the_oracle_is_perfectly_efficient_and_the_abstainer_not_at_all(evidence
     assert set(silent["surplus"]) == {0.0}
 
 
-def test_need_is_the_same_from_the_rules_as_from_the_oracles_episodes(evidence):
-    from_oracle = needed(evidence).filter(source="oracle").drop("source")
-    others = dataclasses.replace(evidence, episodes=evidence.episodes.filter(pl.col("model") != "oracle"))
+def test_need_is_the_same_from_the_rules_as_from_the_oracles_episodes(run_data):
+    from_oracle = needed(run_data).filter(source="oracle").drop("source")
+    others = dataclasses.replace(run_data, episodes=run_data.episodes.filter(pl.col("model") != "oracle"))
     from_rules = needed(others).drop("source")
     both = from_oracle.join(from_rules, on=["mode", "scenario", "sample_id"], suffix="_rules")
 
@@ -37,7 +37,7 @@ def test_need_is_the_same_from_the_rules_as_from_the_oracles_episodes(evidence):
     assert both["needed"].equals(both["needed_rules"])
 
 
-def test_by_hand(evidence):
+def test_by_hand(run_data):
     rows = [
         episode(1, "oracle/QD/hint", turns=3),
         episode(2, "oracle/QD/hint", turns=1),
@@ -45,15 +45,15 @@ def test_by_hand(evidence):
         episode(2, "m/QD/hint", turns=2, correct=False, ending="wrong"),
         episode(3, "m/QD/hint", turns=9),
     ]
-    row = efficiency(made(evidence, rows)).filter(model="m").row(0, named=True)
+    row = efficiency(made(run_data, rows)).filter(model="m").row(0, named=True)
 
     assert (row["scored"], row["measured"]) == (3, 2), "no oracle has played sample 3"
     assert row["efficiency"] == pytest.approx(100 * (3 / 6 + 0) / 2)
     assert (row["needed"], row["asked"], row["surplus"]) == (1.0, 3.0, 300.0)
 
 
-def test_without_an_oracle_and_data_there_is_a_reason_and_no_number(evidence):
-    row = efficiency(made(evidence, [episode(1, "m/QD/hint")])).row(0, named=True)
+def test_without_an_oracle_and_data_there_is_a_reason_and_no_number(run_data):
+    row = efficiency(made(run_data, [episode(1, "m/QD/hint")])).row(0, named=True)
 
     assert row["efficiency"] is None
     assert "oracle" in row["reason"]
@@ -61,20 +61,20 @@ def test_without_an_oracle_and_data_there_is_a_reason_and_no_number(evidence):
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=1, max_size=30))
-def test_a_budget_curve_rises_to_the_accuracy_and_counts_by_hand(evidence, played):
+def test_a_budget_curve_rises_to_the_accuracy_and_counts_by_hand(run_data, played):
     rows = [
         episode(n, "m/QD/hint", turns=turns, correct=right, ending="correct" if right else "wrong")
         for n, (turns, right) in enumerate(played)
     ]
-    curve = budget(made(evidence, rows))
+    curve = budget(made(run_data, rows))
     expected = [100 * sum(right and turns - 1 <= k for turns, right in played) / len(played) for k in curve["budget"]]
 
     assert curve["acc"].to_list() == pytest.approx(expected)
     assert curve["acc"][-1] == pytest.approx(100 * sum(right for _, right in played) / len(played))
 
 
-def test_a_budget_average_is_the_mean_of_scenarios(evidence):
-    whole, mean = budget(evidence), budget_averages(evidence)
+def test_a_budget_average_is_the_mean_of_scenarios(run_data):
+    whole, mean = budget(run_data), budget_averages(run_data)
     one = mean.filter(model="uniform", condition="zero-shot", budget=1).row(0, named=True)
     cells = whole.filter(model="uniform", condition="zero-shot", budget=1)
 
@@ -82,15 +82,15 @@ def test_a_budget_average_is_the_mean_of_scenarios(evidence):
     assert one["acc"] == pytest.approx(cells["acc"].mean())
 
 
-def test_lift_is_over_the_uniform_baseline_of_the_same_cell(evidence):
-    rows = lift(evidence)
+def test_lift_is_over_the_uniform_baseline_of_the_same_cell(run_data):
+    rows = lift(run_data)
     uniform = rows.filter(model="uniform")
     oracle = rows.filter(model="oracle").join(uniform, on=["scenario", "condition"], suffix="_u")
 
     assert set(uniform["lift"]) == {0.0}
     assert oracle["lift"].to_list() == pytest.approx((100 - oracle["acc_u"]).to_list())
     assert set(oracle.filter(pl.col("acc_u") < 100)["of_possible"].round(6)) == {100.0}
-    nobody = dataclasses.replace(evidence, planned=evidence.planned.filter(pl.col("model") != "uniform"))
+    nobody = dataclasses.replace(run_data, planned=run_data.planned.filter(pl.col("model") != "uniform"))
     assert lift(nobody)["lift"].null_count() == nobody.planned.height
 
 
@@ -123,8 +123,8 @@ def test_rho_is_scipys_with_ties(pairs):
     assert reason or rho == pytest.approx(spearmanr(x, y).statistic)
 
 
-def test_too_few_or_equal_models_have_a_reason(evidence):
+def test_too_few_or_equal_models_have_a_reason(run_data):
     assert spearman(np.array([1.0, 2.0]), np.array([1.0, 2.0]))[2] == "2 models of published size are too few"
     assert spearman(np.array([1.0, 2.0, 3.0]), np.zeros(3))[2] == "all values are equal"
-    assert points(evidence).is_empty()
-    assert capacity(evidence).is_empty()
+    assert points(run_data).is_empty()
+    assert capacity(run_data).is_empty()

@@ -13,19 +13,19 @@ from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.test_bootstrap import made
 
 
-def test_every_episode_has_one_kind_and_counts_sum_to_the_finished(evidence):
-    found, counted = endings(evidence), taxonomy(evidence)
+def test_every_episode_has_one_kind_and_counts_sum_to_the_finished(run_data):
+    found, counted = endings(run_data), taxonomy(run_data)
 
-    assert found.height == found["key"].n_unique() == evidence.episodes.height
+    assert found.height == found["key"].n_unique() == run_data.episodes.height
     assert set(found["kind"]) <= {kind.value for kind in Kind}
     sums = counted.group_by("cell").agg(pl.col("count").sum(), pl.col("percent").sum())
-    finished = evidence.rows.select("cell", "finished").join(sums, on="cell")
+    finished = run_data.rows.select("cell", "finished").join(sums, on="cell")
     assert finished["count"].to_list() == finished["finished"].to_list()
     assert finished["percent"].to_list() == pytest.approx([100.0] * finished.height)
 
 
-def test_each_policy_ends_as_it_must(evidence):
-    kinds = taxonomy(evidence).filter(condition="zero-shot", protocol="mcqa")
+def test_each_policy_ends_as_it_must(run_data):
+    kinds = taxonomy(run_data).filter(condition="zero-shot", protocol="mcqa")
     seen = {name: set(part["kind"]) for (name,), part in kinds.group_by(["model"])}
 
     assert seen["oracle"] == {Kind.CORRECT}
@@ -37,8 +37,8 @@ def test_each_policy_ends_as_it_must(evidence):
     assert Kind.ASKED_WRONG in set(in_c["kind"]), "another repair than the picture needs"
 
 
-def test_a_wrong_category_is_early_on_the_first_view_and_clear_on_the_reference(evidence):
-    found = endings(evidence).filter(model="guess")
+def test_a_wrong_category_is_early_on_the_first_view_and_clear_on_the_reference(run_data):
+    found = endings(run_data).filter(model="guess")
     first = found.filter(condition="zero-shot", scenario="ROD")
     reference = found.filter(condition="reference")
 
@@ -46,16 +46,16 @@ def test_a_wrong_category_is_early_on_the_first_view_and_clear_on_the_reference(
     assert set(reference["kind"]) <= {Kind.CORRECT, Kind.GUESSED_CLEAR}
 
 
-def test_clear_is_what_the_rules_say_on_replay(evidence):
+def test_clear_is_what_the_rules_say_on_replay(run_data):
     """Replayed turn by turn, instead of from the columns that ``clear`` uses."""
-    told = dict(clear(evidence).select("key", "clear").iter_rows())
-    episodes = {row["key"]: row for row in evidence.episodes.iter_rows(named=True)}
-    for key, turns in evidence.turns.collect().group_by("key", maintain_order=True):
+    told = dict(clear(run_data).select("key", "clear").iter_rows())
+    episodes = {row["key"]: row for row in run_data.episodes.iter_rows(named=True)}
+    for key, turns in run_data.turns.collect().group_by("key", maintain_order=True):
         row = episodes[key[0]]
-        mode = evidence.conditions[row["condition"]].mode
+        mode = run_data.conditions[row["condition"]].mode
         if mode is Mode.RANDOM:
             continue
-        game, sample = SCENARIOS[row["scenario"]], evidence.samples[row["scenario"]][row["sample_id"]]
+        game, sample = SCENARIOS[row["scenario"]], run_data.samples[row["scenario"]][row["sample_id"]]
         state = before = game.initial(sample, mode)
         for reply in turns.sort("turn")["reply"]:
             before = state
@@ -63,9 +63,9 @@ def test_clear_is_what_the_rules_say_on_replay(evidence):
         assert told[key[0]] == game.telling(sample, before), key[0]
 
 
-def test_without_the_samples_the_oracles_pictures_tell_the_same(evidence):
-    blind = dataclasses.replace(evidence, samples={})
-    both = clear(evidence).join(clear(blind), on="key", suffix="_blind").join(evidence.episodes, on="key")
+def test_without_the_samples_the_oracles_pictures_tell_the_same(run_data):
+    blind = dataclasses.replace(run_data, samples={})
+    both = clear(run_data).join(clear(blind), on="key", suffix="_blind").join(run_data.episodes, on="key")
     played = both.filter(pl.col("condition") != "random-proactive")
 
     assert set(played["how"]) == {"rules"}
@@ -73,9 +73,9 @@ def test_without_the_samples_the_oracles_pictures_tell_the_same(evidence):
     assert played["clear"].equals(played["clear_blind"], null_equal=True)
 
 
-def test_without_samples_and_oracle_a_guess_stays_a_guess(evidence):
-    mine = evidence.episodes.filter(pl.col("model") == "guess")
-    blind = dataclasses.replace(evidence, samples={}, episodes=mine)
+def test_without_samples_and_oracle_a_guess_stays_a_guess(run_data):
+    mine = run_data.episodes.filter(pl.col("model") == "guess")
+    blind = dataclasses.replace(run_data, samples={}, episodes=mine)
 
     assert set(endings(blind).filter(condition="zero-shot")["kind"]) == {Kind.CORRECT, Kind.GUESSED}
 
@@ -89,8 +89,8 @@ def test_without_samples_and_oracle_a_guess_stays_a_guess(evidence):
         (Ending.LIMIT, Kind.ASKED_FOR_EVER),
     ],
 )
-def test_an_ending_without_any_turn_keeps_its_name(evidence, ending, kind):
-    found = endings(made(evidence, [episode(1, ending=ending, correct=False, turns=0)]))
+def test_an_ending_without_any_turn_keeps_its_name(run_data, ending, kind):
+    found = endings(made(run_data, [episode(1, ending=ending, correct=False, turns=0)]))
 
     assert found["kind"].to_list() == [kind]
 

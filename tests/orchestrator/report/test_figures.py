@@ -20,8 +20,8 @@ ALL = {"reference", "actions", "actions-behind", "conditions", "budget"}
 
 
 @pytest.fixture(scope="module")
-def drawn(evidence):
-    return figures(evidence)
+def drawn(run_data):
+    return figures(run_data)
 
 
 def texts(figure):
@@ -38,15 +38,15 @@ def test_every_figure_is_written_as_vector_and_picture(run):
             assert picture.width > 600 and np.asarray(picture.convert("L")).std() > 5, "something is drawn"
 
 
-def test_the_same_run_gives_the_same_bytes(evidence, drawn):
-    again = figures(evidence)
+def test_the_same_run_gives_the_same_bytes(run_data, drawn):
+    again = figures(run_data)
 
     assert plot_style.svg(drawn["actions"]) == plot_style.svg(again["actions"])
     assert plot_style.png(drawn["budget"]) == plot_style.png(again["budget"])
     assert b"<dc:date>" not in plot_style.svg(drawn["budget"])
 
 
-def test_bars_are_the_shares_and_fill_the_hundred(evidence, drawn):
+def test_bars_are_the_shares_and_fill_the_hundred(run_data, drawn):
     panel = drawn["actions"].axes[0]
     rows: dict[float, float] = {}
     for bar in panel.patches:
@@ -87,9 +87,9 @@ def test_unfinished_is_said_and_pale(demo_data, tmp_path):
     assert all("pale: unfinished" in texts(made[name]) for name in ("reference", "actions", "conditions"))
 
 
-def test_a_run_of_one_condition_has_only_the_figures_it_can_have(evidence):
-    one = dataclasses.replace(evidence, planned=evidence.planned.filter(condition="zero-shot"))
-    nothing = dataclasses.replace(evidence, planned=evidence.planned.clear(), episodes=evidence.episodes.clear())
+def test_a_run_of_one_condition_has_only_the_figures_it_can_have(run_data):
+    one = dataclasses.replace(run_data, planned=run_data.planned.filter(condition="zero-shot"))
+    nothing = dataclasses.replace(run_data, planned=run_data.planned.clear(), episodes=run_data.episodes.clear())
 
     assert set(figures(one)) == {"actions", "budget"}
     assert figures(nothing) == {}
@@ -107,11 +107,11 @@ def test_capacity_shows_sized_models_by_family(tmp_path):
     assert family("7b") == "7b"
 
 
-def test_hostile_names_are_text(evidence):
+def test_hostile_names_are_text(run_data):
     name = "$\\frac{1}{0}$ <b>&amp; \u202e\x00\n" + "x" * 300
     renamed = pl.col("model").replace({"uniform": name})
     hostile = dataclasses.replace(
-        evidence, planned=evidence.planned.with_columns(renamed), episodes=evidence.episodes.with_columns(renamed)
+        run_data, planned=run_data.planned.with_columns(renamed), episodes=run_data.episodes.with_columns(renamed)
     )
     made = figures(hostile)
 

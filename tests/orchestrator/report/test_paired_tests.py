@@ -73,11 +73,11 @@ def pair(number, hint_turns, plain_turns, hint_right, plain_right):
     ]
 
 
-def test_only_samples_with_both_partners_are_compared(evidence):
+def test_only_samples_with_both_partners_are_compared(run_data):
     rows = [row for n in range(40) for row in pair(n, 1 + n % 4, 1 + n % 2, n < 20, n < 8)]
     rows += [episode(99, "m/QD/hint"), *pair(100, 1, 1, True, True)]
     rows[-1] = {**rows[-1], "ending": "failed", "correct": False}
-    row = against(made(evidence, rows), resamples=8_000).row(0, named=True)
+    row = against(made(run_data, rows), resamples=8_000).row(0, named=True)
     differences = np.array([n % 4 - n % 2 for n in range(40)])
     brute = np.random.default_rng(0).choice(differences, (8_000, 40)).mean(axis=1)
 
@@ -88,8 +88,8 @@ def test_only_samples_with_both_partners_are_compared(evidence):
     assert (row["ps_low"], row["ps_high"]) == pytest.approx(tuple(np.percentile(brute, [2.5, 97.5])), abs=0.06)
 
 
-def test_models_are_compared_once_and_the_grid_is_corrected(evidence):
-    found = between(evidence, resamples=200)
+def test_models_are_compared_once_and_the_grid_is_corrected(run_data):
+    found = between(run_data, resamples=200)
 
     assert found.height == 15 * 7
     assert (found["model"] < found["other"]).all()
@@ -97,9 +97,9 @@ def test_models_are_compared_once_and_the_grid_is_corrected(evidence):
     assert found["p_holm"].to_list() == pytest.approx(holm(found["p"].to_numpy()).tolist())
 
 
-def test_a_condition_that_changes_nothing_has_p_of_one(evidence):
-    same = against(evidence, resamples=100).filter(pl.col("condition") == "hint")
+def test_a_condition_that_changes_nothing_has_p_of_one(run_data):
+    same = against(run_data, resamples=100).filter(pl.col("condition") == "hint")
 
     assert set(same["p"]) == {1.0}
     assert set(same["ps_difference"]) == {0.0}
-    assert against(dataclasses.replace(evidence, episodes=evidence.episodes.clear())).is_empty()
+    assert against(dataclasses.replace(run_data, episodes=run_data.episodes.clear())).is_empty()

@@ -196,8 +196,8 @@ def test_what_the_judge_has_not_read_is_not_compared_nor_its_average_nor_shown_a
     assert found["published"].null_count() == found.height > 0
     assert found.filter(pl.col("scenario") != "avg")["reason"].str.contains("answers are not judged yet").all()
     assert found.filter(scenario="avg")["reason"].str.contains("not all seven").all()
-    evidence = read(folder)
-    ((_, entries),) = open_ended(evidence, bootstrap(evidence)).rows
+    run_data = read(folder)
+    ((_, entries),) = open_ended(run_data, bootstrap(run_data)).rows
     assert all(entry.unfinished for entry in entries)
 
 

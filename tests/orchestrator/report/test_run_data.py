@@ -12,17 +12,17 @@ from orchestrator.storage.run_folder import KEYS
 from tests.orchestrator.report.runs import played, sweep
 
 
-def test_a_whole_run_is_its_results_file(run, evidence):
-    assert evidence.rows.equals(pl.read_parquet(run / "results.parquet"))
-    assert evidence.notes == ()
-    assert sum(map(len, evidence.samples.values())) == 70
+def test_a_whole_run_is_its_results_file(run, run_data):
+    assert run_data.rows.equals(pl.read_parquet(run / "results.parquet"))
+    assert run_data.notes == ()
+    assert sum(map(len, run_data.samples.values())) == 70
 
 
-def test_the_data_folder_changes_no_measure(run, evidence, tmp_path):
+def test_the_data_folder_changes_no_measure(run, run_data, tmp_path):
     without = read(run, data=tmp_path / "gone")
 
-    assert without.rows.equals(evidence.rows)
-    assert without.last.equals(evidence.last)
+    assert without.rows.equals(run_data.rows)
+    assert without.last.equals(run_data.last)
 
 
 def test_episodes_of_an_earlier_configuration_are_left_out(demo_data, tmp_path):
@@ -42,13 +42,13 @@ def test_episodes_of_an_earlier_configuration_are_left_out(demo_data, tmp_path):
     assert kept.height == 28, "in a folder that does not say it, of one sample the newest episode counts"
 
 
-def test_another_benchmark_in_the_same_place_is_not_taken_for_the_one_played(run, evidence, tmp_path):
+def test_another_benchmark_in_the_same_place_is_not_taken_for_the_one_played(run, run_data, tmp_path):
     draw(tmp_path / "other", 70, seed=9)
     other = read(run, data=tmp_path / "other")
 
-    assert set(other.samples) < set(evidence.samples)
+    assert set(other.samples) < set(run_data.samples)
     assert any("holds other samples of" in note for note in other.notes)
-    assert other.rows.equals(evidence.rows)
+    assert other.rows.equals(run_data.rows)
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,10 @@ def test_best_and_second_by_hand():
     assert marks == [["best", "best"], ["best", ""], ["second", ""], ["", ""], ["", ""]]
 
 
-def test_the_main_table_holds_the_figures_of_score(run, evidence):
+def test_the_main_table_holds_the_figures_of_score(run, run_data):
     files = {path.name: path for path in write_tables(run)}
     assert {name.split(".")[1] for name in files} == {"md", "tex", "csv"}
-    text, rows = files["main.md"].read_text(), evidence.rows.filter(condition="zero-shot")
+    text, rows = files["main.md"].read_text(), run_data.rows.filter(condition="zero-shot")
     for row in rows.iter_rows(named=True):
         line = next(line for line in text.splitlines() if line.startswith(f"| {row['model']} "))
         assert f"{row['acc']:.1f} / {row['ps']:.1f}" in line
@@ -86,12 +86,12 @@ def test_the_main_table_holds_the_figures_of_score(run, evidence):
     assert {"planned", "finished", "errors", "acc_low", "ps_high"} <= set(numbers.columns)
 
 
-def test_every_measure_is_written_beside_the_tables(run, evidence):
+def test_every_measure_is_written_beside_the_tables(run, run_data):
     files = {path.name: pl.read_csv(path) for path in write_tables(run) if path.suffix == ".csv"}
 
     assert {"endings.csv", "efficiency.csv", "budget.csv", "lift.csv", "lenient.csv", "models-paired.csv"} <= set(files)
     assert "capacity.csv" not in files, "no policy has a size"
-    assert files["endings.csv"]["count"].sum() == evidence.episodes.height
+    assert files["endings.csv"]["count"].sum() == run_data.episodes.height
 
 
 def test_equal_runs_give_equal_bytes(run):
@@ -126,20 +126,20 @@ def test_unfinished_is_visible_in_every_format_and_never_best(unfinished):
         assert not any(entry.mark and entry.unfinished for _, entries in grid.rows for entry in entries)
 
 
-def test_errors_are_told_under_the_table(evidence):
-    failed = evidence.episodes.with_columns(
+def test_errors_are_told_under_the_table(run_data):
+    failed = run_data.episodes.with_columns(
         pl.when((pl.col("cell") == "uniform/QD/zero-shot") & (pl.col("sample_id") % 3 == 0))
         .then(pl.lit("unprocessable"))
         .otherwise(pl.col("ending"))
         .alias("ending")
     )
-    main = grids(dataclasses.replace(evidence, episodes=failed))[0]
+    main = grids(dataclasses.replace(run_data, episodes=failed))[0]
 
     assert any("uniform/QD/zero-shot" in note and "unprocessable" in note for note in main.notes)
 
 
-def test_open_ended_is_there_when_it_was_played_with_its_judge_and_its_average(evidence, tmp_path):
-    assert not open_ended(evidence, bootstrap(evidence, resamples=20)).rows
+def test_open_ended_is_there_when_it_was_played_with_its_judge_and_its_average(run_data, tmp_path):
+    assert not open_ended(run_data, bootstrap(run_data, resamples=20)).rows
     models = ["llava-ov-0.5b", "idefics3-8b"]
     asked = read(known(tmp_path / "run", models, ("zero-shot", "hint"), most=100, protocol="oeg"))
     grid = open_ended(asked, bootstrap(asked, resamples=20))

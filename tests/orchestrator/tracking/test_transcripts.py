@@ -34,11 +34,11 @@ def run(demo_data, tmp_path_factory):
 
 
 def test_equal_seeds_tell_equal_stories_and_never_too_many(run):
-    evidence = read(run)
-    first, again = list(transcripts(evidence, most=12, seed=1)), list(transcripts(evidence, most=12, seed=1))
+    run_data = read(run)
+    first, again = list(transcripts(run_data, most=12, seed=1)), list(transcripts(run_data, most=12, seed=1))
 
     assert first == again and len(first) == 12
-    assert [one.key for one in first] != [one.key for one in transcripts(evidence, most=12, seed=2)]
+    assert [one.key for one in first] != [one.key for one in transcripts(run_data, most=12, seed=2)]
     assert all(turn.picture.startswith("data:image/") for one in first for turn in one.turns)
 
 
@@ -54,8 +54,8 @@ def test_a_hostile_reply_stays_in_its_fence(run):
 
 
 def test_an_open_ended_story_ends_with_what_the_judge_said(run):
-    evidence = read(run)
-    row = evidence.episodes.filter(ending="answered").sort("key").to_dicts()[0]
+    run_data = read(run)
+    row = run_data.episodes.filter(ending="answered").sort("key").to_dicts()[0]
     verdict = {name: [row[name]] for name in ("key", "cell", "model", "scenario", "condition", "sample_id")}
     verdict |= {"judge": ["rule-judge/x"], "category": [False], "suggestion": [True], "aggregate": [True]}
     kept = VerdictStore(run)

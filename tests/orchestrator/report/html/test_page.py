@@ -87,7 +87,7 @@ def folder(demo_data, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def evidence(folder):
+def run_data(folder):
     return read(folder)
 
 
@@ -149,8 +149,8 @@ def test_a_megabyte_is_cut_and_its_length_told(content):
     assert {len(content["texts"][turn["reply"]]) for turn in long} == {LONGEST_REPLY}
 
 
-def test_errors_reach_the_summary_with_their_marks_shown(html, evidence):
-    page = gathered(evidence, None, 0, 0, 10)
+def test_errors_reach_the_summary_with_their_marks_shown(html, run_data):
+    page = gathered(run_data, None, 0, 0, 10)
     told = " ".join(page.problems)
     assert "50 episodes have no answer (50 unprocessable)" in told
     assert "⟨U+202E⟩by the processor" in told
@@ -190,13 +190,13 @@ def test_every_condition_is_played_again_without_a_difference(content):
     assert not [episode["key"] for episode in content["episodes"] if "why" in episode]
 
 
-def test_a_store_that_says_otherwise_is_not_argued_with(evidence):
-    row = evidence.episodes.filter(model="oracle", scenario="ROD", condition="zero-shot").to_dicts()[0] | {
+def test_a_store_that_says_otherwise_is_not_argued_with(run_data):
+    row = run_data.episodes.filter(model="oracle", scenario="ROD", condition="zero-shot").to_dicts()[0] | {
         "kind": "correct"
     }
-    turns = rows_of(evidence.turns, [row["key"]])[row["key"]]
+    turns = rows_of(run_data.turns, [row["key"]])[row["key"]]
     for changed in ({"option": "mismatch"}, {"frame": 3}, {"reply": "nonsense"}, {"move": "sideways"}):
-        strips = EpisodeViews(evidence, Thumbnails(None, 0))
+        strips = EpisodeViews(run_data, Thumbnails(None, 0))
         assert strips.add(row, [turns[0] | changed, *turns[1:]])
         if changed != {"move": "sideways"}:  # moves that were asked for follow from the reply, so it changes nothing
             assert "other readings" in strips.found[0]["why"]
@@ -217,9 +217,9 @@ def test_every_ending_has_its_meaning(content):
     assert all(MEANINGS.values())
 
 
-def test_verdicts_of_judges_stand_beside_the_reply(folder, evidence, tmp_path):
-    row = evidence.episodes.filter(model="oracle").to_dicts()[0] | {"kind": "correct"}
-    strips = EpisodeViews(evidence, Thumbnails(None, 0))
+def test_verdicts_of_judges_stand_beside_the_reply(folder, run_data, tmp_path):
+    row = run_data.episodes.filter(model="oracle").to_dicts()[0] | {"kind": "correct"}
+    strips = EpisodeViews(run_data, Thumbnails(None, 0))
     verdict = {
         "key": row["key"],
         "judge": "rule",
@@ -263,8 +263,8 @@ def test_a_stored_name_is_read_back(path, crop, edge):
     assert reference(ImageRef(path, crop, edge).key) == ImageRef(path, crop, edge)
 
 
-def test_a_thumbnail_shows_what_the_model_saw(evidence, demo_data):
-    image = evidence.turns.join(evidence.episodes.lazy().filter(scenario="COCO"), on="key", how="semi").collect()[
+def test_a_thumbnail_shows_what_the_model_saw(run_data, demo_data):
+    image = run_data.turns.join(run_data.episodes.lazy().filter(scenario="COCO"), on="key", how="semi").collect()[
         "image"
     ][0]
     assert "@" in image
@@ -277,16 +277,16 @@ def test_a_thumbnail_shows_what_the_model_saw(evidence, demo_data):
     assert all(abs(a - b) <= 6 for a, b in zip(*means, strict=True))
 
 
-def test_bounds_hold_and_are_told(folder, evidence, demo_data):
-    page = gathered(evidence, None, 7, 0, 40)
+def test_bounds_hold_and_are_told(folder, run_data, demo_data):
+    page = gathered(run_data, None, 7, 0, 40)
     assert len(page.browser["pictures"]) == 7 and len(page.browser["episodes"]) == 40
     assert "40 of 600 episodes are here, drawn with seed 0" in page.about[0]
     assert re.fullmatch(r"7 pictures of .*; \d+ more were left out to bound the file\.", page.about[1])
-    spent = EpisodeViews(evidence, Thumbnails(None, 0), most_bytes=1)
-    row = evidence.episodes.to_dicts()[0] | {"kind": "correct"}
+    spent = EpisodeViews(run_data, Thumbnails(None, 0), most_bytes=1)
+    row = run_data.episodes.to_dicts()[0] | {"kind": "correct"}
     assert [spent.add(row, []), spent.add(row, [])] == [True, False]
     tight = Thumbnails(demo_data, 99, most_bytes=1)
-    images = evidence.turns.collect()["image"].unique(maintain_order=True).to_list()[:3]
+    images = run_data.turns.collect()["image"].unique(maintain_order=True).to_list()[:3]
     placed = [tight.place(image) for image in images]
     assert placed[0] == 0 and len(tight.uris) == 1 and tight.left_out == 2
 
@@ -311,24 +311,24 @@ def _some(data: Path) -> str:
 
 
 # -- selection ---------------------------------------------------------------------------------------------------------
-def test_every_ending_of_every_cell_is_there(evidence):
-    told = endings(evidence)
+def test_every_ending_of_every_cell_is_there(run_data):
+    told = endings(run_data)
     keys = chosen(told, 300, 0)
     assert len(keys) == len(set(keys)) == 300 and keys == chosen(told, 300, 0) != chosen(told, 300, 1)
     strata = told.select("cell", "kind").unique()
     assert told.filter(pl.col("key").is_in(keys)).select("cell", "kind").unique().height == strata.height
 
 
-def test_models_and_conditions_can_be_laid_side_by_side(evidence):
-    told = endings(evidence)
+def test_models_and_conditions_can_be_laid_side_by_side(run_data):
+    told = endings(run_data)
     first = told.filter(pl.col("key").is_in(chosen(told, 60, 3)))
     assert first.group_by("scenario", "sample_id").len()["len"].to_list() == [15, 15, 15, 15]
 
 
 # -- summary -----------------------------------------------------------------------------------------------------------
-def test_the_headline_is_the_best_average(evidence):
-    page = gathered(evidence, None, 0, 0, 5)
-    rows = average(evidence.rows).filter(condition="zero-shot").filter(pl.col("model") != "oracle")
+def test_the_headline_is_the_best_average(run_data):
+    page = gathered(run_data, None, 0, 0, 5)
+    rows = average(run_data.rows).filter(condition="zero-shot").filter(pl.col("model") != "oracle")
     best = rows.sort("acc", descending=True).row(0, named=True)
     assert page.findings[0].figure == f"{best['acc']:.1f}%" and best["model"] in page.findings[0].text
     facts = dict(page.facts)

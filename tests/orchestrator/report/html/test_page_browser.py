@@ -100,13 +100,13 @@ def one(browser, selector: str):
     return browser.find_element(By.CSS_SELECTOR, selector)
 
 
-def column(browser, sheet: str, number: int) -> list[str]:
+def column(browser, table: str, number: int) -> list[str]:
     """Texts of a column's shown rows."""
     script = (
-        "return [...document.querySelectorAll(`#sheet-${arguments[0]} tbody tr:not([hidden])`)]"
+        "return [...document.querySelectorAll(`#table-${arguments[0]} tbody tr:not([hidden])`)]"
         ".map((row) => row.cells[arguments[1]].querySelector('.t')?.textContent ?? '')"
     )
-    return browser.execute_script(script, sheet, number)
+    return browser.execute_script(script, table, number)
 
 
 def press(browser, *keys: str) -> None:
@@ -152,7 +152,7 @@ def test_the_policy_stops_what_is_not_the_pages_own(opened):
 # -- tables ------------------------------------------------------------------------------------------------------------
 def test_a_heading_sorts_and_says_so(opened):
     browser = opened()
-    head = all_of(browser, "#sheet-cells thead th")[3]
+    head = all_of(browser, "#table-cells thead th")[3]
     before = column(browser, "cells", 3)
     for direction in ("descending", "ascending", "descending"):
         head.find_element(By.TAG_NAME, "button").click()
@@ -162,32 +162,32 @@ def test_a_heading_sorts_and_says_so(opened):
         gaps = before.count("–")
         assert gaps and after[-gaps:] == ["–"] * gaps  # what has no number is last both ways
         assert sorted(after) == sorted(before)
-    sorted_heads = [th for th in all_of(browser, "#sheet-cells thead th") if th.get_attribute("aria-sort") != "none"]
+    sorted_heads = [th for th in all_of(browser, "#table-cells thead th") if th.get_attribute("aria-sort") != "none"]
     assert len(sorted_heads) == 1
 
 
 def test_texts_sort_upwards_first(opened):
     browser = opened()
-    all_of(browser, "#sheet-cells thead button")[1].click()
+    all_of(browser, "#table-cells thead button")[1].click()
     assert column(browser, "cells", 1) == sorted(column(browser, "cells", 1), key=str.lower)
 
 
 def test_filters_narrow_rows_and_count_them(opened):
     browser = opened()
-    models = Select(all_of(browser, "#sheet-cells select")[0])
+    models = Select(all_of(browser, "#table-cells select")[0])
     models.select_by_visible_text("oracle")
     assert set(column(browser, "cells", 0)) == {"oracle"}
-    one(browser, "#sheet-cells input").send_keys("vsod hint")
+    one(browser, "#table-cells input").send_keys("vsod hint")
     assert [column(browser, "cells", n) for n in range(3)] == [["oracle"], ["VSOD"], ["hint"]]
-    assert one(browser, "#sheet-cells .count").text == "1 of 60 rows"
+    assert one(browser, "#table-cells .count").text == "1 of 60 rows"
     models.select_by_visible_text("all")
-    assert one(browser, "#sheet-cells .count").text == "3 of 60 rows"
+    assert one(browser, "#table-cells .count").text == "3 of 60 rows"
 
 
 def test_a_cell_leads_to_its_episodes(opened):
     browser = opened()
-    one(browser, "#sheet-cells input").send_keys("always-ask coco hint")
-    one(browser, "#sheet-cells tbody tr:not([hidden]) a").click()
+    one(browser, "#table-cells input").send_keys("always-ask coco hint")
+    one(browser, "#table-cells tbody tr:not([hidden]) a").click()
     WebDriverWait(browser, 20).until(lambda b: one(b, "#found").text == "10 of 600 episodes")
     assert one(browser, "#episode h3").text.startswith("always-ask, COCO, hint: ")
 
@@ -237,11 +237,11 @@ def test_the_browser_by_keys_alone(opened):
 
 def test_tables_by_keys_alone(opened):
     browser = opened()
-    browser.execute_script("document.querySelectorAll('#sheet-cells thead button')[3].focus()")
+    browser.execute_script("document.querySelectorAll('#table-cells thead button')[3].focus()")
     press(browser, Keys.ENTER)
-    assert all_of(browser, "#sheet-cells thead th")[3].get_attribute("aria-sort") == "descending"
+    assert all_of(browser, "#table-cells thead th")[3].get_attribute("aria-sort") == "descending"
     press(browser, Keys.SPACE)
-    assert all_of(browser, "#sheet-cells thead th")[3].get_attribute("aria-sort") == "ascending"
+    assert all_of(browser, "#table-cells thead th")[3].get_attribute("aria-sort") == "ascending"
     outline = browser.execute_script("return getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid"
 
@@ -368,7 +368,7 @@ def test_print_has_the_tables_whole_and_no_controls(opened):
     gone = "(one) => getComputedStyle(document.querySelector(one)).display === 'none'"
     hidden = f"return ['nav', '.filters', '.list', '.ep-tools'].every({gone})"
     whole = (
-        "const box = document.querySelector('#sheet-cells .scroll'); return box.scrollHeight <= box.clientHeight + 1"
+        "const box = document.querySelector('#table-cells .scroll'); return box.scrollHeight <= box.clientHeight + 1"
     )
     assert browser.execute_script(hidden) and browser.execute_script(whole)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
