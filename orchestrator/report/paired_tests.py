@@ -1,7 +1,8 @@
-"""A comparison is of the same samples: an episode without its partner, or one that ended in an error, is in no pair.
+"""Paired tests: what a condition changes, and how models differ, on the same samples.
 
-Accuracy: McNemar's exact test (1947), a binomial of the discordant pairs; Holm (1979) over all comparisons of one table.
-Suggestions: paired bootstrap of the difference in turns.
+An episode without its partner, or one that ended in an error, is in no pair. Accuracy: McNemar's exact test (1947), a
+binomial of the discordant pairs. Suggestions: the exact sign-flip test of the difference in turns. Holm (1979) over the
+comparisons of models that the sweep declares; baselines are reference points, not hypotheses, and are not corrected.
 """
 
 from __future__ import annotations
@@ -11,27 +12,40 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.stats import binom, norm  # type: ignore[import-untyped]
+from scipy.stats import binom  # type: ignore[import-untyped]
 
 from orchestrator.report.bootstrap import RESAMPLES, Floats, bounds, generator, resampled
 from orchestrator.report.run_data import RunData
+from sweeps.spec import Protocol
 
 ALPHA, POWER = 0.05, 0.8
+DETECTABLE_DIGITS = 1e-4
+"""Precision of the detectable difference, as a share."""
+FFT_ERROR = 1e-12
+"""Absolute error that the sign-flip p may have, and the least p that is reported."""
 ZERO_SHOT = "zero-shot"
 SAMPLE = ("scenario", "protocol", "sample_id")
 COMPARED = ("correct", "turns", "correct_other", "turns_other")
+SUGGESTIONS = ("ps_difference", "ps_low", "ps_high", "ps_p")
 
 
 def against(run_data: RunData, condition: str = ZERO_SHOT, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
     """Every other condition against one, sample by sample: one row model x scenario x condition x protocol.
 
     Columns: n (pairs), acc and acc_other (percent, of ``condition``), difference (points), gained and lost (discordant
-    pairs), p, p_holm, detectable (points; see ``detectable``), ps_difference with ps_low, ps_high, ps_p, ps_p_holm.
+    pairs), p, p_holm, detectable (points, at the level of one comparison of the family; see ``detectable``),
+    ps_difference with ps_low, ps_high, ps_p, ps_p_holm. Of baselines p_holm, ps_p_holm and detectable are null, unless
+    nothing but baselines is planned.
     """
     scored = run_data.scored.select("model", "condition", *SAMPLE, "correct", "turns")
     base = scored.filter(pl.col("condition") == condition).drop("condition")
     pairs = scored.filter(pl.col("condition") != condition).join(base, on=["model", *SAMPLE], suffix="_other")
-    return _compared(pairs, ["model", "scenario", "condition", "protocol"], resamples, seed)
+    names = ["model", "scenario", "condition", "protocol"]
+    planned = _in_family(run_data)
+    base_cells = planned.filter(pl.col("condition") == condition)
+    others = planned.filter(pl.col("condition") != condition)
+    family = others.join(base_cells, on=["model", "scenario", "protocol"], how="semi").select(names)
+    return _compared(pairs, names, family, resamples, seed)
 
 
 def between(run_data: RunData, condition: str = ZERO_SHOT, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
@@ -40,9 +54,21 @@ def between(run_data: RunData, condition: str = ZERO_SHOT, resamples: int = RESA
     ``model`` comes before ``other`` by name; differences are model less other. Columns as in ``against``.
     """
     mine = run_data.scored.filter(pl.col("condition") == condition).select("model", *SAMPLE, "correct", "turns")
-    pairs = mine.join(mine.rename({"model": "other"}), on=list(SAMPLE), suffix="_other")
     names = ["model", "other", "scenario", "protocol"]
-    return _compared(pairs.filter(pl.col("model") < pl.col("other")), names, resamples, seed)
+    planned = _in_family(run_data).filter(pl.col("condition") == condition).select("model", "scenario", "protocol")
+    family = _model_pairs(planned, ["scenario", "protocol"]).select(names)
+    return _compared(_model_pairs(mine, list(SAMPLE)), names, family, resamples, seed)
+
+
+def _model_pairs(rows: pl.DataFrame, same: list[str]) -> pl.DataFrame:
+    """Every pair of models once, the first by name as ``model``."""
+    pairs = rows.join(rows.rename({"model": "other"}), on=same, suffix="_other")
+    return pairs.filter(pl.col("model") < pl.col("other"))
+
+
+def significant(p: float | None) -> bool:
+    """Whether a corrected p is below alpha; a comparison that is outside the family, with no corrected p, is not."""
+    return p is not None and p < ALPHA
 
 
 def mcnemar(gained: NDArray[np.int64], lost: NDArray[np.int64]) -> Floats:
@@ -50,42 +76,100 @@ def mcnemar(gained: NDArray[np.int64], lost: NDArray[np.int64]) -> Floats:
     return np.asarray(np.minimum(1.0, 2 * binom.cdf(np.minimum(gained, lost), gained + lost, 0.5)), dtype=np.float64)
 
 
-def holm(p: Floats) -> Floats:
-    """Holm's step-down adjustment (1979): the chance of any false finding in the whole list stays below alpha."""
+def sign_flip(steps: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    """Exact two-sided p of the sum of whole differences, each as likely with either sign (Fisher's randomization test, 1935).
+
+    ``steps`` are the distinct differences of pairs, ``counts`` how many pairs have each. The null says that the two answers
+    to a sample could be exchanged. The distribution of the sum is the product of the characteristic functions of the
+    single signs, inverted by one FFT; p has an absolute error below 1e-12 and is never less than that.
+    """
+    sizes = np.abs(steps)
+    total = int(counts @ sizes)
+    if not total:
+        return 1.0
+    turn = np.arange(total // 2 + 1)
+    waves = np.ones(len(turn), dtype=np.complex128)
+    for size, count in zip(sizes, counts, strict=True):
+        waves *= (0.5 + 0.5 * np.exp(-2j * np.pi * (turn * size % (total + 1)) / (total + 1))) ** count
+    chances = np.fft.irfft(waves, total + 1)
+    extreme = (total + abs(int(counts @ steps))) // 2
+    return float(np.clip(2 * chances[extreme:].sum(), FFT_ERROR, 1.0))
+
+
+def holm(p: Floats, family: int = 0) -> Floats:
+    """Holm's step-down adjustment (1979): the chance of any false finding in the family stays below alpha.
+
+    ``family`` counts all declared comparisons, those that are not played yet included; left out, the list is the family.
+    """
     order = np.argsort(p, kind="stable")
-    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    remaining = np.arange(max(family, len(p)), 0, -1)[: len(p)]
+    stepped = np.maximum.accumulate(p[order] * remaining)
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(stepped, 1.0)
     return adjusted
 
 
 def detectable(n: int, discordant: float, alpha: float = ALPHA, power: float = POWER) -> float | None:
-    """The smallest true difference (points) that n pairs find with this power, given the share of discordant pairs.
+    """The smallest true difference (points) that McNemar's exact test finds with this power among ``n`` pairs.
 
-    Solves n d^2 = (z_a sqrt(s) + z_b sqrt(s - d^2))^2 for d, with s the discordant share, z_a the normal quantile of
-    1 - alpha/2 and z_b that of the power (Connor 1987, Biometrics 43:207-211; Miettinen 1968). None where not even a
-    difference in which all discordant pairs agree would be found.
+    ``discordant`` is the share of discordant pairs, ``alpha`` the level that p must not exceed: for one comparison of a
+    family, alpha divided by the family. None where not even a difference in which all discordant pairs agree is found.
     """
-    if n <= 0 or not 0 < discordant <= 1:
+    if n <= 0 or not 0 < discordant <= 1 or mcnemar_power(n, discordant, discordant, alpha) < power:
         return None
-    za, zb = norm.ppf(1 - alpha / 2), norm.ppf(power)
-    under = discordant * (n + zb**2 - za**2)
-    if under < 0:
-        return None
-    found = (za * np.sqrt(discordant * n) + zb * np.sqrt(under)) / (n + zb**2)
-    return float(100 * found) if found <= discordant else None
+    low, high = 0.0, discordant
+    while high - low > DETECTABLE_DIGITS:
+        middle = (low + high) / 2
+        low, high = (low, middle) if mcnemar_power(n, discordant, middle, alpha) >= power else (middle, high)
+    return 100 * high
 
 
-def _compared(pairs: pl.DataFrame, names: Sequence[str], resamples: int, seed: int) -> pl.DataFrame:
+def mcnemar_power(n: int, discordant: float, difference: float, alpha: float) -> float:
+    """The chance that the exact test of ``n`` pairs has p <= ``alpha``, given the share of discordant pairs and the difference.
+
+    Sums over the number of discordant pairs, a binomial (Connor 1987, Biometrics 43:207-211, has the approximation).
+    """
+    spread = 6 * np.sqrt(n * discordant * (1 - discordant)) + 1
+    pairs = np.arange(max(0, int(n * discordant - spread)), min(n, int(n * discordant + spread)) + 1)
+    fewest = binom.ppf(alpha / 2, pairs, 0.5)
+    fewest = np.where(binom.cdf(fewest, pairs, 0.5) > alpha / 2, fewest - 1, fewest)
+    share = (discordant + difference) / (2 * discordant)
+    found = binom.sf(pairs - fewest - 1, pairs, share) + binom.cdf(fewest, pairs, share)
+    return float((binom.pmf(pairs, n, discordant) * found).sum())
+
+
+def _in_family(run_data: RunData) -> pl.DataFrame:
+    """The planned cells whose comparisons are corrected together: of models, or of baselines where there is no model."""
+    planned = run_data.planned.filter(pl.col("protocol") == Protocol.MCQA.value)
+    models = planned.filter(~pl.col("model").is_in(list(run_data.baselines)))
+    return planned if models.is_empty() else models
+
+
+def _compared(
+    pairs: pl.DataFrame, names: Sequence[str], family: pl.DataFrame, resamples: int, seed: int
+) -> pl.DataFrame:
+    """One row a comparison; ``family`` holds the names of all declared ones, and only they are corrected together."""
     counts = pairs.group_by(names).agg(_counts()).sort(names)
     difference = pairs.select(*names, (pl.col("turns") - pl.col("turns_other")).cast(pl.Int64).alias("step"))
     suggestions = _suggestions(difference, names, resamples, seed)
-    gained, lost = counts["gained"].to_numpy(), counts["lost"].to_numpy()
-    p = mcnemar(gained, lost)
-    shares = zip(counts["n"].to_list(), ((gained + lost) / np.maximum(counts["n"].to_numpy(), 1)).tolist(), strict=True)
-    least = pl.Series("detectable", [detectable(n, share) for n, share in shares], dtype=pl.Float64)
-    rows = counts.with_columns(pl.Series("p", p), pl.Series("p_holm", holm(p)), least)
-    return rows.join(suggestions, on=list(names), how="left", maintain_order="left")
+    rows = counts.with_columns(pl.Series("p", mcnemar(counts["gained"].to_numpy(), counts["lost"].to_numpy())))
+    rows = rows.join(suggestions, on=list(names), how="left", maintain_order="left")
+    corrected = _corrected(rows.join(family, on=list(names), how="semi", maintain_order="left"), names, family.height)
+    rows = rows.join(corrected, on=list(names), how="left", maintain_order="left")
+    order = [*counts.columns, "p", "p_holm", "detectable", *SUGGESTIONS[:-1], "ps_p_holm"]
+    return rows.select(order)
+
+
+def _corrected(rows: pl.DataFrame, names: Sequence[str], family: int) -> pl.DataFrame:
+    """p_holm, ps_p_holm and detectable of the tests of the family."""
+    shares = ((rows["gained"] + rows["lost"]) / rows["n"]).to_list()
+    alpha = ALPHA / max(family, 1)
+    least = [detectable(n, share, alpha) for n, share in zip(rows["n"].to_list(), shares, strict=True)]
+    return rows.select(*names).with_columns(
+        pl.Series("p_holm", holm(rows["p"].to_numpy(), family), dtype=pl.Float64),
+        pl.Series("ps_p_holm", holm(rows["ps_p"].to_numpy(), family), dtype=pl.Float64),
+        pl.Series("detectable", least, dtype=pl.Float64),
+    )
 
 
 def _counts() -> list[pl.Expr]:
@@ -101,18 +185,14 @@ def _counts() -> list[pl.Expr]:
 
 
 def _suggestions(steps: pl.DataFrame, names: Sequence[str], resamples: int, seed: int) -> pl.DataFrame:
-    """Paired bootstrap of the mean difference in suggestions; its p cannot fall below 2 / (resamples + 1)."""
+    """The mean difference in suggestions with its bootstrap interval and the sign-flip p."""
     rows = []
     counted = steps.group_by(*names, "step").len("count").sort(*names, "step")
     for group, part in counted.group_by(names, maintain_order=True):
         values, counts = part.select("step").to_numpy(), part["count"].cast(pl.Int64).to_numpy()
         total = counts.sum()
         drawn = resampled(values, counts, resamples, generator(seed, "\n".join(map(str, group))))[:, 0] / total
-        tail = min((drawn <= 0).sum(), (drawn >= 0).sum())
         low, high = bounds(drawn)
-        p = min(1.0, 2 * (1 + int(tail)) / (resamples + 1))
-        rows.append((*group, float(counts @ values[:, 0] / total), low, high, p))
-    measured = ("ps_difference", "ps_low", "ps_high", "ps_p")
-    schema = {**dict.fromkeys(names, pl.String), **dict.fromkeys(measured, pl.Float64)}
-    found = pl.DataFrame(rows, schema=schema, orient="row")
-    return found.with_columns(pl.Series("ps_p_holm", holm(found["ps_p"].to_numpy()), dtype=pl.Float64))
+        rows.append((*group, float(counts @ values[:, 0] / total), low, high, sign_flip(values[:, 0], counts)))
+    schema = {**dict.fromkeys(names, pl.String), **dict.fromkeys(SUGGESTIONS, pl.Float64)}
+    return pl.DataFrame(rows, schema=schema, orient="row")

@@ -22,7 +22,7 @@ from orchestrator.report.judge_tables import averages, title
 from orchestrator.report.lenient import leniency
 from orchestrator.report.metrics import lacking
 from orchestrator.report.model_size import capacity
-from orchestrator.report.paired_tests import ALPHA, against, between
+from orchestrator.report.paired_tests import ALPHA, against, between, significant
 from orchestrator.report.published import MEASURES
 from orchestrator.report.run_data import RunData, read
 from orchestrator.storage import atomic_write
@@ -126,7 +126,7 @@ def reference(run_data: RunData, intervals: Bootstrap) -> Grid:
 
 
 def paired(run_data: RunData) -> Grid:
-    """What each condition changes against zero-shot on the same samples, in points; ``*`` where Holm's p is below 0.05."""
+    """What each condition changes against zero-shot on the same samples, in points; ``*`` where the corrected p is below 0.05."""
     found = against(run_data).filter(pl.col("protocol") == "mcqa")
     scenarios = _present(found["scenario"])
     rows = []
@@ -134,7 +134,7 @@ def paired(run_data: RunData) -> Grid:
         for name in [name for name in run_data.conditions if name in set(found["condition"])]:
             part = {row["scenario"]: row for row in found.filter(model=model, condition=name).iter_rows(named=True)}
             rows.append((f"{model}, {name}", [_change(part.get(scenario)) for scenario in scenarios]))
-    title = f"accuracy against zero-shot on the same samples, points (* McNemar, Holm over all entries, p < {ALPHA})"
+    title = f"accuracy against zero-shot on the same samples, points (* McNemar, Holm over all models, p < {ALPHA})"
     return Grid("paired", title, tuple(scenarios), tuple((name, tuple(row)) for name, row in rows), found)
 
 
@@ -241,7 +241,7 @@ def _over(cells: pl.DataFrame, scenarios: Sequence[str]) -> dict[str, Entry]:
 def _change(row: Row | None) -> Entry:
     if row is None:
         return MISSING
-    return Entry(f"{row['difference']:+.1f}{'*' if row['p_holm'] < ALPHA else ''}", row["difference"])
+    return Entry(f"{row['difference']:+.1f}{'*' if significant(row['p_holm']) else ''}", row["difference"])
 
 
 def _errors(run_data: RunData, protocol: str) -> tuple[str, ...]:

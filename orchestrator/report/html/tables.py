@@ -19,7 +19,7 @@ from orchestrator.report.escaping import Grid
 from orchestrator.report.html.escape import visible
 from orchestrator.report.html.phrasing import signed
 from orchestrator.report.lenient import leniency
-from orchestrator.report.paired_tests import ALPHA, against
+from orchestrator.report.paired_tests import ALPHA, against, significant
 from orchestrator.report.paper_comparison import reasons
 from orchestrator.report.plot_style import ACTIONS
 from orchestrator.report.run_data import RunData
@@ -83,7 +83,10 @@ CELLS = (
     Column(
         "Answers", "what the answers were: suggestion, right category, wrong category, abstention, unparsable", False
     ),
-    Column("vs zero-shot", f"points of accuracy on the same samples; * exact McNemar, Holm over all, p < {ALPHA}"),
+    Column(
+        "vs zero-shot",
+        f"points of accuracy on the same samples; * exact McNemar, Holm over all models, p < {ALPHA}",
+    ),
     Column("Lift", "points of accuracy above the uniform baseline in the same scenario and condition"),
     Column("Efficiency", "percent: right answers weighted by needed turns over turns taken"),
     Column("Loops %", "share of scored episodes that end at the turn limit"),
@@ -178,7 +181,7 @@ def _answers(row: Row) -> TableCell:
 def _change(row: Row | None) -> TableCell:
     if row is None:
         return TableCell(GAP)
-    sure = row["p_holm"] < ALPHA
+    sure = significant(row["p_holm"])
     style = ("up" if row["difference"] > 0 else "down") if sure else ""
     return TableCell(signed(row["difference"]) + ("*" if sure else ""), row["difference"], style=style)
 

@@ -1,15 +1,16 @@
-"""Comparisons are of the same samples: McNemar against scipy, Holm by hand, the bootstrap against brute force."""
+"""Comparisons are of the same samples: McNemar against scipy, Holm by hand, sign flips and power by counting."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest, norm
+from scipy.stats import binom, binomtest
 
-from orchestrator.report.paired_tests import against, between, detectable, holm, mcnemar
+from orchestrator.report.paired_tests import against, between, detectable, holm, mcnemar, mcnemar_power, sign_flip
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.test_bootstrap import made
 
@@ -37,16 +38,37 @@ def test_holm_lies_between_p_and_bonferroni_and_keeps_the_order(p):
     assert (np.diff(adjusted[np.argsort(raw, kind="stable")]) >= 0).all()
 
 
-@given(st.integers(20, 5_000), st.floats(0.05, 1))
-def test_the_detectable_difference_needs_just_the_pairs_there_are(n, discordant):
-    found = detectable(n, discordant)
-    if found is None:
-        return
-    d = found / 100
-    za, zb = norm.ppf(0.975), norm.ppf(0.8)
-    needed = (za * np.sqrt(discordant) + zb * np.sqrt(discordant - d**2)) ** 2 / d**2
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=10))
+def test_the_sign_flip_test_counts_all_signs(differences):
+    steps, counts = np.unique(differences, return_counts=True)
+    signs = np.array(list(itertools.product([-1, 1], repeat=len(differences))))
+    brute = (np.abs(signs @ differences) >= abs(sum(differences))).mean()
 
-    assert needed == pytest.approx(n, rel=1e-6)
+    assert sign_flip(steps, counts) == pytest.approx(brute, abs=1e-9)
+
+
+@pytest.mark.parametrize("n", [5, 10, 30, 100, 1000])
+def test_the_sign_flip_test_has_its_size_and_finds_what_is_there(n):
+    """A tenth of the samples loop to turn 30 under either condition: the heaviest tail that play gives."""
+    rng = np.random.default_rng(n)
+    runs = 400 if n < 1000 else 60
+
+    def rejected(shift: float) -> float:
+        found = 0
+        for _ in range(runs):
+            one, other = (rng.geometric(0.5, n) - 1 + 29 * (rng.random(n) < 0.1) for _ in range(2))
+            steps, counts = np.unique(one + (rng.random(n) < shift) - other, return_counts=True)
+            found += sign_flip(steps, counts) <= 0.05
+        return found / runs
+
+    assert rejected(0.0) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / runs)
+    assert n < 1000 or rejected(1.0) > 0.6
+
+
+def test_a_difference_in_asking_survives_two_thousand_comparisons():
+    steps, counts = np.array([1]), np.array([42])
+
+    assert holm(np.array([sign_flip(steps, counts)]), family=2_000)[0] < 1e-8
 
 
 def test_more_pairs_find_less_and_none_find_nothing():
@@ -56,14 +78,30 @@ def test_more_pairs_find_less_and_none_find_nothing():
     assert detectable(3, 0.1) is None, "three pairs cannot tell anything"
 
 
-def test_the_detectable_difference_is_found_four_times_in_five():
-    n, discordant = 400, 0.3
-    d = detectable(n, discordant) / 100
+@pytest.mark.parametrize(
+    ("n", "discordant", "family"), [(400, 0.3, 1), (400, 0.3, 224), (88, 0.6, 40), (2591, 0.1, 1000)]
+)
+def test_the_detectable_difference_is_found_four_times_in_five_at_the_level_of_the_family(n, discordant, family):
+    d = detectable(n, discordant, 0.05 / family) / 100
     rng = np.random.default_rng(0)
     drawn = rng.multinomial(n, [(discordant + d) / 2, (discordant - d) / 2, 1 - discordant], size=4_000)
-    found = (mcnemar(drawn[:, 0], drawn[:, 1]) < 0.05).mean()
+    p = np.array([holm(np.array([one]), family)[0] for one in mcnemar(drawn[:, 0], drawn[:, 1])])
 
-    assert found == pytest.approx(0.8, abs=0.04), "the exact test is a little careful"
+    assert (p <= 0.05).mean() == pytest.approx(0.8, abs=0.03)
+
+
+@settings(max_examples=25)
+@given(st.integers(5, 200), st.floats(0.1, 0.9), st.floats(0, 1), st.sampled_from([0.05, 0.001]))
+def test_power_is_summed_over_all_discordant_pairs(n, discordant, part, alpha):
+    difference = discordant * part
+    pairs = np.arange(n + 1)
+    share, total = (discordant + difference) / (2 * discordant), 0.0
+    for m in pairs:
+        gained = np.arange(m + 1)
+        hit = mcnemar(gained, m - gained) <= alpha
+        total += binom.pmf(m, n, discordant) * binom.pmf(gained, m, share)[hit].sum()
+
+    assert mcnemar_power(n, discordant, difference, alpha) == pytest.approx(total, abs=1e-6)
 
 
 def pair(number, hint_turns, plain_turns, hint_right, plain_right):
@@ -91,7 +129,7 @@ def test_only_samples_with_both_partners_are_compared(run_data):
 def test_models_are_compared_once_and_the_grid_is_corrected(run_data):
     found = between(run_data, resamples=200)
 
-    assert found.height == 15 * 7
+    assert found.height == 15 * 7, "nothing but baselines is planned, so they are the family"
     assert (found["model"] < found["other"]).all()
     assert (found["p_holm"] >= found["p"]).all()
     assert found["p_holm"].to_list() == pytest.approx(holm(found["p"].to_numpy()).tolist())
@@ -103,3 +141,24 @@ def test_a_condition_that_changes_nothing_has_p_of_one(run_data):
     assert set(same["p"]) == {1.0}
     assert set(same["ps_difference"]) == {0.0}
     assert against(dataclasses.replace(run_data, episodes=run_data.episodes.clear())).is_empty()
+
+
+def test_baselines_and_what_they_do_take_no_part_in_the_correction(run_data):
+    rows = [row for n in range(60) for row in pair(n, 3, 1, n < 30, n < 20)]
+    loud = [episode(n, f"oracle/QD/{c}", turns=1 + n % 3) for n in range(60) for c in ("hint", "zero-shot")]
+    alone, beside = (against(made(run_data, one)) for one in (rows, rows + loud))
+    mine = beside.filter(model="m")
+
+    assert mine.equals(alone)
+    assert mine["p_holm"].item() == mine["p"].item() and mine["ps_p_holm"].item() < 1e-9
+    assert beside.filter(model="oracle").select("p_holm", "ps_p_holm", "detectable").row(0) == (None, None, None)
+    assert between(made(run_data, rows + loud))["p_holm"].to_list() == [None]
+
+
+def test_comparisons_that_are_planned_and_not_played_count_in_the_family(run_data):
+    rows = [row for n in range(60) for row in pair(n, 3, 1, n < 30, n < 20)]
+    data = made(run_data, rows)
+    more = pl.concat([data.planned, *(data.planned.with_columns(scenario=pl.lit(name)) for name in ("ROD", "CIT"))])
+    found = against(dataclasses.replace(data, planned=more)).row(0, named=True)
+
+    assert found["p_holm"] == pytest.approx(3 * found["p"])
