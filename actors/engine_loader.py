@@ -1,4 +1,7 @@
-"""An engine loads on checked devices and in its turn; every wait and every figure is a line of the worker's log."""
+"""Loads a worker's engine: on checked GPUs, and one engine after the other where host memory is short.
+
+Every wait and every figure is a line of the worker's log.
+"""
 
 from __future__ import annotations
 
@@ -8,49 +11,51 @@ from pathlib import Path
 
 from actors.backend import Backend
 from actors.backend_registry import at_home, engine
-from actors.gpu_check import Asked, check
+from actors.gpu_check import GpuRequest, check
 from actors.load_queue import LoadQueue
 from sweeps.spec import ModelSpec
 
-UTILIZATION = 0.9
-"""Part of a GPU that vLLM takes where the entry's options do not say."""
-BESIDE = 1.2
-"""Memory that another engine needs, in weights."""
-FILES = (".safetensors", ".bin", ".pt", ".gguf")
+DEFAULT_GPU_SHARE = 0.9
+"""Part of a GPU's memory that vLLM takes where the entry's options do not set ``gpu_memory_utilization``."""
+MEMORY_PER_WEIGHTS = 1.2
+"""GPU memory that an engine other than vLLM needs at least, as a multiple of its weights."""
+WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
 """Endings of files that hold weights."""
 
 
-def load(model: ModelSpec, data: Path, given: Sequence[object], say: Callable[[str], None]) -> Backend:
-    """The model's engine, ready; ``given`` are the GPUs that Ray gave this process.
+def load(model: ModelSpec, data: Path, assigned: Sequence[object], report: Callable[[str], None]) -> Backend:
+    """The model's engine, ready; ``assigned`` are the GPUs that Ray gave this process, ``report`` takes lines of the log.
 
     Raises DeviceProblem when the devices are not as asked, and what ``engine`` raises.
     """
     if model.backend in ("builtin", "openai"):
         return engine(model, data)
-    size = weights(at_home(model))
+    size = weight_bytes(at_home(model))
     if model.gpus:
-        for line in check(asked(model, size), given, os.environ.get("CUDA_VISIBLE_DEVICES")):
-            say(line)
+        for line in check(gpu_request(model, size), assigned, os.environ.get("CUDA_VISIBLE_DEVICES")):
+            report(line)
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray leaves all of them visible to whoever asked for none
-    with LoadQueue().turn(model.name, size, say):
+    with LoadQueue().turn(model.name, size, report):
         return engine(model, data)
 
 
-def asked(model: ModelSpec, size: int | None) -> Asked:
-    """What a model with weights of so many bytes asks of its devices."""
+def gpu_request(model: ModelSpec, size: int | None) -> GpuRequest:
+    """What a model with ``size`` bytes of weights needs of its devices."""
     if model.backend == "vllm":
-        share = float(model.options.get("gpu_memory_utilization", UTILIZATION))
-        return Asked(model.name, model.gpus, model.accelerator, share)
+        share = float(model.options.get("gpu_memory_utilization", DEFAULT_GPU_SHARE))
+        return GpuRequest(model.name, model.gpus, model.accelerator, share)
     if size is None:
-        return Asked(model.name, model.gpus, model.accelerator, UTILIZATION)
-    return Asked(model.name, model.gpus, model.accelerator, size=int(BESIDE * size / model.gpus))
+        return GpuRequest(model.name, model.gpus, model.accelerator, DEFAULT_GPU_SHARE)
+    return GpuRequest(model.name, model.gpus, model.accelerator, size=int(MEMORY_PER_WEIGHTS * size / model.gpus))
 
 
-def weights(model: ModelSpec) -> int | None:
-    """Bytes of its weights: its files' where they are on this disk, else reckoned from its parameters; None if neither."""
+def weight_bytes(model: ModelSpec) -> int | None:
+    """Bytes of its weights: of the files where they are on this disk, else estimated from its parameters, else None."""
     for folder in (Path(model.source), *_cached(model)):
-        if folder.is_dir() and (size := sum(path.stat().st_size for path in folder.iterdir() if path.suffix in FILES)):
+        if folder.is_dir() and (
+            size := sum(path.stat().st_size for path in folder.iterdir() if path.suffix in WEIGHT_SUFFIXES)
+        ):
             return size
     if model.parameters is None:
         return None

@@ -41,6 +41,7 @@ DOORS = {
     "torch": ("actors/hf", "actors/embedded/training/"),
     "transformers": ("actors/hf", "actors/embedded/training/"),
     "openai": ("actors/openai",),
+    "pynvml": ("actors/nvml.py",),
     "mlflow": ("orchestrator/tracking/",),
     "huggingface_hub": ("orchestrator/datasets/hub.py", "actors/vllm", "actors/hf"),
 }

@@ -1,30 +1,31 @@
 """A worker starts on the devices it was given, with their memory free, or says in one sentence why not.
 
-The driver is a script that prints what nvidia-smi prints: no GPU is needed, and the reading of its rows is real.
+No GPU is needed: measurements are values, or what a fake driver tells (``fake_nvml``).
 """
 
-from pathlib import Path
-
+import pynvml
 import pytest
 
-from actors.gpu_check import GIB, Asked, Device, DeviceProblem, Unmeasurable, check, from_driver
+from actors.gpu_check import GIB, DeviceProblem, GpuRequest, check
+from actors.nvml import MIB, Device, devices
+from tests.actors.fake_nvml import FakeGpu, FakeNvml
 
 H200 = 140 * GIB
-ONE = Asked("qwen", 1, share=0.9)
+ONE = GpuRequest("qwen", 1, share=0.9)
 
 
 def device(index="0", free=H200, kind="NVIDIA H200", holders=()):
     return Device(index, f"GPU-{index}a7c", kind, free, H200, holders)
 
 
-def lines(asked, given, named, looks, patience=5.0):
+def lines(asked, given, named, measurements, timeout=5.0):
     """Check against one measurement after the other; the last one stays."""
-    looks = list(looks)
-    return list(check(asked, given, named, lambda: looks.pop(0) if len(looks) > 1 else looks[0], patience, 0.01))
+    queue = list(measurements)
+    return list(check(asked, given, named, lambda: queue.pop(0) if len(queue) > 1 else queue[0], timeout, 0.01))
 
 
 def test_free_devices_are_named_with_their_memory():
-    found = lines(Asked("big", 2, share=0.9), [1, 0], "1,0", [[device("0"), device("1", 139 * GIB)]])
+    found = lines(GpuRequest("big", 2, share=0.9), [1, 0], "1,0", [[device("0"), device("1", 139 * GIB)]])
 
     assert found == [
         "GPU 1 (NVIDIA H200): 139.0 of 140.0 GiB free",
@@ -32,7 +33,7 @@ def test_free_devices_are_named_with_their_memory():
     ]
 
 
-def test_a_dead_engines_leftovers_are_waited_for():
+def test_a_dead_engines_memory_are_waited_for():
     held = device(free=20 * GIB, holders=((4711, 119 * GIB),))
     found = lines(ONE, [0], "0", [[held], [held], [device()]])
 
@@ -40,10 +41,10 @@ def test_a_dead_engines_leftovers_are_waited_for():
     assert found[1:] == ["GPU 0 (NVIDIA H200): 140.0 of 140.0 GiB free"]
 
 
-def test_leftovers_that_stay_are_reported_with_their_holders():
+def test_memory_that_stay_are_reported_with_their_holders():
     held = device(free=20 * GIB, holders=((4711, 100 * GIB), (4712, 19 * GIB)))
     with pytest.raises(DeviceProblem) as problem:
-        lines(ONE, [0], "0", [[held]], patience=0.05)
+        lines(ONE, [0], "0", [[held]], timeout=0.05)
 
     assert str(problem.value) == (
         "qwen needs 126.0 GiB free on GPU 0, and after 0 s only 20.0 of 140.0 GiB are free on GPU 0: "
@@ -52,8 +53,8 @@ def test_leftovers_that_stay_are_reported_with_their_holders():
 
 
 def test_a_holder_that_the_driver_does_not_tell_is_no_invention():
-    with pytest.raises(DeviceProblem, match="does not tell who holds"):
-        lines(ONE, [0], "0", [[device(free=0)]], patience=0)
+    with pytest.raises(DeviceProblem, match="does not tell which process holds"):
+        lines(ONE, [0], "0", [[device(free=0)]], timeout=0)
 
 
 def test_only_the_devices_given_must_be_free():
@@ -62,12 +63,12 @@ def test_only_the_devices_given_must_be_free():
 
 @pytest.mark.parametrize(("size", "fits"), [(60 * GIB, True), (80 * GIB, False), (900 * GIB, False)])
 def test_bytes_may_be_asked_instead_of_a_share(size, fits):
-    asked = Asked("m", 1, size=size)
+    asked = GpuRequest("m", 1, size=size)
     if fits:
-        assert lines(asked, [0], "0", [[device(free=70 * GIB)]], patience=0)
+        assert lines(asked, [0], "0", [[device(free=70 * GIB)]], timeout=0)
     else:
         with pytest.raises(DeviceProblem):
-            lines(asked, [0], "0", [[device(free=70 * GIB)]], patience=0)
+            lines(asked, [0], "0", [[device(free=70 * GIB)]], timeout=0)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_a_device_may_be_named_by_the_start_of_its_uuid():
     ],
 )  # fmt: skip
 def test_the_kind_is_as_asked(accelerator, kind, right):
-    asked = Asked("m", 1, accelerator, 0.9)
+    asked = GpuRequest("m", 1, accelerator, 0.9)
     if right:
         assert lines(asked, [0], "0", [[device(kind=kind)]])
     else:
@@ -107,46 +108,29 @@ def test_the_kind_is_as_asked(accelerator, kind, right):
             lines(asked, [0], "0", [[device(kind=kind)]])
 
 
-# -- nvidia-smi -------------------------------------------------------------------------------------------------------
-def driver(folder: Path, gpus: str, apps: str = "", code: int = 0) -> str:
-    """An executable that answers the two queries with these rows."""
-    script = folder / "nvidia-smi"
-    script.write_text(f'#!/bin/sh\ncase "$1" in *gpu=*) printf "{gpus}";; *) printf "{apps}";; esac\nexit {code}\n')
-    script.chmod(0o755)
-    return str(script)
+# -- with the driver --------------------------------------------------------------------------------------------------
+def test_what_the_driver_tells_is_checked_by_index_and_by_uuid():
+    full = FakeGpu("GPU-aaaa", used=143000 * MIB, processes=[(4711, 142000 * MIB)])
+    driver = FakeNvml(full, FakeGpu("GPU-bbbb"))
+
+    for name in ("1", "GPU-bbbb", "GPU-b"):
+        found = list(check(ONE, [name], name, lambda: devices(driver), 0.0))
+        assert found == ["GPU 1 (NVIDIA H200): 140.4 of 140.4 GiB free"]
+    for name in ("0", "GPU-aaaa"):
+        with pytest.raises(DeviceProblem, match=r"process 4711 holds 138\.7 GiB"):
+            list(check(ONE, [name], name, lambda: devices(driver), 0.0))
 
 
-def test_the_drivers_rows_are_read(tmp_path):
-    command = driver(
-        tmp_path,
-        "0, GPU-aa, NVIDIA H200, 143000, 143771\\n1, GPU-bb, NVIDIA H200, [N/A], 143771\\nUnable to talk to GPU 2\\n",
-        "GPU-aa, 4711, 700\\nGPU-aa, 4712, [N/A]\\nGPU-zz, 1, 5\\n",
-    )
+def test_no_driver_compares_the_ids_and_goes_on():
+    none = FakeNvml(init_error=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
-    assert from_driver(command) == [
-        Device("0", "GPU-aa", "NVIDIA H200", 143000 * 2**20, 143771 * 2**20, ((4711, 700 * 2**20),))
-    ]
-
-
-@pytest.mark.parametrize("code", [9, 127])
-def test_a_driver_that_fails_measures_nothing(tmp_path, code):
-    command = driver(tmp_path, "NVIDIA-SMI has failed\\n", code=code)
-
-    with pytest.raises(Unmeasurable, match="nvidia-smi failed"):
-        from_driver(command)
-    assert "kind and memory are not checked" in next(check(ONE, [0], "0", lambda: from_driver(command)))
-
-
-def test_no_driver_compares_the_ids_and_goes_on(tmp_path):
-    nowhere = str(tmp_path / "nvidia-smi")
-
-    found = list(check(Asked("m", 2, "H200"), [0, 1], "0,1", lambda: from_driver(nowhere)))
-    assert found == ["GPUs 0,1: no nvidia-smi on this node, so kind and memory are not checked"]
+    found = list(check(GpuRequest("m", 2, "H200"), [0, 1], "0,1", lambda: devices(none)))
+    assert found == ["GPUs 0,1: no NVIDIA driver on this node, so kind and memory are not checked"]
     with pytest.raises(DeviceProblem):
-        list(check(ONE, [0], "1", lambda: from_driver(nowhere)))
+        list(check(ONE, [0], "1", lambda: devices(none)))
 
 
 def test_parts_of_a_gpu_are_not_measured():
     found = list(check(ONE, ["MIG-1"], "MIG-1", lambda: [device()]))
 
-    assert "(MIG), so kind and memory are not checked" in found[0]
+    assert "(MIG) are not measured, so kind and memory are not checked" in found[0]

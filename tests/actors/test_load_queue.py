@@ -12,7 +12,7 @@ from threading import Thread
 
 import pytest
 
-from actors.engine_loader import weights
+from actors.engine_loader import weight_bytes
 from actors.load_queue import MEMORY_MARGIN_BYTES, LoadQueue, free_memory
 from sweeps.spec import ModelSpec
 
@@ -222,8 +222,8 @@ def test_weights_are_measured_where_they_lie_and_reckoned_where_not(tmp_path, mo
         (cached / revision / "model.safetensors").write_bytes(b"x" * size)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
 
-    assert weights(ModelSpec(name="m", source=str(folder), parameters=7)) == 500
-    assert weights(ModelSpec(name="m", source="org/name", revision="bb")) == 80
-    assert weights(ModelSpec(name="m", source="org/other", parameters=7)) == 14_000_000_000
-    assert weights(ModelSpec(name="m", source="org/other", parameters=7, dtype="float32")) == 28_000_000_000
-    assert weights(ModelSpec(name="m", source="org/other")) is None
+    assert weight_bytes(ModelSpec(name="m", source=str(folder), parameters=7)) == 500
+    assert weight_bytes(ModelSpec(name="m", source="org/name", revision="bb")) == 80
+    assert weight_bytes(ModelSpec(name="m", source="org/other", parameters=7)) == 14_000_000_000
+    assert weight_bytes(ModelSpec(name="m", source="org/other", parameters=7, dtype="float32")) == 28_000_000_000
+    assert weight_bytes(ModelSpec(name="m", source="org/other")) is None

@@ -69,6 +69,17 @@ def test_who_wants_none_is_asked_nothing(switch, monkeypatch):
     assert nodes.asked == []
 
 
+PYNVML = """
+import sys
+from pathlib import Path
+sys.path.remove(str(Path(__file__).parent))
+del sys.modules["pynvml"]
+from tests.actors.fake_nvml import MIB, FakeGpu, FakeNvml  # it needs the real package's errors
+sys.modules["pynvml"] = FakeNvml(FakeGpu(used=1000 * MIB, total=4000 * MIB, busy=80, milliwatts=300_000))
+"""
+"""A module that stands before the real one on a node's path and puts a fake driver in its place."""
+
+
 @pytest.fixture
 def slow():
     """A model that takes its time: seventy episodes last long enough to be looked at."""
@@ -80,17 +91,16 @@ def slow():
 @pytest.mark.long
 @pytest.mark.slow
 def test_a_sweep_shows_how_busy_its_workers_nodes_are(slow, demo_data, tmp_path):
-    """A head with the driver, and a node whose driver of GPUs is a script."""
+    """A head with the driver, and a node whose ``pynvml`` answers for a GPU that is not there."""
     os.environ.update(ENVIRONMENT)
     from ray.cluster_utils import Cluster
 
-    smi = tmp_path / "bin" / "nvidia-smi"
-    smi.parent.mkdir()
-    smi.write_text('#!/bin/sh\ncase "$1" in *utilization*) echo "0, 80, 1000, 4000, 300";; esac\n')
-    smi.chmod(0o755)
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first/pynvml.py").write_text(PYNVML)
+    path = os.pathsep.join([str(tmp_path / "first"), str(ROOT)])
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:
-        cluster.add_node(num_cpus=2, num_gpus=0, env_vars={"PATH": f"{smi.parent}{os.pathsep}{os.environ['PATH']}"})
+        cluster.add_node(num_cpus=2, num_gpus=0, env_vars={"PYTHONPATH": path})
         sweep = tmp_path / "sweep.toml"
         sweep.write_text(
             f'name = "sweep"\ndata = "{demo_data}"\nconditions = ["zero-shot"]\n[[model]]\nname = "slow"\nsource = "m"\n'
