@@ -9,6 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
+"""No test fails because a machine is busy; CI draws the same examples each time, a developer's machine new ones."""
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {

@@ -143,7 +143,7 @@ def test_a_hanging_connection_is_cut_at_the_deadline_and_asked_again(tmp_path: P
     async def play(backend: OpenAIBackend, service: Service) -> None:
         began = monotonic()
         assert (await backend.reply(asked(user("?", picture)))).text == "D"
-        assert 0.3 <= monotonic() - began < 30
+        assert monotonic() - began >= 0.3, "the deadline was waited for"
 
     assert len(against(tmp_path, lambda n, _: HANG if n == 0 else said("D"), play, deadline=0.3).bodies) == 2
 

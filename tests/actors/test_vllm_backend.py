@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
-from time import monotonic
 from typing import Any, TypeVar
 
 import pytest
@@ -175,22 +174,20 @@ def test_the_same_words_about_another_picture_are_another_request(talk: Talk, fo
 def test_a_killed_engine_fails_everybody_at_once_and_leaves_nothing(folder: Path, victim: int) -> None:
     talk = Talk(folder)
 
-    async def kill() -> float:
+    async def kill() -> None:
         await talk.backend.reply(requests(max_tokens=2)[0])
         long = [asyncio.create_task(talk.backend.reply(one)) for one in requests(max_tokens=900)]
         await asyncio.sleep(0.3)
         os.kill(talk.backend.children[victim].pid, signal.SIGKILL)
-        began = monotonic()
         results = await asyncio.gather(*long, return_exceptions=True)
-        took = monotonic() - began
         assert any(isinstance(one, BackendDied) for one in results)
+        assert not any("hangs" in str(one) for one in results), "its death is seen, not guessed from its silence"
         assert all(isinstance(one, BackendDied | Reply) for one in results), results
         with pytest.raises(BackendDied):
             await talk.backend.reply(requests()[0])
-        return took
 
     try:
-        assert talk.run(kill()) < 10
+        talk.run(kill())
     finally:
         talk.close()
     assert_gone(talk.backend)
@@ -202,16 +199,14 @@ def test_a_hung_engine_is_noticed_and_leaves_nothing(folder: Path) -> None:
     talk = Talk(folder)
     talk.backend.silence = 3.0
 
-    async def freeze() -> float:
+    async def freeze() -> None:
         await talk.backend.reply(requests(max_tokens=2)[0])
         os.kill(talk.backend.children[-1].pid, signal.SIGSTOP)
-        began = monotonic()
         with pytest.raises(BackendDied, match="hangs"):
             await talk.backend.reply(requests(max_tokens=50)[1])
-        return monotonic() - began
 
     try:
-        assert talk.run(freeze()) < 30
+        talk.run(freeze())
     finally:
         talk.close()
     assert_gone(talk.backend)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.demo import draw
+from tests.bench.functions import measured
 from tests.bench.resume import published_size
 from tests.oracle import oracle_path, oracle_python
 
@@ -119,6 +120,7 @@ def main(scale: int) -> None:
         print(
             f"(e) resume, {started['planned']:,} planned, {started['finished']:,} stored: {started['seconds']:.1f} s to start"
         )
+        print(*measured(), sep="\n", flush=True)
         if find_spec("openai") is not None:
             print(judging(data, RUNS if scale == 1 else 1), flush=True)
         if find_spec("vllm") is None:

@@ -1,7 +1,6 @@
 """Intervals against brute force and scipy: right in distribution, the same for the same seed, untouched by errors."""
 
 import dataclasses
-import time
 
 import numpy as np
 import polars as pl
@@ -79,7 +78,7 @@ def test_the_same_seed_gives_the_same_bounds_in_any_order_and_company(run_data):
     assert not bootstrap(run_data, resamples=300, seed=1).cells.equals(whole.cells)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.sampled_from(["unprocessable", "refused", "failed"]), min_size=1, max_size=6))
 def test_errors_change_counts_and_no_measure(run_data, errors):
     answers = [
@@ -100,17 +99,6 @@ def test_a_cell_without_answers_has_no_measure(run_data):
 
     assert found.cells.row(0, named=True)["ps"] is None
     assert found.averages.row(0, named=True)["acc"] is None
-
-
-def test_four_thousand_resamples_of_the_largest_cell_take_well_under_a_second(run_data):
-    rows = [episode(n, "m/MVP-N/hint", turns=1 + n * n % 40, unparsable=n % 2, abstentions=n % 3) for n in range(2_591)]
-    large = made(run_data, rows)
-    began = time.process_time()
-    bootstrap(large, resamples=4_000)
-    seconds = time.process_time() - began
-
-    print(f"4,000 resamples of 2,591 episodes: {1000 * seconds:.0f} ms")
-    assert seconds < 1
 
 
 def test_every_scenario_counts_once(run_data):

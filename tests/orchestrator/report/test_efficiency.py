@@ -59,7 +59,7 @@ def test_without_an_oracle_and_data_there_is_a_reason_and_no_number(run_data):
     assert "oracle" in row["reason"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=1, max_size=30))
 def test_a_budget_curve_rises_to_the_accuracy_and_counts_by_hand(run_data, played):
     rows = [

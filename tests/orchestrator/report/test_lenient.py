@@ -1,7 +1,5 @@
 """A lenient reading reads what a person would, names nothing that was not shown, and survives any reply."""
 
-import time
-
 import polars as pl
 import pytest
 from hypothesis import given
@@ -45,11 +43,11 @@ def test_every_wrapping_of_every_letter(index, wrapping):
 
 
 @pytest.mark.parametrize("unit", ["answer is ", "(", "A) ", "option ", "*" * 9, " ", "Answer: A or "])
-def test_a_megabyte_is_read_in_no_time(unit):
-    began = time.process_time()
-    lenient(unit * (1_000_000 // len(unit)), 8, TEXTS)
+def test_a_megabyte_is_read_to_its_end(unit):
+    """Time that grows with the square of a reply would not end here (pytest's timeout); ``make bench`` measures it."""
+    index = lenient(unit * (1_000_000 // len(unit)), 8, TEXTS)
 
-    assert time.process_time() - began < 1
+    assert index is None or 0 <= index < 8
 
 
 class Wrapping:

@@ -95,7 +95,7 @@ def pending(sizes):
     return {f"m{i}": [next(numbers) for _ in range(size)] for i, size in enumerate(sizes)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     sizes=st.lists(st.integers(1, 3000), min_size=1, max_size=6),
     gpus=st.integers(1, 8),
@@ -273,7 +273,7 @@ def court(gpus: int, after: bool = False, shares=None, pending: int = 3000) -> S
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.02]), st.sampled_from([(1, True), (2, False), (8, False)]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_answer_is_read_once_whatever_dies(seed, death, place):
     gpus, after = place
     world = Court(court(gpus, after, None if after else {"models": gpus - 1}, pending=600), Random(seed), death)
