@@ -11,7 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp, Lease, Start, Stop
 from orchestrator.scheduling.nodes import Node, Nodes, nodes_of
-from orchestrator.scheduling.state import LATE_FACTOR, LEASES_PER_WORKER, SILENCE_TIMEOUT_S, Group, Slot
+from orchestrator.scheduling.state import (
+    LATE_FACTOR,
+    LEASES_PER_WORKER,
+    SILENCE_TIMEOUT_S,
+    Group,
+    Slot,
+    finish_time,
+)
 
 __all__ = ["Abandon", "Command", "Demand", "Drop", "GiveUp", "Lease", "Scheduler", "Start", "Stop"]
 
@@ -29,6 +36,8 @@ MAX_FAILED_STARTS = 3
 """Failed starts in a row after which a group is abandoned."""
 LEASE_SECONDS = 60.0
 """A lease holds about so much work where the rate is known: a slow model's worker never hoards an hour of it."""
+MIN_GAIN = 0.01
+"""One more replica is worth its start if it ends its group's work earlier by at least this fraction of that start."""
 MAX_UNREAD = 4096
 """Answers that may wait for a judge at work before those who write them get no new lease."""
 
@@ -241,7 +250,7 @@ class Scheduler:
             return None
         crews = Counter(slot.group.name for slot in self.slots.values())
         work = {group.name: self.remaining(group) / group.rate for group in fitting}
-        gainful = [group for group in fitting if self._gains(group, crews[group.name], work[group.name])]
+        gainful = [group for group in fitting if self._gains(group, work[group.name])]
         horizon = self._horizon() if len(gainful) > 1 else 0.0
 
         def need(group: Group) -> tuple[bool, int, float]:
@@ -268,12 +277,25 @@ class Scheduler:
             return self.nodes.total
         return self.shares[pool] - sum(s.group.demand.gpus for s in self.slots.values() if s.group.demand.pool == pool)
 
-    def _gains(self, group: Group, crew: int, seconds: float) -> bool:
-        """Whether one more replica ends the group's work sooner: with k there, only if each has more than a start left."""
-        if not crew:
+    def _gains(self, group: Group, seconds: float) -> bool:
+        """Whether one more replica ends the group's ``seconds`` of work sooner, replicas that still start included.
+
+        While another group waits for its first worker, each replica must even have more than a start's work left.
+        """
+        slots = [slot for slot in self.slots.values() if slot.group is group]
+        if not slots:
             return True
-        most = crew < group.demand.replicas and group.left > crew * LEASES_PER_WORKER
-        return most and seconds / crew > group.start
+        if len(slots) >= group.demand.replicas or group.left <= len(slots) * LEASES_PER_WORKER:
+            return False
+        if self._some_without_worker():
+            return seconds / len(slots) > group.start
+        ready = [self.now if slot.ready else max(self.now, slot.began + group.start) for slot in slots]
+        saved = finish_time(ready, seconds) - finish_time([*ready, self.now + group.start], seconds)
+        return saved > MIN_GAIN * group.start
+
+    def _some_without_worker(self) -> bool:
+        staffed = {slot.group.name for slot in self.slots.values()}
+        return any(group.left and group.name not in staffed for group in self.groups.values())
 
     def _horizon(self) -> float:
         """Seconds to the end if all pending work were spread evenly over all GPUs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.scheduling.commands import Demand
@@ -102,3 +103,14 @@ class Slot:
     def wants_work(self) -> bool:
         """Whether it takes one more lease: two, or as many small ones as its engine can play at once."""
         return len(self.leases) < LEASES_PER_WORKER or self.held < self.group.demand.at_once
+
+
+def finish_time(ready: Sequence[float], work: float) -> float:
+    """Time at which replicas, ready at these times, have done ``work`` replica-seconds between them; infinity without one."""
+    times, total, end = sorted(ready), 0.0, float("inf")
+    for count, time in enumerate(times, start=1):
+        if time >= end:
+            break
+        total += time
+        end = (total + work) / count
+    return end

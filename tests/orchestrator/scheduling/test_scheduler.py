@@ -22,7 +22,7 @@ from orchestrator.scheduling.scheduler import (
     Start,
     Stop,
 )
-from orchestrator.scheduling.state import SILENCE_TIMEOUT_S
+from orchestrator.scheduling.state import SILENCE_TIMEOUT_S, finish_time
 
 
 class World:
@@ -245,6 +245,14 @@ def test_no_lease_takes_the_conditions_of_a_sample_apart():
 
     assert sorted(n for lease in leases for n in lease) == work["m"] and len(leases) > 10
     assert all(lease[0] % 7 == 0 and lease[-1] % 7 == 6 for lease in leases)
+
+
+def test_when_replicas_that_are_ready_at_different_times_finish_by_hand():
+    assert finish_time([10.0], 100) == 110
+    assert finish_time([10.0, 10.0], 100) == 60
+    assert finish_time([50.0, 0.0], 100) == 75, "50 s alone, then 25 s together"
+    assert finish_time([0.0, 500.0], 100) == 100, "the second comes too late to help"
+    assert finish_time([], 1) == float("inf")
 
 
 # -- judges ------------------------------------------------------------------------------------------------------------
