@@ -6,11 +6,12 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from random import Random
 
 from orchestrator.planning.plan import JUDGE, group, judge_group
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import throughput, workload
-from orchestrator.scheduling.forecast.simulator import FaultModel, Simulated, simulate
+from orchestrator.scheduling.forecast.simulator import FaultModel, Simulated, Work, simulate
 from orchestrator.scheduling.forecast.throughput import Observed, Rate
 from orchestrator.scheduling.forecast.workload import PendingWork
 from orchestrator.scheduling.nodes import Node, nodes_of
@@ -19,6 +20,12 @@ from sweeps.load import SweepError
 from sweeps.spec import ModelSpec, Sweep
 
 HOUR = 3600.0
+RATE_ERRORS = {"measured": (0.1, 0.0), "reckoned": (0.5, 0.3), "guessed": (0.7, 0.3)}
+"""Source of a rate -> spread (sigma of a log-normal) of its error, the model's own and the one that all models share.
+
+Reckoned rates are taken to be right within a factor of 1.5 to 3; what is wrong with turns an episode or with how well GPUs are
+used is wrong for all of them.
+"""
 
 
 @dataclass(frozen=True)
@@ -34,22 +41,23 @@ class Forecast:
     apart: Sequence[ModelSpec]
     """Models and judges without a GPU: not simulated."""
     found: Simulated
+    makespans: Sequence[float] = ()
+    """Seconds in further simulations, in which every rate and start is off at random."""
 
     def lines(self, price: float | None = None) -> list[str]:
         """The forecast for a person; ``price`` is for one GPU-hour."""
         found, held = self.found, self.gpus * self.found.makespan / HOUR
-        sources = ", ".join(sorted({rate.source for rate in self.rates.values()}))
         models = [name for name in self.rates if not name.startswith(JUDGE) and name not in found.abandoned]
         judged = f" and {found.verdicts:,} verdicts" if found.verdicts else ""
         lines = [
-            f"{found.delivered:,} episodes{judged} of {len(models)} models"
-            f" on {self.gpus} {self.gpu_type.upper()} (rates: {sources})",
-            f"makespan     {found.makespan / HOUR:.2f} h",
-            f"lower bound  {found.bound.seconds / HOUR:.2f} h (makespan is {found.ratio:.3f} times that)",
+            f"{found.delivered:,} episodes{judged} of {len(models)} models on {self.gpus} {self.gpu_type.upper()}",
+            f"makespan     {found.makespan / HOUR:.2f} h{self._range()}",
+            f"lower bound  {found.bound.seconds / HOUR:.2f} h ({self._ratio()})",
             f"GPU-hours    {held:.1f} held, {found.busy / HOUR:.1f} in use, {len(found.spans)} worker starts",
         ]
         if price is not None:
             lines.append(f"cost         {held * price:,.2f} at {price:g} a GPU-hour, all GPUs held to the end")
+        lines += self._sources()
         lines += [f"left out: {reason}" for reason in found.abandoned.values()]
         if self.apart:
             names = ", ".join(model.name for model in self.apart)
@@ -60,13 +68,37 @@ class Forecast:
             lines.append(throughput.lengths())
         return lines
 
+    def _range(self) -> str:
+        """How far the makespan varies where rates are off."""
+        if not self.makespans:
+            return ""
+        low, high = min(self.makespans) / HOUR, max(self.makespans) / HOUR
+        return f" ({low:.1f} to {high:.1f} h in {len(self.makespans)} simulations with rates off at random)"
+
+    def _ratio(self) -> str:
+        ratio = self.found.ratio
+        return "every model was given up" if ratio is None else f"makespan is {ratio:.3f} times that"
+
+    def _sources(self) -> list[str]:
+        """Which rates are measured, reckoned or guessed."""
+        by: dict[str, list[str]] = {}
+        for name, rate in self.rates.items():
+            by.setdefault(rate.source, []).append(name)
+        return [f"rates {source}: {', '.join(by[source])}" for source in RATE_ERRORS if source in by]
+
 
 def forecast(
-    sweep: Sweep, gpus: int, gpu_type: str, folders: Sequence[Path] = (), pending: PendingWork | None = None
+    sweep: Sweep,
+    gpus: int,
+    gpu_type: str,
+    folders: Sequence[Path] = (),
+    pending: PendingWork | None = None,
+    simulations: int = 0,
 ) -> Forecast:
     """Simulate what is pending of the sweep; by default all of it, over the published benchmark.
 
-    ``folders`` are run folders whose measured rates weigh in. Raises SweepError for an unknown GPU type, or when neither
+    ``folders`` are run folders whose measured rates weigh in; ``simulations``: how many more are run with rates that are
+    off at random, for the range of the makespan. Raises SweepError for an unknown GPU type, or when neither
     a model nor the judge takes a GPU.
     """
     models, others = workload.apart(sweep)
@@ -89,8 +121,21 @@ def forecast(
         reads = {answer: next(numbers) for answer in answers}
         queues[judge_group(judge)] = [next(numbers) for _ in range(pending.unread + services)]
     nodes = nodes_of(gpus, gpu_type)
-    found = simulate(queues, told, gpus, FaultModel(), nodes, shares(sweep, gpus), reads)
-    return Forecast(gpus, gpu_type, nodes, pending, known, others, found)
+    share = shares(sweep, gpus)
+    found = simulate(queues, told, gpus, FaultModel(), nodes, share, reads)
+    wrong = ({name: _off(told[name], len(queue), known[name], name, seed) for name, queue in queues.items()}
+             for seed in range(simulations))  # fmt: skip
+    makespans = [simulate(queues, told, gpus, FaultModel(), nodes, share, reads, works).makespan for works in wrong]
+    return Forecast(gpus, gpu_type, nodes, pending, known, others, found, makespans)
+
+
+def _off(demand: Demand, episodes: int, known: Rate, name: str, seed: int) -> Work:
+    """A model whose true rate and start lie around the known ones, as far as their source may be wrong."""
+    own, shared = RATE_ERRORS[known.source]
+    chance = Random(f"{seed}/{name}")
+    factor = chance.lognormvariate(0.0, own) * Random(f"{seed}/shared").lognormvariate(0.0, shared)
+    start = known.start * chance.lognormvariate(0.0, own)
+    return Work(episodes, demand.gpus, known.episodes * factor, start, demand.at_once)
 
 
 def paces(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending: PendingWork) -> dict[str, Rate]:
@@ -100,7 +145,7 @@ def paces(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending: Pending
     found = {}
     for model in workload.apart(sweep)[0]:
         name = model.name
-        episodes = throughput.rate(model, gpu_type, played.get(name, Observed()))
+        episodes = throughput.rate(model, gpu_type, played.get(name, Observed()), pending.pictures.get(name))
         answers = throughput.answer_rate(model, gpu_type, answered.get(name, Observed()))
         found[name] = throughput.mixed(
             [(pending.episodes.get(name, 0), episodes), (pending.answers.get(name, 0), answers)]
@@ -117,5 +162,5 @@ def _paced(demand: Demand, known: Rate, groups: Container[str]) -> Demand:
 
 
 def _spread(queue: Sequence[int], number: int) -> Sequence[int]:
-    """So many of a queue, at equal distances."""
+    """``number`` evenly spaced items of a queue."""
     return [queue[place * len(queue) // number] for place in range(number)]

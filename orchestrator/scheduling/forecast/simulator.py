@@ -48,6 +48,8 @@ class Work:
     """Seconds."""
     at_once: int = 1
     """Episodes a replica plays at once: one alone takes ``at_once / rate`` seconds."""
+    replicas: int = 1_000_000
+    """The most replicas that can be at work at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Bound:
     area: float
     """All GPU-seconds, one start for each model included, spread evenly over all GPUs."""
     longest: float
-    """The longest indivisible thing: one start, then one episode."""
+    """The longest of the models on its own: one start, then its episodes over as many replicas as it may have."""
 
     @property
     def seconds(self) -> float:
@@ -68,8 +70,13 @@ class Bound:
 def lower_bound(works: Sequence[Work], gpus: int) -> Bound:
     """What any schedule needs: each model with work starts at least once, and no GPU does two things at a time."""
     area = sum(work.gpus * (work.start + work.episodes / work.rate) for work in works if work.episodes)
-    longest = max((work.start + work.at_once / work.rate for work in works if work.episodes), default=0.0)
+    longest = max((_alone(work) for work in works if work.episodes), default=0.0)
     return Bound(area / gpus if gpus else 0.0, longest)
+
+
+def _alone(work: Work) -> float:
+    """Seconds that a model needs with the cluster to itself: no episode is split, and no more replicas than it may have."""
+    return work.start + max(work.at_once, work.episodes / work.replicas) / work.rate
 
 
 @dataclass
@@ -105,9 +112,9 @@ class Simulated:
     """Model -> why nobody plays it."""
 
     @property
-    def ratio(self) -> float:
-        """Makespan over the lower bound."""
-        return self.makespan / self.bound.seconds if self.bound.seconds else 1.0
+    def ratio(self) -> float | None:
+        """Makespan over the lower bound; None where nothing could be played, so that there is nothing to compare."""
+        return self.makespan / self.bound.seconds if self.bound.seconds else None
 
     @property
     def busy(self) -> float:
@@ -271,14 +278,16 @@ def simulate(
     nodes: Sequence[Node] = (),
     shares: Mapping[str, int] | None = None,
     reads: Mapping[int, int] | None = None,
+    works: Mapping[str, Work] | None = None,
 ) -> Simulated:
     """Play a sweep on so many GPUs; the bound counts the models that fit the cluster.
 
-    ``shares``: pool -> GPUs it may take; ``reads``: answer -> its number in the queue of its group's judge.
+    ``shares``: pool -> GPUs it may take; ``reads``: answer -> its number in the queue of its group's judge; ``works``: the
+    models as they truly are, by default as ``weather`` makes them.
     """
-    reads = reads or {}
-    works = {name: truth(len(queue), demands[name], weather, name) for name, queue in pending.items()}
-    schedule = Scheduler(pending, demands, 0, gpus, nodes or nodes_of(gpus), shares)
+    reads, nodes = reads or {}, nodes or nodes_of(gpus)
+    works = works or {name: truth(len(queue), demands[name], weather, name) for name, queue in pending.items()}
+    schedule = Scheduler(pending, demands, 0, gpus, nodes, shares)
     simulation = Simulation(schedule, works, weather, reads)
     simulation.run()
     verdicts = set(reads.values()).union(
@@ -288,13 +297,25 @@ def simulate(
     counts = Counter({name: len(queue) for name, queue in played.items()})
     for name, queue in played.items():
         counts[demands[name].judge] += sum(ordinal in reads for ordinal in queue)
+        counts[name] -= sum(ordinal in simulation.given_up for ordinal in queue)
     return Simulated(
         makespan=max((span.ended for span in simulation.spans), default=0.0),
         spans=simulation.spans,
-        bound=lower_bound([replace(works[name], episodes=counts[name]) for name in played], gpus),
+        bound=lower_bound(
+            [_capped(works[name], counts[name], demands[name], nodes, shares or {}) for name in played], gpus
+        ),
         delivered=len(simulation.seen - verdicts),
         verdicts=len(simulation.seen & verdicts),
         twice=simulation.twice,
         given_up=len(simulation.given_up),
         abandoned=simulation.abandoned,
     )
+
+
+def _capped(work: Work, episodes: int, demand: Demand, nodes: Sequence[Node], shares: Mapping[str, int]) -> Work:
+    """These episodes, and the most replicas that the demand, its pool's share and the nodes' GPUs allow at a time."""
+    most = demand.replicas
+    if work.gpus:
+        fitting = sum(node.gpus // work.gpus for node in nodes if demand.accelerator in ("", node.accelerator))
+        most = max(1, min(most, fitting, shares.get(demand.pool, work.gpus * most) // work.gpus))
+    return replace(work, episodes=episodes, replicas=most)

@@ -8,9 +8,12 @@ from pathlib import Path
 from orchestrator.judging.judge_queue import unread, worded
 from orchestrator.planning.build_plan import belonging, build_plan
 from orchestrator.scheduling.forecast.forecast import HOUR, forecast
-from orchestrator.scheduling.forecast.workload import PendingWork, neighbours
+from orchestrator.scheduling.forecast.workload import PendingWork, counted, neighbours
 from sweeps.load import SweepError
-from sweeps.spec import Protocol, Sweep
+from sweeps.spec import Sweep
+
+SIMULATIONS = 8
+"""Simulations with rates off at random that the range of a forecast comes from."""
 
 
 def outstanding(sweep: Sweep) -> PendingWork:
@@ -18,15 +21,13 @@ def outstanding(sweep: Sweep) -> PendingWork:
     plan, folder = build_plan(sweep), Path(sweep.output)
     stored = (folder / "episodes").is_dir()
     finished = set(belonging(plan, folder).collect()["key"]) if stored else set()
-    counts = {protocol: Counter[str]() for protocol in Protocol}
-    for name, queue in plan.pending(finished).items():
-        for ordinal in queue:
-            counts[plan.cells[plan.task(ordinal)[0]].protocol][name] += 1
+    queues = plan.pending(finished).values()
+    numbers = Counter(plan.task(ordinal)[0] for queue in queues for ordinal in queue)
     waiting = 0
     if stored and sweep.judged and sweep.judge is not None:
         worded(sweep.judge)
         waiting = len(unread(plan, belonging(plan, folder), folder, sweep.judge))
-    return PendingWork(counts[Protocol.MCQA], counts[Protocol.OEG], waiting)
+    return counted(((plan.cells[index], number) for index, number in numbers.items()), waiting)
 
 
 def tell(sweep: Sweep, gpus: int, gpu_type: str, price: float | None = None, timeline: Path | None = None) -> list[str]:
@@ -38,17 +39,17 @@ def tell(sweep: Sweep, gpus: int, gpu_type: str, price: float | None = None, tim
     from orchestrator.scheduling.forecast.timeline import draw
 
     output = Path(sweep.output)
-    counted = "://" in sweep.data or Path(sweep.data).is_dir()
-    outlook = forecast(sweep, gpus, gpu_type, neighbours(sweep), outstanding(sweep) if counted else None)
+    here = "://" in sweep.data or Path(sweep.data).is_dir()
+    pending = outstanding(sweep) if here else None
+    outlook = forecast(sweep, gpus, gpu_type, neighbours(sweep), pending, SIMULATIONS)
     path = timeline or output.parent / f"{sweep.name}-{gpus}x{gpu_type.lower()}.png"
-    title = (
-        f"{sweep.name} on {gpus} {gpu_type.upper()}: {outlook.found.makespan / HOUR:.1f} h,"
-        f" {outlook.found.ratio:.2f} times the lower bound"
-    )
+    ratio = outlook.found.ratio
+    above = "" if ratio is None else f", {ratio:.2f} times the lower bound"
+    title = f"{sweep.name} on {gpus} {gpu_type.upper()}: {outlook.found.makespan / HOUR:.1f} h{above}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draw(outlook.found, outlook.nodes, path, title)
     except OSError as problem:
         raise SweepError(f"the timeline cannot be written to {path}: {problem.strerror or problem}") from None
     absent = "the data folder is not there: episodes are counted for the published benchmark, none finished"
-    return [*outlook.lines(price), *([] if counted else [absent]), f"timeline: {path}"]
+    return [*outlook.lines(price), *([] if here else [absent]), f"timeline: {path}"]

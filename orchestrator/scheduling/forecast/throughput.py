@@ -8,21 +8,23 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from envs.types import Mode
 from orchestrator.planning.plan import JUDGE
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage.atomic_write import write
+from sweeps.conditions import CONDITIONS, Condition
 from sweeps.load import SweepError
 from sweeps.spec import Judge, ModelSpec, Protocol
 
 PRIOR_WEIGHT_S = 600.0
 """Seconds of replicas seen at work that weigh as much as the table."""
-MAX_EPISODES_PER_S = 15.0
-"""Episodes/s of the smallest model: the CPU decodes pictures no faster."""
+MAX_PICTURES_PER_S = 17.0
+"""Of a model that is not in the table: the one thread of an engine that prepares pictures is no faster (rates.toml)."""
 OBSERVED = "rates.json"
 """File of a run folder that holds what the run saw."""
 
@@ -60,18 +62,30 @@ def gpu_types() -> list[str]:
     return list(_table()["speed"])
 
 
-def rate(model: ModelSpec, gpu_type: str, seen: Observed = Observed()) -> Rate:
-    """What one replica of a model plays on this kind of GPU; raises SweepError for a kind that the table does not know."""
-    speed = _speed(gpu_type)
-    row = _table()["models"].get(model.name)
-    return _weighed(Rate(row["rate"] * speed, row["start"], "reckoned") if row else _by_size(model, speed), seen)
+def rate(model: ModelSpec, gpu_type: str, seen: Observed = Observed(), pictures: float | None = None) -> Rate:
+    """What one replica of a model plays on this kind of GPU, an episode showing so many pictures (default: zero-shot's).
+
+    Raises SweepError for a kind of GPU that the table does not know.
+    """
+    one = _pictures_rate(model, gpu_type)
+    shown = pictures or pictures_shown(CONDITIONS["zero-shot"])
+    return _weighed(replace(one, episodes=one.episodes / shown), seen)
+
+
+def pictures_shown(condition: Condition) -> float:
+    """Pictures of an average episode of multiple choice under a condition (rates.toml names the sources)."""
+    mean = _table()["pictures"]
+    if condition.mode is Mode.REFERENCE:
+        return float(mean["reference"])
+    kind = "history" if condition.history else "hint" if condition.hint else "zero-shot"
+    return float(mean[kind]) + condition.shots * float(mean["example"])
 
 
 def answer_rate(model: ModelSpec, gpu_type: str, seen: Observed = Observed()) -> Rate:
-    """Open-ended answers: one picture each where an episode of multiple choice shows several, and some sentences."""
-    episode, table = rate(model, gpu_type), _table()["answers"]
-    seconds = 1 / (episode.episodes * table["pictures"]) + table["tokens"] / _decoding(model, gpu_type)
-    return _weighed(Rate(1 / seconds, episode.start, episode.source), seen)
+    """Open-ended answers: one picture and some sentences each."""
+    picture = _pictures_rate(model, gpu_type)
+    seconds = 1 / picture.episodes + _table()["answers"]["tokens"] / _decoding(model, gpu_type)
+    return _weighed(Rate(1 / seconds, picture.start, picture.source), seen)
 
 
 def verdict_rate(judge: Judge, gpu_type: str, seen: Observed = Observed()) -> Rate:
@@ -120,9 +134,13 @@ def _weighed(known: Rate, seen: Observed) -> Rate:
     return Rate(episodes, start, "measured")
 
 
-def _by_size(model: ModelSpec, speed: float) -> Rate:
-    """A model that the table does not have: 50 episodes/s a GPU for a billion parameters."""
-    return Rate(min(MAX_EPISODES_PER_S, 50.0 * max(1, model.gpus) / _billions(model)) * speed, _start(model), "guessed")
+def _pictures_rate(model: ModelSpec, gpu_type: str) -> Rate:
+    """Pictures/s by the table; a model it does not have: 150 a GPU for a billion parameters."""
+    speed, row = _speed(gpu_type), _table()["models"].get(model.name)
+    if row:
+        return Rate(row["pictures"] * speed, row["start"], "reckoned")
+    pictures = min(MAX_PICTURES_PER_S, 150.0 * max(1, model.gpus) / _billions(model))
+    return Rate(pictures * speed, _start(model), "guessed")
 
 
 def _start(model: ModelSpec) -> float:

@@ -6,15 +6,15 @@ An estimate is never part of a key and changes no answer: a wrong one costs time
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from envs.samples import kept
 from orchestrator.planning.plan import group
-from orchestrator.scheduling.forecast.throughput import OBSERVED, Observed, gpu_types, observed, rate
+from orchestrator.scheduling.forecast.throughput import OBSERVED, Observed, gpu_types, observed, pictures_shown, rate
 from orchestrator.scheduling.scheduler import Demand
-from sweeps.spec import ModelSpec, Protocol, Selection, Sweep
+from sweeps.spec import Cell, ModelSpec, Protocol, Selection, Sweep
 
 OPEN_ENDED = 100
 """Samples a scenario in the paper's open-ended subset."""
@@ -28,6 +28,8 @@ class PendingWork:
     """Group -> episodes of multiple choice."""
     answers: Mapping[str, int]
     """Group -> open-ended answers."""
+    pictures: Mapping[str, float] = field(default_factory=dict)
+    """Group -> pictures that one of its episodes of multiple choice shows on average."""
     unread: int = 0
     """Answers that are stored and wait for a verdict."""
 
@@ -38,10 +40,20 @@ class PendingWork:
 
 def published(sweep: Sweep) -> PendingWork:
     """A sweep over the published benchmark of which nothing is played, reckoned from the kept ids: needs no data folder."""
-    counts = {protocol: Counter[str]() for protocol in Protocol}
-    for cell in sweep.cells():
-        counts[cell.protocol][group(cell.model)] += _samples(sweep.selects(cell.protocol), cell.scenario)
-    return PendingWork(counts[Protocol.MCQA], counts[Protocol.OEG])
+    return counted((cell, _samples(sweep.selects(cell.protocol), cell.scenario)) for cell in sweep.cells())
+
+
+def counted(episodes: Iterable[tuple[Cell, int]], unread: int = 0) -> PendingWork:
+    """The work of so many episodes of each cell."""
+    counts, pictures = {protocol: Counter[str]() for protocol in Protocol}, dict[str, float]()
+    for cell, number in episodes:
+        name = group(cell.model)
+        counts[cell.protocol][name] += number
+        if cell.protocol is Protocol.MCQA:
+            pictures[name] = pictures.get(name, 0.0) + number * pictures_shown(cell.condition)
+    choice = counts[Protocol.MCQA]
+    means = {name: shown / choice[name] for name, shown in pictures.items() if choice[name]}
+    return PendingWork(choice, counts[Protocol.OEG], means, unread)
 
 
 def _samples(pick: Selection, scenario: str) -> int:
@@ -63,8 +75,11 @@ def estimated(demands: Mapping[str, Demand], sweep: Sweep, gpu_type: str) -> dic
     kind = gpu_type.partition("-")[0].lower()
     if kind not in gpu_types():
         return dict(demands)
-    seen = observed(neighbours(sweep), kind)
-    known = {model.name: rate(model, kind, seen.get(model.name, Observed())) for model in apart(sweep)[0]}
+    seen, shown = observed(neighbours(sweep), kind), published(sweep).pictures
+    known = {
+        model.name: rate(model, kind, seen.get(model.name, Observed()), shown.get(model.name))
+        for model in apart(sweep)[0]
+    }
     return {
         name: replace(one, rate=known[name].episodes, start=known[name].start) if name in known else one
         for name, one in demands.items()
