@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envs import SCENARIOS
 from envs.render import Renderer, Unprocessable, bounded
-from envs.samples import BadData, Problem, in_paper, read
+from envs.samples import BadData, Problem, evaluated, read
 from envs.scenario import LastImageSettles, Scenario
 from envs.types import ImageRef, Mode, Sample, State
 
@@ -55,7 +55,7 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
     renderer = Renderer(folder, cache_bytes=0)
     for name in scenarios:
         found, bad = read(folder, name)
-        chosen = [sample for sample in found if in_paper(sample)] if filtered else found
+        chosen = [sample for sample in found if evaluated(sample, filtered)]
         wanted: dict[str, Sample] = {}
         for sample in chosen:
             refs = list(reachable(sample))

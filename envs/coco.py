@@ -18,7 +18,6 @@ SIDEWAYS = ("Move the camera to the left.", "Move the camera to the right.")
 UPRIGHT = ("Move the camera up.", "Move the camera down.")
 FARTHER = "Move farther from the object."
 MOVES = {"left": Move.LEFT, "right": Move.RIGHT, "up": Move.UP, "down": Move.DOWN, ZOOM: Move.ZOOM}
-DIRECTIONS = ("left", "right", "up", "down", "up_left", "up_right", "down_left", "down_right", ZOOM)
 
 
 @lru_cache(maxsize=65536)
@@ -50,7 +49,8 @@ class CameraMoves(Scenario):
         return self.zoom_hint if ZOOM in sample.extra["direction"] else self.hint
 
     def moves(self, sample: Sample) -> tuple[Move, ...]:
-        return tuple(move for word, move in MOVES.items() if word in sample.extra["direction"])
+        direction = sample.extra["direction"]
+        return (Move.ZOOM,) if ZOOM in direction else tuple(move for word, move in MOVES.items() if word in direction)
 
     def limit(self, sample: Sample) -> int:
         direction, granularity = sample.extra["direction"], sample.extra["granularity"]
@@ -82,10 +82,14 @@ class CameraMoves(Scenario):
 
     def problems(self, sample: Sample) -> list[str]:
         extra, found = sample.extra, []
-        if extra.get("direction") not in DIRECTIONS:
-            return [f"direction {extra.get('direction')!r} is none of {', '.join(DIRECTIONS)}"]
-        granularity = extra.get("granularity")
-        if not isinstance(granularity, int) or isinstance(granularity, bool) or granularity < 1:
+        direction, granularity = extra.get("direction"), extra.get("granularity")
+        if not isinstance(direction, str) or not any(word in direction for word in MOVES):
+            return [f"direction {direction!r} names none of {', '.join(MOVES)}"]
+        if (
+            not isinstance(granularity, int | float)
+            or isinstance(granularity, bool)
+            or not 1 <= granularity == granularity // 1
+        ):
             found.append(f"granularity {granularity!r} must be a whole number from 1 up")
         crop = extra.get("crop")
         edges = [crop.get(edge) for edge in ("top", "left", "height", "width")] if isinstance(crop, dict) else [None]
@@ -98,16 +102,16 @@ class CameraMoves(Scenario):
 def box(extra: Any, across: int, along: int) -> Crop:
     """left, top, right, bottom of the crop after so many moves on each axis (package: ``_get_transform``).
 
-    ``height`` and ``width`` of the entry are the bottom and right edges, but true sizes in zoom.
+    ``height`` and ``width`` of the entry are the bottom and right edges, but true sizes where the direction is just ``zoom``.
     """
     direction, crop = extra["direction"], extra["crop"]
     wide, high = grown(extra["horizontal_step"], across), grown(extra["vertical_step"], along)
-    zoom = direction == ZOOM
+    zoom = ZOOM in direction
     top = crop["top"] - high if zoom or "up" in direction else crop["top"]
     left = crop["left"] - wide if zoom or "left" in direction else crop["left"]
     bottom = crop["height"] + high if zoom or "down" in direction else crop["height"]
     right = crop["width"] + wide if zoom or "right" in direction else crop["width"]
-    if zoom:
+    if direction == ZOOM:
         bottom += crop["top"]
         right += crop["left"]
     return float(left), float(top), float(right), float(bottom)
@@ -119,8 +123,9 @@ def _spent(sample: Sample, state: State) -> tuple[str, ...]:
     wide, high = extra["horizontal_step"], extra["vertical_step"]
     if direction == ZOOM:
         return (FARTHER,) if grown(wide, state.across) == wide * (granularity + 1) else ()
-    furthest_wide = wide * granularity if "left" in direction or "right" in direction else 0
-    furthest_high = high * granularity if "up" in direction or "down" in direction else 0
+    moves = granularity + 1 if ZOOM in direction else granularity
+    furthest_wide = wide * moves if any(word in direction for word in ("left", "right", ZOOM)) else 0
+    furthest_high = high * moves if any(word in direction for word in ("up", "down", ZOOM)) else 0
     spent: tuple[str, ...] = ()
     if grown(wide, state.across) >= furthest_wide:
         spent += SIDEWAYS

@@ -82,9 +82,13 @@ def kept() -> Mapping[str, frozenset[int]]:
     return {name: frozenset(table[name]) for name in SCENARIOS}
 
 
-def in_paper(sample: Sample) -> bool:
-    """Whether the filter keeps a sample: its id is listed, and its occlusion is not marked as weak."""
-    return sample.id in kept()[sample.scenario] and sample.extra.get("strong_occlusions", True) != 0
+def evaluated(sample: Sample, filtered: bool) -> bool:
+    """Whether a sample is played: its occlusion is not marked as weak and, if ``filtered``, the paper's filter keeps its id.
+
+    The package drops weak occlusions with and without the filter (``JSONLDataset.skip_args``): 63 lines of VSOD stay.
+    """
+    strong = sample.extra.get("strong_occlusions", True) != 0
+    return strong and (not filtered or sample.id in kept()[sample.scenario])
 
 
 def load(folder: Path, scenario: str, filtered: bool = True) -> list[Sample]:
@@ -95,13 +99,14 @@ def load(folder: Path, scenario: str, filtered: bool = True) -> list[Sample]:
             f" (and {len(problems) - 1} more: `proactive-sweep data check {folder}` lists them)" if problems[1:] else ""
         )
         raise BadData(f"{problems[0]}{more}")
-    chosen = [sample for sample in samples if in_paper(sample)] if filtered else samples
+    chosen = [sample for sample in samples if evaluated(sample, filtered)]
     if not samples:
         raise BadData(f"{_file(folder, scenario)} holds no sample")
     if not chosen:
-        raise BadData(
-            f"{_file(folder, scenario)} holds no sample that the paper's filter keeps; --set selection.filtered=false"
+        remedy = (
+            " that the paper's filter keeps; --set selection.filtered=false" if filtered else " with strong occlusion"
         )
+        raise BadData(f"{_file(folder, scenario)} holds no sample{remedy}")
     return chosen
 
 
@@ -334,16 +339,18 @@ def _template(sample: Sample, game: Scenario) -> Iterator[str]:
 def _answers(sample: Sample) -> Iterator[str]:
     if sample.answer not in sample.categories:
         yield f"answer {sample.answer!r} is not among the categories"
-    read = [as_text(category) for category in sample.categories]
-    if len(set(read)) < len(read):
-        yield f"two of the categories {list(sample.categories)!r} read alike, so no reply could tell them apart"
+    elif sample.categories[_read_alike(sample)] != sample.answer:
+        told = f"categories {list(sample.categories)!r}: an earlier one reads like the answer {sample.answer!r}"
+        yield f"{told}, so no reply could tell them apart"
     if len(sample.options) + len(sample.categories) > MOST_OPTIONS:
         yield f"options and categories are more than {MOST_OPTIONS}: their letters would read alike"
-    asks = suggestions(sample.options)
-    if not asks:
-        yield "options hold no suggestion"
-    if len(asks) == len(sample.options):
-        yield "options hold no abstention (a text with 'cannot' or 'do not')"
+    if not suggestions(sample.options):
+        yield "options hold no suggestion, so there is nothing to ask for"
+
+
+def _read_alike(sample: Sample) -> int:
+    """Index of the first category that a reply with the answer's text names; the package asserts that it is the answer."""
+    return [as_text(category) for category in sample.categories].index(as_text(sample.answer))
 
 
 def _length(sample: Sample, game: Scenario) -> Iterator[str]:

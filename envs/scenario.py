@@ -108,7 +108,7 @@ class Scenario:
         answers = (sample.answer,) if self.answerable(sample, state) else ()
         named = side(sample.categories, answers, len(shown))
         option, category = asked.read(text, mark), named.read(text, mark)
-        return option, category, _action(shown, option, category, text in asked.texts)
+        return option, category, action(shown, option, category, text in asked.texts)
 
     # -- what a scenario may change -----------------------------------------------------------------------------------
     def path(self, sample: Sample, state: State) -> str:
@@ -212,8 +212,14 @@ def _move(scenario: Scenario, suggestion: str) -> Move:
     raise KeyError(suggestion)
 
 
-def _action(shown: tuple[str, ...], option: Reading, category: Reading, by_text: bool) -> Action:
-    """What the reply did; where its text names one side and its letter the other, the text says what was meant."""
+def action(shown: tuple[str, ...], option: Reading, category: Reading, by_text: bool) -> Action:
+    """What the reply did. Where its text names one side and its letter the other, the side that is right is what the
+    package acts on, the category first (``evaluate_generated_answer``); where neither is right, the text says what was meant.
+    """
+    if category.verdict is Verdict.CORRECT:
+        return Action.CATEGORY
+    if option.verdict is Verdict.CORRECT:
+        return Action.SUGGESTION
     if option.chosen < 0 and category.chosen < 0:
         return Action.UNPARSABLE
     if category.chosen >= 0 and not by_text:

@@ -61,6 +61,8 @@ def test_every_reply_gets_exactly_one_verdict_a_side_and_moves_the_game_on(name,
         if turn.option is not Verdict.CORRECT and turn.category is not Verdict.CORRECT:
             asked_to_the_limit = turn.action is Action.SUGGESTION and after.turn == game.limit(sample)
             assert after.ending is (Ending.LIMIT if asked_to_the_limit else Ending.WRONG), "anything else ends it wrong"
+        if turn.category is Verdict.CORRECT:
+            assert turn.action is Action.CATEGORY, "what counts is what is told"
         if turn.action is Action.UNPARSABLE:
             assert (turn.option, turn.category) == (Verdict.MISMATCH, Verdict.MISMATCH)
 
@@ -139,6 +141,21 @@ def test_a_hint_changes_the_question_and_nothing_else(name):
 
     assert hinted.prompt == f"{bare.prompt} {game.hint_for(sample)}"
     assert (hinted.image, hinted.options, hinted.categories) == (bare.image, bare.options, bare.categories)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_action_is_what_the_game_acts_on_where_letter_and_text_disagree(name):
+    """The letter of a right suggestion with the text of a wrong category moves the game on: it is a suggestion."""
+    game, sample = SCENARIOS[name], SAMPLES[name]
+    first = game.initial(sample)
+    state, _ = game.step(sample, first, game.askable(sample, first)[0])
+    view = game.view(sample, state)
+    for index, option in enumerate(view.options):
+        for category in view.categories:
+            _, turn = game.step(sample, state, f"{letter(index)}. {category}")
+            asked = option in game.askable(sample, state) and category != sample.answer
+            assert turn.action is (Action.SUGGESTION if asked else Action.CATEGORY)
+            assert (turn.move is not None) == asked
 
 
 def test_on_rods_first_turn_no_category_counts_not_even_the_right_one():

@@ -275,6 +275,55 @@ def flawed(rng: Random, scenario: str, cause: str) -> Entry:
     return {name: value for name, value in changed.items() if name != gone}
 
 
+def _directed(*directions: str) -> Flaw:
+    """Another spelling of a direction, with a suggestion for each word in it."""
+
+    def change(rng: Random, entry: Entry) -> Entry:
+        direction = rng.choice(directions)
+        words = ("left", "right", "up.", "down", "farther")
+        wanted = "farther" if "zoom" in direction else direction + "."
+        said = [text for text, word in zip(SUGGESTIONS["COCO"], words, strict=True) if word.rstrip(".") in wanted]
+        return {"direction": direction, "options": _with_abstention(rng, said)}
+
+    return change
+
+
+def _without_abstention(rng: Random, entry: Entry) -> Entry:
+    return {"options": [option for option in entry["options"] if not _abstains(option)]}
+
+
+def _wrong_alike(rng: Random, entry: Entry) -> Entry:
+    pair = rng.choice((("A.", "B."), ("Ice cream.", "Ice Cream."), ("Banana.", "Banana. ")))
+    return {"categories": rng.choice((["Fork.", *pair, "Knife."], [*pair, "Fork."])), "answer": "Fork."}
+
+
+def _answer_before_its_twin(rng: Random, entry: Entry) -> Entry:
+    return {"categories": ["Fork.", "Ice cream.", "Ice Cream."], "answer": "Ice cream."}
+
+
+UNUSUAL: dict[str, tuple[tuple[str, ...], Flaw]] = {
+    "words of a direction in another order": (
+        ("COCO",),
+        _directed("left_up", "right_down", "down_up", "upleft", "left_"),
+    ),
+    "another zoom": (("COCO",), _directed("zoom_out", "zoom_left", "zooming")),
+    "granularity as a float": (("COCO",), lambda rng, entry: {"granularity": float(entry["granularity"])}),
+    "first picture beyond the last, COCO": (("COCO",), _set(first_image=3, num_images=9)),
+    "no abstention": (SCENARIOS, _without_abstention),
+    "wrong categories that read alike": (SCENARIOS, _wrong_alike),
+    "a wrong category that reads like the answer, after it": (SCENARIOS, _answer_before_its_twin),
+}
+"""Lines that look wrong and that the package plays to their end: none of them may be refused."""
+
+
+def unusual(rng: Random, scenario: str, kind: str) -> Entry:
+    """An entry with the one peculiarity that ``kind`` names (a key of ``UNUSUAL`` that lists the scenario)."""
+    entry = entries(rng, scenario)
+    while len(entry["options"]) > 12:  # more options than letters are a flaw of their own
+        entry = entries(rng, scenario)
+    return {**entry, **UNUSUAL[kind][1](rng, entry)}
+
+
 # -- replies -----------------------------------------------------------------------------------------------------------
 ODD = (
     "", " ", "\n", "\t", " \n \n", "\r\n", ".", "..", " . ", "#", "#.", "I", "AA", "A.A.", "[", "\\.", "?", "1", "0.",

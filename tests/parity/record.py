@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cases import FLAWS, PLAYED_ON, SCENARIOS, UNREADABLE, disguised, entries, flawed, reply
+from cases import FLAWS, PLAYED_ON, SCENARIOS, UNREADABLE, UNUSUAL, disguised, entries, flawed, reply, unusual
 from proactivebench.environment import get_environment
 
 SEED = 20260319
@@ -32,7 +32,7 @@ MODES = {"play": 8, "hint": 3, "reference": 1, "reference hint": 1, "random": 4}
 BOLD = (0.0, 0.5, 0.8, 0.95, 0.98, 0.99, 1.0, 1.0)
 """How likely an episode's replies ask on."""
 PER_SCENARIO = 1000
-MOST_RAISING, MOST_SOUND, PER_CAUSE, TRIES = 300, 60, 3, 400
+MOST_RAISING, MOST_SOUND, PER_CAUSE, PER_KIND, TRIES = 300, 60, 3, 5, 400
 TURNS = 120
 MOVES = {
     1: "left", 2: "right", 3: "rewind", 4: "wait", 5: "rotate", 6: "brightness", 7: "contrast", 8: "saturation", 9: "deblur",
@@ -133,6 +133,18 @@ def broken(rng: random.Random) -> Iterator[Trace]:
                     break
 
 
+def peculiar() -> Iterator[Trace]:
+    """Episodes over unusual lines that the package plays to an end, with a generator of their own."""
+    rng = random.Random(SEED + 1)
+    for kind, (scenarios, _) in UNUSUAL.items():
+        for scenario in scenarios:
+            traces = (episode(rng, scenario, unusual(rng, scenario, kind), "play") for _ in range(TRIES))
+            smooth = [trace for trace in traces if "raises" not in trace]
+            yield from (
+                {**trace, "unusual": kind} for trace in smooth[: PER_KIND if len(scenarios) > 1 else 8 * PER_KIND]
+            )
+
+
 def _caused(cause: str, trace: Trace) -> Trace:
     """``said`` is the reply that the package cannot take and our game must."""
     said = trace["answers"][-1:] if trace["raises"]["where"] == "evaluate" and cause in PLAYED_ON else []
@@ -195,7 +207,7 @@ def speed(rounds: int = 3000) -> None:
 def main(target: Path, report: Path | None = None) -> None:
     smooth, raising = recorded()
     kept = [trace for trace in raising if trace["cause"] not in UNREADABLE][:MOST_RAISING]
-    content = "".join(json.dumps(trace, ensure_ascii=False) + "\n" for trace in [*smooth, *kept])
+    content = "".join(json.dumps(trace, ensure_ascii=False) + "\n" for trace in [*smooth, *kept, *peculiar()])
     target.write_bytes(lzma.compress(content.encode(), preset=9))
     if report:
         report.write_text(table(raising), encoding="utf-8")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from envs import SCENARIOS
+from envs.samples import parse
 from envs.types import Ending, Mode, Move, Sample, State
 
 TRACES = Path(__file__).with_name("traces.jsonl.xz")
@@ -73,6 +74,15 @@ def test_every_recorded_episode_replays_to_the_last_bit(scenario):
         assert (state.ending is not None) == trace["stopped"]
         limit = SCENARIOS[scenario].limit(sample(scenario, trace["entry"]))
         assert (state.turn == limit) == trace["max_steps"]
+
+
+def test_no_line_that_the_package_plays_is_refused_for_being_unusual():
+    """docs/decisions/0001; that the episodes agree is the test above."""
+    unusual = [trace for trace in recorded() if "unusual" in trace]
+    kinds = Counter(trace["unusual"] for trace in unusual)
+    assert len(kinds) == 7 and min(kinds.values()) >= 30, kinds
+    for trace in unusual:
+        assert parse(json.dumps(trace["entry"]), trace["scenario"]).id == trace["entry"]["id"]
 
 
 def test_the_record_is_large_and_varied_enough_to_mean_something():

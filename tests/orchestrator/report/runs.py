@@ -76,11 +76,12 @@ async def _play(crew: EpisodeRunner, ordinals, store: EpisodeStore) -> None:
 
 # -- runs whose figures are known --------------------------------------------------------------------------------------
 def known(
-    output: Path, names, conditions=("zero-shot", "hint", "reference"), most=None, data="nowhere", **more
+    output: Path, names, conditions=("zero-shot", "hint", "reference"), most=None, data="nowhere", beyond=None, **more
 ) -> Path:
     """A run of the paper's models whose every cell has the published figures, as far as whole episodes can.
 
-    Over the ids that the filter keeps, or the first ``most`` of each scenario; no data folder is there.
+    Over the ids that the filter keeps, or the first ``most`` of each scenario; ``beyond`` says how many others a scenario has.
+    No data folder is there.
     """
     wanted = sweep(Path(data), list(names), list(conditions), **more)
     rows = []
@@ -88,6 +89,7 @@ def known(
         store, read = EpisodeStore(output), VerdictStore(output)
         for cell in wanted.cells():
             ids = sorted(kept()[cell.scenario])[:most]
+            ids += range(1_000_000, 1_000_000 + (beyond or {}).get(cell.scenario, 0))
             rows.append({**_names(cell), "planned": len(ids)})
             block = _known_block(cell, ids)
             if cell.protocol is Protocol.OEG:

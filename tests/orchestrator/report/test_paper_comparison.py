@@ -8,6 +8,7 @@ from rich.console import Console
 
 from orchestrator.report.bootstrap import bootstrap
 from orchestrator.report.paper_comparison import compare, reasons, tables
+from orchestrator.report.provenance import unfiltered_counts
 from orchestrator.report.published import figures
 from orchestrator.report.run_data import read
 from orchestrator.report.tables import grids, open_ended
@@ -105,10 +106,22 @@ def test_what_is_not_the_papers_setting_is_said(tmp_path, changes, most, said):
 
 
 def test_the_unfiltered_run_is_set_beside_the_unfiltered_table(tmp_path):
-    found = compare(known(tmp_path / "run", [MODEL], ("zero-shot",), selection={"filtered": False}))
+    beyond = {"VSOD": 63 - 42, "QD": 17_909 - 7_557 - (63 - 42)}
+    found = compare(known(tmp_path / "run", [MODEL], ("zero-shot",), beyond=beyond, selection={"filtered": False}))
     theirs = figures().filter(table="mcqa_unfiltered", paper=PAPER, scenario="QD", measure="acc")["published"].item()
 
     assert found.filter(scenario="QD", measure="acc")["published"].item() == theirs
+
+
+def test_counts_of_another_unfiltered_set_are_said(tmp_path):
+    """All seven: the sum must be the published one; VSOD alone: without its weak occlusions it has 63."""
+    found = compare(known(tmp_path / "run", [MODEL], ("zero-shot",), selection={"filtered": False}))
+    alone = unfiltered_counts({"VSOD": 90, "QD": 5})
+
+    assert found["published"].null_count() == found.height
+    assert found.filter(scenario="QD")["reason"].str.contains("7,557 samples without the filter, .* is of 17,909").all()
+    assert found.filter(scenario="VSOD")["reason"].str.contains("42 samples without the filter, .* is of 63").all()
+    assert set(alone) == {"VSOD"} and not unfiltered_counts({"VSOD": 63, "QD": 5})
 
 
 def test_conditions_and_models_without_a_published_table_are_said(tmp_path):
