@@ -34,6 +34,15 @@ def _content(message: Message, part: Callable[[ImageRef], Part], plain: bool) ->
     return [*map(part, message.images), {"type": "text", "text": message.text}]
 
 
+def has_start_token(text: str, tokenizer: Any) -> bool:
+    """Whether a rendered conversation begins with the tokenizer's start token, so that no second one may be added.
+
+    The package lets the tokenizer add it always: templates of LLaVA-1.5 and LLaVA-NeXT write none and rely on that, the one
+    of Idefics3 writes one and gets two there (docs/decisions/0006).
+    """
+    return bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
+
+
 def data_url(image: Image, form: Literal["png", "jpeg"] = "png") -> str:
     """A picture as a ``data:`` URL; the same pixels give the same bytes."""
     held = BytesIO()

@@ -33,7 +33,7 @@ from transformers import (
 
 from actors.backend import BackendDied, Message, Reply, Request, Unprocessable
 from actors.batching import Job, Waiting
-from actors.chat_format import conversation
+from actors.chat_format import conversation, has_start_token
 from actors.image_loader import Pictures
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec, Sampling
@@ -169,14 +169,13 @@ class ModelAndProcessor:
 
     def inputs(self, jobs: Sequence[Job]) -> Any:
         """Padded tensors on the CPU; raises ValueError, TypeError or ArithmeticError for what the model cannot take."""
-        templated = bool(self.tokenizer.chat_template or getattr(self.processor, "chat_template", None))
         texts = [prompt_text(self.processor, job.request.messages, self.model.chat) for job in jobs]
         given: dict[str, Any] = {"text": texts, "padding": True, "return_tensors": "pt"}
-        if templated:  # the template has written them
+        if all(has_start_token(text, self.tokenizer) for text in texts):
             given["add_special_tokens"] = False
-        shown = [[job.pictures[ref] for message in job.request.messages for ref in message.images] for job in jobs]
-        if any(shown):
-            given["images"] = shown if templated else [one for pictures in shown for one in pictures]
+        shown = [job.pictures[ref] for job in jobs for message in job.request.messages for ref in message.images]
+        if shown:  # flat, as in the package: LLaVA-OneVision tiles no picture of a list in a list
+            given["images"] = shown
         tensors = self.processor(**given)
         needed = int(tensors["attention_mask"].sum(dim=1).max())
         if self.longest is not None and needed >= self.longest:
@@ -203,7 +202,7 @@ class ModelAndProcessor:
     def _reply(self, job: Job, tokens: list[int], prompt: int) -> Reply:
         """Everything up to the first end token, which is counted and not written."""
         end = next((place for place, token in enumerate(tokens) if token in self.stops), None)
-        text = self.writer.decode(tokens[:end], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        text = self.writer.decode(tokens[:end], skip_special_tokens=True, clean_up_tokenization_spaces=True)
         text = text.rstrip("\ufffd")  # half a character at the end: vLLM holds it back, so this door does too
         counted = len(tokens) if end is None else end + 1
         finish = "length" if end is None else "stop"

@@ -8,7 +8,8 @@ Facts behind the choices (vLLM 0.32, read in its sources and measured on CPU):
 - Front end and engine keep two picture caches in step by the order of requests: nothing is awaited between rendering
   and handing over. When they still drift apart, a request ends with reason ``error``; rendered again, it is fine.
 - ``check_health`` sees a dead engine only. A timed utility call sees a hung one.
-- Multimodal processors add a second start token unless they are told that the chat template has written it.
+- Multimodal processors add a second start token unless they are told that the chat template has written it; a template
+  that writes none needs theirs.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from actors.backend import BackendDied, Reply, Request, Unprocessable
-from actors.chat_format import Part, conversation
+from actors.chat_format import Part, conversation, has_start_token
 from actors.image_loader import Pictures
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec, Sampling
@@ -69,7 +70,9 @@ class VLLMBackend:
         renderer = self.engine.renderer
         self.template = ChatParams(chat_template_kwargs=self.chat)
         renderer.warmup(self.template)
-        self.tokens = renderer.default_chat_tok_params.with_kwargs(add_special_tokens=False)
+        self.tokens = renderer.default_chat_tok_params.with_kwargs(
+            add_special_tokens=not writes_start_token(self.engine, self.template)
+        )
         self.penalty = model.repetition_penalty or own_penalty(self.engine)
         self.pictures = Pictures(data)
         self.room = asyncio.Semaphore(arguments["max_num_seqs"] + RENDERED_AHEAD)
@@ -203,6 +206,13 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
     if model.lora:
         flags["enable_lora"] = True
     return {**flags, **model.options}
+
+
+def writes_start_token(engine: AsyncLLM, template: ChatParams) -> bool:
+    """Whether the model's chat template begins every conversation with the start token itself."""
+    chat = [{"role": "user", "content": [{"type": "text", "text": "?"}]}]
+    _, prompt = engine.renderer.render_messages(chat, template)
+    return "prompt" not in prompt or has_start_token(prompt["prompt"], engine.renderer.get_tokenizer())
 
 
 def own_penalty(engine: AsyncLLM) -> float:

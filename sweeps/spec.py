@@ -94,6 +94,16 @@ HARMLESS = frozenset((
 """The engine flags that change speed, memory, and what fits at all; any other may change answers, and is part of the key."""
 
 
+INPUT_VERSIONS = {
+    "": 2,
+    "LlavaForConditionalGeneration": 2,
+    "LlavaNextForConditionalGeneration": 2,
+    "LlavaOnevisionForConditionalGeneration": 2,
+    "Qwen2_5_VLForConditionalGeneration": 2,
+}
+"""Architecture -> version of what an engine gives it (docs/decisions/0006), 1 where none is named; part of every key."""
+
+
 class ModelSpec(Frozen):
     """One model: what it is (part of every key) and how it is run (never part of a key)."""
 
@@ -148,6 +158,12 @@ class ModelSpec(Frozen):
         return {"gpus": 0, **whole} if whole.get("backend") in ("openai", "builtin") else whole
 
     @property
+    def input_version(self) -> int:
+        """Version of the tokens and pixels that an engine makes of a conversation; 1 for services, policies and our own model."""
+        ours = self.backend in ("builtin", "openai") or self.source.startswith("builtin:")
+        return 1 if ours else INPUT_VERSIONS.get(self.architecture, 1)
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What changes this model's answers."""
         special = {
@@ -157,6 +173,7 @@ class ModelSpec(Frozen):
             "lora": self.lora,
             "repetition_penalty": self.repetition_penalty,
             "endpoint": self.endpoint.identity,
+            "input": self.input_version if self.input_version > 1 else None,
         }
         return {
             "source": self.source,

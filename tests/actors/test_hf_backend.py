@@ -19,7 +19,7 @@ from transformers import RepetitionPenaltyLogitsProcessor
 from actors.backend import BackendDied, Message, Reply, Request, Unprocessable
 from actors.backend_registry import engine
 from actors.batching import Job, company
-from actors.hf_backend import TransformersBackend, decoding
+from actors.hf_backend import TransformersBackend, decoding, prompt_text
 from envs.render import Unprocessable as UnprocessablePicture
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec, Sampling
@@ -107,6 +107,47 @@ def test_greedy_is_greedy_whatever_the_checkpoint_says(backend: TransformersBack
         assert reply.reply_tokens == len(tokens)
         said = mind.writer.decode([t for t in tokens if t not in mind.stops], skip_special_tokens=True)
         assert reply.text == said.rstrip("\ufffd")
+
+
+@pytest.mark.parametrize("start", ["template", "tokenizer", "both"])
+def test_every_conversation_begins_with_one_start_token(tmp_path: Path, start: str) -> None:
+    """The package's call adds one by the tokenizer; only where the template has written it (Idefics3) that makes two."""
+    checkpoint(tmp_path / "model", start=start)
+    painted(tmp_path, [f"{n}.png" for n in range(3)])
+    backend = opened_backend(tmp_path)
+    request = asked(user("What is this?", picture(0), picture(1), picture(2)))
+    try:
+        mind, shown = backend.mind, asyncio.run(backend.pictures.shown(request.messages))
+        ids = mind.inputs([Job(request, shown)])["input_ids"][0].tolist()
+        chat = prompt_text(mind.processor, request.messages, {})
+        package = mind.processor(text=[chat], images=[shown[picture(n)] for n in range(3)])["input_ids"][0]
+    finally:
+        asyncio.run(backend.close())
+
+    begin = mind.tokenizer.bos_token_id
+    assert ids.count(begin) == 1 and ids[0] == begin
+    assert list(package) == ([begin, *ids] if start == "both" else ids)
+
+
+def test_a_processor_gets_its_pictures_as_one_flat_list(backend: TransformersBackend, folder: Path) -> None:
+    """LLaVA-OneVision tiles no picture of a list in a list: the package gives it none."""
+    request = asked(user("Compare.", picture(1), picture(2), picture(1)))
+    shown, real, given = asyncio.run(backend.pictures.shown(request.messages)), backend.mind.processor, []
+
+    class Recorded:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+        def __call__(self, **named: Any) -> Any:
+            given.append(named["images"])
+            return real(**named)
+
+    backend.mind.processor = Recorded()
+    try:
+        backend.mind.inputs([Job(request, shown), Job(request, shown)])
+    finally:
+        backend.mind.processor = real
+    assert given == [[shown[picture(n)] for n in (1, 2, 1, 1, 2, 1)]]
 
 
 def test_the_repetition_penalty_is_transformers_own_and_blind_to_padding() -> None:

@@ -101,6 +101,31 @@ def facts(replies: list[Any]) -> list[tuple[str, int, int, str]]:
 
 
 @slow
+def test_a_start_token_that_the_template_leaves_out_is_the_tokenizers(tmp_path: Path) -> None:
+    """As LLaVA-1.5 and LLaVA-NeXT need it: tokens and replies are those of transformers."""
+    checkpoint(tmp_path / "model", start="tokenizer")
+    painted(tmp_path, [f"{n}.png" for n in range(PICTURES)])
+    many = requests(max_tokens=8)[30:]
+    other = engine(ModelSpec(name="hf", source=str(tmp_path / "model"), backend="transformers", gpus=0), tmp_path)
+
+    async def ask() -> list[Any]:
+        replies = await asyncio.gather(*map(other.reply, many))
+        await other.close()
+        return replies
+
+    theirs, talk = facts(asyncio.run(ask())), Talk(tmp_path)
+    chat = [{"role": "user", "content": [{"type": "text", "text": "What is this?"}]}]
+    rendered = talk.run(
+        talk.backend.engine.renderer.render_chat_async([chat], talk.backend.template, talk.backend.tokens)
+    )
+    mine = facts(talk.replies(many))
+    talk.close()
+
+    assert rendered[1][0]["prompt_token_ids"].count(1) == 1 == rendered[1][0]["prompt_token_ids"][0]
+    assert mine == theirs
+
+
+@slow
 def test_greedy_replies_are_those_of_transformers(talk: Talk, folder: Path) -> None:
     """The same conversation, the same tokens: the checkpoint's default of sampling is not heard, its penalty is."""
     many = requests(max_tokens=12)

@@ -22,8 +22,11 @@ EDGE, PATCH, SHUFFLE, WIDTH = 64, 16, 2, 64
 SPECIAL = ["<pad>", "<|im_start|>", "<end_of_utterance>", "<image>", "<fake_token_around_image>", "<global-img>"]
 
 
-def checkpoint(folder: Path, seed: int = 0) -> Path:
-    """Write the model; the same seed gives the same weights."""
+def checkpoint(folder: Path, seed: int = 0, start: str = "template") -> Path:
+    """Write the model; the same seed gives the same weights.
+
+    ``start`` says who puts the start token first: the ``template``, the ``tokenizer`` (LLaVA-1.5), or ``both`` (Idefics3).
+    """
     import torch
     from transformers import (
         GenerationConfig,
@@ -33,7 +36,7 @@ def checkpoint(folder: Path, seed: int = 0) -> Path:
         Idefics3Processor,
     )
 
-    tokenizer = _tokenizer()
+    tokenizer = _tokenizer(adds_start=start != "template")
     pictures = Idefics3ImageProcessorPil(
         do_image_splitting=False,
         size={"longest_edge": EDGE},
@@ -42,7 +45,10 @@ def checkpoint(folder: Path, seed: int = 0) -> Path:
         image_std=[0.5] * 3,
     )
     processor = Idefics3Processor(
-        pictures, tokenizer, image_seq_len=(EDGE // PATCH // SHUFFLE) ** 2, chat_template=TEMPLATE
+        pictures,
+        tokenizer,
+        image_seq_len=(EDGE // PATCH // SHUFFLE) ** 2,
+        chat_template=TEMPLATE.removeprefix("<|im_start|>") if start == "tokenizer" else TEMPLATE,
     )
     layers = {"num_hidden_layers": 2, "hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_attention_heads": 2}
     special = dict(zip(("pad_token_id", "bos_token_id", "eos_token_id", "image_token_id"), range(4), strict=True))
@@ -121,8 +127,8 @@ def instructblip(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
-def _tokenizer():  # type: ignore[no-untyped-def]
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+def _tokenizer(adds_start: bool = False):  # type: ignore[no-untyped-def]
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
     inner = Tokenizer(models.BPE())
@@ -132,6 +138,8 @@ def _tokenizer():  # type: ignore[no-untyped-def]
     inner.train_from_iterator(
         WORDING, trainers.BpeTrainer(vocab_size=384, special_tokens=SPECIAL, initial_alphabet=alphabet)
     )
+    if adds_start:
+        inner.post_processor = processors.TemplateProcessing("<|im_start|> $A", special_tokens=[("<|im_start|>", 1)])
     return PreTrainedTokenizerFast(
         tokenizer_object=inner, bos_token="<|im_start|>", eos_token="<end_of_utterance>", pad_token="<pad>"
     )

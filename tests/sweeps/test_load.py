@@ -239,6 +239,8 @@ def test_a_key_changes_with_what_changes_the_answer_and_with_nothing_else():
     ]  # fmt: skip
     assert len({base, *(cell(options=one).fingerprint("1") for one in answering)}) == 1 + len(answering)
     assert cell(repetition_penalty=1.0).fingerprint("1") != base, "None is the checkpoint's own"
+    same, other = (cell(architecture=name).fingerprint("1") for name in ("Idefics3", "LlavaForConditionalGeneration"))
+    assert same != other, "what an engine gives LLaVA changed once"
     assert cell().key == "m/QD/zero-shot"
     assert (
         ModelSpec(name="m", source="s").model_copy(update={"gpus": 2}).identity
