@@ -1,13 +1,11 @@
-"""Engines load one after the other where a node's memory does not hold them side by side; a loader that dies lets the next in.
+"""Lets engines of one node load one after the other where host memory does not hold them side by side.
 
-Weights pass through host memory on their way to a GPU. Each loader holds a ticket: a file that it has locked (``flock``),
-so that the kernel takes the ticket back when its process ends, kill -9 included. Tickets are served in the order drawn.
-Nobody waits for ever: after ``MAX_WAIT_S`` a loader goes on, and says so.
+A loader that dies lets the next one in, and nobody waits for ever. Each holds a ticket, a locked file, so that the kernel takes
+it back when its process ends, kill -9 included. Tickets are served in the order drawn. After ``MAX_WAIT_S`` a loader goes on.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import tempfile
@@ -17,74 +15,82 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 MAX_WAIT_S = 900.0
 """Seconds a loader waits for its turn at most: half of what the driver gives a worker to start."""
 POLL_INTERVAL_S = 0.5
-"""Seconds between two looks."""
+"""Seconds between two readings of the tickets."""
+MUTEX_TIMEOUT_S = 30.0
+"""Seconds to wait for another process that reads the tickets; it takes milliseconds, unless it was stopped."""
 MEMORY_MARGIN_BYTES = 2 * 2**30
 """Bytes that a process takes beside the weights."""
 ROOT = Path("/")
+Report = Callable[[str], None]
+"""Takes a line of the log."""
 
 
 class LoadQueue:
-    """The loaders of one node, told apart by user. ``place`` is made when needed and removed when the last one leaves."""
+    """The loaders of one node and user. ``folder`` holds their tickets, and one lock file that stays."""
 
-    def __init__(self, place: Path | None = None, free: Callable[[], int] | None = None) -> None:
-        """``free`` gives the bytes of host memory that are to be had now."""
-        self.place = place or Path(tempfile.gettempdir()) / f"proactive-sweep-loading-{os.getuid()}"
+    def __init__(self, folder: Path | None = None, free: Callable[[], int] | None = None) -> None:
+        """``free`` gives the bytes of host memory that are free now."""
+        self.folder = folder or Path(tempfile.gettempdir()) / f"proactive-sweep-loading-{os.getuid()}"
         self.free = free or free_memory
 
     @contextmanager
-    def turn(
-        self, model: str, size: int | None, say: Callable[[str], None], patience: float = MAX_WAIT_S
-    ) -> Iterator[None]:
-        """Hold a turn while loading ``size`` bytes of weights; an unknown size (None) shares its turn with nobody."""
+    def turn(self, model: str, size: int | None, report: Report, timeout: float = MAX_WAIT_S) -> Iterator[None]:
+        """Hold a turn while loading ``size`` bytes of weights; an unknown size (None) shares its turn with nobody.
+
+        A folder that cannot be used costs the turn, not the load.
+        """
+        ticket = None
         try:
             ticket = self._draw(model, size)
+            self._wait(ticket, report, timeout)
         except OSError as problem:
-            say(f"{model} loads without waiting for others: {problem}")
-            yield
-            return
+            report(f"{model} loads without waiting for others: {problem}")
         try:
-            try:
-                self._wait(ticket, size, say, patience)
-            except OSError as problem:
-                say(f"{model} loads without waiting for others: {problem}")
             yield
         finally:
-            self._leave(ticket)
+            if ticket is not None:
+                with suppress(OSError), self._mutex():
+                    ticket.remove()
+                ticket.lock.release()
 
-    def _wait(self, ticket: Ticket, size: int | None, say: Callable[[str], None], patience: float) -> None:
-        began, model, told = monotonic(), ticket.model, ""
-        while reason := self._hindered(ticket, size):
-            if monotonic() - began >= patience:
-                say(f"{model} loads after {patience:.0f} s of waiting, although {reason}")
-                ticket.write(True)
+    def _wait(self, ticket: Ticket, report: Report, timeout: float) -> None:
+        began, waited = monotonic(), False
+        while reason := self._reason_to_wait(ticket):
+            if monotonic() - began >= timeout:
+                report(f"{ticket.model} loads after {timeout:.0f} s of waiting, although {reason}")
+                with self._mutex():
+                    ticket.write(loading=True)
                 return
-            if not told:
-                say(f"{model} waits for its turn to load: {reason}")
-                told = reason
+            if not waited:
+                report(f"{ticket.model} waits for its turn to load: {reason}")
+                waited = True
             sleep(POLL_INTERVAL_S)
-        if told:
-            say(f"{model} loads after {monotonic() - began:.0f} s of waiting")
+        if waited:
+            report(f"{ticket.model} loads after {monotonic() - began:.0f} s of waiting")
 
     def _draw(self, model: str, size: int | None) -> Ticket:
-        with self._door():
-            numbers = [int(path.stem) for path in self.place.glob("*.ticket")]
-            return Ticket(self.place / f"{max(numbers, default=0) + 1:012d}.ticket", model, size)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        with self._mutex():
+            numbers = [int(path.stem) for path in self.folder.glob("*.ticket")]
+            return Ticket(self.folder / f"{max(numbers, default=0) + 1:012d}.ticket", model, size)
 
-    def _hindered(self, ticket: Ticket, size: int | None) -> str:
+    def _reason_to_wait(self, ticket: Ticket) -> str:
         """Why it is not this ticket's turn; empty when it is, and then the ticket says so to the others."""
-        with self._door():
-            others = [other for other in self._living() if other["path"] != str(ticket.path)]
+        with self._mutex():
+            others = self._others(ticket)
             loading = [other for other in others if other["loading"]]
             earlier = [o for o in others if not o["loading"] and o["path"] < str(ticket.path)]
-            reason = f"{earlier[0]['model']} is before it" if earlier else self._no_room(loading, size)
+            reason = f"{earlier[0]['model']} is before it" if earlier else self._short_of_memory(loading, ticket.size)
             if not reason:
-                ticket.write(True)
+                ticket.write(loading=True)
             return reason
 
-    def _no_room(self, loading: list[dict[str, Any]], size: int | None) -> str:
+    def _short_of_memory(self, loading: list[dict[str, Any]], size: int | None) -> str:
         """Alone anybody may load. Beside others only what fits: all that they will take counts as not taken yet."""
         if not loading:
             return ""
@@ -98,77 +104,59 @@ class LoadQueue:
             return ""
         return f"{names} is loading, together they take {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free"
 
-    def _living(self) -> list[dict[str, Any]]:
-        """What the held tickets say; a ticket that nobody holds is swept away."""
+    def _others(self, ticket: Ticket) -> list[dict[str, Any]]:
+        """The other tickets that are held; one that nobody holds is removed."""
         found = []
-        for path in sorted(self.place.glob("*.ticket")):
-            with suppress(OSError):
-                handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                    path.unlink()
-                except BlockingIOError:
-                    found.append({"path": str(path), **json.loads(os.pread(handle, 4096, 0))})
-                finally:
-                    os.close(handle)
+        for path in sorted(self.folder.glob("*.ticket")):
+            if path == ticket.path:
+                continue
+            try:
+                with FileLock(path, timeout=0):
+                    _remove(path)
+            except Timeout:
+                found.append({"path": str(path), **_content(path)})
         return found
 
-    def _leave(self, ticket: Ticket) -> None:
-        with suppress(OSError):
-            with self._door():
-                ticket.close()
-            self.place.rmdir()  # fails while somebody holds a ticket
-
-    @contextmanager
-    def _door(self) -> Iterator[None]:
-        """One process at a time looks at the tickets. The folder itself is the lock, so that nothing is left behind."""
-        handle = self._opened()
-        try:
-            yield
-        finally:
-            _unlocked(handle)
-
-    def _opened(self) -> int:
-        while True:
-            self.place.mkdir(mode=0o700, exist_ok=True)
-            try:
-                handle = os.open(self.place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            except FileNotFoundError:  # the last one left between these two lines
-                continue
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(handle), os.stat(self.place)):
-                    return handle
-            os.close(handle)
+    def _mutex(self) -> FileLock:
+        """One process at a time reads and changes the tickets; its ``with`` raises Timeout, an OSError."""
+        return FileLock(self.folder / "queue.lock", timeout=MUTEX_TIMEOUT_S, mode=0o600)
 
 
 class Ticket:
-    """A place in the queue: a locked file that says what its holder loads, and whether it has begun."""
+    """A place in the queue: a locked file, and beside it what its holder loads and whether it has begun."""
 
     def __init__(self, path: Path, model: str, size: int | None) -> None:
         self.path, self.model, self.size = path, model, size
-        self.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self.handle, fcntl.LOCK_EX)
-        self.write(False)
+        self.lock = FileLock(path, timeout=0, mode=0o600)
+        self.lock.acquire()
+        self.write(loading=False)
 
     def write(self, loading: bool) -> None:
-        """Tell the others; of fixed length, so that nobody reads half."""
+        """Show the others; under the mutex."""
         content = {"model": self.model[:100], "size": self.size, "pid": os.getpid(), "loading": loading}
-        os.pwrite(self.handle, json.dumps(content).ljust(1024).encode(), 0)
+        self.path.with_suffix(".json").write_text(json.dumps(content))
 
-    def close(self) -> None:
-        """Give the place up, also for children that were forked meanwhile and hold the same lock."""
-        self.path.unlink(missing_ok=True)
-        _unlocked(self.handle)
+    def remove(self) -> None:
+        """Give the place up, also for children that were forked meanwhile and hold the same lock; under the mutex."""
+        _remove(self.path)
 
 
-def _unlocked(handle: int) -> None:
-    fcntl.flock(handle, fcntl.LOCK_UN)
-    os.close(handle)
+def _content(path: Path) -> dict[str, Any]:
+    """What a held ticket says; one that cannot be read (a full disk, a cleaned folder) may be loading anything."""
+    try:
+        found = json.loads(path.with_suffix(".json").read_text())
+        return {name: found[name] for name in ("model", "size", "loading")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"model": "another model", "size": None, "loading": True}
+
+
+def _remove(path: Path) -> None:
+    path.with_suffix(".json").unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
 
 
 def free_memory(root: Path = ROOT) -> int:
-    """Bytes of host memory to be had now without swapping: what the machine has left, or this container (cgroup 2)."""
+    """Bytes of host memory that are free now without swapping: the machine's, or this container's (cgroup 2) if less."""
     machine = _kilobytes(root / "proc/meminfo", "MemAvailable:") * 1024
     group = root / "sys/fs/cgroup"
     try:
@@ -182,7 +170,7 @@ def free_memory(root: Path = ROOT) -> int:
 
 
 def _kilobytes(path: Path, name: str) -> int:
-    """The number behind a name in a table of the kernel's; 0 where there is none."""
+    """The number behind a name in one of the kernel's tables; 0 where there is none."""
     with suppress(OSError, ValueError):
         for line in path.read_text().splitlines():
             if line.split()[:1] == [name]:
