@@ -101,7 +101,7 @@ def ended(process):
 
 def test_a_loader_that_dies_lets_the_next_one_in_at_once(place):
     first = held(place)
-    second = loader(place, "second", free=1, patience=600)
+    second = loader(place, "second", free=1, timeout=600)
     assert (
         "second waits for its turn to load: first is loading, together they take 24.0 GiB" in second.stdout.readline()
     )
