@@ -1,4 +1,4 @@
-"""Commands about the data and the models, before anything is played; and how every command tells a user of a mistake."""
+"""The commands ``data`` and ``models``, and ``sentences``: a user's mistake is one sentence and exit code 2."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def fetch(
         bool, typer.Option("--delete-archives", help="Remove each archive once unpacked.")
     ] = False,
 ) -> None:
-    """Download the published benchmark, unpack it safely and check it; the same command goes on after a break."""
+    """Download the published benchmark, unpack it safely and check it; rerun to resume."""
     from orchestrator.datasets.download import FOLDER
     from orchestrator.datasets.download import fetch as get
 

@@ -1,4 +1,7 @@
-"""The command line: every command is one call into the rooms below, every mistake of a user one sentence and exit code 2."""
+"""The command line: run, plan, status, report and the other commands.
+
+Each command is one call into another package; a user's mistake is one sentence and exit code 2.
+"""
 
 from __future__ import annotations
 
@@ -92,12 +95,12 @@ def plan(
 
     with sentences():
         if gpus is None and (price is not None or timeline is not None or gpu_type != "h200"):
-            raise SweepError("--price, --timeline and --gpu-type are of a forecast; type --gpus N beside them")
+            raise SweepError("--price, --timeline and --gpu-type require --gpus N")
     if gpus is not None:
-        from orchestrator.scheduling.forecast.summary import tell
+        from orchestrator.scheduling.forecast.summary import forecast_lines
 
         with sentences():
-            lines = tell(_local(_sweep(sweep, set_, output)), gpus, gpu_type, price, timeline)
+            lines = forecast_lines(_local(_sweep(sweep, set_, output)), gpus, gpu_type, price, timeline)
         print(*lines, sep="\n")
         return
     with sentences():

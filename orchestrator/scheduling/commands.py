@@ -1,4 +1,7 @@
-"""What the schedule is told of a group, and what it tells the driver: values only, so that equal runs compare equal."""
+"""The scheduler's input per group (``Demand``) and its commands to the driver.
+
+Values only, so that equal runs compare equal.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """This worker is silent or far too slow: its work is pending again, and it is to be killed."""
+    """Kill this worker, which is silent or far too slow; its work is pending again."""
 
     slot: int
     reason: str
@@ -66,7 +69,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Nobody can play this group in this attempt; its episodes stay pending, so that the next attempt tries again."""
+    """No worker can play this group in this attempt; its episodes stay pending for the next one."""
 
     group: str
     reason: str

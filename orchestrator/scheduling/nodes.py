@@ -1,4 +1,7 @@
-"""A replica's GPUs all lie on one node: free GPUs are counted node by node, and what is narrow goes where it fits tightest."""
+"""The cluster's nodes and their free GPUs.
+
+All GPUs of a replica lie on one node; a replica goes to the node where it fits most tightly.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The schedule decides and holds no device: events come in, commands go out, and equal events give equal commands.
+"""The scheduler: events come in, commands go out. It holds no device, and equal events give equal commands.
 
 Every pending episode is in exactly one place: waiting in its group's queue, leased to one worker, delivered, or given up.
-Events carry the time, and no clock is read here: ``run.py`` acts on the commands with Ray, ``simulate.py`` with a virtual clock.
+Events carry the time, no clock is read here: execution/driver acts on commands with Ray, forecast/simulator virtually.
 """
 
 from __future__ import annotations
@@ -15,17 +15,14 @@ from orchestrator.scheduling.state import (
     LATE_FACTOR,
     LEASES_PER_WORKER,
     SILENCE_TIMEOUT_S,
-    Group,
-    Slot,
+    WorkerGroup,
+    WorkerSlot,
+    fewest_leaving,
     finish_time,
 )
 
 __all__ = ["Abandon", "Command", "Demand", "Drop", "GiveUp", "Lease", "Scheduler", "Start", "Stop"]
 
-MAX_LEASE = 2048
-"""Episodes a lease holds at most: a few seconds of work for the fastest policy, so little is lost with a worker."""
-LEASE_SPREAD = 4
-"""Towards the end a lease is at most this fraction of what is left per worker, so that no straggler holds the sweep."""
 MAX_LONE_DEATHS = 2
 """Workers that die while playing one episode alone before it is set aside as failed; workers also die for other reasons."""
 MAX_SUSPECTS = 128
@@ -34,8 +31,6 @@ SUSPECT_LEASE = 16
 """Suspects are played again so many at a time, and one by one if that kills another worker."""
 MAX_FAILED_STARTS = 3
 """Failed starts in a row after which a group is abandoned."""
-LEASE_SECONDS = 60.0
-"""A lease holds about so much work where the rate is known: a slow model's worker never hoards an hour of it."""
 MIN_GAIN = 0.01
 """One more replica is worth its start if it ends its group's work earlier by at least this fraction of that start."""
 MAX_UNREAD = 4096
@@ -60,14 +55,14 @@ class Scheduler:
 
         ``silence``: seconds a worker with a lease may say nothing before its work is taken back.
         """
-        self.groups = {name: Group(name, demands[name], deque(queue)) for name, queue in pending.items()}
+        self.groups = {name: WorkerGroup(name, demands[name], deque(queue)) for name, queue in pending.items()}
         self.cpus = cpus
         self.nodes = Nodes(nodes or nodes_of(gpus))
         self.shares = dict(shares or {})
         """Pool -> GPUs it may take at once; a pool that is not named may take all."""
         self.together, self.silence = together, silence
-        self.slots: dict[int, Slot] = {}
-        self.alone: Counter[int] = Counter()
+        self.slots: dict[int, WorkerSlot] = {}
+        self.lone_deaths: Counter[int] = Counter()
         """Episode -> workers that died while playing nothing else."""
         self.now = self.changed = 0.0
         self._slots = 0
@@ -80,23 +75,23 @@ class Scheduler:
 
     # -- events -------------------------------------------------------------------------------------------------------
     def begin(self, now: float = 0.0) -> list[Command]:
-        """The sweep starts."""
-        self._at(now)
-        return self._impossible() + self._place()
+        """The first event: the sweep starts."""
+        self._advance(now)
+        return self._abandon_too_wide() + self._place()
 
     def ready(self, slot: int, now: float = 0.0) -> list[Command]:
         """A worker has loaded its engines."""
-        self._at(now)
+        self._advance(now)
         if slot not in self.slots:
             return []
-        place = self.slots[slot]
-        place.ready, place.heard, place.group.failed_starts = True, self.now, 0
-        place.group.starts.append(self.now - place.began)
+        worker = self.slots[slot]
+        worker.ready, worker.last_heard, worker.group.failed_starts = True, self.now, 0
+        worker.group.starts.append(self.now - worker.began)
         return self._assign(slot)
 
     def delivered(self, slot: int, lease: int, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
-        """A block of episodes is safe with the driver."""
-        self._at(now)
+        """The driver has received a block of episodes."""
+        self._advance(now)
         if slot in self.slots and lease in self.slots[slot].leases:
             self._observe(self.slots[slot], len(ordinals))
             for ordinal in ordinals:
@@ -105,110 +100,112 @@ class Scheduler:
 
     def arrived(self, name: str, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
         """Answers are there for a judge to read."""
-        self._at(now)
+        self._advance(now)
         group = self.groups[name]
-        if group.gone:
+        if group.abandoned:
             return []
         group.waiting.extend(ordinals)
-        return self._impossible() + self._assign_idle() + self._place()
+        return self._abandon_too_wide() + self._assign_idle() + self._place()
 
     def drained(self, slot: int, lease: int, now: float = 0.0) -> list[Command]:
         """A lease's stream has ended in good order; what it did not deliver waits again."""
-        self._at(now)
+        self._advance(now)
         if slot not in self.slots:
             return []
-        place = self.slots[slot]
-        self._observe(place, 0)
-        place.due.pop(lease, None)
-        place.group.waiting.extendleft(reversed(place.leases.pop(lease, {})))
-        place.suspected = False
+        worker = self.slots[slot]
+        self._observe(worker, 0)
+        worker.due.pop(lease, None)
+        worker.group.waiting.extendleft(reversed(worker.leases.pop(lease, {})))
+        worker.suspected = False
         return self._assign(slot)
 
     def died(self, slot: int, reason: str, now: float = 0.0) -> list[Command]:
-        """A worker is gone, and with it what it had not delivered."""
-        self._at(now)
+        """A worker is lost; what it had not delivered is requeued."""
+        self._advance(now)
         return self._requeue_lost(slot, reason) + self._assign_idle() + self._place() if slot in self.slots else []
 
     def hopeless(self, slot: int, reason: str, now: float = 0.0) -> list[Command]:
         """A worker says that no worker can play its group: a missing package, a refused key, a spent budget."""
-        self._at(now)
+        self._advance(now)
         if slot not in self.slots:
             return []
-        return [*self._abandon(self._vacate(slot).group, reason), *self._assign_idle(), *self._place()]
+        return [*self._abandon(self._release(slot).group, reason), *self._assign_idle(), *self._place()]
 
     def tick(self, now: float) -> list[Command]:
         """Time has passed: what silent and far too slow workers hold is pending again, and free GPUs find work."""
-        self._at(now)
+        self._advance(now)
         commands: list[Command] = []
-        for slot, place in list(self.slots.items()):
-            late = [lease for lease, due in place.due.items() if self.now > due]
-            silent = self.now - place.heard > place.group.patience(self.silence)
-            if place.leases and (silent or late):
-                reason = f"silent for {self.now - place.heard:.0f} s" if silent else f"{LATE_FACTOR:g} times too slow"
+        for slot, worker in list(self.slots.items()):
+            late = [lease for lease, due in worker.due.items() if self.now > due]
+            silent = self.now - worker.last_heard > worker.group.silence_timeout(self.silence)
+            if worker.leases and (silent or late):
+                reason = (
+                    f"silent for {self.now - worker.last_heard:.0f} s" if silent else f"{LATE_FACTOR:g} times too slow"
+                )
                 commands += [Drop(slot, reason), *self._requeue_lost(slot, reason)]
         if not self.slots and self.now - self.changed > self.silence:
-            commands += self._impossible()
+            commands += self._abandon_too_wide()
         return commands + self._assign_idle() + self._place()
 
     def resized(self, nodes: Sequence[Node], cpus: float, now: float) -> list[Command]:
-        """The cluster has other nodes now; the workers of a lost one are heard of as they die."""
-        self._at(now)
+        """The cluster's nodes have changed; ``died`` follows for each worker of a lost node."""
+        self._advance(now)
         self.nodes, self.cpus, self.changed = Nodes(nodes), cpus, self.now
-        for place in self.slots.values():
-            self.nodes.take(place.node, place.group.demand.gpus)
+        for worker in self.slots.values():
+            self.nodes.take(worker.node, worker.group.demand.gpus)
         return self._place()
 
     # -- what is known --------------------------------------------------------------------------------------------------
-    def remaining(self, group: Group) -> int:
+    def remaining(self, group: WorkerGroup) -> int:
         """Episodes that are not delivered yet, leased ones included."""
         return group.left + sum(slot.held for slot in self.slots.values() if slot.group is group)
 
-    def _at(self, now: float) -> None:
+    def _advance(self, now: float) -> None:
         self.now = max(self.now, now)
 
-    def _observe(self, place: Slot, played: int) -> None:
+    def _observe(self, worker: WorkerSlot, played: int) -> None:
         """A worker with leases was busy since it was last heard of; a suspect plays alone and tells nothing of a rate."""
-        if not place.suspected:
-            place.group.played += played
-            place.group.busy += self.now - place.heard
-        place.heard = self.now
+        if not worker.suspected:
+            worker.group.played += played
+            worker.group.busy += self.now - worker.last_heard
+        worker.last_heard = self.now
 
     # -- decisions ----------------------------------------------------------------------------------------------------
-    def _vacate(self, slot: int) -> Slot:
-        place = self.slots.pop(slot)
-        self.nodes.give(place.node, place.group.demand.gpus)
-        return place
+    def _release(self, slot: int) -> WorkerSlot:
+        worker = self.slots.pop(slot)
+        self.nodes.give(worker.node, worker.group.demand.gpus)
+        return worker
 
     def _requeue_lost(self, slot: int, reason: str) -> list[Command]:
-        """Put back what a lost worker held, and see what the loss says about its group and its episodes."""
-        place = self._vacate(slot)
+        """Requeue what a lost worker held; count the failed start, or the episode that it died with alone."""
+        worker = self._release(slot)
         commands: list[Command] = []
-        if not place.ready:
-            place.group.failed_starts += 1
-            loaded = any(other.ready for other in self.slots.values() if other.group is place.group)
-            if place.group.failed_starts >= MAX_FAILED_STARTS and not loaded:
-                commands += self._abandon(place.group, reason)
-        held = [tuple(lease) for lease in place.leases.values() if lease]
+        if not worker.ready:
+            worker.group.failed_starts += 1
+            loaded = any(other.ready for other in self.slots.values() if other.group is worker.group)
+            if worker.group.failed_starts >= MAX_FAILED_STARTS and not loaded:
+                commands += self._abandon(worker.group, reason)
+        held = [tuple(lease) for lease in worker.leases.values() if lease]
         for ordinals in held:
             if len(held) == len(ordinals) == 1 and self._isolated_twice(ordinals[0]):
                 commands.append(GiveUp(ordinals, reason))
             else:
-                self._suspect(place.group, ordinals)
+                self._suspect(worker.group, ordinals)
         return commands
 
     def _isolated_twice(self, ordinal: int) -> bool:
-        """Count one more worker that died with this episode alone; true when that is enough."""
-        self.alone[ordinal] += 1
-        return self.alone[ordinal] >= MAX_LONE_DEATHS
+        """Count one more worker that died with this episode alone; true at ``MAX_LONE_DEATHS``."""
+        self.lone_deaths[ordinal] += 1
+        return self.lone_deaths[ordinal] >= MAX_LONE_DEATHS
 
-    def _suspect(self, group: Group, ordinals: tuple[int, ...]) -> None:
-        """Put back what a dead worker held: what only waited in its queue, what was in play into smaller company."""
+    def _suspect(self, group: WorkerGroup, ordinals: tuple[int, ...]) -> None:
+        """Put back what a dead worker held: episodes that only waited into the queue, those in play into smaller leases."""
         in_play = ordinals[:MAX_SUSPECTS]
         group.waiting.extendleft(reversed(ordinals[MAX_SUSPECTS:]))
         size = SUSPECT_LEASE if len(in_play) > SUSPECT_LEASE else 1
         group.suspects.extend(in_play[first : first + size] for first in range(0, len(in_play), size))
 
-    def _impossible(self) -> list[Command]:
+    def _abandon_too_wide(self) -> list[Command]:
         commands: list[Command] = []
         for group in self.groups.values():
             demand = group.demand
@@ -220,26 +217,26 @@ class Scheduler:
                 commands += self._abandon(group, needs)
         return commands
 
-    def _abandon(self, group: Group, reason: str) -> list[Command]:
+    def _abandon(self, group: WorkerGroup, reason: str) -> list[Command]:
         group.suspects.clear()
         group.waiting.clear()
-        group.gone = True
+        group.abandoned = True
         return [Abandon(group.name, reason)]
 
     def _place(self) -> list[Command]:
-        """Start workers while something fits and gains by it."""
+        """Start workers while one fits that ends its group's work sooner."""
         commands: list[Command] = []
-        while (group := self._neediest()) is not None:
+        while (group := self._next_to_start()) is not None:
             node = self.nodes.best(group.demand.gpus, group.demand.accelerator) if group.demand.gpus else ""
             assert node is not None, "only a group that fits is chosen"
             self.nodes.take(node, group.demand.gpus)
             self._slots += 1
-            self.slots[self._slots] = Slot(group, node, self.now, self.now)
+            self.slots[self._slots] = WorkerSlot(group, node, self.now, self.now)
             commands.append(Start(self._slots, group.name, node))
         self._make_room()
         return commands
 
-    def _neediest(self) -> Group | None:
+    def _next_to_start(self) -> WorkerGroup | None:
         """The next group to have one more replica.
 
         A group that its replicas cannot finish by the time a perfect schedule would end comes first, wide ones before
@@ -248,36 +245,39 @@ class Scheduler:
         fitting = [group for group in self.groups.values() if group.left and self._fits(group)]
         if not fitting:
             return None
-        crews = Counter(slot.group.name for slot in self.slots.values())
+        replicas = Counter(slot.group.name for slot in self.slots.values())
         work = {group.name: self.remaining(group) / group.rate for group in fitting}
-        gainful = [group for group in fitting if self._gains(group, work[group.name])]
-        horizon = self._horizon() if len(gainful) > 1 else 0.0
+        paying = [group for group in fitting if self._replica_pays(group, work[group.name])]
+        horizon = self._horizon() if len(paying) > 1 else 0.0
 
-        def need(group: Group) -> tuple[bool, int, float]:
-            crew, seconds = crews[group.name], work[group.name]
-            behind = crew * max(horizon - group.start, 0.0) < seconds if crew else True
-            return behind, group.demand.gpus if behind else 0, seconds / (crew + 1)
+        def need(group: WorkerGroup) -> tuple[bool, int, float]:
+            count, seconds = replicas[group.name], work[group.name]
+            behind = count * max(horizon - group.start, 0.0) < seconds if count else True
+            return behind, group.demand.gpus if behind else 0, seconds / (count + 1)
 
-        return max(gainful, key=need, default=None)
+        return max(paying, key=need, default=None)
 
-    def _fits(self, group: Group) -> bool:
+    def _fits(self, group: WorkerGroup) -> bool:
         demand = group.demand
-        if demand.after and self._expects(group):
+        if demand.after and self._awaits_answers(group):
             return False
         cpus = self.cpus - sum(slot.group.demand.cpus for slot in self.slots.values())
         if demand.cpus > cpus and not (demand.gpus == 0 and not self.slots):
             return False
         if not demand.gpus:
             return True
-        return demand.gpus <= self._share(demand.pool) and self.nodes.best(demand.gpus, demand.accelerator) is not None
+        return (
+            demand.gpus <= self._free_in_pool(demand.pool)
+            and self.nodes.best(demand.gpus, demand.accelerator) is not None
+        )
 
-    def _share(self, pool: str) -> int:
+    def _free_in_pool(self, pool: str) -> int:
         """GPUs that the pool may still take."""
         if pool not in self.shares:
             return self.nodes.total
         return self.shares[pool] - sum(s.group.demand.gpus for s in self.slots.values() if s.group.demand.pool == pool)
 
-    def _gains(self, group: Group, seconds: float) -> bool:
+    def _replica_pays(self, group: WorkerGroup, seconds: float) -> bool:
         """Whether one more replica ends the group's ``seconds`` of work sooner, replicas that still start included.
 
         While another group waits for its first worker, each replica must even have more than a start's work left.
@@ -304,104 +304,94 @@ class Scheduler:
 
     def _make_room(self) -> None:
         """Narrow workers on one node take no new lease when a wide group has work, no worker, and nowhere to go."""
-        crews = {slot.group.name for slot in self.slots.values()}
+        replicas = {slot.group.name for slot in self.slots.values()}
         for group in self.groups.values():
             demand = group.demand
-            if group.left and demand.gpus > 1 and group.name not in crews and demand.gpus <= self._share(demand.pool):
-                self._clear(demand.gpus, demand.accelerator)
+            if (
+                group.left
+                and demand.gpus > 1
+                and group.name not in replicas
+                and demand.gpus <= self._free_in_pool(demand.pool)
+            ):
+                for slot in fewest_leaving(self.slots.values(), self.nodes, demand):
+                    slot.leaving = True
 
-    def _clear(self, gpus: int, accelerator: str) -> None:
-        """Pick the node where the fewest busy narrow workers must go."""
-        chosen: list[Slot] | None = None
-        for node in self.nodes.nodes:
-            if accelerator and node.accelerator != accelerator:
-                continue
-            free, going = self.nodes.free[node.name], list[Slot]()
-            narrow = [s for s in self.slots.values() if s.node == node.name and 0 < s.group.demand.gpus < gpus]
-            for slot in sorted(narrow, key=lambda s: (not s.leaving, s.ready, s.began)):
-                if free < gpus:
-                    going.append(slot)
-                    free += slot.group.demand.gpus
-            if free >= gpus and (chosen is None or len(going) < len(chosen)):
-                chosen = going
-        for slot in chosen or ():
-            slot.leaving = True
-
-    def _expects(self, judge: Group) -> bool:
+    def _awaits_answers(self, judge: WorkerGroup) -> bool:
         """Whether answers for this judge are still being written."""
         return any(group.demand.judge == judge.name and self.remaining(group) for group in self.groups.values())
 
-    def _held(self, group: Group) -> bool:
-        """Whether the group's judge is at work and so far behind that more answers would only pile up."""
+    def _judge_is_behind(self, group: WorkerGroup) -> bool:
+        """Whether the group's judge is at work and has ``MAX_UNREAD`` answers to read."""
         judge = self.groups.get(group.demand.judge)
         return judge is not None and judge.left >= MAX_UNREAD and any(s.group is judge for s in self.slots.values())
 
-    def _stays(self, place: Slot) -> bool:
-        """Whether a worker without a lease waits: a judge for answers, a writer for its judge."""
-        if place.leaving:
+    def _keeps_idle(self, worker: WorkerSlot) -> bool:
+        """Whether a worker without a lease stays: a judge until answers arrive, a writer until its judge has caught up."""
+        if worker.leaving:
             return False
-        group = place.group
-        return (self._expects(group) and not self._starving()) or (group.left > 0 and self._held(group))
+        group = worker.group
+        return (self._awaits_answers(group) and not self._some_wait_for_room()) or (
+            group.left > 0 and self._judge_is_behind(group)
+        )
 
-    def _starving(self) -> bool:
-        """Whether a group has work, no worker, and no place, though its pool may take one: who only waits makes room."""
-        crews = {slot.group.name for slot in self.slots.values()}
+    def _some_wait_for_room(self) -> bool:
+        """Whether a group has work, no worker and no free GPU, though its pool may take one: idle workers then stop."""
+        replicas = {slot.group.name for slot in self.slots.values()}
         return any(
-            group.left and group.name not in crews and not self._fits(group)
+            group.left and group.name not in replicas and not self._fits(group)
             for group in self.groups.values()
-            if group.demand.gpus <= self._share(group.demand.pool) and not group.demand.after
+            if group.demand.gpus <= self._free_in_pool(group.demand.pool) and not group.demand.after
         )
 
     def _assign_idle(self) -> list[Command]:
         """Leases for workers that waited, or can take more."""
         commands: list[Command] = []
-        for slot, place in list(self.slots.items()):
-            if place.ready and slot in self.slots and (not place.leases or (place.group.waiting and place.wants_work)):
+        for slot, worker in list(self.slots.items()):
+            if (
+                worker.ready
+                and slot in self.slots
+                and (not worker.leases or (worker.group.waiting and worker.wants_work))
+            ):
                 commands += self._assign(slot)
         return commands
 
     def _assign(self, slot: int) -> list[Command]:
-        """Leases for a ready worker; a worker without work stops and its place goes to another group."""
-        place = self.slots[slot]
+        """Leases for a ready worker; one without work stops, and its GPUs go to another group."""
+        worker = self.slots[slot]
         commands: list[Command] = []
-        while place.wants_work and (ordinals := self._next(place)):
+        while worker.wants_work and (ordinals := self._next_lease(worker)):
             self._leases += 1
-            place.leases[self._leases] = dict.fromkeys(ordinals)
-            place.due[self._leases] = place.deadline(self.now, self.silence)
+            worker.leases[self._leases] = dict.fromkeys(ordinals)
+            worker.due[self._leases] = worker.deadline(self.now, self.silence)
             commands.append(Lease(slot, self._leases, ordinals))
-        if not place.leases and not self._stays(place):
-            self._vacate(slot)
+        if not worker.leases and not self._keeps_idle(worker):
+            self._release(slot)
             commands.append(Stop(slot))
-        commands += self._needless(place.group)
+        commands += self._stop_unneeded(worker.group)
         return commands + self._place()
 
-    def _needless(self, group: Group) -> list[Command]:
+    def _stop_unneeded(self, group: WorkerGroup) -> list[Command]:
         """Stop workers that are still starting when nothing is left for them."""
-        if group.left or self._expects(group):
+        if group.left or self._awaits_answers(group):
             return []
-        starting = [slot for slot, place in self.slots.items() if place.group is group and not place.ready]
+        starting = [slot for slot, worker in self.slots.items() if worker.group is group and not worker.ready]
         for slot in starting:
-            self._vacate(slot)
+            self._release(slot)
         return [Stop(slot) for slot in starting]
 
-    def _next(self, place: Slot) -> tuple[int, ...]:
-        group = place.group
-        if place.suspected or place.leaving or self._held(group):
+    def _next_lease(self, worker: WorkerSlot) -> tuple[int, ...]:
+        group = worker.group
+        if worker.suspected or worker.leaving or self._judge_is_behind(group):
             return ()
-        if group.suspects and not place.leases:
-            place.suspected = True
+        if group.suspects and not worker.leases:
+            worker.suspected = True
             return group.suspects.popleft()
         if group.suspects and not group.waiting:
             return ()
-        leased = [group.waiting.popleft() for _ in range(self._size(group))]
+        leased = [
+            group.waiting.popleft()
+            for _ in range(group.lease_size(sum(slot.group is group for slot in self.slots.values())))
+        ]
         while leased and group.waiting and self.together(leased[-1], group.waiting[0]):
             leased.append(group.waiting.popleft())
         return tuple(leased)
-
-    def _size(self, group: Group) -> int:
-        """Episodes of the next lease: a minute's work, less towards the end, but enough to keep an engine full."""
-        crew, waiting = sum(s.group is group for s in self.slots.values()), len(group.waiting)
-        full = min(group.demand.at_once, -(-waiting // crew))
-        fair = max(full, waiting // (crew * LEASE_SPREAD))
-        most = max(group.demand.at_once, int(group.rate * LEASE_SECONDS)) if group.known else MAX_LEASE
-        return min(waiting, max(1, min(MAX_LEASE, most, fair)))

@@ -1,12 +1,16 @@
-"""What the schedule knows of a group of workers and of each of its places: every pending episode waits here or is leased here."""
+"""The scheduler's state: groups of workers that play one model, and the slot of each worker.
+
+Every pending episode is in one place: waiting or suspected in its group, or leased to one slot.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.nodes import Nodes
 
 LEASES_PER_WORKER = 2
 """Two leases in flight keep a worker busy while the next one is on its way."""
@@ -21,25 +25,31 @@ MIN_SILENCE_TIMEOUT_S = 180.0
 SILENCE_ROUNDS = 10.0
 LATE_FACTOR = 8.0
 """A lease that takes so many times what its group's rate promises is taken back, too, once ``SILENCE_TIMEOUT_S`` has passed."""
+MAX_LEASE_EPISODES = 2048
+"""Episodes a lease holds at most: a few seconds of work for the fastest policy, so little is lost with a worker."""
+LEASE_TARGET_S = 60.0
+"""Seconds of work in a lease where the rate is known, so that a slow model's worker never holds an hour of work."""
+LEASE_SPREAD = 4
+"""Towards the end a lease is at most this fraction of what is left per worker, so that no slow lease delays the end."""
 
 
 @dataclass
-class Group:
+class WorkerGroup:
     """One model's work, or that of all built-in policies."""
 
     name: str
     demand: Demand
     waiting: deque[int]
     suspects: deque[tuple[int, ...]] = field(default_factory=deque)
-    """Small leases of episodes that were in play when a worker died: the guilty one shows itself in the end."""
+    """Small leases of episodes that were in play when a worker died: split until the crashing episode is isolated."""
     failed_starts: int = 0
     played: int = 0
     """Episodes delivered, over ``busy`` seconds of its replicas."""
     busy: float = 0.0
     starts: list[float] = field(default_factory=list)
     """Seconds that its replicas took to start."""
-    gone: bool = False
-    """Whether it was abandoned: what arrives for it later waits for another attempt."""
+    abandoned: bool = False
+    """Whether it was given up: what arrives for it later waits for another attempt."""
 
     @property
     def left(self) -> int:
@@ -58,11 +68,18 @@ class Group:
             return self.played / self.busy if self.known else 1.0
         return (self.demand.rate * PRIOR_WEIGHT_S + self.played) / (PRIOR_WEIGHT_S + self.busy)
 
-    def patience(self, silence: float) -> float:
-        """Seconds a worker of this group may say nothing: ``silence``, or less where its pace is known."""
+    def silence_timeout(self, silence: float) -> float:
+        """Seconds a worker of this group may send nothing: ``silence``, or less where its rate is known."""
         if self.busy < PRIOR_WEIGHT_S or not self.played:
             return silence
         return min(silence, max(MIN_SILENCE_TIMEOUT_S, SILENCE_ROUNDS * self.demand.at_once / self.rate))
+
+    def lease_size(self, replicas: int) -> int:
+        """Episodes of the next lease: a minute's work, less towards the end, but enough to keep an engine full."""
+        at_once, waiting = self.demand.at_once, len(self.waiting)
+        fair = max(min(at_once, -(-waiting // replicas)), waiting // (replicas * LEASE_SPREAD))
+        most = max(at_once, int(self.rate * LEASE_TARGET_S)) if self.known else MAX_LEASE_EPISODES
+        return min(waiting, max(1, min(MAX_LEASE_EPISODES, most, fair)))
 
     @property
     def start(self) -> float:
@@ -71,14 +88,14 @@ class Group:
 
 
 @dataclass
-class Slot:
-    """One worker's place, from the command that starts it to its end."""
+class WorkerSlot:
+    """One worker, from the command that starts it to its end."""
 
-    group: Group
+    group: WorkerGroup
     node: str = ""
     began: float = 0.0
-    heard: float = 0.0
-    """When it last said something, or was given work after having none."""
+    last_heard: float = 0.0
+    """Time of its last message, or of its first lease after having none."""
     ready: bool = False
     suspected: bool = False
     """Whether it plays a lease of suspects, and so nothing beside it."""
@@ -114,3 +131,20 @@ def finish_time(ready: Sequence[float], work: float) -> float:
         total += time
         end = (total + work) / count
     return end
+
+
+def fewest_leaving(slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand) -> list[WorkerSlot]:
+    """The narrower workers that must leave to make room for a wide one, on the node where they are fewest."""
+    slots, found = list(slots), list[list[WorkerSlot]]()
+    for node in nodes.nodes:
+        if wide.accelerator not in ("", node.accelerator):
+            continue
+        free, leaving = nodes.free[node.name], list[WorkerSlot]()
+        narrow = [s for s in slots if s.node == node.name and 0 < s.group.demand.gpus < wide.gpus]
+        for slot in sorted(narrow, key=lambda s: (not s.leaving, s.ready, s.began)):
+            if free < wide.gpus:
+                leaving.append(slot)
+                free += slot.group.demand.gpus
+        if free >= wide.gpus:
+            found.append(leaving)
+    return min(found, key=len, default=[])

@@ -1,4 +1,4 @@
-"""What a sweep will take on so many GPUs, by the schedule that will run it: hours, bound, cost."""
+"""The forecast of a sweep on a number of GPUs, by the scheduler that will run it: hours, range, lower bound, cost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Forecast:
     pending: PendingWork
     rates: Mapping[str, Rate]
     """Group on GPUs -> its pace; the judge's too."""
-    apart: Sequence[ModelSpec]
+    without_gpu: Sequence[ModelSpec]
     """Models and judges without a GPU: not simulated."""
     found: Simulated
     makespans: Sequence[float] = ()
@@ -59,9 +59,9 @@ class Forecast:
             lines.append(f"cost         {held * price:,.2f} at {price:g} a GPU-hour, all GPUs held to the end")
         lines += self._sources()
         lines += [f"left out: {reason}" for reason in found.abandoned.values()]
-        if self.apart:
-            names = ", ".join(model.name for model in self.apart)
-            episodes = sum(self.pending.of(name) for name in {group(model) for model in self.apart})
+        if self.without_gpu:
+            names = ", ".join(model.name for model in self.without_gpu)
+            episodes = sum(self.pending.of(name) for name in {group(model) for model in self.without_gpu})
             played = f" ({episodes:,} episodes)" if episodes else ""
             lines.append(f"apart, without GPU: {names}{played}; a service or a CPU sets their pace")
         if sum(self.pending.answers.values()) or self.pending.unread:
@@ -101,7 +101,7 @@ def forecast(
     off at random, for the range of the makespan. Raises SweepError for an unknown GPU type, or when neither
     a model nor the judge takes a GPU.
     """
-    models, others = workload.apart(sweep)
+    models, others = workload.by_gpu(sweep)
     judge = sweep.judge if sweep.judged else None
     if judge and not judge.model.gpus:
         others = [*others, judge.model]
@@ -109,11 +109,11 @@ def forecast(
         raise SweepError("no model of this sweep takes a GPU; leave out --gpus")
     pending = pending or workload.published(sweep)
     known = paces(sweep, gpu_type, folders, pending)
-    told = {
+    with_rates = {
         name: _paced(demand, known[name], known) for name, demand in demands(sweep, 0, gpus).items() if name in known
     }
     numbers = count()
-    queues = {name: [next(numbers) for _ in range(pending.of(name))] for name in told if pending.of(name)}
+    queues = {name: [next(numbers) for _ in range(pending.of(name))] for name in with_rates if pending.of(name)}
     answers = [one for name, queue in queues.items() for one in _spread(queue, pending.answers.get(name, 0))]
     reads = {}
     if judge and judge.model.gpus:
@@ -122,10 +122,12 @@ def forecast(
         queues[judge_group(judge)] = [next(numbers) for _ in range(pending.unread + services)]
     nodes = nodes_of(gpus, gpu_type)
     share = shares(sweep, gpus)
-    found = simulate(queues, told, gpus, FaultModel(), nodes, share, reads)
-    wrong = ({name: _off(told[name], len(queue), known[name], name, seed) for name, queue in queues.items()}
+    found = simulate(queues, with_rates, gpus, FaultModel(), nodes, share, reads)
+    wrong = ({name: _off(with_rates[name], len(queue), known[name], name, seed) for name, queue in queues.items()}
              for seed in range(simulations))  # fmt: skip
-    makespans = [simulate(queues, told, gpus, FaultModel(), nodes, share, reads, works).makespan for works in wrong]
+    makespans = [
+        simulate(queues, with_rates, gpus, FaultModel(), nodes, share, reads, works).makespan for works in wrong
+    ]
     return Forecast(gpus, gpu_type, nodes, pending, known, others, found, makespans)
 
 
@@ -143,7 +145,7 @@ def paces(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending: Pending
     kinds = (throughput.EPISODES, throughput.ANSWERS, throughput.VERDICTS)
     played, answered, read = (throughput.observed(folders, gpu_type, kind) for kind in kinds)
     found = {}
-    for model in workload.apart(sweep)[0]:
+    for model in workload.by_gpu(sweep)[0]:
         name = model.name
         episodes = throughput.rate(model, gpu_type, played.get(name, Observed()), pending.pictures.get(name))
         answers = throughput.answer_rate(model, gpu_type, answered.get(name, Observed()))
@@ -157,7 +159,7 @@ def paces(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending: Pending
 
 
 def _paced(demand: Demand, known: Rate, groups: Container[str]) -> Demand:
-    """With its rate; a judge that is not among the simulated groups reads beside them."""
+    """The demand with its rate; a judge that is not simulated is left out."""
     return replace(demand, rate=known.episodes, start=known.start, judge=demand.judge if demand.judge in groups else "")
 
 

@@ -1,4 +1,4 @@
-"""The schedule's own decisions, played out on a virtual clock: equal seeds give equal runs, and no wall-clock time passes.
+"""The scheduler on a virtual clock: its own decisions, with Ray replaced by a heap of events. Equal seeds give equal runs.
 
 Workers are skewed, start slowly, die and fall silent; what is measured is the makespan beside a lower bound that no
 schedule can beat.
@@ -23,22 +23,22 @@ TICK_INTERVAL_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class FaultModel:
-    """What goes wrong, and how far the truth is from the estimates."""
+    """Injected faults and estimate error."""
 
     seed: int = 0
     deaths: float = 0.0
     """Share of started workers that die, some time in the life they would have had."""
     silent: float = 0.0
-    """Share of the deaths that nobody hears of: the worker only stops talking."""
+    """Share of the deaths that no event reports: the worker only sends nothing any more."""
     skew: float = 0.0
     """Spread (sigma of a log-normal) of a model's true rate and start around what the schedule is told."""
-    unrest: float = 0.0
+    slowdown: float = 0.0
     """How much slower than its model's true rate, and later than its true start, a replica is at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One model as it truly is."""
+    """One model's true size and speed, which the scheduler only estimates."""
 
     episodes: int
     gpus: int
@@ -70,11 +70,11 @@ class Bound:
 def lower_bound(works: Sequence[Work], gpus: int) -> Bound:
     """What any schedule needs: each model with work starts at least once, and no GPU does two things at a time."""
     area = sum(work.gpus * (work.start + work.episodes / work.rate) for work in works if work.episodes)
-    longest = max((_alone(work) for work in works if work.episodes), default=0.0)
+    longest = max((_by_itself(work) for work in works if work.episodes), default=0.0)
     return Bound(area / gpus if gpus else 0.0, longest)
 
 
-def _alone(work: Work) -> float:
+def _by_itself(work: Work) -> float:
     """Seconds that a model needs with the cluster to itself: no episode is split, and no more replicas than it may have."""
     return work.start + max(work.at_once, work.episodes / work.replicas) / work.rate
 
@@ -90,13 +90,13 @@ class Span:
     began: float
     ready: float | None = None
     ended: float = 0.0
-    how: str = ""
+    outcome: str = ""
     """``stopped`` or ``lost``."""
 
 
 @dataclass
 class Simulated:
-    """What came of it."""
+    """What a simulated sweep took and delivered."""
 
     makespan: float
     spans: list[Span]
@@ -105,7 +105,7 @@ class Simulated:
     """Episodes."""
     verdicts: int
     """Answers that a judge has read."""
-    twice: int
+    duplicates: int
     """Deliveries of episodes that had been delivered before."""
     given_up: int
     abandoned: dict[str, str]
@@ -122,9 +122,9 @@ class Simulated:
         return sum(span.gpus * (span.ended - span.began) for span in self.spans)
 
     @property
-    def lost(self) -> int:
+    def workers_lost(self) -> int:
         """Workers that died or were dropped."""
-        return sum(span.how == "lost" for span in self.spans)
+        return sum(span.outcome == "lost" for span in self.spans)
 
 
 @dataclass
@@ -136,7 +136,7 @@ class Replica:
     span: Span
     free: float = 0.0
     """When its engine has played all it was given."""
-    mute: bool = False
+    silent: bool = False
     gone: bool = False
     leases: set[int] = field(default_factory=set)
 
@@ -148,17 +148,17 @@ class Simulation:
         self,
         schedule: Scheduler,
         works: Mapping[str, Work],
-        weather: FaultModel,
+        faults: FaultModel,
         reads: Mapping[int, int] | None = None,
     ) -> None:
         """``reads``: answer -> its number in the queue of its group's judge."""
-        self.schedule, self.works, self.weather, self.reads = schedule, works, weather, reads or {}
+        self.schedule, self.works, self.faults, self.reads = schedule, works, faults, reads or {}
         self.now = 0.0
         self.events: list[tuple[float, int, Callable[[], Sequence[Command]]]] = []
         self.replicas: dict[int, Replica] = {}
         self.spans: list[Span] = []
         self.seen: set[int] = set()
-        self.twice = 0
+        self.duplicates = 0
         self.given_up: set[int] = set()
         self.abandoned: dict[str, str] = {}
         self._events = 0
@@ -193,22 +193,22 @@ class Simulation:
                     self.abandoned[name] = reason
 
     def _start(self, slot: int, name: str, node: str) -> None:
-        work, chance = self.works[name], Random(f"{self.weather.seed}/{slot}/{name}")
-        unrest = self.weather.unrest * chance.random()
+        work, chance = self.works[name], Random(f"{self.faults.seed}/{slot}/{name}")
+        slowdown = self.faults.slowdown * chance.random()
         span = Span(slot, name, node, work.gpus, self.now)
-        replica = Replica(work, work.rate * (1.0 - unrest), span)
-        start = work.start * (1.0 + unrest)
+        replica = Replica(work, work.rate * (1.0 - slowdown), span)
+        start = work.start * (1.0 + slowdown)
         self.replicas[slot] = replica
         self.spans.append(span)
         self._at(self.now + start, lambda: self._ready(replica))
-        crew = sum(other.span.group == name for other in self.replicas.values())
-        life = start + self.schedule.remaining(self.schedule.groups[name]) / work.rate / crew
-        if chance.random() < self.weather.deaths:
-            silent = chance.random() < self.weather.silent
+        replicas = sum(other.span.group == name for other in self.replicas.values())
+        life = start + self.schedule.remaining(self.schedule.groups[name]) / work.rate / replicas
+        if chance.random() < self.faults.deaths:
+            silent = chance.random() < self.faults.silent
             self._at(self.now + life * chance.random(), lambda: self._die(replica, silent))
 
     def _ready(self, replica: Replica) -> Sequence[Command]:
-        if replica.gone or replica.mute:
+        if replica.gone or replica.silent:
             return []
         replica.span.ready = self.now
         return self.schedule.ready(replica.span.slot, self.now)
@@ -225,10 +225,10 @@ class Simulation:
         self._at(end, lambda: self._drain(replica, lease))
 
     def _deliver(self, replica: Replica, lease: int, block: Sequence[int]) -> Sequence[Command]:
-        if replica.gone or replica.mute:
+        if replica.gone or replica.silent:
             return []
         fresh = [ordinal for ordinal in block if ordinal not in self.seen]
-        self.twice += len(block) - len(fresh)
+        self.duplicates += len(block) - len(fresh)
         self.seen.update(fresh)
         commands = self.schedule.delivered(replica.span.slot, lease, block, self.now)
         judge = self.schedule.groups[replica.span.group].demand.judge
@@ -237,7 +237,7 @@ class Simulation:
         return commands
 
     def _drain(self, replica: Replica, lease: int) -> Sequence[Command]:
-        if replica.gone or replica.mute:
+        if replica.gone or replica.silent:
             return []
         return self.schedule.drained(replica.span.slot, lease, self.now)
 
@@ -245,14 +245,14 @@ class Simulation:
         if replica.gone:
             return []
         if silent and replica.span.ready is not None:
-            replica.mute = True
+            replica.silent = True
             return []
         self._end(replica.span.slot, "lost")
         return self.schedule.died(replica.span.slot, "died", self.now)
 
-    def _end(self, slot: int, how: str) -> None:
+    def _end(self, slot: int, outcome: str) -> None:
         replica = self.replicas.pop(slot)
-        replica.gone, replica.span.ended, replica.span.how = True, self.now, how
+        replica.gone, replica.span.ended, replica.span.outcome = True, self.now, outcome
 
     def _tick(self) -> Sequence[Command]:
         self._at(self.now + TICK_INTERVAL_S, self._tick)
@@ -263,18 +263,18 @@ class Simulation:
         heapq.heappush(self.events, (when, self._events, event))
 
 
-def truth(episodes: int, told: Demand, weather: FaultModel, name: str) -> Work:
-    """A model as the weather makes it: its rate and start lie around what the schedule is told."""
-    chance = Random(f"{weather.seed}/{name}")
-    rate = (told.rate or 1.0) * chance.lognormvariate(0.0, weather.skew)
-    return Work(episodes, told.gpus, rate, told.start * chance.lognormvariate(0.0, weather.skew), told.at_once)
+def true_work(episodes: int, demand: Demand, faults: FaultModel, name: str) -> Work:
+    """A model with estimate error: its true rate and start lie around those in its demand."""
+    chance = Random(f"{faults.seed}/{name}")
+    rate = (demand.rate or 1.0) * chance.lognormvariate(0.0, faults.skew)
+    return Work(episodes, demand.gpus, rate, demand.start * chance.lognormvariate(0.0, faults.skew), demand.at_once)
 
 
 def simulate(
     pending: Mapping[str, Sequence[int]],
     demands: Mapping[str, Demand],
     gpus: int,
-    weather: FaultModel = FaultModel(),
+    faults: FaultModel = FaultModel(),
     nodes: Sequence[Node] = (),
     shares: Mapping[str, int] | None = None,
     reads: Mapping[int, int] | None = None,
@@ -283,15 +283,15 @@ def simulate(
     """Play a sweep on so many GPUs; the bound counts the models that fit the cluster.
 
     ``shares``: pool -> GPUs it may take; ``reads``: answer -> its number in the queue of its group's judge; ``works``: the
-    models as they truly are, by default as ``weather`` makes them.
+    true rates and starts, by default drawn from ``faults``.
     """
     reads, nodes = reads or {}, nodes or nodes_of(gpus)
-    works = works or {name: truth(len(queue), demands[name], weather, name) for name, queue in pending.items()}
+    works = works or {name: true_work(len(queue), demands[name], faults, name) for name, queue in pending.items()}
     schedule = Scheduler(pending, demands, 0, gpus, nodes, shares)
-    simulation = Simulation(schedule, works, weather, reads)
+    simulation = Simulation(schedule, works, faults, reads)
     simulation.run()
     verdicts = set(reads.values()).union(
-        *(pending[name] for name in {told.judge for told in demands.values()} & pending.keys())
+        *(pending[name] for name in {demand.judge for demand in demands.values()} & pending.keys())
     )
     played = {name: queue for name, queue in pending.items() if name not in simulation.abandoned}
     counts = Counter({name: len(queue) for name, queue in played.items()})
@@ -306,7 +306,7 @@ def simulate(
         ),
         delivered=len(simulation.seen - verdicts),
         verdicts=len(simulation.seen & verdicts),
-        twice=simulation.twice,
+        duplicates=simulation.duplicates,
         given_up=len(simulation.given_up),
         abandoned=simulation.abandoned,
     )

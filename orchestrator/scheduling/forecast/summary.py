@@ -1,4 +1,4 @@
-"""``plan --gpus``: what the run folder leaves to do, and how long that takes."""
+"""``plan --gpus``: the episodes that the run folder does not hold yet, and the forecast of the time they take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator.judging.judge_queue import unread, worded
 from orchestrator.planning.build_plan import belonging, build_plan
 from orchestrator.scheduling.forecast.forecast import HOUR, forecast
-from orchestrator.scheduling.forecast.workload import PendingWork, counted, neighbours
+from orchestrator.scheduling.forecast.workload import PendingWork, counted, runs_beside
 from sweeps.load import SweepError
 from sweeps.spec import Sweep
 
@@ -30,7 +30,9 @@ def outstanding(sweep: Sweep) -> PendingWork:
     return counted(((plan.cells[index], number) for index, number in numbers.items()), waiting)
 
 
-def tell(sweep: Sweep, gpus: int, gpu_type: str, price: float | None = None, timeline: Path | None = None) -> list[str]:
+def forecast_lines(
+    sweep: Sweep, gpus: int, gpu_type: str, price: float | None = None, timeline: Path | None = None
+) -> list[str]:
     """The forecast's lines; its picture is written to ``timeline``, or beside the run folder.
 
     Where the data folder is not there, the published benchmark is counted. Raises SweepError if the picture cannot be
@@ -41,7 +43,7 @@ def tell(sweep: Sweep, gpus: int, gpu_type: str, price: float | None = None, tim
     output = Path(sweep.output)
     here = "://" in sweep.data or Path(sweep.data).is_dir()
     pending = outstanding(sweep) if here else None
-    outlook = forecast(sweep, gpus, gpu_type, neighbours(sweep), pending, SIMULATIONS)
+    outlook = forecast(sweep, gpus, gpu_type, runs_beside(sweep), pending, SIMULATIONS)
     path = timeline or output.parent / f"{sweep.name}-{gpus}x{gpu_type.lower()}.png"
     ratio = outlook.found.ratio
     above = "" if ratio is None else f", {ratio:.2f} times the lower bound"

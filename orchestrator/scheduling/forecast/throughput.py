@@ -171,12 +171,14 @@ def write_observed(folder: Path, schedule: Scheduler, gpu_type: str, protocols: 
     content: dict[str, dict[str, Any]] = {kind: {} for kind in (EPISODES, ANSWERS, VERDICTS)}
     for kind, rows in content.items():
         seen = observed([folder], gpu, kind)
-        for name, crew in schedule.groups.items():
+        for name, replicas in schedule.groups.items():
             reads = name.startswith(JUDGE)
-            if crew.busy > 0 and crew.played and kind == (VERDICTS if reads else played):
+            if replicas.busy > 0 and replicas.played and kind == (VERDICTS if reads else played):
                 old = seen.get(name.removeprefix(JUDGE), Observed())
-                starts = (old.starts + tuple(crew.starts))[-32:]
-                seen[name.removeprefix(JUDGE)] = Observed(old.episodes + crew.played, old.busy + crew.busy, starts)
+                starts = (old.starts + tuple(replicas.starts))[-32:]
+                seen[name.removeprefix(JUDGE)] = Observed(
+                    old.episodes + replicas.played, old.busy + replicas.busy, starts
+                )
         rows |= {
             name: {"episodes": row.episodes, "busy": round(row.busy, 3), "starts": [round(s, 3) for s in row.starts]}
             for name, row in sorted(seen.items())

@@ -1,4 +1,7 @@
-"""A timeline shows every GPU as a row and every worker as a bar on the rows it holds; no row ever holds two at a time."""
+"""The timeline picture of a forecast: a row a GPU, a bar a worker.
+
+No row holds two bars at a time.
+"""
 
 from __future__ import annotations
 

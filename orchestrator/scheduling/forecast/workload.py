@@ -75,10 +75,10 @@ def estimated(demands: Mapping[str, Demand], sweep: Sweep, gpu_type: str) -> dic
     kind = gpu_type.partition("-")[0].lower()
     if kind not in gpu_types():
         return dict(demands)
-    seen, shown = observed(neighbours(sweep), kind), published(sweep).pictures
+    seen, shown = observed(runs_beside(sweep), kind), published(sweep).pictures
     known = {
         model.name: rate(model, kind, seen.get(model.name, Observed()), shown.get(model.name))
-        for model in apart(sweep)[0]
+        for model in by_gpu(sweep)[0]
     }
     return {
         name: replace(one, rate=known[name].episodes, start=known[name].start) if name in known else one
@@ -86,12 +86,12 @@ def estimated(demands: Mapping[str, Demand], sweep: Sweep, gpu_type: str) -> dic
     }
 
 
-def neighbours(sweep: Sweep) -> list[Path]:
+def runs_beside(sweep: Sweep) -> list[Path]:
     """The run folders beside the sweep's own, and that one, as far as they hold what a run saw."""
     return sorted(path.parent for path in Path(sweep.output).parent.glob(f"*/{OBSERVED}"))
 
 
-def apart(sweep: Sweep) -> tuple[Sequence[ModelSpec], Sequence[ModelSpec]]:
+def by_gpu(sweep: Sweep) -> tuple[Sequence[ModelSpec], Sequence[ModelSpec]]:
     """The models that take GPUs, and the others: services and policies, whose pace no GPU sets."""
     models = {group(model): model for model in sweep.models}.values()
     return [m for m in models if m.gpus], [m for m in models if not m.gpus]

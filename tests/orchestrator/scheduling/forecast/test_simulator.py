@@ -1,4 +1,4 @@
-"""The full paper sweep on 1, 8 and 64 GPUs: near a bound that no schedule beats, in calm and in bad weather, in seconds."""
+"""The full paper sweep on 1, 8 and 64 GPUs: near a bound that no schedule beats, with and without faults."""
 
 import re
 from collections import Counter
@@ -12,7 +12,7 @@ import pytest
 from orchestrator.scheduling.forecast import throughput, workload
 from orchestrator.scheduling.forecast.forecast import forecast, paces
 from orchestrator.scheduling.forecast.simulator import FaultModel, Simulation, Work, lower_bound, simulate
-from orchestrator.scheduling.forecast.summary import tell
+from orchestrator.scheduling.forecast.summary import forecast_lines
 from orchestrator.scheduling.forecast.timeline import bars, draw
 from orchestrator.scheduling.nodes import Node, nodes_of
 from orchestrator.scheduling.scheduler import Demand, Scheduler
@@ -30,19 +30,19 @@ def paper():
     """The paper's episodes, each of three pictures, so that work outweighs starts on 64 GPUs, too."""
     sweep = load(PAPER, [])
     pending = workload.published(sweep)
-    known = {m.name: throughput.rate(m, "h200", pictures=3.0) for m in workload.apart(sweep)[0]}
+    known = {m.name: throughput.rate(m, "h200", pictures=3.0) for m in workload.by_gpu(sweep)[0]}
     demands = {m.name: Demand(0, m.gpus, 64, m.in_flight, rate=known[m.name].episodes, start=known[m.name].start)
-               for m in workload.apart(sweep)[0]}  # fmt: skip
+               for m in workload.by_gpu(sweep)[0]}  # fmt: skip
     numbers = count()
     return {name: [next(numbers) for _ in range(pending.of(name))] for name in demands}, demands
 
 
 def played(gpus, seed, deaths=0.0):
     pending, demands = paper()
-    weather = FaultModel(seed, deaths, silent=0.2, skew=0.4, unrest=0.05)
-    found = simulate(pending, demands, gpus, weather)
+    faults = FaultModel(seed, deaths, silent=0.2, skew=0.4, slowdown=0.05)
+    found = simulate(pending, demands, gpus, faults)
     fitting = sum(len(queue) for name, queue in pending.items() if name not in found.abandoned)
-    assert (found.delivered, found.twice, found.given_up) == (fitting, 0, 0), "every episode exactly once"
+    assert (found.delivered, found.duplicates, found.given_up) == (fitting, 0, 0), "every episode exactly once"
     assert set(found.abandoned) == (WIDE_ALONE if gpus == 1 else set())
     return found
 
@@ -68,10 +68,10 @@ def test_with_a_tenth_of_the_workers_dying_at_most_a_quarter_longer(gpus, seed):
 
 def test_the_deaths_are_real_and_the_silent_are_found():
     pending, demands = paper()
-    found = simulate(pending, demands, 64, FaultModel(6, deaths=0.3, silent=1.0, skew=0.4, unrest=0.05))
+    found = simulate(pending, demands, 64, FaultModel(6, deaths=0.3, silent=1.0, skew=0.4, slowdown=0.05))
 
-    assert found.lost >= 0.2 * len(found.spans)
-    assert (found.delivered + found.given_up, found.twice) == (sum(map(len, pending.values())), 0)
+    assert found.workers_lost >= 0.2 * len(found.spans)
+    assert (found.delivered + found.given_up, found.duplicates) == (sum(map(len, pending.values())), 0)
     assert found.given_up < 100 and not found.abandoned, "only what died alone twice, by chance"
 
 
@@ -186,8 +186,8 @@ def test_a_pool_takes_no_more_than_its_share():
 def test_what_a_run_saw_outweighs_the_table_on_its_kind_of_gpu_alone(tmp_path):
     model = next(m for m in load(PAPER, []).models if m.name == "qwen2.5-vl-7b")
     schedule = Scheduler({model.name: range(10)}, {model.name: Demand(0, 1)}, 0, 1)
-    crew = schedule.groups[model.name]
-    crew.played, crew.busy, crew.starts = 100_000, 50_000.0, [40.0, 44.0]
+    group = schedule.groups[model.name]
+    group.played, group.busy, group.starts = 100_000, 50_000.0, [40.0, 44.0]
     throughput.write_observed(tmp_path, schedule, "H200", (Protocol.MCQA,))
     throughput.write_observed(tmp_path, schedule, "H200", (Protocol.MCQA,))
 
@@ -236,7 +236,7 @@ def test_long_answers_take_their_tokens_and_one_picture():
 
 def test_every_model_of_the_paper_has_a_rate_and_the_counts_are_those_of_the_paper():
     sweep = load(PAPER, [])
-    models, others = workload.apart(sweep)
+    models, others = workload.by_gpu(sweep)
 
     assert {throughput.rate(model, "H200").source for model in models} == {"reckoned"}
     assert [model.name for model in others] == ["o4-mini", "gpt-4.1", "gpt-5.2"]
@@ -271,7 +271,7 @@ def test_the_forecast_tells_hours_bound_cost_and_draws_the_timeline(tmp_path):
     sweep = load(PAPER, ['models=["qwen2.5-vl-7b", "llava-ov-72b", "gpt-4.1"]']).model_copy(
         update={"output": str(tmp_path / "run"), "data": str(tmp_path / "nowhere")}
     )
-    lines = "\n".join(tell(sweep, 8, "h200", price=2.0, timeline=tmp_path / "t.png"))
+    lines = "\n".join(forecast_lines(sweep, 8, "h200", price=2.0, timeline=tmp_path / "t.png"))
     found = forecast(sweep, 8, "h200")
 
     for word in ("makespan", "lower bound", "GPU-hours", "cost", "gpt-4.1", "published benchmark"):
@@ -326,11 +326,11 @@ def test_a_judge_reads_every_answer_beside_the_models_or_after_them(gpus, tmp_pa
 
 
 def test_the_forecast_of_open_ended_work_tells_its_verdicts_and_what_they_were_reckoned_from(tmp_path):
-    lines = "\n".join(tell(open_ended(tmp_path), 8, "h200", timeline=tmp_path / "t.png"))
+    lines = "\n".join(forecast_lines(open_ended(tmp_path), 8, "h200", timeline=tmp_path / "t.png"))
     assert "27,720 verdicts of 19 models" in lines and "150 tokens" in lines and "verdict 1,000" in lines
 
     rules = open_ended(tmp_path, "judge.model='rule-judge'", "judge.instruction='ours'", 'models=["qwen2.5-vl-7b"]')
-    lines = "\n".join(tell(rules, 8, "h200", timeline=tmp_path / "t.png"))
+    lines = "\n".join(forecast_lines(rules, 8, "h200", timeline=tmp_path / "t.png"))
     assert "1,260 episodes of 1 models" in lines and "apart, without GPU: rule-judge" in lines
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from actors.baselines import Baseline
-from orchestrator.scheduling.forecast.summary import outstanding, tell
+from orchestrator.scheduling.forecast.summary import forecast_lines, outstanding
 from sweeps.load import SweepError
 from tests.orchestrator.report import runs
 
@@ -31,4 +31,4 @@ def test_where_nobody_takes_a_gpu_there_is_nothing_to_forecast(demo_data, tmp_pa
     wanted = runs.sweep(demo_data, ["uniform"], ["zero-shot"]).model_copy(update={"output": str(tmp_path / "run")})
 
     with pytest.raises(SweepError, match="no model of this sweep takes a GPU"):
-        tell(wanted, 8, "h200", timeline=Path(tmp_path / "t.png"))
+        forecast_lines(wanted, 8, "h200", timeline=Path(tmp_path / "t.png"))
