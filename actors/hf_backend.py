@@ -75,6 +75,13 @@ class TransformersBackend:
         self.waiting.put(job)
         return await asyncio.wrap_future(job.answer)
 
+    async def token_ids(self, request: Request) -> list[int]:
+        """What the model reads, pictures expanded; raises what the processor raises for a prompt that it refuses."""
+        job = Job(request, await self.pictures.shown(request.messages))
+        tensors = await asyncio.to_thread(self.mind.inputs, [job])
+        ids: list[int] = tensors["input_ids"][0].tolist()
+        return ids
+
     async def close(self) -> None:
         """End the thread after its batch and free the device; safe to call twice."""
         self.waiting.close(BackendDied(f"{self.name} is closed"))

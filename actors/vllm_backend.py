@@ -59,12 +59,13 @@ REFUSALS = (VLLMClientError, ValueError, TypeError, ArithmeticError)
 class VLLMBackend:
     """One engine in child processes, asked by hundreds of episodes at once. Lives in the event loop that asks first."""
 
-    def __init__(self, model: ModelSpec, data: Path) -> None:
+    def __init__(self, model: ModelSpec, data: Path, engine: Any = None) -> None:
+        """``engine`` stands for one that is started, as ``actors.vllm_input`` does."""
         self.name = model.name
         self.chat = {"add_generation_prompt": True, "continue_final_message": False, "tokenize": False, **model.chat}
         arguments = engine_arguments(model)
         args = AsyncEngineArgs(**arguments)
-        self.engine = AsyncLLM.from_engine_args(args, True, UsageContext.LLM_CLASS)
+        self.engine = engine or AsyncLLM.from_engine_args(args, True, UsageContext.LLM_CLASS)
         self.children = family(self.engine)
         self.lora = LoRARequest(model.lora, 1, adapter(model)) if model.lora else None
         renderer = self.engine.renderer
@@ -89,12 +90,15 @@ class VLLMBackend:
             raise self.dead
         if self.watch is None:
             self.watch = asyncio.create_task(self._watch())
-        pictures = await self.pictures.shown(request.messages)
-        chat = conversation(request.messages, lambda image: self._part(image, pictures[image]))
+        chat = await self._chat(request)
         async with self.room, self._deadline(request.sampling):
             began = perf_counter()
             output = await self._insist(chat, request)
             return _reply(output, perf_counter() - began)
+
+    async def token_ids(self, request: Request) -> list[int]:
+        """What the model reads, pictures expanded; raises what the renderer raises for a prompt that it refuses."""
+        return list((await self._rendered(await self._chat(request)))["prompt_token_ids"])
 
     async def close(self) -> None:
         """Shut the engine down and leave no child of it behind; safe to call twice."""
@@ -105,6 +109,14 @@ class VLLMBackend:
             handler.cancel()  # else it reports the end of its engine as a failure
         self.pictures.close()
         await asyncio.to_thread(self._end)
+
+    async def _chat(self, request: Request) -> list[dict[str, Any]]:
+        pictures = await self.pictures.shown(request.messages)
+        return conversation(request.messages, lambda image: self._part(image, pictures[image]))
+
+    async def _rendered(self, chat: list[dict[str, Any]]) -> Any:
+        _, (prompt,) = await self.engine.renderer.render_chat_async([chat], self.template, self.tokens)
+        return prompt
 
     def _part(self, image: ImageRef, pixels: Any) -> Part:
         return {"type": "image_pil", "image_pil": pixels, "uuid": self.pictures.name(image)}
@@ -120,7 +132,7 @@ class VLLMBackend:
 
     async def _attempt(self, chat: list[dict[str, Any]], request: Request) -> Any:
         try:
-            _, (prompt,) = await self.engine.renderer.render_chat_async([chat], self.template, self.tokens)
+            prompt = await self._rendered(chat)
             number = f"{self.name}-{next(self.numbers)}"
             choices = decoding(request.sampling, request.seed, self.penalty)
             async for output in self.engine.generate(prompt, choices, number, lora_request=self.lora):

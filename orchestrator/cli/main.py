@@ -22,12 +22,13 @@ from rich.table import Column, Table
 from envs.samples import BadData
 from orchestrator.cli import listing
 from orchestrator.cli.data import data_app, models_app, sentences
+from orchestrator.cli.prompt import prompt
 from orchestrator.inspection.replay import ReplayError
 from orchestrator.object_store import run_location as remote
 from orchestrator.storage import job_paths
 from orchestrator.storage.run_folder import RunFolderError, disk
-from sweeps.load import SweepError, load, one_cell, skipped
-from sweeps.spec import Protocol, Sweep, Tracking
+from sweeps.load import SweepError, load, skipped
+from sweeps.spec import Sweep, Tracking
 
 app = typer.Typer(
     help="Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals.",
@@ -305,38 +306,7 @@ def audit(
     raise typer.Exit(0 if found.clean else 1)
 
 
-@app.command()
-def prompt(
-    scenario: Annotated[str, typer.Argument(help="Short or long name.")],
-    sample: Annotated[int, typer.Argument(metavar="ID", help="The sample's id.")],
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The benchmark folder.")] = Path(
-        "outputs/demo-data"
-    ),
-    condition: Annotated[str, typer.Option(help="`ls conditions` lists them.")] = "zero-shot",
-    model: Annotated[str, typer.Option(help="Apply this model's chat template, if it is on this disk.")] = "",
-    turn: Annotated[int, typer.Option(min=0, help="Which turn; earlier ones are answered with right suggestions.")] = 0,
-    seed: Annotated[int, typer.Option(help="The sweep's seed.")] = 0,
-    protocol: Annotated[Protocol, typer.Option(help="Multiple choice, or open-ended.")] = Protocol.MCQA,
-    judge: Annotated[str, typer.Option(help="Show what this judge is sent about --answer; `ls judges`.")] = "",
-    answer: Annotated[str, typer.Option(help="What a model is taken to have said.")] = "",
-) -> None:
-    """Print exactly what a model, or a judge, is sent, with picture names in place of pictures."""
-    from orchestrator.inspection import prompt_preview as asked
-
-    with sentences():
-        cell = one_cell(scenario, condition, model, protocol)
-        by = asked.named_judge(judge, answer, protocol, turn)
-        found, pool = asked.find(data, cell.scenario, sample)
-        try:
-            conversation = asked.put(found, pool, cell, seed, turn, by, answer)
-        except ValueError as few:
-            raise BadData(str(few)) from None
-        addressed = by.model if by else cell.model
-        text = asked.templated(addressed, conversation) if model or by else None
-    if (model or by) and text is None and addressed.backend != "builtin":
-        named = addressed.name
-        print(f"{named} is not on this disk: the conversation is shown before its chat template", file=sys.stderr)
-    print(asked.written(conversation) if text is None else text)
+app.command()(prompt)
 
 
 def main() -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from actors.backend import Message
+from actors.backend import BackendError, Message, Request, Situation
 from actors.judge import asked
 from actors.prompts import Past, ask_openly, examples, messages, posed, posed_openly, staged
 from envs import SCENARIOS
+from envs.render import Unprocessable
 from envs.samples import BadData, load
-from envs.types import Mode, Sample
+from envs.types import Mode, Sample, State
 from sweeps.conditions import Condition
-from sweeps.load import SweepError
+from sweeps.load import SweepError, models_named, registry
 from sweeps.load import judge as load_judge
-from sweeps.spec import Cell, Judge, ModelSpec, Protocol
+from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sampling
 
 
 def conversation(
@@ -106,3 +110,49 @@ def templated(model: ModelSpec, conversation: Sequence[Message]) -> str | None:
     except ModuleNotFoundError:
         return None
     return template_text(model, conversation)
+
+
+ENGINES = ("transformers", "vllm")
+"""Backends that make token ids in this process; services make their own."""
+
+
+def checkpoint(named: str, backend: str = "") -> ModelSpec | None:
+    """The entry that a command line gives by a checkpoint's folder or by an engine of its own; None for a name as it stands.
+
+    Raises SweepError for an engine that does not exist, and for a folder without ``config.json``.
+    """
+    if backend and backend not in ENGINES:
+        raise SweepError(f"--backend {backend!r} is none of {' and '.join(ENGINES)}")
+    if not named or named in registry() or not Path(named).is_dir():
+        return models_named([named])[0].model_copy(update={"backend": backend}) if named and backend else None
+    if not (Path(named) / "config.json").is_file():
+        raise SweepError(f"--model {named} is a folder without config.json; name the folder of a checkpoint")
+    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", Path(named).resolve().name).lstrip(".-_+") or "checkpoint"
+    return ModelSpec(
+        name=name, source=named, backend="vllm" if backend == "vllm" else "transformers", gpus=0, max_images=256
+    )
+
+
+def token_ids(model: ModelSpec, data: Path, conversation: Sequence[Message], sample: Sample) -> dict[str, Any]:
+    """What the model's engine makes of the conversation: ``{"model", "backend", "tokens", "ids"}``.
+
+    Raises SweepError where the engine cannot be had, and BadData where it refuses the prompt or a picture.
+    """
+    if model.backend not in ENGINES:
+        raise SweepError(f"{model.name} runs on {model.backend}, which shows no token ids; {' and '.join(ENGINES)} do")
+    from actors.token_ids import token_ids as made
+
+    view = SCENARIOS[sample.scenario].view(sample, State(0))
+    request = Request(tuple(conversation), Sampling(), 0, Situation(sample, State(0), view))
+    try:
+        ids = asyncio.run(made(model, data, request))
+    except (BackendError, Unprocessable) as refusal:
+        raise BadData(str(refusal)) from None
+    except (OSError, ValueError, TypeError, ImportError) as problem:
+        raise SweepError(f"{model.name}: {_sentence(problem)}") from None
+    return {"model": model.name, "backend": model.backend, "tokens": len(ids), "ids": ids}
+
+
+def _sentence(problem: Exception) -> str:
+    """The first line of an error."""
+    return next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)[:300]

@@ -1,0 +1,79 @@
+"""A checkpoint asked as the package proactivebench asks it, through transformers: what our engines are compared with.
+
+Source: the package's example ``tests/mcqa.py`` (0.1.1): ``processor.apply_chat_template(conversation,
+add_generation_prompt=True)``, then ``processor(text=[chat], images=[...])`` with pictures as one flat list, then
+``generate``. Nothing here is shared with ``actors.hf_backend``, so that an error there cannot hide itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import AutoModelForImageTextToText, AutoProcessor
+
+from actors.backend import Message
+from envs.types import ImageRef
+from sweeps.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+class PackageCall:
+    """One checkpoint, its processor, and the network once a reply is wanted."""
+
+    def __init__(self, model: ModelSpec) -> None:
+        """Load the processor; raises what transformers raises where it cannot."""
+        self.model = model
+        self.source = {"revision": model.revision or None, "trust_remote_code": model.trust_remote_code}
+        self.processor = AutoProcessor.from_pretrained(model.source, **self.source)
+        self.network: Any = None
+
+    def ids(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image]) -> list[int]:
+        """The token ids of the prompt, pictures expanded."""
+        ids: list[int] = self._inputs(messages, pictures)["input_ids"][0].tolist()
+        return ids
+
+    @torch.inference_mode()
+    def reply(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image], max_tokens: int = 50) -> str:
+        """The reply's text, greedy: sampled ones of two engines cannot be compared."""
+        if self.network is None:
+            self.network = self._loaded()
+        inputs = self._inputs(messages, pictures).to(self.network.device, self.network.dtype)
+        tokenizer = self.processor.tokenizer
+        made = self.network.generate(
+            **inputs, max_new_tokens=max_tokens, do_sample=False, num_beams=1, pad_token_id=tokenizer.eos_token_id
+        )
+        length = inputs["input_ids"].shape[1]
+        new = made[0][length:] if torch.equal(made[0][:length], inputs["input_ids"][0]) else made[0]
+        text: str = tokenizer.decode(new, skip_special_tokens=True, clean_up_tokenization_spaces=True)
+        return text
+
+    def _inputs(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image]) -> Any:
+        shown = [pictures[image] for message in messages for image in message.images]
+        return self.processor(text=[self._chat(messages)], images=shown or None, padding=True, return_tensors="pt")
+
+    def _chat(self, messages: Sequence[Message]) -> str:
+        """The rendered conversation; a model without template (InstructBLIP) reads the question as it stands."""
+        if not (self.processor.tokenizer.chat_template or getattr(self.processor, "chat_template", None)):
+            return messages[-1].text
+        conversation = [
+            {"role": message.role, "content": [*({"type": "image"} for _ in message.images), _text(message)]}
+            for message in messages
+        ]
+        text: str = self.processor.apply_chat_template(conversation, add_generation_prompt=True, **self.model.chat)
+        return text
+
+    def _loaded(self) -> Any:
+        device = "cuda" if self.model.gpus and torch.cuda.is_available() else "cpu"
+        place = {"device_map": "auto"} if self.model.gpus > 1 else {}
+        network = AutoModelForImageTextToText.from_pretrained(
+            self.model.source, dtype=self.model.dtype, **self.source, **place
+        )
+        return (network if place else network.to(device)).eval()
+
+
+def _text(message: Message) -> dict[str, str]:
+    return {"type": "text", "text": message.text}

@@ -1,0 +1,70 @@
+"""``prompt --token-ids`` prints what the engine's own input path makes of a prompt; a mistake is one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator.cli.main import app
+
+pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
+pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
+
+
+def printed(*args: object) -> Any:
+    return CliRunner().invoke(app, [str(arg) for arg in ("prompt", *args)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("condition", "turn"), [("zero-shot", 0), ("history", 2)])
+def test_the_ids_are_those_of_the_package_call(demo_data: Path, condition: str, turn: int) -> None:
+    from actors.backend_registry import at_home
+    from actors.hf_package_call import PackageCall
+    from actors.image_loader import Pictures
+    from orchestrator.inspection.prompt_preview import conversation, find
+    from sweeps.conditions import CONDITIONS
+    from sweeps.load import registry
+
+    found = printed(
+        "QD", 0, "--data", demo_data, "--model", "embedded", "--token-ids", "--condition", condition, "--turn", turn
+    )
+    assert found.exit_code == 0, found.output
+    told = json.loads(found.stdout)
+
+    sample, pool = find(demo_data, "QD", 0)
+    messages = conversation(sample, pool, CONDITIONS[condition], turn=turn)
+    pictures = Pictures(demo_data)
+    shown = {image: pictures.renderer.picture(image) for message in messages for image in message.images}
+    ids = PackageCall(at_home(registry()["embedded"])).ids(messages, shown)
+    assert len(shown) == turn + 1
+    assert told == {"model": "embedded", "backend": "transformers", "tokens": len(ids), "ids": ids}
+
+
+@pytest.mark.slow
+def test_a_checkpoint_is_named_by_its_folder_and_needs_no_weights(demo_data: Path) -> None:
+    """The embedded model's folder; the engine is built from shapes alone, so its ids are those of the entry."""
+    folder = Path(__file__).parents[3] / "actors" / "embedded"
+    by_folder = json.loads(printed("ROD", 0, "--data", demo_data, "--model", folder, "--token-ids").stdout)
+    by_name = json.loads(printed("ROD", 0, "--data", demo_data, "--model", "embedded", "--token-ids").stdout)
+
+    assert by_folder == by_name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--token-ids",), "--token-ids are one model's: add --model NAME, or --model FOLDER of a checkpoint"),
+        (("--token-ids", "--model", "oracle"), "oracle runs on builtin, which shows no token ids"),
+        (("--model", "embedded", "--backend", "tgi"), "--backend 'tgi' is none of transformers and vllm"),
+        (("--token-ids", "--model", "EMPTY"), "is a folder without config.json; name the folder of a checkpoint"),
+    ],
+)
+def test_a_mistake_is_one_sentence(demo_data: Path, tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
+    found = printed("ROD", 0, "--data", demo_data, *(str(tmp_path) if one == "EMPTY" else one for one in arguments))
+
+    assert found.exit_code == 2
+    assert sentence in found.stderr and found.stderr.count("\n") == 1
