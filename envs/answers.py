@@ -1,4 +1,4 @@
-"""A reply is read by text first and by letter second, exactly as the package reads it (``_evaluate``).
+"""Reads a reply: by text first and by letter second, exactly as the package does (``_evaluate``).
 
 The readings differ from common sense in places (a parenthesis breaks a letter, a full stop inside an option moves its
 start); they are the benchmark, so they stay. ``docs/scoring.md`` tells them to users.

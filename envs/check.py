@@ -1,4 +1,7 @@
-"""Every line and every picture that play could ever ask for is good, or is listed: nothing is left to find out at hour 20."""
+"""``data check``: lists every bad line and every missing or unreadable picture before a sweep starts.
+
+Every picture that any episode can show is checked.
+"""
 
 from __future__ import annotations
 

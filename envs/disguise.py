@@ -1,4 +1,4 @@
-"""In random-proactive every suggestion gives way to one that another scenario could carry out and this one cannot.
+"""The suggestions of random-proactive: each is replaced by one of another scenario that this one cannot carry out.
 
 Drawn by (seed, sample), so it is the same for every model. The package leaves open how invalid suggestions are drawn; the
 paper's example is "rewind the video" for a sketch.

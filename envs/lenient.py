@@ -1,4 +1,4 @@
-"""A lenient reading is a forgiving reader's guess at what a reply chose; it never changes a score unless a condition says so.
+"""Lenient reading: more tolerant rules for what a reply chose; no score uses them unless a condition says so.
 
 Only a reply that the benchmark could not parse is read again.
 """

@@ -1,4 +1,6 @@
-"""A verdict is three bits or none: a judge's text that holds no list of the right length is unjudged, never a zero.
+"""Open-ended generation: accepted answers, and a judge's reply as three bits.
+
+A reply that holds no list of the right length is unjudged, never a zero.
 
 Rules: ``get_open_ended_gen_answers`` of the package ``proactivebench`` 0.1.1 and its module ``open_ended_gen``. The
 judge's instruction is ours; docs/decisions/0003-open-ended.md tells where it differs and why.

@@ -1,4 +1,4 @@
-"""A rule, not a truth: an accepted answer counts where its words, or words of its idea, stand in one sentence unnegated.
+"""The rule judge: an accepted answer counts where its words, or words of its idea, stand in one sentence unnegated.
 
 The same answer gives the same reply for ever, on any machine, so a table of open-ended answers exists without a model.
 It knows no synonym of a category and no irony. Words and rules are this project's own.

@@ -1,4 +1,4 @@
-"""The words by which the rule judge knows an idea. Each is the beginning of a word, or a whole one where it ends in ``$``."""
+"""The words by which the rule judge recognises an idea: each a beginning of a word, or a whole word if it ends in ``$``."""
 
 from __future__ import annotations
 

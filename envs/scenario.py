@@ -1,4 +1,4 @@
-"""One transition serves all seven scenarios: read the reply, end or advance; a scenario adds only what it alone does.
+"""The base class of the scenarios: one transition for all seven; a subclass adds only what differs.
 
 ``state, turn = scenario.step(sample, state, reply)`` is pure: the same arguments give the same values for ever.
 Rules: ``BaseEnvironment.evaluate_generated_answer`` of the package ``proactivebench`` 0.1.1.

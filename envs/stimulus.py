@@ -1,4 +1,4 @@
-"""The benchmark's prompt strings, byte for byte: they are its stimulus, and a changed letter is another experiment.
+"""The benchmark's prompt strings, byte for byte; changing one changes what is measured.
 
 Source of every string in this file: the package ``proactivebench`` 0.1.1 (MIT, Thomas De Min et al.), modules
 ``environment`` and ``data_utils``; the open-ended hint comes from its example ``tests/oeg.py``. No other module of this

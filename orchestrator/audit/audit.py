@@ -1,6 +1,6 @@
-"""Every stored reply is played again, by our game and by the package ``proactivebench``: what either says otherwise is told.
+"""``audit``: replays every stored reply through our game and the package ``proactivebench``, and lists each difference.
 
-``game`` says what is compared in multiple choice, ``answer`` what in open-ended generation.
+``multiple_choice`` and ``open_ended`` say what is compared in each protocol.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Multiple choice: an episode's replies are played by our game and by the package's, turn by turn.
+"""The audit of multiple choice: an episode's replies replayed by our game and by the package's, turn by turn.
 
 Compared: picture and crop, question and options, both verdicts, move; then ending, number of turns and the counts of
 actions. Random-proactive: our game draws its moves from the seed anew, the package is given the recorded ones (it leaves

@@ -1,4 +1,4 @@
-"""Open-ended: one question, and what judges' replies to its answer are worth by our reading and by the package's.
+"""The audit of open-ended generation: the question, and each judge's reply as we and the package read it.
 
 Compared: picture and question, the accepted answers, and of every stored verdict both readings, ours and the package's
 zeros. Not compared: the two hints of the package's example (ours stands in ``envs.stimulus``), the accepted answers of a

@@ -1,4 +1,4 @@
-"""A stored episode, ready to be told again, and what two tellings do not agree on."""
+"""A stored episode as the audit replays it, and the differences between two replays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package ``proactivebench`` in a process of its own, on a Python that it can be read by."""
+"""The package ``proactivebench`` in a child process, on a Python version that it supports (3.12 or newer)."""
 
 from __future__ import annotations
 

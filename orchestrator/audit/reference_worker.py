@@ -1,4 +1,4 @@
-"""The package ``proactivebench`` plays recorded replies: a line in, a line out, and nothing of ours decides anything.
+"""The child process of the audit: the package ``proactivebench`` replays recorded replies, one line in, one line out.
 
 A script of its own, because the package reads only on Python >= 3.12: ``python orchestrator/audit/reference_worker.py DATA``
 with the package's folder on PYTHONPATH. It imports the standard library and the package alone.

@@ -1,4 +1,4 @@
-"""What a sweep file may name, as tables for ``ls``: read from the registries, so nothing is listed twice."""
+"""The tables of ``ls``: models, judges, scenarios and conditions that a sweep file may name, read from the registries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would stop a model is known before anything starts, from its configuration alone: no GPU, no engine, one table.
+"""``models check``: what would stop a model, from its configuration alone, before a sweep starts; no GPU, no engine.
 
 A cell starts with ``ok``, ``no`` or ``unknown``. What cannot be asked (offline, a gated model) is unknown, never a crash.
 """

@@ -1,4 +1,7 @@
-"""What a model is sent, as text: the same messages that a sweep builds, with picture names in place of pictures."""
+"""``prompt``: what a model or judge is sent, as text, with picture names in place of pictures.
+
+The messages are built by the same functions as in a sweep.
+"""
 
 from __future__ import annotations
 

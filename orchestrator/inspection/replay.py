@@ -1,6 +1,6 @@
-"""Anyone's transcripts can be scored: answers are replayed through the game, with no picture and no model.
+"""``replay``: scores recorded answers by replaying them through the game, without pictures and without a model.
 
-A line in, a line out; the same lines give the same lines for ever.
+One line in, one line out; equal lines give equal lines.
 """
 
 from __future__ import annotations

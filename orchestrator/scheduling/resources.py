@@ -1,4 +1,4 @@
-"""What a replica of each group takes, and what each pool may take of the cluster."""
+"""CPUs and GPUs of a replica of each group, and the share of the cluster that each pool may take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast one replica is: reckoned from a small table, and every real run's own figures weigh in.
+"""Throughput of one replica: from the table rates.toml, corrected by what real runs measured.
 
 A rate is never part of a key and changes no answer: a wrong one costs time alone, and the schedule corrects it.
 """

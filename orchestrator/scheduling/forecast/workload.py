@@ -1,4 +1,4 @@
-"""What a sweep has left to play, kind by kind, and what its schedule is told of the pace beforehand.
+"""The pending work of a sweep by kind, and the rates that its scheduler starts from.
 
 An estimate is never part of a key and changes no answer: a wrong one costs time alone, and the schedule corrects it.
 """
