@@ -1,26 +1,32 @@
-"""A panel reads leased answers side by side: every leased answer leaves with exactly one verdict, or the panel raises."""
+"""Has leased answers read by a judge, side by side beside its engine.
+
+Every leased answer leaves with exactly one verdict, or ``judge`` raises.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
 
 from actors.backend import Backend
-from actors.episode_runner import EpisodeRunner, LeaseState, PlanView
-from actors.judge import Judged, instruction_hash, judge
+from actors.episode_runner import PlanView
+from actors.judge import instruction_hash, judge
+from actors.lease import LeaseState
+from actors.records import JudgedAnswer, VerdictBatch, VerdictRows
 from envs import rulejudge
-from envs.openended import Bits
-from sweeps.spec import Cell, Judge
+from sweeps.spec import Judge
 from sweeps.values import digest
 
-Columns = dict[str, list[Any]]
 RULES = "builtin:rule-judge"
 
-VERDICT_COLUMNS = (
-    "key", "judge", "cell", "model", "scenario", "condition", "sample_id", "category", "suggestion", "aggregate",
-    "reason", "first_failed", "attempts", "text", "seconds", "prompt_tokens", "reply_tokens", "cost",
-    "strict_category", "strict_suggestion", "strict_aggregate",
-)  # fmt: skip
+
+class LeasedAnswer(NamedTuple):
+    """One answer for a judge to read."""
+
+    ordinal: int
+    """The plan's number of the episode that ended with it."""
+    text: str
 
 
 def judge_key(judge: Judge) -> str:
@@ -33,56 +39,21 @@ def judge_key(judge: Judge) -> str:
     return f"{judge.model.name}/{judge.instruction}-{digest(json.dumps(identity, sort_keys=True), 4)}"
 
 
-class Verdicts:
-    """Rows of verdicts with the ordinals of their episodes, filled one at a time."""
+class JudgeRunner:
+    """Has answers read by one judge."""
 
-    def __init__(self, judge: str) -> None:
-        self.judge = judge
-        self.ordinals: list[int] = []
-        self._rows: list[tuple[Any, ...]] = []
+    def __init__(self, plan: PlanView, judge: Judge, backend: Backend) -> None:
+        """Raises ValueError as ``judge_key``."""
+        self.plan, self.spec, self.backend, self.key = plan, judge, backend, judge_key(judge)
 
-    def __len__(self) -> int:
-        return len(self.ordinals)
+    def judge(self, answers: Sequence[LeasedAnswer]) -> AsyncIterator[VerdictBatch]:
+        """Batches of verdicts, in the order in which they are given; raises as ``LeaseState.batches``."""
+        lease = LeaseState(answers, self._verdict, lambda: VerdictRows(self.key))
+        return lease.batches(self.spec.model.in_flight)
 
-    def add(self, ordinal: int, cell: Cell, sample_id: int, key: str, judged: Judged) -> None:
-        """Append one verdict; one that nobody gave has no bits, and says why."""
-        three, strict = _three(judged.bits), _three(judged.strict)
-        self.ordinals.append(ordinal)
-        self._rows.append(
-            (
-                key, self.judge, cell.key, cell.model.name, cell.scenario, cell.condition.name, sample_id, *three,
-                judged.reason or None, judged.first_failed, judged.attempts, judged.text, judged.seconds,
-                judged.prompt_tokens, judged.reply_tokens, judged.cost, *strict,
-            )
-        )  # fmt: skip
-
-    def content(self) -> dict[str, Any]:
-        """What goes over the wire: ``{"ordinals": [...], "verdicts": {...}}``."""
-        columns = zip(*self._rows, strict=True) if self._rows else ((),) * len(VERDICT_COLUMNS)
-        rows = {name: list(values) for name, values in zip(VERDICT_COLUMNS, columns, strict=True)}
-        return {"ordinals": self.ordinals, "verdicts": rows}
-
-
-def _three(bits: Bits | None) -> tuple[bool | None, bool | None, bool | None]:
-    return (None, None, None) if bits is None else (bits.category, bits.suggestion, bits.aggregate)
-
-
-class JudgeRunner(EpisodeRunner):
-    """Reads what a judge is given: pairs of an episode's ordinal and the answer it ended with."""
-
-    def __init__(self, book: PlanView, judge: Judge, backend: Backend) -> None:
-        super().__init__(book, {judge.model.name: backend}, judge.model.in_flight)
-        self.judge, self.backend, self.name = judge, backend, judge_key(judge)
-
-    def open(self) -> Verdicts:
-        """An empty block."""
-        return Verdicts(self.name)
-
-    async def episode(self, leased: tuple[int, str], shift: LeaseState) -> None:
-        """Read one answer and add its verdict to whichever block is open then."""
-        ordinal, answer = leased
-        index, sample = self.book.task(ordinal)
-        cell, key = self.book.cells[index], self.book.key(index, sample)
-        seed = int(digest(f"{self.book.seed}/{key}/{self.name}", 7), 16)
-        judged = await judge(sample, cell, answer, self.judge, self.backend, seed)
-        shift.block.add(ordinal, cell, sample.id, key, judged)
+    async def _verdict(self, answer: LeasedAnswer) -> JudgedAnswer:
+        index, sample = self.plan.task(answer.ordinal)
+        cell, key = self.plan.cells[index], self.plan.key(index, sample)
+        seed = int(digest(f"{self.plan.seed}/{key}/{self.key}", 7), 16)
+        judged = await judge(sample, cell, answer.text, self.spec, self.backend, seed)
+        return JudgedAnswer(answer.ordinal, cell, sample.id, key, judged)

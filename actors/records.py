@@ -1,62 +1,191 @@
-"""Finished episodes as columns: the form in which they travel and are stored, one list a column, no nested rows."""
+"""Rows of the tables episodes, turns and verdicts, and the batches of columns in which a worker sends them to the driver.
+
+The row types are the only definition of each table: the store derives its Parquet schemas from their fields, in order.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
+from actors.judge import Judged
 from actors.play import Episode, Shown
+from envs.openended import Bits
 from envs.types import Action, Ending, OpenAnswer
 from sweeps.spec import Cell, Protocol
 
 Columns = dict[str, list[Any]]
-
-EPISODE_COLUMNS = (
-    "key", "cell", "model", "scenario", "condition", "protocol", "sample_id", "seed", "ending", "correct", "turns",
-    "suggestions", "abstentions", "categories", "unparsable", "error", "seconds", "prompt_tokens", "reply_tokens", "cost",
-)  # fmt: skip
-TURN_COLUMNS = ("key", "turn", "frame", "image", "reply", "option", "category", "action", "move")
+"""Column name -> values; all lists of one table have the same length."""
+Int32 = Annotated[int, 32]
+"""A count, stored in 32 bits; a plain ``int`` is stored in 64."""
 
 
-class Block:
-    """Rows of finished episodes with their ordinals, filled one episode at a time and turned into columns at the end."""
+class EpisodeRow(NamedTuple):
+    """One row an episode."""
+
+    key: str
+    cell: str
+    model: str
+    scenario: str
+    condition: str
+    protocol: str
+    sample_id: int
+    seed: int
+    ending: str
+    correct: bool | None
+    """Null for an open-ended answer: it is a judge's matter."""
+    turns: Int32
+    suggestions: Int32
+    abstentions: Int32
+    categories: Int32
+    unparsable: Int32
+    error: str | None
+    """Null where there was none."""
+    seconds: float
+    prompt_tokens: int
+    reply_tokens: int
+    cost: float
+
+
+class TurnRow(NamedTuple):
+    """One row an answered question; the last four are null for an open-ended answer."""
+
+    key: str
+    turn: Int32
+    frame: Int32
+    image: str
+    reply: str
+    option: str | None
+    category: str | None
+    action: str | None
+    move: str | None
+    """Null also where the reply asked for no move."""
+
+
+class VerdictRow(NamedTuple):
+    """One row a verdict. The three bits are null where the judge gave none (unjudged), and ``reason`` says why."""
+
+    key: str
+    judge: str
+    cell: str
+    model: str
+    scenario: str
+    condition: str
+    sample_id: int
+    category: bool | None
+    suggestion: bool | None
+    aggregate: bool | None
+    reason: str | None
+    first_failed: bool
+    attempts: Int32
+    text: str
+    seconds: float
+    prompt_tokens: int
+    reply_tokens: int
+    cost: float
+    strict_category: bool | None
+    """The strict bits are what the package makes of the first reply (``envs.openended.strict_verdict``), null where none came."""
+    strict_suggestion: bool | None
+    strict_aggregate: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeBatch:
+    """Finished episodes with their turns, those of one episode together and in order."""
+
+    ordinals: list[int]
+    """The plan's number of each episode."""
+    episodes: Columns
+    """The fields of ``EpisodeRow``."""
+    turns: Columns
+    """The fields of ``TurnRow``."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictBatch:
+    """Verdicts on stored answers."""
+
+    ordinals: list[int]
+    """The plan's number of the episode that each verdict is about."""
+    verdicts: Columns
+    """The fields of ``VerdictRow``."""
+
+
+class PlayedEpisode(NamedTuple):
+    """What playing one ordinal gave."""
+
+    ordinal: int
+    cell: Cell
+    episode: Episode
+
+
+class JudgedAnswer(NamedTuple):
+    """What a judge said of one answer."""
+
+    ordinal: int
+    cell: Cell
+    sample_id: int
+    key: str
+    """The episode's."""
+    judged: Judged
+
+
+class EpisodeRows:
+    """Builds an ``EpisodeBatch``, one episode at a time."""
 
     def __init__(self) -> None:
-        self.ordinals: list[int] = []
-        self._episodes: list[tuple[Any, ...]] = []
-        self._turns: list[tuple[Any, ...]] = []
+        self._ordinals: list[int] = []
+        self._episodes: list[EpisodeRow] = []
+        self._turns: list[TurnRow] = []
 
     def __len__(self) -> int:
-        return len(self.ordinals)
+        return len(self._ordinals)
 
-    def add(self, ordinal: int, cell: Cell, episode: Episode) -> None:
+    def add(self, played: PlayedEpisode) -> None:
         """Append one finished episode."""
-        self.ordinals.append(ordinal)
+        ordinal, cell, episode = played
+        self._ordinals.append(ordinal)
         self._episodes.append(episode_row(cell, episode))
         self._turns += [turn_row(episode.key, number, shown) for number, shown in enumerate(episode.turns)]
 
-    @property
-    def episodes(self) -> Columns:
-        """The episodes as columns."""
-        return _columns(EPISODE_COLUMNS, self._episodes)
-
-    @property
-    def turns(self) -> Columns:
-        """The turns as columns, those of one episode together and in order."""
-        return _columns(TURN_COLUMNS, self._turns)
-
-    def content(self) -> dict[str, Any]:
-        """What goes over the wire: ``{"ordinals": [...], "episodes": {...}, "turns": {...}}``."""
-        return {"ordinals": self.ordinals, "episodes": self.episodes, "turns": self.turns}
+    def batch(self) -> EpisodeBatch:
+        """All episodes so far, as columns."""
+        return EpisodeBatch(
+            self._ordinals, columns(EpisodeRow._fields, self._episodes), columns(TurnRow._fields, self._turns)
+        )
 
 
-def _columns(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Columns:
-    if not rows:
-        return {name: [] for name in names}
-    return {name: list(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
+class VerdictRows:
+    """Builds a ``VerdictBatch``, one verdict at a time."""
+
+    def __init__(self, judge: str) -> None:
+        """``judge`` is the judge's key (``actors.judge_runner.judge_key``)."""
+        self.judge = judge
+        self._ordinals: list[int] = []
+        self._verdicts: list[VerdictRow] = []
+
+    def __len__(self) -> int:
+        return len(self._ordinals)
+
+    def add(self, answer: JudgedAnswer) -> None:
+        """Append one verdict; without bits it says why there are none."""
+        self._ordinals.append(answer.ordinal)
+        self._verdicts.append(verdict_row(self.judge, answer))
+
+    def batch(self) -> VerdictBatch:
+        """All verdicts so far, as columns."""
+        return VerdictBatch(self._ordinals, columns(VerdictRow._fields, self._verdicts))
 
 
-def episode_row(cell: Cell, episode: Episode) -> tuple[Any, ...]:
-    """One row of the episodes table, in the order of ``EPISODE_COLUMNS``; an open-ended answer is neither right nor wrong."""
+def columns(names: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> Columns:
+    """Rows of one table turned into columns; every column is there when no row is."""
+    found = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in names]
+    return dict(zip(names, found, strict=True))
+
+
+def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
+    """One row of the table episodes; an open-ended answer is neither right nor wrong."""
     did = [None if isinstance(shown.turn, OpenAnswer) else shown.turn.action for shown in episode.turns]
     correct = None if cell.protocol is Protocol.OEG else episode.ending is Ending.CORRECT
     prompt = reply = 0
@@ -65,7 +194,7 @@ def episode_row(cell: Cell, episode: Episode) -> tuple[Any, ...]:
         prompt += shown.reply.prompt_tokens
         reply += shown.reply.reply_tokens
         cost += shown.reply.cost
-    return (
+    return EpisodeRow(
         episode.key, cell.key, cell.model.name, cell.scenario, cell.condition.name,
         cell.protocol.value, episode.sample.id, episode.seed, episode.ending.value, correct,
         len(did), did.count(Action.SUGGESTION), did.count(Action.ABSTENTION), did.count(Action.CATEGORY),
@@ -73,12 +202,26 @@ def episode_row(cell: Cell, episode: Episode) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def turn_row(key: str, number: int, shown: Shown) -> tuple[Any, ...]:
-    """One row of the turns table, in the order of ``TURN_COLUMNS``; of an open-ended answer there is only the text."""
+def turn_row(key: str, number: int, shown: Shown) -> TurnRow:
+    """One row of the table turns; of an open-ended answer there is only the text."""
     turn = shown.turn
     if isinstance(turn, OpenAnswer):
-        return (key, number, turn.frame, shown.image.key, turn.reply, None, None, None, None)
+        return TurnRow(key, number, turn.frame, shown.image.key, turn.reply, None, None, None, None)
     move = None if turn.move is None else turn.move.value
-    return (
+    return TurnRow(
         key, number, turn.frame, shown.image.key, turn.reply, turn.option.value, turn.category.value, turn.action.value, move,
     )  # fmt: skip
+
+
+def verdict_row(judge: str, answer: JudgedAnswer) -> VerdictRow:
+    """One row of the table verdicts."""
+    cell, judged = answer.cell, answer.judged
+    return VerdictRow(
+        answer.key, judge, cell.key, cell.model.name, cell.scenario, cell.condition.name, answer.sample_id,
+        *_three(judged.bits), judged.reason or None, judged.first_failed, judged.attempts, judged.text, judged.seconds,
+        judged.prompt_tokens, judged.reply_tokens, judged.cost, *_three(judged.strict),
+    )  # fmt: skip
+
+
+def _three(bits: Bits | None) -> tuple[bool | None, bool | None, bool | None]:
+    return (None, None, None) if bits is None else (bits.category, bits.suggestion, bits.aggregate)

@@ -1,4 +1,7 @@
-"""The Ray actor owns its engines from start to end; Ray never replays its streams (that would lose and double episodes)."""
+"""The Ray actor that loads engines and plays leases on the devices Ray gave it.
+
+It owns its engines from start to end; Ray never replays its streams (that would lose and double episodes).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import ray
 
@@ -14,8 +16,9 @@ from actors import host_metrics
 from actors.backend import Backend
 from actors.engine_loader import load
 from actors.episode_runner import EpisodeRunner, PlanView
-from actors.judge_runner import JudgeRunner
+from actors.judge_runner import JudgeRunner, LeasedAnswer
 from actors.process_output import WorkerAddress, excerpt, streams
+from actors.records import EpisodeBatch, VerdictBatch
 from sweeps.spec import Judge, ModelSpec
 
 
@@ -33,53 +36,56 @@ def busy() -> dict[str, float]:
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)
 class Worker:
-    """Plays leases of one group of models on the devices Ray gave it."""
+    """Plays leases of one group of models, or reads answers as a judge."""
 
-    def __init__(self, book: PlanView, models: Sequence[ModelSpec], data: str, judge: Judge | None = None) -> None:
+    def __init__(self, plan: PlanView, models: Sequence[ModelSpec], data: str, judge: Judge | None = None) -> None:
         """With a ``judge`` the leases are answers to read, and ``models`` is the judge's alone."""
-        self.book, self.models, self.data, self.judge = book, models, Path(data), judge
+        self.plan, self.models, self.data, self.judge = plan, models, Path(data), judge
         self.backends: dict[str, Backend] = {}
-        self.crew: EpisodeRunner | None = None
+        self.runner: EpisodeRunner | JudgeRunner | None = None
 
     async def place(self) -> WorkerAddress:
-        """Where this worker lives: asked for before it loads, so that what a dying loader printed can be found."""
+        """Where this worker runs; asked for before it loads, so that what a dying loader printed can be found."""
         node = ray.get_runtime_context().get_node_id()
         return WorkerAddress(
             socket.gethostname(), os.getpid(), node, os.environ.get("CUDA_VISIBLE_DEVICES", ""), streams()
         )
 
     async def ready(self, staged: str = "") -> list[str]:
-        """Load the engines; answers what there was to say about devices and turns.
+        """Load the engines; answers what they reported about devices and the order of loading.
 
         ``staged`` is where the data lie on this node, if they were brought here.
 
         Raises what ``load`` raises, so that the driver learns the reason and not only of a death.
         """
-        said: list[str] = []
+        lines: list[str] = []
         self.data = Path(staged) if staged else self.data
 
-        def say(line: str) -> None:
+        def report(line: str) -> None:
             print(line, flush=True)
-            said.append(line)
+            lines.append(line)
 
         for model in self.models:
-            self.backends[model.name] = load(model, self.data, ray.get_gpu_ids(), say)
-        self.crew = self._crew()
-        return said
+            self.backends[model.name] = load(model, self.data, ray.get_gpu_ids(), report)
+        self.runner = self._runner()
+        return lines
 
-    def _crew(self) -> EpisodeRunner:
+    def _runner(self) -> EpisodeRunner | JudgeRunner:
         if self.judge is not None:
-            return JudgeRunner(self.book, self.judge, self.backends[self.judge.model.name])
-        return EpisodeRunner(self.book, self.backends, in_flight=max(model.in_flight for model in self.models))
+            return JudgeRunner(self.plan, self.judge, self.backends[self.judge.model.name])
+        return EpisodeRunner(self.plan, self.backends, in_flight=max(model.in_flight for model in self.models))
 
-    async def play(self, leased: Sequence[Any]) -> AsyncIterator[dict[str, Any]]:
-        """Stream of blocks (``records.Block.content``, ``judge_runner.Verdicts.content``) until all that is leased is out.
+    async def play(self, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
+        """Stream of batches until every leased episode is out."""
+        assert isinstance(self.runner, EpisodeRunner), "play() called before ready(), or on a judge's worker"
+        async for batch in self.runner.play(ordinals):
+            yield batch
 
-        What is leased are ordinals of episodes, or for a judge pairs of an ordinal and its answer.
-        """
-        assert self.crew is not None, "a lease came before the worker was ready"
-        async for block in self.crew.play(leased):
-            yield block.content()
+    async def judge_answers(self, answers: Sequence[LeasedAnswer]) -> AsyncIterator[VerdictBatch]:
+        """Stream of batches until every leased answer has its verdict."""
+        assert isinstance(self.runner, JudgeRunner), "judge_answers() called before ready(), or on a model's worker"
+        async for batch in self.runner.judge(answers):
+            yield batch
 
     async def close(self) -> None:
         """Release every engine; the driver kills the actor afterwards."""

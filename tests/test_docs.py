@@ -82,12 +82,12 @@ def test_the_five_lines_play_the_embedded_model(demo_data):
     async def play():
         backend = engine(plan.cells[0].model, demo_data)
         try:
-            return [b.content() async for b in EpisodeRunner(plan, {"mine": backend}, 2).play(range(plan.total))]
+            return [batch async for batch in EpisodeRunner(plan, {"mine": backend}, 2).play(range(plan.total))]
         finally:
             await backend.close()
 
     played = asyncio.run(play())
-    assert sum(len(block["ordinals"]) for block in played) == 2
+    assert sum(len(batch.ordinals) for batch in played) == 2
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)

@@ -1,4 +1,4 @@
-"""One attempt at a sweep: load, claim the folder, subtract what is finished, play the rest, score, tell the user.
+"""One attempt at a run folder: play what is pending or judge what is unread, then score what is stored.
 
 Everything that must outlive the attempt is in the run folder; a later attempt needs nothing else.
 """
@@ -10,8 +10,9 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,9 @@ import polars as pl
 
 from envs.types import ERRORS
 from orchestrator.datasets.staging import fixed
-from orchestrator.execution import worker_logs
 from orchestrator.execution.retry_failed import take_back
-from orchestrator.judging.judge_queue import JudgeQueue, unread, worded
+from orchestrator.execution.worker_logs import AttemptLog, attempt_log
+from orchestrator.judging.judge_queue import JudgeQueue, check_wording, unread
 from orchestrator.monitoring.progress import Progress
 from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
 from orchestrator.planning.plan import Plan, group
@@ -40,9 +41,12 @@ from sweeps.spec import Judge, Sweep
 
 if TYPE_CHECKING:
     from orchestrator.execution.driver import Driver
+    from orchestrator.execution.result_sink import ResultSink
 
 INTERRUPTED = 130
 INCOMPLETE = 1
+CLOSE_TIMEOUT_S, CLOSE_TIMEOUT_INTERRUPTED_S = 60.0, 2.0
+"""Seconds that MLflow gets at the end to take what it lacks; and where somebody stopped the run."""
 
 
 @dataclass(frozen=True)
@@ -75,18 +79,12 @@ def run(
     """
     sweep = fixed(sweep)
     if sweep.judged and sweep.judge is not None:
-        worded(sweep.judge)
+        check_wording(sweep.judge)
     plan = build_plan(sweep)
     for reason in skipped(sweep):
         say(f"left out: {reason}")
-    with run_folder.disk(output), run_folder.claim(output, sweep, update=update), worker_logs.attempt(output) as kept:
-        store = EpisodeStore(output)
-        try:
-            if retry_failed:
-                say(f"{take_back(store, plan, kept.folder):,} failed episodes are pending again")
-            return _attempt(sweep, plan, output, store, kept, say)
-        finally:
-            store.close()
+    with opened(sweep, plan, output, say, update) as attempt:
+        return attempt.run(retry_failed)
 
 
 def judge(
@@ -97,42 +95,23 @@ def judge(
     Answers the scored rows by this judge, and whether it has read everything that is stored. ``sweep`` is the folder's
     own; its results.json is written anew where the reader is its own judge, or it had none. Raises RunFolderError.
     """
-    worded(reader)
+    check_wording(reader)
     sweep = sweep if sweep.judge else sweep.model_copy(update={"judge": reader})
-    plan = build_plan(sweep)
-    with run_folder.disk(output), run_folder.claim(output, sweep), worker_logs.attempt(output) as kept:
+    with opened(sweep, build_plan(sweep), output, say) as attempt:
+        return attempt.judge(reader, again)
+
+
+@contextmanager
+def opened(
+    sweep: Sweep, plan: Plan, output: Path, say: Callable[[str], None], update: bool = False
+) -> Iterator[Attempt]:
+    """An attempt that holds its run folder until the block ends; raises RunFolderError."""
+    with run_folder.disk(output), run_folder.claim(output, sweep, update=update), attempt_log(output) as log:
         store = EpisodeStore(output)
         try:
-            rows, left = _judged(sweep, plan, output, store, kept, reader, again, say)
+            yield Attempt(sweep, plan, output, store, log, say)
         finally:
             store.close()
-    return rows, not left
-
-
-def _judged(
-    sweep: Sweep,
-    plan: Plan,
-    output: Path,
-    store: EpisodeStore,
-    kept: worker_logs.AttemptLog,
-    reader: Judge,
-    again: bool,
-    say: Callable[[str], None],
-) -> tuple[pl.DataFrame, int]:
-    backlog = unread(plan, belonging(plan, output), output, reader, again)
-    desk = JudgeQueue(reader, plan, store, backlog)
-    say(f"{sweep.name}: {len(backlog):,} answers to read by {desk.key}")
-    cells = planned_rows(plan)
-    if backlog:
-        progress = _progress(sweep, output, cells, _finished(plan, {}), Tracker("none", "", output, {}, ""))
-        reasons, _ = _play(sweep.model_copy(update={"judge": reader}), plan, {}, store, progress, kept, desk)
-        for reason in reasons.values():
-            say(f"{desk.key}: {reason}")
-        desk.kept.compact()
-    rows = scored(plan, output, desk.key)
-    if own(sweep) == desk.key:
-        write_results(output, rows)
-    return rows, len(unread(plan, belonging(plan, output), output, reader))
 
 
 def scored(plan: Plan, output: Path, judge: str, strict: bool = False) -> pl.DataFrame:
@@ -141,143 +120,181 @@ def scored(plan: Plan, output: Path, judge: str, strict: bool = False) -> pl.Dat
     return score(belonging(plan, output), planned_rows(plan), read, strict)
 
 
-def _desk(
-    sweep: Sweep, plan: Plan, output: Path, store: EpisodeStore, pending: Mapping[str, Sequence[int]]
-) -> JudgeQueue | None:
-    """The desk of the sweep's judge, where there is or will be something to read."""
-    if not sweep.judged or sweep.judge is None:
-        return None
-    backlog = unread(plan, belonging(plan, output), output, sweep.judge)
-    return JudgeQueue(sweep.judge, plan, store, backlog) if backlog or pending else None
+@dataclass
+class Attempt:
+    """What one attempt holds: the claimed run folder, what is pending, and what playing it came to."""
 
+    sweep: Sweep
+    plan: Plan
+    output: Path
+    store: EpisodeStore
+    log: AttemptLog
+    say: Callable[[str], None]
+    """Takes the lines that the user reads on standard output."""
+    pending: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Group of models -> ordinals to play."""
+    judge_queue: JudgeQueue | None = None
+    """Of the judge that reads open-ended answers, where there is or will be one to read."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Group -> why it could not go on."""
+    interrupted: bool = False
+    seconds: float = 0.0
+    """From the first start of a worker to the last durable episode."""
 
-def _attempt(
-    sweep: Sweep,
-    plan: Plan,
-    output: Path,
-    store: EpisodeStore,
-    kept: worker_logs.AttemptLog,
-    say: Callable[[str], None],
-) -> Outcome:
-    finished = set(store.finished()["key"])
-    pending = plan.pending(finished)
-    left, desk = sum(map(len, pending.values())), _desk(sweep, plan, output, store, pending)
-    waiting = f", {len(desk.backlog):,} answers to judge" if desk and desk.backlog else ""
-    say(
-        f"{sweep.name}: {len(plan.cells)} cells, {plan.total:,} episodes,"
-        f" {plan.total - left:,} finished, {left:,} pending{waiting}"
-    )
-    cells = planned_rows(plan)
-    run_folder.write_plan(output, cells, plan.all_keys())
-    tracker = _tracker(sweep, output)
-    if not tracker.off:
-        tracker.dataset(described(sweep.name, sweep.data, plan.played))
-    tracker.start()
-    standing = None if tracker.off else CellMetricsPublisher(lambda: scored(plan, output, own(sweep)), tracker.cell)
-    progress = _progress(sweep, output, cells, _finished(plan, pending), tracker, standing)
-    began = time.perf_counter()
-    reasons, interrupted = _play(sweep, plan, pending, store, progress, kept, desk) if left or desk else ({}, False)
-    store.flush()
-    seconds = time.perf_counter() - began
-    if not interrupted:
-        store.compact()
-        if desk:
-            desk.kept.compact()
-    rows = scored(plan, output, own(sweep))
-    write_results(output, rows)
-    complete = int(rows["finished"].sum()) == plan.total and not int(rows["failed"].sum()) and _all_read(sweep, rows)
-    run_folder.write_status(output, _states(rows, reasons), finished=not interrupted)
-    for row in rows.iter_rows(named=True):
-        tracker.cell(row)
-    tracker.artifacts([output / "sweep.resolved.toml", output / "results.json"])
-    tracker.close(
-        "FINISHED" if complete else "KILLED" if interrupted else "FAILED", timeout=2.0 if interrupted else 60.0
-    )
-    return Outcome(rows, complete, interrupted, reasons, seconds)
+    def run(self, retry_failed: bool = False) -> Outcome:
+        """Play what is pending, have new answers judged, and score what the folder holds then."""
+        if retry_failed:
+            self.say(f"{take_back(self.store, self.plan, self.log.folder):,} failed episodes are pending again")
+        self.pending = self.plan.pending(set(self.store.finished()["key"]))
+        self.judge_queue = self._own_judge_queue()
+        self._announce()
+        run_folder.write_plan(self.output, planned_rows(self.plan), self.plan.all_keys())
+        tracker = self._start_tracker()
+        if self.pending or self.judge_queue:
+            metrics = None if tracker.off else CellMetricsPublisher(self._scored, tracker.cell)
+            self._play(tracker, metrics)
+        if not self.interrupted:
+            self.store.compact()
+            if self.judge_queue:
+                self.judge_queue.verdicts.compact()
+        outcome = self._outcome(self._scored())
+        write_results(self.output, outcome.rows)
+        states = _states(outcome.rows, self.reasons)
+        run_folder.write_status(self.output, states, finished=not self.interrupted)
+        self._close_tracker(tracker, outcome)
+        return outcome
 
+    def judge(self, reader: Judge, again: bool) -> tuple[pl.DataFrame, bool]:
+        """Have the judge read stored answers; the scored rows by it, and whether it has read all of them."""
+        backlog = self._unread(reader, again)
+        queue = self.judge_queue = JudgeQueue(reader, self.plan, self.store, backlog)
+        self.say(f"{self.sweep.name}: {len(backlog):,} answers to read by {queue.key}")
+        if backlog:
+            self._play(Tracker("none", "", self.output, {}, ""))
+            for reason in self.reasons.values():
+                self.say(f"{queue.key}: {reason}")
+            queue.verdicts.compact()
+        rows = scored(self.plan, self.output, queue.key)
+        if own(self.sweep) == queue.key:
+            write_results(self.output, rows)
+        return rows, not self._unread(reader)
 
-def _all_read(sweep: Sweep, rows: pl.DataFrame) -> bool:
-    """Whether the sweep's judge has read every answer, those included that it could give no verdict on."""
-    if not sweep.judged:
-        return True
-    return bool((rows["answered"] == rows["judged"] + rows["unjudged"]).all())
+    # -- before -------------------------------------------------------------------------------------------------------
+    def _own_judge_queue(self) -> JudgeQueue | None:
+        """The queue of the sweep's own judge, where there is or will be something to read."""
+        judge = self.sweep.judge
+        if not self.sweep.judged or judge is None:
+            return None
+        backlog = self._unread(judge)
+        return JudgeQueue(judge, self.plan, self.store, backlog) if backlog or self.pending else None
 
+    def _unread(self, judge: Judge, again: bool = False) -> list[int]:
+        return unread(self.plan, belonging(self.plan, self.output), self.output, judge, again)
 
-def _progress(
-    sweep: Sweep,
-    output: Path,
-    cells: pl.DataFrame,
-    before: Mapping[str, int],
-    tracker: Tracker,
-    standing: CellMetricsPublisher | None = None,
-) -> Progress:
-    groups = {model.name: group(model) for model in sweep.models}
-    wrong = episodes(output).filter(pl.col("ending").is_in(ERRORS)).group_by("cell").len().collect()
-    known = set(cells["cell"])
-    errors = {cell: count for cell, count in wrong.iter_rows() if cell in known}
-    return Progress(output, cells, before, errors, groups, tracker, standing)
+    def _announce(self) -> None:
+        left = sum(map(len, self.pending.values()))
+        backlog = self.judge_queue.backlog if self.judge_queue else ()
+        self.say(
+            f"{self.sweep.name}: {len(self.plan.cells)} cells, {self.plan.total:,} episodes,"
+            f" {self.plan.total - left:,} finished, {left:,} pending"
+            + (f", {len(backlog):,} answers to judge" if backlog else "")
+        )
 
+    def _start_tracker(self) -> Tracker:
+        tracker = tracker_of(self.sweep, self.output)
+        if not tracker.off:
+            tracker.dataset(described(self.sweep.name, self.sweep.data, self.plan.played))
+        tracker.start()
+        return tracker
 
-def _finished(plan: Plan, pending: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Cell -> planned episodes that are stored already."""
-    missing = Counter(plan.task(ordinal)[0] for queue in pending.values() for ordinal in queue)
-    return {cell.key: len(plan.drawn(cell)) - missing[n] for n, cell in enumerate(plan.cells)}
+    # -- while it plays -----------------------------------------------------------------------------------------------
+    def _play(self, tracker: Tracker, metrics: CellMetricsPublisher | None = None) -> None:
+        """Run the driver until nothing is pending, or somebody stops it, and make durable what came back."""
+        from orchestrator.execution import ray_cluster  # Ray takes a second to import: not for `plan` or `status`
+        from orchestrator.execution.result_sink import ResultSink
 
+        progress = self._progress(tracker, metrics)
+        started = time.perf_counter()
+        ray_cluster.connect()
+        sink, began = ResultSink(self.store, self.plan), time.perf_counter()
+        asyncio.run(self._drive(sink, progress))
+        self.store.flush()
+        queue = self.judge_queue
+        if queue:
+            queue.flush(always=True)
+            print(f"{queue.key} read {queue.written:,} answers", file=sys.stderr, flush=True)
+        progress.played(sink.done, time.perf_counter() - began)
+        if self.interrupted:
+            print(f"stopped: {sink.done:,} new episodes are kept; the same command goes on from here", file=sys.stderr)
+        self.seconds = time.perf_counter() - started
 
-def _play(
-    sweep: Sweep,
-    plan: Plan,
-    pending: Mapping[str, Sequence[int]],
-    store: EpisodeStore,
-    progress: Progress,
-    kept: worker_logs.AttemptLog,
-    desk: JudgeQueue | None = None,
-) -> tuple[dict[str, str], bool]:
-    """Run the driver; returns reasons of lost groups, and whether somebody stopped it."""
-    from orchestrator.execution import ray_cluster  # Ray takes a second to import: not for `plan` or `status`
-    from orchestrator.execution.driver import Driver
-    from orchestrator.execution.result_sink import ResultSink
+    async def _drive(self, sink: ResultSink, progress: Progress) -> None:
+        from orchestrator.execution import ray_cluster
+        from orchestrator.execution.driver import Driver
 
-    ray_cluster.connect()
-    sink = ResultSink(store, plan)
-
-    async def drive() -> tuple[dict[str, str], bool]:
-        driver = Driver(sweep if desk else sweep.model_copy(update={"judge": None}), plan, pending, sink, kept, desk)
+        queue = self.judge_queue
+        sweep = self.sweep.model_copy(update={"judge": queue.judge if queue else None})
+        driver = Driver(sweep, self.plan, self.pending, sink, self.log, queue)
         for number in (signal.SIGINT, signal.SIGTERM):  # after ray.init, which installs its own
             asyncio.get_running_loop().add_signal_handler(number, driver.stop)
-        machines = SystemMetrics(ray_cluster.hosts, ray_cluster.busy_on)
-        watching = [] if progress.tracker.off else [asyncio.create_task(machines.watch(progress.tracker.machines))]
+        hosts = SystemMetrics(ray_cluster.hosts, ray_cluster.busy_on)
+        tracker = progress.tracker
+        watching = None if tracker.off else asyncio.create_task(hosts.watch(tracker.machines))
         with progress:
-            await driver.run(lambda: _tick(progress, driver, store, desk))
-        for task in watching:
-            task.cancel()
-        write_observed(store.folder, driver.schedule, driver.kind, sweep.protocols)
-        return dict(driver.reasons), driver.stopping.is_set()
+            await driver.run(lambda: self._tick(driver, progress))
+        if watching:
+            watching.cancel()
+        write_observed(self.output, driver.schedule, driver.kind, sweep.protocols)
+        self.reasons, self.interrupted = dict(driver.reasons), driver.stopping.is_set()
 
-    began = time.perf_counter()
-    reasons, interrupted = asyncio.run(drive())
-    store.flush()
-    if desk:
-        desk.flush(always=True)
-        print(f"{desk.key} read {desk.written:,} answers", file=sys.stderr, flush=True)
-    progress.played(sink.done, time.perf_counter() - began)
-    if interrupted:
-        print(f"stopped: {sink.done:,} new episodes are kept; the same command goes on from here", file=sys.stderr)
-    return reasons, interrupted
+    def _tick(self, driver: Driver, progress: Progress) -> None:
+        """What happens about twice a second while the driver runs."""
+        progress.tracker.scored(driver.sink.scored)
+        progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons)
+        self.store.flush_old()
+        if self.judge_queue:
+            self.judge_queue.flush()
+
+    def _progress(self, tracker: Tracker, metrics: CellMetricsPublisher | None) -> Progress:
+        cells = planned_rows(self.plan)
+        wrong = episodes(self.output).filter(pl.col("ending").is_in(ERRORS)).group_by("cell").len().collect()
+        known = set(cells["cell"])
+        errors = {cell: count for cell, count in wrong.iter_rows() if cell in known}
+        groups = {model.name: group(model) for model in self.sweep.models}
+        return Progress(self.output, cells, self._finished(), errors, groups, tracker, metrics)
+
+    def _finished(self) -> dict[str, int]:
+        """Cell -> planned episodes that are stored already."""
+        missing = Counter(self.plan.task(ordinal)[0] for queue in self.pending.values() for ordinal in queue)
+        return {cell.key: len(self.plan.drawn(cell)) - missing[n] for n, cell in enumerate(self.plan.cells)}
+
+    # -- after --------------------------------------------------------------------------------------------------------
+    def _scored(self) -> pl.DataFrame:
+        """One row a planned cell, open-ended ones by the sweep's own judge."""
+        return scored(self.plan, self.output, own(self.sweep))
+
+    def _outcome(self, rows: pl.DataFrame) -> Outcome:
+        played = int(rows["finished"].sum()) == self.plan.total and not int(rows["failed"].sum())
+        complete = played and (not self.sweep.judged or _all_read(rows))
+        return Outcome(rows, complete, self.interrupted, self.reasons, self.seconds)
+
+    def _close_tracker(self, tracker: Tracker, outcome: Outcome) -> None:
+        for row in outcome.rows.iter_rows(named=True):
+            tracker.cell(row)
+        tracker.artifacts([self.output / "sweep.resolved.toml", self.output / "results.json"])
+        status = "FINISHED" if outcome.complete else "KILLED" if outcome.interrupted else "FAILED"
+        tracker.close(status, CLOSE_TIMEOUT_INTERRUPTED_S if outcome.interrupted else CLOSE_TIMEOUT_S)
 
 
-def _tick(progress: Progress, driver: Driver, store: EpisodeStore, desk: JudgeQueue | None) -> None:
-    """What happens about twice a second while the driver runs."""
-    progress.tracker.scored(driver.sink.scored)
-    progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons)
-    store.flush_old()
-    if desk:
-        desk.flush()
+def tracker_of(sweep: Sweep, output: Path) -> Tracker:
+    """The tracker that mirrors an attempt at the sweep in MLflow; not started."""
+    shown = parameters(sweep.model_dump(mode="json", exclude_none=True))
+    return Tracker(sweep.tracking.uri, sweep.tracking.experiment or sweep.name, output, shown, sweep.name)
 
 
-def _tracker(sweep: Sweep, output: Path) -> Tracker:
-    told = parameters(sweep.model_dump(mode="json", exclude_none=True))
-    return Tracker(sweep.tracking.uri, sweep.tracking.experiment or sweep.name, output, told, sweep.name)
+def _all_read(rows: pl.DataFrame) -> bool:
+    """Whether the judge has read every answer, those included that it could give no verdict on."""
+    return bool((rows["answered"] == rows["judged"] + rows["unjudged"]).all())
 
 
 def _states(rows: pl.DataFrame, reasons: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""The driver acts and decides nothing: commands of the schedule become Ray calls, what comes back becomes events.
+"""The driver turns the schedule's commands into Ray calls, and what comes back into events; it decides nothing itself.
 
-Every block passes one gate (``ResultSink``) that lets each planned episode through once. A worker that dies, hangs past its
+Every batch passes one gate (``ResultSink``) that lets each planned episode through once. A worker that dies, hangs past its
 deadline or fails to load is an event like any other; only a bug in the driver itself travels up.
 """
 
@@ -21,12 +21,19 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.process_output import WorkerAddress
 from actors.rate_limit import ModelStopped
+from actors.records import EpisodeBatch, VerdictBatch
 from actors.worker import Worker
 from orchestrator.datasets.node_staging import NodeStaging
-from orchestrator.execution.failed_episodes import failed_block
+from orchestrator.execution.failed_episodes import failed_batch
 from orchestrator.execution.ray_cluster import capacity, gpu_nodes, here, printed_on
 from orchestrator.execution.result_sink import ResultSink
-from orchestrator.execution.worker_logs import AttemptLog, WorkerLogCollector, changed, ready, tell
+from orchestrator.execution.worker_logs import (
+    AttemptLog,
+    WorkerLogCollector,
+    log_command,
+    log_nodes,
+    log_ready,
+)
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan, group
 from orchestrator.scheduling.forecast.workload import estimated
@@ -35,7 +42,7 @@ from orchestrator.scheduling.scheduler import Abandon, Command, Drop, GiveUp, Le
 from sweeps.spec import Sweep
 
 BACKPRESSURE = 16
-"""Blocks a worker may have ready before the driver takes them: it bounds memory when the disk is slow."""
+"""Batches a worker may have ready before the driver takes them: it bounds memory when the disk is slow."""
 START_TIMEOUT_S = 1800.0
 """Seconds a worker may take to load; a 78B model from a cold disk needs many minutes."""
 STOP_TIMEOUT_S = 5.0
@@ -61,8 +68,10 @@ class WorkerHandle:
 
     group: str
     actor: Any
+    judge_queue: JudgeQueue | None = None
+    """Where its leases come from, if it is a judge's."""
     place: WorkerAddress | None = None
-    """Where it lives, once it lives."""
+    """Where it runs, once it runs."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
 
@@ -75,16 +84,16 @@ class Driver:
         plan: Plan,
         pending: Mapping[str, Sequence[int]],
         sink: ResultSink,
-        kept: AttemptLog,
-        desk: JudgeQueue | None = None,
+        attempt_log: AttemptLog,
+        judge_queue: JudgeQueue | None = None,
     ) -> None:
-        """``pending``: group -> ordinals to play. With a ``desk`` its judge reads open-ended answers as they come."""
-        self.sweep, self.plan, self.sink, self.desk = sweep, plan, sink, desk
+        """``pending``: group -> ordinals to play. With a ``judge_queue`` its judge reads open-ended answers as they come."""
+        self.sweep, self.plan, self.sink, self.judge_queue = sweep, plan, sink, judge_queue
         cpus, gpus = capacity()
         self.nodes = gpu_nodes()
         self.kind = self.nodes[0].accelerator if self.nodes else ""
         self.demands = estimated(demands(sweep, cpus, gpus), sweep, self.kind)
-        queues = dict(pending) if desk is None else {**pending, desk.group: desk.backlog}
+        queues = dict(pending) if judge_queue is None else {**pending, judge_queue.group: judge_queue.backlog}
         self.schedule = Scheduler(
             queues, self.demands, cpus, gpus, self.nodes, shares(sweep, gpus), plan.together, sweep.cluster.silence
         )
@@ -94,9 +103,9 @@ class Driver:
         self.stopping = asyncio.Event()
         self.reasons: dict[str, str] = {}
         """Group -> the last reason for which a worker of it was lost."""
-        self.kept, self.voices = kept, WorkerLogCollector(kept, here(), printed_on)
-        self._book, self.stages = ray.put(plan), NodeStaging(sweep)
-        self._farewells: set[asyncio.Task[None]] = set()
+        self.attempt_log, self.worker_logs = attempt_log, WorkerLogCollector(attempt_log, here(), printed_on)
+        self._plan_ref, self.stages = ray.put(plan), NodeStaging(sweep)
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def run(self, tick: Callable[[], None] = lambda: None) -> bool:
         """Play until nothing is pending, or ``stop`` is called; True if all is done. ``tick`` runs about twice a second."""
@@ -117,9 +126,9 @@ class Driver:
         finally:
             ticking.cancel()
             stopped.cancel()
-            self._dismiss_all()
+            self._kill_all()
             self.stages.close()
-            await self.voices.settle(LOG_TIMEOUT_INTERRUPTED_S if self.stopping.is_set() else LOG_TIMEOUT_S)
+            await self.worker_logs.settle(LOG_TIMEOUT_INTERRUPTED_S if self.stopping.is_set() else LOG_TIMEOUT_S)
 
     def now(self) -> float:
         """Seconds since the driver was made: the time that events carry."""
@@ -133,7 +142,7 @@ class Driver:
     def _act(self, commands: Sequence[Command]) -> None:
         """Act; a worker that was lost while its event waited is passed over, for the schedule hears of it next."""
         for command in commands:
-            tell(command, {slot: worker.group for slot, worker in self.workers.items()})
+            log_command(command, {slot: worker.group for slot, worker in self.workers.items()})
             match command:
                 case Start(slot, name, node):
                     self._start(slot, name, node)
@@ -144,47 +153,58 @@ class Driver:
                 case Drop(slot, reason) if slot in self.workers:
                     self.reasons[self.workers[slot].group] = reason
                     self._kill(slot, lost=True)
-                case GiveUp(numbers, reason) if self.desk is not None and numbers[0] >= self.plan.total:
-                    self.desk.give_up(numbers, reason)
-                case GiveUp(ordinals, reason):
-                    self.sink.add(failed_block(self.plan, ordinals, reason))
+                case GiveUp(ordinals, reason, name):
+                    self._give_up(name, ordinals, reason)
                 case Abandon(name, reason):
                     self.reasons[name] = reason
 
     def _start(self, slot: int, name: str, node: str) -> None:
-        judge = self.desk.judge if self.desk is not None and self.desk.group == name else None
+        queue = self._queue_of(name)
+        judge = None if queue is None else queue.judge
         models = [judge.model] if judge else [model for model in self.sweep.models if group(model) == name]
         demand = self.demands[name]
         place = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)} if node else {}
         kind = {"accelerator_type": demand.accelerator} if demand.accelerator else {}
         actor = Worker.options(  # type: ignore[attr-defined]
             num_gpus=demand.gpus, num_cpus=demand.cpus, **place, **kind
-        ).remote(self._book, models, str(Path(self.sweep.data).resolve()), judge)
-        self.workers[slot] = WorkerHandle(name, actor)
+        ).remote(self._plan_ref, models, str(Path(self.sweep.data).resolve()), judge)
+        self.workers[slot] = WorkerHandle(name, actor, queue)
         self._spawn(slot, self._await_ready(slot))
+
+    def _queue_of(self, name: str) -> JudgeQueue | None:
+        """The judge's queue, if the group is the judge's."""
+        queue = self.judge_queue
+        return queue if queue is not None and queue.group == name else None
+
+    def _give_up(self, name: str, ordinals: Sequence[int], reason: str) -> None:
+        queue = self._queue_of(name)
+        if queue is None:
+            self.sink.add(failed_batch(self.plan, ordinals, reason))
+        else:
+            queue.give_up(ordinals, reason)
 
     def _stop(self, slot: int) -> None:
         worker = self.workers.pop(slot)
-        self.voices.gather(worker.group, slot, worker.place, lost=False)
+        self.worker_logs.gather(worker.group, slot, worker.place, lost=False)
 
-        async def farewell() -> None:
+        async def close() -> None:
             with contextlib.suppress(TimeoutError, RayActorError, RayTaskError):  # it is killed either way
                 await asyncio.wait_for(_result(worker.actor.close.remote()), STOP_TIMEOUT_S)
             ray.kill(worker.actor)
 
-        task = asyncio.create_task(farewell())
-        self._farewells.add(task)
-        task.add_done_callback(self._farewells.discard)
+        task = asyncio.create_task(close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     def _kill(self, slot: int, lost: bool = False) -> WorkerHandle:
         worker = self.workers.pop(slot)
-        self.voices.gather(worker.group, slot, worker.place, lost)
+        self.worker_logs.gather(worker.group, slot, worker.place, lost)
         for task in worker.tasks:
             task.cancel()
         ray.kill(worker.actor)
         return worker
 
-    def _dismiss_all(self) -> None:
+    def _kill_all(self) -> None:
         for slot in list(self.workers):
             self._kill(slot)
 
@@ -202,40 +222,44 @@ class Driver:
 
     async def _await_ready(self, slot: int) -> None:
         worker = self.workers[slot]
-        judge = self.desk is not None and self.desk.group == worker.group
         async with asyncio.timeout(START_TIMEOUT_S):
             worker.place = await _result(worker.actor.place.remote())
-        staged = "" if judge else await self.stages.folder(worker.place.node, worker.place.host)
+        staged = "" if worker.judge_queue else await self.stages.folder(worker.place.node, worker.place.host)
         async with asyncio.timeout(START_TIMEOUT_S):
-            said = await _result(worker.actor.ready.remote(staged))
-        ready(worker.group, slot, worker.place, said)
+            reported = await _result(worker.actor.ready.remote(staged))
+        log_ready(worker.group, slot, worker.place, reported)
         self.events.put_nowait(lambda: self.schedule.ready(slot, self.now()))
 
     async def _stream(self, slot: int, lease: int, ordinals: Sequence[int]) -> None:
-        """Take a lease's blocks until its stream ends."""
-        worker = self.workers[slot]
-        leased = self.desk.lease(ordinals) if self.desk and worker.group == self.desk.group else list(ordinals)
-        stream = worker.actor.play.options(
-            num_returns="streaming", _generator_backpressure_num_objects=BACKPRESSURE
-        ).remote(leased)
+        """Take a lease's batches until its stream ends."""
+        stream = self._leased(self.workers[slot], ordinals)
         while True:
             try:
-                content = await asyncio.wait_for(_next(stream), self.sweep.cluster.silence)
+                batch = await asyncio.wait_for(_next(stream), self.sweep.cluster.silence)
             except StopAsyncIteration:
                 break
-            self._act(self.schedule.delivered(slot, lease, self._stored(content), self.now()))
+            self._store(batch)
+            self._act(self.schedule.delivered(slot, lease, batch.ordinals, self.now()))
         self.events.put_nowait(lambda: self.schedule.drained(slot, lease, self.now()))
 
-    def _stored(self, content: dict[str, Any]) -> Sequence[int]:
-        """The numbers of what a block holds, now in the store's or the desk's hands; new answers wait for their judge."""
-        if "verdicts" in content:
-            assert self.desk is not None, "verdicts come from a judge"
-            return self.desk.add(content)
-        fresh, desk = self.sink.add(content), self.desk
-        if desk is not None and (answers := desk.take(fresh)):
-            self.events.put_nowait(lambda: self.schedule.arrived(desk.group, answers, self.now()))
-        ordinals: Sequence[int] = content["ordinals"]
-        return ordinals
+    def _leased(self, worker: WorkerHandle, ordinals: Sequence[int]) -> Any:
+        """The stream of a lease: of ``EpisodeBatch`` from a model's worker, of ``VerdictBatch`` from a judge's."""
+        queue = worker.judge_queue
+        method = worker.actor.play if queue is None else worker.actor.judge_answers
+        items = list(ordinals) if queue is None else queue.lease(ordinals)
+        streaming = method.options(num_returns="streaming", _generator_backpressure_num_objects=BACKPRESSURE)
+        return streaming.remote(items)
+
+    def _store(self, batch: EpisodeBatch | VerdictBatch) -> None:
+        """Hand a batch to the store; open-ended answers that are new wait for the judge from now on."""
+        queue = self.judge_queue
+        if isinstance(batch, VerdictBatch):
+            assert queue is not None, "a VerdictBatch came without a judge"
+            queue.add(batch)
+            return
+        new = self.sink.add(batch)
+        if queue is not None and (answers := queue.take(new)):
+            self.events.put_nowait(lambda: self.schedule.arrived(queue.group, answers, self.now()))
 
     def _lost(self, slot: int, problem: BaseException | None) -> None:
         """A worker is gone: the schedule hears of it once, and after a pause so that nothing spins."""
@@ -257,17 +281,17 @@ class Driver:
         )
 
     def _reason(self, slot: int, problem: BaseException | None) -> str:
-        """Why a worker is lost, and where its last words are if it could not say it itself."""
+        """Why a worker is lost, and where the end of its output is if it raised nothing itself."""
         worker = self.workers[slot]
         if isinstance(problem, RayTaskError) or worker.place is None:
             return plain(problem)
-        return f"{plain(problem)} (its output: {self.kept.worker(worker.group, slot)})"
+        return f"{plain(problem)} (its output: {self.attempt_log.worker(worker.group, slot)})"
 
     def _look(self) -> list[Command]:
         """What follows from time passed, and from nodes that came or went."""
         nodes, commands = gpu_nodes(), self.schedule.tick(self.now())
         if nodes != self.nodes:
-            changed(self.nodes, nodes)
+            log_nodes(self.nodes, nodes)
             self.nodes = nodes
             commands += self.schedule.resized(nodes, capacity()[0], self.now())
         return commands
@@ -292,10 +316,10 @@ async def _result(ref: Any) -> Any:
     return await ref
 
 
-async def _next(stream: Any) -> dict[str, Any]:
-    """The next block of a stream; raises StopAsyncIteration at its end."""
-    content: dict[str, Any] = await (await anext(stream))
-    return content
+async def _next(stream: Any) -> EpisodeBatch | VerdictBatch:
+    """The next batch of a stream; raises StopAsyncIteration at its end."""
+    batch: EpisodeBatch | VerdictBatch = await (await anext(stream))
+    return batch
 
 
 def _raiser(problem: BaseException | None) -> Callable[[], list[Command]]:

@@ -1,11 +1,14 @@
-"""The one gate to the store: every planned episode passes once, however often a presumed-dead worker delivers it."""
+"""The result sink stores what workers deliver, and counts it.
+
+Every planned episode passes once, however often a presumed-dead worker delivers it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
+from actors.records import Columns, EpisodeBatch
 from envs.types import ERRORS, UNSCORED
 from orchestrator.planning.plan import Plan
 from orchestrator.storage.episode_store import EpisodeStore
@@ -29,34 +32,29 @@ class ResultSink:
         """Episodes stored by this run."""
         return self.per_cell.total()
 
-    def add(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Store the block's episodes that are new; returns the block of these."""
-        ordinals = content["ordinals"]
-        fresh = [not self.seen[ordinal] for ordinal in ordinals]
-        if not all(fresh):
-            content = _only(content, fresh)
-            ordinals = content["ordinals"]
-        for ordinal in ordinals:
+    def add(self, batch: EpisodeBatch) -> EpisodeBatch:
+        """Store the batch's episodes that are new; returns the batch of these."""
+        new = [not self.seen[ordinal] for ordinal in batch.ordinals]
+        if not all(new):
+            batch = _only(batch, new)
+        for ordinal in batch.ordinals:
             self.seen[ordinal] = 1
-        cells, endings = content["episodes"]["cell"], content["episodes"]["ending"]
+        cells, endings = batch.episodes["cell"], batch.episodes["ending"]
         self.per_cell.update(cells)
         self.errors.update(cell for cell, ending in zip(cells, endings, strict=True) if ending in ERRORS)
-        told = zip(endings, content["episodes"]["correct"], strict=True)
-        self.scored.update(bool(correct) for ending, correct in told if ending not in UNSCORED)
-        self.store.append({"episodes": content["episodes"], "turns": content["turns"]})
-        return content
+        results = zip(endings, batch.episodes["correct"], strict=True)
+        self.scored.update(bool(correct) for ending, correct in results if ending not in UNSCORED)
+        self.store.append(batch)
+        return batch
 
 
-def _only(content: dict[str, Any], keep: Sequence[bool]) -> dict[str, Any]:
-    """The block without the episodes that are not to keep, their turns included."""
-    kept = {key for key, wanted in zip(content["episodes"]["key"], keep, strict=True) if wanted}
+def _only(batch: EpisodeBatch, keep: Sequence[bool]) -> EpisodeBatch:
+    """The batch without the episodes that are not to keep, their turns included."""
+    keys = {key for key, wanted in zip(batch.episodes["key"], keep, strict=True) if wanted}
 
-    def filtered(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        rows = [key in kept for key in columns["key"]]
+    def filtered(columns: Columns) -> Columns:
+        rows = [key in keys for key in columns["key"]]
         return {name: [v for v, row in zip(values, rows, strict=True) if row] for name, values in columns.items()}
 
-    return {
-        "ordinals": [o for o, wanted in zip(content["ordinals"], keep, strict=True) if wanted],
-        "episodes": filtered(content["episodes"]),
-        "turns": filtered(content["turns"]),
-    }
+    ordinals = [ordinal for ordinal, wanted in zip(batch.ordinals, keep, strict=True) if wanted]
+    return EpisodeBatch(ordinals, filtered(batch.episodes), filtered(batch.turns))

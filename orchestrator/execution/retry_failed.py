@@ -1,4 +1,7 @@
-"""A failed episode that is played again is pending first: its row is taken back, and what it failed of is kept in the logs."""
+"""Makes failed episodes pending again for ``run --retry-failed``.
+
+The old rows, with the reasons, are in the attempt's logs before the first one leaves the store.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,22 @@ from pathlib import Path
 import polars as pl
 
 from envs.types import Ending
+from orchestrator.planning.build_plan import belonging
 from orchestrator.planning.plan import Plan
 from orchestrator.storage import atomic_write
-from orchestrator.storage.episode_store import EpisodeStore, episodes
+from orchestrator.storage.episode_store import EpisodeStore
 
 RECORD = "retried.jsonl"
 
 
-def take_back(store: EpisodeStore, plan: Plan, place: Path) -> int:
+def take_back(store: EpisodeStore, plan: Plan, log_folder: Path) -> int:
     """Make the plan's failed episodes pending again; how many they were.
 
-    ``place``, the attempt's folder, has their old rows on the disk before the first one goes. A crash in between leaves
+    ``log_folder``, that of the attempt, has their old rows on the disk before the first one goes. A crash in between leaves
     some failed and some pending, and the same command takes back the rest. Failures of other plans stay as they are.
     """
-    planned = {key for index in range(len(plan.cells)) for key in plan.keys(index)}
-    failed = episodes(store.folder).filter(pl.col("ending") == str(Ending.FAILED)).collect()
-    mine = failed.filter(pl.col("key").is_in(planned & set(failed["key"])))
-    if mine.height:
-        atomic_write.write(place / RECORD, mine.select("key", "cell", "error").write_ndjson().encode())
-        store.take_back(set(mine["key"]))
-    return mine.height
+    failed = belonging(plan, store.folder).filter(pl.col("ending") == Ending.FAILED).collect()
+    if failed.height:
+        atomic_write.write(log_folder / RECORD, failed.select("key", "cell", "error").write_ndjson().encode())
+        store.take_back(set(failed["key"]))
+    return failed.height

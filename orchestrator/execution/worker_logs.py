@@ -1,4 +1,4 @@
-"""Each attempt has one folder of logs, bounded and without secrets: what the driver did, and what its workers printed.
+"""The logs of an attempt: what the driver did, and what its workers printed; bounded, and without secrets.
 
 ``logs/attempt-0001/driver.log`` holds events, ``MODEL-3.log`` the output of the worker in slot 3, its engine's included.
 """
@@ -49,9 +49,9 @@ class AttemptLog:
         """Where a worker's output is kept, from the run folder on."""
         return f"{self.name}/{re.sub(r'[^A-Za-z0-9._-]+', '-', group)}-{slot}.log"
 
-    def keep(self, group: str, slot: int, said: str, lost: bool) -> None:
+    def keep(self, group: str, slot: int, output: str, lost: bool) -> None:
         """Write what a worker printed; of one that was lost the last lines stand in the driver's log, too."""
-        text = redact_addresses(said)
+        text = redact_addresses(output)
         size = len(text.encode("utf-8", "replace"))
         if size <= self.room:
             self.room -= size
@@ -65,43 +65,45 @@ class AttemptLog:
 
 
 class WorkerLogCollector:
-    """Gathers what workers printed as they end: from this node's files at once, from another node's as soon as it answers."""
+    """Collects what workers printed as they end: from this node's files at once, from another node's as soon as it answers."""
 
-    def __init__(self, kept: AttemptLog, here: str, ask: Callable[[str, Sequence[str]], Awaitable[str]]) -> None:
-        """``here``: the driver's node; ``ask`` reads files on another one."""
-        self.kept, self.here, self.ask = kept, here, ask
-        self._asking: set[asyncio.Task[None]] = set()
+    def __init__(
+        self, attempt_log: AttemptLog, here: str, read_on: Callable[[str, Sequence[str]], Awaitable[str]]
+    ) -> None:
+        """``here``: the driver's node; ``read_on`` reads files on another one."""
+        self.attempt_log, self.here, self.read_on = attempt_log, here, read_on
+        self._requests: set[asyncio.Task[None]] = set()
 
     def gather(self, group: str, slot: int, place: WorkerAddress | None, lost: bool) -> None:
-        """Keep the output of a worker that ends; one that never lived has none."""
+        """Keep the output of a worker that ends; one that never ran has none."""
         if place is None:
             return
         if place.node == self.here:
-            self.kept.keep(group, slot, excerpt(place.streams), lost)
+            self.attempt_log.keep(group, slot, excerpt(place.streams), lost)
             return
-        task = asyncio.create_task(self._far(group, slot, place, lost))
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        task = asyncio.create_task(self._from_node(group, slot, place, lost))
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
 
     async def settle(self, seconds: float) -> None:
         """Wait for what other nodes still have to send, at most so long."""
-        if self._asking:
-            await asyncio.wait(self._asking, timeout=seconds)
+        if self._requests:
+            await asyncio.wait(self._requests, timeout=seconds)
 
-    async def _far(self, group: str, slot: int, place: WorkerAddress, lost: bool) -> None:
+    async def _from_node(self, group: str, slot: int, place: WorkerAddress, lost: bool) -> None:
         try:
-            said = await asyncio.wait_for(self.ask(place.node, place.streams), REMOTE_LOG_TIMEOUT_S)
+            output = await asyncio.wait_for(self.read_on(place.node, place.streams), REMOTE_LOG_TIMEOUT_S)
         except Exception as problem:  # its node may be gone in as many ways as there are errors in Ray
             reason = type(problem).__name__
             log.warning("the output of worker %d of %s stays on %s (%s)", slot, group, place.host, reason)
             return
-        self.kept.keep(group, slot, said, lost)
+        self.attempt_log.keep(group, slot, output, lost)
 
 
 @contextmanager
-def attempt(folder: Path) -> Iterator[AttemptLog]:
-    """A new folder of logs, to which everything goes that the orchestrator logs meanwhile; errors go to stderr, too."""
-    opened, rooms = AttemptLog(folder), logging.getLogger("orchestrator")
+def attempt_log(folder: Path) -> Iterator[AttemptLog]:
+    """A new folder of logs that takes everything that the orchestrator logs inside the block; errors go to stderr, too."""
+    opened, logger = AttemptLog(folder), logging.getLogger("orchestrator")
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     handlers[0].setLevel(logging.ERROR)
     with suppress(OSError):
@@ -110,18 +112,18 @@ def attempt(folder: Path) -> Iterator[AttemptLog]:
         )
         file.setFormatter(_Redacted("%(asctime)s %(levelname)s %(message)s"))
         handlers.append(file)
-    level = rooms.level
-    rooms.setLevel(logging.INFO)
+    level = logger.level
+    logger.setLevel(logging.INFO)
     for handler in handlers:
-        rooms.addHandler(handler)
+        logger.addHandler(handler)
     log.info("process %d on %s: %s", os.getpid(), socket.gethostname(), " ".join(map(redact_address, sys.argv)))
     try:
         yield opened
     finally:
         log.info("the attempt has ended")
-        rooms.setLevel(level)
+        logger.setLevel(level)
         for handler in handlers:
-            rooms.removeHandler(handler)
+            logger.removeHandler(handler)
             handler.close()
 
 
@@ -130,10 +132,10 @@ class _Redacted(logging.Formatter):
         return redact_addresses(redact_environment(super().format(record)))
 
 
-def tell(command: Command, names: Mapping[int, str]) -> None:
-    """Log what the schedule decided, before it is done; ``names``: slot -> group of workers that stand.
+def log_command(command: Command, names: Mapping[int, str]) -> None:
+    """Log what the schedule decided, before it is done; ``names``: slot -> group of the workers that run.
 
-    Leases are too many to tell.
+    Leases are too many to log.
     """
     match command:
         case Start(slot, name, node):
@@ -142,23 +144,23 @@ def tell(command: Command, names: Mapping[int, str]) -> None:
             log.info("worker %d of %s has nothing left to do and stops", slot, names[slot])
         case Drop(slot, reason) if slot in names:
             log.warning("worker %d of %s is let go (%s); its leases are taken back", slot, names[slot], reason)
-        case GiveUp(numbers, reason):
-            log.warning("%d episodes are given up as failed: %s", len(numbers), reason)
+        case GiveUp(ordinals, reason):
+            log.warning("%d episodes are given up as failed: %s", len(ordinals), reason)
         case Abandon(name, reason):
             log.warning("%s cannot be played in this attempt: %s", name, reason)
 
 
-def ready(group: str, slot: int, place: WorkerAddress, said: Sequence[str]) -> None:
-    """Log that a worker plays from now on, where, and what there was to say about its devices and its turn."""
+def log_ready(group: str, slot: int, place: WorkerAddress, reported: Sequence[str]) -> None:
+    """Log that a worker plays from now on, where, and what it reported about its devices and the order of loading."""
     devices = f", GPUs {place.devices}" if place.devices else ""
     log.info("worker %d of %s is ready (process %d on %s%s)", slot, group, place.pid, place.host, devices)
-    for line in said:
+    for line in reported:
         log.info("worker %d of %s: %s", slot, group, line)
     if place.streams:
         log.info("worker %d of %s prints to %s", slot, group, place.streams[0])
 
 
-def changed(before: Sequence[Node], after: Sequence[Node]) -> None:
+def log_nodes(before: Sequence[Node], after: Sequence[Node]) -> None:
     """Log which nodes with GPUs came or went."""
     for node in set(before) - set(after):
         log.warning("node %s with %d GPUs is lost", node.name[:12], node.gpus)

@@ -1,18 +1,20 @@
-"""The judge's desk holds a bounded pile of answers; whatever does not fit is read back from the store when its turn comes.
+"""The queue between those who write open-ended answers and the judge who reads them.
 
-Answers are numbered behind the episodes (``total`` + ordinal), so that the schedule never takes one for the other.
+It holds a bounded number of answers in memory; whatever does not fit is read back from the store when it is leased.
+An answer has the ordinal of its episode.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from actors.judge import Judged
-from actors.judge_runner import Verdicts, judge_key
+from actors.judge_runner import LeasedAnswer, judge_key
+from actors.records import EpisodeBatch, JudgedAnswer, VerdictBatch, VerdictRows
+from envs.types import Ending
 from orchestrator.planning.plan import Plan, judge_group
 from orchestrator.storage import verdict_store
 from orchestrator.storage.episode_store import EpisodeStore
@@ -20,7 +22,7 @@ from orchestrator.storage.verdict_store import VerdictStore
 from sweeps.load import SweepError
 from sweeps.spec import Judge, Protocol
 
-PILE = 8192
+MAX_HELD = 8192
 """Answers held in memory; of 8,000 characters each they take some 100 MB."""
 
 
@@ -31,66 +33,62 @@ class JudgeQueue:
         """``backlog``: ordinals of stored answers that wait for a verdict. Raises ValueError as ``judge_key`` does."""
         self.judge, self.plan, self.store = judge, plan, store
         self.group, self.key = judge_group(judge), judge_key(judge)
-        self.kept = VerdictStore(store.folder)
-        self.backlog = [plan.total + ordinal for ordinal in backlog]
+        self.verdicts = VerdictStore(store.folder)
+        self.backlog = list(backlog)
         """What the schedule starts with."""
         self.written = 0
         """Verdicts stored by this attempt."""
-        self._pile: dict[int, str] = {}
-        self._seen: set[int] = set()
+        self._held: dict[int, str] = {}
+        self._judged: set[int] = set()
 
-    def take(self, content: dict[str, Any]) -> list[int]:
-        """The numbers of the answers among a block's episodes, which are now here to be read."""
-        arrived = dict(zip(content["turns"]["key"], content["turns"]["reply"], strict=True))
-        numbers = []
-        columns = content["episodes"]
-        for ordinal, key, ending in zip(content["ordinals"], columns["key"], columns["ending"], strict=True):
-            if ending == "answered":
-                numbers.append(self.plan.total + ordinal)
-                if len(self._pile) < PILE:
-                    self._pile[numbers[-1]] = arrived[key]
-        return numbers
+    def take(self, batch: EpisodeBatch) -> list[int]:
+        """The ordinals of the answers among a batch's episodes, which now wait to be read."""
+        replies = dict(zip(batch.turns["key"], batch.turns["reply"], strict=True))
+        answers = []
+        for ordinal, key, ending in zip(batch.ordinals, batch.episodes["key"], batch.episodes["ending"], strict=True):
+            if ending == Ending.ANSWERED:
+                answers.append(ordinal)
+                if len(self._held) < MAX_HELD:
+                    self._held[ordinal] = replies[key]
+        return answers
 
-    def lease(self, numbers: Iterable[int]) -> list[tuple[int, str]]:
-        """Pairs of ordinal and answer, as a panel takes them; one that a worker lost comes from the store again."""
-        numbers = list(numbers)
-        held = {number: self._pile.pop(number) for number in numbers if number in self._pile}
-        missing = {self._key(number): number for number in numbers if number not in held}
+    def lease(self, ordinals: Sequence[int]) -> list[LeasedAnswer]:
+        """The answers of these ordinals; those that were not held, or were lost with a worker, come from the store."""
+        held = {ordinal: self._held.pop(ordinal) for ordinal in ordinals if ordinal in self._held}
+        missing = {self._key(ordinal): ordinal for ordinal in ordinals if ordinal not in held}
         if missing:
             self.store.flush()
             held |= {missing[key]: text for key, text in verdict_store.answers(self.store.folder, missing).items()}
-        return [(number - self.plan.total, held[number]) for number in numbers]
+        return [LeasedAnswer(ordinal, held[ordinal]) for ordinal in ordinals]
 
-    def add(self, content: dict[str, Any]) -> list[int]:
-        """Store a block of verdicts, each answer's once; returns their numbers."""
-        numbers = [self.plan.total + ordinal for ordinal in content["ordinals"]]
-        fresh = [number not in self._seen for number in numbers]
-        self._seen.update(numbers)
-        rows = content["verdicts"]
-        self.kept.append({name: [v for v, new in zip(rows[name], fresh, strict=True) if new] for name in rows})
-        self.written += sum(fresh)
-        return numbers
+    def add(self, batch: VerdictBatch) -> None:
+        """Store a batch of verdicts, the first on each answer: late duplicates of a presumed-dead worker are dropped."""
+        new = [ordinal not in self._judged for ordinal in batch.ordinals]
+        self._judged.update(batch.ordinals)
+        rows = batch.verdicts
+        self.verdicts.append({name: [v for v, is_new in zip(rows[name], new, strict=True) if is_new] for name in rows})
+        self.written += sum(new)
 
-    def give_up(self, numbers: Iterable[int], reason: str) -> None:
-        """Store that nobody could be brought to read these."""
-        block = Verdicts(self.key)
-        for number in numbers:
-            index, sample = self.plan.task(number - self.plan.total)
+    def give_up(self, ordinals: Iterable[int], reason: str) -> None:
+        """Store that no judge could be brought to read these, and why."""
+        rows = VerdictRows(self.key)
+        for ordinal in ordinals:
+            index, sample = self.plan.task(ordinal)
             unread = Judged(None, "", 0, reason, True, 0.0, 0, 0, 0.0)
-            block.add(number - self.plan.total, self.plan.cells[index], sample.id, self.plan.key(index, sample), unread)
-        self.add(block.content())
+            rows.add(JudgedAnswer(ordinal, self.plan.cells[index], sample.id, self.plan.key(index, sample), unread))
+        self.add(rows.batch())
 
     def flush(self, always: bool = False) -> None:
         """Make verdicts durable that waited long enough, their episodes first."""
-        if always or self.kept.due:
+        if always or self.verdicts.due:
             self.store.flush()
-            self.kept.flush()
+            self.verdicts.flush()
 
-    def _key(self, number: int) -> str:
-        return self.plan.key(*self.plan.task(number - self.plan.total))
+    def _key(self, ordinal: int) -> str:
+        return self.plan.key(*self.plan.task(ordinal))
 
 
-def worded(judge: Judge) -> None:
+def check_wording(judge: Judge) -> None:
     """Raise SweepError where the paper's wording is wanted and not installed."""
     try:
         judge_key(judge)

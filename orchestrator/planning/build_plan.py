@@ -1,4 +1,7 @@
-"""A sweep and its data become a plan; what a run folder holds of that plan, and nothing of another."""
+"""Builds the plan of a sweep from its data folder.
+
+Equal sweeps over equal data give equal plans, with the same keys in the same order.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from envs.types import Sample
 from orchestrator.datasets.staging import local
 from orchestrator.planning.plan import Plan, planned
 from orchestrator.storage.episode_store import episodes
+from orchestrator.storage.planned_episodes import planned_only
 from sweeps.spec import Selection, Sweep
 
 
@@ -49,6 +53,5 @@ def planned_rows(plan: Plan) -> pl.DataFrame:
 
 
 def belonging(plan: Plan, folder: Path) -> pl.LazyFrame:
-    """The stored episodes that this plan asks for; those of an earlier configuration of the folder are left out."""
-    keys = pl.LazyFrame({"key": list(plan.all_keys())}, schema={"key": pl.String})
-    return episodes(folder).join(keys, on="key", how="semi")
+    """The stored episodes of a run folder that belong to this plan."""
+    return planned_only(episodes(folder), plan.all_keys())

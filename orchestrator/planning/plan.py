@@ -1,6 +1,6 @@
-"""A plan is the sweep less what is finished: every planned episode has one ordinal and one key, and is pending until stored.
+"""The plan of a sweep: it numbers all episodes, and tells which of them are pending.
 
-There is no resume mode, only an emptier plan.
+Every planned episode has one ordinal and one key, and is pending until it is stored; to resume is to plan again.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Plan:
 
     def together(self, one: int, other: int) -> bool:
         """Whether two ordinals are one sample's, under two conditions of one model: pictures and prompt are shared."""
-        return one < self.total and other < self.total and self.task(one)[1] is self.task(other)[1]
+        return self.task(one)[1] is self.task(other)[1]
 
     def key(self, index: int, sample: Sample) -> str:
         """``model/scenario/condition/0042-3fa9c1d2``: readable, and unique to all that changes the answer."""

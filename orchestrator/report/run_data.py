@@ -22,6 +22,7 @@ from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.judge_agreement import chosen
 from orchestrator.report.metrics import PLANNED, score
 from orchestrator.storage.episode_store import episodes, turns
+from orchestrator.storage.planned_episodes import planned_only
 from orchestrator.storage.run_folder import PLAN, RESOLVED, RunFolderError, planned_keys
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.conditions import CONDITIONS, Condition
@@ -122,9 +123,7 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
         episodes(folder).join(planned.lazy().select("cell"), on="cell", how="semi", maintain_order="left").collect()
     )
     samples, keys, notes = _samples(sweep if data is None else sweep.model_copy(update={"data": str(data)}), stored)
-    asked = planned_keys(folder)
-    belonging = _belonging(stored, keys) if asked is None else stored.lazy().join(asked, on="key", how="semi").collect()
-    belonging = belonging.sort("key")
+    belonging = _belonging(stored, planned_keys(folder), keys).collect().sort("key")
     if belonging.height < stored.height:
         notes.append(f"{stored.height - belonging.height:,} episodes of an earlier configuration are left out")
     return RunData(folder, sweep, planned, belonging, samples, chosen(folder, sweep, judge), strict, tuple(notes))
@@ -176,10 +175,8 @@ def _samples(sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, dict[str, set
     return samples, {name: found for name, found in keys.items() if name in known}, notes
 
 
-def _belonging(stored: pl.DataFrame, keys: Mapping[str, set[str]]) -> pl.DataFrame:
-    """For folders that hold no keys: what the data folder's plan asks for, else the newest episode of cell and sample."""
-    known = pl.col("scenario").is_in(list(keys))
-    wanted = pl.DataFrame({"key": [key for found in keys.values() for key in found]}, schema={"key": pl.String})
-    exact = stored.filter(known).join(wanted, on="key", how="semi")
-    newest = stored.filter(~known).unique(["cell", "sample_id"], keep="last", maintain_order=True)
-    return pl.concat([exact, newest])
+def _belonging(stored: pl.DataFrame, asked: pl.LazyFrame | None, keys: Mapping[str, set[str]]) -> pl.LazyFrame:
+    """What belongs to the plan that the folder holds; in a folder without one, to that of the data folder, as far as it goes."""
+    if asked is not None:
+        return planned_only(stored.lazy(), asked)
+    return planned_only(stored.lazy(), [key for found in keys.values() for key in found], scenarios=keys)

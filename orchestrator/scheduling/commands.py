@@ -61,10 +61,11 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """These episodes end as FAILED with this reason."""
+    """These episodes end as FAILED with this reason; of a judge's group their answers stay without a verdict."""
 
     ordinals: tuple[int, ...]
     reason: str
+    group: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,8 @@ class Scheduler:
         """Pool -> GPUs it may take at once; a pool that is not named may take all."""
         self.together, self.silence = together, silence
         self.slots: dict[int, WorkerSlot] = {}
-        self.lone_deaths: Counter[int] = Counter()
-        """Episode -> workers that died while playing nothing else."""
+        self.lone_deaths: Counter[tuple[str, int]] = Counter()
+        """Group, episode -> workers that died while playing nothing else."""
         self.now = self.changed = 0.0
         self._slots = 0
         self._leases = 0
@@ -187,16 +187,16 @@ class Scheduler:
                 commands += self._abandon(worker.group, reason)
         held = [tuple(lease) for lease in worker.leases.values() if lease]
         for ordinals in held:
-            if len(held) == len(ordinals) == 1 and self._isolated_twice(ordinals[0]):
-                commands.append(GiveUp(ordinals, reason))
+            if len(held) == len(ordinals) == 1 and self._isolated_twice(worker.group, ordinals[0]):
+                commands.append(GiveUp(ordinals, reason, worker.group.name))
             else:
                 self._suspect(worker.group, ordinals)
         return commands
 
-    def _isolated_twice(self, ordinal: int) -> bool:
+    def _isolated_twice(self, group: WorkerGroup, ordinal: int) -> bool:
         """Count one more worker that died with this episode alone; true at ``MAX_LONE_DEATHS``."""
-        self.lone_deaths[ordinal] += 1
-        return self.lone_deaths[ordinal] >= MAX_LONE_DEATHS
+        self.lone_deaths[group.name, ordinal] += 1
+        return self.lone_deaths[group.name, ordinal] >= MAX_LONE_DEATHS
 
     def _suspect(self, group: WorkerGroup, ordinals: tuple[int, ...]) -> None:
         """Put back what a dead worker held: episodes that only waited into the queue, those in play into smaller leases."""

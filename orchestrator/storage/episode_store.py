@@ -15,51 +15,21 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import polars as pl
 
+from actors.records import Columns, EpisodeBatch, EpisodeRow, TurnRow
 from orchestrator.storage import atomic_write, checksums, lock
+from orchestrator.storage.schemas import schema
 
-EPISODES = pl.Schema(
-    {
-        **dict.fromkeys(("key", "cell", "model", "scenario", "condition", "protocol"), pl.String),
-        **dict.fromkeys(("sample_id", "seed"), pl.Int64),
-        "ending": pl.String,
-        "correct": pl.Boolean,
-        **dict.fromkeys(("turns", "suggestions", "abstentions", "categories", "unparsable"), pl.Int32),
-        "error": pl.String,
-        "seconds": pl.Float64,
-        **dict.fromkeys(("prompt_tokens", "reply_tokens"), pl.Int64),
-        "cost": pl.Float64,
-    }
-)
-"""One row an episode; ``error`` is null where there was none."""
-
-TURNS = pl.Schema(
-    {
-        "key": pl.String,
-        **dict.fromkeys(("turn", "frame"), pl.Int32),
-        **dict.fromkeys(("image", "reply", "option", "category", "action", "move"), pl.String),
-    }
-)
-"""One row an answered question; ``move`` is null where the reply asked for none."""
-
+EPISODES, TURNS = schema(EpisodeRow), schema(TurnRow)
 TABLES = {"episodes": EPISODES, "turns": TURNS}
 LARGE = 200_000
 """Episodes from which on a part is left as it is when small ones are merged."""
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
 log = logging.getLogger(__name__)
-
-Columns = dict[str, list[Any]]
-
-
-class Block(TypedDict):
-    """Finished episodes as columns, with exactly the names of the two schemas."""
-
-    episodes: Columns
-    turns: Columns
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -98,9 +68,10 @@ class EpisodeStore:
         self._next = max(_numbers(self.folder), default=0) + 1
         self._empty()
 
-    def append(self, block: Block) -> None:
+    def append(self, batch: EpisodeBatch) -> None:
         """Buffer finished episodes and their turns; raises ValueError for wrong columns, lengths or a key twice."""
-        keys = _checked(block)
+        tables = {"episodes": batch.episodes, "turns": batch.turns}
+        keys = _checked(tables)
         if not self._keys.isdisjoint(keys):
             self.flush()  # no key twice in a part: which turns are whose stays clear, and readers keep the first part's
         self._keys |= keys
@@ -108,7 +79,7 @@ class EpisodeStore:
             self._since = time.monotonic()
         for table, columns in self._buffer.items():
             for name, values in columns.items():
-                values.extend(block[table][name])  # type: ignore[literal-required]
+                values.extend(tables[table][name])
         if self._waiting >= self.rows:
             self.flush()
         self.flush_old()
@@ -349,16 +320,16 @@ def _numbers(folder: Path) -> Iterable[int]:
                 yield int(match[1])
 
 
-def _checked(block: Block) -> set[str]:
-    for table, schema in TABLES.items():
-        columns: Columns = block[table]  # type: ignore[literal-required]
-        if columns.keys() != schema.keys():
-            raise ValueError(f"{table} must have the columns {', '.join(schema)}, not {', '.join(columns)}")
+def _checked(tables: dict[str, Columns]) -> set[str]:
+    for table, wanted in TABLES.items():
+        columns = tables[table]
+        if columns.keys() != wanted.keys():
+            raise ValueError(f"{table} must have the columns {', '.join(wanted)}, not {', '.join(columns)}")
         if len({len(values) for values in columns.values()}) > 1:
             raise ValueError(f"the columns of {table} differ in length")
-    keys = set(block["episodes"]["key"])
-    if len(keys) < len(block["episodes"]["key"]):
-        raise ValueError("a block holds an episode twice")
+    keys = set(tables["episodes"]["key"])
+    if len(keys) < len(tables["episodes"]["key"]):
+        raise ValueError("a batch holds an episode twice")
     return keys
 
 

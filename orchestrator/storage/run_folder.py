@@ -28,6 +28,7 @@ from envs.types import ERRORS, Ending
 from orchestrator.storage import atomic_write, lock
 from orchestrator.storage.episode_store import UNREADABLE, episodes
 from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.planned_episodes import planned_only
 from sweeps.spec import ModelSpec, Sweep
 
 __all__ = ["RunFolderError", "claim", "differences", "read_status", "settings", "write_plan", "write_status"]
@@ -128,7 +129,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None = None) -> None:
     """``plan.json`` from one row a cell: cell, model, scenario, condition, protocol, planned.
 
-    ``keys`` of all episodes go into ``plan.parquet``: so that what belongs can be told without the data folder.
+    ``keys`` of all episodes go into ``plan.parquet``: so that what belongs to the plan is known without the data folder.
     """
     if keys is not None:
         atomic_write.write_table(folder / KEYS, pl.DataFrame({"key": list(keys)}, schema={"key": pl.String}))
@@ -137,7 +138,7 @@ def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None =
 
 
 def planned_keys(folder: Path) -> pl.LazyFrame | None:
-    """One column ``key``: every episode that the folder's last attempt was to play; None where nobody can tell."""
+    """One column ``key``: every episode that the folder's last attempt was to play; None where the file is absent or torn."""
     try:
         return pl.read_parquet(folder / KEYS, columns=["key"]).lazy()
     except UNREADABLE:
@@ -145,9 +146,8 @@ def planned_keys(folder: Path) -> pl.LazyFrame | None:
 
 
 def asked(folder: Path) -> pl.LazyFrame:
-    """The stored episodes that the folder's last attempt was to play; all that are stored where nobody can tell."""
-    keys, stored = planned_keys(folder), episodes(folder)
-    return stored if keys is None else stored.join(keys, on="key", how="semi")
+    """The stored episodes that belong to the plan of the folder's last attempt."""
+    return planned_only(episodes(folder), planned_keys(folder))
 
 
 def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: bool) -> None:
@@ -169,7 +169,7 @@ def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: boo
 def read_status(folder: Path) -> dict[str, Any]:
     """How far a run folder is: ``status.json``, and who writes there now as ``running`` (host, pid, started; or None).
 
-    ``live`` is what a running driver told last (``orchestrator.monitoring.snapshot.Snapshot``), or None. Counts are taken
+    ``live`` is what a running driver wrote last (``orchestrator.monitoring.snapshot.Snapshot``), or None. Counts are taken
     afresh from the store when an attempt runs, or ended without a word (kill -9).
     Raises RunFolderError when the folder is no run folder.
     """

@@ -1,6 +1,6 @@
-"""Verdicts lie beside the episodes they are about, one for each episode and judge; a judge's word on an answer can be
-asked again, and the latest one counts. A torn file counts for nothing: its answers are pending again.
+"""The table of verdicts of a run folder, beside the episodes that they are about.
 
+Of each episode and judge the latest verdict counts. A torn file counts for nothing: its answers are pending again.
 ``verdicts/part-00000001.parquet`` and so on, each written whole; the episodes are durable before a verdict on them is.
 """
 
@@ -11,36 +11,19 @@ import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
+from actors.records import Columns, VerdictRow
 from envs.types import Ending
 from orchestrator.storage import atomic_write
 from orchestrator.storage.episode_store import UNREADABLE, turns
+from orchestrator.storage.schemas import schema
 
 FOLDER = "verdicts"
-VERDICTS = pl.Schema(
-    {
-        **dict.fromkeys(("key", "judge", "cell", "model", "scenario", "condition"), pl.String),
-        "sample_id": pl.Int64,
-        **dict.fromkeys(("category", "suggestion", "aggregate"), pl.Boolean),
-        "reason": pl.String,
-        "first_failed": pl.Boolean,
-        "attempts": pl.Int32,
-        "text": pl.String,
-        "seconds": pl.Float64,
-        **dict.fromkeys(("prompt_tokens", "reply_tokens"), pl.Int64),
-        "cost": pl.Float64,
-        **dict.fromkeys(("strict_category", "strict_suggestion", "strict_aggregate"), pl.Boolean),
-    }
-)
-"""One row a verdict. The three bits are null where nobody gave them (unjudged), and ``reason`` says why.
-
-The strict ones are what the package makes of the first reply (``envs.openended.strict_verdict``), null where none came.
-"""
-FIRST = pl.Schema({name: kind for name, kind in VERDICTS.items() if not name.startswith("strict_")})
-"""As verdicts were written before the strict bits; read with nulls in their place."""
+VERDICTS = schema(VerdictRow)
+WITHOUT_STRICT = pl.Schema({name: kind for name, kind in VERDICTS.items() if not name.startswith("strict_")})
+"""As verdicts were written before they had strict bits; read with nulls in their place."""
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +37,7 @@ class VerdictStore:
         self._waiting: list[pl.DataFrame] = []
         self._since = time.monotonic()
 
-    def append(self, columns: dict[str, list[Any]]) -> None:
+    def append(self, columns: Columns) -> None:
         """Buffer verdicts, with exactly the names of ``VERDICTS``."""
         if not self._waiting:
             self._since = time.monotonic()
@@ -115,13 +98,13 @@ def pending(answered: pl.LazyFrame, folder: Path, judge: str, again: bool = Fals
 
 
 def answers(folder: Path, keys: Iterable[str]) -> dict[str, str]:
-    """Key -> what the model said, reasoning included."""
+    """Key -> the whole reply of the model, reasoning included."""
     wanted = pl.LazyFrame({"key": list(keys)}, schema={"key": pl.String})
-    said = turns(folder).join(wanted, on="key", how="semi").select("key", "reply")
-    return dict(said.collect().iter_rows())
+    replies = turns(folder).join(wanted, on="key", how="semi").select("key", "reply")
+    return dict(replies.collect().iter_rows())
 
 
-def _frame(columns: dict[str, list[Any]]) -> pl.DataFrame:
+def _frame(columns: Columns) -> pl.DataFrame:
     try:
         return pl.DataFrame(columns, schema=VERDICTS)
     except UnicodeEncodeError:  # a judge's text may hold half a surrogate pair, which is no text
@@ -138,7 +121,7 @@ def _usable(path: Path) -> bool:
         schema = pl.scan_parquet(path, glob=False).collect_schema() if path.is_file() else None
     except UNREADABLE:
         schema = None
-    known = schema in (VERDICTS, FIRST)
+    known = schema in (VERDICTS, WITHOUT_STRICT)
     if not known:
         log.warning("%s cannot be used and is skipped; `proactive-sweep judge` reads its answers again", path)
     return known

@@ -1,4 +1,4 @@
-"""A crew delivers every leased episode in exactly one block, however its episodes interleave."""
+"""A runner delivers every leased episode in exactly one batch, however its episodes interleave."""
 
 import asyncio
 import random
@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from actors import episode_runner
+from actors import lease
 from actors.backend import BackendDied, Reply
 from actors.episode_runner import EpisodeRunner
 from envs import SCENARIOS
@@ -47,36 +47,36 @@ def plan(demo_data):
     return planned(sweep, {Protocol.MCQA: samples}, samples)
 
 
-async def collected(crew, ordinals):
-    blocks = []
+async def collected(runner, ordinals):
+    batches = []
     try:
-        async for block in crew.play(ordinals):
-            blocks.append(block)
+        async for batch in runner.play(ordinals):
+            batches.append(batch)
     except BackendDied:
-        return blocks, True
-    return blocks, False
+        return batches, True
+    return batches, False
 
 
 @pytest.mark.parametrize("in_flight", [1, 7, 64])
 @pytest.mark.parametrize("patience", [0.02, 1.0])
 def test_every_episode_leaves_once_and_its_turns_with_it(plan, monkeypatch, in_flight, patience):
-    """The open block changes hands at awaits: an episode added to a block already sent would be lost without a word."""
-    monkeypatch.setattr(episode_runner, "MAX_BATCH_AGE_S", patience)
-    monkeypatch.setattr(episode_runner, "BATCH_EPISODES", 16)
+    """The open batch changes at awaits: an episode added to a batch that was sent already would be lost silently."""
+    monkeypatch.setattr(lease, "MAX_BATCH_AGE_S", patience)
+    monkeypatch.setattr(lease, "BATCH_EPISODES", 16)
     pending = plan.pending(())["builtin"][:250]
-    blocks, died = asyncio.run(collected(EpisodeRunner(plan, {"uniform": Dawdling(1)}, in_flight), pending))
+    batches, died = asyncio.run(collected(EpisodeRunner(plan, {"uniform": Dawdling(1)}, in_flight), pending))
 
     assert not died
-    assert Counter(o for block in blocks for o in block.ordinals) == Counter(pending)
-    for block in blocks:
-        turns = Counter(block.turns["key"])
-        assert [turns[key] for key in block.episodes["key"]] == block.episodes["turns"]
+    assert Counter(o for batch in batches for o in batch.ordinals) == Counter(pending)
+    for batch in batches:
+        turns = Counter(batch.turns["key"])
+        assert [turns[key] for key in batch.episodes["key"]] == batch.episodes["turns"]
 
 
 def test_what_finished_before_the_engine_died_is_delivered_once(plan):
     pending = plan.pending(())["builtin"]
-    blocks, died = asyncio.run(collected(EpisodeRunner(plan, {"uniform": Dawdling(2, dies_after=100)}, 16), pending))
-    delivered = Counter(o for block in blocks for o in block.ordinals)
+    batches, died = asyncio.run(collected(EpisodeRunner(plan, {"uniform": Dawdling(2, dies_after=100)}, 16), pending))
+    delivered = Counter(o for batch in batches for o in batch.ordinals)
 
     assert died
     assert 0 < len(delivered) < len(pending) and max(delivered.values()) == 1

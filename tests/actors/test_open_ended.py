@@ -9,7 +9,7 @@ import pytest
 from actors.backend import BackendDied, Refused, Request, ScriptedBackend, Unprocessable
 from actors.baselines import POLICIES, Baseline
 from actors.play import Episode, play, turn_seed
-from actors.records import EPISODE_COLUMNS, TURN_COLUMNS, Block
+from actors.records import EpisodeRow, EpisodeRows, PlayedEpisode, TurnRow
 from envs import SCENARIOS
 from envs.openended import accepted, read_verdict, rule_verdict
 from envs.stimulus import OPEN_ENDED_HINT, ROD_REFERENCE, VIDEO_PREFACE
@@ -61,12 +61,13 @@ def test_the_question_is_asked_once_with_its_picture_and_without_options(scenari
 def test_the_whole_answer_is_kept_and_nothing_is_said_about_it():
     text = "<think>Hm, a banana?</think>\nPlease move the blocks."
     episode = played("ROD", ScriptedBackend(lambda request: text))
-    block = Block()
-    block.add(0, cell("ROD"), episode)
-    row = {name: values[0] for name, values in block.episodes.items()}
-    turn = {name: values[0] for name, values in block.turns.items()}
+    rows = EpisodeRows()
+    rows.add(PlayedEpisode(0, cell("ROD"), episode))
+    batch = rows.batch()
+    row = {name: values[0] for name, values in batch.episodes.items()}
+    turn = {name: values[0] for name, values in batch.turns.items()}
 
-    assert tuple(row) == EPISODE_COLUMNS and tuple(turn) == TURN_COLUMNS
+    assert tuple(row) == EpisodeRow._fields and tuple(turn) == TurnRow._fields
     assert (row["ending"], row["correct"], row["turns"], row["protocol"]) == ("answered", None, 1, "oeg")
     assert row["cell"].endswith("zero-shot-oeg")
     assert [row[name] for name in ("suggestions", "abstentions", "categories", "unparsable")] == [0] * 4
@@ -80,10 +81,11 @@ def test_a_request_that_cannot_be_answered_ends_its_episode_and_is_no_zero(error
         raise error("too small")
 
     episode = played("QD", ScriptedBackend(answer))
-    block = Block()
-    block.add(0, cell("QD"), episode)
+    rows = EpisodeRows()
+    rows.add(PlayedEpisode(0, cell("QD"), episode))
+    batch = rows.batch()
     assert (episode.ending, episode.error, episode.turns) == (ending, "too small", ())
-    assert block.episodes["correct"] == [None] and block.turns["key"] == []
+    assert batch.episodes["correct"] == [None] and batch.turns["key"] == []
 
 
 def test_a_dead_engine_travels_up():

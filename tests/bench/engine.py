@@ -89,8 +89,8 @@ async def worker(data: str, requests: Path, by_cell: bool) -> dict[str, Any]:
 async def played(plan: Plan, backend: Backend, order: Any) -> int:
     pending = order(plan.pending(())["embedded"])
     episodes = 0
-    async for block in EpisodeRunner(plan, {"embedded": backend}, in_flight=64).play(pending):
-        episodes += len(block)
+    async for batch in EpisodeRunner(plan, {"embedded": backend}, in_flight=64).play(pending):
+        episodes += len(batch.ordinals)
     return episodes
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.play import Episode
-from actors.records import Block
+from actors.records import EpisodeRows, PlayedEpisode
 from envs import SCENARIOS
 from envs.demo import draw
 from envs.samples import kept
@@ -52,14 +52,15 @@ def table(data: Path, episodes: int) -> dict[str, Any]:
 
 def store_half(plan: Plan, folder: Path) -> None:
     """Every second episode, as if it had been played."""
-    store, block = EpisodeStore(folder), Block()
+    store, rows = EpisodeStore(folder), EpisodeRows()
     for ordinal in range(0, plan.total, 2):
         index, sample = plan.task(ordinal)
-        block.add(ordinal, plan.cells[index], Episode(plan.key(index, sample), sample, 0, (), Ending.WRONG, None, 0.0))
-        if len(block) == 5000:
-            store.append({"episodes": block.episodes, "turns": block.turns})
-            block = Block()
-    store.append({"episodes": block.episodes, "turns": block.turns})
+        episode = Episode(plan.key(index, sample), sample, 0, (), Ending.WRONG, None, 0.0)
+        rows.add(PlayedEpisode(ordinal, plan.cells[index], episode))
+        if len(rows) == 5000:
+            store.append(rows.batch())
+            rows = EpisodeRows()
+    store.append(rows.batch())
     store.close()
 
 

@@ -1,5 +1,6 @@
-"""Blocks of made-up episodes whose turns can be told from their key."""
+"""Batches of made-up episodes whose turns can be told from their key."""
 
+from actors.records import EpisodeBatch
 from envs.types import Action, Ending
 
 CELL = "uniform/ROD/hint"
@@ -50,9 +51,10 @@ def turn(key, number, reply="A"):
 
 
 def block(episodes, reply="A"):
-    """Rows as the columns that a worker sends."""
+    """Rows as the batch that a worker sends."""
     rows = [turn(row["key"], number, reply) for row in episodes for number in range(row["turns"])]
-    return {"episodes": columns(episodes, episode(0)), "turns": columns(rows, turn("", 0))}
+    ordinals = [row["sample_id"] for row in episodes]
+    return EpisodeBatch(ordinals, columns(episodes, episode(0)), columns(rows, turn("", 0)))
 
 
 def columns(rows, names):
@@ -60,5 +62,5 @@ def columns(rows, names):
 
 
 def numbered(*numbers, **other):
-    """A block of the episodes with these sample ids."""
+    """A batch of the episodes with these sample ids."""
     return block([episode(number, **other) for number in numbers])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from orchestrator.judging.judge_queue import unread, worded
+from orchestrator.judging.judge_queue import check_wording, unread
 from orchestrator.planning.build_plan import belonging, build_plan
 from orchestrator.scheduling.forecast.forecast import HOUR, forecast
 from orchestrator.scheduling.forecast.workload import PendingWork, counted, runs_beside
@@ -25,7 +25,7 @@ def outstanding(sweep: Sweep) -> PendingWork:
     numbers = Counter(plan.task(ordinal)[0] for queue in queues for ordinal in queue)
     waiting = 0
     if stored and sweep.judged and sweep.judge is not None:
-        worded(sweep.judge)
+        check_wording(sweep.judge)
         waiting = len(unread(plan, belonging(plan, folder), folder, sweep.judge))
     return counted(((plan.cells[index], number) for index, number in numbers.items()), waiting)
 

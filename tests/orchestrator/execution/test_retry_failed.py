@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from envs.types import Ending
-from orchestrator.execution.failed_episodes import failed_block
+from orchestrator.execution.failed_episodes import failed_batch
 from orchestrator.execution.retry_failed import take_back
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import atomic_write
@@ -22,13 +22,13 @@ def plan(demo_data):
 
 def stored(store, plan, ordinals, ending):
     """Rows of the plan with this ending; played ones have two turns each."""
-    rows = failed_block(plan, ordinals, "its worker died twice")
-    for key, cell in zip(rows["episodes"]["key"], rows["episodes"]["cell"], strict=True):
+    rows = failed_batch(plan, ordinals, "its worker died twice")
+    for key, cell in zip(rows.episodes["key"], rows.episodes["cell"], strict=True):
         if ending is Ending.FAILED:
             continue
         store.append(block([episode(0, cell=cell) | {"key": key, "ending": str(ending)}], reply=str(ending)))
     if ending is Ending.FAILED:
-        store.append({"episodes": rows["episodes"], "turns": rows["turns"]})
+        store.append(rows)
     store.flush()
 
 

@@ -57,8 +57,8 @@ def test_attempts_are_numbered_and_told_apart(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["run", "--tracking-uri", "http://me:geheim@host/x"])
     names = []
     for _ in range(2):
-        with worker_logs.attempt(tmp_path) as kept:
-            names.append(kept.name)
+        with worker_logs.attempt_log(tmp_path) as attempt_log:
+            names.append(attempt_log.name)
             logging.getLogger("orchestrator.storage.episode_store").warning("part 7 is damaged")
     text = (tmp_path / "logs/attempt-0001/driver.log").read_text()
 
@@ -69,21 +69,21 @@ def test_attempts_are_numbered_and_told_apart(tmp_path, monkeypatch):
 
 def test_a_disk_that_takes_no_log_costs_the_log_alone(tmp_path):
     (tmp_path / "logs").write_text("in the way")
-    with worker_logs.attempt(tmp_path) as kept:
-        kept.keep("m", 1, "said", lost=True)
+    with worker_logs.attempt_log(tmp_path) as attempt_log:
+        attempt_log.keep("m", 1, "said", lost=True)
     assert (tmp_path / "logs").read_text() == "in the way"
 
 
 def test_what_is_decided_is_told_without_the_leases(tmp_path):
     commands = [
         Start(1, "qwen", "abcdefabcdefabcdef"), Start(2, "builtin"), Lease(1, 1, (1, 2)), Stop(2), Stop(9),
-        Drop(1, "silent for 900 s"), GiveUp((3,), "it died"), Abandon("qwen", "no such model"),
+        Drop(1, "silent for 900 s"), GiveUp((3,), "it died", "qwen"), Abandon("qwen", "no such model"),
     ]  # fmt: skip
-    with worker_logs.attempt(tmp_path):
+    with worker_logs.attempt_log(tmp_path):
         for command in commands:
-            worker_logs.tell(command, {1: "qwen", 2: "builtin"})
-        worker_logs.ready("qwen", 1, WorkerAddress("host", 7, "n", "0,1", ("/w.out",)), ["GPU 0: free"])
-        worker_logs.changed([Node("aaa", 8), Node("bbb", 8)], [Node("bbb", 8), Node("ccc", 4)])
+            worker_logs.log_command(command, {1: "qwen", 2: "builtin"})
+        worker_logs.log_ready("qwen", 1, WorkerAddress("host", 7, "n", "0,1", ("/w.out",)), ["GPU 0: free"])
+        worker_logs.log_nodes([Node("aaa", 8), Node("bbb", 8)], [Node("bbb", 8), Node("ccc", 4)])
     text = (tmp_path / "logs/attempt-0001/driver.log").read_text()
 
     assert [line.split(" ", 2)[2] for line in text.splitlines()][1:-1] == [
@@ -102,15 +102,15 @@ def test_what_is_decided_is_told_without_the_leases(tmp_path):
 
 
 def test_workers_output_is_bounded_in_all(tmp_path):
-    with worker_logs.attempt(tmp_path) as kept:
-        kept.room = 10
-        kept.keep("a/b c", 1, "12345678", lost=False)
-        kept.keep("m", 2, "12345678", lost=True)
+    with worker_logs.attempt_log(tmp_path) as attempt_log:
+        attempt_log.room = 10
+        attempt_log.keep("a/b c", 1, "12345678", lost=False)
+        attempt_log.keep("m", 2, "12345678", lost=True)
 
-    assert (tmp_path / kept.worker("a/b c", 1)).read_text() == "12345678"
-    assert kept.worker("a/b c", 1) == "logs/attempt-0001/a-b-c-1.log"
-    assert not (tmp_path / kept.worker("m", 2)).exists()
-    text = (kept.folder / "driver.log").read_text()
+    assert (tmp_path / attempt_log.worker("a/b c", 1)).read_text() == "12345678"
+    assert attempt_log.worker("a/b c", 1) == "logs/attempt-0001/a-b-c-1.log"
+    assert not (tmp_path / attempt_log.worker("m", 2)).exists()
+    text = (attempt_log.folder / "driver.log").read_text()
     assert "no room is left" in text and "worker 2 of m, last words: 12345678" in text
 
 
@@ -120,18 +120,20 @@ def test_a_node_that_does_not_answer_costs_its_log_alone(tmp_path):
             raise ConnectionError
         return f"from {node}: {paths[0]}"
 
-    async def end(kept):
-        voices = worker_logs.WorkerLogCollector(kept, "here", ask)
-        voices.gather("m", 1, None, lost=True)
+    async def end(attempt_log):
+        collector = worker_logs.WorkerLogCollector(attempt_log, "here", ask)
+        collector.gather("m", 1, None, lost=True)
         for slot, node in ((2, "far"), (3, "gone")):
-            voices.gather("m", slot, WorkerAddress("host", 1, node, "", ("/w.out",)), lost=True)
-        await voices.settle(5)
+            collector.gather("m", slot, WorkerAddress("host", 1, node, "", ("/w.out",)), lost=True)
+        await collector.settle(5)
 
-    with worker_logs.attempt(tmp_path) as kept:
-        asyncio.run(end(kept))
-    assert sorted(path.name for path in kept.folder.iterdir()) == ["driver.log", "m-2.log"]
-    assert (kept.folder / "m-2.log").read_text() == "from far: /w.out"
-    assert "the output of worker 3 of m stays on host (ConnectionError)" in (kept.folder / "driver.log").read_text()
+    with worker_logs.attempt_log(tmp_path) as attempt_log:
+        asyncio.run(end(attempt_log))
+    assert sorted(path.name for path in attempt_log.folder.iterdir()) == ["driver.log", "m-2.log"]
+    assert (attempt_log.folder / "m-2.log").read_text() == "from far: /w.out"
+    assert (
+        "the output of worker 3 of m stays on host (ConnectionError)" in (attempt_log.folder / "driver.log").read_text()
+    )
 
 
 # -- real workers -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Run folders as the driver leaves them, made in process: the real plan, crew, policies and store, without Ray."""
+"""Run folders as the driver leaves them, made in process: the real plan, runner, policies and store, without Ray."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import polars as pl
 
 from actors.baselines import Baseline
 from actors.episode_runner import EpisodeRunner
-from actors.judge_runner import JudgeRunner
+from actors.judge_runner import JudgeRunner, LeasedAnswer
+from actors.records import EpisodeBatch
 from envs import SCENARIOS
 from envs.samples import kept
 from orchestrator.judging.judge_queue import unread
@@ -52,15 +53,15 @@ def heard(output: Path, wanted: Sweep, judge: Judge, backend, only: int | None =
     plan, kept = build_plan(wanted), VerdictStore(output)
     pending = unread(plan, belonging(plan, output), output, judge)[:only]
     keys = {plan.key(*plan.task(ordinal)): ordinal for ordinal in pending}
-    pile = [(keys[key], text) for key, text in answers(output, keys).items()]
-    asyncio.run(_hear(JudgeRunner(plan, judge, backend), pile, kept))
+    leased = [LeasedAnswer(keys[key], text) for key, text in answers(output, keys).items()]
+    asyncio.run(_judge(JudgeRunner(plan, judge, backend), leased, kept))
     kept.flush()
     return output
 
 
-async def _hear(panel: JudgeRunner, pile, kept: VerdictStore) -> None:
-    async for block in panel.play(pile):
-        kept.append(block.content()["verdicts"])
+async def _judge(runner: JudgeRunner, leased, kept: VerdictStore) -> None:
+    async for batch in runner.judge(leased):
+        kept.append(batch.verdicts)
 
 
 def _engine(source: str):
@@ -68,10 +69,9 @@ def _engine(source: str):
     return Baseline(name if kind == "builtin" else "uniform")
 
 
-async def _play(crew: EpisodeRunner, ordinals, store: EpisodeStore) -> None:
-    async for block in crew.play(ordinals):
-        content = block.content()
-        store.append({"episodes": content["episodes"], "turns": content["turns"]})
+async def _play(runner: EpisodeRunner, ordinals, store: EpisodeStore) -> None:
+    async for batch in runner.play(ordinals):
+        store.append(batch)
 
 
 # -- runs whose figures are known --------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def known(
             if cell.protocol is Protocol.OEG:
                 read.append(_known_verdicts(cell, block))
                 block = _as_answers(block)
-            store.append(block)
+            store.append(EpisodeBatch(ids, **block))
         run_folder.write_plan(output, pl.DataFrame(rows))
         store.close()
         read.flush()

@@ -53,6 +53,7 @@ def test_what_prints_names_both_figures_and_what_cannot_be_checked(equal):
 
 def test_a_figure_outside_our_interval_is_marked(tmp_path):
     folder = known(tmp_path / "run", [MODEL], ("zero-shot",))
+    from actors.records import EpisodeBatch
     from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore
 
     store = EpisodeStore(folder)
@@ -63,7 +64,7 @@ def test_a_figure_outside_our_interval_is_marked(tmp_path):
         path.unlink()
     all_right = rows.with_columns(pl.lit(True).alias("correct"), pl.lit("correct").alias("ending"))
     store = EpisodeStore(folder)
-    store.append({"episodes": all_right.to_dict(as_series=False), "turns": turns.to_dict(as_series=False)})
+    store.append(EpisodeBatch([], all_right.to_dict(as_series=False), turns.to_dict(as_series=False)))
     store.close()
     found = compare(folder).filter(measure="acc")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.execution.attempt import _tracker
+from orchestrator.execution.attempt import tracker_of
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.tracking.tracker import parameters, track
 from sweeps.conditions import Condition
@@ -242,7 +242,7 @@ def test_track_says_of_a_sweep_what_the_live_mirror_says(tmp_path):
         name="s", data="d", models=(model,), scenarios=("QD",), conditions=(Condition(name="hint", hint=True),)
     )
     rebuilt = parameters(sweep.model_dump(mode="json", exclude_none=True))
-    live = _tracker(sweep, tmp_path).params
+    live = tracker_of(sweep, tmp_path).params
 
     assert rebuilt == {name: text for name, text in live.items() if text != "None"}
     assert rebuilt["models"] == "m"
