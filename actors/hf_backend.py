@@ -241,7 +241,7 @@ def prompt_text(processor: Any, messages: Sequence[Message], chat: Mapping[str, 
     return text
 
 
-class Drawn(LogitsProcessor):  # type: ignore[misc]
+class Drawn(LogitsProcessor):
     """Adds Gumbel noise from each row's own generator: the largest score is then an exact draw of that row.
 
     So a batch can be sampled greedily, and a request's seed alone decides, whoever shares its batch.
@@ -257,7 +257,7 @@ class Drawn(LogitsProcessor):  # type: ignore[misc]
         return scores.float() - noise.clamp_min_(1e-30).log_()
 
 
-class Penalised(LogitsProcessor):  # type: ignore[misc]
+class Penalised(LogitsProcessor):
     """The repetition penalty, over prompt and reply (Keskar et al. 2019); what pads a row in a batch is no part of either."""
 
     def __init__(self, penalty: float, mask: torch.Tensor) -> None:

@@ -88,7 +88,9 @@ def _metrics(nvml: Any, number: int) -> dict[str, float]:
 def _initialised(nvml: Any) -> Iterator[Any]:
     """NVML (``pynvml`` unless another is given) between its init and its shutdown."""
     if nvml is None:
-        import pynvml as nvml
+        import pynvml
+
+        nvml = pynvml
     try:
         nvml.nvmlInit()
         try:

@@ -79,8 +79,9 @@ def _unread(rows: pl.DataFrame) -> str:
     if "judged" not in rows.columns or not rows["answered"].sum():
         return ""
     judges = ", ".join(rows["judge"].drop_nulls().unique().sort()) or "nobody"
-    without = int(rows["answered"].sum() - rows["judged"].sum())
-    return f" (by {judges}; {without:,} of {rows['answered'].sum():,} answers without a verdict)"
+    answered = int(rows["answered"].sum())
+    without = answered - int(rows["judged"].sum())
+    return f" (by {judges}; {without:,} of {answered:,} answers without a verdict)"
 
 
 def _unanswered(rows: pl.DataFrame) -> str | None:

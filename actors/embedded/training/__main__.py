@@ -66,7 +66,7 @@ class Plan:
 def parts(plan: Plan, tokenizer: Tokenizer) -> nn.ModuleDict:
     """The model and the throw-away heads, fresh from the seed."""
     torch.manual_seed(plan.seed)
-    ids = [tokenizer.token_to_id(token) for token in (wording.IMAGE, wording.PAD, wording.END)]
+    ids = [wording.token_id(tokenizer, token) for token in (wording.IMAGE, wording.PAD, wording.END)]
     return nn.ModuleDict({"model": build(tokenizer.get_vocab_size(), *ids), "heads": Heads()})
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from actors.embedded.training import exam
+from actors.embedded.training.pictures import HELD_OUT
 from envs import SCENARIOS
 from sweeps.conditions import CONDITIONS
 
@@ -71,7 +72,7 @@ def written(out: Path, log: Path, tell: Callable[[str], None]) -> None:
     text = CARD.format(
         parameters=answerer.model.num_parameters(),
         size=(out / "model.safetensors").stat().st_size / 1e6,
-        first=exam.HELD_OUT,
+        first=HELD_OUT,
         each=EACH,
         sight="\n".join(sight),
         names=" | ".join(SCENARIOS),

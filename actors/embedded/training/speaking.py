@@ -33,7 +33,7 @@ class Speaking:
     ) -> None:
         self.bank, self.tokenizer, self.seed, self.rank, self.size = bank, tokenizer, seed, rank, size
         self.lessons, self.labels = Lessons(bank, weights=weights), Labels(bank)
-        self.image, self.pad = tokenizer.token_to_id(wording.IMAGE), tokenizer.token_to_id(wording.PAD)
+        self.image, self.pad = wording.token_id(tokenizer, wording.IMAGE), wording.token_id(tokenizer, wording.PAD)
 
     def losses(self, modules: nn.ModuleDict, step: int) -> dict[str, Tensor]:
         """Cross entropy of the taught tokens of this step's lessons, and the heads' loss on their pictures."""

@@ -65,6 +65,13 @@ def learned(texts: Iterable[str]) -> Tokenizer:
     return tokenizer
 
 
+def token_id(tokenizer: Tokenizer, token: str) -> int:
+    """The id of a token that the tokenizer was made with."""
+    number: int | None = tokenizer.token_to_id(token)
+    assert number is not None, f"the tokenizer has no token {token}"
+    return number
+
+
 def processor(tokenizer: Tokenizer) -> Idefics3Processor:
     """The processor that is saved with the weights; it needs no torchvision."""
     fast = PreTrainedTokenizerFast(
