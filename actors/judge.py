@@ -1,7 +1,7 @@
-"""A judge's word is three bits or none: whatever keeps it from being read is a reason to ask again, never a zero.
+"""Asks a judge model for its verdict on one open-ended answer, and reads the verdict from its reply.
 
-The answer is data: what stands in it reaches the judge inside a fence that it cannot forge (``envs.openended``), and
-what the judge replies is read by the package's own rules. No cluster and no store is known here.
+A verdict is three bits or none: a reply that cannot be read is a reason to ask again, never a zero. The answer is data: it
+reaches the judge inside a fence that it cannot forge (``envs.openended``). No cluster and no store is known here.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ class Judged:
 
 
 @dataclass(slots=True)
-class _Hearing:
+class _Attempts:
     """The attempts so far."""
 
     began: float = field(default_factory=perf_counter)
     replies: list[Reply] = field(default_factory=list)
-    attempts: int = 0
+    count: int = 0
     failed: int = 0
     strict: Bits | None = None
 
-    def closed(self, bits: Bits | None, reason: str = "") -> Judged:
+    def judged(self, bits: Bits | None, reason: str = "") -> Judged:
         return Judged(
             bits,
             self.replies[-1].text if self.replies else "",
-            self.attempts,
+            self.count,
             reason,
             self.failed > 0,
             perf_counter() - self.began,
@@ -76,29 +76,29 @@ class _Hearing:
 async def judge(sample: Sample, cell: Cell, answer: str, judge: Judge, backend: Backend, seed: int) -> Judged:
     """Put a model's whole answer to the judge until its verdict can be read, at most ``judge.attempts`` times.
 
-    Every attempt has a seed of its own. Of the answer only what was spoken is shown; where nothing was (all thinking,
-    or empty) an empty answer is judged. Raises BackendDied (the verdict is pending again), and ValueError where the
+    Every attempt has a seed of its own. Of the answer only what follows the thinking is shown; where nothing does (all
+    thinking, or empty) an empty answer is judged. Raises BackendDied (the verdict is pending again), and ValueError where the
     paper's instruction is wanted and the package ``proactivebench`` is absent.
     """
     messages, situation, count = asked(sample, cell, answer, judge)
-    hearing, reason = _Hearing(), ""
+    attempts, reason = _Attempts(), ""
     for attempt in range(judge.attempts):
-        hearing.attempts += 1
+        attempts.count += 1
         request = Request(messages, judge.sampling, attempt_seed(seed, attempt), situation)
         try:
             reply = await backend.reply(request)
         except (*ENDS_EPISODE, Refused) as refusal:  # it would be refused again
-            hearing.failed += 1
-            return hearing.closed(None, f"{'refused' if isinstance(refusal, Refused) else 'unprocessable'}: {refusal}")
-        hearing.replies.append(reply)
+            attempts.failed += 1
+            return attempts.judged(None, f"{'refused' if isinstance(refusal, Refused) else 'unprocessable'}: {refusal}")
+        attempts.replies.append(reply)
         if attempt == 0:
-            hearing.strict = strict_verdict(reply.text, sample.scenario, count)
+            attempts.strict = strict_verdict(reply.text, sample.scenario, count)
         bits = read_verdict(reply.text, sample.scenario, count)
         if bits is not None:
-            return hearing.closed(bits)
-        hearing.failed += 1
+            return attempts.judged(bits)
+        attempts.failed += 1
         reason = unread(reply)
-    return hearing.closed(None, reason)
+    return attempts.judged(None, reason)
 
 
 def asked(sample: Sample, cell: Cell, answer: str, judge: Judge) -> tuple[tuple[Message, ...], Situation, int]:
@@ -106,10 +106,10 @@ def asked(sample: Sample, cell: Cell, answer: str, judge: Judge) -> tuple[tuple[
     condition = cell.condition
     state = SCENARIOS[sample.scenario].initial(sample, condition.mode)
     view = posed_openly(sample, state, condition)
-    said = spoken(answer) or ""
+    shown = spoken(answer) or ""
     answers = accepted(sample, reference=condition.mode is Mode.REFERENCE)
     write = instructed if judge.instruction == "ours" else papers
-    return write(view.prompt, answers, said), Situation(sample, state, view, answer=said), len(answers)
+    return write(view.prompt, answers, shown), Situation(sample, state, view, answer=shown), len(answers)
 
 
 def instructed(question: str, answers: Sequence[str], answer: str) -> tuple[Message, ...]:

@@ -1,4 +1,7 @@
-"""One loop plays every episode: view, ask, read, advance, until an ending. There is no cluster in it."""
+"""The loop that plays one episode: view, ask, read, advance, until an ending.
+
+No cluster and no store is known here; a recorded list of replies replays to the same episode.
+"""
 
 from __future__ import annotations
 

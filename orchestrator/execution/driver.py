@@ -287,8 +287,8 @@ class Driver:
             return plain(problem)
         return f"{plain(problem)} (its output: {self.attempt_log.worker(worker.group, slot)})"
 
-    def _look(self) -> list[Command]:
-        """What follows from time passed, and from nodes that came or went."""
+    def _check(self) -> list[Command]:
+        """Commands that follow from the time that has passed, and from nodes that came or went."""
         nodes, commands = gpu_nodes(), self.schedule.tick(self.now())
         if nodes != self.nodes:
             log_nodes(self.nodes, nodes)
@@ -303,7 +303,7 @@ class Driver:
             tick()
             if self.now() - looked >= CHECK_INTERVAL_S:
                 looked = self.now()
-                self.events.put_nowait(self._look)
+                self.events.put_nowait(self._check)
 
 
 def plain(problem: BaseException | None) -> str:

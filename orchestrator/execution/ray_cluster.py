@@ -1,4 +1,7 @@
-"""What the connected cluster has, and is doing: asked of Ray, nowhere else."""
+"""Connects to Ray, and reads what its cluster has and is doing.
+
+No other module asks Ray about nodes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of a sweep: it numbers all episodes, and tells which of them are pending.
+"""The plan of a sweep: it numbers all episodes, and lists those that are pending.
 
 Every planned episode has one ordinal and one key, and is pending until it is stored; to resume is to plan again.
 """

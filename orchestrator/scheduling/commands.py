@@ -61,7 +61,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """These episodes end as FAILED with this reason; of a judge's group their answers stay without a verdict."""
+    """These episodes end as FAILED with this reason; of a judge's group, their answers are stored as unjudged."""
 
     ordinals: tuple[int, ...]
     reason: str

@@ -1,4 +1,7 @@
-"""A file is there whole or not at all: temporary name, fsync, rename, fsync of the folder."""
+"""Writes files atomically: temporary name, fsync, rename, fsync of the folder.
+
+A file is there whole or not at all, also after a crash at any step.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ TEMPORARY = ".tmp"
 
 
 def temporary(path: Path) -> Path:
-    """Where the bytes of ``path`` are gathered before they count."""
+    """Where the bytes of ``path`` are written before it is published."""
     return path.with_name(path.name + TEMPORARY)
 
 

@@ -1,7 +1,8 @@
-"""What the bytes of each part were when it was written: a part whose bytes are others is damaged, however well it reads.
+"""SHA-256 sums of the stored parts, noted when they are written.
 
-``sums.sha256`` in the run folder has a line a file, as ``sha256sum`` writes and checks them (``cd RUN && sha256sum -c
---ignore-missing sums.sha256``). A part without a line, of an earlier version or a copied folder, is judged by its form alone.
+A part whose bytes have another sum is damaged, however well it reads. ``sums.sha256`` in the run folder has a line a
+file, as ``sha256sum`` writes and checks them (``cd RUN && sha256sum -c --ignore-missing sums.sha256``). A part
+without a line, of an earlier version or a copied folder, is checked by its form alone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Sums = Mapping[str, set[str]]
 
 
 def note(folder: Path, parts: Iterable[Path]) -> None:
-    """Keep the sums of parts that are about to get their names; on the disk before they have them. Raises OSError."""
+    """Note the sums of parts that are about to get their names; on the disk before they have them. Raises OSError."""
     lines = "".join(f"{_sum(temporary(path))}  {path.parent.name}/{path.name}\n" for path in parts)
     with (folder / NAME).open("a", encoding="ascii") as file:
         file.write(lines)
@@ -31,7 +32,7 @@ def note(folder: Path, parts: Iterable[Path]) -> None:
 
 
 def read(folder: Path) -> Sums:
-    """The sums that were kept; a torn or foreign line says nothing."""
+    """The sums that were noted; torn and foreign lines are skipped."""
     found: dict[str, set[str]] = {}
     try:
         text = (folder / NAME).read_text(encoding="ascii", errors="replace")

@@ -1,4 +1,6 @@
-"""Every finished episode is stored exactly once, or is still pending: a torn, foreign or unpaired part counts as absent.
+"""The store of finished episodes and their turns: two tables of Parquet parts in a run folder.
+
+Every finished episode is stored exactly once, or is still pending: a torn, foreign or unpaired part counts as absent.
 
 ``episodes/part-N.parquet`` and ``turns/part-N.parquet`` are a pair: turns are written first, the episodes part is the
 commit. A merged pair is called ``part-FIRST-LAST`` and replaces, from the rename of its episodes part on, all pairs
@@ -176,12 +178,12 @@ class EpisodeStore:
         return [group for group in groups if len(group) > 1]
 
     def _opened(self) -> list[Part]:
-        """The parts that count, after a look at every byte of them; what does not count is out of the way."""
+        """The parts that count, after every byte of them was read; what does not count is moved aside or deleted."""
         for table in TABLES:
             (self.folder / table).mkdir(parents=True, exist_ok=True)
             for stale in (self.folder / table).glob(f"part-*{atomic_write.TEMPORARY}"):
                 stale.unlink()
-        found = _look(self.folder, whole=True)
+        found = _scan_folder(self.folder, whole=True)
         for path in found.bad:
             log.error("%s cannot be used and is moved to damaged/; its episodes are pending again", path)
         for path in (*found.bad, *found.lone):
@@ -205,11 +207,11 @@ def turns(folder: Path) -> pl.LazyFrame:
 
 def damaged(folder: Path) -> list[Path]:
     """Files among the parts that count as absent: torn, empty, foreign, of another schema, or without their pair."""
-    return _look(Path(folder)).bad
+    return _scan_folder(Path(folder)).bad
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _FolderScan:
     parts: list[Part]
     """What counts, in order."""
     bad: list[Path]
@@ -221,13 +223,13 @@ class _Look:
 
 
 def _found(folder: Path) -> list[Part]:
-    found = _look(folder)
+    found = _scan_folder(folder)
     for path in found.bad:
         log.warning("%s cannot be used and is skipped; `proactive-sweep run` plays its episodes again", path)
     return found.parts
 
 
-def _look(folder: Path, whole: bool = False) -> _Look:
+def _scan_folder(folder: Path, whole: bool = False) -> _FolderScan:
     """Sort the files of both folders; ``whole`` reads all bytes instead of the footers alone."""
     names = _names(folder)
     known = {name: part for name in set().union(*names.values()) if (part := _part(name))}
@@ -247,7 +249,7 @@ def _look(folder: Path, whole: bool = False) -> _Look:
         for table in TABLES
         for name in sorted(names[table] - spare[table] - (replaced & good[table]))
     ]
-    return _Look(sorted(set(live) - set(merged)), bad, [folder / "turns" / name for name in sorted(lone)], merged)
+    return _FolderScan(sorted(set(live) - set(merged)), bad, [folder / "turns" / name for name in sorted(lone)], merged)
 
 
 def _names(folder: Path) -> dict[str, set[str]]:

@@ -1,4 +1,4 @@
-"""A run folder has one writer: a second one is refused with the first one's host and pid.
+"""The lock of a run folder: one writer, and a second one is refused with the first one's host and pid.
 
 The lock is the kernel's (``flock``) and dies with its process, kill -9 included; the JSON in the file only says who.
 """

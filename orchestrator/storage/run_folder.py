@@ -1,4 +1,6 @@
-"""A run folder belongs to one configuration and one driver: another of either is refused, with what to type instead.
+"""The files of a run folder beside its tables: configuration, plan and status.
+
+A run folder belongs to one configuration and one driver: another of either is refused, with what to type instead.
 
 ``sweep.resolved.toml``, ``plan.json`` and ``status.json`` are replaced whole; none of them holds a secret.
 """
@@ -34,8 +36,8 @@ from sweeps.spec import ModelSpec, Sweep
 __all__ = ["RunFolderError", "claim", "differences", "read_status", "settings", "write_plan", "write_status"]
 
 RESOLVED, PLAN, KEYS, STATUS, LIVE = "sweep.resolved.toml", "plan.json", "plan.parquet", "status.json", "live.json"
-APART = {"output", "tracking", "cluster", "staging", "judge", "models", "conditions"}
-"""Keys of a sweep that do not identify a run, or are told apart entry by entry."""
+NOT_IDENTITY = {"output", "tracking", "cluster", "staging", "judge", "models", "conditions"}
+"""Keys of a sweep that do not identify a run, or are compared entry by entry."""
 PACKAGES = (
     "proactive-sweep",
     "ray",
@@ -74,12 +76,12 @@ def claim(folder: Path, sweep: Sweep, update: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def disk(folder: Path) -> Iterator[None]:
-    """Turn a disk that is full, failing or somebody else's into RunFolderError: one sentence, and what to do."""
+    """Turn the error of a disk that is full, failing or somebody else's into RunFolderError: one sentence, and what to do."""
     try:
         yield
     except (OSError, pl.exceptions.PolarsError) as problem:
-        told = re.search(r"os error (\d+)", str(problem))
-        number = int(told[1]) if told else getattr(problem, "errno", None)
+        found = re.search(r"os error (\d+)", str(problem))
+        number = int(found[1]) if found else getattr(problem, "errno", None)
         if number in DENIED and str(folder) in str(problem):
             raise RunFolderError(f"{folder} cannot be written ({problem}); copy it to a folder of your own") from None
         if number not in DISK:
@@ -100,7 +102,7 @@ def resolved(sweep: Sweep) -> str:
 def settings(sweep: Sweep) -> dict[str, Any]:
     """What identifies a run, flat: ``{"seed": 0, "sampling.max_tokens": 50, "models.qwen.revision": "..."}``."""
     nested = {
-        **sweep.model_dump(mode="json", exclude=APART, exclude_none=True),
+        **sweep.model_dump(mode="json", exclude=NOT_IDENTITY, exclude_none=True),
         "models": {model.name: _identity(model) for model in sweep.models},
         "conditions": {c.name: c.model_dump(mode="json", exclude={"name"}) for c in sweep.conditions},
     }
@@ -111,7 +113,7 @@ def settings(sweep: Sweep) -> dict[str, Any]:
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """One sentence a key: ``sampling.max_tokens was 50, this sweep says 64``.
 
-    A model or condition that only one of the two has is told once, in its list.
+    A model or condition that only one of the two has is named once, in its list.
     """
     alone = {
         f"{kind}.{name}."
@@ -170,12 +172,12 @@ def read_status(folder: Path) -> dict[str, Any]:
     """How far a run folder is: ``status.json``, and who writes there now as ``running`` (host, pid, started; or None).
 
     ``live`` is what a running driver wrote last (``orchestrator.monitoring.snapshot.Snapshot``), or None. Counts are taken
-    afresh from the store when an attempt runs, or ended without a word (kill -9).
+    afresh from the store when an attempt runs, or was killed (kill -9).
     Raises RunFolderError when the folder is no run folder.
     """
     running = lock.holder(folder)
     status = _read(folder / STATUS)
-    if status is not None and running is None and not _outlived(folder):
+    if status is not None and running is None and not _changed_since_status(folder):
         return {**status, "running": None}
     plan = _read(folder / PLAN)
     if plan is None:
@@ -186,8 +188,8 @@ def read_status(folder: Path) -> dict[str, Any]:
     return {**(status or {}), "finished": False, **now, "cells": cells}
 
 
-def _outlived(folder: Path) -> bool:
-    """Whether anything came or went after the last attempt that could say how it ended: episodes, or another plan."""
+def _changed_since_status(folder: Path) -> bool:
+    """Whether episodes or the plan changed after status.json was written, as when an attempt was killed."""
     places = [folder / PLAN, folder / RESOLVED, folder / "episodes", *(folder / "episodes").glob("*.parquet")]
     newest = max((path.stat().st_mtime_ns for path in places if path.exists()), default=0)
     lost = (folder / PLAN).exists() and not (folder / "episodes").is_dir()
