@@ -3,7 +3,8 @@
 Errors::
 
     BackendError
-    ├── Unprocessable   this request can never be answered (bad picture, too long): its episode ends, counted
+    ├── Unprocessable   this request can never be answered (a bad picture): its episode ends, counted as an error
+    │   └── Overflow    it outgrew the model (context, pictures, memory): its episode ends as OVERFLOW, no error
     ├── Refused         the provider declined (content filter): its episode ends as REFUSED
     └── BackendDied     the engine is gone: the worker is replaced, its unfinished episodes are pending again
 
@@ -27,6 +28,10 @@ class BackendError(Exception):
 
 class Unprocessable(BackendError):
     """The model's processor refuses this input for good."""
+
+
+class Overflow(Unprocessable):
+    """The request outgrew what the model takes: tokens of its context, pictures of a prompt, or memory of its device."""
 
 
 class Refused(BackendError):

@@ -31,7 +31,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from actors.backend import BackendDied, Message, Reply, Request, Unprocessable
+from actors.backend import BackendDied, Message, Overflow, Reply, Request, Unprocessable
 from actors.batching import Job, Waiting
 from actors.chat_format import conversation, has_start_token
 from actors.image_loader import Pictures
@@ -40,7 +40,7 @@ from sweeps.spec import ModelSpec, Sampling
 
 BATCH = 16
 """Rows of a batch where the entry's options name no ``batch``."""
-REFUSALS = (ValueError, TypeError, ArithmeticError)
+REFUSALS = (Overflow, ValueError, TypeError, ArithmeticError)
 """What processors raise for a picture or a text that they cannot take."""
 CLOSE_TIMEOUT_S = 30.0
 """Seconds that closing waits for the running batch."""
@@ -104,13 +104,14 @@ class TransformersBackend:
                 return
 
     def _prepared(self, jobs: list[Job]) -> Batch | None:
-        """Tensors for those jobs that the processor takes; the others are answered with Unprocessable."""
+        """Tensors for those jobs that the processor takes; the others are answered with Unprocessable or Overflow."""
         jobs = [job for job in jobs if not job.answer.done()]
         try:
             return Batch(jobs, self.mind.inputs(jobs)) if jobs else None
         except REFUSALS as refusal:
             if len(jobs) == 1:
-                jobs[0].answer.set_exception(Unprocessable(f"{self.name}: {refusal}"))
+                kind = Overflow if isinstance(refusal, Overflow) else Unprocessable
+                jobs[0].answer.set_exception(kind(f"{self.name}: {refusal}"))
                 return None
         except Exception as bug:
             self._failed(jobs, bug)
@@ -136,7 +137,7 @@ class TransformersBackend:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         if len(jobs) == 1:
-            jobs[0].answer.set_exception(Unprocessable(f"{self.name}: the device has no room for this request alone"))
+            jobs[0].answer.set_exception(Overflow(f"{self.name}: the device has no room for this request alone"))
             return
         half = (len(jobs) + 1) // 2
         self.size = min(self.size, half)
@@ -185,8 +186,8 @@ class ModelAndProcessor:
             given["images"] = shown
         tensors = self.processor(**given)
         needed = int(tensors["attention_mask"].sum(dim=1).max())
-        if self.longest is not None and needed >= self.longest:
-            raise ValueError(f"the prompt has {needed} tokens, the model takes {self.longest}")
+        if self.longest is not None and needed >= self.longest and not self.model.beyond_context:
+            raise Overflow(f"the prompt has {needed} tokens, the model takes {self.longest}")
         return tensors
 
     @torch.inference_mode()

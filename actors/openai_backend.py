@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ import openai
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion
 
-from actors.backend import BackendDied, BackendError, Refused, Reply, Request, Unprocessable
+from actors.backend import BackendDied, BackendError, Overflow, Refused, Reply, Request, Unprocessable
 from actors.chat_format import Part, conversation, data_url
 from actors.image_loader import Pictures
 from actors.rate_limit import Budget, ModelStopped, Pace, backoff, retry_after
@@ -32,6 +33,10 @@ FILTERED = {"content_filter", "content_policy_violation", "invalid_prompt", "mod
 """Error codes with which services decline a prompt."""
 MISCONFIGURED = {"unsupported_parameter", "unsupported_value", "unknown_parameter", "model_not_found"}
 """Codes of a 400 that every other request would get too."""
+OUTGROWN = re.compile(
+    r"context_length_exceeded|maximum (?:context|model) length|context window|at most \d+ image|too many images", re.I
+)
+"""How OpenAI, vLLM's server and others say that a prompt is too long or holds too many pictures."""
 OUT_OF_MONEY = {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
 
 
@@ -165,7 +170,7 @@ class OpenAIBackend:
         if status in (408, 409) or status >= 500 or (status == 429 and code not in OUT_OF_MONEY):
             return Trouble(said, retry_after(error.response.headers), throttled=status == 429)
         if status in (400, 413, 422) and code not in MISCONFIGURED:
-            return Unprocessable(said)
+            return (Overflow if OUTGROWN.search(f"{code} {error.message}") else Unprocessable)(said)
         if status == 401:  # services repeat parts of the key in this one
             return ModelStopped(f"{self.model.name}: HTTP 401: the service refuses the key in {self.endpoint.key_env}")
         return ModelStopped(said)

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from actors.backend import ENDS_EPISODE, Backend, Message, Refused, Reply, Request, Situation
+from actors.backend import ENDS_EPISODE, Backend, Message, Overflow, Refused, Reply, Request, Situation
 from actors.prompts import Past, ask_openly, messages, posed, posed_openly
 from envs import SCENARIOS
 from envs.lenient import forgiven
 from envs.types import Ending, ImageRef, OpenAnswer, Sample, State, Turn
-from sweeps.spec import Cell, Protocol
+from sweeps.spec import Cell, ModelSpec, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,7 @@ async def play(
         conversation = messages(sample, view, condition, past, examples)
         request = Request(conversation, cell.sampling, turn_seed(seed, state), Situation(sample, state, view))
         try:
+            within(conversation, cell.model)
             reply = await backend.reply(request)
         except (*ENDS_EPISODE, Refused) as refusal:
             return _ended(key, sample, seed, shown, declined(refusal), str(refusal), began)
@@ -82,14 +83,24 @@ async def _answer(sample: Sample, cell: Cell, backend: Backend, key: str, seed: 
     try:
         reply = await backend.reply(request)
     except (*ENDS_EPISODE, Refused) as refusal:
-        return _ended(key, sample, seed, [], declined(refusal), str(refusal), began)
+        ending = Ending.REFUSED if isinstance(refusal, Refused) else Ending.UNPROCESSABLE  # one picture: nothing grows
+        return _ended(key, sample, seed, [], ending, str(refusal), began)
     shown = Shown(OpenAnswer(state.frame, reply.text), view.image, reply)
     return _ended(key, sample, seed, [shown], Ending.ANSWERED, None, began)
 
 
 def declined(refusal: Exception) -> Ending:
-    """How an episode ends whose request can never be answered."""
+    """How an episode of multiple choice ends whose request can never be answered."""
+    if isinstance(refusal, Overflow):
+        return Ending.OVERFLOW
     return Ending.REFUSED if isinstance(refusal, Refused) else Ending.UNPROCESSABLE
+
+
+def within(conversation: Sequence[Message], model: ModelSpec) -> None:
+    """Raise Overflow where the conversation has more pictures than the model's entry says it takes."""
+    pictures = sum(len(message.images) for message in conversation)
+    if model.max_images is not None and pictures > model.max_images:
+        raise Overflow(f"{model.name}: the prompt has {pictures} pictures, the model takes {model.max_images}")
 
 
 def turn_seed(seed: int, state: State) -> int:

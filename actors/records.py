@@ -188,6 +188,7 @@ def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
     """One row of the table episodes; an open-ended answer is neither right nor wrong."""
     did = [None if isinstance(shown.turn, OpenAnswer) else shown.turn.action for shown in episode.turns]
     correct = None if cell.protocol is Protocol.OEG else episode.ending is Ending.CORRECT
+    turns = len(did) + (episode.ending is Ending.OVERFLOW)  # the turn that could not be asked is one, too
     prompt = reply = 0
     cost = 0.0
     for shown in episode.turns:
@@ -197,7 +198,7 @@ def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
     return EpisodeRow(
         episode.key, cell.key, cell.model.name, cell.scenario, cell.condition.name,
         cell.protocol.value, episode.sample.id, episode.seed, episode.ending.value, correct,
-        len(did), did.count(Action.SUGGESTION), did.count(Action.ABSTENTION), did.count(Action.CATEGORY),
+        turns, did.count(Action.SUGGESTION), did.count(Action.ABSTENTION), did.count(Action.CATEGORY),
         did.count(Action.UNPARSABLE), episode.error, episode.seconds, prompt, reply, cost,
     )  # fmt: skip
 

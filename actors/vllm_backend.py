@@ -26,7 +26,7 @@ from typing import Any
 import psutil
 from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
-from vllm.exceptions import VLLMClientError
+from vllm.exceptions import VLLMClientError, VLLMValidationError
 from vllm.lora.request import LoRARequest
 from vllm.renderers.params import ChatParams
 from vllm.sampling_params import RequestOutputKind
@@ -34,7 +34,7 @@ from vllm.usage.usage_lib import UsageContext
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
-from actors.backend import BackendDied, Reply, Request, Unprocessable
+from actors.backend import BackendDied, Overflow, Reply, Request, Unprocessable
 from actors.chat_format import Part, conversation, has_start_token
 from actors.image_loader import Pictures
 from envs.types import ImageRef
@@ -42,6 +42,8 @@ from sweeps.spec import ModelSpec, Sampling
 
 MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS = 256, 16384
 """Sequences and tokens of one step, unless the entry's options say otherwise."""
+MAX_IMAGES = 512
+"""Pictures of a prompt where the entry names no bound: more than the longest sample can show (VSOD has about 230 frames)."""
 RENDERED_AHEAD = 32
 """Requests beyond those that fit: they are rendered while the engine is full."""
 RESENDS = 4
@@ -64,6 +66,8 @@ class VLLMBackend:
         self.name = model.name
         self.chat = {"add_generation_prompt": True, "continue_final_message": False, "tokenize": False, **model.chat}
         arguments = engine_arguments(model)
+        if model.beyond_context:
+            os.environ["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"
         args = AsyncEngineArgs(**arguments)
         self.engine = engine or AsyncLLM.from_engine_args(args, True, UsageContext.LLM_CLASS)
         self.children = family(self.engine)
@@ -142,10 +146,10 @@ class VLLMBackend:
             raise self._die("the engine process died") from None
         except EngineGenerateError as wrapped:
             if isinstance(wrapped.__cause__, REFUSALS):
-                raise Unprocessable(f"{self.name}: {wrapped.__cause__}") from None
+                raise _refused(self.name, wrapped.__cause__) from None
             raise
         except REFUSALS as refusal:
-            raise Unprocessable(f"{self.name}: {refusal}") from None
+            raise _refused(self.name, refusal) from None
         raise self._die("a request ended without an answer")
 
     @asynccontextmanager
@@ -207,7 +211,7 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
         "max_num_batched_tokens": MAX_NUM_BATCHED_TOKENS,
         "enable_prefix_caching": True,
         "interleave_mm_strings": True,
-        "limit_mm_per_prompt": {"image": model.max_images},
+        "limit_mm_per_prompt": {"image": model.max_images or MAX_IMAGES},
         "disable_log_stats": True,
     }
     if model.gpus > 1:
@@ -271,6 +275,17 @@ def family(engine: AsyncLLM) -> list[psutil.Process]:
     """The engine's processes and theirs: what must be gone in the end, even when their parent died before them."""
     heads = [psutil.Process(process.pid) for process in engine.engine_core.resources.engine_manager.processes]
     return [*heads, *(child for head in heads for child in head.children(recursive=True))]
+
+
+def _refused(name: str, refusal: BaseException | None) -> Unprocessable:
+    """What an input that vLLM does not take means: it outgrew the model, or it can never be answered.
+
+    vLLM 0.32 names what is too much by ``parameter``, but for a prompt that pictures made too long (``InputProcessor``).
+    """
+    outgrown = isinstance(refusal, VLLMValidationError) and (
+        refusal.parameter in ("input_tokens", "input_text", "image") or "maximum model length" in str(refusal)
+    )
+    return (Overflow if outgrown else Unprocessable)(f"{name}: {refusal}")
 
 
 def _reply(output: Any, seconds: float) -> Reply:

@@ -43,6 +43,8 @@ class Ending(StrEnum):
     """An abstention, a wrong category, an unreadable reply, or a random move that left the video."""
     LIMIT = "limit"
     """The last turn that the sample allows was spent on one more suggestion, whether it still counted or not."""
+    OVERFLOW = "overflow"
+    """The next prompt would outgrow the model (its context, or the pictures it takes): not answered rightly, and counted."""
     UNPROCESSABLE = "unprocessable"
     """A picture could not be read, or the model's processor refused it."""
     ANSWERED = "answered"

@@ -118,8 +118,10 @@ class ModelSpec(Frozen):
     """GPUs of one replica (tensor parallel inside one actor)."""
     accelerator: str = ""
     """The kind of GPU it must have, as Ray names it (``H200``); empty takes any."""
-    max_images: Annotated[Whole, Field(ge=1)] = 32
-    """Pictures one prompt may hold; 1 refuses history and examples."""
+    max_images: Annotated[Whole, Field(ge=1)] | None = None
+    """Pictures one prompt may hold; None: as many as an episode can show. 1 refuses history and examples."""
+    beyond_context: bool = False
+    """Whether vLLM may go past the context that the checkpoint names, up to ``options.max_model_len``: as ``generate`` does."""
     in_flight: Annotated[Whole, Field(ge=1, le=4096)] = 64
     """Episodes that one worker plays at once."""
     trust_remote_code: bool = False
@@ -387,7 +389,7 @@ def impossible(
         return f"{condition.name} does not exist for open-ended generation, which plays {', '.join(OPEN_ENDED)}"
     if condition.scenarios and scenario not in condition.scenarios:
         return f"{condition.name} exists only for {' and '.join(condition.scenarios)}, not for {scenario}"
-    if condition.many_images and model.max_images < 2:
+    if condition.many_images and model.max_images == 1:
         return f"{model.name} takes one picture a prompt, {condition.name} needs several"
     if any(rule.forbids(model, condition) for rule in only):
         return f"{condition.name} is kept from {model.name} by [[only]]"

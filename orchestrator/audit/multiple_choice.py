@@ -58,14 +58,19 @@ def compared(episode: Recording, told: Mapping[str, Any]) -> Iterator[Difference
 def _totals(episode: Recording, mine: Sequence[Mapping[str, Any]], told: Mapping[str, Any]) -> Iterator[Difference]:
     row = episode.row
     ours = mine[-1]["ending"] if mine else None
-    stored = None if row["ending"] in ERRORS else row["ending"]
+    stored = None if row["ending"] in (*ERRORS, Ending.OVERFLOW) else row["ending"]
     theirs = ours if told["raised"] else told["ending"]
     if ours == Ending.LIMIT and theirs == Ending.WRONG and mine[-1]["move"] is None:
         theirs = ours  # the package has one word for a suggestion that counts no more and for all else that is wrong
     if not stored == ours == theirs:
         yield Difference(row["key"], "ending", row["ending"], ours, told["ending"])
     did = Counter(facts["action"] for facts in mine)
-    counts = {"turns": len(mine), "correct": ours == Ending.CORRECT, **{n: did[a] for n, a in COUNTED.items()}}
+    unasked = row["ending"] == Ending.OVERFLOW  # its last turn was never asked
+    counts = {
+        "turns": len(mine) + unasked,
+        "correct": ours == Ending.CORRECT,
+        **{n: did[a] for n, a in COUNTED.items()},
+    }
     for name, value in counts.items():
         if row[f"n_{name}"] != value:
             yield Difference(row["key"], name, row[f"n_{name}"], value, "not asked")

@@ -17,7 +17,7 @@ from envs import SCENARIOS
 from envs.samples import BadData
 from orchestrator.inspection.replay import ReplayError
 from orchestrator.storage.run_folder import RunFolderError
-from sweeps.load import SweepError, models_named
+from sweeps.load import SweepError, load, models_named
 
 USAGE = 2
 
@@ -120,7 +120,22 @@ def check_models(
     for row in found:
         table.add_row(*map(_plain, row.cells))
     Console(width=max(160, Console().width)).print(table)
+    if sweep is not None:
+        with sentences():
+            for line in _may_overflow(sweep):
+                print(line)
     raise typer.Exit(0 if all(row.ok for row in found) else 1)
+
+
+def _may_overflow(path: Path) -> list[str]:
+    """How many episodes of the sweep may outgrow their models, where its data are at hand."""
+    from orchestrator.inspection import overflow
+    from orchestrator.planning.build_plan import build_plan
+
+    sweep = load(path)
+    if "://" not in sweep.data and not Path(sweep.data).is_dir():
+        return [f"{sweep.data} is not there: how many episodes may outgrow their models cannot be counted"]
+    return overflow.lines(overflow.risks(build_plan(sweep)))
 
 
 def _unwritable(folder: Path, problem: OSError) -> str:

@@ -16,7 +16,9 @@ def models() -> Table:
     table = Table("name", "source", "backend", "GPUs", "parameters", "pictures", "note")
     for model in registry().values():
         size = "" if model.parameters is None else f"{model.parameters:g}B"
-        table.add_row(model.name, model.source, model.backend, str(model.gpus), size, str(model.max_images), model.note)
+        table.add_row(
+            model.name, model.source, model.backend, str(model.gpus), size, str(model.max_images or "any"), model.note
+        )
     return table
 
 

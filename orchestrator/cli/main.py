@@ -92,6 +92,7 @@ def plan(
     timeline: Annotated[Path | None, typer.Option(metavar="PNG", help="Where the timeline picture goes.")] = None,
 ) -> None:
     """Show cells, episodes, and what is already done; with --gpus, hours, lower bound, cost and a timeline."""
+    from orchestrator.inspection import overflow
     from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
 
     with sentences():
@@ -110,6 +111,7 @@ def plan(
         rows = planned_rows(numbering)
         folder = Path(found.output)
         stored = (folder / "episodes").is_dir()
+        may_overflow = overflow.lines(overflow.risks(numbering))
         done = belonging(numbering, folder).group_by("cell").len("done").collect() if stored else None
     table = Table("cell", "planned", "done")
     counts = dict(done.iter_rows()) if done is not None else {}
@@ -119,6 +121,8 @@ def plan(
     console.print(table)
     for reason in skipped(found):
         console.print(f"left out: {reason}", markup=False)
+    for line in may_overflow:
+        console.print(line, markup=False)
     console.print(f"{rows.height} cells, {numbering.total:,} episodes, {sum(counts.values()):,} done", markup=False)
 
 
@@ -131,16 +135,21 @@ def run(
     tracking_uri: Annotated[
         str | None, typer.Option(help="MLflow: 'sqlite', an address (or in MLFLOW_TRACKING_URI), 'none'.")
     ] = None,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Play again what ended as failed, too.")] = False,
+    retry: Annotated[
+        str, typer.Option(metavar="ENDINGS", help="Play again what ended so: failed,overflow,unprocessable,refused.")
+    ] = "",
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="The same as --retry failed.")] = False,
 ) -> None:
     """Play what is pending of the sweep; the same command continues an interrupted one."""
     from orchestrator.execution.attempt import run as play
+    from orchestrator.execution.retry_failed import endings
 
     with sentences():
+        again = endings(",".join([retry, *(["failed"] if retry_failed else [])]))
         found = _tracked(_sweep(sweep, set_, output), tracking_uri)
         job_paths.reachable(found.data)
         with remote.place(found.output) as place:
-            outcome = play(found, place.folder, update, retry_failed=retry_failed)
+            outcome = play(found, place.folder, update, retry=again)
     for group, reason in outcome.reasons.items():
         print(f"{group}: {reason}", file=sys.stderr)
     if not outcome.interrupted:

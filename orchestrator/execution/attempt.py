@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from envs.types import ERRORS
+from envs.types import ERRORS, Ending
 from orchestrator.datasets.staging import fixed
 from orchestrator.execution.retry_failed import take_back
 from orchestrator.execution.worker_logs import AttemptLog, attempt_log
@@ -71,9 +71,13 @@ class Outcome:
 
 
 def run(
-    sweep: Sweep, output: Path, update: bool = False, say: Callable[[str], None] = print, retry_failed: bool = False
+    sweep: Sweep,
+    output: Path,
+    update: bool = False,
+    say: Callable[[str], None] = print,
+    retry: Collection[Ending] = (),
 ) -> Outcome:
-    """Play what is pending of the sweep, with ``retry_failed`` also what an earlier attempt gave up.
+    """Play what is pending of the sweep, with ``retry`` also what ended so in an earlier attempt.
 
     Raises RunFolderError when the folder is held or holds another configuration.
     """
@@ -84,7 +88,7 @@ def run(
     for reason in skipped(sweep):
         say(f"left out: {reason}")
     with opened(sweep, plan, output, say, update) as attempt:
-        return attempt.run(retry_failed)
+        return attempt.run(retry)
 
 
 def judge(
@@ -141,10 +145,11 @@ class Attempt:
     seconds: float = 0.0
     """From the first start of a worker to the last durable episode."""
 
-    def run(self, retry_failed: bool = False) -> Outcome:
+    def run(self, retry: Collection[Ending] = ()) -> Outcome:
         """Play what is pending, have new answers judged, and score what the folder holds then."""
-        if retry_failed:
-            self.say(f"{take_back(self.store, self.plan, self.log.folder):,} failed episodes are pending again")
+        if retry:
+            again = take_back(self.store, self.plan, self.log.folder, retry)
+            self.say(f"{again:,} {' and '.join(retry)} episodes are pending again")
         self.pending = self.plan.pending(set(self.store.finished()["key"]))
         self.judge_queue = self._own_judge_queue()
         self._announce()

@@ -1,31 +1,47 @@
-"""Makes failed episodes pending again for ``run --retry-failed``.
+"""Episodes that ended without a right to, made pending again: failed ones, or those whose limits have changed since.
 
-The old rows, with the reasons, are in the attempt's logs before the first one leaves the store.
+Their rows are kept in the attempt's logs before the first one is taken back, so that a crash in between loses nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import polars as pl
 
-from envs.types import Ending
+from envs.types import ERRORS, Ending
 from orchestrator.planning.build_plan import belonging
 from orchestrator.planning.plan import Plan
 from orchestrator.storage import atomic_write
 from orchestrator.storage.episode_store import EpisodeStore
+from sweeps.load import SweepError
 
 RECORD = "retried.jsonl"
+RETRIED = (*ERRORS, Ending.OVERFLOW)
+"""Endings that another attempt may better: none of them is an answer."""
 
 
-def take_back(store: EpisodeStore, plan: Plan, log_folder: Path) -> int:
-    """Make the plan's failed episodes pending again; how many they were.
+def endings(text: str) -> tuple[Ending, ...]:
+    """The endings of ``--retry failed,overflow``; raises SweepError for one that is none of ``RETRIED``."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    known = {str(ending): ending for ending in RETRIED}
+    for name in names:
+        if name not in known:
+            raise SweepError(
+                f"--retry {name!r} is no ending that can be retried; type one or more of {','.join(known)}"
+            )
+    return tuple(known[name] for name in names)
 
-    ``log_folder``, that of the attempt, has their old rows on the disk before the first one goes. A crash in between leaves
-    some failed and some pending, and the same command takes back the rest. Failures of other plans stay as they are.
+
+def take_back(store: EpisodeStore, plan: Plan, log_folder: Path, kinds: Collection[Ending] = (Ending.FAILED,)) -> int:
+    """Make the plan's episodes that ended as one of ``kinds`` pending again; how many they were.
+
+    ``log_folder``, that of the attempt, has their old rows on the disk before the first one goes. After a crash in between
+    the same command takes back the rest. Episodes of other plans stay as they are.
     """
-    failed = belonging(plan, store.folder).filter(pl.col("ending") == Ending.FAILED).collect()
-    if failed.height:
-        atomic_write.write(log_folder / RECORD, failed.select("key", "cell", "error").write_ndjson().encode())
-        store.take_back(set(failed["key"]))
-    return failed.height
+    found = belonging(plan, store.folder).filter(pl.col("ending").is_in([str(kind) for kind in kinds])).collect()
+    if found.height:
+        atomic_write.write(log_folder / RECORD, found.select("key", "cell", "ending", "error").write_ndjson().encode())
+        store.take_back(set(found["key"]))
+    return found.height

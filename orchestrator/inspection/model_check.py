@@ -210,10 +210,10 @@ def _architecture(model: ModelSpec, config: Mapping[str, Any]) -> str:
 
 
 def _images(model: ModelSpec, config: Mapping[str, Any]) -> str:
-    if model.max_images < 2:
+    if model.max_images == 1:
         return "ok: one picture; no history, no examples"
-    length = _length(model, config)
-    return f"ok: {model.max_images}" + (f" in {length:,} tokens" if length else "")
+    length = context_length(model, config)
+    return f"ok: {model.max_images or 'any number'}" + (f" in {length:,} tokens" if length else "")
 
 
 def _fit(model: ModelSpec, found: Found, gpu: str, memory: int) -> str:
@@ -230,7 +230,7 @@ def _fit(model: ModelSpec, found: Found, gpu: str, memory: int) -> str:
     heads = text.get("num_attention_heads")
     if isinstance(heads, int) and heads % model.gpus:
         return f"no: {heads} attention heads do not divide by {model.gpus} GPUs"
-    held = per_token * min(_length(model, config) or LONGEST, LONGEST) / 1e9
+    held = per_token * min(context_length(model, config) or LONGEST, LONGEST) / 1e9
     need = weights + held + OVERHEAD
     verdict = "ok" if need <= room else "no"
     return f"{verdict}: {weights:.1f} GB weights + {held:.1f} GB cache, {room:.0f} GB usable on {model.gpus} x {gpu}"
@@ -259,7 +259,15 @@ def _cache(text: Mapping[str, Any]) -> int:
     return 2 * 2 * layers * shared * (_number(text, "head_dim") or width // heads)
 
 
-def _length(model: ModelSpec, config: Mapping[str, Any]) -> int:
+def config_on_disk(model: ModelSpec) -> Mapping[str, Any] | None:
+    """The model's ``config.json`` where its files are on this disk; nothing is fetched."""
+    folder = Path(model.source)
+    copy = folder if folder.is_dir() else cached(model.source, model.revision)
+    return _parsed(copy / "config.json") if copy else None
+
+
+def context_length(model: ModelSpec, config: Mapping[str, Any]) -> int:
+    """Tokens that prompt and reply may have: by the entry's ``max_model_len``, else by its configuration; 0 unknown."""
     asked = model.options.get("max_model_len")
     return asked if isinstance(asked, int) else _number(_text(config), "max_position_embeddings")
 

@@ -147,7 +147,19 @@ def _frame(rows: list[dict[str, Any]], names: tuple[str, ...]) -> pl.DataFrame:
 
 
 def _with_wilson(rows: pl.DataFrame, found: list[dict[str, Any]]) -> pl.DataFrame:
-    counts = rows.select(*CELL, "planned", "finished", "failed", "scored", "errors", "acc", "acc_low", "acc_high")
+    counts = rows.select(
+        *CELL,
+        "planned",
+        "finished",
+        "failed",
+        "scored",
+        "errors",
+        "overflow",
+        "acc",
+        "acc_low",
+        "acc_high",
+        "acc_bound",
+    )
     drawn = _frame(found, ("cell",)).drop("acc", "acc_low", "acc_high")
     return counts.join(drawn, on="cell", how="left").sort("cell")
 

@@ -85,19 +85,32 @@ def _unread(rows: pl.DataFrame) -> str:
 
 
 def _unanswered(rows: pl.DataFrame) -> str | None:
-    """Which cells have episodes without an answer, the first few by name."""
-    bad = rows.filter(pl.col("errors") > 0)
-    if bad.is_empty():
-        return None
-    named = [f"{row['model']}/{row['scenario']} {row['errors']:,}" for row in bad.head(SHOWN).iter_rows(named=True)]
+    """Which cells have episodes without an answer, or that outgrew the model."""
+    notes = [
+        *_named(rows, "errors", "! without an answer, and in no measure"),
+        *_named(rows, "overflow", "~ outgrew the model, and counted as not right"),
+    ]
+    return escape("\n".join(notes)) or None
+
+
+def _named(rows: pl.DataFrame, column: str, said: str) -> Iterator[str]:
+    """One line that names the first few cells which have such episodes, with their counts and the bound they leave."""
+    if column not in rows.columns or (bad := rows.filter(pl.col(column) > 0)).is_empty():
+        return
+    named = [_counted(row, column) for row in bad.head(SHOWN).iter_rows(named=True)]
     more = [f"{bad.height - SHOWN} cells more"] if bad.height > SHOWN else []
-    return escape(f"! without an answer, and in no measure: {', '.join([*named, *more])}")
+    yield f"{said}: {', '.join([*named, *more])}"
+
+
+def _counted(row: dict[str, Any], column: str) -> str:
+    bound = f" (acc at most {row['acc_bound']:.1f})" if column == "overflow" else ""
+    return f"{row['model']}/{row['scenario']} {row[column]:,}{bound}"
 
 
 def _cell(row: dict[str, Any] | None, shape: Shape) -> str:
     if row is None:
         return "-"
-    mark = "!" if row["errors"] else ""
+    mark = ("!" if row["errors"] else "") + ("~" if row.get("overflow") else "")
     if row.get(shape.measures[0][0]) is None:
         return f"{row['finished']}/{row['planned']}{mark}"
     text = _written([row[name] for name, _ in shape.measures], shape)

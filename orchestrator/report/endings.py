@@ -37,6 +37,8 @@ class Kind(StrEnum):
     """Only random-proactive: the suggestion counted, and the random move that it made left the video."""
     ASKED_FOR_EVER = "asked for ever"
     """Spent the last turn on one more suggestion."""
+    OUTGROWN = "outgrew the model"
+    """Asked until the next prompt did not fit the model's context, or held more pictures than it takes."""
     UNPARSABLE = "unparsable"
     """The last reply names nothing that was shown."""
     ANSWERED = "answered in words"
@@ -147,6 +149,7 @@ def _kind() -> pl.Expr:
     named = {
         Ending.CORRECT: Kind.CORRECT,
         Ending.LIMIT: Kind.ASKED_FOR_EVER,
+        Ending.OVERFLOW: Kind.OUTGROWN,
         Ending.ANSWERED: Kind.ANSWERED,
         Ending.UNPROCESSABLE: Kind.UNPROCESSABLE,
         Ending.REFUSED: Kind.REFUSED,

@@ -45,8 +45,12 @@ def score(
 
     Counts of episodes: planned, finished (stored, whatever the ending), unprocessable, refused, failed, errors (their
     sum), scored (the rest), correct. Measures over the scored ones, null where there is none: acc, acc_low, acc_high
-    (percent, 95% Wilson interval), ps (mean of turns - 1), loops (percent that ended at the turn limit), turns (answers
-    in all), share_* (percent of answers), prompt_tokens and reply_tokens (sums). protocol.md, 'Measures'.
+    (percent, 95% Wilson interval), ps (mean of turns - 1), loops (percent that ended at the turn limit), turns (in all),
+    share_* (percent of turns), prompt_tokens and reply_tokens (sums). protocol.md, 'Measures'.
+
+    Episodes that outgrew the model (``Ending.OVERFLOW``) are scored, as not answered rightly: overflow counts them, and
+    acc_bound and loops_bound are what acc and loops would be if all of them had ended right, or at the turn limit; the
+    true figure of a model that takes any length lies between. Both equal the figure itself where none overflowed.
 
     Where a cell is open-ended, more columns (``judged``), from one judge's ``verdicts``.
     """
@@ -137,7 +141,10 @@ def _counts() -> list[pl.Expr]:
     return [
         pl.len().cast(pl.Int64).alias("finished"),
         answered.sum().cast(pl.Int64).alias("scored"),
-        *[(pl.col("ending") == ending).sum().cast(pl.Int64).alias(ending) for ending in (*ERRORS, Ending.LIMIT)],
+        *[
+            (pl.col("ending") == ending).sum().cast(pl.Int64).alias(ending)
+            for ending in (*ERRORS, Ending.LIMIT, Ending.OVERFLOW)
+        ],
         pl.col("correct").filter(answered).sum().cast(pl.Int64),
         *[pl.col(name).filter(answered).cast(pl.Int64).sum() for name in summed],
     ]
@@ -153,13 +160,16 @@ def _measures() -> list[pl.Expr]:
         high.alias("acc_high"),
         _ratio(pl.col("turns") - pl.col("scored"), pl.col("scored")).alias("ps"),
         _percent(pl.col(Ending.LIMIT), pl.col("scored")).alias("loops"),
+        _percent(pl.col("correct") + pl.col(Ending.OVERFLOW), pl.col("scored")).alias("acc_bound"),
+        _percent(pl.col(Ending.LIMIT) + pl.col(Ending.OVERFLOW), pl.col("scored")).alias("loops_bound"),
         *shares,
     ]
 
 
 def _columns() -> list[str]:
-    counts = ["finished", "scored", *ERRORS, "errors", "correct"]
-    return [*PLANNED, *counts, "acc", "acc_low", "acc_high", "ps", "loops", "turns", *SHARES, *NOT_COMPARABLE]
+    counts = ["finished", "scored", *ERRORS, "errors", "correct", str(Ending.OVERFLOW)]
+    measures = ["acc", "acc_low", "acc_high", "acc_bound", "ps", "loops", "loops_bound"]
+    return [*PLANNED, *counts, *measures, "turns", *SHARES, *NOT_COMPARABLE]
 
 
 def _wilson(hits: pl.Expr, n: pl.Expr) -> tuple[pl.Expr, pl.Expr]:

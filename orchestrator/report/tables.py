@@ -245,8 +245,20 @@ def _change(row: Row | None) -> Entry:
 
 
 def _errors(run_data: RunData, protocol: str) -> tuple[str, ...]:
-    """One sentence a cell that has episodes without an answer."""
+    """One sentence a cell that has episodes without an answer, or episodes that outgrew the model."""
     bad = run_data.rows.filter((pl.col("protocol") == protocol) & (pl.col("errors") > 0))
+    outgrown = run_data.rows.filter((pl.col("protocol") == protocol) & (pl.col("overflow") > 0))
+    return (
+        *(
+            f"{row['cell']}: {row['overflow']} of {row['scored']} episodes outgrew the model and count as not right; acc is at "
+            f"most {row['acc_bound']:.1f} and loops at most {row['loops_bound']:.1f} where nothing were cut"
+            for row in outgrown.iter_rows(named=True)
+        ),
+        *_without_answer(bad),
+    )
+
+
+def _without_answer(bad: pl.DataFrame) -> tuple[str, ...]:
     return tuple(
         f"{row['cell']}: {row['errors']} of {row['finished']} episodes have no answer and count in no measure "
         f"({row['unprocessable']} unprocessable, {row['refused']} refused, {row['failed']} failed)"

@@ -18,7 +18,7 @@ pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU 
 
 import psutil
 
-from actors.backend import BackendDied, Message, Reply, Request, Unprocessable
+from actors.backend import BackendDied, Message, Overflow, Reply, Request
 from actors.backend_registry import engine
 from actors.vllm_backend import VLLMBackend, adapter, decoding, engine_arguments
 from envs.render import Unprocessable as UnprocessablePicture
@@ -158,7 +158,7 @@ def test_a_request_that_cannot_be_answered_ends_alone(talk: Talk) -> None:
         "no picture": asked(user("What is this?", ImageRef("broken.png"))),
     }
     *refused, fine = talk.replies([*bad.values(), asked(user("What is this?", picture(1)), max_tokens=3)])
-    assert [type(one) for one in refused] == [Unprocessable, Unprocessable, UnprocessablePicture], refused
+    assert [type(one) for one in refused] == [Overflow, Overflow, UnprocessablePicture], refused
     assert "1024" in str(refused[0]) and "image" in str(refused[1])
     assert isinstance(fine, Reply) and talk.backend.dead is None
 

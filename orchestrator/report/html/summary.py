@@ -57,6 +57,7 @@ def problems(run_data: RunData) -> list[str]:
         *_running(status),
         *_unfinished(run_data.rows),
         *_given_up(status),
+        *_outgrown(run_data),
         *_errors(run_data),
         *[visible(note, 400) for note in run_data.notes],
         *[
@@ -146,6 +147,15 @@ def _given_up(status: Row) -> Iterator[str]:
             reasons.setdefault(str(cell["reason"]), []).append(str(cell["cell"]))
     for reason, cells in reasons.items():
         yield f"{len(cells)} cells stopped ({listed(cells, 2)}): {visible(reason, 300)}"
+
+
+def _outgrown(run_data: RunData) -> Iterator[str]:
+    rows = run_data.rows.filter(pl.col("overflow") > 0)
+    if rows.height:
+        yield (
+            f"{int(rows['overflow'].sum()):,} episodes in {rows.height} cells outgrew their model's context or pictures; they "
+            "count as not right, and the table of cells shows what acc is at most"
+        )
 
 
 def _errors(run_data: RunData) -> Iterator[str]:

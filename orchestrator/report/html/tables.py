@@ -92,6 +92,10 @@ CELLS = (
     Column("Loops %", "share of scored episodes that end at the turn limit"),
     Column("Readable", "episodes that ended unparsable, and how many of them a lenient reader would have understood"),
     Column("Played", "finished (of planned) episodes; the number opens the browser of episodes at this cell"),
+    Column(
+        "Overflow",
+        "episodes that outgrew the model's context or pictures: scored as not right; beside it, what acc is at most",
+    ),
     Column("Errors", "episodes without an answer: unprocessable, refused or failed; they count in no measure"),
 )
 
@@ -149,8 +153,15 @@ def _cell(
         if read and unparsable
         else TableCell(GAP),
         TableCell(played, row["finished"] / max(row["planned"], 1), style="pale" if unfinished else "", link=link),
+        _overflow(row),
         TableCell(f"{row['errors']:,}", row["errors"], style="warn" if row["errors"] else ""),
     )
+
+
+def _overflow(row: Row) -> TableCell:
+    if not row["overflow"]:
+        return TableCell("0", 0)
+    return TableCell(f"{row['overflow']:,}", row["overflow"], f"acc ≤ {row['acc_bound']:.1f}", "warn")
 
 
 def _measure(row: Row, name: str, span: bool = False) -> TableCell:

@@ -7,11 +7,11 @@ import pytest
 
 from envs.types import Ending
 from orchestrator.execution.failed_episodes import failed_batch
-from orchestrator.execution.retry_failed import take_back
+from orchestrator.execution.retry_failed import endings, take_back
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import atomic_write
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from sweeps.load import build, load
+from sweeps.load import SweepError, build, load
 from tests.orchestrator.blocks import block, episode
 
 
@@ -54,6 +54,24 @@ def test_failed_episodes_are_pending_again_and_their_reasons_kept(tmp_path, plan
     rows = episodes(tmp_path).collect()
     assert rows.height == rows["key"].n_unique() == 8
     assert turns(tmp_path).collect().height == rows["turns"].sum()
+
+
+def test_only_the_named_endings_are_pending_again(tmp_path, plan):
+    store = EpisodeStore(tmp_path)
+    for ordinals, ending in (((0, 1), Ending.OVERFLOW), ((2,), Ending.UNPROCESSABLE), ((3,), Ending.LIMIT)):
+        stored(store, plan, ordinals, ending)
+    before = pending(store, plan)
+
+    assert take_back(store, plan, tmp_path, endings("overflow,unprocessable")) == 3
+    assert pending(store, plan) == before + 3
+    assert episodes(tmp_path).collect()["ending"].to_list() == ["limit"]
+    store.close()
+
+
+@pytest.mark.parametrize("text", ["correct", "overflow,limit", "Failed", "overflow unprocessable"])
+def test_an_answer_cannot_be_retried(text):
+    with pytest.raises(SweepError, match="type one or more of unprocessable,refused,failed,overflow"):
+        endings(text)
 
 
 def test_nothing_failed_takes_nothing_and_writes_nothing(tmp_path, plan):

@@ -49,7 +49,7 @@ def test_a_folder_that_fits(tmp_path):
 
     assert found.ok and found.source == "ok: on disk"
     assert found.architecture == "ok: Qwen2_5_VLForConditionalGeneration"
-    assert found.images == "ok: 32 in 128,000 tokens"
+    assert found.images == "ok: any number in 128,000 tokens"
     assert found.fit == "ok: 16.0 GB weights + 1.9 GB cache, 127 GB usable on 1 x h200"
 
 

@@ -1,0 +1,107 @@
+"""Episodes that outgrow their model: an ending of their own, scored as not right, with the bound that they leave."""
+
+from __future__ import annotations
+
+import asyncio
+
+import polars as pl
+import pytest
+
+from actors.backend import Overflow, Refused, Request, ScriptedBackend, Unprocessable
+from actors.play import Episode, declined, play
+from actors.records import EPISODE_COLUMNS, episode_row
+from envs.types import Ending
+from orchestrator.report.metrics import score
+from orchestrator.storage.episode_store import EPISODES
+from sweeps.conditions import CONDITIONS
+from sweeps.spec import Cell, ModelSpec, Protocol
+from tests.envs.games import SAMPLES
+from tests.orchestrator.blocks import CELL, episode
+
+
+def cell(condition: str, max_images: int | None = None, protocol: Protocol = Protocol.MCQA) -> Cell:
+    model = ModelSpec(name="m", source="x", backend="transformers", max_images=max_images)
+    return Cell(model=model, scenario="ROD", condition=CONDITIONS[condition], protocol=protocol)
+
+
+def asks(request: Request) -> str:
+    """Ask as long as there is something to ask."""
+    return next(option for option in request.situation.view.options if "Move" in option)
+
+
+def played(where: Cell, backend: ScriptedBackend) -> Episode:
+    return asyncio.run(play(SAMPLES["ROD"], where, backend, "key", 1))
+
+
+def row(where: Cell, found: Episode) -> dict[str, object]:
+    return dict(zip(EPISODE_COLUMNS, episode_row(where, found), strict=True))
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3])
+def test_history_ends_where_the_pictures_outgrow_the_entry(bound):
+    where = cell("history", max_images=bound)
+    found = played(where, ScriptedBackend(asks))
+    told = row(where, found)
+
+    assert found.ending is Ending.OVERFLOW and f"{bound + 1} pictures, the model takes {bound}" in str(found.error)
+    assert len(found.turns) == bound, "every prompt that fits is asked"
+    assert told["correct"] is False and told["suggestions"] == bound
+    assert told["turns"] == bound + 1, "ps counts what was asked for before it overflowed"
+
+
+def test_without_a_bound_history_goes_on_to_the_turn_limit():
+    assert played(cell("history"), ScriptedBackend(asks)).ending is Ending.LIMIT
+    assert played(cell("zero-shot", max_images=1), ScriptedBackend(asks)).ending is Ending.LIMIT
+
+
+def test_an_engine_that_has_no_room_ends_the_episode_alone():
+    def full(request: Request) -> str:
+        if request.situation.state.turn == 2:
+            raise Overflow("the prompt has 9,000 tokens, the model takes 4,096")
+        return asks(request)
+
+    found = played(cell("zero-shot"), ScriptedBackend(full))
+    first = played(cell("zero-shot"), ScriptedBackend(lambda request: (_ for _ in ()).throw(Overflow("too long"))))
+
+    assert (found.ending, len(found.turns)) == (Ending.OVERFLOW, 2) and "9,000 tokens" in str(found.error)
+    assert row(cell("zero-shot"), first)["turns"] == 1, (
+        "an episode that never began adds no suggestion and takes none away"
+    )
+
+
+def test_one_picture_of_open_ended_generation_cannot_outgrow_anything():
+    where = cell("zero-shot", protocol=Protocol.OEG)
+    found = played(where, ScriptedBackend(lambda request: (_ for _ in ()).throw(Overflow("too long"))))
+
+    assert found.ending is Ending.UNPROCESSABLE
+
+
+def test_refusals_keep_their_endings():
+    assert [declined(problem("x")) for problem in (Unprocessable, Overflow, Refused)] == [
+        Ending.UNPROCESSABLE, Ending.OVERFLOW, Ending.REFUSED,
+    ]  # fmt: skip
+
+
+def test_overflow_is_scored_as_not_right_and_leaves_a_bound():
+    rows = [
+        episode(1, turns=1),
+        episode(2, ending=Ending.LIMIT, turns=5, suggestions=5, categories=0),
+        episode(3, ending=Ending.OVERFLOW, turns=4, suggestions=3, categories=0),
+        episode(4, ending=Ending.UNPROCESSABLE, turns=0, suggestions=0, categories=0),
+    ]
+    planned = pl.DataFrame(
+        {
+            "model": ["m"],
+            "scenario": ["QD"],
+            "condition": ["hint"],
+            "protocol": ["mcqa"],
+            "cell": [CELL],
+            "planned": [4],
+        }
+    )
+    found = score(pl.LazyFrame(rows, schema=EPISODES), planned).row(0, named=True)
+
+    assert (found["scored"], found["overflow"], found["errors"]) == (3, 1, 1)
+    assert found["acc"] == pytest.approx(100 / 3) and found["acc_bound"] == pytest.approx(200 / 3)
+    assert found["loops"] == pytest.approx(100 / 3) and found["loops_bound"] == pytest.approx(200 / 3)
+    assert found["ps"] == pytest.approx((0 + 4 + 3) / 3)
