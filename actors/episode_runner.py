@@ -47,6 +47,7 @@ class EpisodeRunner:
         index, sample = self.plan.task(ordinal)
         cell, seed = self.plan.cells[index], self.plan.episode_seed(sample)
         shown = staged(sample, cell.condition, self.plan.seed)
-        shots = examples(sample, self.plan.pools[sample.scenario], cell.condition, self.plan.seed)
+        pool, small = self.plan.pools[sample.scenario], cell.model.small_examples
+        shots = examples(sample, pool, cell.condition, self.plan.seed, small)
         key = self.plan.key(index, sample)
         return PlayedEpisode(ordinal, cell, await play(shown, cell, self.backends[cell.model.name], key, seed, shots))

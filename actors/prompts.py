@@ -1,6 +1,7 @@
 """A conversation is a pure function of view, condition, earlier turns and examples, so every engine gets the same one.
 
-``VERSIONS`` are part of every episode's key: raise the protocol's when any of its messages changes.
+``version`` is part of every episode's key: raise the protocol's when all of its messages change, else that of the conditions
+whose messages do.
 """
 
 from __future__ import annotations
@@ -18,6 +19,17 @@ from sweeps.conditions import Condition
 from sweeps.spec import Protocol
 
 VERSIONS = {Protocol.MCQA: "mcqa-1", Protocol.OEG: "oeg-1"}
+EXAMPLES_VERSION = "examples-2"
+"""2: the pictures of solved examples keep their own size."""
+
+
+def version(protocol: Protocol, condition: Condition) -> str:
+    """The version of a condition's messages."""
+    return f"{VERSIONS[protocol]}+{EXAMPLES_VERSION}" if condition.shots else VERSIONS[protocol]
+
+
+RESIZED, FEWER_STEPS_FROM = ("ROD",), 3
+"""For Phi-4: the scenarios whose example pictures shrink, and the number of examples from which steps are left out."""
 
 Past = tuple[View, str]
 """An earlier turn of the same episode: what was seen, what was answered."""
@@ -91,12 +103,13 @@ def resized(image: ImageRef, short_edge: int | None) -> ImageRef:
 
 
 def examples(
-    sample: Sample, pool: Sequence[Sample], condition: Condition, seed: int, reduced: bool = False
+    sample: Sample, pool: Sequence[Sample], condition: Condition, seed: int, small: bool = False
 ) -> tuple[Message, ...]:
-    """``condition.shots`` solved conversations about other samples of the scenario.
+    """``condition.shots`` solved conversations about other samples of the scenario, pictures in their own size.
 
-    Drawn by (seed, sample): the same for every model, never the sample itself. Raises ValueError when the pool holds too
-    few others.
+    Drawn by (seed, sample): the same for every model, never the sample itself. ``small`` is what the paper did for Phi-4 alone
+    (appendix E): pictures of ROD with a short edge of 512, and of three examples of MVP-N the first and last step. Raises
+    ValueError when the pool holds too few others.
     """
     if not condition.shots:
         return ()
@@ -106,10 +119,11 @@ def examples(
             f"{condition.name} needs {condition.shots} other {sample.scenario} samples, the data has {len(others)}"
         )
     drawn = chance(seed, sample.scenario, sample.id, "examples").sample(others, condition.shots)
-    game = SCENARIOS[sample.scenario]
+    game, reduced = SCENARIOS[sample.scenario], small and condition.shots >= FEWER_STEPS_FROM
+    edge = game.example_edge if condition.small_examples or (small and sample.scenario in RESIZED) else None
     return tuple(
         message
         for other in drawn
         for view, reply in game.example(other, seed, condition.hint, condition.reasoned, reduced)
-        for message in exchange(view, reply, game.example_edge)
+        for message in exchange(view, reply, edge)
     )

@@ -32,6 +32,8 @@ class Condition(Frozen):
     """Where the condition exists; empty means everywhere."""
     source: str = ""
     """The one scenario that random-proactive suggestions come from; empty draws from all others."""
+    small_examples: bool = False
+    """Pictures of solved examples shrink to the package's ``resize`` option: 512 pixels in ROD, 112 in MVP-N."""
     resized: bool = True
     """History shrinks its pictures as the package does; false keeps their size."""
     shuffled: bool = False
@@ -58,7 +60,7 @@ class Condition(Frozen):
     @property
     def identity(self) -> dict[str, Any]:
         """What changes answers; what came after the first release counts only where it is used, so old keys hold."""
-        since = {"source", "resized", "shuffled", "lenient", "budget"}
+        since = {"small_examples", "source", "resized", "shuffled", "lenient", "budget"}
         whole = self.model_dump(mode="json", exclude={"name", "scenarios", *since})
         return whole | self.model_dump(mode="json", include=since, exclude_defaults=True)
 
@@ -105,6 +107,16 @@ VARIANTS: dict[str, Condition] = {
             shots=3,
             reasoned=True,
             scenarios=WITH_EXAMPLES,
+        ),
+        *(
+            Condition(
+                name=f"icl-{shots}-small",
+                description=f"ablation: solved examples ({shots}) with small pictures (ROD 512, MVP-N 112 pixels)",
+                shots=shots,
+                small_examples=True,
+                scenarios=WITH_EXAMPLES,
+            )
+            for shots in (1, 3)
         ),
         Condition(
             name="history-full-size",

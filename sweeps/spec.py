@@ -142,6 +142,8 @@ class ModelSpec(Frozen):
     """Class that its ``config.json`` names, where known: checked against the backend's own registry by a test."""
     paper: str = ""
     """The row of the paper's tables that this model is; empty for models the paper does not have."""
+    small_examples: bool = False
+    """Solved examples as the paper gave them to Phi-4 alone: ROD's pictures at 512 pixels, MVP-N's three with two steps each."""
     in_history: bool = False
     """Whether the paper ran history and in-context examples on it (ten models)."""
     inferred: bool = False
@@ -205,7 +207,7 @@ class Cell(Frozen):
         identity = [
             self.model.identity,
             self.scenario,
-            self.condition.identity,
+            self.condition.identity | ({"small": True} if self.model.small_examples and self.condition.shots else {}),
             self.protocol.value,
             self.sampling.model_dump(mode="json"),
             prompt_version,

@@ -25,7 +25,7 @@ from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sampling
 
 
 def conversation(
-    sample: Sample, pool: Sequence[Sample], condition: Condition, seed: int = 0, turn: int = 0
+    sample: Sample, pool: Sequence[Sample], condition: Condition, seed: int = 0, turn: int = 0, small: bool = False
 ) -> tuple[Message, ...]:
     """The conversation at a turn; the turns before it are answered with right suggestions.
 
@@ -44,7 +44,8 @@ def conversation(
             raise BadData(
                 f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {state.turn - 1} is its last"
             )
-    return messages(shown, posed(shown, state, condition), condition, past, examples(sample, pool, condition, seed))
+    shots = examples(sample, pool, condition, seed, small)
+    return messages(shown, posed(shown, state, condition), condition, past, shots)
 
 
 def put(
@@ -61,7 +62,7 @@ def put(
         return judging(sample, cell, judge, answer)
     if cell.protocol is Protocol.OEG:
         return open_ended(sample, cell.condition)
-    return conversation(sample, pool, cell.condition, seed, turn)
+    return conversation(sample, pool, cell.condition, seed, turn, cell.model.small_examples)
 
 
 def named_judge(name: str, answer: str, protocol: Protocol, turn: int) -> Judge | None:

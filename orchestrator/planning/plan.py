@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
-from actors.prompts import VERSIONS
+from actors.prompts import version
 from envs.chance import episode_seed
 from envs.types import Sample
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
@@ -73,7 +73,7 @@ class Plan:
         """Hash of what changes each cell's answers, pool of examples and seed included."""
         pools = {name: digest("".join(s.digest for s in pool)) for name, pool in self.pools.items()}
         return [
-            cell.fingerprint(VERSIONS[cell.protocol])
+            cell.fingerprint(version(cell.protocol, cell.condition))
             + f"/{self.seed}"
             + (pools[cell.scenario] if cell.condition.shots else "")
             for cell in self.cells

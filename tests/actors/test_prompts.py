@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from actors.prompts import answers_left, examples, staged
+from actors.prompts import answers_left, examples, staged, version
 from envs import SCENARIOS
 from envs.disguise import FOREIGN
 from envs.samples import BadData
 from envs.scenario import suggestions
 from orchestrator.inspection.prompt_preview import conversation, written
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
+from sweeps.load import registry
+from sweeps.spec import Protocol
 from tests.envs.games import SAMPLES
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -47,6 +49,29 @@ def test_examples_are_drawn_by_seed_and_never_show_the_sample_itself(name, shots
         assert drawn == examples(sample, list(pool(name)), condition, seed=2)
         assert not any(sample.prompt in message.text for message in drawn)
     assert len({examples(pool(name)[0], pool(name), condition, seed) for seed in range(20)}) > 5
+
+
+@pytest.mark.parametrize("name", ["ROD", "MVP-N"])
+def test_examples_keep_their_pictures_size_but_for_phi_4_and_the_small_ablation(name):
+    """Appendix E: for Phi-4 alone ROD's are 512 pixels, and MVP-N's have two steps each where there are three examples."""
+
+    def edges(condition, small=False):
+        shown = examples(SAMPLES[name], pool(name), EVERY[condition], 0, small)
+        return [image.short_edge for message in shown for image in message.images]
+
+    steps = {"ROD": 2, "MVP-N": 4}[name]
+    for shots in (1, 3):
+        assert edges(f"icl-{shots}") == [None] * steps * shots
+        assert edges(f"icl-{shots}-small") == [SCENARIOS[name].example_edge] * steps * shots
+        left = 2 if shots == 3 else steps
+        assert edges(f"icl-{shots}", small=True) == [512 if name == "ROD" else None] * left * shots
+    assert [m.name for m in registry().values() if m.small_examples] == ["phi-4-multimodal"]
+
+
+def test_only_conditions_whose_messages_changed_have_new_keys():
+    changed = {name for name, condition in EVERY.items() if version(Protocol.MCQA, condition) != "mcqa-1"}
+    assert changed == {name for name in EVERY if name.startswith("icl")}
+    assert all(version(Protocol.OEG, EVERY[name]) == "oeg-1" for name in ("zero-shot", "hint", "reference"))
 
 
 def test_a_reasoned_example_carries_the_wording_and_still_scores():
