@@ -1,4 +1,4 @@
-"""A row of a batch is answered as if it were alone: left padding, seeded noise of its own, no default but ours.
+"""A row of a batch is answered as if it were alone: left padding, seeded noise of its own, no default that nobody asked for.
 
 For what vLLM does not serve, and for machines without it. A thread takes whatever waits, at most a batch, and
 generates; requests that come meanwhile join the next batch, so nobody waits for the slowest episode. While a full batch
@@ -34,9 +34,10 @@ from transformers import (
 from actors.backend import BackendDied, Message, Overflow, Reply, Request, Unprocessable
 from actors.batching import Job, Waiting
 from actors.chat_format import conversation, has_start_token
+from actors.decoding import Decoding, decoding
 from actors.image_loader import Pictures
 from envs.types import ImageRef
-from sweeps.spec import ModelSpec, Sampling
+from sweeps.spec import ModelSpec
 
 BATCH = 16
 """Rows of a batch where the entry's options name no ``batch``."""
@@ -168,9 +169,8 @@ class ModelAndProcessor:
         self.device = "cuda" if model.gpus and torch.cuda.is_available() else "cpu"
         self.network: Any = _network(model, self.device, source)
         self.stops = _stops(self.network, self.tokenizer)
-        self.penalty = (
-            model.repetition_penalty or getattr(self.network.generation_config, "repetition_penalty", None) or 1.0
-        )
+        self.own = self.network.generation_config.to_diff_dict()
+        """The checkpoint's generation configuration, before it is put aside."""
         _forget_defaults(self.network, self.stops, _pad(self.tokenizer))
         text = self.network.config.get_text_config()
         self.longest: int | None = getattr(text, "max_position_embeddings", None)
@@ -199,8 +199,11 @@ class ModelAndProcessor:
         made = self.network.generate(
             **{**inputs, **floats},
             max_new_tokens=sampling.max_tokens,
-            logits_processor=decoding(
-                sampling, [job.request.seed for job in batch.jobs], self.device, self.penalty, inputs["attention_mask"]
+            logits_processor=steps(
+                decoding(sampling, self.own, self.model.repetition_penalty),
+                [job.request.seed for job in batch.jobs],
+                self.device,
+                inputs["attention_mask"],
             ),
         )
         new = _without_prompt(made, inputs["input_ids"]).tolist()
@@ -273,19 +276,17 @@ class Penalised(LogitsProcessor):
         return scores
 
 
-def decoding(
-    sampling: Sampling, seeds: Sequence[int], device: str, penalty: float, mask: torch.Tensor
-) -> LogitsProcessorList:
+def steps(how: Decoding, seeds: Sequence[int], device: str, mask: torch.Tensor) -> LogitsProcessorList:
     """What is done to the scores before the largest wins: the penalty alone when greedy. ``mask`` is 0 where rows are padded."""
-    steps: list[Any] = [] if penalty == 1.0 else [Penalised(penalty, mask)]
-    if sampling.temperature > 0:
-        steps.append(TemperatureLogitsWarper(sampling.temperature))
-        if sampling.top_k > 0:
-            steps.append(TopKLogitsWarper(sampling.top_k))
-        if sampling.top_p < 1:
-            steps.append(TopPLogitsWarper(sampling.top_p))
-        steps.append(Drawn(seeds, device))
-    return LogitsProcessorList(steps)
+    found: list[Any] = [] if how.repetition_penalty == 1.0 else [Penalised(how.repetition_penalty, mask)]
+    if how.temperature > 0:
+        found.append(TemperatureLogitsWarper(how.temperature))
+        if how.top_k > 0:
+            found.append(TopKLogitsWarper(how.top_k))
+        if how.top_p < 1:
+            found.append(TopPLogitsWarper(how.top_p))
+        found.append(Drawn(seeds, device))
+    return LogitsProcessorList(found)
 
 
 def no_room(error: Exception) -> bool:

@@ -34,7 +34,7 @@ def judge_key(judge: Judge) -> str:
 
     Raises ValueError when the instruction is the paper's and its package is not installed.
     """
-    identity = [judge.model.identity, judge.sampling.model_dump(mode="json"), judge.attempts, instruction_hash(judge)]
+    identity = [judge.model.identity, judge.sampling.identity, judge.attempts, instruction_hash(judge)]
     identity += [rulejudge.fingerprint()] if judge.model.source == RULES else []
     return f"{judge.model.name}/{judge.instruction}-{digest(json.dumps(identity, sort_keys=True), 4)}"
 

@@ -24,7 +24,7 @@ from actors.chat_format import Part, conversation, data_url
 from actors.image_loader import Pictures
 from actors.rate_limit import Budget, ModelStopped, Pace, backoff, retry_after
 from envs.types import ImageRef
-from sweeps.spec import ModelSpec
+from sweeps.spec import ModelSpec, Sampling
 
 TRIES = 8
 """Failures after which a request that fails while others succeed is given up."""
@@ -97,16 +97,18 @@ class OpenAIBackend:
             "max_completion_tokens": sampling.max_tokens + endpoint.reserve,
         }
         if endpoint.decoding:
-            body |= {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": request.seed}
+            body |= {"seed": request.seed}
+            if not sampling.checkpoint:  # else the server takes its own defaults, which for vLLM are the checkpoint's
+                body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
         if endpoint.effort:
             body["reasoning_effort"] = endpoint.effort
-        return {**body, "extra_body": self._extra(sampling.top_k)}
+        return {**body, "extra_body": self._extra(sampling)}
 
-    def _extra(self, top_k: int) -> dict[str, Any]:
+    def _extra(self, sampling: Sampling) -> dict[str, Any]:
         """What the SDK has no argument for."""
         extra: dict[str, Any] = {}
         if self.endpoint.server == "vllm":
-            extra = {"top_k": top_k, "min_p": 0.0}
+            extra = {"min_p": 0.0} if sampling.checkpoint else {"top_k": sampling.top_k, "min_p": 0.0}
             if self.model.repetition_penalty is not None:  # else the server takes the checkpoint's own
                 extra["repetition_penalty"] = self.model.repetition_penalty
         if self.model.chat:

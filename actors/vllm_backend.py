@@ -36,6 +36,7 @@ from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from actors.backend import BackendDied, Overflow, Reply, Request, Unprocessable
 from actors.chat_format import Part, conversation, has_start_token
+from actors.decoding import Decoding, decoding
 from actors.image_loader import Pictures
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec, Sampling
@@ -54,6 +55,8 @@ CLOSE_TIMEOUT_S = 3.0
 """Seconds that the engine gets to shut down by itself: the driver waits for five."""
 REQUEST_TIMEOUT_S, SLOWEST = 300.0, 4.0
 """A request is lost after so many seconds, and one more for each ``SLOWEST`` tokens it may have."""
+COLDEST = 0.01
+"""The smallest temperature above 0 that vLLM takes (``_MAX_TEMP`` of ``vllm.sampling_params``)."""
 REFUSALS = (VLLMClientError, ValueError, TypeError, ArithmeticError)
 """What renderers and processors raise for an input that they cannot take."""
 
@@ -78,7 +81,9 @@ class VLLMBackend:
         self.tokens = renderer.default_chat_tok_params.with_kwargs(
             add_special_tokens=not writes_start_token(self.engine, self.template)
         )
-        self.penalty = model.repetition_penalty or own_penalty(self.engine)
+        self.penalty = model.repetition_penalty
+        self.own = self.engine.model_config.try_get_generation_config()
+        """The checkpoint's generation configuration, which the engine itself does not follow."""
         self.pictures = Pictures(data)
         self.room = asyncio.Semaphore(arguments["max_num_seqs"] + RENDERED_AHEAD)
         self.numbers = count()
@@ -138,7 +143,8 @@ class VLLMBackend:
         try:
             prompt = await self._rendered(chat)
             number = f"{self.name}-{next(self.numbers)}"
-            choices = decoding(request.sampling, request.seed, self.penalty)
+            how = decoding(request.sampling, self.own, self.penalty)
+            choices = parameters(how, request.sampling.max_tokens, request.seed)
             async for output in self.engine.generate(prompt, choices, number, lora_request=self.lora):
                 if output.finished:
                     return output
@@ -231,28 +237,25 @@ def writes_start_token(engine: AsyncLLM, template: ChatParams) -> bool:
     return "prompt" not in prompt or has_start_token(prompt["prompt"], engine.renderer.get_tokenizer())
 
 
-def own_penalty(engine: AsyncLLM) -> float:
-    """The repetition penalty of the checkpoint's ``generation_config.json``; 1 where it names none."""
-    said = engine.model_config.try_get_generation_config().get("repetition_penalty")
-    return 1.0 if said is None else float(said)
+def parameters(how: Decoding, max_tokens: int, seed: int) -> SamplingParams:
+    """Every decoding choice, so that no default of the engine can differ between models.
 
-
-def decoding(sampling: Sampling, seed: int, penalty: float = 1.0) -> SamplingParams:
-    """Every decoding choice, so that no default of the engine can differ between models."""
-    greedy = sampling.temperature == 0
+    Below ``COLDEST`` the likeliest token is taken: vLLM would raise such a temperature to it (Qwen2.5-VL's file says 1e-6).
+    """
+    greedy = how.temperature < COLDEST
     return SamplingParams(
         n=1,
-        temperature=sampling.temperature,
-        top_p=1.0 if greedy else sampling.top_p,
-        top_k=-1 if greedy else sampling.top_k,
+        temperature=0.0 if greedy else how.temperature,
+        top_p=1.0 if greedy else how.top_p,
+        top_k=-1 if greedy else how.top_k,
         min_p=0.0,
         presence_penalty=0.0,
         frequency_penalty=0.0,
-        repetition_penalty=penalty,
+        repetition_penalty=how.repetition_penalty,
         seed=None if greedy else seed,
         stop=None,
         ignore_eos=False,
-        max_tokens=sampling.max_tokens,
+        max_tokens=max_tokens,
         min_tokens=0,
         skip_special_tokens=True,
         output_kind=RequestOutputKind.FINAL_ONLY,

@@ -30,15 +30,55 @@ class Protocol(StrEnum):
     """Open-ended generation, one turn, judged."""
 
 
-class Sampling(Frozen):
-    """How a reply is decoded; greedy by default, as the paper decodes multiple choice."""
+LONGEST_REPLY = 32_768
+"""New tokens that the package leaves an open-ended answer and its judge (``max_new_tokens=2**15``)."""
 
+
+class Sampling(Frozen):
+    """How a reply is decoded; greedy by default, for repeatability. ``sampling = "checkpoint"`` is what the package does."""
+
+    checkpoint: bool = False
+    """Whether to sample, temperature, top_p and top_k are what the checkpoint's ``generation_config.json`` says."""
+    sampled: bool = False
+    """With ``checkpoint``: sample even where it would not (the package's open-ended example passes ``do_sample=True``)."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[Whole, Field(ge=-1)] = -1
     """-1 keeps all tokens."""
     max_tokens: Annotated[Whole, Field(ge=1, le=131072)] = 50
     """New tokens a reply may have."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, fields: Any) -> Any:
+        return {"checkpoint": True} if fields == "checkpoint" else fields
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Sampling:
+        if self.checkpoint and (self.temperature, self.top_p, self.top_k) != (0.0, 1.0, -1):
+            raise ValueError("temperature, top_p and top_k are the checkpoint's own here; leave them out")
+        if self.sampled and not self.checkpoint:
+            raise ValueError("sampled goes with checkpoint = true; else a temperature above 0 says it")
+        return self
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What changes answers; the checkpoint's own decoding counts only where it is followed, so old keys hold."""
+        since = {"checkpoint", "sampled"}
+        whole = self.model_dump(mode="json", exclude=since)
+        return whole | self.model_dump(mode="json", include=since, exclude_defaults=True)
+
+    @property
+    def told(self) -> str:
+        """In words, for tables and reports."""
+        if self.checkpoint:
+            forced = ", always sampled" if self.sampled else ""
+            return f"as each checkpoint's generation_config says{forced}"
+        return "greedy" if self.temperature == 0 else f"sampled at temperature {self.temperature:g}"
+
+
+AS_THE_PACKAGE = Sampling(checkpoint=True, sampled=True, max_tokens=LONGEST_REPLY)
+"""How the package's open-ended example has answers and verdicts written."""
 
 
 class Endpoint(Frozen):
@@ -209,7 +249,7 @@ class Cell(Frozen):
             self.scenario,
             self.condition.identity | ({"small": True} if self.model.small_examples and self.condition.shots else {}),
             self.protocol.value,
-            self.sampling.model_dump(mode="json"),
+            self.sampling.identity,
             prompt_version,
         ]
         return digest(json.dumps(identity, sort_keys=True))
@@ -241,15 +281,20 @@ class Completed(Frozen):
         if not isinstance(fields, Mapping):
             return fields
         inner = {name: info.default for name, info in cls.model_fields.items() if isinstance(info.default, Frozen)}
+        if fields.get("sampling") == "checkpoint":
+            fields = {**fields, "sampling": {"checkpoint": True}}
         named = {name: fields[name] for name in inner if isinstance(fields.get(name), Mapping)}
-        return {**fields, **{name: {**inner[name].model_dump(), **part} for name, part in named.items()}}
+        follows = {
+            name: AS_THE_PACKAGE for name, part in named.items() if name == "sampling" and part.get("checkpoint")
+        }
+        return {**fields, **{name: {**(inner | follows)[name].model_dump(), **part} for name, part in named.items()}}
 
 
 class OpenEnded(Completed):
     """How open-ended cells differ from multiple choice: sampled, long, and on the paper's subset (package ``tests/oeg.py``)."""
 
     sampling: Sampling = Sampling(temperature=1.0, top_k=50, max_tokens=4096)
-    """The package samples with the checkpoint's own settings, or transformers' (these), and up to 32,768 new tokens."""
+    """transformers' own; ``sampling = "checkpoint"`` is what the package does, with up to 32,768 new tokens."""
     selection: Selection = Selection(subset="open-ended")
 
 
@@ -260,7 +305,7 @@ class Judge(Completed):
     instruction: Literal["ours", "paper"] = "ours"
     """``paper`` takes the wording of the installed package ``proactivebench``."""
     sampling: Sampling = Sampling(temperature=0.6, top_p=0.95, top_k=20, max_tokens=8192)
-    """Qwen3's own recommendation for thinking."""
+    """Qwen3's own recommendation for thinking; ``"checkpoint"`` is the same from its file, with up to 32,768 new tokens."""
     attempts: Annotated[Whole, Field(ge=1, le=16)] = 3
     """Times an answer is put to the judge before it counts as unjudged."""
     replicas: Annotated[Whole, Field(ge=1)] | None = None

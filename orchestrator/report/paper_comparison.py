@@ -1,7 +1,8 @@
 """The comparison of a run with the published figures.
 
 A cell is compared only if it is of the same samples, played and decoded as the paper did, to the end.
-Every other cell is listed with the reason why not; its published figure is left out rather than compared.
+Every other cell is listed with the reason why not; its published figure is left out rather than compared. Greedy decoding is
+compared and named: most checkpoints are greedy by themselves, and no figure tells which run was.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from orchestrator.report.metrics import lacking
 from orchestrator.report.provenance import UNVERIFIED, foreign, open_ended_subset, subset
 from orchestrator.report.published import AVERAGE, MEASURES, ROUNDING, figures
 from orchestrator.report.run_data import RunData, read
-from sweeps.spec import OpenEnded, Sampling
+from sweeps.spec import AS_THE_PACKAGE, OpenEnded, Sampling
 
 SCHEMA = {
     **dict.fromkeys(("model", "paper", "scenario", "condition", "protocol", "measure"), pl.String),
@@ -31,6 +32,7 @@ SCHEMA = {
     "errors": pl.Int64,
     "reason": pl.String,
     "judge": pl.String,
+    "apart": pl.String,
 }
 COUNTS = ("answered", "judged", "unjudged", "lacking", "judge")
 PAPERS_JUDGE = "the paper's are by Qwen3-8B, sampled, with the package's instruction"
@@ -41,6 +43,7 @@ def compare(folder: Path, data: Path | None = None, judge: str = "", strict: boo
 
     ``ours`` with our 95% interval ``low`` and ``high``; where nothing speaks against it ``published``, ``difference`` (ours
     less published) and ``inside`` (whether the published figure, known to 0.05, lies in our interval); else ``reason``.
+    ``apart`` says how our decoding differs from the package's where figures are compared all the same.
     ``errors`` counts episodes without an answer: they are in none of our measures, and wrong in the package's example.
     ``judge`` and ``strict`` choose the verdicts, as ``read`` does. Raises RunFolderError when the folder is no run.
     """
@@ -92,6 +95,7 @@ def reasons(rows: pl.DataFrame) -> list[str]:
     return [
         *sentences,
         *by,
+        *sorted({told for told in rows["apart"] if told}),
         *_wrong_there(rows),
         *([f"of what is compared, {UNVERIFIED}"] if rows["published"].count() else []),
     ]
@@ -117,6 +121,7 @@ class _Case:
         self.filtered = sweep.selection.filtered
         self.foreign, self.subset, self.judged = foreign(run_data), subset(run_data), open_ended_subset(run_data)
         self.decoding = {"mcqa": _decoding(sweep.sampling), "oeg": _sampled(sweep.open_ended.sampling)}
+        self.apart = {"mcqa": _apart(sweep.sampling, "mcqa"), "oeg": _apart(sweep.open_ended.sampling, "oeg")}
         self.cells = run_data.rows
         published = figures().filter(pl.col("filtered") == self.filtered)
         keys = ["protocol", "condition", "paper", "scenario", "measure"]
@@ -139,7 +144,8 @@ class _Case:
             if measure not in cell or (cell["condition"] == "reference" and measure == "ps"):
                 continue
             key = (cell["protocol"], cell["condition"], self.paper.get(cell["model"], ""), scenario, measure)
-            yield _row(cell, scenario, measure, key[2], None if reason else self.published.get(key), reason)
+            row = _row(cell, scenario, measure, key[2], None if reason else self.published.get(key), reason)
+            yield {**row, "apart": self.apart[cell["protocol"]] if "published" in row else None}
 
     def against(self, cell: Mapping[str, Any], scenario: str) -> str | None:
         """Why this cell is not compared, the first reason; None if it is."""
@@ -198,24 +204,34 @@ def _row(
 
 
 def _decoding(sampling: Sampling) -> str | None:
-    """Why the replies are not decoded as the paper's: greedy, 50 new tokens (protocol.md, 'A turn')."""
+    """Why the replies cannot be set beside the paper's: a temperature of one's own, or another number of new tokens."""
     paper = Sampling()
     if (sampling.temperature, sampling.max_tokens) == (paper.temperature, paper.max_tokens):
         return None
     return (
-        f"decoded otherwise than the paper: temperature {sampling.temperature:g} and {sampling.max_tokens} new tokens, "
-        f"not {paper.temperature:g} and {paper.max_tokens}"
+        f"decoded otherwise than the paper: {sampling.told} and {sampling.max_tokens} new tokens, not as each checkpoint's"
+        f" generation_config says and {paper.max_tokens}"
     )
 
 
 def _sampled(sampling: Sampling) -> str | None:
     """Why open-ended answers are not decoded as the package's example does: sampled, and as long as they want to be."""
-    if sampling.temperature > 0 and sampling.max_tokens >= OpenEnded().sampling.max_tokens:
+    drawn = sampling.temperature > 0 or (sampling.checkpoint and sampling.sampled)
+    if drawn and sampling.max_tokens >= OpenEnded().sampling.max_tokens:
         return None
     return (
-        f"answered otherwise than in the paper: temperature {sampling.temperature:g} and at most {sampling.max_tokens:,} new"
-        " tokens, not sampled and as long as it takes"
+        f"answered otherwise than in the paper: {sampling.told} and at most {sampling.max_tokens:,} new tokens, not sampled and"
+        " as long as it takes"
     )
+
+
+def _apart(sampling: Sampling, protocol: str) -> str:
+    """What of the decoding differs from the package's where figures are compared all the same; empty if nothing does."""
+    package = AS_THE_PACKAGE if protocol == "oeg" else Sampling(checkpoint=True)
+    if sampling == package:
+        return ""
+    ours, theirs = (f"{one.told}, at most {one.max_tokens:,} new tokens" for one in (sampling, package))
+    return f'decoding of {protocol} differs: ours {ours}; the package\'s {theirs} (sampling = "checkpoint")'
 
 
 def _beside(row: Mapping[str, Any]) -> str:

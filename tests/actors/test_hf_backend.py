@@ -19,10 +19,11 @@ from transformers import RepetitionPenaltyLogitsProcessor
 from actors.backend import BackendDied, Message, Reply, Request, Unprocessable
 from actors.backend_registry import engine
 from actors.batching import Job, company
-from actors.hf_backend import TransformersBackend, decoding, prompt_text
+from actors.decoding import Decoding
+from actors.hf_backend import TransformersBackend, prompt_text, steps
 from envs.render import Unprocessable as UnprocessablePicture
 from envs.types import ImageRef
-from sweeps.spec import ModelSpec, Sampling
+from sweeps.spec import ModelSpec
 from tests.actors.asking import asked, painted, user
 from tests.actors.tiny import checkpoint, instructblip
 
@@ -154,11 +155,15 @@ def test_the_repetition_penalty_is_transformers_own_and_blind_to_padding() -> No
     ids, scores = torch.tensor([[0, 0, 5, 6, 5], [1, 2, 3, 4, 5]]), torch.randn(2, 9, generator=torch.manual_seed(0))
     mask = torch.tensor([[0, 0, 1], [1, 1, 1]])  # of the prompt, three long
     theirs = RepetitionPenaltyLogitsProcessor(1.3)
+
+    def penalised(penalty: float) -> Decoding:
+        return Decoding(0.0, 1.0, -1, penalty)
+
     expected = torch.cat([theirs(ids[:1, 2:], scores[:1].clone()), theirs(ids[1:], scores[1:].clone())])
 
-    assert torch.equal(decoding(Sampling(), [0, 1], "cpu", 1.3, mask)(ids, scores), expected)
-    assert torch.equal(decoding(Sampling(), [0, 1], "cpu", 1.0, mask)(ids, scores), scores)
-    reply_alone = decoding(Sampling(), [0, 1], "cpu", 1.3, torch.zeros(2, 9))(ids, scores)
+    assert torch.equal(steps(penalised(1.3), [0, 1], "cpu", mask)(ids, scores), expected)
+    assert torch.equal(steps(penalised(1.0), [0, 1], "cpu", mask)(ids, scores), scores)
+    reply_alone = steps(penalised(1.3), [0, 1], "cpu", torch.zeros(2, 9))(ids, scores)
     assert torch.equal(reply_alone, theirs(ids, scores.clone())), (
         "a model that gives the reply alone has no padding in it"
     )
@@ -168,10 +173,20 @@ def test_an_entry_may_switch_the_checkpoints_penalty_off(backend: TransformersBa
     plain = opened_backend(folder, repetition_penalty=1.0)
     many = requests(max_tokens=30)
     try:
-        assert (backend.mind.penalty, plain.mind.penalty) == (1.3, 1.0)
+        assert (backend.mind.own["repetition_penalty"], plain.mind.model.repetition_penalty) == (1.3, 1.0)
         assert [r.text for r in together(plain, many)] != [r.text for r in together(backend, many)]
     finally:
         asyncio.run(plain.close())
+
+
+def test_following_the_checkpoint_samples_as_its_file_says(backend: TransformersBackend) -> None:
+    """Its file says top-3 at temperature 0.7: the same as a request that states it, and not greedy."""
+    stated = together(backend, requests(max_tokens=10, temperature=0.7, top_p=0.5, top_k=3))
+    follows = together(backend, requests(max_tokens=10, checkpoint=True))
+    greedy = together(backend, requests(max_tokens=10))
+
+    assert [r.text for r in follows] == [r.text for r in stated]
+    assert [r.text for r in follows] != [r.text for r in greedy]
 
 
 def test_a_seed_alone_decides_a_sampled_reply(backend: TransformersBackend) -> None:
@@ -186,8 +201,8 @@ def test_sampled_replies_follow_the_models_distribution(backend: TransformersBac
     """First tokens of 4,000 seeds against the softmax: no token strays by more than 4.5 standard errors."""
     scores = torch.tensor([[2.0, 1.0, 0.0, -1.0, float("-inf")]])
     seeds = list(range(4000))
-    steps = decoding(Sampling(temperature=1.0), seeds, "cpu", 1.0, torch.ones(4000, 1))
-    drawn = steps(torch.zeros(4000, 1), scores.repeat(4000, 1)).argmax(1)
+    found = steps(Decoding(1.0, 1.0, -1, 1.0), seeds, "cpu", torch.ones(4000, 1))
+    drawn = found(torch.zeros(4000, 1), scores.repeat(4000, 1)).argmax(1)
     for token, share in enumerate(scores.softmax(1)[0].tolist()):
         error = (share * (1 - share) / 4000) ** 0.5
         assert abs((drawn == token).float().mean().item() - share) <= 4.5 * error

@@ -20,10 +20,11 @@ import psutil
 
 from actors.backend import BackendDied, Message, Overflow, Reply, Request
 from actors.backend_registry import engine
-from actors.vllm_backend import VLLMBackend, adapter, decoding, engine_arguments
+from actors.decoding import Decoding
+from actors.vllm_backend import VLLMBackend, adapter, engine_arguments, parameters
 from envs.render import Unprocessable as UnprocessablePicture
 from envs.types import ImageRef
-from sweeps.spec import ModelSpec, Sampling
+from sweeps.spec import ModelSpec
 from tests.actors.asking import asked, painted, user
 from tests.actors.tiny import checkpoint
 
@@ -126,6 +127,15 @@ def test_a_start_token_that_the_template_leaves_out_is_the_tokenizers(tmp_path: 
 
 
 @slow
+def test_following_the_checkpoint_samples_as_its_file_says(talk: Talk) -> None:
+    """Its file says top-3 of the likeliest half at temperature 0.7: the same as a request that states it, and not greedy."""
+    stated = facts(talk.replies(requests(max_tokens=8, temperature=0.7, top_p=0.5, top_k=3)))
+    follows = facts(talk.replies(requests(max_tokens=8, checkpoint=True)))
+
+    assert follows == stated != facts(talk.replies(requests(max_tokens=8)))
+
+
+@slow
 def test_greedy_replies_are_those_of_transformers(talk: Talk, folder: Path) -> None:
     """The same conversation, the same tokens: the checkpoint's default of sampling is not heard, its penalty is."""
     many = requests(max_tokens=12)
@@ -137,7 +147,7 @@ def test_greedy_replies_are_those_of_transformers(talk: Talk, folder: Path) -> N
         return replies
 
     mine, theirs = facts(talk.replies(many)), facts(asyncio.run(ask()))
-    assert mine == theirs and talk.backend.penalty == 1.3
+    assert mine == theirs and talk.backend.own["repetition_penalty"] == 1.3
     assert len({text for text, *_ in mine}) > 12, "16 of the 40 differ in words or pictures: the model looks at both"
 
 
@@ -251,9 +261,11 @@ def test_the_engine_is_told_its_limits_and_the_entry_has_the_last_word() -> None
 
 
 def test_greedy_ignores_every_other_choice() -> None:
-    greedy = decoding(Sampling(top_p=0.5, top_k=3), seed=4)
+    greedy = parameters(Decoding(0.0, 0.5, 3, 1.0), 50, seed=4)
+    cold = parameters(Decoding(1e-6, 0.5, 3, 1.05), 50, seed=4)
     assert (greedy.temperature, greedy.top_p, greedy.top_k, greedy.seed) == (0.0, 1.0, 0, None)
-    drawn = decoding(Sampling(temperature=0.7, top_p=0.5, top_k=3, max_tokens=9), seed=4)
+    assert (cold.temperature, cold.repetition_penalty) == (0.0, 1.05), "Qwen2.5-VL's own; vLLM would make it 0.01"
+    drawn = parameters(Decoding(0.7, 0.5, 3, 1.0), 9, seed=4)
     assert (drawn.temperature, drawn.top_p, drawn.top_k, drawn.seed, drawn.max_tokens) == (0.7, 0.5, 3, 4, 9)
 
 

@@ -7,7 +7,7 @@ import pytest
 from actors.baselines import POLICIES
 from sweeps.conditions import CONDITIONS
 from sweeps.load import SweepError, build, judge, load, one_cell, registry, skipped
-from sweeps.spec import ModelSpec, Sweep
+from sweeps.spec import ModelSpec, Sampling, Sweep
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"data": "d", "models": ["oracle"], "scenarios": ["QD"]}
@@ -293,3 +293,29 @@ def test_a_condition_without_open_ended_form_makes_no_open_ended_cell():
         "oracle/QD/zero-shot", "oracle/QD/zero-shot-oeg", "oracle/QD/history",
     ]  # fmt: skip
     assert any("history does not exist for open-ended generation" in reason for reason in skipped(sweep))
+
+
+def test_decoding_may_follow_the_checkpoint(tmp_path):
+    """As the package's ``generate`` does; old keys hold where it is not asked for."""
+    table = {
+        "data": "d",
+        "models": ["oracle"],
+        "scenarios": ["QD"],
+        "protocol": ["mcqa", "oeg"],
+        "judge": {"model": "qwen3-8b"},
+    }
+    follows = {**table, "sampling": "checkpoint", "open_ended": {"sampling": "checkpoint"}}
+    follows["judge"] = {"model": "qwen3-8b", "sampling": {"checkpoint": True, "max_tokens": 16000}}
+    sweep = build(follows, "x.toml")
+
+    assert sweep.sampling == Sampling(checkpoint=True, max_tokens=50)
+    assert sweep.open_ended.sampling == Sampling(checkpoint=True, sampled=True, max_tokens=32768)
+    assert sweep.judge.sampling == Sampling(checkpoint=True, sampled=True, max_tokens=16000)
+    assert Sampling().identity == {"temperature": 0.0, "top_p": 1.0, "top_k": -1, "max_tokens": 50}
+    assert load(ROOT / "sweeps/demo.toml", ["sampling=checkpoint"]).sampling.checkpoint
+    for bad, why in (
+        ({"checkpoint": True, "temperature": 0.5}, "leave them out"),
+        ({"sampled": True}, "goes with checkpoint"),
+    ):
+        with pytest.raises(SweepError, match=why):
+            build({**table, "sampling": bad}, "x.toml")

@@ -91,8 +91,7 @@ def _decoding(sweep: Sweep) -> str:
     decodings = []
     for protocol in sweep.protocols:
         sampling = choices[protocol]
-        how = "greedy" if sampling.temperature == 0 else f"sampled at temperature {sampling.temperature:g}"
-        decodings.append(f"{names[protocol]} {how}, at most {sampling.max_tokens:,} new tokens a reply")
+        decodings.append(f"{names[protocol]} {sampling.told}, at most {sampling.max_tokens:,} new tokens a reply")
     return "; ".join(decodings)
 
 

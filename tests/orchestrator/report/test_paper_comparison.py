@@ -93,7 +93,7 @@ def test_the_demo_is_other_data_and_is_not_compared(demo_data, tmp_path):
         ({"selection": {"limit": 20}}, 20, "a subset: 20 samples by the sweep's selection"),
         ({}, 30, "a subset: 30 samples, and the published table is of"),
         ({"selection": {"ids": {"ROD": [0, 1]}}}, None, "a subset"),
-        ({"sampling": {"temperature": 0.7}}, None, "decoded otherwise than the paper: temperature 0.7"),
+        ({"sampling": {"temperature": 0.7}}, None, "decoded otherwise than the paper: sampled at temperature 0.7"),
         ({"selection": {"filtered": False}}, None, "(mcqa, unfiltered) is published"),
     ],
 )
@@ -123,6 +123,17 @@ def test_counts_of_another_unfiltered_set_are_said(tmp_path):
     assert found.filter(scenario="QD")["reason"].str.contains("7,557 samples without the filter, .* is of 17,909").all()
     assert found.filter(scenario="VSOD")["reason"].str.contains("42 samples without the filter, .* is of 63").all()
     assert set(alone) == {"VSOD"} and not unfiltered_counts({"VSOD": 63, "QD": 5})
+
+
+def test_a_difference_in_decoding_is_named_and_following_the_checkpoint_is_none(tmp_path):
+    greedy = compare(known(tmp_path / "greedy", [MODEL], ("zero-shot",)))
+    follows = compare(known(tmp_path / "follows", [MODEL], ("zero-shot",), sampling="checkpoint"))
+
+    for found in (greedy, follows):
+        assert found["published"].null_count() == 0
+    said = "decoding of mcqa differs: ours greedy, at most 50 new tokens; the package's as each checkpoint's"
+    assert [line for line in reasons(greedy) if line.startswith(said)]
+    assert not [line for line in reasons(follows) if "decoding" in line]
 
 
 def test_conditions_and_models_without_a_published_table_are_said(tmp_path):
