@@ -1,0 +1,38 @@
+"""An episode belongs to a plan that names its key; where nobody knows the keys, the newest of each cell and sample does."""
+
+import polars as pl
+import pytest
+
+from orchestrator.storage.episode_store import EPISODES
+from orchestrator.storage.planned_episodes import planned_only
+from tests.orchestrator.blocks import episode
+
+ROD, QD = "uniform/ROD/hint", "uniform/QD/hint"
+
+
+def row(name, cell, sample):
+    return episode(sample, cell=cell) | {"key": name}
+
+
+STORED = pl.LazyFrame(
+    [row("old", ROD, 1), row("new", ROD, 1), row("alone", ROD, 2), row("q-old", QD, 1), row("q-new", QD, 1)],
+    schema=EPISODES,
+)
+
+
+@pytest.mark.parametrize(
+    ("keys", "scenarios", "belonging"),
+    [
+        (["old", "q-new", "never played"], None, {"old", "q-new"}),
+        (pl.LazyFrame({"key": ["old", "alone"]}), None, {"old", "alone"}),
+        ([], None, set()),
+        (None, None, {"new", "alone", "q-new"}),
+        (["old"], ["ROD"], {"old", "q-new"}),
+        (["old"], [], {"new", "alone", "q-new"}),
+    ],
+)
+def test_what_belongs_to_a_plan(keys, scenarios, belonging):
+    found = planned_only(STORED, keys, scenarios).collect()
+
+    assert set(found["key"]) == belonging and found.height == len(belonging)
+    assert found.schema == EPISODES
