@@ -163,7 +163,7 @@ def run(
 @app.command()
 def status(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
     """Show how far a run folder is, cell by cell and model by model; of a run that goes on also replicas, pace and ETA."""
-    from orchestrator.monitoring.render import standing
+    from orchestrator.monitoring.render import status_tables
     from orchestrator.storage.run_folder import read_status
 
     with sentences():
@@ -176,7 +176,7 @@ def status(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] =
         table.add_row(
             *(escape(str(cell[name])) for name in ("cell", "state", "finished", "planned", "errors", "reason"))
         )
-    Console().print(table, *standing(found))
+    Console().print(table, *status_tables(found))
 
 
 @app.command()

@@ -244,7 +244,7 @@ class Attempt:
             asyncio.get_running_loop().add_signal_handler(number, driver.stop)
         hosts = SystemMetrics(ray_cluster.hosts, ray_cluster.busy_on)
         tracker = progress.tracker
-        watching = None if tracker.off else asyncio.create_task(hosts.watch(tracker.machines))
+        watching = None if tracker.off else asyncio.create_task(hosts.run(tracker.system_metrics))
         with progress:
             await driver.run(lambda: self._tick(driver, progress))
         if watching:

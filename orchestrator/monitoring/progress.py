@@ -17,7 +17,7 @@ from rich.table import Table
 
 from orchestrator.monitoring import render, snapshot
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.tracking.cell_metrics import CellMetricsPublisher, paced
+from orchestrator.tracking.cell_metrics import CellMetricsPublisher, interval
 from orchestrator.tracking.tracker import Tracker
 
 LINE_INTERVAL_S, MAX_LINE_INTERVAL_S = 10.0, 60.0
@@ -39,25 +39,25 @@ class Progress:
         errors: Mapping[str, int],
         groups: Mapping[str, str],
         tracker: Tracker,
-        standing: CellMetricsPublisher | None = None,
+        cell_metrics: CellMetricsPublisher | None = None,
     ) -> None:
         """``before`` and ``errors``: cell -> what earlier attempts stored; ``groups``: model -> its pool of workers."""
-        self.folder, self.before, self.tracker, self.standing = folder, before, tracker, standing
+        self.folder, self.before, self.tracker, self.cell_metrics = folder, before, tracker, cell_metrics
         self.rows = {row["cell"]: row for row in planned.iter_rows(named=True)}
         self.planned = int(planned["planned"].sum())
         self.finished = sum(before.values())
         self.group_of = {cell: groups[row["model"]] for cell, row in self.rows.items()}
         totals = {cell: row["planned"] for cell, row in self.rows.items()}
-        self.pulse = snapshot.RateMeter(self._grouped(totals), self._grouped(before), self._grouped(errors))
+        self.rate_meter = snapshot.RateMeter(self._grouped(totals), self._grouped(before), self._grouped(errors))
         self.console = Console(stderr=True)
         self.table: Live | None = None
         self.began = time.monotonic()
-        self._line, self._tracked, self._left = self.began, 0.0, 0.0
+        self._printed, self._tracked, self._written = self.began, 0.0, 0.0
         self._done = 0
         """Episodes of this attempt at the last point in MLflow."""
 
     def __enter__(self) -> Progress:
-        self.began = self._line = time.monotonic()
+        self.began = self._printed = time.monotonic()
         for cell, row in self.rows.items():  # at first all of them, so that their runs are made while the sweep plays
             self.tracker.cell({**row, "finished": min(self.before.get(cell, 0), row["planned"] - 1)})
         if self.console.is_terminal:
@@ -70,8 +70,8 @@ class Progress:
     ) -> None:
         if self.table is not None:
             self.table.stop()
-        if self.standing is not None:
-            self.standing.close()
+        if self.cell_metrics is not None:
+            self.cell_metrics.close()
         snapshot.remove(self.folder)
 
     def show(
@@ -79,39 +79,39 @@ class Progress:
     ) -> None:
         """Take the counts of this attempt; called about twice a second."""
         now, done = time.monotonic(), sum(per_cell.values())
-        if now - self._tracked >= paced(TRACK_INTERVAL_S, now - self.began):
+        if now - self._tracked >= interval(TRACK_INTERVAL_S, now - self.began):
             last, before = self._tracked or self.began, self._done
             self._tracked, self._done = now, done
             self.tracker.progress(self.finished + done, self.planned, (done - before) / max(now - last, 1e-9))
-        if self.standing is not None:
-            self.standing.look()
-        file, line = now - self._left >= snapshot.WRITE_INTERVAL_S, self._line_due(now)
+        if self.cell_metrics is not None:
+            self.cell_metrics.publish_if_due()
+        file, line = now - self._written >= snapshot.WRITE_INTERVAL_S, self._line_due(now)
         if self.table is None and not file and not line:
             return
-        current = self.pulse.look(schedule, self._grouped(per_cell), self._grouped(errors), reasons, now)
+        current = self.rate_meter.snapshot(schedule, self._grouped(per_cell), self._grouped(errors), reasons, now)
         if file:
-            self._left = now
+            self._written = now
             snapshot.write(self.folder, current)
         if line:
-            self._line = now
-            self._say(current)
+            self._printed = now
+            self._print_lines(current)
         if self.table is not None:
             self.table.update(self._table(current), refresh=True)
 
     def played(self, done: int, seconds: float) -> None:
-        """The last word of an attempt."""
+        """Print how many episodes an attempt played, and how fast."""
         self.tracker.progress(self.finished + done, self.planned, done / seconds)
-        said = f"played {done:,} episodes in {seconds:.1f} s ({done / seconds:,.0f}/s)"
-        log.info(said)
-        print(said, file=sys.stderr, flush=True)
+        sentence = f"played {done:,} episodes in {seconds:.1f} s ({done / seconds:,.0f}/s)"
+        log.info(sentence)
+        print(sentence, file=sys.stderr, flush=True)
 
     def _table(self, current: snapshot.Snapshot) -> Table:
         return render.table(current, max(3, self.console.height - 5), self.console.width)
 
     def _line_due(self, now: float) -> bool:
-        return now - self._line >= min(MAX_LINE_INTERVAL_S, max(LINE_INTERVAL_S, (now - self.began) / 10))
+        return now - self._printed >= min(MAX_LINE_INTERVAL_S, max(LINE_INTERVAL_S, (now - self.began) / 10))
 
-    def _say(self, current: snapshot.Snapshot) -> None:
+    def _print_lines(self, current: snapshot.Snapshot) -> None:
         """Lines for who has no terminal, and for the attempt's log."""
         for line in render.lines(current):
             log.info(line)

@@ -9,10 +9,10 @@ from typing import Any
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from orchestrator.monitoring.snapshot import Row, Snapshot, counted, revived
+from orchestrator.monitoring.snapshot import Row, Snapshot, counted, from_json
 
 HEADINGS = ("model", "replicas", "GPUs", "", "episodes", "/s", "waiting", "playing", "errors", "left")
-BAR = 16
+BAR_COLUMNS = 16
 """Columns of a bar, where the terminal is ``WIDE``."""
 WIDE = 110
 
@@ -23,13 +23,13 @@ def table(snapshot: Snapshot, most: int = 100, width: int = WIDE) -> Table:
     cells = [_cells(row) for row in rows[:most]]
     more = f"{len(rows) - most} more models wait or are done\n" if rows[most:] else ""
     found = Table(caption=more + headline(snapshot), caption_justify="left", box=None, pad_edge=False)
-    said = [
+    shown = [
         n for n in range(len(HEADINGS)) if any(row[n] for row in cells) and (n != HEADINGS.index("") or width >= WIDE)
     ]
-    for number in said:
+    for number in shown:
         found.add_column(HEADINGS[number], justify="right" if number else "left", no_wrap=True)
     for row in cells:
-        found.add_row(*(row[number] for number in said))
+        found.add_row(*(row[number] for number in shown))
     return found
 
 
@@ -40,35 +40,35 @@ def lines(snapshot: Snapshot) -> list[str]:
     return [headline(snapshot), *(f"  {line}" for line in each)]
 
 
-def standing(status: Mapping[str, Any]) -> list[Table | str]:
+def status_tables(status: Mapping[str, Any]) -> list[Table | str]:
     """What ``read_status`` found, model by model: as the running driver tells it, else as counted."""
-    running, told = status.get("running"), revived(status.get("live"))
-    if running is None or told is None:
+    running, live = status.get("running"), from_json(status.get("live"))
+    if running is None or live is None:
         rows = counted(status["cells"])
         done, planned = sum(row.done for row in rows), sum(row.planned for row in rows)
         return [table(Snapshot(0.0, done, planned, 0.0, None, 0, rows))]
     who = f"process {running.get('pid', '?')} on {running.get('host', '?')}"
-    return [table(told), f"as {who} told {span(max(0.0, time.time() - told.at))} ago"]
+    return [table(live), f"as {who} told {span(max(0.0, time.time() - live.at))} ago"]
 
 
 def headline(snapshot: Snapshot) -> str:
     """``1,200 of 3,360 episodes (36%), 410/s, 12 min left``."""
     share = f"{snapshot.done / max(snapshot.planned, 1):.0%}"
-    told = [f"{snapshot.done:,} of {snapshot.planned:,} episodes ({share})"]
-    told += [f"{_rate(snapshot.rate)}/s"] if snapshot.at else []
-    told += [f"{span(snapshot.seconds_left)} left"] if snapshot.seconds_left is not None else []
-    return ", ".join(told)
+    parts = [f"{snapshot.done:,} of {snapshot.planned:,} episodes ({share})"]
+    parts += [f"{_rate(snapshot.rate)}/s"] if snapshot.at else []
+    parts += [f"{span(snapshot.seconds_left)} left"] if snapshot.seconds_left is not None else []
+    return ", ".join(parts)
 
 
 def sentence(row: Row) -> str:
     """``qwen: 2 ready, 1 starting, 3 GPUs, 5.1/s, 340 in flight, 2,000 waiting, 3 errors, 12 min left``."""
-    told = [f"{row.ready} ready"]
-    told += [f"{row.starting} starting"] if row.starting else []
-    told += [f"{row.gpus} GPUs"] if row.gpus else []
-    told += [f"{_rate(row.rate)}/s", f"{row.in_flight:,} in flight", f"{row.waiting:,} waiting"]
-    told += [f"{row.errors:,} errors"] if row.errors else []
-    told += [f"{span(row.seconds_left)} left"] if row.seconds_left is not None else []
-    return f"{row.name}: {', '.join(told)}"
+    parts = [f"{row.ready} ready"]
+    parts += [f"{row.starting} starting"] if row.starting else []
+    parts += [f"{row.gpus} GPUs"] if row.gpus else []
+    parts += [f"{_rate(row.rate)}/s", f"{row.in_flight:,} in flight", f"{row.waiting:,} waiting"]
+    parts += [f"{row.errors:,} errors"] if row.errors else []
+    parts += [f"{span(row.seconds_left)} left"] if row.seconds_left is not None else []
+    return f"{row.name}: {', '.join(parts)}"
 
 
 def span(seconds: float | None) -> str:
@@ -93,7 +93,7 @@ def _cells(row: Row) -> Sequence[str | ProgressBar]:
         row.name,
         replicas,
         str(row.gpus or ""),
-        ProgressBar(total=max(row.planned, 1), completed=row.done, width=BAR),
+        ProgressBar(total=max(row.planned, 1), completed=row.done, width=BAR_COLUMNS),
         f"{row.done:,}/{row.planned:,}",
         _rate(row.rate) if row.rate else "",
         f"{row.waiting:,}" if row.waiting else "",

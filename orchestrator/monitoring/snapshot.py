@@ -39,7 +39,7 @@ class Row:
     planned: int = 0
     """Episodes, or answers to read; of a judge those that are there by now."""
     rate: float = 0.0
-    """Episodes/s of late."""
+    """Episodes/s over the last ``RATE_WINDOW_S``."""
     waiting: int = 0
     """Episodes that no worker has."""
     in_flight: int = 0
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One look at everything."""
+    """The whole sweep at one moment."""
 
     at: float
     """Unix time."""
@@ -68,7 +68,7 @@ class Snapshot:
 
 @dataclass
 class RateMeter:
-    """Turns counts into rates: looked at now and then, it remembers the last minute."""
+    """Turns counts into rates over the last minute."""
 
     planned: Mapping[str, int]
     """Group -> planned episodes."""
@@ -78,7 +78,7 @@ class RateMeter:
     """Group -> errors among those."""
     _seen: deque[tuple[float, Counter[str]]] = field(default_factory=deque)
 
-    def look(
+    def snapshot(
         self,
         schedule: Scheduler,
         stored: Mapping[str, int],
@@ -171,7 +171,7 @@ def remove(folder: Path) -> None:
         (folder / LIVE).unlink(missing_ok=True)
 
 
-def revived(found: Any) -> Snapshot | None:
+def from_json(found: Any) -> Snapshot | None:
     """The snapshot of a file's content; None where this version cannot read it."""
     try:
         return Snapshot(**{**found, "rows": tuple(Row(**row) for row in found["rows"])})

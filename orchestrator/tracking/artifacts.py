@@ -1,4 +1,4 @@
-"""What a run folder shows to a reader, beside its runs in MLflow: tables, figures, the report, the data set, told episodes.
+"""Sends to MLflow what a reader wants beside the runs: tables, figures, the report, the data set, transcripts.
 
 Sent again it replaces itself. A folder that is no whole run (no plan, a damaged file) still shows its cells.
 """
@@ -21,7 +21,7 @@ TABLES = "mlflow.loggedArtifacts"
 """Tag by which MLflow knows which artifacts are tables (``log_table`` sets it)."""
 
 
-def exhibit(mirror: MlflowRun, folder: Path, rows: pl.DataFrame, data: Path | None = None) -> None:
+def send_artifacts(mirror: MlflowRun, folder: Path, rows: pl.DataFrame, data: Path | None = None) -> None:
     """Send everything that a reader may want and that a live sweep has no time for."""
     from orchestrator.report.run_data import read
 
@@ -51,13 +51,13 @@ def exhibit(mirror: MlflowRun, folder: Path, rows: pl.DataFrame, data: Path | No
 def send_tables(mirror: MlflowRun, tables: dict[str, pl.DataFrame]) -> None:
     """Tables as ``log_table`` writes them; that one reads back and appends, so a table sent twice would be doubled."""
     for name, frame in tables.items():
-        content = {"columns": frame.columns, "data": [list(map(_plain, row)) for row in frame.iter_rows()]}
+        content = {"columns": frame.columns, "data": [list(map(_cell, row)) for row in frame.iter_rows()]}
         _send(mirror, f"tables/{name}.json", json.dumps(content).encode())
-    told = [{"path": f"tables/{name}.json", "type": "table"} for name in tables]
-    mirror.client.set_tag(mirror.parent, TABLES, json.dumps(told))
+    entries = [{"path": f"tables/{name}.json", "type": "table"} for name in tables]
+    mirror.client.set_tag(mirror.parent, TABLES, json.dumps(entries))
 
 
-def _plain(value: Any) -> Any:
+def _cell(value: Any) -> Any:
     """What JSON and a reader can take: three decimals are enough to look at."""
     if isinstance(value, float):
         return round(value, 3) if value == value and abs(value) != float("inf") else None

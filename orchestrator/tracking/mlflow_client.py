@@ -1,4 +1,6 @@
-"""The one door to MLflow: whatever is sent can be sent again, and nothing is made or written twice.
+"""The MLflow client of a run folder: one parent run, and a nested run for each cell.
+
+Whatever is sent can be sent again, and nothing is made or written twice.
 
 A parent run is known by a random mark that the run folder remembers before the run is made, and a cell's run by its tags
 under that parent. So an answer that was lost on the way, a kill at any moment, a deleted run and an emptied server all end
@@ -28,12 +30,12 @@ LINKS = "mlflow.json"
 MARK = "proactive_sweep.mirror"
 """Tag of the parent run that holds the mark."""
 PARENT = "mlflow.parentRunId"
-BATCH = 900
+METRICS_PER_CALL = 900
 """Metrics a call may carry; MLflow's own limit is 1,000."""
-PAGE = 200
+RUNS_PER_PAGE = 200
 """Runs a search may return at once, so that one answer stays far under the time-out."""
-REASON = 200
-"""Characters of a reason that are said."""
+MAX_REASON_CHARS = 200
+"""Characters of an error message that are shown."""
 NOTE = """The sweep **SWEEP** on ProactiveBench: models look at pictures that do not show enough, and may ask for more.
 
 - **Nested runs** are its cells, one for each model, scenario and condition. Filter the list with `tags.model = "..."`,
@@ -45,10 +47,10 @@ NOTE = """The sweep **SWEEP** on ProactiveBench: models look at pictures that do
 - **Artifacts** and **Traces**: tables, figures, `report.html` and a seeded sample of episodes turn by turn, once
   `proactive-sweep track FOLDER` has been typed. That command rebuilds all of this from the run folder, which is the truth.
 """
-FOREMOST = ("acc", "ps", "aggregate", "category", "suggestion")
+FIRST_METRICS = ("acc", "ps", "aggregate", "category", "suggestion")
 NAMES = ("cell", "model", "scenario", "condition", "protocol")
 LOCAL = "sqlite"
-GENTLE = {
+CLIENT_DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "3",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -116,8 +118,8 @@ class MlflowRun:
         """The data set as an input of the parent run; MLflow keeps one of the same name and digest once."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        told = {name: json.dumps(value) for name, value in data.items() if name in ("source", "schema", "profile")}
-        made = Dataset(name=data["name"], digest=data["digest"], source_type="local", **told)
+        encoded = {name: json.dumps(value) for name, value in data.items() if name in ("source", "schema", "profile")}
+        made = Dataset(name=data["name"], digest=data["digest"], source_type="local", **encoded)
         self.client.log_inputs(self.parent, [DatasetInput(made, [InputTag("mlflow.data.context", "evaluation")])])
 
     def send_progress(self, points: Sequence[Point]) -> None:
@@ -130,8 +132,8 @@ class MlflowRun:
             if {**self.metrics, **now} != self.metrics:
                 self.metrics.update(now)
                 metrics += [Metric(name, value, point.at, point.done) for name, value in now.items()]
-        for first in range(0, len(metrics), BATCH):
-            self.client.log_batch(self.parent, metrics=metrics[first : first + BATCH])
+        for first in range(0, len(metrics), METRICS_PER_CALL):
+            self.client.log_batch(self.parent, metrics=metrics[first : first + METRICS_PER_CALL])
 
     def send_cell(self, row: Mapping[str, Any]) -> None:
         """Log what changed in one cell since the server heard of it."""
@@ -144,7 +146,7 @@ class MlflowRun:
             step = int(row.get("finished") or 0)
             self.client.log_batch(run.id, metrics=[Metric(name, value, row["at"], step) for name, value in new.items()])
             run.metrics.update(new)
-        self._turn(run, _state(row))
+        self._set_status(run, _status(row))
 
     def send_files(self, paths: Sequence[Path]) -> None:
         """Files to keep with the parent run; one that is not there is left out."""
@@ -157,9 +159,9 @@ class MlflowRun:
         self.client.set_terminated(self.parent, status)
         for run in self.cells.values():
             if run.status == "RUNNING":
-                self._turn(run, "FAILED" if status == "FINISHED" else status)
+                self._set_status(run, "FAILED" if status == "FINISHED" else status)
 
-    def _turn(self, run: CellRun, status: str) -> None:
+    def _set_status(self, run: CellRun, status: str) -> None:
         if run.status == status:
             return
         if status == "RUNNING":
@@ -223,7 +225,7 @@ class MlflowRun:
         runs: list[Any] = []
         token: str | None = None
         while True:
-            page = self.client.search_runs([self.experiment], wanted, max_results=PAGE, page_token=token)
+            page = self.client.search_runs([self.experiment], wanted, max_results=RUNS_PER_PAGE, page_token=token)
             runs.extend(page)
             token = page.token
             if not token:
@@ -257,7 +259,7 @@ def measured(row: Mapping[str, Any]) -> dict[str, float]:
     """The finite numbers of a row; what was not measured is no zero. Conclusions first: MLflow opens on what it heard first."""
     return {
         name: float(value)
-        for name, value in sorted(row.items(), key=lambda item: item[0] not in FOREMOST)
+        for name, value in sorted(row.items(), key=lambda item: item[0] not in FIRST_METRICS)
         if name not in (*NAMES, "at")
         and isinstance(value, int | float)
         and not isinstance(value, bool)
@@ -275,14 +277,14 @@ def milliseconds() -> int:
     return int(time.time() * 1000)
 
 
-def _state(row: Mapping[str, Any]) -> str:
+def _status(row: Mapping[str, Any]) -> str:
     if int(row.get("finished") or 0) < int(row.get("planned") or 0):
         return "RUNNING"
     return "FAILED" if row.get("failed") else "FINISHED"
 
 
 def _client(uri: str) -> Any:
-    for name, value in GENTLE.items():
+    for name, value in CLIENT_DEFAULTS.items():
         os.environ.setdefault(name, value)
     # else every ended run prints the server's address, password and all, between the user's own lines
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
@@ -321,10 +323,10 @@ def _links(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def told(problem: Exception) -> str:
+def first_line(problem: Exception) -> str:
     """The first line of an error, without a password."""
     lines = redact_addresses(str(problem)).strip().splitlines()
-    return (lines[0] if lines else type(problem).__name__)[:REASON]
+    return (lines[0] if lines else type(problem).__name__)[:MAX_REASON_CHARS]
 
 
 def run_name(row: Mapping[str, Any]) -> str:

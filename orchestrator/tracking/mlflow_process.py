@@ -17,20 +17,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.tracking.mlflow_client import MlflowRun, Round, told
+from orchestrator.tracking.mlflow_client import MlflowRun, Round, first_line
 
 NICENESS = 10
-"""How far the process steps back behind the sweep."""
-SHY = 20.0
-"""Seconds in which it takes only what nobody wants: workers start then, and importing MLflow costs them a third of their pace."""
-PARTING = 3.0
-"""Seconds that the process has to leave by itself."""
-DEATH_SIGNAL, KILL = 1, 9
-"""Linux: ``prctl(PR_SET_PDEATHSIG, SIGKILL)``."""
+"""Added to the nice value, so that the sweep goes first."""
+IDLE_PRIORITY_S = 20.0
+"""Seconds in which it runs only on idle CPUs (SCHED_IDLE): workers start then, and importing MLflow slows them by a third."""
+EXIT_TIMEOUT_S = 3.0
+"""Seconds that the process has to end by itself."""
+PR_SET_PDEATHSIG, SIGKILL = 1, 9
+"""Linux: ``prctl(PR_SET_PDEATHSIG, SIGKILL)`` ends this process with its driver."""
 
 
-class Where(NamedTuple):
-    """Which mirror; pickled, so that no password stands on a command line."""
+class RunArguments(NamedTuple):
+    """Which run; pickled, so that no password stands on a command line."""
 
     uri: str
     experiment: str
@@ -46,10 +46,10 @@ class MlflowFailed(Exception):
 
 
 class MlflowProcess:
-    """The driver's end: a mirror in a process of its own, started when the first round is sent."""
+    """The driver's end: a run in a process of its own, started when the first round is sent."""
 
     def __init__(self, uri: str, experiment: str, folder: Path, params: Mapping[str, str], name: str) -> None:
-        self.where = Where(uri, experiment, folder, params, name, os.getpid())
+        self.arguments = RunArguments(uri, experiment, folder, params, name, os.getpid())
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = False
 
@@ -77,7 +77,7 @@ class MlflowProcess:
             assert process.stdin is not None
             process.stdin.close()
         try:
-            process.wait(PARTING)
+            process.wait(EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -95,7 +95,7 @@ class MlflowProcess:
         if self._process is None or self._process.poll() is not None:
             self._process = _started()
             assert self._process.stdin is not None
-            pickle.dump(self.where, self._process.stdin)
+            pickle.dump(self.arguments, self._process.stdin)
         return self._process
 
 
@@ -114,9 +114,9 @@ def main() -> None:
     """Take rounds from standard input until it ends; an answer is empty, or the reason of a failure."""
     rounds, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # MLflow prints, and an answer must stay an answer
-    where: Where = pickle.load(rounds)
-    _bind_to(where.driver)
-    mirror: MlflowRun | None = None
+    arguments: RunArguments = pickle.load(rounds)
+    _follow(arguments.driver)
+    run: MlflowRun | None = None
     while True:
         try:
             round_: Round = pickle.load(rounds)
@@ -124,30 +124,32 @@ def main() -> None:
             return
         problem = ""
         try:
-            mirror = mirror or MlflowRun(*where[:5])
-            mirror.send(round_)
+            run = run or MlflowRun(*arguments[:5])
+            run.send(round_)
         except Exception as failure:  # whatever MLflow raises: it is the driver's to say
-            mirror, problem = None, told(failure)  # found again from the server: runs may have been deleted
+            run, problem = None, first_line(failure)  # found again from the server: runs may have been deleted
         pickle.dump(problem, answers)
         answers.flush()
 
 
-def _bind_to(driver: int) -> None:
+def _follow(driver: int) -> None:
     os.nice(NICENESS)
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(DEATH_SIGNAL, KILL)
-        _be_shy()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
+        _lower_priority()
     if os.getppid() != driver:  # it died before it was asked
         raise SystemExit(1)
 
 
-def _be_shy() -> None:
-    """Step back wholly for a while; where the system forbids it, niceness is all there is."""
+def _lower_priority() -> None:
+    """SCHED_IDLE for a while; where the system forbids it, the nice value is all there is."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        bold = threading.Timer(SHY, os.sched_setscheduler, (os.getpid(), os.SCHED_OTHER, os.sched_param(0)))
-        bold.daemon = True
-        bold.start()
+        timer = threading.Timer(
+            IDLE_PRIORITY_S, os.sched_setscheduler, (os.getpid(), os.SCHED_OTHER, os.sched_param(0))
+        )
+        timer.daemon = True
+        timer.start()
 
 
 if __name__ == "__main__":

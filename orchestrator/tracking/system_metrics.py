@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from statistics import fmean
 from time import monotonic
 
-from orchestrator.tracking.cell_metrics import paced
+from orchestrator.tracking.cell_metrics import interval
 
 SAMPLE_INTERVAL_S = 30.0
 """Seconds between two rounds at first, unless MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL says otherwise."""
 SAMPLE_TIMEOUT_S = 10.0
 """Seconds that a node may take to answer a round; it is not asked again before it has."""
-SWITCH, PACE = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"
+ENABLED_VARIABLE, INTERVAL_VARIABLE = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"
 """MLflow's own: the first turns the rounds off when it is ``false``."""
-GPUS = "system/gpus_utilization_percentage"
+MEAN_GPU_UTILIZATION = "system/gpus_utilization_percentage"
 """The mean over every GPU that answered."""
 
 Load = Mapping[str, float]
@@ -34,22 +34,22 @@ class SystemMetrics:
         self.hosts, self.ask = hosts, ask
         self._asked: dict[str, asyncio.Task[Load]] = {}
 
-    async def watch(self, tell: Callable[[Load], None]) -> None:
-        """Tell each round's measures, until cancelled; returns at once where the user wants none."""
-        said, began = os.environ.get(PACE), monotonic()
-        while os.environ.get(SWITCH, "").lower() != "false":
-            await asyncio.sleep(_seconds(said) or paced(SAMPLE_INTERVAL_S, monotonic() - began))
-            if measures := await self.look():
-                tell(measures)
+    async def run(self, publish: Callable[[Load], None]) -> None:
+        """Publish each round's measures, until cancelled; returns at once where the user wants none."""
+        setting, began = os.environ.get(INTERVAL_VARIABLE), monotonic()
+        while os.environ.get(ENABLED_VARIABLE, "").lower() != "false":
+            await asyncio.sleep(_seconds(setting) or interval(SAMPLE_INTERVAL_S, monotonic() - began))
+            if measures := await self.sample():
+                publish(measures)
 
-    async def look(self, patience: float = SAMPLE_TIMEOUT_S) -> dict[str, float]:
+    async def sample(self, timeout: float = SAMPLE_TIMEOUT_S) -> dict[str, float]:
         """``system/HOST/METRIC`` -> value, of the nodes that answer in time."""
         hosts = self.hosts()
         self._asked = {node: task for node, task in self._asked.items() if not task.done()}
         asked = {node: asyncio.ensure_future(self.ask(node)) for node in hosts if node not in self._asked}
         self._asked |= asked
         if asked:
-            await asyncio.wait(asked.values(), timeout=patience)
+            await asyncio.wait(asked.values(), timeout=timeout)
         answers = {n: task.result() for n, task in asked.items() if task.done() and task.exception() is None}
         names = _names(hosts)
         found = {f"system/{names[n]}/{metric}": value for n, load in answers.items() for metric, value in load.items()}
@@ -59,7 +59,7 @@ class SystemMetrics:
             for metric, value in load.items()
             if metric.startswith("gpu_") and metric.endswith("_utilization_percentage")
         ]
-        return {**found, GPUS: fmean(busy)} if busy else found
+        return {**found, MEAN_GPU_UTILIZATION: fmean(busy)} if busy else found
 
 
 def _names(hosts: Mapping[str, str]) -> dict[str, str]:
@@ -68,9 +68,9 @@ def _names(hosts: Mapping[str, str]) -> dict[str, str]:
     return {node: host if times[host] == 1 else f"{host}-{node[:6]}" for node, host in hosts.items()}
 
 
-def _seconds(said: str | None) -> float | None:
-    """What the user said, where it is a number."""
+def _seconds(setting: str | None) -> float | None:
+    """The user's setting, where it is a number."""
     try:
-        return max(1.0, float(said)) if said else None
+        return max(1.0, float(setting)) if setting else None
     except ValueError:
         return None

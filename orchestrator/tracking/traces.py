@@ -1,4 +1,7 @@
-"""Stories become traces, one span a turn; an episode that has its trace already gets no second one."""
+"""Sends transcripts to MLflow as traces, one span a turn.
+
+An episode that has its trace already gets no second one.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.tracking.mlflow_client import MARK, PAGE, MlflowRun
-from orchestrator.tracking.transcripts import Told, Transcript
+from orchestrator.tracking.mlflow_client import MARK, RUNS_PER_PAGE, MlflowRun
+from orchestrator.tracking.transcripts import Transcript, TurnText
 
 KEY = "proactive_sweep.episode"
 """Tag of a trace: the episode's key."""
@@ -19,17 +22,17 @@ def send_transcripts(mirror: MlflowRun, transcripts: Iterable[Transcript], ended
 
     The store keeps an episode's seconds and not its turns': they are laid out evenly, up to the sweep's end.
     """
-    there, sent = _there(mirror), 0
-    with _default(mirror.uri):
-        for story in transcripts:
-            if story.key not in there:
-                _send(mirror, story, ended)
+    there, sent = _keys_with_trace(mirror), 0
+    with _tracking_uri(mirror.uri):
+        for transcript in transcripts:
+            if transcript.key not in there:
+                _send(mirror, transcript, ended)
                 sent += 1
     return sent
 
 
 @contextmanager
-def _default(uri: str) -> Iterator[None]:
+def _tracking_uri(uri: str) -> Iterator[None]:
     """MLflow's traces go to the address of the process, which MLflow keeps in its environment: set here, and put back."""
     import mlflow
 
@@ -46,13 +49,13 @@ def _default(uri: str) -> Iterator[None]:
         os.environ.update(found)
 
 
-def _there(mirror: MlflowRun) -> set[str]:
+def _keys_with_trace(mirror: MlflowRun) -> set[str]:
     """Keys of the episodes that have a trace under this parent run."""
     found: set[str] = set()
     token: str | None = None
     while True:
         page = mirror.client.search_traces(
-            locations=[mirror.experiment], filter_string=f"tags.`{MARK}` = '{mirror.mark}'", max_results=PAGE,
+            locations=[mirror.experiment], filter_string=f"tags.`{MARK}` = '{mirror.mark}'", max_results=RUNS_PER_PAGE,
             page_token=token, include_spans=False,
         )  # fmt: skip
         found |= {trace.info.tags.get(KEY, "") for trace in page}
@@ -61,46 +64,46 @@ def _there(mirror: MlflowRun) -> set[str]:
             return found
 
 
-def _send(mirror: MlflowRun, story: Transcript, ended: int) -> None:
-    length = max(int(story.seconds * 1e9), 1_000_000)
-    began, step = ended - length, length // max(len(story.turns), 1)
-    whole = _conversation(story)
+def _send(mirror: MlflowRun, transcript: Transcript, ended: int) -> None:
+    length = max(int(transcript.seconds * 1e9), 1_000_000)
+    began, step = ended - length, length // max(len(transcript.turns), 1)
+    whole = _conversation(transcript)
     trace = mirror.client.start_trace(
-        story.name, span_type="AGENT", inputs={"messages": whole[:-1]}, experiment_id=mirror.experiment,
-        run_id=mirror.parent, start_time_ns=began, tags={**story.tags, MARK: mirror.mark, KEY: story.key},
+        transcript.name, span_type="AGENT", inputs={"messages": whole[:-1]}, experiment_id=mirror.experiment,
+        run_id=mirror.parent, start_time_ns=began, tags={**transcript.tags, MARK: mirror.mark, KEY: transcript.key},
     )  # fmt: skip
-    for number, turn in enumerate(story.turns):
+    for number, turn in enumerate(transcript.turns):
         span = mirror.client.start_span(
-            turn.name, trace.trace_id, trace.span_id, span_type="CHAT_MODEL", inputs={"messages": [_shown(turn)]},
+            turn.name, trace.trace_id, trace.span_id, span_type="CHAT_MODEL", inputs={"messages": [_input(turn)]},
             attributes=dict(turn.facts), start_time_ns=began + number * step,
         )  # fmt: skip
         mirror.client.end_span(
-            trace.trace_id, span.span_id, outputs=_said(turn), end_time_ns=began + (number + 1) * step
+            trace.trace_id, span.span_id, outputs=_output(turn), end_time_ns=began + (number + 1) * step
         )
     mirror.client.end_trace(
         trace.trace_id, outputs={"choices": [{"message": whole[-1]}]}, end_time_ns=ended,
-        status="OK" if story.answered else "ERROR",
+        status="OK" if transcript.answered else "ERROR",
     )  # fmt: skip
 
 
-def _conversation(story: Transcript) -> list[dict[str, Any]]:
+def _conversation(transcript: Transcript) -> list[dict[str, Any]]:
     """The whole episode as messages: shown and asked, replied, read; how it ended comes last."""
     parts: list[dict[str, Any]] = []
-    for turn in story.turns:
+    for turn in transcript.turns:
         parts += [
-            _shown(turn),
+            _input(turn),
             {"role": "assistant", "content": turn.reply},
             {"role": "system", "content": turn.verdict},
         ]
-    return [*parts, {"role": "assistant", "content": f"Ended: {story.ending}"}]
+    return [*parts, {"role": "assistant", "content": f"Ended: {transcript.ending}"}]
 
 
-def _shown(turn: Told) -> dict[str, Any]:
+def _input(turn: TurnText) -> dict[str, Any]:
     if not turn.picture.startswith("data:"):
         return {"role": "user", "content": f"{turn.question}\n\n(no picture: {turn.picture})"}
     picture = {"type": "image_url", "image_url": {"url": turn.picture}}
     return {"role": "user", "content": [picture, {"type": "text", "text": turn.question}]}
 
 
-def _said(turn: Told) -> dict[str, Any]:
+def _output(turn: TurnText) -> dict[str, Any]:
     return {"choices": [{"message": {"role": "assistant", "content": turn.reply}}], "verdict": turn.verdict}

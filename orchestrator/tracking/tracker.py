@@ -1,8 +1,9 @@
-"""MLflow mirrors the store and is never the source of anything: a dead server never slows or stops a sweep.
+"""Sends a sweep's progress, cells and files to MLflow while it runs, and rebuilds all of it from a run folder (``track``).
+
+A dead server never slows or stops a sweep, and MLflow is never the source of anything.
 
 The sweep only puts the latest value of each cell into a table under a lock; a daemon thread sends what changed, about once a
-second after a first pause. What is sent again is not doubled (``door``), and ``track`` rebuilds the whole mirror from
-the run folder.
+second after a first pause. What is sent again is not doubled (``mlflow_client``).
 """
 
 from __future__ import annotations
@@ -20,53 +21,53 @@ import polars as pl
 from actors.redaction import redact_address
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.tracking.mlflow_client import (
-    BATCH,
     LOCAL,
+    METRICS_PER_CALL,
     NAMES,
     MlflowRun,
     Point,
     Round,
     address,
+    first_line,
     milliseconds,
-    told,
 )
 from orchestrator.tracking.mlflow_process import MlflowProcess
 
 SEND_INTERVAL_S = 1.0
 """Seconds between two rounds of sending."""
-FEW, FIRST = 4, 10.0
-"""With fewer processors, seconds until the first round: MLflow's import alone takes one for 4 s, and starting workers need it."""
-COOL_DOWN_S = 2.0
+MIN_CPUS, FIRST_SEND_DELAY_S = 4, 10.0
+"""With fewer CPUs, seconds until the first round: MLflow's import alone takes one for 4 s, and starting workers need it."""
+RETRY_INTERVAL_S = 2.0
 """Seconds after a failure before the next try."""
-LAST_TRIES = 2
+MAX_CLOSING_FAILURES = 2
 """Rounds that may fail after ``close`` before the rest is left to ``track``: the sweep's end waits for no dead server."""
 OFF = "none"
 
 
 class Tracker:
-    """The live mirror of one attempt at a sweep."""
+    """Sends one attempt at a sweep to MLflow."""
 
     def __init__(self, uri: str, experiment: str, folder: Path, sweep_params: Mapping[str, str], run_name: str) -> None:
         self.off = uri == OFF
         self.uri = address(uri, folder)
         self.experiment, self.folder, self.params, self.name = experiment, folder, dict(sweep_params), run_name
-        self._assign_idle = Condition()
-        self._waiting = Round({}, [], [])
+        self._changed = Condition()
+        self._pending = Round({}, [], [])
         self._acc: float | None = None
         self._done = 0
-        self._apart = MlflowProcess(self.uri, experiment, folder, self.params, run_name)
+        self._process = MlflowProcess(self.uri, experiment, folder, self.params, run_name)
         self._status = ""
         """Set once, by ``close``: the state in which the parent run ends."""
-        self._gone = False
+        self._unreachable = False
         """Whether the user was told that the server is gone."""
         self._complete = False
         """Whether everything was sent, the end included."""
-        self._left = False
-        """Whether the sweep has stopped waiting; the thread says nothing from then on."""
-        self._thread = Thread(target=self._work, name="mlflow-mirror", daemon=True)
+        self._abandoned = False
+        """Whether the sweep has stopped waiting; the thread prints nothing from then on."""
+        self._thread = Thread(target=self._work, name="mlflow-sender", daemon=True)
 
     def start(self) -> None:
-        """Begin to mirror; returns at once."""
+        """Begin to send; returns at once."""
         if not self.off:
             self._thread.start()
 
@@ -74,8 +75,8 @@ class Tracker:
         """The newest row of a cell (``score``); it replaces what was not sent yet."""
         if self.off:
             return
-        with self._assign_idle:
-            self._waiting.cells[row["cell"]] = {**row, "at": milliseconds()}
+        with self._changed:
+            self._pending.cells[row["cell"]] = {**row, "at": milliseconds()}
 
     def scored(self, counts: Mapping[bool, int]) -> None:
         """Right or wrong -> episodes of multiple choice that this attempt has scored; the next point of progress says it."""
@@ -88,44 +89,44 @@ class Tracker:
         acc = {} if self._acc is None else {"acc_so_far": self._acc}
         self._point({"episodes_per_second": rate, **acc})
 
-    def machines(self, load: Mapping[str, float]) -> None:
-        """How busy the nodes are now (``machines``), as system metrics of the parent run."""
+    def system_metrics(self, load: Mapping[str, float]) -> None:
+        """How busy the nodes are now (``tracking.system_metrics``), as system metrics of the parent run."""
         self._point(load)
 
     def _point(self, measures: Mapping[str, float]) -> None:
         if not self.off:
-            with self._assign_idle:
-                self._waiting.progress.append(Point(self._done, milliseconds(), measures))
-                del self._waiting.progress[:-BATCH]
+            with self._changed:
+                self._pending.progress.append(Point(self._done, milliseconds(), measures))
+                del self._pending.progress[:-METRICS_PER_CALL]
 
     def dataset(self, data: Mapping[str, Any]) -> None:
         """What is played (``dataset.described``)."""
         if not self.off:
-            with self._assign_idle:
-                self._waiting = self._waiting._replace(data=data)
+            with self._changed:
+                self._pending = self._pending._replace(data=data)
 
     def artifacts(self, paths: Sequence[Path]) -> None:
         """Files to keep with the parent run."""
         if self.off:
             return
-        with self._assign_idle:
-            self._waiting.files.extend(path for path in paths if path not in self._waiting.files)
+        with self._changed:
+            self._pending.files.extend(path for path in paths if path not in self._pending.files)
 
     def close(self, status: str, timeout: float = 20.0) -> None:
         """Send what is left, for at most ``timeout`` seconds, and end the parent run as FINISHED, FAILED or KILLED."""
         if self.off or self._thread.ident is None:
             return
-        with self._assign_idle:
+        with self._changed:
             self._status = status
-            self._assign_idle.notify()
+            self._changed.notify()
         self._thread.join(timeout)
-        with self._assign_idle:
-            self._left = True
+        with self._changed:
+            self._abandoned = True
             complete = self._complete
         if complete:
-            self._apart.end()
+            self._process.end()
         else:
-            self._apart.kill()
+            self._process.kill()
             print(
                 f"MLflow at {redact_address(self.uri)} did not take everything; "
                 f"`proactive-sweep track {self.folder}` sends it again",
@@ -136,53 +137,53 @@ class Tracker:
     # -- the thread ---------------------------------------------------------------------------------------------------
     def _work(self) -> None:
         proven = False  # whether the last try was taken
-        pause, failures = FIRST if (os.cpu_count() or 1) < FEW else SEND_INTERVAL_S, 0
-        while failures < LAST_TRIES and not self._left:
+        pause, failures = FIRST_SEND_DELAY_S if (os.cpu_count() or 1) < MIN_CPUS else SEND_INTERVAL_S, 0
+        while failures < MAX_CLOSING_FAILURES and not self._abandoned:
             ready = self._take(pause)
             try:
-                self._apart.send(ready)
-                self._back()
+                self._process.send(ready)
+                self._reachable_again()
                 if ready.status:
                     self._complete = True
                     return
                 proven, pause = True, SEND_INTERVAL_S
             except Exception as problem:  # whatever goes wrong there: the sweep must not hear of it
-                self._give_back(ready)
+                self._merge_unsent(ready)
                 if proven:  # found again from the server: runs may have been deleted, or the server emptied
                     proven, pause = False, 0.0
                     continue
-                self._warn(problem)
+                self._warn_unreachable(problem)
                 failures += bool(ready.status)
-                pause = COOL_DOWN_S
+                pause = RETRY_INTERVAL_S
 
     def _take(self, pause: float) -> Round:
         """What waits, after a pause that ``close`` cuts short."""
-        with self._assign_idle:
+        with self._changed:
             if not self._status:
-                self._assign_idle.wait_for(lambda: bool(self._status), pause)
-            ready, self._waiting = self._waiting, Round({}, [], [])
+                self._changed.wait_for(lambda: bool(self._status), pause)
+            ready, self._pending = self._pending, Round({}, [], [])
             return ready._replace(status=self._status)
 
-    def _give_back(self, ready: Round) -> None:
+    def _merge_unsent(self, ready: Round) -> None:
         """Keep what could not be sent, unless something newer took its place."""
-        with self._assign_idle:
-            newer = self._waiting
+        with self._changed:
+            newer = self._pending
             files = list(dict.fromkeys([*ready.files, *newer.files]))
-            points = [*ready.progress, *newer.progress][-BATCH:]
-            self._waiting = Round({**ready.cells, **newer.cells}, points, files, newer.data or ready.data)
+            points = [*ready.progress, *newer.progress][-METRICS_PER_CALL:]
+            self._pending = Round({**ready.cells, **newer.cells}, points, files, newer.data or ready.data)
 
-    def _warn(self, problem: Exception) -> None:
-        if not self._gone:
-            self._gone = True
-            self._say(f"cannot be reached, the sweep goes on without it: {told(problem)}")
+    def _warn_unreachable(self, problem: Exception) -> None:
+        if not self._unreachable:
+            self._unreachable = True
+            self._print(f"cannot be reached, the sweep goes on without it: {first_line(problem)}")
 
-    def _back(self) -> None:
-        if self._gone:
-            self._gone = False
-            self._say("is back")
+    def _reachable_again(self) -> None:
+        if self._unreachable:
+            self._unreachable = False
+            self._print("is back")
 
-    def _say(self, what: str) -> None:
-        if not self._left:
+    def _print(self, what: str) -> None:
+        if not self._abandoned:
             print(f"MLflow at {redact_address(self.uri)} {what}", file=sys.stderr, flush=True)
 
 
@@ -192,8 +193,8 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
     With it go what a live sweep has no time for: tables, figures, the report, the data set and a sample of episodes as
     traces. ``data`` is where the benchmark lies now (default: where the sweep had it).
     """
-    sweep, rows = _kept(folder)
-    where = _where(folder, uri or sweep["tracking"].get("uri", LOCAL))
+    sweep, rows = _read_results(folder)
+    uri = _address(folder, uri or sweep["tracking"].get("uri", LOCAL))
     done, at = int(rows["finished"].sum()), milliseconds()
     failed = "failed" in rows.columns and bool(rows["failed"].sum())
     ready = Round(
@@ -202,21 +203,21 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
         [folder / "sweep.resolved.toml", folder / "results.json"],
         status="FINISHED" if done == rows["planned"].sum() and not failed else "FAILED",
     )
-    from orchestrator.tracking.artifacts import exhibit  # figures take a second to import: not for a live sweep
+    from orchestrator.tracking.artifacts import send_artifacts  # figures take a second to import: not for a live sweep
 
     try:
         experiment = sweep["tracking"].get("experiment") or sweep["name"]
-        mirror = MlflowRun(where, experiment, folder, parameters(sweep), sweep["name"])
-        mirror.send(ready)
-        exhibit(mirror, folder, rows, data)
+        run = MlflowRun(uri, experiment, folder, parameters(sweep), sweep["name"])
+        run.send(ready)
+        send_artifacts(run, folder, rows, data)
     except Exception as problem:  # MLflow's stores raise what they like: SQL, HTTP and file errors among them
         raise RunFolderError(
-            f"MLflow at {redact_address(where)} did not take the mirror of {folder}: {told(problem)}; type the command "
+            f"MLflow at {redact_address(uri)} did not take the mirror of {folder}: {first_line(problem)}; type the command "
             f"again when it does, or with `--tracking-uri sqlite` for a file in the folder"
         ) from None
 
 
-def _kept(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
+def _read_results(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
     """The resolved sweep and its results."""
     try:
         sweep = tomllib.loads((folder / "sweep.resolved.toml").read_text(encoding="utf-8"))
@@ -225,11 +226,11 @@ def _kept(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
         return {"tracking": {}, **sweep, "name": str(sweep["name"])}, rows
     except (OSError, ValueError, KeyError, pl.exceptions.PolarsError) as problem:
         raise RunFolderError(
-            f"{folder} holds no results to mirror ({told(problem)}); type `proactive-sweep run` with its sweep first"
+            f"{folder} holds no results to mirror ({first_line(problem)}); type `proactive-sweep run` with its sweep first"
         ) from None
 
 
-def _where(folder: Path, uri: str) -> str:
+def _address(folder: Path, uri: str) -> str:
     """The address to rebuild at: a folder never keeps a user and password, so an address that had them must be typed."""
     if "//***@" in uri:
         raise RunFolderError(f"{folder} does not keep the password of {uri}; type the whole address as --tracking-uri")

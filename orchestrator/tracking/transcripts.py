@@ -1,6 +1,6 @@
-"""A story is an episode told turn by turn: what was shown and asked, what was replied, how that was read, how it ended.
+"""Transcripts of episodes for MLflow, turn by turn: what was shown and asked, what was replied, how that was read, how it ended.
 
-The sample of episodes is drawn by seed over scenarios and endings, so equal folders tell equal transcripts. Texts of models and
+The sample of episodes is drawn by seed over scenarios and endings, so equal folders give equal transcripts. Texts of models and
 data are fenced: where a viewer reads Markdown, nothing in them is read.
 """
 
@@ -24,14 +24,14 @@ from orchestrator.report.html.thumbnails import Thumbnails
 from orchestrator.report.metrics import BITS
 from orchestrator.report.run_data import RunData
 
-MOST = 60
-"""Episodes that are told."""
-PICTURES = 600
+MAX_TRANSCRIPTS = 60
+"""Episodes that get a transcript."""
+MAX_PICTURES = 600
 """Pictures that all transcripts may show."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TurnText:
     """One turn."""
 
     name: str
@@ -51,17 +51,19 @@ class Transcript:
     key: str
     name: str
     tags: Mapping[str, str]
-    turns: tuple[Told, ...]
+    turns: tuple[TurnText, ...]
     ending: str
     seconds: float
     answered: bool
     """Whether it ended with an answer; errors did not."""
 
 
-def transcripts(run_data: RunData, data: Path | None = None, most: int = MOST, seed: int = 0) -> Iterator[Transcript]:
+def transcripts(
+    run_data: RunData, data: Path | None = None, most: int = MAX_TRANSCRIPTS, seed: int = 0
+) -> Iterator[Transcript]:
     """At most ``most`` transcripts; without the data folder they have no pictures and no questions."""
     folder = nearby(run_data.sweep) if data is None else data
-    thumbnails = Thumbnails(folder if run_data.samples and folder.is_dir() else None, PICTURES)
+    thumbnails = Thumbnails(folder if run_data.samples and folder.is_dir() else None, MAX_PICTURES)
     kinds = endings(run_data)
     keys = drawn(kinds, most, seed)
     strips = EpisodeViews(run_data, thumbnails)
@@ -69,7 +71,7 @@ def transcripts(run_data: RunData, data: Path | None = None, most: int = MOST, s
     turns, read = rows_of(run_data.turns, keys), rows_of(run_data.verdicts.lazy(), keys)
     for key in keys:
         if strips.add(rows[key], turns.get(key, []), read.get(key, [])):
-            yield _story(strips.found[-1], list(strips.texts.known), thumbnails.uris)
+            yield _transcript(strips.found[-1], list(strips.texts.known), thumbnails.uris)
 
 
 def drawn(kinds: pl.DataFrame, most: int, seed: int) -> list[str]:
@@ -91,7 +93,7 @@ def fenced(text: str) -> str:
     return f"{ticks}text\n{shown}\n{ticks}"
 
 
-def _story(strip: Mapping[str, Any], texts: list[str], uris: list[str]) -> Transcript:
+def _transcript(strip: Mapping[str, Any], texts: list[str], uris: list[str]) -> Transcript:
     names = ("model", "scenario", "condition", "protocol", "ending", "kind")
     where = f"{strip['scenario']} {strip['sample']} · {strip['model']} · {strip['condition']}"
     right = f" The right answer: {visible(strip['answer']).rstrip('.')}." if "answer" in strip else ""
@@ -100,17 +102,17 @@ def _story(strip: Mapping[str, Any], texts: list[str], uris: list[str]) -> Trans
         key=strip["key"],
         name=visible(f"{where} · {strip['kind']}"),
         tags={name: visible(strip[name]) for name in names},
-        turns=tuple(_told(turn, strip, texts, uris) for turn in strip["turns"]),
+        turns=tuple(_turn_text(turn, strip, texts, uris) for turn in strip["turns"]),
         ending=f"{strip['kind']} after {_turns(strip['played'])}.{right}{error}{_judged(strip)}",
         seconds=strip["seconds"] or 0.0,
         answered=strip["ending"] in ("correct", "wrong", "limit", "answered"),
     )
 
 
-def _told(turn: Mapping[str, Any], strip: Mapping[str, Any], texts: list[str], uris: list[str]) -> Told:
+def _turn_text(turn: Mapping[str, Any], strip: Mapping[str, Any], texts: list[str], uris: list[str]) -> TurnText:
     picture = turn["picture"]
     more = "" if "length" not in turn else f"\n… ({turn['length']:,} characters)"
-    return Told(
+    return TurnText(
         name=f"turn {turn['turn'] + 1} · {visible(turn['action'] or 'free answer')}",
         question=_question(turn, texts) if "prompt" in turn else f"({strip.get('why', 'the question is not known')})",
         reply=fenced(texts[turn["reply"]] + more),
@@ -129,12 +131,12 @@ def _turns(count: int) -> str:
 
 def _judged(strip: Mapping[str, Any]) -> str:
     """What the judges said of an open-ended answer."""
-    told = []
+    sentences = []
     for verdict in strip.get("judged", ()):
         name = visible(verdict["judge"][0])
         bits = ", ".join(f"{bit} {'yes' if verdict[bit] else 'no'}" for bit in BITS if bit in verdict)
-        told.append(f" Judge {name}: {bits or visible(verdict.get('reason', ['no verdict'])[0])}.")
-    return "".join(told)
+        sentences.append(f" Judge {name}: {bits or visible(verdict.get('reason', ['no verdict'])[0])}.")
+    return "".join(sentences)
 
 
 def _question(turn: Mapping[str, Any], texts: list[str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import sqlite3
-import statistics
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +14,6 @@ import polars as pl
 import tomli_w
 
 from orchestrator.tracking.tracker import Tracker
-
-QUICK = 50e-6
-"""Seconds that handing over a row may take."""
 
 
 def row(number: int, finished: int = 10, acc: float = 50.0) -> dict[str, Any]:
@@ -70,25 +66,14 @@ def kept(folder: Path, rows: Sequence[dict[str, Any]], **sweep: Any) -> None:
     (folder / "results.json").write_text(json.dumps(rows))
 
 
-def latencies(one: Tracker, number: int = 2000) -> list[float]:
-    """Seconds that each of many rows takes to hand over, at the pace of a fast sweep."""
-    taken = []
+def hand_over(one: Tracker, number: int = 2000) -> None:
+    """Many rows at the pace of a fast sweep; each must be there to be sent, whatever the sender waits for."""
     for count in range(number):
         value = row(count % 50, acc=float(count))
-        began = time.perf_counter()
         one.cell(value)
-        taken.append(time.perf_counter() - began)
         if count % 100 == 99:
             one.progress(count, number, 1.0)
             time.sleep(0.05)
-    return taken
-
-
-def told(name: str, taken: list[float]) -> None:
-    mean, worst = statistics.mean(taken), max(taken)
-    print(
-        f"{name}: a row takes {statistics.median(taken) * 1e6:.1f} us (mean {mean * 1e6:.1f}, worst {worst * 1e3:.2f} ms)"
-    )
 
 
 def store(folder: Path) -> Path:

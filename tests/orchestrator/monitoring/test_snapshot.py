@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.monitoring import render, snapshot
-from orchestrator.monitoring.render import lines, span, standing, table
+from orchestrator.monitoring.render import lines, span, status_tables, table
 from orchestrator.monitoring.snapshot import RateMeter, Row, Snapshot
 from orchestrator.scheduling.scheduler import Demand, Lease, Scheduler, Start
 from tests.conftest import ROOT
@@ -31,8 +31,8 @@ def begun(gpus=8):
     return schedule, slot, schedule.ready(slot, 10.0)
 
 
-def look(schedule, pulse, now, stored=None, errors=None, reasons=None):
-    return pulse.look(schedule, stored or {}, errors or {}, reasons or {}, now)
+def look(schedule, meter, now, stored=None, errors=None, reasons=None):
+    return meter.snapshot(schedule, stored or {}, errors or {}, reasons or {}, now)
 
 
 def named(snapshot):
@@ -61,10 +61,10 @@ def test_answers_to_read_are_no_episodes():
 
 def test_rates_are_those_of_the_last_minute():
     schedule, _, _ = begun()
-    pulse = RateMeter({"qwen": 1000, "tiny": 400}, {"qwen": 100}, {"qwen": 2})
+    meter = RateMeter({"qwen": 1000, "tiny": 400}, {"qwen": 100}, {"qwen": 2})
     for second in range(201):
         done = min(second, 100) + max(0, second - 100) * 3
-        snapshot = look(schedule, pulse, float(second), {"qwen": done}, {"qwen": 1})
+        snapshot = look(schedule, meter, float(second), {"qwen": done}, {"qwen": 1})
 
     row = named(snapshot)["qwen"]
     assert row.rate == pytest.approx(3.0) and row.done == 100 + 400 and row.errors == 3
@@ -73,20 +73,20 @@ def test_rates_are_those_of_the_last_minute():
 
 def test_nothing_is_promised_while_a_group_is_unknown():
     schedule, _, _ = begun()
-    pulse = RateMeter({"qwen": 1000, "tiny": 400}, {})
-    look(schedule, pulse, 0.0)
+    meter = RateMeter({"qwen": 1000, "tiny": 400}, {})
+    look(schedule, meter, 0.0)
 
-    assert look(schedule, pulse, 10.0, {"qwen": 100}).seconds_left is None
+    assert look(schedule, meter, 10.0, {"qwen": 100}).seconds_left is None
 
 
 def test_the_end_is_no_sooner_than_all_devices_allow():
     demands = {name: replace(demand, rate=0.5) for name, demand in DEMANDS.items()}
     schedule = Scheduler({name: list(queue) for name, queue in WORK.items()}, demands, 8, 8)
     schedule.begin(0.0)
-    pulse = RateMeter({"qwen": 1000, "tiny": 400}, {})
-    look(schedule, pulse, 0.0)
+    meter = RateMeter({"qwen": 1000, "tiny": 400}, {})
+    look(schedule, meter, 0.0)
 
-    found = look(schedule, pulse, 10.0, {"qwen": 990, "tiny": 390})
+    found = look(schedule, meter, 10.0, {"qwen": 990, "tiny": 390})
     assert found.seconds_left == pytest.approx((2 * 1000 + 400 + 10) / 0.5 / 8)
 
 
@@ -150,7 +150,7 @@ def test_without_a_driver_models_are_counted_from_their_cells():
         {"cell": "m/ROD/hint", "finished": 5, "planned": 10, "errors": 1},
         {"cell": "m/QD/hint", "finished": 10, "planned": 10, "errors": 0},
     ]
-    (shown,) = standing({"running": None, "cells": cells})
+    (shown,) = status_tables({"running": None, "cells": cells})
 
     text = printed(shown)
     assert "15/20" in text and "15 of 20 episodes (75%)" in text and "replicas" not in text and "/s" not in text
@@ -166,7 +166,7 @@ def test_a_file_of_another_version_counts_for_nothing(content):
         found = None
     assert snapshot.revived(found) is None
     status = {"running": {"pid": 1, "host": "h"}, "live": found, "cells": []}
-    assert len(standing(status)) == 1
+    assert len(status_tables(status)) == 1
 
 
 def test_a_snapshot_survives_the_file(tmp_path):

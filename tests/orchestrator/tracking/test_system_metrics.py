@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from orchestrator.tracking.system_metrics import GPUS, SystemMetrics
+from orchestrator.tracking.system_metrics import MEAN_GPU_UTILIZATION, SystemMetrics
 from tests.actors.service import said, service
 from tests.conftest import ENVIRONMENT, ROOT, Cli
 from tests.orchestrator.mirrors import parent, runs
@@ -37,12 +37,16 @@ def test_a_node_that_is_gone_or_silent_is_left_out_and_a_silent_one_not_asked_ag
     nodes = Nodes(a="alpha", gone="beta", hung="gamma")
 
     async def twice():
-        machines = SystemMetrics(nodes.hosts, nodes.ask)
-        return [await machines.look(patience=0.5) for _ in range(2)]
+        metrics = SystemMetrics(nodes.hosts, nodes.ask)
+        return [await metrics.sample(timeout=0.5) for _ in range(2)]
 
     first, second = asyncio.run(twice())
 
-    assert first == second == {f"system/alpha/{metric}": value for metric, value in BUSY.items()} | {GPUS: 70.0}
+    assert (
+        first
+        == second
+        == {f"system/alpha/{metric}": value for metric, value in BUSY.items()} | {MEAN_GPU_UTILIZATION: 70.0}
+    )
     assert sorted(nodes.asked) == ["a", "a", "gone", "gone", "hung"]
 
 
@@ -50,7 +54,7 @@ def test_two_nodes_of_one_host_have_names_of_their_own_and_no_gpu_is_no_mean():
     async def answer(node):
         return {"cpu_utilization_percentage": 5.0}
 
-    found = asyncio.run(SystemMetrics(lambda: {"1" * 8: "alpha", "2" * 8: "alpha", "3" * 8: "beta"}, answer).look())
+    found = asyncio.run(SystemMetrics(lambda: {"1" * 8: "alpha", "2" * 8: "alpha", "3" * 8: "beta"}, answer).sample())
 
     assert set(found) == {
         "system/alpha-111111/cpu_utilization_percentage",
@@ -64,7 +68,7 @@ def test_who_wants_none_is_asked_nothing(switch, monkeypatch):
     monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", switch)
     nodes = Nodes(a="alpha")
 
-    asyncio.run(asyncio.wait_for(SystemMetrics(nodes.hosts, nodes.ask).watch(lambda load: None), 1))
+    asyncio.run(asyncio.wait_for(SystemMetrics(nodes.hosts, nodes.ask).run(lambda load: None), 1))
 
     assert nodes.asked == []
 
@@ -116,4 +120,4 @@ def test_a_sweep_shows_how_busy_its_workers_nodes_are(slow, demo_data, tmp_path)
     found = parent(runs(tmp_path / "run")).data.metrics
     assert len([name for name in found if name.endswith("/cpu_utilization_percentage")]) == 2
     assert [found[name] for name in found if name.endswith("/gpu_0_memory_usage_percentage")] == [25.0]
-    assert found[GPUS] == 80.0
+    assert found[MEAN_GPU_UTILIZATION] == 80.0
