@@ -1,4 +1,4 @@
-"""What a process printed is read back bounded and without secrets: its first lines and its last, never all of it.
+"""Reads back what a worker process printed: its first and its last bytes, without secrets, never all of it.
 
 Ray gives each worker's stdout and stderr, its engine's children included, to two files on the worker's own node.
 """
@@ -40,10 +40,10 @@ def excerpt(paths: Iterable[str]) -> str:
     return "".join(_one(Path(path)) for path in paths)
 
 
-def last_words(text: str, lines: int = 5) -> list[str]:
-    """The last lines that say something; Ray's own marks (``:actor_name:``) say nothing."""
-    said = [line.rstrip() for line in text.splitlines()]
-    return [line for line in said if line and not line.startswith((":", "=="))][-lines:]
+def last_lines(text: str, lines: int = 5) -> list[str]:
+    """The last lines that are neither empty nor Ray's own marks (``:actor_name:``)."""
+    shown = [line.rstrip() for line in text.splitlines()]
+    return [line for line in shown if line and not line.startswith((":", "=="))][-lines:]
 
 
 def _one(path: Path) -> str:
@@ -57,5 +57,5 @@ def _one(path: Path) -> str:
                 raw += f"\n... {size - HEAD_BYTES - TAIL_BYTES:,} bytes left out ...\n".encode() + file.read(TAIL_BYTES)
     except OSError as problem:
         return f"== {path.name} cannot be read: {problem.strerror}\n"
-    said = redact_environment(raw.decode("utf-8", "replace"))
-    return f"== {path.suffix.lstrip('.') or path.name}\n{said}" + ("" if said.endswith("\n") else "\n")
+    shown = redact_environment(raw.decode("utf-8", "replace"))
+    return f"== {path.suffix.lstrip('.') or path.name}\n{shown}" + ("" if shown.endswith("\n") else "\n")

@@ -1,4 +1,6 @@
-"""A service is never asked faster than it allows, nor for more money than it was given; both hold for all callers.
+"""Rate limit and budget of a service: how many requests may be in flight, from when, and what they may cost in all.
+
+Both hold for all callers of a process together.
 
 Two more errors of the tree in ``actors.backend`` live here: a model that nobody can ask any more, for a reason that a
 new worker would not cure::
@@ -37,10 +39,10 @@ class BudgetSpent(ModelStopped):
 class Pace:
     """How many requests may be in flight, and from when: grows by one a round, halves when the service says slower."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.allowed = float(min(most, FIRST_ALLOWED))
-        self.busy = 0
+    def __init__(self, max_in_flight: int) -> None:
+        self.max_in_flight = max_in_flight
+        self.allowed = float(min(max_in_flight, FIRST_ALLOWED))
+        self.in_flight = 0
         self.resting_until = 0.0
         """On the monotonic clock: nobody asks before."""
         self.round = 0
@@ -55,14 +57,14 @@ class Pace:
         """
         # The condition's lock is never held across an await, so that leaving cannot be interrupted half way.
         async with self.free:
-            await self.free.wait_for(lambda: self.busy < int(self.allowed))
-            self.busy += 1
+            await self.free.wait_for(lambda: self.in_flight < int(self.allowed))
+            self.in_flight += 1
         try:
             await self._rest(chance)
             yield self.round
         finally:
             async with self.free:
-                self.busy -= 1
+                self.in_flight -= 1
                 self.free.notify(2)  # its own place, and the one that growth may have added
 
     async def _rest(self, chance: Random) -> None:
@@ -72,7 +74,7 @@ class Pace:
     def answered(self) -> None:
         """The service kept up."""
         growth = 1.0 if self.round == 0 else 1.0 / self.allowed
-        self.allowed = min(float(self.most), self.allowed + growth)
+        self.allowed = min(float(self.max_in_flight), self.allowed + growth)
 
     def slower(self, round_: int, rest: float) -> None:
         """The service refused for its rate: everybody rests ``rest`` seconds, and fewer go on."""
@@ -85,13 +87,13 @@ class Pace:
 class Budget:
     """Money: a request is let through only if what it may cost at most is still there."""
 
-    def __init__(self, most: float | None, whose: str) -> None:
-        self.most = math.inf if most is None else most
-        self.whose = whose
+    def __init__(self, max_cost: float | None, model: str) -> None:
+        self.max_cost = math.inf if max_cost is None else max_cost
+        self.model = model
         self.spent = 0.0
-        self.known = most is None
+        self.price_known = max_cost is None
         """Whether an answer has shown what a prompt costs; until then requests go one by one."""
-        self.held: list[Callable[[], float]] = []
+        self.reserved: list[Callable[[], float]] = []
         """The ceilings of the requests in flight; they rise when a dearer prompt is seen."""
         self.changed = asyncio.Condition()
 
@@ -102,26 +104,26 @@ class Budget:
         Waits for what others have set aside; raises BudgetSpent when too little is left even then.
         """
         async with self.changed:
-            await self.changed.wait_for(lambda: (self.known and self._fits(ceiling)) or not self.held)
+            await self.changed.wait_for(lambda: (self.price_known and self._fits(ceiling)) or not self.reserved)
             if not self._fits(ceiling):
-                raise BudgetSpent(f"{self.whose}: {self.spent:.4f} of max_cost = {self.most:g} is spent")
-            self.held.append(ceiling)
+                raise BudgetSpent(f"{self.model}: {self.spent:.4f} of max_cost = {self.max_cost:g} is spent")
+            self.reserved.append(ceiling)
         try:
             yield
         finally:
             async with self.changed:
-                self.held.remove(ceiling)
+                self.reserved.remove(ceiling)
                 self.changed.notify_all()
 
     def pay(self, cost: float) -> None:
         """Charge what an answer cost."""
         self.spent += cost
-        self.known = True
+        self.price_known = True
 
     def _fits(self, ceiling: Callable[[], float]) -> bool:
-        if math.isinf(self.most):
+        if math.isinf(self.max_cost):
             return True
-        return self.spent + sum(held() for held in self.held) + ceiling() <= self.most
+        return self.spent + sum(reserved() for reserved in self.reserved) + ceiling() <= self.max_cost
 
 
 def backoff(failures: int, chance: Random) -> float:

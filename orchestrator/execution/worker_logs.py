@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from actors.process_output import WorkerAddress, excerpt, last_words
+from actors.process_output import WorkerAddress, excerpt, last_lines
 from actors.redaction import redact_address, redact_addresses, redact_environment
 from orchestrator.scheduling.commands import Abandon, Command, Drop, GiveUp, Start, Stop
 from orchestrator.scheduling.nodes import Node
@@ -60,7 +60,7 @@ class AttemptLog:
         else:
             log.warning("no room is left for the output of worker %d of %s", slot, group)
         if lost:
-            for line in last_words(text):
+            for line in last_lines(text):
                 log.warning("worker %d of %s, last words: %s", slot, group, line)
 
 

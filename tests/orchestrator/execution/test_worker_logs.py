@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.process_output import HEAD_BYTES, TAIL_BYTES, WorkerAddress, excerpt, last_words, streams
+from actors.process_output import HEAD_BYTES, TAIL_BYTES, WorkerAddress, excerpt, last_lines, streams
 from orchestrator.execution import worker_logs
 from orchestrator.scheduling.commands import Abandon, Drop, GiveUp, Lease, Start, Stop
 from orchestrator.scheduling.nodes import Node
@@ -42,7 +42,7 @@ def test_bytes_that_are_no_text_do_no_harm(tmp_path):
 
 
 def test_last_words_leave_out_rays_own_marks():
-    assert last_words(":job_id:01\n:actor_name:Worker\nloading\n\nOut of memory\n== err\n:job_id:01\n") == [
+    assert last_lines(":job_id:01\n:actor_name:Worker\nloading\n\nOut of memory\n== err\n:job_id:01\n") == [
         "loading",
         "Out of memory",
     ]
