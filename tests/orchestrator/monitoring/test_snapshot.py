@@ -164,14 +164,14 @@ def test_a_file_of_another_version_counts_for_nothing(content):
         found = json.loads(content)
     except ValueError:
         found = None
-    assert snapshot.revived(found) is None
+    assert snapshot.from_json(found) is None
     status = {"running": {"pid": 1, "host": "h"}, "live": found, "cells": []}
     assert len(status_tables(status)) == 1
 
 
 def test_a_snapshot_survives_the_file(tmp_path):
     snapshot.write(tmp_path, SNAPSHOT)
-    assert snapshot.revived(json.loads((tmp_path / "live.json").read_text())) == SNAPSHOT
+    assert snapshot.from_json(json.loads((tmp_path / "live.json").read_text())) == SNAPSHOT
     snapshot.remove(tmp_path)
     snapshot.remove(tmp_path)
     snapshot.write(tmp_path / "nowhere", SNAPSHOT)
