@@ -13,11 +13,16 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from orchestrator.object_store import conditional
 from orchestrator.storage.lock import RunFolderError
 
+PROBE = "lock.probe"
+"""An object that exists nowhere: a service that replaces it on a condition looks at no conditions."""
 MARKS = ("ETag", "etag", "md5Hash", "mtime", "created")
 """Where services tell an object's content apart; the first that is there counts."""
 TIMES = ("LastModified", "mtime", "updated", "created")
+NO_VERSION = "1" * 16
+"""A version that no object has: no ETag of S3, a generation of Google's before its service began."""
 
 
 class BucketError(RunFolderError):
@@ -46,10 +51,11 @@ class Bucket:
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         self.fs, self.root = _opened(self.url)
+        self.conditions = conditional.conditions(self.fs)
 
     def listed(self) -> dict[str, Stored]:
         """Every object, by name, in the order of the service: by name where it is S3."""
-        with self._told("listed"):
+        with self._errors("listed"):
             self.fs.invalidate_cache()
             try:
                 found: Mapping[str, Mapping[str, Any]] = self.fs.find(self.root, detail=True)
@@ -59,7 +65,7 @@ class Bucket:
 
     def read(self, name: str) -> bytes | None:
         """An object's bytes; None when it is not there."""
-        with self._told("read"):
+        with self._errors("read"):
             try:
                 content: bytes = self.fs.cat_file(f"{self.root}/{name}")
             except FileNotFoundError:
@@ -67,33 +73,90 @@ class Bucket:
         return content
 
     def write(self, name: str, content: bytes) -> None:
-        """Replace a whole object."""
-        with self._told("written"):
-            self.fs.pipe_file(f"{self.root}/{name}", content)
+        """Replace a whole object, and look that it is there."""
+        with self._errors("written"):
+            self._kept(name, content, self.fs.pipe_file(f"{self.root}/{name}", content))
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write an object unless the name is taken (``If-None-Match``); False when it is, or was in the meantime.
+        """Write an object unless the name is taken (``If-None-Match``), and look that it is there; False when it is taken.
 
-        A service that ignores the condition overwrites; the lock is read back for that reason.
+        A service without the condition is asked for the name first, which two writers may do at the same moment.
         """
-        with self._told("written"):
+        with self._errors("written"):
             try:
-                self.fs.pipe_file(f"{self.root}/{name}", content, mode="create")
+                answer = self.fs.pipe_file(f"{self.root}/{name}", content, mode="create")
             except FileExistsError:
                 return False
+            except OSError as problem:
+                if conditional.lost_race(problem):
+                    return False
+                if not conditional.unsupported(problem):
+                    raise
+                if self.stat(name) is not None:
+                    return False
+                answer = self.fs.pipe_file(f"{self.root}/{name}", content)
+            self._kept(name, content, answer)
         return True
+
+    def stat(self, name: str) -> Stored | None:
+        """One object asked for by its name, which is up to date where a listing may not be; None when it is not there."""
+        with self._errors("read"):
+            info = self._info(name)
+        return _stored(info) if info is not None else None
+
+    def version(self, name: str) -> str:
+        """The version of an object, for a conditional write; empty when it is not there."""
+        with self._errors("read"):
+            return self.conditions.version_of(self._info(name) or {})
+
+    def has_conditions(self) -> bool:
+        """Whether the service looks at the conditions of a write: one that must fail is tried."""
+        with self._errors("written"):
+            try:
+                if not self.conditions.replace(f"{self.root}/{PROBE}", b"", NO_VERSION):
+                    return True
+            except conditional.Unsupported:
+                return False
+        self.delete([PROBE])
+        return False
+
+    def replace(self, name: str, content: bytes, version: str) -> bool:
+        """Write an object if it is still of that version (``If-Match``); False when it is not. Needs ``has_conditions``."""
+        with self._errors("written"):
+            return self.conditions.replace(f"{self.root}/{name}", content, version)
+
+    def delete_version(self, name: str, version: str) -> bool:
+        """Delete an object if it is still of that version; False when it is not, Unsupported where nobody can tell."""
+        with self._errors("written"):
+            return self.conditions.delete(f"{self.root}/{name}", version)
 
     def delete(self, names: Iterable[str]) -> None:
         """Remove objects, in this order; one that is gone already is no mistake."""
-        with self._told("written"):
+        with self._errors("written"):
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
                     self.fs.rm_file(f"{self.root}/{name}")
 
+    def _info(self, name: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = self.fs.info(f"{self.root}/{name}", refresh=True)
+        except FileNotFoundError:
+            return None
+        return found if found.get("type") == "file" else None
+
+    def _kept(self, name: str, content: bytes, answer: Any) -> None:
+        """Raises BucketError where a service that took an object does not have it: of this version, if the answer names one."""
+        info = self._info(name)
+        wanted = self.conditions.version_of(answer) if isinstance(answer, dict) else ""
+        if info is None or info["size"] != len(content) or (wanted and self.conditions.version_of(info) != wanted):
+            raise BucketError(f"{self.url}/{name} was accepted by the service and is not there")
+
     @contextlib.contextmanager
-    def _told(self, verb: str) -> Iterator[None]:
+    def _errors(self, verb: str) -> Iterator[None]:
         try:
             yield
+        except (BucketError, conditional.Unsupported):
+            raise
         except Exception as problem:  # each service raises a tree of its own: OSError, botocore's, aiohttp's, google's
             raise BucketError(f"{self.url} cannot be {verb} ({plain(problem)})") from None
 

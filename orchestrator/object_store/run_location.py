@@ -1,7 +1,7 @@
-"""A run folder in a bucket is a local folder that is fetched before, carried up meanwhile, and complete only when all is there.
+"""Run folders in buckets (``s3://bucket/run``, ``gs://bucket/run``): fetched before an attempt, uploaded while it runs.
 
-``s3://bucket/run`` and ``gs://bucket/run`` stand wherever a run folder does. The bucket alone is enough to go on from,
-on any machine; docs/decisions/0004 tells why the store itself stays on a local disk.
+An attempt is complete only when all is in the bucket, and the bucket alone is enough to resume from, on any machine;
+docs/decisions/0004 says why the store itself stays on a local disk.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -21,8 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from orchestrator.object_store.bucket import Bucket, Stored, is_address
-from orchestrator.object_store.uploader import ATTEMPT, LISTING, SENT, Uploader, files, replaced, shared
-from orchestrator.object_store.writer_lock import WriterLock, holder
+from orchestrator.object_store.uploader import LISTING, SENT, Uploader, files, part_numbers, replaced, shared
+from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock, holder
 from orchestrator.storage import atomic_write, job_paths, lock
 from orchestrator.storage.lock import RunFolderError
 
@@ -31,6 +32,8 @@ CACHE = "PROACTIVE_SWEEP_CACHE"
 INCOMPLETE = 1
 AT_ONCE = 16
 """Objects that are fetched at the same time."""
+STALE_PAUSES_S = (0.0, 1.0, 2.0)
+"""Seconds before a listing that named what is not there is asked for again."""
 
 
 class RunLocation:
@@ -50,26 +53,26 @@ class RunLocation:
 def place(output: str, say: Callable[[str], None] = print) -> Iterator[RunLocation]:
     """A folder for an attempt at ``output``; raises RunFolderError when it is of another, or would not last.
 
-    On the way out of an address everything is carried up, and ``unsent`` told on stderr.
+    On the way out everything is uploaded to an address, and ``unsent`` printed on stderr if it could not be.
     """
     if not is_address(output):
         yield RunLocation(job_paths.lasting(output))
         return
     bucket = Bucket(output)
-    lease = WriterLock(bucket)
-    lease.take(say)
-    lease.keep(_stop)
+    writer = WriterLock(bucket)
+    writer.take(say)
+    writer.keep(_stop)
     try:
         found = RunLocation(folder_of(bucket.url, "run"))
-        mirror = Uploader(bucket, found.folder, lease, _fetched(bucket, found.folder, lease.attempt, say))
-        mirror.start()
+        uploader = Uploader(bucket, found.folder, writer, _fetched(bucket, found.folder, writer.attempt, say))
+        uploader.start()
         try:
             with _addressed(bucket.url, found.folder):
                 yield found
         finally:
-            _finish(mirror, found, bucket.url)
+            _finish(uploader, found, bucket.url)
     finally:
-        lease.release()
+        writer.release()
 
 
 def viewed(text: str, started: bool = True) -> Path:
@@ -97,15 +100,18 @@ def folder_of(url: str, use: str) -> Path:
 def _fetched(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], None]) -> Mapping[str, Stored]:
     """Make the folder hold what the bucket does, and give what the bucket holds.
 
-    What the last attempt did not carry up is kept when that attempt was made here; else it is put aside.
+    What the last attempt did not upload is kept when that attempt was made here; else it is put aside.
     """
     last = bucket.read(ATTEMPT)
     if last is None or last != _read(folder / ATTEMPT):
         _put_aside(folder, bucket.url, say)
     folder.mkdir(parents=True, exist_ok=True)
-    there = {name: stored for name, stored in bucket.listed().items() if shared(name)}
     here = set(files(folder))
-    _fetch(bucket, folder, {name: there[name] for name in there.keys() - here - replaced(there, here)})
+    for pause in STALE_PAUSES_S:
+        there = listed(bucket)
+        if _fetch(bucket, folder, {name: there[name] for name in there.keys() - here - replaced(there, here)}):
+            break
+        time.sleep(pause)
     (folder / SENT).unlink(missing_ok=True)
     atomic_write.write(folder / ATTEMPT, attempt.encode())
     bucket.write(ATTEMPT, attempt.encode())
@@ -120,15 +126,15 @@ def _put_aside(folder: Path, url: str, say: Callable[[str], None]) -> None:
         return
     aside = folder.with_name(f"{folder.name}-left-{time.time_ns()}")
     folder.rename(aside)
-    say(f"another machine has gone on in {url}; what this one did not carry up before is kept in {aside}")
+    say(f"another machine has gone on in {url}; what this one did not upload before is kept in {aside}")
 
 
 def _refreshed(bucket: Bucket, folder: Path) -> None:
-    """Make a reader's copy the same as the bucket; a merge in between is met by looking again."""
+    """Make a reader's copy the same as the bucket; a merge in between is met by listing again."""
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
-        for _ in range(3):
-            there = {name: stored for name, stored in bucket.listed().items() if shared(name)}
+        for pause in STALE_PAUSES_S:
+            there = listed(bucket)
             marks = {f"{name} {stored.size} {stored.mark}": name for name, stored in there.items()}
             here = set(files(folder))
             for name in here - there.keys():
@@ -138,9 +144,27 @@ def _refreshed(bucket: Bucket, folder: Path) -> None:
             atomic_write.write(folder / LISTING, "\n".join(marks).encode())
             if whole:
                 break
+            time.sleep(pause)
         who = holder(bucket) or {}
         shown = {name: who[name] for name in ("host", "pid", "started") if name in who}
         atomic_write.write(folder / lock.WRITER, json.dumps(shown).encode())
+
+
+def listed(bucket: Bucket) -> dict[str, Stored]:
+    """The objects of a run folder; parts that a stale listing leaves out are asked for by their numbers."""
+    there = {name: stored for name, stored in bucket.listed().items() if shared(name)}
+    for table in ("episodes", "turns", "verdicts"):  # a part of episodes that is there was written after its turns
+        spans = [span for name in there if name.startswith(f"{table}/") and (span := part_numbers(name))]
+        last = max((span[1] for span in spans), default=0)
+        covered = {number for first, end in spans for number in range(first, end + 1)}
+        gaps = sorted(set(range(1, last)) - covered) if table != "verdicts" else []  # a merge of verdicts leaves gaps
+        for number in itertools.chain(gaps, itertools.count(last + 1)):
+            found = bucket.stat(name := f"{table}/part-{number:08d}.parquet")
+            if found is not None:
+                there[name] = found
+            elif number > last:
+                break
+    return there
 
 
 def _fetch(bucket: Bucket, folder: Path, wanted: Mapping[str, Stored]) -> bool:
@@ -170,18 +194,18 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _finish(mirror: Uploader, found: RunLocation, url: str) -> None:
-    problem = mirror.close()
+def _finish(uploader: Uploader, found: RunLocation, url: str) -> None:
+    problem = uploader.close()
     if problem is None:
         atomic_write.write(found.folder / SENT, b"")
         return
-    found.unsent = f"{problem}; not everything is there, and the same command carries up the rest from this machine"
+    found.unsent = f"{problem}; not everything is there, and the same command uploads the rest from this machine"
     print(found.unsent, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def _addressed(url: str, folder: Path) -> Iterator[None]:
-    """Tell a user's mistake by the address that the user typed."""
+    """Name the address that the user typed in a mistake about its local folder."""
     try:
         yield
     except RunFolderError as mistake:

@@ -1,7 +1,7 @@
-"""What is in a local run folder and not in its bucket is pending: parts go up once, turns before episodes, the rest replaced.
+"""Uploads a run folder into its bucket while the folder is written; what is in the folder and not in the bucket is pending.
 
-The protocol is the store's own (docs/decisions/0002), with one object written in place of one rename; why the bucket is
-not written directly is in docs/decisions/0004.
+Parts are uploaded once, turns before episodes, everything else is replaced whole. The protocol is the store's own
+(docs/decisions/0002) with one object written in place of one rename; docs/decisions/0004 says why.
 """
 
 from __future__ import annotations
@@ -15,34 +15,33 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from orchestrator.object_store.bucket import Bucket, BucketError, Stored
-from orchestrator.object_store.writer_lock import WriterLock
+from orchestrator.object_store.bucket import PROBE, Bucket, BucketError, Stored
+from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock
 from orchestrator.storage import atomic_write
 from orchestrator.storage.lock import NAME, WRITER, RunFolderError
 
-ATTEMPT = "attempt"
-"""Object and local file that name the last writer: where both agree, nobody wrote in between."""
 SENT = "sent"
 """Local file: all of this folder is in the bucket."""
 LISTING = "listing"
 """Local file of a reader: what it has of the bucket."""
-STAYS = frozenset({NAME, WRITER, ATTEMPT, SENT, LISTING, "reader.lock", "damaged", "mlartifacts", "mlruns"})
-"""What means something on this machine alone."""
+LOCAL_ONLY = frozenset({PROBE, NAME, WRITER, ATTEMPT, SENT, LISTING, "reader.lock", "damaged", "mlartifacts", "mlruns"})
+"""What belongs to this machine alone."""
 ROUND_INTERVAL_S = 1.0
-"""Seconds between two looks for new parts."""
+"""Seconds between two searches for new parts."""
 TABLES = ("turns/", "episodes/")
 SMALL_FILES_INTERVAL_S = 5.0
-"""Seconds between two looks at the files that are replaced whole."""
+"""Seconds between two comparisons of the files that are replaced whole."""
 UPLOAD_TIMEOUT_S = 600.0
 """Seconds for which the end of an attempt waits for a bucket that takes nothing."""
 RETRY_PAUSE_S = 2.0
-"""Seconds after a failure before the next try."""
+"""Seconds after a failure before the next try; twice as long after each further one."""
+LONGEST_PAUSE_S = 30.0
 
 
 def shared(name: str) -> bool:
     """Whether a file of a run folder belongs to the bucket too."""
     top = name.partition("/")[0]
-    return top not in STAYS and not top.startswith("mlflow.db") and not name.endswith(atomic_write.TEMPORARY)
+    return top not in LOCAL_ONLY and not top.startswith("mlflow.db") and not name.endswith(atomic_write.TEMPORARY)
 
 
 def pending(local: Iterable[str], remote: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -51,7 +50,7 @@ def pending(local: Iterable[str], remote: Iterable[str]) -> tuple[list[str], lis
     Turns go before episodes, whose part is the commit. A part is deleted only when what was merged of it counts instead;
     episodes first, so that no reader meets an episode without turns.
     """
-    here, there = set(filter(_numbers, local)), set(filter(_numbers, remote))
+    here, there = set(filter(part_numbers, local)), set(filter(part_numbers, remote))
     gone = replaced(here | there, here)
     return sorted(here - there - gone, key=_turns_first), sorted(there & gone)
 
@@ -62,7 +61,7 @@ def replaced(names: Iterable[str], holders: Collection[str]) -> set[str]:
     ``part-FIRST-LAST`` holds the rows of its numbers, from the moment when both its halves are there. Verdicts are merged
     under the next number, and the lower ones are then gone.
     """
-    spans = {name.partition("/")[2]: numbers for name in holders if (numbers := _numbers(name)) and _merge(numbers)}
+    spans = {name.partition("/")[2]: numbers for name in holders if (numbers := part_numbers(name)) and _merge(numbers)}
     whole = [span for part, span in spans.items() if all(f"{table}{part}" in holders for table in TABLES)]
     verdicts = {name for name in holders if name.startswith("verdicts/")}
     newest = max(verdicts, default="")
@@ -70,7 +69,7 @@ def replaced(names: Iterable[str], holders: Collection[str]) -> set[str]:
         name
         for name in names
         if (name < newest and name not in verdicts and name.startswith("verdicts/"))
-        or (name.startswith(TABLES) and any(_inside(_numbers(name), span) for span in whole))
+        or (name.startswith(TABLES) and any(_inside(part_numbers(name), span) for span in whole))
     }
 
 
@@ -79,7 +78,8 @@ def _turns_first(name: str) -> tuple[bool, str]:
 
 
 @cache
-def _numbers(name: str) -> tuple[int, int] | None:
+def part_numbers(name: str) -> tuple[int, int] | None:
+    """First and last number of a part, equal unless it is a merge; None for another file."""
     match = re.fullmatch(r"\w+/part-([0-9]{8,18})(?:-([0-9]{8,18}))?\.parquet", name)
     return (int(match[1]), int(match[2] or match[1])) if match else None
 
@@ -108,39 +108,41 @@ def _under(folder: Path, place: Path) -> list[str]:
 
 
 class Uploader:
-    """Carries a run folder into its bucket while somebody else writes the folder."""
+    """Uploads a run folder into its bucket from a thread of its own."""
 
-    def __init__(self, bucket: Bucket, folder: Path, lease: WriterLock, there: Mapping[str, Stored]) -> None:
+    def __init__(self, bucket: Bucket, folder: Path, lock: WriterLock, there: Mapping[str, Stored]) -> None:
         """``there`` is what the bucket holds; a part of another size is written anew."""
-        self.bucket, self.folder, self.lease, self.patience = bucket, folder, lease, UPLOAD_TIMEOUT_S
+        self.bucket, self.folder, self.lock, self.patience = bucket, folder, lock, UPLOAD_TIMEOUT_S
         self.there = set(there)
         self._sent = {
-            name: _state(folder / name) for name in filter(_numbers, there) if _same(folder / name, there[name])
+            name: _state(folder / name) for name in filter(part_numbers, there) if _same(folder / name, there[name])
         }
         """File -> time and size of what the bucket has."""
         self._looked = 0.0
         self._closing = threading.Event()
         self._failed: RunFolderError | None = None
         """Why the last round did not come to its end."""
-        self._told = self._complete = False
-        self._thread = threading.Thread(target=self._work, name="bucket-mirror", daemon=True)
+        self._failures = 0
+        """Rounds that failed since the last good one."""
+        self._complete = False
+        self._thread = threading.Thread(target=self._work, name="bucket-upload", daemon=True)
 
     def start(self) -> None:
-        """Begin to carry; returns at once."""
+        """Begin to upload; returns at once."""
         self._thread.start()
 
     def close(self) -> RunFolderError | None:
-        """Carry what is left, and say what stopped it; None when the bucket has everything."""
+        """Upload what is left, and say what stopped it; None when the bucket has everything."""
         self._closing.set()
         self._thread.join()
         if self._complete:
             return None
-        return self._failed or RunFolderError(f"carrying up to {self.bucket.url} ended with the fault shown above")
+        return self._failed or RunFolderError(f"the upload to {self.bucket.url} ended with the fault shown above")
 
     def round(self, everything: bool) -> bool:
         """Upload what is pending now; the files that are replaced whole only now and then, unless ``everything``.
 
-        True when it wrote something. Raises RunFolderError when the lock is lost, BucketError when the bucket is away.
+        True when it wrote something. Raises RunFolderError when the lock is lost, BucketError when the bucket fails.
         """
         local = files(self.folder)
         new, merged = pending(local, self.there)
@@ -148,26 +150,38 @@ class Uploader:
         changed = self._changed(local) if look else []
         if not (new or merged or changed):
             return False
-        self.lease.check()
-        for name in filter(_numbers, changed):
+        self.lock.check()
+        for name in filter(part_numbers, changed):
             self._replace(name)
         for name in new:
-            self._carry(name)
+            self._upload(name)
         gone = [name for name in merged if name in replaced(merged, self.there & set(local))]
         self.bucket.delete(gone)
         self.there -= set(gone)
         for name in changed:
-            if not _numbers(name):
+            if not part_numbers(name):
                 self._replace(name)
         return True
 
-    def _carry(self, name: str) -> None:
+    def lost(self) -> set[str]:
+        """Parts that were uploaded and that the bucket does not have, asked by name where its listing has none; pending again."""
+        mine = set(filter(part_numbers, files(self.folder))) & self.there
+        absent = {name for name in mine - self.bucket.listed().keys() if self.bucket.stat(name) is None}
+        self.there -= absent
+        return absent
+
+    def _upload(self, name: str) -> None:
+        """Write a part that the bucket has not; the lock is looked at again before the one that commits episodes."""
         state = _state(self.folder / name)
         try:
             content = (self.folder / name).read_bytes()
         except FileNotFoundError:
             return  # merged since it was listed; the merge is in the next round
-        if not self.bucket.create(name, content) and self.bucket.read(name) != content:
+        if not name.startswith("turns/"):
+            self.lock.check()
+        if not self.bucket.create(name, content) and (found := self.bucket.read(name)) != content:
+            if found is None:
+                raise BucketError(f"{self.bucket.url}/{name} was refused by the service as taken, and is not there")
             raise RunFolderError(f"{self.bucket.url}/{name} was written by another process, so this one stops")
         self.there.add(name)
         self._sent[name] = state
@@ -175,7 +189,7 @@ class Uploader:
     def _changed(self, local: Iterable[str]) -> list[str]:
         """Files that are replaced whole, and parts that an episode was taken out of."""
         self._looked = time.monotonic()
-        known = (name for name in local if not _numbers(name) or name in self.there)
+        known = (name for name in local if not part_numbers(name) or name in self.there)
         return [name for name in known if self._sent.get(name) != _state(self.folder / name)]
 
     def _replace(self, name: str) -> None:
@@ -189,29 +203,33 @@ class Uploader:
     def _work(self) -> None:
         since = time.monotonic()
         while True:
-            self._closing.wait(RETRY_PAUSE_S if self._failed else ROUND_INTERVAL_S)
+            self._closing.wait(self._pause() if self._failed else ROUND_INTERVAL_S)
             closing = self._closing.is_set()
             try:
-                wrote, self._failed = self.round(everything=closing), None
-                since = time.monotonic()
-                if closing and not wrote:
+                done = not self.round(everything=closing) and closing and not self.lost()
+                since, self._failed, self._failures = time.monotonic(), None, 0
+                if done:
                     self._complete = True
                     return
-            except BucketError as away:
-                self._away(away)
+            except BucketError as problem:
+                self._failure(problem)
                 if closing and time.monotonic() - since >= self.patience:
                     return
                 if closing:
-                    time.sleep(min(RETRY_PAUSE_S, self.patience / 4))
+                    time.sleep(min(self._pause(), self.patience / 4))
             except RunFolderError as taken:
                 self._failed = taken
                 return
 
-    def _away(self, problem: BucketError) -> None:
-        self._failed = problem
-        if not self._told:
-            print(f"{problem}; the sweep goes on, and it is tried again", file=sys.stderr, flush=True)
-        self._told = True
+    def _pause(self) -> float:
+        """Seconds before the next try: twice as long after each failure, to a bound."""
+        pause: float = RETRY_PAUSE_S * 2 ** max(0, self._failures - 1)
+        return min(pause, LONGEST_PAUSE_S)
+
+    def _failure(self, problem: BucketError) -> None:
+        if not self._failures:
+            print(f"{problem}; the sweep goes on, and the upload is tried again", file=sys.stderr, flush=True)
+        self._failed, self._failures = problem, min(self._failures + 1, 10)
 
 
 def _state(path: Path) -> tuple[int, int] | None:

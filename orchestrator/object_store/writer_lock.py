@@ -1,6 +1,7 @@
-"""A run in a bucket has one writer: the object ``lock`` says who, a beat says that it lives, a silent one is replaced.
+"""The writer's lock of a run in a bucket: the object ``lock`` names the writer and is renewed while that writer lives.
 
-Clocks of two machines are never compared: who wants the lock of another machine watches whether it still beats.
+Every change of it is conditional on the version that was read, so of any number of drivers one has it. Clocks of two
+machines are never compared: who wants the lock of another machine watches whether it is still renewed.
 """
 
 from __future__ import annotations
@@ -16,15 +17,21 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.object_store.bucket import Bucket, BucketError
+from orchestrator.object_store.conditional import Unsupported
 from orchestrator.storage.lock import RunFolderError
 
 LOCK = "lock"
-HEARTBEAT_INTERVAL_S = 10.0
-"""Seconds between two beats."""
+ATTEMPT = "attempt"
+"""Object and local file that name the last writer: where both agree, nobody wrote in between."""
+RENEWAL_INTERVAL_S = 10.0
+"""Seconds between two renewals."""
 SILENCE_TIMEOUT_S = 45.0
-"""Seconds without a beat after which a holder on another machine counts as dead."""
+"""Seconds without a renewal after which a holder on another machine counts as dead."""
 SETTLE_S = 1.0
-"""Seconds after which a lock that was taken over is read back: of two that took it at once, one sees the other's name."""
+"""Seconds after which a lock in a bucket without conditional writes is read back: of two that took it at once, one sees the
+other's name."""
+TRIES = 5
+"""How often a lock that comes and goes while it is taken is looked at again."""
 
 
 class WriterLock:
@@ -33,77 +40,140 @@ class WriterLock:
     def __init__(
         self,
         bucket: Bucket,
-        beat: float = HEARTBEAT_INTERVAL_S,
-        watch: float = SILENCE_TIMEOUT_S,
+        renew_every: float = RENEWAL_INTERVAL_S,
+        silence: float = SILENCE_TIMEOUT_S,
         settle: float = SETTLE_S,
     ) -> None:
-        self.bucket, self.beat, self.watch, self.settle = bucket, beat, watch, settle
+        """``renew_every``, ``silence`` and ``settle`` are seconds."""
+        self.bucket, self.renew_every, self.silence, self.settle = bucket, renew_every, silence, settle
         self.attempt = f"{socket.gethostname()}/{os.getpid()}/{time.time_ns()}"
         self.started = datetime.now(UTC).isoformat(timespec="seconds")
-        self._beats = 0
+        self.conditional = False
+        """Whether the service looks at conditions; known from ``take`` on."""
+        self._before: bytes | None = None
+        """The last attempt in the bucket when this one took the lock."""
+        self._renewals = 0
         self._released = threading.Event()
+        self._renewing: threading.Thread | None = None
 
     def take(self, say: Callable[[str], None]) -> None:
         """Become the writer; raises RunFolderError, naming the holder, when one lives."""
-        if not self.bucket.create(LOCK, self._mine()):
-            old = holder(self.bucket)
-            if old is not None:
-                self._wait_for_silence(old, say)
-                say(f"{self.bucket.url}: the lock of {named(old)} is taken over, for that process is gone")
-            self.bucket.write(LOCK, self._mine())
+        self.conditional = self.bucket.has_conditions()
+        if not self.conditional:
+            say(
+                f"{self.bucket.url}: this service has no conditional writes, so two drivers that start in the same second "
+                "may both write for a moment; start one at a time"
+            )
+        for _ in range(TRIES):
+            if self.bucket.create(LOCK, self._content()) or self._taken_over(say):
+                break
+        if not self.conditional:
             self._released.wait(self.settle)
+        self._before = self.bucket.read(ATTEMPT)
         self.check()
 
     def check(self) -> None:
-        """Raises RunFolderError when another has the lock, BucketError when nobody can tell."""
+        """Raises RunFolderError when another has the lock or had it meanwhile, BucketError when nobody can tell."""
         now = holder(self.bucket)
-        if now is None and self.bucket.create(LOCK, self._mine()):
-            return  # somebody removed it by hand
+        if now is None and self.bucket.read(ATTEMPT) in (self._before, self.attempt.encode()):
+            if self.bucket.create(LOCK, self._content()):
+                return  # somebody removed it by hand
+            now = holder(self.bucket)
         if now is None or now.get("attempt") != self.attempt:
             raise RunFolderError(_refusal(self.bucket, now))
 
     def keep(self, lost: Callable[[str], None]) -> None:
-        """Beat in the background until ``release``; ``lost`` hears once when another has taken over."""
-        threading.Thread(target=self._beat_on, args=(lost,), name="bucket-lock", daemon=True).start()
+        """Renew in the background until ``release``; ``lost`` is called once when another has taken over."""
+        self._renewing = threading.Thread(target=self._renew_always, args=(lost,), name="bucket-lock", daemon=True)
+        self._renewing.start()
 
     def release(self) -> None:
         """Let the next writer in at once; without it the next one watches for a while."""
         self._released.set()
+        if self._renewing is not None:
+            self._renewing.join(self.silence)  # a renewal under way would change the version that is deleted
         try:
+            version = self.bucket.version(LOCK)
             self.check()
-            self.bucket.delete([LOCK])
-        except RunFolderError:
-            return  # another has it, or the bucket is away: either way there is nothing of ours to remove
+            if self.conditional:
+                self.bucket.delete_version(LOCK, version)
+            else:
+                self.bucket.delete([LOCK])
+        except (RunFolderError, Unsupported):
+            return  # another has it, or the bucket does not answer: either way there is nothing of ours to remove
 
-    def _beat_on(self, lost: Callable[[str], None]) -> None:
-        while not self._released.wait(self.beat):
+    def _taken_over(self, say: Callable[[str], None]) -> bool:
+        """Put this writer in the place of a dead one; False when the lock is gone or was changed by this very process.
+
+        Raises RunFolderError, naming the holder, when one lives or another was faster.
+        """
+        version, old = self._seen()
+        if old is None and self.bucket.stat(LOCK) is None:
+            return False
+        if old is not None and old.get("attempt") == self.attempt:
+            return True  # the answer to our own write was lost, and it was sent again
+        if old is not None and not self._wait_for_silence(old, say):
+            return False
+        if self.conditional and not self.bucket.replace(LOCK, self._content(), version):
+            return self._is_mine()
+        if not self.conditional:
+            self.bucket.write(LOCK, self._content())
+        if old is not None:
+            say(f"{self.bucket.url}: the lock of {named(old)} is taken over, for that process is gone")
+        return True
+
+    def _is_mine(self) -> bool:
+        """After a change was refused: False when the lock is gone; raises RunFolderError when it is another's."""
+        now = holder(self.bucket)
+        if now is not None and now.get("attempt") != self.attempt:
+            raise RunFolderError(_refusal(self.bucket, now))
+        return now is not None
+
+    def _seen(self) -> tuple[str, dict[str, Any] | None]:
+        """The lock's version and what it says, both of the same moment."""
+        while True:
+            version, now = self.bucket.version(LOCK), holder(self.bucket)
+            if self.bucket.version(LOCK) == version:
+                return version, now
+
+    def _renew_always(self, lost: Callable[[str], None]) -> None:
+        while not self._released.wait(self.renew_every):
             try:
-                self.check()
-                self._beats += 1
-                self.bucket.write(LOCK, self._mine())
+                self._renew()
             except BucketError:
-                continue  # the bucket is away; whether the lock is still ours is seen when it is back
+                continue  # the bucket does not answer; whether the lock is still ours is seen when it does
             except RunFolderError as taken:
                 return lost(str(taken))
 
-    def _mine(self) -> bytes:
-        who = {"host": socket.gethostname(), "pid": os.getpid(), "started": self.started}
-        return json.dumps({**who, "attempt": self.attempt, "place": _place(), "beat": self._beats}).encode()
+    def _renew(self) -> None:
+        version = self.bucket.version(LOCK)
+        self.check()
+        self._renewals += 1
+        if not self.conditional:
+            self.bucket.write(LOCK, self._content())
+        elif version and not self.bucket.replace(LOCK, self._content(), version):
+            self.check()
 
-    def _wait_for_silence(self, old: dict[str, Any], say: Callable[[str], None]) -> None:
+    def _content(self) -> bytes:
+        who = {"host": socket.gethostname(), "pid": os.getpid(), "started": self.started}
+        return json.dumps({**who, "attempt": self.attempt, "place": _place(), "beat": self._renewals}).encode()
+
+    def _wait_for_silence(self, old: dict[str, Any], say: Callable[[str], None]) -> bool:
+        """True once a holder counts as dead, False when its lock is gone; raises RunFolderError when it renews."""
         if old.get("place") == _place() and not _alive(old["pid"]):
-            return
+            return True
         say(
-            f"{self.bucket.url} is locked by {named(old)}: watching for up to {self.watch:.0f} s whether it still lives"
+            f"{self.bucket.url} is locked by {named(old)}: watching for up to {self.silence:.0f} s whether it still lives"
         )
-        end = time.monotonic() + self.watch
+        end = time.monotonic() + self.silence
         while time.monotonic() < end:
-            self._released.wait(min(2.0, self.watch / 4))
+            self._released.wait(min(2.0, self.silence / 4))
             now = holder(self.bucket)
             if now is None:
-                return
+                return False
             if now != old:
                 raise RunFolderError(_refusal(self.bucket, now))
+        return True
 
 
 def holder(bucket: Bucket) -> dict[str, Any] | None:

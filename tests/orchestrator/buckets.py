@@ -1,28 +1,111 @@
-"""A real S3 service on this machine, for the tests that write to one; it can be taken away and brought back."""
+"""A real S3 service on this machine with faults to order: throttling, lost writes, stale listings, no conditional writes.
+
+Requests that change something are served one at a time: a conditional write is atomic, as S3 promises and moto alone does not.
+"""
 
 from __future__ import annotations
 
+import io
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.request import Request, urlopen
 
 import fsspec
-from moto.server import ThreadedMotoServer
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import BaseWSGIServer, make_server
 
 BUCKET = "sweeps"
+ERROR = "<?xml version='1.0'?><Error><Code>{code}</Code><Message>{code}, by order of the test</Message></Error>"
+CONDITIONS = ("HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH")
+
+Environ = dict[str, Any]
+Respond = Callable[..., Any]
+
+
+class Faults:
+    """A WSGI application in front of moto that does what a service at its worst does; each fault is off until it is set."""
+
+    def __init__(self) -> None:
+        self.app = DomainDispatcherApplication(create_backend_app)
+        self.changing = threading.Lock()
+        self.clear()
+
+    def clear(self) -> None:
+        """No fault any more, and nothing counted."""
+        self.throttled: Callable[[str, str], bool] = lambda method, path: False
+        """Whether a request, by method and path, is answered 503 SlowDown."""
+        self.lost: Callable[[str], bool] = lambda path: False
+        """Whether a PUT, by path, is answered 200 and forgotten."""
+        self.stale = False
+        """Whether listings are those of the moment when this was set (of the first one asked for since)."""
+        self.conditions = "kept"
+        """``kept``, ``refused`` (501 NotImplemented) or ``ignored``."""
+        self.after: Callable[[str, str], None] = lambda method, path: None
+        """Called after each request, with its method and path."""
+        self.count: Counter[str] = Counter()
+        """How often each fault was played."""
+        self.listings: dict[str, tuple[str, list[tuple[str, str]], bytes]] = {}
+
+    def __call__(self, environ: Environ, respond: Respond) -> Iterable[bytes]:
+        method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+        if path.startswith("/moto-api"):
+            return self.app(environ, respond)
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)) if method in ("PUT", "POST") else b""
+        answer = self.faulty(environ, method, path, body)
+        respond(*answer[:2])
+        self.after(method, path)
+        return [] if method == "HEAD" else [answer[2]]
+
+    def faulty(self, environ: Environ, method: str, path: str, body: bytes) -> tuple[str, list[tuple[str, str]], bytes]:
+        if self.throttled(method, path):
+            return self.error("503 Slow Down", "SlowDown")
+        if method in ("PUT", "DELETE") and any(name in environ for name in CONDITIONS):
+            if self.conditions == "refused":
+                return self.error("501 Not Implemented", "NotImplemented")
+            if self.conditions == "ignored":
+                for name in CONDITIONS:
+                    environ.pop(name, None)
+        if method == "PUT" and self.lost(path):
+            self.count["lost"] += 1
+            return "200 OK", [("ETag", '"' + "0" * 32 + '"'), ("Content-Length", "0")], b""
+        listing = method == "GET" and "list-type=2" in environ.get("QUERY_STRING", "")
+        if listing and self.stale and environ["QUERY_STRING"] in self.listings:
+            self.count["stale"] += 1
+            return self.listings[environ["QUERY_STRING"]]
+        answer = self.passed(environ, method, body)
+        if listing and self.stale:
+            self.listings[environ["QUERY_STRING"]] = answer
+        return answer
+
+    def error(self, status: str, code: str) -> tuple[str, list[tuple[str, str]], bytes]:
+        self.count[code] += 1
+        text = ERROR.format(code=code).encode()
+        return status, [("Content-Type", "application/xml"), ("Content-Length", str(len(text)))], text
+
+    def passed(self, environ: Environ, method: str, body: bytes) -> tuple[str, list[tuple[str, str]], bytes]:
+        """Moto's own answer."""
+        environ["wsgi.input"] = io.BytesIO(body)
+        kept: list[Any] = []
+        with self.changing:
+            answer = self.app(environ, lambda status, headers, exc=None: kept.extend((status, headers)))
+            content = b"".join(answer)
+        return kept[0], kept[1], content
 
 
 class Service:
     """A moto server with one bucket, and the environment in which a client finds it."""
 
     def __init__(self) -> None:
-        self.server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        self.server.start()
-        host, self.port = self.server.get_host_and_port()
+        self.faults = Faults()
+        self.server, self.thread = self._started(0)
+        self.port = self.server.server_address[1]
         self.environment = {
-            "AWS_ENDPOINT_URL": f"http://{host}:{self.port}",
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
             "AWS_ACCESS_KEY_ID": "testing",
             "AWS_SECRET_ACCESS_KEY": "a-secret-that-must-stay-here",
             "AWS_DEFAULT_REGION": "us-east-1",
@@ -34,12 +117,19 @@ class Service:
         urlopen(Request(f"{self.environment['AWS_ENDPOINT_URL']}/moto-api/reset", method="POST")).close()
 
     def stop(self) -> None:
-        self.server.stop()
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
 
     def back(self) -> None:
         """The same service, with what it held, on the same port."""
-        self.server = ThreadedMotoServer(ip_address="127.0.0.1", port=self.port, verbose=False)
-        self.server.start()
+        self.server, self.thread = self._started(self.port)
+
+    def _started(self, port: int) -> tuple[BaseWSGIServer, threading.Thread]:
+        server = make_server("127.0.0.1", port, self.faults, threaded=True, request_handler=MotoRequestHandler)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        return server, thread
 
 
 @contextmanager

@@ -19,7 +19,8 @@ def session_service():
 @pytest.fixture
 def service(session_service, monkeypatch, tmp_path):
     monkeypatch.setenv(remote.CACHE, str(tmp_path / "cache"))
-    return session_service
+    yield session_service
+    session_service.faults.clear()
 
 
 @pytest.fixture

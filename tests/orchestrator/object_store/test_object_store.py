@@ -146,7 +146,7 @@ def test_another_machine_goes_on_and_the_first_one_puts_aside_what_it_did_not_ca
     with remote.place(url, said.append) as place:
         assert sound(place.folder) == {1, 2}
 
-    assert "what this one did not carry up before is kept in" in said[0]
+    assert "what this one did not upload before is kept in" in said[0]
     assert sound(Path(said[0].split("kept in ")[1])) == {1, 3}
 
 
@@ -203,11 +203,11 @@ def test_a_writer_that_beats_is_named_and_a_silent_one_is_replaced(url):
     with pytest.raises(
         RunFolderError, match=r"in use by process 77 on elsewhere .*wait for it, stop it, or pass"
     ) as no:
-        WriterLock(bucket, watch=5, settle=0).take(said.append)
+        WriterLock(bucket, silence=5, settle=0).take(said.append)
     beating.join()
     assert "\n" not in str(no.value)
 
-    lease = WriterLock(bucket, watch=0.5, settle=0)
+    lease = WriterLock(bucket, silence=0.5, settle=0)
     lease.take(said.append)
     assert "taken over" in said[-1]
     lease.release()
@@ -224,13 +224,13 @@ def test_a_writer_of_this_machine_that_is_gone_is_replaced_at_once(url):
     bucket.write(LOCK, json.dumps({**lock, "pid": gone, "attempt": "y"}).encode())
 
     began = time.monotonic()
-    WriterLock(bucket, watch=60, settle=0).take(str)
+    WriterLock(bucket, silence=60, settle=0).take(str)
     assert time.monotonic() - began < 10
 
 
 def test_a_writer_that_lost_its_lock_carries_nothing_more_and_hears_of_it(url):
     bucket, heard = Bucket(url), threading.Event()
-    lease = WriterLock(bucket, beat=0.1, settle=0)
+    lease = WriterLock(bucket, renew_every=0.1, settle=0)
     lease.take(str)
     lease.keep(lambda reason: heard.set())
     foreign(bucket)
@@ -279,7 +279,7 @@ def test_a_service_that_goes_away_is_waited_for_and_one_that_stays_away_is_told(
     service.back()
     assert (place.code(0), place.code(130)) == (1, 130)
     told = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "the same command carries up the rest" in told and "a-secret" not in told
+    assert "the same command uploads the rest" in told and "a-secret" not in told
     assert stored(url) == {1, 2}
     with remote.place(url, str) as place:
         pass

@@ -1,0 +1,126 @@
+"""Conditional writes of S3 and Google Cloud Storage: replace or delete an object only if it is still the version that was read.
+
+A condition that fails changes nothing in the bucket and gives False; no answer is taken for a success.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Any, Protocol
+
+FAILED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404", "409", "412")
+"""Codes with which S3 says that an object is not the version asked for; 409 is two conditional writes at the same moment.
+
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
+"""
+
+
+class Unsupported(Exception):
+    """The service, or fsspec's file system for it, has no conditional writes."""
+
+
+class Conditions(Protocol):
+    """Conditional writes of one kind of service; ``path`` is BUCKET/NAME, ``version`` what ``version_of`` gave.
+
+    Every method raises Unsupported where the service answers "not implemented", and the service's own errors.
+    """
+
+    def version_of(self, info: dict[str, Any]) -> str:
+        """The version of an object, from what ``fs.info`` says of it or a write answered; empty where there is none."""
+
+    def replace(self, path: str, content: bytes, version: str) -> bool:
+        """Write an object if its version is ``version``."""
+
+    def delete(self, path: str, version: str) -> bool:
+        """Delete an object if its version is ``version``."""
+
+
+class S3:
+    """``If-Match`` with the object's ETag."""
+
+    def __init__(self, fs: Any) -> None:
+        self.fs = fs
+
+    def version_of(self, info: dict[str, Any]) -> str:
+        return str(info.get("ETag") or "")
+
+    def replace(self, path: str, content: bytes, version: str) -> bool:
+        return self._asked("put_object", path, Body=content, IfMatch=version)
+
+    def delete(self, path: str, version: str) -> bool:
+        return self._asked("delete_object", path, IfMatch=version)
+
+    def _asked(self, operation: str, path: str, **options: Any) -> bool:
+        bucket, key, _ = self.fs.split_path(path)
+        try:
+            self.fs.call_s3(operation, Bucket=bucket, Key=key, **options)
+        except OSError as problem:  # s3fs raises the builtin errors, botocore's beneath them
+            if unsupported(problem):
+                raise Unsupported from None
+            if _code(problem) in FAILED:
+                return False
+            raise
+        return True
+
+
+class Gcs:
+    """``ifGenerationMatch`` with the object's generation; https://cloud.google.com/storage/docs/request-preconditions."""
+
+    def __init__(self, fs: Any) -> None:
+        self.fs = fs
+
+    def version_of(self, info: dict[str, Any]) -> str:
+        return str(info.get("generation") or "")
+
+    def replace(self, path: str, content: bytes, version: str) -> bool:
+        bucket, key, _ = self.fs.split_path(path)
+        place = f"{self.fs._location}/upload/storage/v1/b/{{}}/o"
+        return self._asked("POST", place, bucket, uploadType="media", name=key, data=content, ifGenerationMatch=version)
+
+    def delete(self, path: str, version: str) -> bool:
+        bucket, key, _ = self.fs.split_path(path)
+        return self._asked("DELETE", "b/{}/o/{}", bucket, key, ifGenerationMatch=version)
+
+    def _asked(self, *call: str, **options: Any) -> bool:
+        try:
+            self.fs.call(*call, **options)
+        except (FileExistsError, FileNotFoundError):  # what gcsfs makes of 412 and 404
+            return False
+        return True
+
+
+class Absent:
+    """A file system of fsspec without conditional writes."""
+
+    def version_of(self, info: dict[str, Any]) -> str:
+        return ""
+
+    def replace(self, path: str, content: bytes, version: str) -> bool:
+        raise Unsupported
+
+    def delete(self, path: str, version: str) -> bool:
+        raise Unsupported
+
+
+def conditions(fs: Any) -> Conditions:
+    """The conditional writes of a file system of fsspec."""
+    protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
+    if "s3" in protocols:
+        return S3(fs)
+    return Gcs(fs) if "gs" in protocols else Absent()
+
+
+def unsupported(problem: BaseException) -> bool:
+    """Whether a service answered "not implemented" (501), as older MinIO and Ceph do for a condition."""
+    return isinstance(problem, OSError) and problem.errno == errno.ENOSYS
+
+
+def lost_race(problem: OSError) -> bool:
+    """Whether S3 refused a conditional write because another one of the same name was under way (409)."""
+    return _code(problem) == "ConditionalRequestConflict"
+
+
+def _code(problem: OSError) -> str:
+    """The service's code of an error that s3fs raised; empty for any other."""
+    answer = getattr(problem.__cause__, "response", None) or {}
+    return str(answer.get("Error", {}).get("Code", ""))
