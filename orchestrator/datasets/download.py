@@ -1,12 +1,11 @@
-"""After a fetch the folder holds what the chosen scenarios need, at one commit, checked; a broken fetch goes on where it stopped.
+"""``data fetch``: the published benchmark from the Hub, pinned, unpacked and checked; a broken fetch goes on where it stopped.
 
-The published archives are named by number, not by scenario: their directories are read over the network first, so only
-archives with wanted pictures are fetched, and the disk is known to be large enough before.
+Afterwards the folder holds what the chosen scenarios need, at one commit. The archives are named by number, not by scenario:
+their directories are read first, so only those with wanted pictures are fetched, and the disk is known to be large enough.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import time
@@ -14,12 +13,13 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any
 
 from envs import SCENARIOS
 from envs.check import Report, check
 from envs.samples import BadData, read
-from orchestrator.datasets.hub import FetchError, RemoteFile, Repository
+from orchestrator.datasets.hub import Repository
+from orchestrator.datasets.remote_files import FetchError, RemoteFile, RemoteFolder, sentence
 from orchestrator.datasets.safe_unzip import PROGRESS_INTERVAL_S, BadArchive, Member, members, unzip
 from orchestrator.storage import atomic_write
 
@@ -41,23 +41,16 @@ class Fetched:
     archives: dict[str, list[str]] = field(default_factory=dict)
 
 
-class Opener(Protocol):
-    """Whoever has a file for reading here and there."""
-
-    def opened(self, file: RemoteFile) -> io.BufferedReader:
-        """The file, without having it whole."""
-
-
 class Meter:
-    """Says now and then how much has arrived."""
+    """Prints every few seconds how much has arrived."""
 
     def __init__(self, say: Say) -> None:
-        self.say, self.arrived, self.told = say, 0, time.monotonic()
+        self.say, self.arrived, self.printed = say, 0, time.monotonic()
 
     def __call__(self, size: int) -> None:
         self.arrived += size
-        if time.monotonic() - self.told > PROGRESS_INTERVAL_S:
-            self.told = time.monotonic()
+        if time.monotonic() - self.printed > PROGRESS_INTERVAL_S:
+            self.printed = time.monotonic()
             self.say(f"{self.arrived / 1e9:.2f} GB arrived")
 
 
@@ -105,11 +98,11 @@ def fetch(
     wanted = picture_folders(bench, scenarios)
     archives = _pending(source, files, record, wanted, say)
     _save(folder, record)
-    _room(folder, archives, delete_archives, say)
+    _check_space(folder, archives, delete_archives, say)
     for archive in archives:
-        _taken(source, archive, bench, delete_archives, say)
-        held = record.archives.get(archive.file.path, [])
-        record.archives[archive.file.path] = sorted({*held, *wanted})
+        _extracted(source, archive, bench, delete_archives, say)
+        before = record.archives.get(archive.file.path, [])
+        record.archives[archive.file.path] = sorted({*before, *wanted})
         _save(folder, record)
     return check(bench, scenarios)
 
@@ -143,7 +136,7 @@ def _pending(
     for file in files:
         if not file.path.endswith(".zip") or wanted <= set(record.archives.get(file.path, ())):
             continue
-        found = looked_into(source, file, wanted)
+        found = remote_archive(source, file, wanted)
         if found.wanted:
             pending.append(found)
             say(f"{file.path}: {file.size / 1e9:.2f} GB, {len(found.wanted):,} of its files are needed")
@@ -153,10 +146,16 @@ def _pending(
     return pending
 
 
-def looked_into(source: Opener, file: RemoteFile, wanted: set[str]) -> Archive:
-    """What an archive holds, from its directory alone, which is a thousandth of it."""
+def remote_archive(source: RemoteFolder, file: RemoteFile, wanted: set[str]) -> Archive:
+    """What an archive holds, from its directory alone, which is a thousandth of it. Raises FetchError, BadArchive."""
+    with sentence(file.path, source.who), source.opened(file) as remote:
+        return archive_of(remote, file, wanted)
+
+
+def archive_of(content: IO[bytes], file: RemoteFile, wanted: set[str]) -> Archive:
+    """What an archive holds; raises BadArchive."""
     try:
-        with source.opened(file) as remote, zipfile.ZipFile(remote) as archive:
+        with zipfile.ZipFile(content) as archive:
             found = members(archive, file.size, file.path)
     except (zipfile.BadZipFile, EOFError) as problem:
         raise BadArchive(f"{file.path} is no zip archive: {problem}") from None
@@ -164,7 +163,7 @@ def looked_into(source: Opener, file: RemoteFile, wanted: set[str]) -> Archive:
     return Archive(file, tuple(m for m in found if m.name.removeprefix(strip).partition("/")[0] in wanted), strip)
 
 
-def _room(folder: Path, archives: Sequence[Archive], delete: bool, say: Say) -> None:
+def _check_space(folder: Path, archives: Sequence[Archive], delete: bool, say: Say) -> None:
     """Raises FetchError when the disk cannot hold the archives beside what comes out of them."""
     packed = [archive.file.size for archive in archives]
     need = sum(archive.extracted for archive in archives) + (max(packed, default=0) if delete else sum(packed))
@@ -177,7 +176,7 @@ def _room(folder: Path, archives: Sequence[Archive], delete: bool, say: Say) -> 
         raise FetchError(f"{folder} has {free / 1e9:.1f} GB free, and {(need + SPARE) / 1e9:.1f} GB are needed{hint}")
 
 
-def _taken(source: Repository, archive: Archive, bench: Path, delete: bool, say: Say) -> None:
+def _extracted(source: Repository, archive: Archive, bench: Path, delete: bool, say: Say) -> None:
     names = {member.name for member in archive.wanted}
     path = source.download(archive.file, bench / Path(archive.file.path).name)
     say(f"{path.name}: extracting {len(names):,} files, {archive.extracted / 1e9:.2f} GB")

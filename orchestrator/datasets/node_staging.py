@@ -1,4 +1,7 @@
-"""Each node is brought its data once, by one actor that holds no CPU; whoever needs them there waits for the same bringing."""
+"""Stages a sweep's data on each node with one zero-CPU Ray actor.
+
+A node is staged once: every worker that needs the data there waits for the same task.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +25,21 @@ STAGING_TIMEOUT_S = 1800.0
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0, max_concurrency=1)
 class Stager:
-    """Brings the data to the node it runs on."""
+    """Stages the data on the node it runs on."""
 
     def stage(self, data: str, scenarios: Sequence[str], cache: str) -> Iterator[tuple[str, str]]:
         """("says", a line) as it goes on, and at last ("lies", the folder). Raises what ``staging.stage`` raises."""
-        told: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+        messages: SimpleQueue[tuple[str, Any]] = SimpleQueue()
 
         def work() -> None:
             try:
-                told.put(("lies", str(stage(data, scenarios, cache, lambda line: told.put(("says", line))))))
+                messages.put(("lies", str(stage(data, scenarios, cache, lambda line: messages.put(("says", line))))))
             except BaseException as problem:
-                told.put(("failed", problem))
+                messages.put(("failed", problem))
 
         Thread(target=work, daemon=True).start()
         while True:
-            kind, what = told.get()
+            kind, what = messages.get()
             if kind == "failed":
                 raise what
             yield kind, what
@@ -45,16 +48,16 @@ class Stager:
 
 
 class NodeStaging:
-    """The driver's side: which nodes have the sweep's data, or are being brought them."""
+    """The driver's side: which nodes have the sweep's data, or are being staged."""
 
     def __init__(self, sweep: Sweep) -> None:
-        self.sweep, self.away = sweep, address(sweep.data) is not None
+        self.sweep, self.by_address = sweep, address(sweep.data) is not None
         self.tasks: dict[str, asyncio.Task[str]] = {}
         self.actors: dict[str, Any] = {}
 
     async def folder(self, node: str, host: str) -> str:
         """Where the data lie on a node, once they do; empty where the sweep names a folder. Raises why they cannot."""
-        if not self.away:
+        if not self.by_address:
             return ""
         known = self.tasks.get(node)
         if known is None or (known.done() and (known.cancelled() or known.exception() is not None)):

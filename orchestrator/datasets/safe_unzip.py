@@ -1,6 +1,6 @@
-"""An archive is looked over whole before a byte of it is written: nothing lands outside the folder, and no bomb goes off.
+"""Extracts zip archives of unknown origin.
 
-The published archives are extracted on shared disks by people in a hurry; what is in them is not taken on trust.
+An archive is checked whole before a byte of it is written: nothing lands outside the folder, and no bomb is unpacked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SMALL = 1 << 20
 LONGEST_NAME = 1024
 CHUNK = 1 << 20
 PROGRESS_INTERVAL_S = 5.0
-"""Seconds between two words about progress."""
+"""Seconds between two lines about progress."""
 
 
 class BadArchive(BadData):
@@ -37,7 +37,7 @@ class BadArchive(BadData):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file of an archive that has been looked over."""
+    """A file of an archive that has been checked."""
 
     name: str
     size: int
@@ -49,14 +49,14 @@ def members(archive: zipfile.ZipFile, size: int, name: str) -> list[Member]:
     if len(infos) > MOST_FILES:
         raise BadArchive(f"{name} holds {len(infos):,} files, more than {MOST_FILES:,}")
     for info in infos:
-        if reason := _against(info):
+        if reason := _refusal(info):
             raise BadArchive(f"{name}: {info.filename[:200]!r} {reason}")
     total, packed = sum(info.file_size for info in infos), sum(info.compress_size for info in infos)
     if packed > size:
         raise BadArchive(f"{name} claims {packed:,} packed bytes but has {size:,}: files of it overlap")
     if total > MOST_BYTES or total > MOST_GROWTH * max(size, SMALL):
         raise BadArchive(f"{name} would grow from {size:,} to {total:,} bytes: that is a bomb, not a benchmark")
-    _apart([info.filename for info in infos], name)
+    _check_names([info.filename for info in infos], name)
     return [Member(info.filename, info.file_size) for info in infos]
 
 
@@ -73,11 +73,11 @@ def unzip(
     try:
         with zipfile.ZipFile(path) as archive:
             chosen = [member for member in members(archive, path.stat().st_size, path.name) if wanted(member.name)]
-            told = time.monotonic()
+            printed = time.monotonic()
             for number, member in enumerate(chosen):
                 _extract(archive, member, _place(root, member.name.removeprefix(strip), path.name), path.name)
-                if time.monotonic() - told > PROGRESS_INTERVAL_S:
-                    told = time.monotonic()
+                if time.monotonic() - printed > PROGRESS_INTERVAL_S:
+                    printed = time.monotonic()
                     say(f"{path.name}: {number + 1:,} of {len(chosen):,} files extracted")
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, RuntimeError) as problem:
         raise BadArchive(f"{path.name} is damaged: {problem}") from None
@@ -92,7 +92,7 @@ def unzip(
     return sum(member.size for member in chosen)
 
 
-def _against(info: zipfile.ZipInfo) -> str:
+def _refusal(info: zipfile.ZipInfo) -> str:
     """Why a member is refused, or an empty string."""
     name, kind = info.filename, stat.S_IFMT(info.external_attr >> 16)
     parts = PurePosixPath(name).parts
@@ -109,7 +109,7 @@ def _against(info: zipfile.ZipInfo) -> str:
     return ""
 
 
-def _apart(names: Sequence[str], archive: str) -> None:
+def _check_names(names: Sequence[str], archive: str) -> None:
     """No name twice, and no file where another needs a folder; raises BadArchive."""
     files = set(names)
     if len(files) < len(names):

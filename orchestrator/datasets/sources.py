@@ -1,41 +1,33 @@
-"""Data by address: a folder of the Hub, of a web server or of a bucket answers the same three questions as a ``Repository``.
+"""Data by address: a folder of the Hub, of a web server or of a bucket, each as a ``RemoteFolder``.
 
-What is there (with sizes), a file read here and there, a file fetched whole and checked.
+An address names one state of the data: the Hub's is pinned to a commit, what others have under an address must not change.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from html.parser import HTMLParser
+from html import unescape
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from envs import SCENARIOS
-from orchestrator.datasets.hub import FetchError, RemoteFile, Repository, client, said
+from orchestrator.datasets.hub import Repository, client
+from orchestrator.datasets.remote_files import (
+    CHUNK,
+    FetchError,
+    RemoteFile,
+    RemoteFolder,
+    sentence,
+    version,
+    web,
+)
+from orchestrator.object_store.bucket import MARKS
 
 HUB = re.compile(r"hf://(?:datasets/)?([^/@]+/[^/@]+)(?:@([^/]+))?(?:/(.*))?")
-
-
-class Source(Protocol):
-    """Where data come from, at one state of them."""
-
-    name: str
-    commit: str
-    """Empty where the place keeps no versions."""
-
-    def files(self, folder: str | None = None) -> list[RemoteFile]:
-        """Every file below a folder."""
-
-    def opened(self, file: RemoteFile) -> io.BufferedReader:
-        """A file for reading here and there."""
-
-    def download(self, file: RemoteFile, target: Path) -> Path:
-        """A file, whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +72,8 @@ def pinned(place: Address) -> Address:
     return replace(place, revision=Repository(place.place, place.revision or "main").commit)
 
 
-def source(place: Address, progress: Callable[[int], None]) -> Source:
-    """What is behind an address; ``progress`` is told the size of every piece that arrives. Raises FetchError."""
+def source(place: Address, progress: Callable[[int], None]) -> RemoteFolder:
+    """What is behind an address; ``progress`` is called with the size of every piece that arrives. Raises FetchError."""
     if place.scheme == "hf":
         return Repository(place.place, place.revision or "main", progress=progress)
     if place.scheme in ("http", "https"):
@@ -89,97 +81,88 @@ def source(place: Address, progress: Callable[[int], None]) -> Source:
     return Bucket(place.place, progress)
 
 
-class Web(Repository):
+class Web(RemoteFolder):
     """A folder of a web server: the JSONL files by their names, archives as the folder's page lists them."""
 
     def __init__(self, url: str, progress: Callable[[int], None]) -> None:
-        self.name, self.commit, self.progress = url, "", progress
-        with said(url, "the server"):
-            self.client = client()
+        self.name, self.root, self.progress = url, url, progress
+        with sentence(url, self.who):
+            self.fs, self.client = web(), client()
+
+    def files(self, folder: str | None = None) -> list[RemoteFile]:
+        """JSONL files that are there, and archives that the page links to."""
+        lines = [f"{game.stem}_preprocessed.jsonl" for game in SCENARIOS.values()]
+        with sentence(self.name, self.who):
+            return [file for name in (*lines, *self._archives()) if (file := self._file(name)) is not None]
 
     def session(self) -> Any:
         """A client of its own."""
         return self.client
 
-    def files(self, folder: str | None = None) -> list[RemoteFile]:
-        """JSONL files that are there, and archives that the page links to."""
-        with said(self.name, "the server"):
-            page = self._asked("GET", f"{self.name}/")
-            links = _Links()
-            if page.status_code == 200:
-                links.feed(page.text[: 1 << 22])
-            lines = [f"{game.stem}_preprocessed.jsonl" for game in SCENARIOS.values()]
-            archives = sorted({name for name in links.names if name.endswith(".zip") and "/" not in name})
-            return [RemoteFile(name, size, "") for name in (*lines, *archives) if (size := self._size(name)) >= 0]
-
     def located(self, file: RemoteFile) -> tuple[str, dict[str, str]]:
         """Its own address."""
-        return f"{self.name}/{quote(file.path)}", {}
+        return f"{self.root}/{quote(file.path)}", {}
 
-    def _size(self, name: str) -> int:
-        """Bytes of a file, -1 where there is none."""
-        answer = self._asked("HEAD", f"{self.name}/{quote(name)}")
-        if answer.status_code in (404, 403):
-            return -1
-        if answer.status_code != 200 or "content-length" not in answer.headers:
-            raise FetchError(f"{self.name}/{name}: the server tells no size (status {answer.status_code})")
-        return int(answer.headers["content-length"])
+    def opened(self, file: RemoteFile) -> Any:
+        """Ranges of it, as they are read."""
+        return self.fs.open(self.located(file)[0], block_size=CHUNK, size=file.size)
 
-    def _asked(self, method: str, url: str) -> Any:
-        return self.client.request(method, url, headers={"Accept-Encoding": "identity"}, follow_redirects=True)
+    def _archives(self) -> list[str]:
+        """Names of archives; none where the server shows no page of the folder."""
+        with contextlib.suppress(FileNotFoundError):
+            links = self.fs.ls(f"{self.root}/", detail=False)
+            names = {unquote(urlsplit(unescape(link)).path.rpartition("/")[2]) for link in links}
+            return sorted(name for name in names if name.endswith(".zip") and "/" not in name)
+        return []
+
+    def _file(self, name: str) -> RemoteFile | None:
+        try:
+            info = self.fs.info(f"{self.root}/{quote(name)}")
+        except FileNotFoundError as problem:  # of every refusal and every failure alike
+            if getattr(problem.__cause__, "status", None) in (403, 404):
+                return None
+            raise problem.__cause__ or problem from None
+        if info["size"] is None:
+            raise FetchError(f"{self.name}/{name}: the server tells no size")
+        return RemoteFile(name, info["size"], version=version(info))
 
 
-class Bucket:
-    """A folder of a bucket, through fsspec; what is unpacked there is fetched picture by picture."""
+class Bucket(RemoteFolder):
+    """A folder of a bucket; what is unpacked there is fetched picture by picture."""
+
+    who = "the bucket"
 
     def __init__(self, url: str, progress: Callable[[int], None]) -> None:
-        self.name, self.commit, self.progress = url, "", progress
+        self.name, self.progress = url, progress
         try:
             from fsspec.core import url_to_fs
 
-            self.system, self.root = url_to_fs(url)
+            self.fs, root = url_to_fs(url)
         except (ImportError, ValueError) as problem:
             raise FetchError(
                 f"{url} needs the extra `cloud`: pip install 'proactive-sweep[cloud]' ({problem})"
             ) from None
+        self.root = str(root).rstrip("/")
 
     def files(self, folder: str | None = None) -> list[RemoteFile]:
         """Everything below the address."""
-        with said(self.name, "the bucket"):
-            found = self.system.find(self.root, detail=True)
-        start = f"{self.root.rstrip('/')}/"
-        return [RemoteFile(path.removeprefix(start), int(info["size"]), "") for path, info in sorted(found.items())]
+        with sentence(self.name, self.who):
+            self.fs.invalidate_cache()
+            found = self.fs.find(self.root, detail=True)
+        start = f"{self.root}/"
+        return [
+            RemoteFile(
+                path.removeprefix(start),
+                int(info["size"]),
+                version=next((str(info[k]) for k in MARKS if k in info), ""),
+            )
+            for path, info in sorted(found.items())
+        ]
 
-    def opened(self, file: RemoteFile) -> io.BufferedReader:
-        """Ranges of it, as they are read."""
-        with said(f"{self.name}/{file.path}", "the bucket"):
-            stream: io.BufferedReader = self.system.open(f"{self.root}/{file.path}", "rb")
-            return stream
-
-    def download(self, file: RemoteFile, target: Path) -> Path:
-        """The whole file under a temporary name first."""
-        if target.is_file() and target.stat().st_size == file.size:
-            return target
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.part")
-        with said(f"{self.name}/{file.path}", "the bucket"):
-            self.system.get_file(f"{self.root}/{file.path}", str(part))
-            if part.stat().st_size != file.size:
-                raise FetchError(f"{file.path} has {part.stat().st_size:,} bytes, not {file.size:,}")
-            part.replace(target)
-        self.progress(file.size)
-        return target
-
-
-class _Links(HTMLParser):
-    """What a page links to, as names relative to it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        for name, value in attrs:
-            if tag == "a" and name == "href" and value:
-                with contextlib.suppress(ValueError):
-                    self.names.append(unquote(urlsplit(value).path).removeprefix("./"))
+    def _append(self, file: RemoteFile, part: Path) -> None:
+        """What is missing, of the object that was listed: s3fs asks with If-Match."""
+        with self.opened(file) as stream, part.open("ab") as out:
+            stream.seek(part.stat().st_size if file.version else out.truncate(0))
+            while chunk := stream.read(CHUNK):
+                out.write(chunk)
+                self.progress(len(chunk))

@@ -1,12 +1,11 @@
-"""A scenario counts as staged only once all its pictures lie under their names: its mark is written last, under the lock.
+"""Stages data by address on this machine's disk: a cache that any number of processes may share.
 
-Any number of processes may stage into one cache; whoever comes second finds the mark and fetches nothing.
+A scenario counts as staged only once all its pictures lie under their names: its mark is written last, under the lock.
 """
 
 from __future__ import annotations
 
 import fcntl
-import io
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +15,10 @@ from hashlib import blake2b
 from pathlib import Path
 
 from envs import SCENARIOS
-from orchestrator.datasets.download import SPARE, Archive, Meter, looked_into, picture_folders
-from orchestrator.datasets.hub import FetchError, RemoteFile
+from orchestrator.datasets.download import SPARE, Archive, Meter, archive_of, picture_folders, remote_archive
+from orchestrator.datasets.remote_files import FetchError, RemoteFile, RemoteFolder
 from orchestrator.datasets.safe_unzip import BadArchive, Member, unzip
-from orchestrator.datasets.sources import Address, Source, address, pinned, source
+from orchestrator.datasets.sources import Address, address, pinned, source
 from orchestrator.object_store.run_location import CACHE
 from sweeps.spec import Sweep
 
@@ -52,14 +51,14 @@ def local(sweep: Sweep) -> Path:
     place = pinned(place)
     home = _home(place, sweep.staging.cache)
     if not all((home / _lines(name)).is_file() for name in sweep.scenarios):
-        with _disk(home), _held(home, lambda line: None):
-            behind = source(place, lambda size: None)
-            _fetched_lines(behind, behind.files(place.folder or None), place, home, sweep.scenarios)
+        with _disk(home), _locked(home, lambda line: None):
+            remote = source(place, lambda size: None)
+            _fetched_lines(remote, remote.files(place.folder or None), place, home, sweep.scenarios)
     return home
 
 
 def stage(data: str, scenarios: Sequence[str], cache: str, say: Say) -> Path:
-    """Bring what the scenarios need to this machine; answers the benchmark folder.
+    """Fetch what the scenarios need to this machine; returns the benchmark folder.
 
     A broken call goes on where it stopped. Raises FetchError (network, disk), BadArchive (damaged or hostile), BadData
     (bad lines).
@@ -68,13 +67,13 @@ def stage(data: str, scenarios: Sequence[str], cache: str, say: Say) -> Path:
     assert place is not None, "a folder needs no staging"
     place = pinned(place)
     home = _home(place, cache)
-    with _disk(home), _held(home, say):
+    with _disk(home), _locked(home, say):
         pending = [name for name in scenarios if not _mark(home, name).exists()]
         if not pending:
             say(f"{place} is staged already")
             return home
         say(f"staging {', '.join(pending)} of {place}")
-        _brought(place, home, pending, say)
+        _fetch(place, home, pending, say)
         shutil.rmtree(home / ARRIVING, ignore_errors=True)
         for name in pending:
             _mark(home, name).touch()
@@ -82,44 +81,45 @@ def stage(data: str, scenarios: Sequence[str], cache: str, say: Say) -> Path:
     return home
 
 
-def _brought(place: Address, home: Path, scenarios: Sequence[str], say: Say) -> None:
-    behind = source(place, Meter(say))
-    files = behind.files(place.folder or None)
-    _fetched_lines(behind, files, place, home, scenarios)
+def _fetch(place: Address, home: Path, scenarios: Sequence[str], say: Say) -> None:
+    remote = source(place, Meter(say))
+    files = remote.files(place.folder or None)
+    _fetched_lines(remote, files, place, home, scenarios)
     wanted = picture_folders(home, scenarios)
     loose = [file for file in files if _inside(file, place).partition("/")[0] in wanted and "/" in _inside(file, place)]
-    archives = list(_needed(behind, files, wanted, home))
-    _room(home, archives, loose, say)
+    archives = list(_needed(remote, files, wanted, home))
+    _check_space(home, archives, loose, say)
     for file in loose:
-        behind.download(file, home / _safe(_inside(file, place)))
+        remote.download(file, home / _safe(_inside(file, place)))
     for archive in archives:
-        _unpacked(behind, archive, home, say)
+        _unpack(remote, archive, home, say)
     if missing := sorted(top for top in wanted if not (home / top).is_dir()):
         raise FetchError(f"{place} holds no pictures of {', '.join(missing)}")
 
 
 def _fetched_lines(
-    behind: Source, files: Sequence[RemoteFile], place: Address, home: Path, scenarios: Sequence[str]
+    remote: RemoteFolder, files: Sequence[RemoteFile], place: Address, home: Path, scenarios: Sequence[str]
 ) -> None:
     there = {_inside(file, place): file for file in files}
     for name in scenarios:
         if _lines(name) not in there:
             raise FetchError(f"{place} holds no {_lines(name)}")
-        behind.download(there[_lines(name)], home / _lines(name))
+        remote.download(there[_lines(name)], home / _lines(name))
 
 
-def _needed(behind: Source, files: Sequence[RemoteFile], wanted: set[str], home: Path) -> Iterator[Archive]:
+def _needed(remote: RemoteFolder, files: Sequence[RemoteFile], wanted: set[str], home: Path) -> Iterator[Archive]:
     """The archives with wanted pictures; one whose server sends no parts of files is fetched to be looked into."""
     for file in files:
         if not file.path.endswith(".zip"):
             continue
         try:
-            found = looked_into(behind, file, wanted)
+            found = remote_archive(remote, file, wanted)
         except FetchError:
-            _room(home, [Archive(file, (), "")], [], lambda line: None)
-            path = behind.download(file, _parcel(home, file))
+            _check_space(home, [Archive(file, (), "")], [], lambda line: None)
+            path = remote.download(file, _arriving(home, file))
             try:
-                found = looked_into(_Here(path), file, wanted)
+                with path.open("rb") as content:
+                    found = archive_of(content, file, wanted)
             except BadArchive:
                 path.unlink()
                 raise
@@ -127,7 +127,7 @@ def _needed(behind: Source, files: Sequence[RemoteFile], wanted: set[str], home:
         if pending:
             yield replace(found, wanted=pending)
         else:
-            _parcel(home, file).unlink(missing_ok=True)
+            _arriving(home, file).unlink(missing_ok=True)
 
 
 def _there(home: Path, strip: str, member: Member) -> bool:
@@ -136,7 +136,7 @@ def _there(home: Path, strip: str, member: Member) -> bool:
     return place.is_file() and place.stat().st_size == member.size
 
 
-def _room(home: Path, archives: Sequence[Archive], loose: Sequence[RemoteFile], say: Say) -> None:
+def _check_space(home: Path, archives: Sequence[Archive], loose: Sequence[RemoteFile], say: Say) -> None:
     """Raises FetchError where the disk cannot hold what comes beside its largest archive."""
     packed = max((archive.file.size for archive in archives), default=0)
     need = sum(archive.extracted for archive in archives) + packed + sum(file.size for file in loose)
@@ -149,10 +149,10 @@ def _room(home: Path, archives: Sequence[Archive], loose: Sequence[RemoteFile], 
         )
 
 
-def _unpacked(behind: Source, archive: Archive, home: Path, say: Say) -> None:
+def _unpack(remote: RemoteFolder, archive: Archive, home: Path, say: Say) -> None:
     """Fetch an archive, unpack it aside, and move its files to their places once all are good; it goes afterwards."""
     names = {member.name for member in archive.wanted}
-    path = behind.download(archive.file, _parcel(home, archive.file))
+    path = remote.download(archive.file, _arriving(home, archive.file))
     aside = path.with_suffix(".files")
     say(f"{path.name}: extracting {len(names):,} files, {archive.extracted / 1e9:.2f} GB")
     try:
@@ -169,18 +169,8 @@ def _unpacked(behind: Source, archive: Archive, home: Path, say: Say) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-class _Here:
-    """An archive on this disk, as if it were still away."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def opened(self, file: RemoteFile) -> io.BufferedReader:
-        return self.path.open("rb")
-
-
 @contextmanager
-def _held(home: Path, say: Say) -> Iterator[None]:
+def _locked(home: Path, say: Say) -> Iterator[None]:
     """Be the only one who stages here; waits for whoever is at it (a dead one's lock is gone with it)."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / LOCK).open("w") as lock:
@@ -215,7 +205,7 @@ def _lines(scenario: str) -> str:
     return f"{SCENARIOS[scenario].stem}_preprocessed.jsonl"
 
 
-def _parcel(home: Path, file: RemoteFile) -> Path:
+def _arriving(home: Path, file: RemoteFile) -> Path:
     return home / ARRIVING / Path(file.path).name
 
 

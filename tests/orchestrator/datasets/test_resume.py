@@ -1,0 +1,149 @@
+"""A web server whose file changes while it is fetched: no download ever joins two versions, one of the same version goes on."""
+
+from __future__ import annotations
+
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
+
+import pytest
+
+from orchestrator.datasets import remote_files
+from orchestrator.datasets.remote_files import FetchError
+from orchestrator.datasets.sources import Web
+
+pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
+NAME = "data1.zip"
+SIZE = 300_000
+VERSIONS = [Random(number).randbytes(SIZE) for number in (1, 2)]
+"""Of the same size, so that only the bytes tell them apart."""
+
+
+class Changing:
+    """A file in two versions, how it is marked, and after how many bytes the next answers break off."""
+
+    def __init__(self, marks: str = "etag", heeds: bool = True) -> None:
+        self.marks, self.heeds, self.version = marks, heeds, 0
+        self.cuts: list[int] = []
+        self.changes_after_cut = False
+        self.asked: list[tuple[str, str]] = []
+        """Range and If-Range of each GET."""
+        self.sent = 0
+
+    def headers(self) -> dict[str, str]:
+        tag, date = f'"v{self.version}"', f"Sat, 0{self.version + 1} Aug 2026 10:00:00 GMT"
+        return {"etag": {"ETag": tag}, "date": {"Last-Modified": date, "ETag": f"W/{tag}"}, "none": {}}[self.marks]
+
+
+@pytest.fixture
+def serve(monkeypatch):
+    """Starts a server of a Changing file; gives its address."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(remote_files, "RETRY_PAUSE_S", 0.01)
+    running = []
+
+    def start(state: Changing) -> str:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler(state))
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        running.append((server, thread))
+        return f"http://127.0.0.1:{server.server_port}/bench"
+
+    yield start
+    for server, thread in running:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def handler(state: Changing) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *args: object) -> None:
+            """Say nothing."""
+
+        def do_HEAD(self) -> None:
+            self.reply(200 if self.path.endswith(NAME) else 404, state.headers(), VERSIONS[state.version], body=False)
+
+        def do_GET(self) -> None:
+            if self.path.endswith("/"):
+                return self.reply(200, {"Content-Type": "text/html"}, f'<a href="{NAME}">x</a>'.encode())
+            if not self.path.endswith(NAME):
+                return self.reply(404, {}, b"")
+            wanted, condition = self.headers.get("Range", ""), self.headers.get("If-Range", "")
+            state.asked.append((wanted, condition))
+            data = VERSIONS[state.version]
+            start = int(re.match(r"bytes=(\d+)-", wanted)[1]) if wanted else 0
+            whole = not wanted or (state.heeds and condition and condition not in state.headers().values())
+            more = {} if whole else {"Content-Range": f"bytes {start}-{SIZE - 1}/{SIZE}"}
+            self.reply(
+                200 if whole else 206, {**state.headers(), **more}, data if whole else data[start:], counted=True
+            )
+
+        def reply(self, status, headers, data, body=True, counted=False) -> None:
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(data))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            cut = state.cuts.pop(0) if counted and state.cuts else len(data)
+            if body:
+                self.wfile.write(data[:cut])
+                state.sent += len(data[:cut]) if counted else 0
+            if cut < len(data) and state.changes_after_cut:
+                state.version, state.changes_after_cut = 1, False
+
+    return Handler
+
+
+def fetched(url: str, target) -> bytes:
+    """The file, as one call fetches it: listed, then downloaded."""
+    place = Web(url, lambda size: None)
+    [file] = place.files()
+    return place.download(file, target).read_bytes()
+
+
+@pytest.mark.parametrize(("marks", "condition"), [("etag", '"v0"'), ("date", "Sat, 01 Aug 2026 10:00:00 GMT")])
+def test_a_download_of_the_same_version_goes_on_and_asks_on_condition(serve, tmp_path, marks, condition):
+    state = Changing(marks)
+    state.cuts = [100_000, 50_000]
+
+    assert fetched(serve(state), tmp_path / NAME) == VERSIONS[0]
+    assert state.asked == [("bytes=0-", ""), ("bytes=100000-", condition), ("bytes=150000-", condition)]
+    assert state.sent == SIZE, "bytes were sent twice"
+
+
+@pytest.mark.parametrize("heeds", [True, False], ids=["If-Range heeded", "If-Range ignored"])
+@pytest.mark.parametrize("marks", ["etag", "date"])
+def test_a_file_that_changes_midway_is_a_sentence_and_the_next_call_has_the_new_one(serve, tmp_path, marks, heeds):
+    state = Changing(marks, heeds)
+    state.cuts, state.changes_after_cut = [100_000], True
+    url = serve(state)
+
+    with pytest.raises(FetchError, match=r"data1\.zip was changed on the server meanwhile; the same command"):
+        fetched(url, tmp_path / NAME)
+    assert list(tmp_path.iterdir()) == []
+    assert fetched(url, tmp_path / NAME) == VERSIONS[1]
+
+
+def test_what_an_earlier_call_left_of_another_version_is_not_appended_to(serve, tmp_path):
+    state = Changing()
+    state.cuts = [100_000] + [0] * 10
+    url = serve(state)
+    with pytest.raises(FetchError, match="broke off at 100,000 of 300,000 bytes"):
+        fetched(url, tmp_path / NAME)
+    [left] = tmp_path.iterdir()
+    assert left.stat().st_size == 100_000
+
+    state.cuts, state.version = [], 1
+    assert fetched(url, tmp_path / NAME) == VERSIONS[1]
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+
+
+def test_without_any_mark_a_broken_download_begins_anew(serve, tmp_path):
+    state = Changing("none")
+    state.cuts, state.changes_after_cut = [100_000], True
+
+    assert fetched(serve(state), tmp_path / NAME) == VERSIONS[1]
+    assert state.asked == [("bytes=0-", ""), ("bytes=0-", "")]
