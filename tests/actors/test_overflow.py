@@ -9,7 +9,7 @@ import pytest
 
 from actors.backend import Overflow, Refused, Request, ScriptedBackend, Unprocessable
 from actors.play import Episode, declined, play
-from actors.records import EPISODE_COLUMNS, episode_row
+from actors.records import episode_row
 from envs.types import Ending
 from orchestrator.report.metrics import score
 from orchestrator.storage.episode_store import EPISODES
@@ -34,7 +34,7 @@ def played(where: Cell, backend: ScriptedBackend) -> Episode:
 
 
 def row(where: Cell, found: Episode) -> dict[str, object]:
-    return dict(zip(EPISODE_COLUMNS, episode_row(where, found), strict=True))
+    return episode_row(where, found)._asdict()
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3])
