@@ -19,8 +19,8 @@ from matplotlib.ticker import NullFormatter
 
 from envs import SCENARIOS
 from orchestrator.report import plot_style
-from orchestrator.report.bootstrap import Bootstrap, bootstrap
 from orchestrator.report.efficiency import budget_averages
+from orchestrator.report.estimates import Estimates, estimate
 from orchestrator.report.model_size import capacity, points
 from orchestrator.report.plot_style import ACTIONS, CONDITIONS, FAINT, INK
 from orchestrator.report.run_data import RunData, read
@@ -42,10 +42,10 @@ def write_figures(folder: Path, data: Path | None = None) -> list[Path]:
     return sorted(path for name, figure in drawn.items() for path in plot_style.save(figure, place, name))
 
 
-def figures(run_data: RunData, intervals: Bootstrap | None = None) -> dict[str, Figure]:
+def figures(run_data: RunData, intervals: Estimates | None = None) -> dict[str, Figure]:
     """Name -> figure, those without cells left out; draw them with ``plot_style.svg`` or ``plot_style.png``."""
-    intervals = intervals or bootstrap(run_data)
-    makers: dict[str, Callable[[RunData, Bootstrap], Figure | None]] = {
+    intervals = intervals or estimate(run_data)
+    makers: dict[str, Callable[[RunData, Estimates], Figure | None]] = {
         "reference": against_reference,
         "actions": actions,
         "actions-behind": actions_behind,
@@ -59,7 +59,7 @@ def figures(run_data: RunData, intervals: Bootstrap | None = None) -> dict[str, 
 
 
 # -- accuracy against reference ----------------------------------------------------------------------------------------
-def against_reference(run_data: RunData, intervals: Bootstrap) -> Figure | None:
+def against_reference(run_data: RunData, intervals: Estimates) -> Figure | None:
     """A panel a scenario and one for the average: zero-shot with its interval, joined to the clear image."""
     wanted = (pl.col("protocol") == "mcqa") & pl.col("condition").is_in(["zero-shot", "reference"])
     cells, averages = intervals.cells.filter(wanted), intervals.averages.filter(wanted)
@@ -104,7 +104,7 @@ def _dumbbells(panel: Axes, names: Sequence[str], rows: pl.DataFrame, title: str
 
 
 # -- what models do ----------------------------------------------------------------------------------------------------
-def actions(run_data: RunData, intervals: Bootstrap) -> Figure | None:
+def actions(run_data: RunData, intervals: Estimates) -> Figure | None:
     """Share of answers by action under zero-shot, averaged over scenarios, stacked (paper: action distributions)."""
     rows = _counted(run_data, intervals.averages.filter(protocol="mcqa", condition="zero-shot"))
     rows = rows.filter(pl.col("share_suggestion").is_not_null())
@@ -119,7 +119,7 @@ def actions(run_data: RunData, intervals: Bootstrap) -> Figure | None:
     return _shares(figure, panel, rows)
 
 
-def actions_behind(run_data: RunData, intervals: Bootstrap) -> Figure | None:
+def actions_behind(run_data: RunData, intervals: Estimates) -> Figure | None:
     """The same, with hints above and random suggestions below each bar, paler."""
     behind = {"hint": 0.3, "random-proactive": -0.3}
     rows = _counted(run_data, intervals.averages.filter(pl.col("protocol") == "mcqa"))
@@ -165,7 +165,7 @@ def _shares(figure: Figure, panel: Axes, rows: pl.DataFrame) -> Figure:
 
 
 # -- conditions --------------------------------------------------------------------------------------------------------
-def beside_zero_shot(run_data: RunData, intervals: Bootstrap) -> Figure | None:
+def beside_zero_shot(run_data: RunData, intervals: Estimates) -> Figure | None:
     """acc and ps under hints and history against zero-shot, and under examples against zero-shot on their scenarios."""
     cells = intervals.cells.filter(protocol="mcqa")
     groups = [
@@ -230,7 +230,7 @@ def _examples(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 # -- capacity and budget -----------------------------------------------------------------------------------------------
-def capacity_figure(run_data: RunData, intervals: Bootstrap) -> Figure | None:
+def capacity_figure(run_data: RunData, intervals: Estimates) -> Figure | None:
     """Size against ps and acc under zero-shot, with Spearman's rank correlation; models without published size are absent.
 
     Models of one family share colour and marker, and are joined.
@@ -289,7 +289,7 @@ def _correlation(test: Row) -> str:
     return f"Spearman's rho {test['rho']:+.2f}, permutation {p}, {test['models']} models"
 
 
-def budget_figure(run_data: RunData, intervals: Bootstrap) -> Figure | None:
+def budget_figure(run_data: RunData, intervals: Estimates) -> Figure | None:
     """Accuracy, averaged over scenarios, when only so many suggestions are allowed: a panel a model, the others pale behind."""
     rows = budget_averages(run_data).filter(condition="zero-shot", protocol="mcqa")
     if rows.is_empty():
@@ -331,7 +331,7 @@ def _settled(curve: tuple[list[int], list[float]]) -> int:
 
 
 # -- what they share ---------------------------------------------------------------------------------------------------
-def _rows(run_data: RunData, intervals: Bootstrap, conditions: Sequence[str]) -> pl.DataFrame:
+def _rows(run_data: RunData, intervals: Estimates, conditions: Sequence[str]) -> pl.DataFrame:
     wanted = (pl.col("protocol") == "mcqa") & pl.col("condition").is_in(conditions)
     return _counted(run_data, intervals.averages.filter(wanted))
 

@@ -5,33 +5,30 @@ Always with the judge's key and with the number of answers that have no verdict.
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
-from orchestrator.report.bootstrap import GROUP, RESAMPLES, bounds, generator, resampled
+from orchestrator.report.estimates import GROUP
+from orchestrator.report.intervals import histogram, score_interval
 from orchestrator.report.metrics import BITS, average, packages
 from orchestrator.report.run_data import RunData
 
 INTERVALS = [f"{bit}{end}" for bit in BITS for end in ("", "_low", "_high")]
 
 
-def averages(run_data: RunData, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
+def averages(run_data: RunData) -> pl.DataFrame:
     """One row model x condition x protocol ``oeg``: unweighted means over scenarios of each bit, with 95% intervals.
 
     Columns: model, condition, protocol; category, suggestion, aggregate in percent of the judged, each with ``_low``
-    and ``_high`` (percentile bootstrap, each scenario a stratum); scenarios, complete, all_seven (``score.average``).
+    and ``_high`` (score interval, each scenario a stratum); scenarios, complete, all_seven (``score.average``).
     """
     rows = run_data.rows.filter(pl.col("protocol") == "oeg")
     if rows.is_empty():
         return pl.DataFrame(schema={**dict.fromkeys(GROUP, pl.String), **dict.fromkeys(INTERVALS, pl.Float64)})
-    drawn: dict[tuple[str, ...], list[Any]] = {}
+    strata: dict[tuple[str, ...], list[pl.DataFrame]] = {}
     for (cell,), part in _bits(run_data).group_by(["cell"], maintain_order=True):
-        values, counts = part.select(BITS).to_numpy(), part["count"].to_numpy()
-        sums = resampled(values, counts, resamples, generator(seed, str(cell)))
         names = rows.row(by_predicate=pl.col("cell") == cell, named=True)
-        drawn.setdefault(tuple(names[name] for name in GROUP), []).append(100 * sums / counts.sum())
-    found = [dict(zip(GROUP, names, strict=True)) | _bounds(sum(cells) / len(cells)) for names, cells in drawn.items()]
+        strata.setdefault(tuple(names[name] for name in GROUP), []).append(part)
+    found = [dict(zip(GROUP, names, strict=True)) | _bounds(cells) for names, cells in strata.items()]
     ends = [name for name in INTERVALS if name not in BITS]
     lows = pl.DataFrame(found, schema={**dict.fromkeys(GROUP, pl.String), **dict.fromkeys(ends, pl.Float64)})
     means = rows.group_by(GROUP).agg(pl.col(BITS).mean())
@@ -53,16 +50,19 @@ def title(run_data: RunData) -> str:
 
 
 def _bits(run_data: RunData) -> pl.DataFrame:
-    """Each open-ended cell's distinct verdicts as 0 and 1 and how often they occur, in a fixed order."""
+    """The verdicts of each open-ended cell in percent, 0 or 100, in a fixed order."""
     cells = run_data.rows.filter(pl.col("protocol") == "oeg").select("cell")
     bits = run_data.verdicts.join(cells, on="cell", how="semi")
     if run_data.strict:
         bits = bits.with_columns(packages(bit) for bit in BITS)
-    whole = bits.filter(pl.col("aggregate").is_not_null()).select("cell", *[pl.col(bit).cast(pl.Int64) for bit in BITS])
-    return whole.group_by("cell", *BITS).len("count").with_columns(pl.col("count").cast(pl.Int64)).sort("cell", *BITS)
+    whole = bits.filter(pl.col("aggregate").is_not_null())
+    return whole.select("cell", *[pl.col(bit).cast(pl.Int64) * 100 for bit in BITS]).sort("cell", *BITS)
 
 
-def _bounds(replicates: Any) -> dict[str, float]:
-    """Intervals from replicates (resamples, bits)."""
-    ends = [(bit, *bounds(replicates[:, place])) for place, bit in enumerate(BITS)]
-    return {f"{bit}{end}": value for bit, low, high in ends for end, value in (("_low", low), ("_high", high))}
+def _bounds(cells: list[pl.DataFrame]) -> dict[str, float]:
+    """The interval of each bit's average over cells."""
+    row: dict[str, float] = {}
+    for bit in BITS:
+        strata = [histogram(cell[bit].to_numpy(), 0, 100) for cell in cells]
+        row[f"{bit}_low"], row[f"{bit}_high"] = score_interval(strata)
+    return row

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from scipy.stats import permutation_test, rankdata  # type: ignore[import-untyped]
 
-from orchestrator.report.bootstrap import Floats
+from orchestrator.report.intervals import Floats
 from orchestrator.report.metrics import average
 from orchestrator.report.run_data import RunData
 

@@ -7,14 +7,15 @@ comparisons of models that the sweep declares; baselines are reference points, n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from scipy.stats import binom  # type: ignore[import-untyped]
 
-from orchestrator.report.bootstrap import RESAMPLES, Floats, bounds, generator, resampled
+from orchestrator.report.estimates import suggestion_limits
+from orchestrator.report.intervals import Floats, Stratum, histogram, score_interval
 from orchestrator.report.run_data import RunData
 from sweeps.spec import Protocol
 
@@ -26,16 +27,18 @@ FFT_ERROR = 1e-12
 ZERO_SHOT = "zero-shot"
 SAMPLE = ("scenario", "protocol", "sample_id")
 COMPARED = ("correct", "turns", "correct_other", "turns_other")
-SUGGESTIONS = ("ps_difference", "ps_low", "ps_high", "ps_p")
+MEASURED = ("difference_low", "difference_high", "ps_difference", "ps_low", "ps_high", "ps_p")
+Limits = Mapping[tuple[str, str], int]
+"""(scenario, condition) -> the most suggestions of an episode (``suggestion_limits``)."""
 
 
-def against(run_data: RunData, condition: str = ZERO_SHOT, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
+def against(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     """Every other condition against one, sample by sample: one row model x scenario x condition x protocol.
 
-    Columns: n (pairs), acc and acc_other (percent, of ``condition``), difference (points), gained and lost (discordant
-    pairs), p, p_holm, detectable (points, at the level of one comparison of the family; see ``detectable``),
-    ps_difference with ps_low, ps_high, ps_p, ps_p_holm. Of baselines p_holm, ps_p_holm and detectable are null, unless
-    nothing but baselines is planned.
+    Columns: n (pairs), acc and acc_other (percent, of ``condition``), difference (points) with difference_low and
+    difference_high (Tango's interval), gained and lost (discordant pairs), p, p_holm, detectable (points, at the level of
+    one comparison of the family; see ``detectable``), ps_difference with ps_low, ps_high, ps_p, ps_p_holm. Of baselines
+    p_holm, ps_p_holm and detectable are null, unless nothing but baselines is planned.
     """
     scored = run_data.scored.select("model", "condition", *SAMPLE, "correct", "turns")
     base = scored.filter(pl.col("condition") == condition).drop("condition")
@@ -45,10 +48,10 @@ def against(run_data: RunData, condition: str = ZERO_SHOT, resamples: int = RESA
     base_cells = planned.filter(pl.col("condition") == condition)
     others = planned.filter(pl.col("condition") != condition)
     family = others.join(base_cells, on=["model", "scenario", "protocol"], how="semi").select(names)
-    return _compared(pairs, names, family, resamples, seed)
+    return _compared(pairs, names, family, suggestion_limits(run_data))
 
 
-def between(run_data: RunData, condition: str = ZERO_SHOT, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
+def between(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     """Every model against every other under one condition: one row model x other x scenario x protocol.
 
     ``model`` comes before ``other`` by name; differences are model less other. Columns as in ``against``.
@@ -57,7 +60,7 @@ def between(run_data: RunData, condition: str = ZERO_SHOT, resamples: int = RESA
     names = ["model", "other", "scenario", "protocol"]
     planned = _in_family(run_data).filter(pl.col("condition") == condition).select("model", "scenario", "protocol")
     family = _model_pairs(planned, ["scenario", "protocol"]).select(names)
-    return _compared(_model_pairs(mine, list(SAMPLE)), names, family, resamples, seed)
+    return _compared(_model_pairs(mine, list(SAMPLE)), names, family, suggestion_limits(run_data))
 
 
 def _model_pairs(rows: pl.DataFrame, same: list[str]) -> pl.DataFrame:
@@ -145,19 +148,15 @@ def _in_family(run_data: RunData) -> pl.DataFrame:
     return planned if models.is_empty() else models
 
 
-def _compared(
-    pairs: pl.DataFrame, names: Sequence[str], family: pl.DataFrame, resamples: int, seed: int
-) -> pl.DataFrame:
+def _compared(pairs: pl.DataFrame, names: Sequence[str], family: pl.DataFrame, limits: Limits) -> pl.DataFrame:
     """One row a comparison; ``family`` holds the names of all declared ones, and only they are corrected together."""
     counts = pairs.group_by(names).agg(_counts()).sort(names)
-    difference = pairs.select(*names, (pl.col("turns") - pl.col("turns_other")).cast(pl.Int64).alias("step"))
-    suggestions = _suggestions(difference, names, resamples, seed)
     rows = counts.with_columns(pl.Series("p", mcnemar(counts["gained"].to_numpy(), counts["lost"].to_numpy())))
-    rows = rows.join(suggestions, on=list(names), how="left", maintain_order="left")
+    rows = rows.join(_differences(pairs, names, limits), on=list(names), how="left", maintain_order="left")
     corrected = _corrected(rows.join(family, on=list(names), how="semi", maintain_order="left"), names, family.height)
     rows = rows.join(corrected, on=list(names), how="left", maintain_order="left")
-    order = [*counts.columns, "p", "p_holm", "detectable", *SUGGESTIONS[:-1], "ps_p_holm"]
-    return rows.select(order)
+    first = [*names, "n", "acc", "acc_other", "difference", "difference_low", "difference_high", "gained", "lost"]
+    return rows.select(*first, "p", "p_holm", "detectable", *MEASURED[2:], "ps_p_holm")
 
 
 def _corrected(rows: pl.DataFrame, names: Sequence[str], family: int) -> pl.DataFrame:
@@ -184,15 +183,22 @@ def _counts() -> list[pl.Expr]:
     ]
 
 
-def _suggestions(steps: pl.DataFrame, names: Sequence[str], resamples: int, seed: int) -> pl.DataFrame:
-    """The mean difference in suggestions with its bootstrap interval and the sign-flip p."""
+def paired_strata(pairs: pl.DataFrame, most: int) -> tuple[Stratum, Stratum]:
+    """The differences of one group of pairs: of accuracy in points, and of suggestions, of which an episode has ``most``."""
+    right = pairs["correct"].cast(pl.Int64) - pairs["correct_other"].cast(pl.Int64)
+    steps = pairs["turns"].cast(pl.Int64) - pairs["turns_other"].cast(pl.Int64)
+    return histogram(100 * right.to_numpy(), -100, 100), histogram(steps.to_numpy(), -most, most)
+
+
+def _differences(pairs: pl.DataFrame, names: Sequence[str], limits: Limits) -> pl.DataFrame:
+    """The intervals of both differences, the mean difference in suggestions and its sign-flip p."""
+    most: dict[str, int] = {}
+    for (scenario, _), limit in limits.items():
+        most[scenario] = max(limit, most.get(scenario, 0))
     rows = []
-    counted = steps.group_by(*names, "step").len("count").sort(*names, "step")
-    for group, part in counted.group_by(names, maintain_order=True):
-        values, counts = part.select("step").to_numpy(), part["count"].cast(pl.Int64).to_numpy()
-        total = counts.sum()
-        drawn = resampled(values, counts, resamples, generator(seed, "\n".join(map(str, group))))[:, 0] / total
-        low, high = bounds(drawn)
-        rows.append((*group, float(counts @ values[:, 0] / total), low, high, sign_flip(values[:, 0], counts)))
-    schema = {**dict.fromkeys(names, pl.String), **dict.fromkeys(SUGGESTIONS, pl.Float64)}
+    for group, part in pairs.sort(names).group_by(names, maintain_order=True):
+        right, steps = paired_strata(part, most[part["scenario"][0]])
+        p = sign_flip(steps.values, steps.counts)
+        rows.append((*group, *score_interval([right]), steps.mean, *score_interval([steps]), p))
+    schema = {**dict.fromkeys(names, pl.String), **dict.fromkeys(MEASURED, pl.Float64)}
     return pl.DataFrame(rows, schema=schema, orient="row")

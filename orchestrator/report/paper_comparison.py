@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from envs import SCENARIOS
-from orchestrator.report.bootstrap import GROUP, Bootstrap, bootstrap
+from orchestrator.report.estimates import GROUP, Estimates, estimate
 from orchestrator.report.judge_tables import INTERVALS, averages
 from orchestrator.report.metrics import lacking
 from orchestrator.report.provenance import UNVERIFIED, foreign, open_ended_subset, subset
@@ -50,9 +50,9 @@ def compare(folder: Path, data: Path | None = None, judge: str = "", strict: boo
     return compared(read(folder, data, judge, strict))
 
 
-def compared(run_data: RunData, intervals: Bootstrap | None = None) -> pl.DataFrame:
+def compared(run_data: RunData, intervals: Estimates | None = None) -> pl.DataFrame:
     """``compare`` of a run that is read already."""
-    intervals = intervals or bootstrap(run_data)
+    intervals = intervals or estimate(run_data)
     case = _Case(run_data)
     cells, means = _judged(run_data, intervals)
     rows = [row for cell in cells.iter_rows(named=True) for row in case.rows(cell, cell["scenario"])]
@@ -180,7 +180,7 @@ class _Case:
         return f"{unread:,} answers are not judged yet; `proactive-sweep judge` goes on" if unread else None
 
 
-def _judged(run_data: RunData, intervals: Bootstrap) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _judged(run_data: RunData, intervals: Estimates) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Cells and averages, with the judge's measures where the run has them."""
     if "aggregate" not in run_data.rows.columns:
         return intervals.cells, intervals.averages

@@ -14,10 +14,10 @@ import polars as pl
 
 from envs import SCENARIOS
 from orchestrator.report import escaping
-from orchestrator.report.bootstrap import Bootstrap, bootstrap
 from orchestrator.report.efficiency import budget_averages, efficiency, lift
 from orchestrator.report.endings import taxonomy
 from orchestrator.report.escaping import MISSING, Entry, Grid
+from orchestrator.report.estimates import Estimates, estimate
 from orchestrator.report.judge_tables import averages, title
 from orchestrator.report.lenient import leniency
 from orchestrator.report.metrics import lacking
@@ -67,9 +67,9 @@ def measures(run_data: RunData) -> dict[str, pl.DataFrame]:
     return {name: frame for name, frame in frames.items() if not frame.is_empty()}
 
 
-def grids(run_data: RunData, intervals: Bootstrap | None = None) -> list[Grid]:
+def grids(run_data: RunData, intervals: Estimates | None = None) -> list[Grid]:
     """The tables that this run has, those of no cell left out: main, conditions, reference, paired, open-ended."""
-    intervals = intervals or bootstrap(run_data)
+    intervals = intervals or estimate(run_data)
     made = [
         main(run_data, intervals),
         conditions(run_data, intervals),
@@ -80,7 +80,7 @@ def grids(run_data: RunData, intervals: Bootstrap | None = None) -> list[Grid]:
     return [grid for grid in made if grid.rows]
 
 
-def main(run_data: RunData, intervals: Bootstrap, condition: str = "zero-shot") -> Grid:
+def main(run_data: RunData, intervals: Estimates, condition: str = "zero-shot") -> Grid:
     """Models x scenarios, acc and ps, the average at the end (paper, Table 1)."""
     cells = intervals.cells.filter(condition=condition, protocol="mcqa")
     averages = intervals.averages.filter(condition=condition, protocol="mcqa")
@@ -89,7 +89,7 @@ def main(run_data: RunData, intervals: Bootstrap, condition: str = "zero-shot") 
     return replace(grid, name="main", title=title, numbers=_numbers(cells, averages))
 
 
-def conditions(run_data: RunData, intervals: Bootstrap) -> Grid:
+def conditions(run_data: RunData, intervals: Estimates) -> Grid:
     """Models x conditions, averages over scenarios; beside the in-context examples zero-shot over their scenarios."""
     averages = intervals.averages.filter(protocol="mcqa")
     few = _over(intervals.cells.filter(protocol="mcqa", condition="zero-shot"), WITH_EXAMPLES)
@@ -107,7 +107,7 @@ def conditions(run_data: RunData, intervals: Bootstrap) -> Grid:
     return _grid(run_data, "conditions", title, columns, rows, averages, "mcqa")
 
 
-def reference(run_data: RunData, intervals: Bootstrap) -> Grid:
+def reference(run_data: RunData, intervals: Estimates) -> Grid:
     """Accuracy on the clear image, and under zero-shot, by scenario (paper, Table 6 and Figure 3)."""
     clear = intervals.cells.filter(condition="reference", protocol="mcqa")
     if clear.is_empty():
@@ -138,7 +138,7 @@ def paired(run_data: RunData) -> Grid:
     return Grid("paired", title, tuple(scenarios), tuple((name, tuple(row)) for name, row in rows), found)
 
 
-def open_ended(run_data: RunData, intervals: Bootstrap) -> Grid:
+def open_ended(run_data: RunData, intervals: Estimates) -> Grid:
     """The judged share of answers: aggregate / category / suggestion in percent (paper, Tables 8 and 9)."""
     measures = list(MEASURES["oeg"].values())
     judged = run_data.rows.filter(pl.col("protocol") == "oeg")

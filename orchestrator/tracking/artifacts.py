@@ -31,13 +31,13 @@ def send_artifacts(mirror: MlflowRun, folder: Path, rows: pl.DataFrame, data: Pa
         send_tables(mirror, {"cells": rows})
         return
     from orchestrator.report import plot_style
-    from orchestrator.report.bootstrap import bootstrap
+    from orchestrator.report.estimates import estimate
     from orchestrator.report.figures import figures
     from orchestrator.report.html import write_page
     from orchestrator.report.tables import grids, measures
     from orchestrator.tracking.transcripts import transcripts
 
-    intervals = bootstrap(run_data)
+    intervals = estimate(run_data)
     made = {grid.name: grid.numbers for grid in grids(run_data, intervals)} | measures(run_data)
     send_tables(mirror, {"cells": rows, **made})
     for name, figure in figures(run_data, intervals).items():

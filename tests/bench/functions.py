@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from envs.openended import instruction, read_verdict, shortened
-from orchestrator.report.bootstrap import COLUMNS, bounds, generator, resampled
+from orchestrator.report.estimates import COLUMNS, bounds, generator, resampled
 from orchestrator.report.lenient import lenient
 from orchestrator.scheduling.forecast import workload
 from orchestrator.scheduling.forecast.forecast import paces

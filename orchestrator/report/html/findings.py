@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from orchestrator.report.bootstrap import Bootstrap
 from orchestrator.report.endings import taxonomy
+from orchestrator.report.estimates import Estimates
 from orchestrator.report.html.escape import visible
 from orchestrator.report.html.phrasing import listed, share, signed
 from orchestrator.report.lenient import leniency
@@ -28,7 +28,7 @@ class Finding(NamedTuple):
     text: str
 
 
-def findings(run_data: RunData, intervals: Bootstrap) -> list[Finding]:
+def findings(run_data: RunData, intervals: Estimates) -> list[Finding]:
     """The headlines that this run's numbers carry."""
     means = intervals.averages.filter((pl.col("protocol") == "mcqa") & pl.col("acc").is_not_null())
     return [

@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from envs import SCENARIOS
 from orchestrator.datasets.staging import nearby
 from orchestrator.report import plot_style
-from orchestrator.report.bootstrap import Bootstrap, bootstrap
 from orchestrator.report.endings import Kind, endings
+from orchestrator.report.estimates import Estimates, estimate
 from orchestrator.report.figures import figures
 from orchestrator.report.html import summary, tables
 from orchestrator.report.html.episode_sample import chosen
@@ -96,7 +96,7 @@ class Page:
 
 def gathered(run_data: RunData, data: Path | None, thumbnails: int, seed: int, episodes: int) -> Page:
     """The page of a run; see ``write_page``."""
-    intervals = bootstrap(run_data)
+    intervals = estimate(run_data)
     judged = _judged(run_data.folder)
     views, about = _views(run_data, judged, _at_hand(run_data, data), thumbnails, seed, episodes)
     return Page(
@@ -193,7 +193,7 @@ def _place(run_data: RunData) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
     return place
 
 
-def _figure_files(run_data: RunData, intervals: Bootstrap) -> list[FigureFile]:
+def _figure_files(run_data: RunData, intervals: Estimates) -> list[FigureFile]:
     return [_figure_file(name, figure) for name, figure in figures(run_data, intervals).items()]
 
 

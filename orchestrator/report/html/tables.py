@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 import polars as pl
 
 from envs import SCENARIOS
-from orchestrator.report.bootstrap import Bootstrap
 from orchestrator.report.efficiency import efficiency, lift
 from orchestrator.report.escaping import Grid
+from orchestrator.report.estimates import Estimates
 from orchestrator.report.html.escape import visible
 from orchestrator.report.html.phrasing import signed
 from orchestrator.report.lenient import leniency
@@ -79,7 +79,7 @@ CELLS = (
     Column("Scenario", number=False, filter=True),
     Column("Condition", number=False, filter=True),
     Column("Acc %", "share of scored episodes that end correct, with Wilson's 95% interval"),
-    Column("ps", "suggestions per episode (mean of turns - 1), with its 95% bootstrap interval"),
+    Column("ps", "suggestions per episode (mean of turns - 1), with its 95% score interval"),
     Column(
         "Answers", "what the answers were: suggestion, right category, wrong category, abstention, unparsable", False
     ),
@@ -100,7 +100,7 @@ CELLS = (
 )
 
 
-def cells(run_data: RunData, intervals: Bootstrap) -> PageTable:
+def cells(run_data: RunData, intervals: Estimates) -> PageTable:
     """Every cell with every measure: model x scenario x condition."""
     change = {_place(row): row for row in against(run_data).iter_rows(named=True)}
     lifts = {row["cell"]: row["lift"] for row in lift(run_data).iter_rows(named=True)}

@@ -14,7 +14,7 @@ from orchestrator.report.model_size import capacity, points, spearman
 from orchestrator.report.published import table
 from sweeps.load import registry
 from tests.orchestrator.blocks import episode
-from tests.orchestrator.report.test_bootstrap import made
+from tests.orchestrator.report.test_estimates import made
 
 
 def test_the_oracle_is_perfectly_efficient_and_the_abstainer_not_at_all(run_data):

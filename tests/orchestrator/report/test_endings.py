@@ -10,7 +10,7 @@ from envs.types import Ending, Mode
 from orchestrator.report.endings import Kind, clear, endings, taxonomy
 from orchestrator.report.run_data import read
 from tests.orchestrator.blocks import episode
-from tests.orchestrator.report.test_bootstrap import made
+from tests.orchestrator.report.test_estimates import made
 
 
 def test_every_episode_has_one_kind_and_counts_sum_to_the_finished(run_data):

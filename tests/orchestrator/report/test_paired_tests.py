@@ -12,7 +12,7 @@ from scipy.stats import binom, binomtest
 
 from orchestrator.report.paired_tests import against, between, detectable, holm, mcnemar, mcnemar_power, sign_flip
 from tests.orchestrator.blocks import episode
-from tests.orchestrator.report.test_bootstrap import made
+from tests.orchestrator.report.test_estimates import made
 
 
 @given(st.integers(0, 300), st.integers(0, 300))
@@ -115,19 +115,24 @@ def test_only_samples_with_both_partners_are_compared(run_data):
     rows = [row for n in range(40) for row in pair(n, 1 + n % 4, 1 + n % 2, n < 20, n < 8)]
     rows += [episode(99, "m/QD/hint"), *pair(100, 1, 1, True, True)]
     rows[-1] = {**rows[-1], "ending": "failed", "correct": False}
-    row = against(made(run_data, rows), resamples=8_000).row(0, named=True)
+    row = against(made(run_data, rows)).row(0, named=True)
     differences = np.array([n % 4 - n % 2 for n in range(40)])
-    brute = np.random.default_rng(0).choice(differences, (8_000, 40)).mean(axis=1)
+    half = 1.96 * differences.std() / np.sqrt(40)
 
     assert (row["n"], row["gained"], row["lost"]) == (40, 12, 0)
     assert (row["acc"], row["acc_other"], row["difference"]) == (50, 20, 30)
     assert row["p"] == pytest.approx(binomtest(12, 12).pvalue)
     assert row["ps_difference"] == differences.mean()
-    assert (row["ps_low"], row["ps_high"]) == pytest.approx(tuple(np.percentile(brute, [2.5, 97.5])), abs=0.06)
+    assert (row["ps_low"], row["ps_high"]) == pytest.approx(
+        (differences.mean() - half, differences.mean() + half), abs=0.12
+    )
+    assert row["difference_low"] == pytest.approx(18.1, abs=0.3) and row["difference_high"] == pytest.approx(
+        45.4, abs=0.3
+    )
 
 
 def test_models_are_compared_once_and_the_grid_is_corrected(run_data):
-    found = between(run_data, resamples=200)
+    found = between(run_data)
 
     assert found.height == 15 * 7, "nothing but baselines is planned, so they are the family"
     assert (found["model"] < found["other"]).all()
@@ -136,7 +141,7 @@ def test_models_are_compared_once_and_the_grid_is_corrected(run_data):
 
 
 def test_a_condition_that_changes_nothing_has_p_of_one(run_data):
-    same = against(run_data, resamples=100).filter(pl.col("condition") == "hint")
+    same = against(run_data).filter(pl.col("condition") == "hint")
 
     assert set(same["p"]) == {1.0}
     assert set(same["ps_difference"]) == {0.0}

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from orchestrator.report.bootstrap import bootstrap
+from orchestrator.report.estimates import estimate
 from orchestrator.report.paper_comparison import compare, reasons, tables
 from orchestrator.report.provenance import unfiltered_counts
 from orchestrator.report.published import figures
@@ -222,7 +222,7 @@ def test_what_the_judge_has_not_read_is_not_compared_nor_its_average_nor_shown_a
     assert found.filter(pl.col("scenario") != "avg")["reason"].str.contains("answers are not judged yet").all()
     assert found.filter(scenario="avg")["reason"].str.contains("not all seven").all()
     run_data = read(folder)
-    ((_, entries),) = open_ended(run_data, bootstrap(run_data)).rows
+    ((_, entries),) = open_ended(run_data, estimate(run_data)).rows
     assert all(entry.unfinished for entry in entries)
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.bootstrap import bootstrap
 from orchestrator.report.escaping import Entry, Grid, latex, latex_text, markdown, markdown_text, marked
+from orchestrator.report.estimates import estimate
 from orchestrator.report.judge_tables import averages
 from orchestrator.report.run_data import read
 from orchestrator.report.tables import grids, open_ended, write_tables
@@ -139,10 +139,10 @@ def test_errors_are_told_under_the_table(run_data):
 
 
 def test_open_ended_is_there_when_it_was_played_with_its_judge_and_its_average(run_data, tmp_path):
-    assert not open_ended(run_data, bootstrap(run_data, resamples=20)).rows
+    assert not open_ended(run_data, estimate(run_data)).rows
     models = ["llava-ov-0.5b", "idefics3-8b"]
     asked = read(known(tmp_path / "run", models, ("zero-shot", "hint"), most=100, protocol="oeg"))
-    grid = open_ended(asked, bootstrap(asked, resamples=20))
+    grid = open_ended(asked, estimate(asked))
 
     assert [name for name, _ in grid.rows] == [f"{m}, {c}" for m in models for c in ("zero-shot", "hint")]
     assert grid.rows[0][1][0].text == "1.1 / 0.0 / 1.1"

@@ -1,0 +1,140 @@
+"""Score intervals of means of bounded counts: one proportion, a mean number of suggestions, a paired difference, an average.
+
+A mean is in the interval if the data do not reject it: |observed - mean| <= z * standard error, the error taken from the
+distribution that fits the data best among those with that mean, over all values that the game allows and not only those
+seen. It follows that no interval collapses where all episodes agree: ten episodes without a loop do not exclude loops.
+For one proportion this is Wilson's interval (1927), for a paired difference of proportions Tango's (1998, Statistics in
+Medicine 17:891-908), for an average over strata the score interval under constrained maximum likelihood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm  # type: ignore[import-untyped]
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+COVERED = 95.0
+"""Percent that an interval covers."""
+Z = float(norm.ppf(0.5 + COVERED / 200))
+"""Standard errors of a two-sided interval."""
+TILTS = np.geomspace(1e-7, 1e9, 1_000)
+REMAINDERS = 1 / (1 + np.geomspace(1e-8, 1e8, 1_000))
+"""Grids on which the constrained distributions are computed; bounds are right to 1e-4 of the range."""
+ROUNDING = 1e-12
+"""Relative error of sums; a smaller distance is none."""
+
+
+class Stratum(NamedTuple):
+    """Observed whole values of one cell, as a histogram."""
+
+    values: Whole
+    """Distinct values (kinds,)."""
+    counts: Whole
+    """How often each was seen (kinds,), all above 0."""
+    low: float
+    """The least value that the game allows."""
+    high: float
+    """The greatest value that the game allows."""
+
+    @property
+    def mean(self) -> float:
+        return float(self.counts @ self.values / self.counts.sum())
+
+
+class _Path(NamedTuple):
+    """Best-fitting distributions as their mean distance from a bound goes to 0: one entry a Lagrange multiplier."""
+
+    multiplier: Floats
+    mean: Floats
+    variance: Floats
+
+
+def histogram(values: Whole, low: float, high: float) -> Stratum:
+    """The stratum of single observations (n,); bounds are widened to what was seen."""
+    distinct, counts = np.unique(values, return_counts=True)
+    return Stratum(distinct, counts, min(low, float(distinct[0])), max(high, float(distinct[-1])))
+
+
+def score_interval(strata: Sequence[Stratum]) -> tuple[float, float]:
+    """The interval of the unweighted average of the strata's means; independent strata, 95%."""
+    below = _mean_distance([_distances(one, upwards=False) for one in strata])
+    above = _mean_distance([_distances(one, upwards=True) for one in strata])
+    return float(np.mean([one.low for one in strata])) + below, float(np.mean([one.high for one in strata])) - above
+
+
+def wilson(hits: float, n: float) -> tuple[float, float]:
+    """Wilson's interval of a proportion, as shares; ``n`` may be an effective sample size."""
+    share = hits / n
+    centre, half = share + Z**2 / (2 * n), Z * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
+    low, high = (float((centre + sign * half) / (1 + Z**2 / n)) for sign in (-1, 1))
+    return (low if hits > 0 else 0.0), (high if hits < n else 1.0)
+
+
+def ratio_interval(part: Whole, whole: Whole, counts: Whole) -> tuple[float, float]:
+    """The interval of sum(part) / sum(whole) over episodes (kinds,) that occur ``counts`` times, as shares.
+
+    Wilson's interval at the effective sample size that the linearised variance between episodes gives (Korn and Graubard
+    1998, Survey Methodology 24:193-201); where all agree, the number of episodes.
+    """
+    n, total = float(counts.sum()), float(counts @ whole)
+    share = float(counts @ part) / total
+    variance = float(counts @ (part - share * whole) ** 2) / total**2
+    effective = n if variance == 0 else min(share * (1 - share) / variance, total)
+    return wilson(share * effective, effective)
+
+
+def combined(parts: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+    """The interval of the average of independent estimates (value, low, high): MOVER (Zou and Donner 2008)."""
+    value, low, high = np.array(parts).T
+    mean, number = float(value.mean()), len(value)
+    below, above = np.sqrt(((value - low) ** 2).sum()) / number, np.sqrt(((high - value) ** 2).sum()) / number
+    return mean - float(below), mean + float(above)
+
+
+def _distances(stratum: Stratum, upwards: bool) -> tuple[Floats, Floats]:
+    """Distances of the values from a bound (kinds,) and their counts."""
+    away = stratum.high - stratum.values if upwards else stratum.values - stratum.low
+    return away.astype(np.float64), stratum.counts.astype(np.float64)
+
+
+def _mean_distance(strata: Sequence[tuple[Floats, Floats]]) -> float:
+    """The least mean distance from the bound that the data do not reject."""
+    observed = float(np.mean([counts @ away / counts.sum() for away, counts in strata]))
+    if observed == 0:
+        return 0.0
+    paths = [(_path(away, counts), counts.sum()) for away, counts in strata if away.any()]
+    grid = np.unique(np.concatenate([np.log(path.multiplier) for path, _ in paths]))
+    mean, variance = np.zeros(len(grid)), np.zeros(len(grid))
+    for path, n in paths:
+        at = np.log(path.multiplier)
+        mean += np.interp(grid, at, path.mean) / len(strata)
+        variance += np.interp(grid, at, path.variance) / n / len(strata) ** 2
+    moved = np.where(observed - mean > ROUNDING * observed, observed - mean, 0.0)
+    standardised = moved / np.sqrt(np.maximum(variance, np.finfo(float).tiny))
+    first = int(np.argmax(standardised >= Z))
+    before = max(first - 1, 0)
+    return float(np.interp(Z, standardised[[before, first]], mean[[before, first]]))
+
+
+def _path(away: Floats, counts: Floats) -> _Path:
+    """Likeliest distributions over ``away`` and 0 as a Lagrange multiplier pulls their mean to 0.
+
+    Each has p_j = c_j / (a + t r_j); where no episode was seen at the bound and t is large, a is 0 and the rest is there.
+    """
+    tilt = TILTS[:, None] / away.max()
+    weights = counts / (1 + tilt * away)
+    scale = weights.sum(axis=1)
+    chances = weights / scale[:, None]
+    multiplier = tilt[:, 0] * scale
+    if away.min() > 0:
+        last = counts / away
+        chances = np.vstack([chances, REMAINDERS[:, None] * last / last.sum()])
+        multiplier = np.concatenate([multiplier, last.sum() / REMAINDERS])
+    mean = chances @ away
+    return _Path(multiplier, mean, chances @ away**2 - mean**2)

@@ -1,0 +1,137 @@
+"""Intervals hold the truth as often as they say: against closed forms, scipy, and by simulation with seeds."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.stats import binomtest
+
+from orchestrator.report.intervals import Z, combined, histogram, ratio_interval, score_interval, wilson
+
+SIZES = (10, 30, 100, 1000)
+SHARES = (0, 0.001, 0.01, 0.05, 0.2, 0.5, 0.9, 0.99, 1)
+SCENARIOS = 7
+
+
+@given(st.integers(1, 3_000), st.floats(0, 1))
+def test_for_one_proportion_it_is_wilsons(n, share):
+    hits = round(share * n)
+    theirs = binomtest(hits, n).proportion_ci(method="wilson")
+
+    assert wilson(hits, n) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
+    values = np.repeat([0, 100], [n - hits, hits])
+    assert score_interval([histogram(values, 0, 100)]) == pytest.approx((100 * theirs.low, 100 * theirs.high), abs=0.02)
+
+
+def tango(gained: int, lost: int, n: int, side: int) -> float:
+    """Tango's bound (1998), by the closed form of the constrained share of losses."""
+
+    def standardised(d: float) -> float:
+        linear = -gained - lost + (2 * n - gained + lost) * d
+        share = (np.sqrt(linear**2 + 8 * n * lost * d * (1 - d)) - linear) / (4 * n)
+        return (gained - lost - n * d) / np.sqrt(max(n * (2 * share + d * (1 - d)), 1e-12)) + side * Z
+
+    observed = (gained - lost) / n
+    return brentq(standardised, observed, 1 - 1e-9) if side > 0 else brentq(standardised, -1 + 1e-9, observed)
+
+
+@pytest.mark.parametrize(("gained", "lost", "n"), [(12, 0, 40), (9, 5, 44), (1, 0, 10), (0, 0, 30), (60, 55, 1000)])
+def test_for_a_paired_difference_it_is_tangos(gained, lost, n):
+    values = np.repeat([1, -1, 0], [gained, lost, n - gained - lost])
+    expected = (tango(gained, lost, n, -1), tango(gained, lost, n, +1))
+
+    assert score_interval([histogram(values, -1, 1)]) == pytest.approx(expected, abs=5e-4)
+
+
+def coverage(draw, truth: float, strata: int, runs: int) -> float:
+    """How often the interval of ``strata`` independent draws holds the truth."""
+    held = 0
+    for _ in range(runs):
+        low, high = score_interval([draw(place) for place in range(strata)])
+        held += low - 1e-6 <= truth <= high + 1e-6
+    return held / runs
+
+
+def right(rng, n, share):
+    return lambda place: histogram((rng.random(n) < min(1.0, share * (0.4 + 0.2 * place))).astype(int), 0, 1)
+
+
+def asked(rng, n, loops, most=20):
+    """Suggestions of episodes of which some loop to the limit, the others seldom ask."""
+    return lambda place: histogram(
+        np.where(rng.random(n) < loops, most, np.minimum(rng.geometric(0.7, n) - 1, 3)), 0, most
+    )
+
+
+def mean_asked(loops, most=20):
+    plain = sum(min(k, 3) * 0.7 * 0.3**k for k in range(200))
+    return loops * most + (1 - loops) * plain
+
+
+def tolerance(runs: int) -> float:
+    return 3 * np.sqrt(0.95 * 0.05 / runs)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("share", [0, 0.01, 0.3, 1])
+def test_averages_of_accuracy_are_covered(n, share):
+    truth = np.mean([min(1.0, share * (0.4 + 0.2 * place)) for place in range(SCENARIOS)])
+
+    assert coverage(right(np.random.default_rng(n), n, share), truth, SCENARIOS, 80) >= 0.93 - tolerance(80)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("loops", [0, 0.01, 0.1, 1])
+def test_suggestions_are_covered_where_loops_are_rare(n, loops):
+    rng = np.random.default_rng(n)
+
+    assert coverage(asked(rng, n, loops), mean_asked(loops), 1, 150) >= 0.93 - tolerance(150)
+    assert coverage(asked(rng, n, loops), mean_asked(loops), SCENARIOS, 50) >= 0.93 - tolerance(50)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("n", SIZES)
+def test_coverage_on_the_whole_grid(n):
+    """92% at least everywhere, and of averages away from 0 and 1 over 100 episodes and more 97.5% at most."""
+    rng, runs = np.random.default_rng(n), 1_500
+    for share in SHARES:
+        truth = np.mean([min(1.0, share * (0.4 + 0.2 * place)) for place in range(SCENARIOS)])
+        found = coverage(right(rng, n, share), truth, SCENARIOS, runs)
+        print(f"n {n} accuracy {share}: {100 * found:.1f}%")
+        assert found >= 0.93 - tolerance(runs)
+        assert found <= 0.975 or not (n >= 100 and 0.01 <= share <= 0.5)
+    for loops in (0, 0.001, 0.01, 0.05, 0.3, 1):
+        for strata in (1, SCENARIOS):
+            found = coverage(asked(rng, n, loops), mean_asked(loops), strata, runs)
+            print(f"n {n} suggestions, loops {loops}, {strata} cells: {100 * found:.1f}%")
+            assert found >= 0.92 - tolerance(runs)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 1.0])
+def test_shares_of_answers_are_covered_over_episodes(share):
+    """Episodes of one to ten answers that tend to be alike."""
+    rng, held, runs = np.random.default_rng(1), 0, 300
+    for _ in range(runs):
+        turns = rng.integers(1, 11, 100)
+        own = rng.beta(share * 2, (1 - share) * 2, 100) if 0 < share < 1 else np.full(100, share)
+        low, high = ratio_interval(rng.binomial(turns, own), turns, np.ones(100, dtype=int))
+        held += low - 1e-9 <= share <= high + 1e-9
+
+    assert held / runs >= 0.93 - tolerance(runs)
+
+
+def test_averages_of_combined_estimates_do_not_collapse():
+    low, high = combined([(0.0, 0.0, 8.0), (100.0, 96.0, 100.0)])
+
+    assert low == pytest.approx(50 - 2) and high == pytest.approx(50 + 4)
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.integers(12, 40))
+def test_the_mean_lies_inside_and_bounds_mirror(values, most):
+    observed = np.array(values)
+    low, high = score_interval([histogram(observed, 0, most)])
+    mirrored = score_interval([histogram(most - observed, 0, most)])
+
+    assert -1e-9 <= low <= observed.mean() + 1e-9 and observed.mean() - 1e-9 <= high <= most + 1e-9
+    assert mirrored == pytest.approx((most - high, most - low), abs=1e-6)
