@@ -63,7 +63,7 @@ class TransformersBackend:
         self.name = model.name
         self.size = int(model.options.get("batch", BATCH))
         """Rows of a batch; halves for good when the device has no room."""
-        self.pictures = Pictures(data)
+        self.pictures = Pictures(data, model)
         self.waiting = Waiting()
         self.ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
         self.thread = Thread(target=self._work, name=f"generate-{model.name}", daemon=True)

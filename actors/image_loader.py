@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from actors.backend import Message
-from envs.render import Renderer
+from envs.render import Fit, Renderer
 from envs.types import ImageRef
+from sweeps.spec import ModelSpec
 from sweeps.values import digest
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ MOST_THREADS = 8
 class Pictures:
     """The pictures of one benchmark folder, as an engine asks for them."""
 
-    def __init__(self, data: Path) -> None:
-        self.renderer = Renderer(data)
+    def __init__(self, data: Path, model: ModelSpec | None = None) -> None:
+        """``model`` is the one that will see them: for Qwen's they are fitted first."""
+        self.renderer = Renderer(data, fit=fit(model) if model else None)
         self.folder = digest(str(data.resolve()))
         self.threads = ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), thread_name_prefix="pictures")
 
@@ -56,3 +58,13 @@ class Pictures:
     def close(self) -> None:
         """Release the threads; safe to call twice."""
         self.threads.shutdown(wait=False, cancel_futures=True)
+
+
+def fit(model: ModelSpec) -> Fit | None:
+    """The bounds to which a model's pictures are fitted before the crop, those of its processor; None for all but Qwen's."""
+    if not model.fits_pictures:
+        return None
+    bounds = Fit()
+    return bounds._replace(
+        fewest=model.processor.get("min_pixels", bounds.fewest), most=model.processor.get("max_pixels", bounds.most)
+    )

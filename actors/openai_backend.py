@@ -62,7 +62,7 @@ class OpenAIBackend:
             max_retries=0,
             timeout=self.endpoint.deadline,
         )
-        self.pictures = Pictures(data)
+        self.pictures = Pictures(data, model)
         self.pace = Pace(model.in_flight)
         self.budget = Budget(self.endpoint.max_cost, model.name)
         self.dearest = 0.0

@@ -84,7 +84,7 @@ class VLLMBackend:
         self.penalty = model.repetition_penalty
         self.own = self.engine.model_config.try_get_generation_config()
         """The checkpoint's generation configuration, which the engine itself does not follow."""
-        self.pictures = Pictures(data)
+        self.pictures = Pictures(data, model)
         self.room = asyncio.Semaphore(arguments["max_num_seqs"] + RENDERED_AHEAD)
         self.numbers = count()
         self.deadlines: set[asyncio.Timeout] = set()

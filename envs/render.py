@@ -1,16 +1,18 @@
 """A picture is what its reference says, or ``Unprocessable`` with the reason: nothing a file holds can crash or fill memory.
 
 The one module of the game that needs pillow. Order of work as in the package: open, RGB, crop (``load_image``,
-``_get_transform``), then the shorter edge.
+``_get_transform``), then the shorter edge. For Qwen the file is fitted first, and the crop is still in its own pixels.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 from collections import OrderedDict
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
 
 from PIL import Image, UnidentifiedImageError
 
@@ -25,6 +27,21 @@ FARTHEST = 1e6
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF")
 
 
+class Fit(NamedTuple):
+    """Bounds to which a file is resized before anything is cut from it (Qwen's ``qwen_vl_utils.fetch_image``)."""
+
+    multiple: int = 28
+    """Each edge becomes the nearest multiple of so many pixels."""
+    fewest: int = 4 * 28 * 28
+    """Pixels at least."""
+    most: int = 16_384 * 28 * 28
+    """Pixels at most."""
+
+
+MOST_RATIO = 200
+"""Long edge to short edge that ``Fit`` takes at most."""
+
+
 class Unprocessable(Exception):
     """A picture that cannot be shown; the message names its file and why."""
 
@@ -32,7 +49,9 @@ class Unprocessable(Exception):
 class Renderer:
     """Pictures of one data folder, with a bounded cache of decoded files. Safe to use from several threads."""
 
-    def __init__(self, folder: Path, cache_bytes: int = 256 << 20) -> None:
+    def __init__(self, folder: Path, cache_bytes: int = 256 << 20, fit: Fit | None = None) -> None:
+        """With ``fit`` every file is resized when it is opened, transparent parts laid on white; crops stay as they are."""
+        self.fit = fit
         self.folder = Path(os.path.realpath(folder))
         self.cache_bytes = cache_bytes
         self.held = 0
@@ -79,7 +98,9 @@ class Renderer:
     def _decoded(self, path: str) -> Image.Image:
         with self._opened(path) as picture:
             try:
-                return picture.convert("RGB")
+                return picture.convert("RGB") if self.fit is None else _fitted(picture, self.fit, path)
+            except Unprocessable:
+                raise
             except Exception as problem:  # pillow's plugins raise anything on a broken file
                 raise Unprocessable(f"{path}: {_told(problem)}") from None
 
@@ -117,6 +138,33 @@ def bounded(crop: Crop, path: str) -> tuple[int, int, int, int]:
     if (right - left) * (bottom - top) > LARGEST_PICTURE:
         raise Unprocessable(f"{path}: the crop {crop} is larger than {LARGEST_PICTURE} pixels")
     return left, top, right, bottom
+
+
+def fitted(size: tuple[int, int], fit: Fit) -> tuple[int, int]:
+    """Width and height of a picture after fitting (``qwen_vl_utils.smart_resize``); ValueError for one too long."""
+    if max(size) / min(size) > MOST_RATIO:
+        raise ValueError(f"one edge is more than {MOST_RATIO} times the other")
+    step, area = fit.multiple, size[0] * size[1]
+    width, height = (max(step, round(edge / step) * step) for edge in size)
+    if width * height > fit.most:
+        scale = math.sqrt(area / fit.most)
+        width, height = (math.floor(edge / scale / step) * step for edge in size)
+    elif width * height < fit.fewest:
+        scale = math.sqrt(fit.fewest / area)
+        width, height = (math.ceil(edge * scale / step) * step for edge in size)
+    return width, height
+
+
+def _fitted(picture: Image.Image, fit: Fit, path: str) -> Image.Image:
+    try:
+        size = fitted(picture.size, fit)
+    except ValueError as reason:
+        raise Unprocessable(f"{path}: {reason}") from None
+    if picture.mode == "RGBA":
+        white = Image.new("RGB", picture.size, (255, 255, 255))
+        white.paste(picture, mask=picture.getchannel("A"))
+        return white.resize(size)
+    return picture.convert("RGB").resize(size)
 
 
 def _held(picture: Image.Image) -> int:

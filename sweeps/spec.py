@@ -182,6 +182,8 @@ class ModelSpec(Frozen):
     """Class that its ``config.json`` names, where known: checked against the backend's own registry by a test."""
     paper: str = ""
     """The row of the paper's tables that this model is; empty for models the paper does not have."""
+    fit_pictures: bool | None = None
+    """Whether files fit multiples of 28 pixels before COCO's crop; None does so where the source says Qwen (package)."""
     small_examples: bool = False
     """Solved examples as the paper gave them to Phi-4 alone: ROD's pictures at 512 pixels, MVP-N's three with two steps each."""
     in_history: bool = False
@@ -202,6 +204,12 @@ class ModelSpec(Frozen):
         return {"gpus": 0, **whole} if whole.get("backend") in ("openai", "builtin") else whole
 
     @property
+    def fits_pictures(self) -> bool:
+        """Whether pictures pass ``qwen_vl_utils`` in the package, which asks for ``"Qwen" in model_name``."""
+        named = "Qwen" in self.source or self.architecture == "Qwen2_5_VLForConditionalGeneration"
+        return named if self.fit_pictures is None else self.fit_pictures
+
+    @property
     def input_version(self) -> int:
         """Version of the tokens and pixels that an engine makes of a conversation; 1 for services, policies and our own model."""
         ours = self.backend in ("builtin", "openai") or self.source.startswith("builtin:")
@@ -219,10 +227,12 @@ class ModelSpec(Frozen):
             "endpoint": self.endpoint.identity,
             "input": self.input_version if self.input_version > 1 else None,
         }
+        stated = {} if self.fit_pictures is None else {"fit_pictures": self.fit_pictures}
         return {
             "source": self.source,
             "revision": self.revision,
             "dtype": self.dtype,
+            **stated,
             **{name: value for name, value in special.items() if value},
         }
 

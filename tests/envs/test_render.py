@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from envs.render import Renderer, Unprocessable
+from envs.render import Fit, Renderer, Unprocessable, fitted
 from envs.types import ImageRef
 
 
@@ -40,6 +40,42 @@ def test_the_short_edge_is_resized_as_the_package_does_it(folder, name, edge):
     theirs = source.resize((int(source.size[0] * scale), int(source.size[1] * scale)))
 
     assert Renderer(folder).picture(ImageRef(name, short_edge=edge)).tobytes() == theirs.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("size", "whole", "small"),
+    [
+        ((640, 480), (644, 476), (644, 476)),
+        ((427, 640), (420, 644), (420, 644)),
+        ((4032, 3024), (4032, 3024), (1148, 840)),
+        ((6000, 4000), (4368, 2912), (1204, 812)),
+        ((10, 10), (56, 56), (56, 56)),
+        ((30, 9), (112, 56), (112, 56)),
+        ((28, 5600), (28, 5600), (28, 5600)),
+        ((3000, 20), (2996, 28), (2996, 28)),
+    ],
+)
+def test_a_fitted_size_is_that_of_qwen_vl_utils(size, whole, small):
+    """Recorded from ``smart_resize`` of qwen_vl_utils 0.0.14 with its own bounds, and with at most 1,003,520 pixels."""
+    assert fitted(size, Fit()) == whole
+    assert fitted(size, Fit(most=1_003_520)) == small
+
+
+def test_fitting_comes_before_the_crop_which_stays_in_the_files_own_pixels(folder):
+    source = Image.open(folder / "a.png").convert("RGB").resize((84, 56))
+    ours = Renderer(folder, fit=Fit())
+
+    assert ours.picture(ImageRef("a.png")).tobytes() == source.tobytes()
+    crop = (9.5, 19.4, 40.6, 70.0)
+    assert ours.picture(ImageRef("a.png", crop=crop)).tobytes() == source.crop(crop).tobytes()
+    assert ours.picture(ImageRef("alpha.png")).getpixel((5, 5)) == (127, 127, 255), "half transparent blue on white"
+    assert Renderer(folder).picture(ImageRef("alpha.png")).getpixel((5, 5)) == (0, 0, 255)
+
+
+def test_what_is_too_long_to_fit_ends_its_episode(tmp_path):
+    Image.new("RGB", (5, 1200)).save(tmp_path / "thin.png")
+    with pytest.raises(Unprocessable, match=r"thin\.png: one edge is more than 200 times the other"):
+        Renderer(tmp_path, fit=Fit()).picture(ImageRef("thin.png"))
 
 
 def png_claiming(width: int, height: int) -> bytes:
