@@ -21,6 +21,7 @@ from orchestrator.report.judge_tables import INTERVALS, averages
 from orchestrator.report.metrics import lacking
 from orchestrator.report.provenance import UNVERIFIED, foreign, open_ended_subset, subset
 from orchestrator.report.published import AVERAGE, MEASURES, ROUNDING, figures
+from orchestrator.report.rounding import averages_agree, least_difference, verdicts
 from orchestrator.report.run_data import RunData, read
 from sweeps.spec import AS_THE_PACKAGE, OpenEnded, Sampling
 
@@ -28,6 +29,7 @@ SCHEMA = {
     **dict.fromkeys(("model", "paper", "scenario", "condition", "protocol", "measure"), pl.String),
     **dict.fromkeys(("planned", "finished"), pl.Int64),
     **dict.fromkeys(("ours", "low", "high", "published", "difference"), pl.Float64),
+    "episodes": pl.Int64,
     "inside": pl.Boolean,
     "errors": pl.Int64,
     "reason": pl.String,
@@ -42,7 +44,10 @@ def compare(folder: Path, data: Path | None = None, judge: str = "", strict: boo
     """Ours beside the published figures, one row model x scenario (and ``avg``) x condition x protocol x measure.
 
     ``ours`` with our 95% interval ``low`` and ``high``; where nothing speaks against it ``published``, ``difference`` (ours
-    less published) and ``inside`` (whether the published figure, known to 0.05, lies in our interval); else ``reason``.
+    less published), ``episodes`` and ``inside``; else ``reason``. Multiple choice plays the paper's own samples:
+    ``episodes`` is the fewest correct episodes (suggestions, for ps) that ours differs by, rounding allowed, and ``inside``
+    says that it is 0 (of an average: that rounding explains it). Open-ended answers are sampled and judged by another
+    judge: ``inside`` says that the published figure, known to 0.05, lies in our interval.
     ``apart`` says how our decoding differs from the package's where figures are compared all the same.
     ``errors`` counts episodes without an answer: they are in none of our measures, and wrong in the package's example.
     ``judge`` and ``strict`` choose the verdicts, as ``read`` does. Raises RunFolderError when the folder is no run.
@@ -66,11 +71,12 @@ def compared(run_data: RunData, intervals: Estimates | None = None) -> pl.DataFr
 def tables(rows: pl.DataFrame) -> Iterator[Table]:
     """Printable: one table a condition and protocol of what can be compared; above ours, below the paper's and the difference.
 
-    ``*`` marks a published figure outside our interval.
+    ``*`` marks what ``inside`` denies.
     """
     known = rows.filter(pl.col("published").is_not_null())
     for (protocol, condition), part in known.group_by(["protocol", "condition"], maintain_order=True):
-        title = f"{condition} ({protocol}): ours, under it the paper's and the difference (* outside our 95% interval)"
+        mark = "more than rounding allows" if protocol == "mcqa" else "outside our 95% interval"
+        title = f"{condition} ({protocol}): ours, under it the paper's and the difference (* {mark})"
         table = Table("model", "", title=title, title_justify="left")
         for name in (*SCENARIOS, AVERAGE):
             table.add_column(name, justify="right", no_wrap=True)
@@ -81,7 +87,7 @@ def tables(rows: pl.DataFrame) -> Iterator[Table]:
 
 
 def reasons(rows: pl.DataFrame) -> list[str]:
-    """Why the rest is not compared, one sentence a reason with the cells and models; and what no comparison can check."""
+    """How far the tables agree; why the rest is not compared, one sentence a reason; and what no comparison can check."""
     left = rows.filter(pl.col("reason").is_not_null() & (pl.col("scenario") != AVERAGE))
     cells = left.unique(["model", "scenario", "condition", "protocol"], maintain_order=True)
     grouped = cells.group_by("reason", maintain_order=True).agg(pl.len(), pl.col("model").unique(maintain_order=True))
@@ -93,6 +99,7 @@ def reasons(rows: pl.DataFrame) -> list[str]:
         for name in rows["judge"].drop_nulls().unique().sort()
     ]
     return [
+        *verdicts(rows),
         *sentences,
         *by,
         *sorted({told for told in rows["apart"] if told}),
@@ -199,8 +206,22 @@ def _row(
     row |= {"paper": paper, "scenario": scenario, "measure": measure, "ours": ours, "low": low, "high": high}
     if published is None or ours is None:
         return {**row, "reason": reason or "nothing is scored yet"}
-    inside = None if low is None or high is None else low - ROUNDING <= published <= high + ROUNDING
-    return {**row, "published": published, "difference": ours - published, "inside": inside, "reason": None}
+    found = {**row, "published": published, "difference": ours - published, "reason": None}
+    if cell["protocol"] != "mcqa":
+        inside = None if low is None or high is None else low - ROUNDING <= published <= high + ROUNDING
+        return {**found, "inside": inside}
+    if scenario == AVERAGE:
+        return {**found, "inside": averages_agree(ours, published)}
+    episodes = _episodes(cell, measure, published)
+    return {**found, "episodes": episodes, "inside": episodes == 0}
+
+
+def _episodes(cell: Mapping[str, Any], measure: str, published: float) -> int:
+    """Correct episodes, or suggestions, that ours has more than the paper; an episode without an answer is wrong there."""
+    scored = cell["scored"]
+    if measure == "ps":
+        return least_difference(round(cell["ps"] * scored), scored, published, 1)
+    return least_difference(round(cell["acc"] * scored / 100), cell["finished"], published, 100)
 
 
 def _decoding(sampling: Sampling) -> str | None:

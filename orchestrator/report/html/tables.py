@@ -225,7 +225,9 @@ def beside_paper(rows: pl.DataFrame) -> PageTable | None:
     columns = (
         Column("Model", number=False, filter=True), Column("Scenario", number=False, filter=True),
         Column("Condition", number=False, filter=True), Column("Measure", number=False, filter=True), Column("Ours"),
-        Column("Published"), Column("Difference"), Column("Inside", "whether the published figure lies in our interval"),
+        Column("Published"), Column("Difference"),
+        Column("Episodes", "multiple choice: episodes that ended otherwise, or suggestions for ps; at least, rounding allowed"),
+        Column("Agrees", "multiple choice: no episode differs; open-ended: the published figure lies in our interval"),
     )  # fmt: skip
     compared = tuple(_beside(row) for row in known.iter_rows(named=True))
     return PageTable(
@@ -245,6 +247,7 @@ def _beside(row: Row) -> tuple[TableCell, ...]:
         TableCell(f"{row['ours']:.1f}", row["ours"], f"{row['low']:.1f}–{row['high']:.1f}"),
         TableCell(f"{row['published']:.1f}", row["published"]),
         TableCell(signed(row["difference"]), row["difference"]),
+        TableCell(GAP) if row["episodes"] is None else TableCell(f"{row['episodes']:+,}", row["episodes"]),
         TableCell("yes", 1) if row["inside"] else TableCell("no", 0, style="warn"),
     )
 

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from envs import SCENARIOS
 from orchestrator.report.estimates import estimate
 from orchestrator.report.paper_comparison import compare, reasons, tables
 from orchestrator.report.provenance import unfiltered_counts
@@ -47,6 +48,7 @@ def test_what_prints_names_both_figures_and_what_cannot_be_checked(equal):
 
     assert MODEL in text and "24.8" in text and "reference (mcqa)" in text
     told = reasons(equal)
+    assert told[0].startswith("hint (mcqa), acc: agrees with the paper; mean absolute difference 0.")
     assert "21 cells not compared (uniform): the model is not in the paper" in told
     assert any("cannot be checked" in line for line in told)
 
@@ -260,3 +262,22 @@ def test_what_the_package_counts_as_wrong_and_we_as_no_answer_is_said(tmp_path):
     assert row["errors"] > 50 and row["published"] is not None
     assert told.startswith(f"{MODEL}/COCO/zero-shot: {row['errors']} of 1,240 episodes have no answer")
     assert told.endswith(f"acc is {right / row['finished']:.1f}") and right / row["finished"] < row["ours"]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_two_planted_points_are_flagged_in_the_scenario_and_nowhere_else(tmp_path, scenario):
+    folder = known(tmp_path / "run", [MODEL], ("hint",))
+    (part,) = (folder / "episodes").glob("*.parquet")
+    rows = pl.read_parquet(part)
+    wrong = rows.filter(~pl.col("correct"), scenario=scenario)
+    keys = wrong["key"].head(max(1, round(0.02 * rows.filter(scenario=scenario).height))).to_list()
+    hit = pl.col("key").is_in(keys)
+    planted = {"correct": pl.lit(True), "ending": pl.lit("correct")}
+    rows.with_columns(pl.when(hit).then(to).otherwise(name).alias(name) for name, to in planted.items()).write_parquet(
+        part
+    )
+    found = compare(folder).filter(pl.col("scenario") != "avg", measure="acc")
+
+    assert found.filter(~pl.col("inside"))["scenario"].to_list() == [scenario]
+    flagged = found.row(by_predicate=pl.col("scenario") == scenario, named=True)
+    assert 0 < flagged["episodes"] <= len(keys)
