@@ -1,0 +1,71 @@
+"""What was drawn today is drawn next year: every stored key and every random-proactive move depends on it."""
+
+import pytest
+
+from envs import SCENARIOS
+from envs.chance import chance, episode_seed
+from envs.disguise import disguised, invalid
+from envs.types import Mode, Move, State
+from tests.envs.games import ABSTENTION, SAMPLES
+
+
+def test_a_generator_is_named_by_all_four():
+    assert chance(1, "ROD", 3, "x").random() == 0.894516590180766
+    others = [(2, "ROD", 3, "x"), (1, "QD", 3, "x"), (1, "ROD", 4, "x"), (1, "ROD", 3, "y"), (1, "ROD", 3, "x")]
+    assert len({chance(*name).random() for name in others}) == 5
+
+
+def test_an_episodes_seed_is_fixed_and_fits_63_bits():
+    assert episode_seed(1, "ROD", 3) == episode_seed(1, "ROD", 3, "episode") == 7204206853431935594
+    assert episode_seed(1, "ROD", 3, "other") == 3304862636448746087
+    seeds = [episode_seed(number, "QD", 0) for number in range(200)]
+    assert max(seeds) < 2**63 and max(seeds) >= 2**62 and len(set(seeds)) == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "moves"),
+    [
+        ("ROD", ["left", "right", "left", "right", "right", "left"]),
+        ("CIT", ["wait", "rewind", "rewind", "wait", "rewind", "rewind"]),
+        ("IN-C", ["decompress", "deblur", "artifacts", "resolution", "saturation", "denoise"]),
+        ("COCO", ["left", "left", "left", "up", "left", "left"]),
+    ],
+)
+def test_a_random_proactive_move_is_drawn_by_seed_sample_and_turn(name, moves):
+    game, sample = SCENARIOS[name], SAMPLES[name]
+    states = [State(frame=0, turn=turn, mode=Mode.RANDOM, seed=5) for turn in range(len(moves))]
+
+    assert [game.drawn(sample, state) for state in states] == moves
+    assert [game.drawn(sample, state._replace(seed=6)) for state in states] != moves
+
+
+def test_a_recorded_move_is_replayed_and_not_drawn_again():
+    game, sample = SCENARIOS["ROD"], disguised(SAMPLES["ROD"], 4)
+    state = game.initial(sample, Mode.RANDOM, seed=5)
+    made = [game.step(sample, state, sample.options[1], move)[1].move for move in (Move.LEFT, Move.RIGHT, None)]
+
+    assert made == [Move.LEFT, Move.RIGHT, game.drawn(sample, state)]
+
+
+def test_stand_ins_are_drawn_by_seed_and_sample():
+    drawn = {name: disguised(SAMPLES[name], 4).options for name in ("ROD", "QD", "CIT")}
+
+    assert drawn == {
+        "ROD": (ABSTENTION, "Denoise the image.", "Wait for the occlusion to disappear."),
+        "QD": ("Move the camera down.", ABSTENTION),
+        "CIT": ("Add more details to the image.", "Deblur the image.", ABSTENTION),
+    }
+
+
+def test_what_a_scenario_cannot_carry_out_is_listed_once_in_a_fixed_order():
+    assert invalid("COCO") == (
+        "Rewind the video.", "Wait for the occlusion to disappear.", "Rotate the object.", "Change the viewpoint.",
+        "Adjust the brightness.", "Adjust the contrast.", "Adjust the saturation.", "Deblur the image.",
+        "Denoise the image.", "Remove the compression.", "Increase the resolution.", "Add more details to the image.",
+        "Wait for the object to appear.",
+    )  # fmt: skip
+    assert invalid("ROD", "COCO") == ("Move the camera up.", "Move the camera down.", "Move farther from the object.")
+    assert invalid("ROD", "ROD") == ()
+    assert "Move the blocks to the left." in invalid("QD") and "Move the camera to the left." in invalid("QD")
+    with pytest.raises(KeyError):
+        invalid("QD", "nowhere")

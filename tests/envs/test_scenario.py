@@ -1,0 +1,299 @@
+"""What each scenario alone says and does, on one sample each: its names, its questions, its pictures, its examples."""
+
+from dataclasses import replace
+
+import pytest
+
+from envs import SCENARIOS, stimulus
+from envs.scenario import Scenario, suggestions
+from envs.types import Action, Ending, ImageRef, Mode, Move, State, Verdict
+from tests.envs.games import ABSTENTION, SAMPLES
+
+VIDEO = stimulus.VIDEO_PREFACE
+FACTS = {
+    "ROD": ("Realistic-Occlusion-Dataset", stimulus.ROD_HINT, "", stimulus.ROD_REFERENCE, stimulus.ROD_REASONING, 512, 224),
+    "VSOD": ("OcclusionDataSet-MM20", stimulus.VSOD_HINT, VIDEO, "", "", None, 224),
+    "MVP-N": ("MVP-N", stimulus.MVPN_HINT, "", "", stimulus.MVPN_REASONING, 112, 224),
+    "IN-C": ("ImageNet-C", stimulus.INC_HINT, "", "", "", None, 224),
+    "QD": ("QuickDraw", stimulus.QD_HINT, "", "", "", None, 224),
+    "CIT": ("ChangeIt", stimulus.CIT_HINT, VIDEO, "", "", None, 224),
+    "COCO": ("coco2014", stimulus.COCO_HINT, "", "", "", None, None),
+}  # fmt: skip
+SHOWN = {
+    "ROD": ("rod_1/banana/s7.jpg", "rod_1/banana/s0.jpg"),
+    "VSOD": ("test/0030.JPEG", "test/0012.JPEG"),
+    "MVP-N": ("0/0004.png", "1/0009.png"),
+    "IN-C": ("5/a.JPEG", "1/a.JPEG"),
+    "QD": ("banana/0000.png", "banana/0005.png"),
+    "CIT": ("v/10.jpg", "v/31.jpg"),
+    "COCO": ("a.jpg", "a.jpg"),
+}
+"""The first picture and the clear one, below the scenario's folder."""
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_names_and_wordings(name):
+    game = SCENARIOS[name]
+    said = (
+        game.stem,
+        game.hint,
+        game.preface,
+        game.reference_prompt,
+        game.reasoning,
+        game.example_edge,
+        game.history_edge,
+    )
+
+    assert game.name == name
+    assert said == FACTS[name]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_first_view_and_the_clear_one(name):
+    game, sample = SCENARIOS[name], SAMPLES[name]
+    first = game.view(sample, game.initial(sample))
+    clear = game.view(sample, game.initial(sample, Mode.REFERENCE))
+    preface = f"{game.preface} " if game.preface else ""
+
+    assert (first.image.path, clear.image.path) == tuple(f"{game.stem}/{path}" for path in SHOWN[name])
+    assert (first.image.short_edge, clear.image) == (None, ImageRef(clear.image.path))
+    assert first.prompt == f"{preface}What is it?"
+    assert clear.prompt == f"{preface}{game.reference_prompt or 'What is it?'}"
+    assert (first.options, first.categories) == (sample.options, sample.categories)
+
+
+def test_a_new_episode_has_no_turn_no_seed_and_no_ending():
+    sample = SAMPLES["ROD"]
+    assert SCENARIOS["ROD"].initial(sample) == State(7, 0, None, 0, 0, Mode.PLAY, 0, None)
+    assert SCENARIOS["ROD"].initial(sample, Mode.RANDOM, 9) == State(7, 0, None, 0, 0, Mode.RANDOM, 9, None)
+
+
+def test_an_abstention_is_no_suggestion_however_it_is_spelt():
+    assert suggestions(("I CANNOT tell.", "Move it.", "We do not know.", "do it not", "can not")) == (
+        "Move it.", "do it not", "can not",
+    )  # fmt: skip
+
+
+def played(name, *replies, sample=None, mode=Mode.PLAY):
+    """The states and turns of these replies."""
+    game, sample = SCENARIOS[name], sample or SAMPLES[name]
+    state, steps = game.initial(sample, mode), []
+    for reply in replies:
+        state, turn = game.step(sample, state, reply)
+        steps.append((state, turn))
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("reply", "action", "ending", "move"),
+    [
+        ("Rewind the video.", Action.SUGGESTION, None, Move.REWIND),
+        ("B", Action.SUGGESTION, None, Move.WAIT),
+        (ABSTENTION, Action.ABSTENTION, Ending.WRONG, None),
+        ("C", Action.ABSTENTION, Ending.WRONG, None),
+        ("D", Action.CATEGORY, Ending.WRONG, None),
+        ("F", Action.CATEGORY, Ending.CORRECT, None),
+        ("Banana.", Action.CATEGORY, Ending.CORRECT, None),
+        ("F. Rewind the video.", Action.SUGGESTION, Ending.CORRECT, None),
+        ("A. Banana.", Action.CATEGORY, Ending.CORRECT, None),
+        ("Z", Action.UNPARSABLE, Ending.WRONG, None),
+    ],
+)
+def test_what_a_reply_does(reply, action, ending, move):
+    ((state, turn),) = played("VSOD", reply)
+
+    assert (turn.action, state.ending, turn.move) == (action, ending, move)
+    assert (turn.frame, turn.reply, state.turn) == (30, reply, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "replies", "frames"),
+    [
+        ("ROD", ["B", "B", "C"], [6, 5, 6]),
+        ("VSOD", ["A", "B", "B"], [29, 30, 31]),
+        ("MVP-N", ["A", "A", "A"], [2, 7, 9]),
+        ("IN-C", ["A", "A", "A", "A"], [4, 3, 2, 1]),
+        ("QD", ["A", "A"], [1, 2]),
+        ("CIT", ["A", "B", "B"], [5, 10, 15]),
+    ],
+)
+def test_the_frames_that_moves_lead_to(name, replies, frames):
+    steps = played(name, *replies)
+
+    assert [state.frame for state, _ in steps] == frames
+    assert [state.last for state, _ in steps] == [turn.move for _, turn in steps]
+    assert all(state.ending is None for state, _ in steps)
+
+
+def test_frames_close_to_a_ring():
+    at_the_end = replace(SAMPLES["ROD"], first_frame=13)
+    at_the_start = replace(SAMPLES["ROD"], first_frame=0)
+
+    assert played("ROD", "C", sample=at_the_end)[0][0].frame == 0
+    assert played("ROD", "B", sample=at_the_start)[0][0].frame == 13
+
+
+def test_asking_on_the_last_turn_ends_at_the_limit_and_keeps_the_move_that_was_not_made():
+    short = replace(SAMPLES["VSOD"], frames=2, first_frame=0)
+    (first, _), (last, turn) = played("VSOD", "A", "A", sample=short)
+
+    assert (first.ending, first.frame) == (None, 1)
+    assert (last.ending, last.frame, last.turn, turn.move) == (Ending.LIMIT, 1, 2, Move.REWIND)
+    assert played("VSOD", "A", "C", sample=short)[1][0].ending is Ending.WRONG
+
+
+def test_an_ended_episode_says_which_and_how():
+    game, sample = SCENARIOS["ROD"], SAMPLES["ROD"]
+    state, _ = game.step(sample, game.initial(sample), "A")
+    with pytest.raises(ValueError, match=r"sample ROD/3 has ended \(wrong\); it takes no more replies"):
+        game.step(sample, state, "B")
+
+
+def test_a_suggestion_without_a_move_is_a_key_error_and_case_does_not_matter():
+    assert SCENARIOS["ROD"].move("MOVE THE BLOCKS TO THE RIGHT.") is Move.RIGHT
+    with pytest.raises(KeyError):
+        SCENARIOS["ROD"].move("Wait.")
+
+
+def test_a_scenario_must_say_how_it_advances():
+    with pytest.raises(AssertionError, match="Scenario must say how it advances"):
+        Scenario().advance(SAMPLES["ROD"], State(0), Move.LEFT)
+    assert Scenario().problems(SAMPLES["ROD"]) == []
+
+
+# -- rules of one scenario ---------------------------------------------------------------------------------------------
+def test_rod_counts_no_category_on_the_first_turn_but_of_the_clear_picture():
+    (_, first), (after, second) = played("ROD", "B", "Banana.")
+    ((clear, _),) = played("ROD", "Banana.", mode=Mode.REFERENCE)
+
+    assert first.category is Verdict.MISMATCH and second.category is Verdict.CORRECT
+    assert (after.ending, clear.ending) == (Ending.CORRECT, Ending.CORRECT)
+
+
+@pytest.mark.parametrize(("last", "stands_in"), [(Move.LEFT, "s5"), (Move.RIGHT, "s7"), (None, "s7")])
+def test_the_unreadable_picture_of_rod_gives_way_to_its_neighbour(last, stands_in):
+    broken = replace(SAMPLES["ROD"], image="rod/natural_bluebl_greenr-banana-s{image}.jpg")
+    image = SCENARIOS["ROD"].image(broken, State(6, 1, last))
+
+    assert image == ImageRef(f"rod/natural_bluebl_greenr-banana-{stands_in}.jpg")
+    assert SCENARIOS["ROD"].image(broken, State(5, 1, last)).path.endswith("-s5.jpg")
+
+
+@pytest.mark.parametrize("name", ["MVP-N", "IN-C", "QD"])
+def test_the_last_picture_settles_it(name):
+    game, sample = SCENARIOS[name], SAMPLES[name]
+    before, last = (State(1, turn=sample.frames - left) for left in (2, 1))
+
+    assert (game.askable(sample, before)[:1], game.askable(sample, last)) == (sample.options[:1], ())
+    assert (game.telling(sample, before), game.telling(sample, last)) == (False, True)
+    assert game.telling(sample, State(1, mode=Mode.REFERENCE))
+
+
+def test_mvpn_shows_the_informative_view_last_or_alone():
+    game, sample = SCENARIOS["MVP-N"], SAMPLES["MVP-N"]
+    paths = [game.path(sample, State(7, turn=turn)) for turn in range(4)]
+
+    assert paths == ["MVP-N/0/0007.png"] * 3 + ["MVP-N/1/0007.png"]
+    assert game.path(sample, State(7, mode=Mode.REFERENCE)) == "MVP-N/1/0007.png"
+    assert game.advance(replace(sample, extra={"valid_images": []}), State(0, turn=2), Move.ROTATE).frame == 2
+
+
+@pytest.mark.parametrize(
+    ("views", "problem"),
+    [
+        ([4, 2, 7, 9], None),
+        ([], None),
+        ([0, 0, 0, 1_000_000], None),
+        ([1, 2, 3], "valid_images names 3 views, but num_images is 4"),
+        ([1, 2, 3, 1_000_001], "valid_images must be a list of whole numbers from 0 to 1,000,000"),
+        ([1, 2, 3, -1], "valid_images must be a list of whole numbers from 0 to 1,000,000"),
+        ([1, 2, 3, True], "valid_images must be a list of whole numbers from 0 to 1,000,000"),
+        ([1, 2, 3, 4.0], "valid_images must be a list of whole numbers from 0 to 1,000,000"),
+        ("1234", "valid_images must be a list of whole numbers from 0 to 1,000,000"),
+        (None, "valid_images must be a list of whole numbers from 0 to 1,000,000"),
+    ],
+)
+def test_mvpns_views_are_checked(views, problem):
+    sample = replace(SAMPLES["MVP-N"], extra={"valid_images": views})
+    assert SCENARIOS["MVP-N"].problems(sample) == ([problem] if problem else [])
+
+
+def test_in_imagenet_c_only_the_right_repair_counts():
+    game, sample = SCENARIOS["IN-C"], SAMPLES["IN-C"]
+    foreign = replace(sample, options=("Move it up.", "Rewind it.", ABSTENTION))
+    ((wrong, turn),) = played("IN-C", "Increase the contrast.")
+
+    assert game.askable(sample, State(5)) == ("Deblur the image.",)
+    assert game.askable(foreign, State(5)) == ("Move it up.", "Rewind it.")
+    assert (wrong.ending, turn.option, turn.action) == (Ending.WRONG, Verdict.WRONG, Action.SUGGESTION)
+    assert game.problems(sample) == []
+    assert game.problems(foreign) == ["quality_answer 'Deblur the image.' is not among the options"]
+    moves = ["brightness", "contrast", "saturation", "deblur", "denoise", "decompress", "resolution", "artifacts"]
+    assert game.moves(sample) == tuple(moves)
+    assert [game.move(f"Fix the {word}.") for word in game.cue] == moves
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "move"),
+    [
+        ("MVP-N", ["rotate", "view", "angle", "orientation", "different"], Move.ROTATE),
+        ("QD", ["details", "quickdraw", "drawing", "sketch"], Move.DETAIL),
+    ],
+)
+def test_any_of_these_words_stands_for_the_move(name, words, move):
+    assert [SCENARIOS[name].move(f"The {word}, please.") for word in words] == [move] * len(words)
+    assert SCENARIOS[name].moves(SAMPLES[name]) == (move,)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [("ROD", ("image",)), ("MVP-N", ("informative", "image")), ("IN-C", ("level",)), ("COCO", ())],
+)
+def test_the_fields_of_a_path(name, fields):
+    assert SCENARIOS[name].placeholders == fields
+
+
+# -- solved examples ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("first", "asks", "turns"),
+    [
+        (6, "Rewind the video.", 6),
+        (7, "Wait for the occlusion to disappear.", 7),
+        (13, "Wait for the occlusion to disappear.", 1),
+    ],
+)
+def test_the_shorter_way_round_the_ring_is_taken(first, asks, turns):
+    game, sample = SCENARIOS["VSOD"], replace(SAMPLES["VSOD"], frames=14, reference_frame=0, first_frame=first)
+    replies = [reply for _, reply in game.example(sample, 0)]
+
+    assert replies == [asks] * turns + ["Banana."]
+
+
+def test_on_the_last_turn_an_example_answers_though_the_view_tells_nothing():
+    far = replace(SAMPLES["VSOD"], frames=4, first_frame=0, reference_frame=2)
+    assert SCENARIOS["VSOD"].solve(far, State(0, turn=2)).startswith("Wait")
+    assert SCENARIOS["VSOD"].solve(far, State(0, turn=3)) == "Banana."
+
+
+def test_an_example_of_rod_asks_once_by_seed():
+    game, sample = SCENARIOS["ROD"], SAMPLES["ROD"]
+    steps = game.example(sample, 0)
+
+    assert [reply for _, reply in steps] == ["Move the blue blocks to the right.", "Banana."]
+    assert [view.image.path[-6:] for view, _ in steps] == ["s7.jpg", "s8.jpg"]
+    assert {game.example(sample, seed)[0][1] for seed in range(9)} == set(suggestions(sample.options))
+
+
+def test_an_example_may_be_reasoned_hinted_and_reduced():
+    game, sample = SCENARIOS["MVP-N"], SAMPLES["MVP-N"]
+    whole = game.example(sample, 0)
+    reasoned, reduced, hinted = (game.example(sample, 0, **{way: True}) for way in ("reasoned", "reduced", "hint"))
+
+    assert [reply for _, reply in whole] == ["Rotate the object."] * 3 + ["Banana."]
+    assert [reply for _, reply in reasoned] == [f"{game.reasoning} A. Rotate the object."] * 3 + ["Banana."]
+    assert reduced == (whole[0], whole[-1])
+    assert [view.prompt for view, _ in hinted] == [f"What is it? {game.hint}"] * 4
+    assert [view.prompt for view, _ in whole] == ["What is it?"] * 4
+    short = replace(sample, frames=2, extra={"valid_images": [4, 9]})
+    assert game.example(short, 0, reduced=True) == game.example(short, 0)
+    assert len(game.example(replace(sample, frames=3), 0, reduced=True)) == 2
