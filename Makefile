@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test long quick lint bench structure chaos clean
+.PHONY: demo test long quick lint bench mutants structure chaos clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -47,6 +47,12 @@ lint: $(VENV)/.base
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# one small change of a module at a time, to see whether its fast tests notice: make mutants PATHS=envs SAMPLE=0
+SAMPLE ?= 60
+SEED   ?= 0
+mutants: $(VENV)/.base
+	$(BIN)/python -m tests.bench.mutants --sample $(SAMPLE) --seed $(SEED) $(PATHS)
+
 bench: $(VENV)/.model
 	$(BIN)/python -m tests.bench
 
@@ -55,7 +61,6 @@ structure: $(VENV)/.base
 	$(BIN)/python -m tests.bench.structure
 
 # every fault on a local two-node cluster, then a storm of faults drawn by SEED
-SEED   ?= 0
 ROUNDS ?= 6
 chaos: $(VENV)/.engines
 	$(BIN)/python -m pytest tests/chaos

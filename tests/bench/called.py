@@ -1,0 +1,111 @@
+"""A pytest plugin that notes which test calls which function of some modules, and how long the test takes.
+
+A fixture's calls count for every test that uses it; calls made while tests are collected count for all tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Collection, Generator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+
+import pytest
+
+Function = tuple[str, str]
+"""A module's file and the qualified name of one of its functions."""
+
+
+@dataclass(frozen=True)
+class Called:
+    """What the tests of a suite call."""
+
+    seconds: dict[str, float]
+    """Test -> how long it takes, quickest first."""
+    tests: dict[Function, set[str]]
+    always: set[Function]
+    """Functions that are called while tests are collected."""
+
+    def covering(self, module: str, function: str) -> list[str]:
+        """The tests that a change of this function may fail, quickest first; all, where no test is seen to call it."""
+        found = self.tests.get((module, function))
+        if found is None or (module, function) in self.always:
+            return list(self.seconds)
+        return [test for test in self.seconds if test in found]
+
+    @classmethod
+    def read(cls, path: Path) -> Called:
+        """What ``Recorder`` wrote."""
+        told = json.loads(path.read_text())
+        tests: dict[Function, set[str]] = defaultdict(set)
+        for test, functions in told["tests"].items():
+            for module, name in functions:
+                tests[module, name].add(test)
+        seconds = dict(sorted(told["seconds"].items(), key=lambda item: (round(item[1], 2), item[0])))
+        return cls(seconds, dict(tests), {(module, name) for module, name in told["always"]})
+
+
+class Recorder:
+    """The plugin; ``path`` gets its findings."""
+
+    def __init__(self, path: Path, root: Path, modules: Collection[str]) -> None:
+        self.path = path
+        self.files = {str(root / module): module for module in modules}
+        self.now: set[Function] = set()
+        self.always: set[Function] = self.now
+        self.fixtures: dict[str, set[Function]] = defaultdict(set)
+        self.tests: dict[str, set[Function]] = defaultdict(set)
+        self.seconds: dict[str, float] = {}
+        sys.settrace(self._event)
+
+    def _event(self, frame: FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if code.co_filename in self.files:
+            self.now.add((self.files[code.co_filename], _name(code)))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+        before, self.now = self.now, self.fixtures[fixturedef.argname]
+        try:
+            return (yield)
+        finally:
+            self.now = before
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        forget(self.files.values())
+        before, self.now, began = self.now, self.tests[item.nodeid], time.process_time()
+        try:
+            return (yield)
+        finally:
+            self.now, self.seconds[item.nodeid] = before, time.process_time() - began
+            for name in getattr(item, "fixturenames", ()):
+                self.tests[item.nodeid] |= self.fixtures[name]
+
+    def write(self) -> None:
+        """Keep the findings; nothing is noted from then on."""
+        sys.settrace(None)
+        tests = {test: sorted(functions) for test, functions in self.tests.items()}
+        told = {"tests": tests, "seconds": self.seconds, "always": sorted(self.always)}
+        self.path.write_text(json.dumps(told))
+
+
+def _name(code: CodeType) -> str:
+    """The function that the code belongs to, lambdas and comprehensions with the function they stand in."""
+    parts = [part for part in code.co_qualname.split(".") if part != "<locals>"]
+    while parts and parts[-1].startswith("<"):
+        parts.pop()
+    return ".".join(parts)
+
+
+def forget(modules: Iterable[str]) -> None:
+    """Empty the caches of functions, so that a test's calls do not depend on the tests before it."""
+    for module in modules:
+        loaded = sys.modules.get(module.removesuffix(".py").replace("/", "."))
+        for value in list(vars(loaded).values()) if loaded else ():
+            if callable(clear := getattr(value, "cache_clear", None)):
+                clear()

@@ -1,0 +1,238 @@
+"""Mutation run: change one operator, constant or branch of a module at a time, and see whether its fast tests notice.
+
+    python -m tests.bench.mutants [--sample 60] [--seed 0] [MODULE or folder ...]        (`make mutants`)
+
+Every mutant runs in a forked child (``mutant_session``): no file is touched, and no result depends on what ran before. A
+child runs the tests that call the changed function (``called``), quickest first, up to the first that fails. The sample is
+drawn by (seed, module), and Hypothesis draws the same examples each time.
+
+Own code, because the libraries do not fit (tried on Python 3.11): mutmut 3.8 leaves constants of a module and everything
+decorated as it is (``COVERED``, ``@property``, ``@cached_property``: half of the plan); cosmic-ray 8.7 rewrites files of the
+working tree, starts a new interpreter for each mutant and draws no sample; mutatest 2.0 ends at Python 3.8.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_loader
+from pathlib import Path
+from random import Random
+from types import CodeType
+
+from tests.bench.called import Called
+from tests.bench.mutant_session import MutantSession, Survived, cpu_limit, forked, pooled
+from tests.bench.mutations import Mutant, mutants_of, mutated
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = Path(__file__).with_suffix(".toml")
+PLUGINS = ("_hypothesis_pytestplugin", "pytest_timeout")
+PRELOADED = (
+    "pytest",
+    "hypothesis",
+    "hypothesis.strategies",
+    "numpy",
+    "scipy.stats",
+    "polars",
+    "pydantic",
+    "PIL.Image",
+    *PLUGINS,
+)
+"""Imported once, before the children are forked: packages only, none of ours."""
+ENVIRONMENT = {"CI": "true", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+ENVIRONMENT["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Modules and the fast tests that must notice a change in them."""
+
+    name: str
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+    deselect: tuple[str, ...] = ()
+    """Tests of these files that take long: they start processes."""
+
+
+class Loader(SourceFileLoader):
+    """Gives a module the code of a mutant."""
+
+    def __init__(self, name: str, path: str, code: CodeType) -> None:
+        super().__init__(name, path)
+        self.code = code
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.code
+
+
+class Finder(MetaPathFinder):
+    """Finds one module, the changed one."""
+
+    def __init__(self, name: str, loader: Loader) -> None:
+        self.name, self.loader = name, loader
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        return spec_from_loader(fullname, self.loader) if fullname == self.name else None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table and the survivors; the exit status is 1 where unchanged code fails its tests."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("paths", nargs="*", help="modules or folders; left out, all of mutants.toml")
+    parser.add_argument("--sample", type=int, default=60, help="mutants of a module at most; 0: all")
+    parser.add_argument("--seed", type=int, default=0, help="draws the sample")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="children at a time")
+    asked = parser.parse_args(arguments)
+    suites, ignored = configured()
+    if unknown := [path for path in asked.paths if not any(_within(m, [path]) for s in suites for m in s.modules)]:
+        sys.exit(f"{unknown[0]} is none of the modules of {SETTINGS.relative_to(ROOT)}")
+    os.environ.update(ENVIRONMENT)
+    os.chdir(ROOT)
+    for name in PRELOADED:
+        import_module(name)
+    _profile()
+    rows: list[tuple[str, str, int, list[Mutant]]] = []
+    for suite in suites:
+        chosen = [m for m in suite.modules if not asked.paths or _within(m, asked.paths)]
+        if chosen:
+            rows += _measured(suite, chosen, ignored, asked.sample, asked.seed, asked.jobs)
+    _report(rows)
+    return 0
+
+
+def configured() -> tuple[list[Suite], set[tuple[str, str, str]]]:
+    """The suites of ``mutants.toml``, and (module, function, change) of each mutant that is known to change nothing."""
+    table = tomllib.loads(SETTINGS.read_text())
+    suites = [
+        Suite(name, tuple(one["modules"]), tuple(one["tests"]), tuple(one.get("deselect", ())))
+        for name, one in table["suites"].items()
+    ]
+    return suites, {(one["module"], one["function"], one["change"]) for one in table.get("equivalent", ())}
+
+
+def _within(module: str, paths: Iterable[str]) -> bool:
+    return any(module == path.removeprefix("./") or module.startswith(path.rstrip("/") + "/") for path in paths)
+
+
+def _profile() -> None:
+    """Equal examples in every child, and no time spent on making a failing one smaller."""
+    from hypothesis import HealthCheck, Phase, settings
+
+    settings.register_profile(
+        "mutants", deadline=None, derandomize=True, database=None, phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
+    )  # fmt: skip
+
+
+def _measured(
+    suite: Suite, modules: Sequence[str], ignored: set[tuple[str, str, str]], sample: int, seed: int, jobs: int
+) -> Iterator[tuple[str, str, int, list[Mutant]]]:
+    """Suite, module, how many mutants ran, and those that no test noticed."""
+    chosen = {module: _chosen(module, ignored, sample, seed) for module in modules}
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        survived, called = _session(suite, chosen, jobs, Path(folder))
+        for module, mutants in chosen.items():
+            kept = survived[module]
+            others = [mutant for mutant in mutants if mutant.number not in kept]
+            kept |= {mutant.number: status == 0 for mutant, status in _imported(module, others, called, jobs, folder)}
+            survivors = [mutant for mutant in mutants if kept[mutant.number]]
+            print(f"{module}: {len(mutants) - len(survivors)} of {len(mutants)} killed", file=sys.stderr, flush=True)
+            yield suite.name, module, len(mutants), survivors
+
+
+def _chosen(module: str, ignored: set[tuple[str, str, str]], sample: int, seed: int) -> list[Mutant]:
+    found = mutants_of((ROOT / module).read_text())
+    found = [mutant for mutant in found if (module, mutant.function, mutant.change) not in ignored]
+    if not 0 < sample < len(found):
+        return found
+    return sorted(Random(f"{seed}/{module}").sample(found, sample), key=lambda mutant: mutant.number)
+
+
+def _session(suite: Suite, mutants: Mapping[str, Sequence[Mutant]], jobs: int, folder: Path) -> tuple[Survived, Called]:
+    """Run the mutants that change a function alone. Ends the program where unchanged code fails its tests."""
+    plugin = MutantSession(folder / "survived.json", ROOT, mutants, jobs)
+    arguments = [*suite.tests, *(f"--deselect={test}" for test in suite.deselect)]
+    os.waitpid(forked(lambda: _pytest(arguments, folder, plugin)), 0)
+    if not plugin.path.exists():
+        sys.exit(f"the tests of {suite.name} fail without any change: pytest {' '.join(suite.tests)}")
+    told = json.loads(plugin.path.read_text())
+    survived = {module: {int(number): kept for number, kept in one.items()} for module, one in told.items()}
+    return survived, Called.read(plugin.recorder.path)
+
+
+def _imported(
+    module: str, mutants: Sequence[Mutant], called: Called, jobs: int, folder: str
+) -> Iterator[tuple[Mutant, int]]:
+    """Run mutants that change a module as it is imported; each with its child's wait status."""
+    source = (ROOT / module).read_text()
+
+    def starts() -> Iterator[tuple[Mutant, int, Callable[[], int]]]:
+        for mutant in mutants:
+            code = compile(mutated(source, mutant.number), str(ROOT / module), "exec")
+            tests = called.covering(module, mutant.function)
+            place = Path(folder, f"{module.replace('/', '-')}-{mutant.number}")
+            yield mutant, cpu_limit(called, tests), partial(_with, module, code, tests, place)
+
+    yield from pooled(starts(), jobs)
+
+
+def _with(module: str, code: CodeType, tests: Sequence[str], folder: Path) -> int:
+    name = module.removesuffix(".py").replace("/", ".")
+    sys.meta_path.insert(0, Finder(name, Loader(name, str(ROOT / module), code)))
+    status = _pytest(tests, folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    return status
+
+
+def _pytest(arguments: Sequence[str], folder: Path, *plugins: object) -> int:
+    import pytest
+
+    folder.mkdir(exist_ok=True)
+    options = [
+        "-x",
+        "-q",
+        "-s",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow and not long",
+        "--hypothesis-profile=mutants",
+    ]
+    options += [word for plugin in PLUGINS for word in ("-p", plugin)]
+    return int(pytest.main([*options, f"--basetemp={folder}/tests", *arguments], plugins))
+
+
+def _report(rows: Sequence[tuple[str, str, int, list[Mutant]]]) -> None:
+    print("| module | mutants | killed | survived | percent |\n| --- | ---: | ---: | ---: | ---: |")
+    mutants, survived = Counter[str](), Counter[str]()
+    for suite, module, number, survivors in rows:
+        print(_row(module, number, len(survivors)))
+        mutants.update({suite: number, "all": number})
+        survived.update({suite: len(survivors), "all": len(survivors)})
+    for name, number in mutants.items():
+        print(_row(f"**{name}**", number, survived[name]))
+    for _, module, _, survivors in rows:
+        for mutant in survivors:
+            print(f"{module}:{mutant.line} {mutant.function}: {mutant.change}")
+
+
+def _row(name: str, number: int, survived: int) -> str:
+    return (
+        f"| {name} | {number} | {number - survived} | {survived} | {100 * (number - survived) / max(1, number):.0f} |"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
