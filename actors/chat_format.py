@@ -38,7 +38,7 @@ def has_start_token(text: str, tokenizer: Any) -> bool:
     """Whether a rendered conversation begins with the tokenizer's start token, so that no second one may be added.
 
     The package lets the tokenizer add it always: templates of LLaVA-1.5 and LLaVA-NeXT write none and rely on that, the one
-    of Idefics3 writes one and gets two there (docs/decisions/0006).
+    of Idefics3 writes one and gets two there (docs/decisions/0008).
     """
     return bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
 

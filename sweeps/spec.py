@@ -141,7 +141,7 @@ INPUT_VERSIONS = {
     "LlavaOnevisionForConditionalGeneration": 2,
     "Qwen2_5_VLForConditionalGeneration": 2,
 }
-"""Architecture -> version of what an engine gives it (docs/decisions/0006), 1 where none is named; part of every key."""
+"""Architecture -> version of what an engine gives it (docs/decisions/0008), 1 where none is named; part of every key."""
 
 
 class ModelSpec(Frozen):
