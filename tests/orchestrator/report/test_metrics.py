@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 from envs import SCENARIOS
 from envs.types import ERRORS, Ending
-from orchestrator.report.metrics import BITS, average, judged, score, write_results
+from orchestrator.report.metrics import BITS, average, judged, lacking, score, write_results
 from orchestrator.storage.episode_store import EPISODES, EpisodeStore, episodes
 from orchestrator.storage.verdict_store import VERDICTS
 from tests.orchestrator.blocks import CELL, block, episode
@@ -225,3 +225,59 @@ def test_strict_is_the_packages_reading_of_the_first_reply_also_of_one_cut_off_i
     assert (ours["judged"], ours["unjudged"], ours["category"], ours["suggestion"]) == (2, 2, 100, 50)
     assert (package["judged"], package["unjudged"]) == (4, 0)
     assert (package["category"], package["suggestion"], package["aggregate"]) == (50, 0, 50)
+
+
+def test_a_cell_lacks_what_was_not_played_what_failed_and_what_was_not_read():
+    counts = {"planned": [10, 10], "finished": [7, 10], "failed": [2, 0]}
+    read = {"answered": [5, None], "judged": [3, None], "unjudged": [1, None]}
+
+    assert pl.DataFrame(counts).select(lacking(list(counts))).to_series().to_list() == [5, 0]
+    both = counts | read
+    assert pl.DataFrame(both).select(lacking(list(both))).to_series().to_list() == [6, 0]
+
+
+def open_ended(rows, verdicts=None, cells=(CELL,)):
+    """The rows of open-ended cells."""
+    frame = None if verdicts is None else pl.LazyFrame(verdicts, schema=VERDICTS)
+    asked = planned(*cells).with_columns(protocol=pl.lit("oeg"))
+    return score(table(rows), asked, frame).to_dicts()
+
+
+def verdict(number, **more):
+    row = dict.fromkeys(VERDICTS) | {"judge": "j", "category": True, "suggestion": False, "aggregate": True}
+    return row | {"key": episode(number)["key"], "first_failed": False} | more
+
+
+def test_an_open_ended_cell_counts_what_its_judge_read():
+    rows = [episode(n, ending=Ending.ANSWERED, turns=1) for n in range(5)]
+    bits = dict.fromkeys(BITS)
+    verdicts = [
+        verdict(0),
+        verdict(1, suggestion=True),
+        verdict(2, category=False, aggregate=False),
+        verdict(3, **bits, reason="no list"),
+        verdict(77),
+    ]
+    found, nothing = open_ended(rows, verdicts, (CELL, "x/QD/hint"))
+
+    assert [found[name] for name in ("answered", "judged", "unjudged", "judge")] == [5, 3, 1, "j"]
+    assert [round(found[bit], 3) for bit in BITS] == [66.667, 33.333, 66.667]
+    interval = binomtest(2, 3).proportion_ci(method="wilson")
+    assert (found["aggregate_low"], found["aggregate_high"]) == pytest.approx((100 * interval.low, 100 * interval.high))
+    assert [nothing[name] for name in ("answered", "judged", "unjudged", "judge", "category")] == [0, 0, 0, None, None]
+    (unread,) = open_ended(rows)
+    assert [unread[name] for name in ("answered", "judged", "unjudged", "aggregate")] == [5, 0, 0, None]
+
+
+def test_the_average_of_open_ended_cells_is_complete_when_all_is_read():
+    cells = [f"m/{scenario}/hint" for scenario in SCENARIOS]
+    rows = [episode(1, cell, ending=Ending.ANSWERED, turns=1) for cell in cells]
+    asked = planned(*cells, count=1).with_columns(protocol=pl.lit("oeg"))
+    verdicts = [verdict(1, key=row["key"]) for row in rows]
+    whole, part = (
+        average(score(table(rows), asked, pl.LazyFrame(read, schema=VERDICTS))).row(0, named=True)
+        for read in (verdicts, verdicts[:-1])
+    )
+
+    assert (whole["complete"], whole["all_seven"]) == (7, True)
+    assert (part["complete"], part["all_seven"]) == (6, False)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.scheduler import (
     MAX_FAILED_STARTS,
-    MAX_LONE_DEATHS,
     MAX_UNREAD,
     Abandon,
     Demand,
@@ -122,7 +121,6 @@ def test_an_episode_that_kills_its_worker_twice_is_given_up_and_its_company_is_n
 
     assert world.given_up == {7: "poison", 130: "poison"}
     assert world.delivered == Counter(o for o in range(500) if o not in (7, 130))
-    assert MAX_LONE_DEATHS == 2
 
 
 def test_a_group_that_never_loads_is_abandoned_with_its_reason_and_the_others_go_on():

@@ -1,0 +1,169 @@
+"""The numbers by which the schedule decides, by hand: rates, sizes of leases, deadlines, and who leaves for a wide model."""
+
+from collections import deque
+
+import pytest
+
+from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.nodes import Node, Nodes, nodes_of
+from orchestrator.scheduling.state import WorkerGroup, WorkerSlot, fewest_leaving
+
+
+def group(waiting=0, played=0, busy=0.0, starts=(), name="m", **demand) -> WorkerGroup:
+    return WorkerGroup(name, Demand(**demand), deque(range(waiting)), played=played, busy=busy, starts=list(starts))
+
+
+def test_what_nobody_plays_is_what_waits_and_what_is_suspected():
+    one = group(waiting=5)
+    one.suspects.extend([(7, 8), (9,)])
+    assert one.left == 8
+
+
+@pytest.mark.parametrize(
+    ("facts", "known", "rate"),
+    [
+        ({}, False, 1.0),
+        ({"played": 3}, False, 1.0),
+        ({"busy": 3.0}, False, 1.0),
+        ({"played": 30, "busy": 60.0}, True, 0.5),
+        ({"played": 1, "busy": 0.5}, True, 2.0),
+        ({"rate": 2.0}, True, 2.0),
+        ({"rate": 2.0, "played": 60, "busy": 60.0}, True, 1.5),
+        ({"rate": 2.0, "played": 0, "busy": 180.0}, True, 0.5),
+    ],
+)
+def test_a_rate_is_the_estimate_with_the_weight_of_a_minute_and_what_was_seen(facts, known, rate):
+    assert (group(**facts).known, group(**facts).rate) == (known, rate)
+
+
+@pytest.mark.parametrize(
+    ("facts", "timeout"),
+    [
+        ({"played": 60, "busy": 59.0}, 900),
+        ({"played": 0, "busy": 600.0}, 900),
+        ({"played": 60, "busy": 60.0}, 180),
+        ({"played": 60, "busy": 60.0, "at_once": 40}, 400),
+        ({"played": 30, "busy": 60.0, "at_once": 40}, 800),
+        ({"played": 60, "busy": 60.0, "at_once": 400}, 900),
+        ({"played": 1, "busy": 60.0}, 600),
+    ],
+)
+def test_silence_is_ten_rounds_of_a_full_engine_at_least_three_minutes_at_most_what_was_asked(facts, timeout):
+    assert group(**facts).silence_timeout(900) == timeout
+
+
+@pytest.mark.parametrize(
+    ("waiting", "replicas", "facts", "size"),
+    [
+        (0, 1, {}, 0),
+        (1, 4, {}, 1),
+        (2, 1, {}, 1),
+        (100, 1, {}, 25),
+        (100, 5, {}, 5),
+        (99, 5, {"at_once": 30}, 20),
+        (101, 5, {"at_once": 30}, 21),
+        (1000, 2, {"at_once": 16}, 125),
+        (40_000, 1, {}, 2048),
+        (40_000, 1, {"rate": 2.0}, 120),
+        (40_000, 1, {"rate": 2.0, "at_once": 200}, 200),
+        (40_000, 1, {"rate": 100.0}, 2048),
+    ],
+)
+def test_a_lease_is_a_minutes_work_and_less_towards_the_end(waiting, replicas, facts, size):
+    assert group(waiting, **facts).lease_size(replicas) == size
+
+
+@pytest.mark.parametrize(
+    ("facts", "start"),
+    [
+        ({"start": 30.0}, 0.0),
+        ({"start": 30.0, "rate": 1.0}, 30.0),
+        ({"start": 30.0, "rate": 1.0, "starts": (60.0, 90.0)}, 60.0),
+    ],
+)
+def test_a_start_is_the_mean_of_the_estimate_and_what_was_seen(facts, start):
+    assert group(**facts).start == start
+
+
+def test_a_worker_holds_what_its_leases_have_not_delivered():
+    slot = WorkerSlot(group(), leases={1: dict.fromkeys(range(3)), 2: dict.fromkeys([7])})
+    assert slot.held == 4
+
+
+@pytest.mark.parametrize(
+    ("facts", "held", "deadline"),
+    [({}, 4, float("inf")), ({"rate": 2.0}, 4, 10 + 900 + 8 * 2), ({"rate": 2.0}, 0, float("inf"))],
+)
+def test_a_lease_is_late_after_eight_times_its_promise_beside_the_silence(facts, held, deadline):
+    slot = WorkerSlot(group(**facts), leases={1: dict.fromkeys(range(held))})
+    assert slot.deadline(10.0, 900.0) == deadline
+
+
+@pytest.mark.parametrize(
+    ("leases", "at_once", "wants"),
+    [([], 1, True), ([5], 1, True), ([5, 5], 1, False), ([1, 1], 3, True), ([1, 2], 3, False), ([2, 2], 3, False)],
+)
+def test_a_worker_takes_two_leases_or_as_many_as_fill_its_engine(leases, at_once, wants):
+    slot = WorkerSlot(group(at_once=at_once), leases={n: dict.fromkeys(range(size)) for n, size in enumerate(leases)})
+    assert slot.wants_work is wants
+
+
+# -- nodes -------------------------------------------------------------------------------------------------------------
+def test_a_replica_goes_where_it_fits_most_tightly_and_to_the_first_of_equals():
+    nodes = Nodes([Node("a", 8), Node("b", 4), Node("c", 4, "H200")])
+
+    assert (nodes.total, nodes.widest(), nodes.widest("H200"), nodes.widest("A100")) == (16, 8, 4, 0)
+    assert [nodes.best(gpus) for gpus in (1, 4, 5, 8, 9)] == ["b", "b", "a", "a", None]
+    assert [nodes.best(gpus, "H200") for gpus in (4, 5)] == ["c", None]
+    nodes.take("b", 1)
+    assert [nodes.best(gpus) for gpus in (3, 4)] == ["b", "c"]
+    nodes.give("b", 1)
+    nodes.take("gone", 2)
+    assert nodes.free == {"a": 8, "b": 4, "c": 4}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "sizes"), [(0, []), (1, [1]), (7, [7]), (8, [8]), (9, [8, 1]), (16, [8, 8]), (20, [8, 8, 4])]
+)
+def test_gpus_without_nodes_are_nodes_of_eight_and_a_rest(gpus, sizes):
+    assert nodes_of(gpus, "H200") == tuple(Node(f"node-{n}", size, "H200") for n, size in enumerate(sizes))
+    assert [node.gpus for node in nodes_of(5, width=2)] == [2, 2, 1]
+    assert Node("a", 1).accelerator == nodes_of(1)[0].accelerator == ""
+
+
+def narrow(node, began=0.0, gpus=1, ready=True, leaving=False):
+    return WorkerSlot(group(gpus=gpus), node, began, ready=ready, leaving=leaving)
+
+
+def leaving(slots, nodes, gpus=4, accelerator=""):
+    place = Nodes(nodes)
+    for slot in slots:
+        place.take(slot.node, slot.group.demand.gpus)
+    found = fewest_leaving(slots, place, Demand(gpus=gpus, accelerator=accelerator))
+    return [slots.index(slot) for slot in found]
+
+
+def test_those_leave_that_leave_already_then_those_that_start_then_the_oldest():
+    slots = [
+        narrow("a", 3.0),
+        narrow("a", 2.0),
+        narrow("a", 1.0),
+        narrow("a", 5.0, ready=False),
+        narrow("a", 9.0, leaving=True),
+    ]
+
+    assert leaving(slots, [Node("a", 5)], 1) == []
+    assert leaving(slots, [Node("a", 5)], 2) == [4, 3]
+    assert leaving(slots, [Node("a", 5)], 4) == [4, 3, 2, 1]
+    assert leaving(slots, [Node("a", 8)], 4) == [4]
+
+
+def test_the_node_is_chosen_where_fewest_must_leave_and_the_kind_is_right():
+    slots = [narrow("a"), narrow("a"), narrow("b", gpus=2), narrow("c")]
+    nodes = [Node("a", 4), Node("b", 4), Node("c", 4, "H200")]
+
+    assert leaving(slots, nodes) == [2]
+    assert leaving(slots, nodes, accelerator="H200") == [3]
+    assert leaving(slots, nodes, accelerator="A100") == leaving(slots, nodes, 5) == []
+    assert leaving([narrow("a", gpus=4)], [Node("a", 4)]) == [], "who is as wide stays"
+    assert leaving([narrow("a", gpus=0), narrow("a")], [Node("a", 4)]) == [1], "who takes no GPU makes no room"
