@@ -8,7 +8,9 @@ from __future__ import annotations
 import polars as pl
 
 from envs import SCENARIOS
-from envs.types import Ending, Mode
+from envs.types import Action, Ending, Mode, Verdict
+from orchestrator.report.endings import PLACE, state_of
+from orchestrator.report.exact_chance import exact_chance, guess_chance
 from orchestrator.report.metrics import PLANNED
 from orchestrator.report.run_data import RunData
 
@@ -38,22 +40,28 @@ def needed(run_data: RunData) -> pl.DataFrame:
 
 
 def efficiency(run_data: RunData) -> pl.DataFrame:
-    """One row a planned cell: measured, needed, asked, surplus, efficiency, reason.
+    """One row a planned cell: measured, needed, asked, surplus, efficiency, efficiency_above_chance, reason.
 
     ``measured`` counts the scored episodes whose sample's need is known. ``needed`` and ``asked`` are mean suggestions;
     ``surplus`` their ratio in percent (null where nothing is needed). ``efficiency`` is success weighted by path length in
-    percent (Anderson et al. 2018, arXiv:1807.06757): mean of correct x needed / max(needed, turns). Null with a reason
-    where no need is known.
+    percent (Anderson et al. 2018, arXiv:1807.06757): mean of correct x needed / max(needed, turns). An early lucky guess
+    earns all of it; ``efficiency_above_chance`` takes from every wrong category what the same guess would win by chance
+    (``guess_penalty``), so that guessing is worth 0 and the oracle 100; null where the samples are not at hand. Both are
+    null with a reason where no need is known.
     """
     mode = _mode(run_data)
     turns = pl.col("turns").cast(pl.Int64)
     path = pl.col("needed") / pl.max_horizontal("needed", turns)
     known = run_data.scored.with_columns(mode).join(needed(run_data), on=SAMPLE)
+    known = known.join(guess_penalty(run_data), on="key", how="left")
+    credit = pl.col("correct").cast(pl.Int64) - pl.col("penalty").fill_null(0)
+    at_hand = pl.col("scenario").is_in(list(run_data.samples))
     means = known.group_by("cell").agg(
         pl.len().cast(pl.Int64).alias("measured"),
         (pl.col("needed") - 1).mean().alias("needed"),
         (turns - 1).mean().alias("asked"),
         (100 * (pl.col("correct") * path).mean()).alias("efficiency"),
+        pl.when(at_hand.all()).then(100 * (credit * path).mean()).alias("efficiency_above_chance"),
     )
     ratio = pl.when(pl.col("needed") > 0).then(100 * pl.col("asked") / pl.col("needed")).alias("surplus")
     reason = (
@@ -89,19 +97,40 @@ def budget_averages(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.Data
 
 
 def lift(run_data: RunData) -> pl.DataFrame:
-    """Accuracy over the ``uniform`` baseline in the same scenario and condition: one row a planned cell.
+    """Accuracy over blind choice among the options, in the same scenario and condition: one row a planned cell.
 
-    ``chance`` is its accuracy, ``lift`` the points above it, ``of_possible`` the lift in percent of what chance leaves
-    (100 x (acc - chance) / (100 - chance)); null where the folder holds no such baseline.
+    ``chance`` is the exact accuracy of the policy ``uniform`` where the samples are at hand (``chance_source`` is
+    ``exact``), else that of the baseline's one run in the folder (``baseline``), else null. ``lift`` is the points above it,
+    ``of_possible`` the lift in percent of what chance leaves (100 x (acc - chance) / (100 - chance)).
     """
     same = ["scenario", "condition", "protocol"]
-    uniform = run_data.rows.filter(pl.col("model").is_in(run_data.playing("uniform")[:1]))
+    baseline = run_data.rows.filter(pl.col("model").is_in(run_data.playing("uniform")[:1]))
     rows = run_data.rows.select(*PLANNED, "acc").join(
-        uniform.select(*same, pl.col("acc").alias("chance")), on=same, how="left"
+        exact_chance(run_data).rename({"chance": "exact"}), on=same, how="left"
     )
+    rows = rows.join(baseline.select(*same, pl.col("acc").alias("baseline")), on=same, how="left")
+    source = pl.coalesce(*[pl.when(pl.col(name).is_not_null()).then(pl.lit(name)) for name in ("exact", "baseline")])
+    rows = rows.with_columns(pl.coalesce("exact", "baseline").alias("chance"), source.alias("chance_source"))
     above = pl.col("acc") - pl.col("chance")
     possible = pl.when(pl.col("chance") < 100).then(100 * above / (100 - pl.col("chance")))
-    return rows.with_columns(above.alias("lift"), possible.alias("of_possible")).sort("cell")
+    named = rows.drop("exact", "baseline").with_columns(above.alias("lift"), possible.alias("of_possible"))
+    return named.sort("cell")
+
+
+def guess_penalty(run_data: RunData) -> pl.DataFrame:
+    """What a wrong category costs: key and penalty, for the episodes that ended with one and whose sample is at hand.
+
+    g / (1 - g), with g the exact chance of a right guess at that turn: a right answer less this penalty for each wrong one
+    is worth 0 to whoever guesses, whenever he does (correction for guessing; Frary 1988, Educational Measurement 7:33-38).
+    """
+    wrong = (pl.col("action") == Action.CATEGORY) & (pl.col("category") == Verdict.WRONG)
+    last = run_data.last.filter(wrong)
+    penalties: list[float | None] = []
+    for row in last.select(PLACE).iter_rows():
+        sample = run_data.samples.get(row[0], {}).get(row[1])
+        chance = None if sample is None else guess_chance(sample, state_of(row))
+        penalties.append(None if chance is None else chance / (1 - chance))
+    return last.select("key").with_columns(pl.Series("penalty", penalties, dtype=pl.Float64))
 
 
 def _mode(run_data: RunData) -> pl.Expr:

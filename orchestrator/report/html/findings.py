@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from orchestrator.report.efficiency import lift
 from orchestrator.report.endings import taxonomy
 from orchestrator.report.estimates import Estimates
 from orchestrator.report.html.escape import visible
@@ -33,7 +34,7 @@ def findings(run_data: RunData, intervals: Estimates) -> list[Finding]:
     means = intervals.averages.filter((pl.col("protocol") == "mcqa") & pl.col("acc").is_not_null())
     return [
         *_best(run_data, _of(run_data, means, "zero-shot")),
-        *_chance(run_data, _of(run_data, means, "zero-shot"), means),
+        *_chance(run_data, _of(run_data, means, "zero-shot")),
         *_clear(run_data, means),
         *_asking(_of(run_data, means, "zero-shot")),
         *_changes(run_data),
@@ -71,12 +72,12 @@ def _best(run_data: RunData, rows: pl.DataFrame) -> Iterator[Finding]:
     )
 
 
-def _chance(run_data: RunData, rows: pl.DataFrame, means: pl.DataFrame) -> Iterator[Finding]:
-    uniform = means.filter((pl.col("condition") == "zero-shot") & pl.col("model").is_in(run_data.playing("uniform")))
+def _chance(run_data: RunData, rows: pl.DataFrame) -> Iterator[Finding]:
+    levels = lift(run_data).filter(condition="zero-shot", protocol="mcqa").unique("scenario")["chance"]
     others = rows.filter(~pl.col("model").is_in(run_data.playing("uniform")))
-    if uniform.is_empty() or others.is_empty():
+    if levels.is_empty() or levels.null_count() or others.is_empty():
         return
-    level = uniform["acc"][0]
+    level = float(levels.mean())  # type: ignore[arg-type]
     below = others.filter(pl.col("acc_high") < level)["model"].to_list()
     above = others.filter(pl.col("acc_low") > level)["model"].to_list()
     if others.height == 1:
@@ -88,7 +89,7 @@ def _chance(run_data: RunData, rows: pl.DataFrame, means: pl.DataFrame) -> Itera
             f"{_count(below)}."
         )
     yield Finding(
-        f"{level:.1f}%", f"is what choosing blindly among the options scores (the uniform baseline). {comparison}"
+        f"{level:.1f}%", f"is what choosing blindly among the options scores (the policy uniform). {comparison}"
     )
 
 

@@ -87,7 +87,10 @@ CELLS = (
         "vs zero-shot",
         f"points of accuracy on the same samples; * exact McNemar, Holm over all models, p < {ALPHA}",
     ),
-    Column("Lift", "points of accuracy above the uniform baseline in the same scenario and condition"),
+    Column(
+        "Lift",
+        "points of accuracy above blind choice among the options, by exact computation where the data is at hand",
+    ),
     Column("Efficiency", "percent: right answers weighted by needed turns over turns taken"),
     Column("Loops %", "share of scored episodes that end at the turn limit"),
     Column("Readable", "episodes that ended unparsable, and how many of them a lenient reader would have understood"),

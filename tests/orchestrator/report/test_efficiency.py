@@ -1,6 +1,7 @@
 """Asking is measured against the oracle's own path; a budget can only take accuracy away."""
 
 import dataclasses
+from collections import defaultdict
 
 import numpy as np
 import polars as pl
@@ -9,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
+from envs import SCENARIOS
+from envs.types import Action, Ending
 from orchestrator.report.efficiency import budget, budget_averages, efficiency, lift, needed
+from orchestrator.report.exact_chance import POLICIES, guess_chance
 from orchestrator.report.model_size import capacity, points, spearman
 from orchestrator.report.published import table
 from sweeps.load import registry
@@ -82,16 +86,55 @@ def test_a_budget_average_is_the_mean_of_scenarios(run_data):
     assert one["acc"] == pytest.approx(cells["acc"].mean())
 
 
-def test_lift_is_over_the_uniform_baseline_of_the_same_cell(run_data):
+def test_lift_is_over_exact_chance_and_without_samples_over_the_baselines_run(run_data):
     rows = lift(run_data)
-    uniform = rows.filter(model="uniform")
-    oracle = rows.filter(model="oracle").join(uniform, on=["scenario", "condition"], suffix="_u")
+    blind = dataclasses.replace(run_data, samples={})
+    oracle = rows.filter(model="oracle", condition="zero-shot").sort("scenario")
 
-    assert set(uniform["lift"]) == {0.0}
-    assert oracle["lift"].to_list() == pytest.approx((100 - oracle["acc_u"]).to_list())
-    assert set(oracle.filter(pl.col("acc_u") < 100)["of_possible"].round(6)) == {100.0}
-    nobody = dataclasses.replace(run_data, planned=run_data.planned.filter(pl.col("model") != "uniform"))
+    assert set(rows["chance_source"]) == {"exact"}
+    assert oracle["lift"].to_list() == pytest.approx((100 - oracle["chance"]).to_list())
+    assert set(oracle["of_possible"].round(6)) == {100.0}
+    assert set(lift(blind).filter(model="uniform")["lift"]) == {0.0}
+    assert set(lift(blind)["chance_source"]) == {"baseline"}
+    nobody = dataclasses.replace(blind, planned=run_data.planned.filter(pl.col("model") != "uniform"))
     assert lift(nobody)["lift"].null_count() == nobody.planned.height
+
+
+def test_the_oracle_wins_all_and_a_wrong_guess_costs(run_data):
+    rows = efficiency(run_data).filter(condition="zero-shot")
+
+    assert rows.filter(model="oracle")["efficiency_above_chance"].to_list() == pytest.approx([100.0] * 7)
+    assert (rows["efficiency_above_chance"] <= rows["efficiency"] + 1e-9).all()
+    without = efficiency(dataclasses.replace(run_data, samples={}))
+    assert without["efficiency_above_chance"].null_count() == without.height
+
+
+@pytest.mark.parametrize("policy", ["uniform", "guess"])
+def test_blind_play_is_worth_nothing_in_expectation(run_data, policy):
+    """The credit of every way in which blind play of a sample can end, weighted by its chance, sums to 0."""
+    for scenario, samples in run_data.samples.items():
+        for sample in samples.values():
+            assert expected_credit(sample, POLICIES[policy]) == pytest.approx(0, abs=1e-12), scenario
+
+
+def expected_credit(sample, replies):
+    game, total = SCENARIOS[sample.scenario], 0.0
+    needed = 3
+    states = {game.initial(sample): 1.0}
+    while states:
+        after = defaultdict(float)
+        for state, weight in states.items():
+            possible, chance = replies(game, sample, state), guess_chance(sample, state)
+            for reply in possible:
+                reached, turn = game.step(sample, state, reply)
+                path = needed / max(needed, reached.turn)
+                if reached.ending is None:
+                    after[reached._replace(last=None)] += weight / len(possible)
+                elif turn.action is Action.CATEGORY:
+                    right = reached.ending is Ending.CORRECT
+                    total += weight / len(possible) * path * (1 if right else -chance / (1 - chance))
+        states = after
+    return total
 
 
 def test_capacity_on_the_papers_own_figures():

@@ -343,7 +343,7 @@ def test_one_model_is_spoken_of_as_one(demo_data, tmp_path):
     )
     told = {finding.text.partition(" (")[0]: finding for finding in gathered(read(run), None, 0, 0, 1).findings}
     chance = told["is what choosing blindly among the options scores"]
-    assert chance.text.endswith("The interval of first-option lies wholly below it.")
+    assert chance.text.endswith("The interval of first-option contains it.")
 
 
 def test_what_is_unfinished_is_said_first(demo_data, tmp_path):

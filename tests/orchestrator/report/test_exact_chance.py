@@ -1,0 +1,59 @@
+"""Exact chance is what three hundred simulated runs come to, and needs none."""
+
+import numpy as np
+import pytest
+
+from actors.backend import Situation
+from actors.baselines import POLICIES as BASELINES
+from actors.play import turn_seed
+from envs import SCENARIOS
+from envs.chance import episode_seed
+from envs.types import Ending, Mode
+from orchestrator.report.exact_chance import POLICIES, exact_chance, right_chance
+
+RUNS = 300
+LEVELS = {"CIT": 19.999, "COCO": 20.0, "IN-C": 14.285, "MVP-N": 19.855, "QD": 19.999, "ROD": 5.714, "VSOD": 20.0}
+"""Of the demo benchmark, in percent; the differences from 1/5 and 1/7 are what the turn limit cuts off."""
+
+
+def simulated(sample, policy: str, mode: Mode) -> float:
+    """The share of runs, each with a seed of its own, in which the baseline itself is right."""
+    game, right = SCENARIOS[sample.scenario], 0
+    moves = episode_seed(0, sample.scenario, sample.id)
+    for run in range(RUNS):
+        seed, state = episode_seed(run, sample.scenario, sample.id), game.initial(sample, mode, moves)
+        while state.ending is None:
+            now = Situation(sample, state, game.view(sample, state))
+            state, _ = game.step(sample, state, BASELINES[policy](now, turn_seed(seed, state)))
+        right += state.ending is Ending.CORRECT
+    return right / RUNS
+
+
+@pytest.mark.parametrize("policy", ["uniform", "guess"])
+@pytest.mark.parametrize("mode", [Mode.PLAY, Mode.REFERENCE])
+def test_it_is_the_mean_of_simulated_runs(run_data, policy, mode):
+    for scenario, samples in run_data.samples.items():
+        some = list(samples.values())[:4]
+        exact = np.array([right_chance(sample, POLICIES[policy], mode) for sample in some])
+        found = np.mean([simulated(sample, policy, mode) for sample in some])
+        error = np.sqrt((exact * (1 - exact)).mean() / (RUNS * len(some)))
+        assert found == pytest.approx(exact.mean(), abs=4 * error + 1e-9), scenario
+
+
+def test_the_demos_levels_to_three_decimals(run_data):
+    found = exact_chance(run_data).filter(condition="zero-shot").sort("scenario")
+    guess = exact_chance(run_data, "guess").filter(condition="zero-shot")
+    levels = {name: round(level, 3) for name, level in found.select("scenario", "chance").iter_rows()}
+
+    assert levels == LEVELS
+    assert {name: level for name, level in guess.select("scenario", "chance").iter_rows()} == pytest.approx(
+        {name: 0.0 if name == "ROD" else 25.0 for name in SCENARIOS}
+    )
+
+
+def test_conditions_that_change_no_rule_have_the_same_chance(run_data):
+    found = exact_chance(run_data).filter(scenario="QD")
+    levels = dict(found.select("condition", "chance").iter_rows())
+
+    assert levels["hint"] == levels["zero-shot"] == levels["history"]
+    assert levels["reference"] == pytest.approx(25)
