@@ -1,4 +1,4 @@
-"""Loads a worker's engine: on checked GPUs, and one engine after the other where host memory is short.
+"""Loads a worker's engine: on checked GPUs, and one after the other where host memory is short or it has several GPUs.
 
 Every wait and every figure is a line of the worker's log.
 """
@@ -36,7 +36,7 @@ def load(model: ModelSpec, data: Path, assigned: Sequence[object], report: Calla
             report(line)
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray leaves all of them visible to whoever asked for none
-    with LoadQueue().turn(model.name, size, report):
+    with LoadQueue().turn(model.name, size, report, alone=model.gpus > 1):
         return engine(model, data)
 
 

@@ -1,4 +1,4 @@
-"""Lets engines of one node load one after the other where host memory does not hold them side by side.
+"""Lets engines of one node load one after the other where memory does not hold them side by side, or one has several GPUs.
 
 A loader that dies lets the next one in, and nobody waits for ever. Each holds a ticket, a locked file, so that the kernel takes
 it back when its process ends, kill -9 included. Tickets are served in the order drawn. After ``MAX_WAIT_S`` a loader goes on.
@@ -39,14 +39,19 @@ class LoadQueue:
         self.free = free or free_memory
 
     @contextmanager
-    def turn(self, model: str, size: int | None, report: Report, timeout: float = MAX_WAIT_S) -> Iterator[None]:
+    def turn(
+        self, model: str, size: int | None, report: Report, timeout: float = MAX_WAIT_S, alone: bool = False
+    ) -> Iterator[None]:
         """Hold a turn while loading ``size`` bytes of weights; an unknown size (None) shares its turn with nobody.
+
+        Nor does one that is to load ``alone``: the processes of an engine with several GPUs meet at a port that was free a
+        moment ago, which another engine that starts meanwhile may have taken (vllm issues 39015, 43206).
 
         A folder that cannot be used costs the turn, not the load.
         """
         ticket = None
         try:
-            ticket = self._draw(model, size)
+            ticket = self._draw(model, size, alone)
             self._wait(ticket, report, timeout)
         except OSError as problem:
             report(f"{model} loads without waiting for others: {problem}")
@@ -73,11 +78,11 @@ class LoadQueue:
         if waited:
             report(f"{ticket.model} loads after {monotonic() - began:.0f} s of waiting")
 
-    def _draw(self, model: str, size: int | None) -> Ticket:
+    def _draw(self, model: str, size: int | None, alone: bool) -> Ticket:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         with self._mutex():
             numbers = [int(path.stem) for path in self.folder.glob("*.ticket")]
-            return Ticket(self.folder / f"{max(numbers, default=0) + 1:012d}.ticket", model, size)
+            return Ticket(self.folder / f"{max(numbers, default=0) + 1:012d}.ticket", model, size, alone)
 
     def _reason_to_wait(self, ticket: Ticket) -> str:
         """Why it is not this ticket's turn; empty when it is, and then the ticket says so to the others."""
@@ -85,7 +90,11 @@ class LoadQueue:
             others = self._others(ticket)
             loading = [other for other in others if other["loading"]]
             earlier = [o for o in others if not o["loading"] and o["path"] < str(ticket.path)]
-            reason = f"{earlier[0]['model']} is before it" if earlier else self._short_of_memory(loading, ticket.size)
+            reason = (
+                f"{earlier[0]['model']} is before it"
+                if earlier
+                else _apart(loading, ticket) or self._short_of_memory(loading, ticket.size)
+            )
             if not reason:
                 ticket.write(loading=True)
             return reason
@@ -125,29 +134,38 @@ class LoadQueue:
 class Ticket:
     """A place in the queue: a locked file, and beside it what its holder loads and whether it has begun."""
 
-    def __init__(self, path: Path, model: str, size: int | None) -> None:
-        self.path, self.model, self.size = path, model, size
+    def __init__(self, path: Path, model: str, size: int | None, alone: bool) -> None:
+        self.path, self.model, self.size, self.alone = path, model, size, alone
         self.lock = FileLock(path, timeout=0, mode=0o600)
         self.lock.acquire()
         self.write(loading=False)
 
     def write(self, loading: bool) -> None:
         """Show the others; under the mutex."""
-        content = {"model": self.model[:100], "size": self.size, "pid": os.getpid(), "loading": loading}
-        self.path.with_suffix(".json").write_text(json.dumps(content))
+        content = {"model": self.model[:100], "size": self.size, "alone": self.alone, "loading": loading}
+        self.path.with_suffix(".json").write_text(json.dumps({**content, "pid": os.getpid()}))
 
     def remove(self) -> None:
         """Give the place up, also for children that were forked meanwhile and hold the same lock; under the mutex."""
         _remove(self.path)
 
 
+def _apart(loading: list[dict[str, Any]], ticket: Ticket) -> str:
+    """Why the ticket waits for those that are loading because it, or one of them, loads alone; empty where none does."""
+    if not loading:
+        return ""
+    if ticket.alone:
+        return f"{' and '.join(str(other['model']) for other in loading)} is loading, and {ticket.model} starts alone"
+    return next((f"{other['model']} is loading and starts alone" for other in loading if other["alone"]), "")
+
+
 def _content(path: Path) -> dict[str, Any]:
     """What a held ticket says; one that cannot be read (a full disk, a cleaned folder) may be loading anything."""
     try:
         found = json.loads(path.with_suffix(".json").read_text())
-        return {name: found[name] for name in ("model", "size", "loading")}
+        return {name: found[name] for name in ("model", "size", "alone", "loading")}
     except (OSError, ValueError, KeyError, TypeError):
-        return {"model": "another model", "size": None, "loading": True}
+        return {"model": "another model", "size": None, "alone": False, "loading": True}
 
 
 def _remove(path: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,7 @@ from threading import Thread
 import pytest
 from filelock import FileLock
 
-from actors import load_queue
+from actors import engine_loader, load_queue
 from actors.engine_loader import weight_bytes
 from actors.load_queue import MEMORY_MARGIN_BYTES, LoadQueue, free_memory
 from sweeps.spec import ModelSpec
@@ -25,14 +26,18 @@ import sys, time
 from pathlib import Path
 from actors.load_queue import LoadQueue
 
-place, name, free, size, seconds, timeout = sys.argv[1:]
+place, name, free, size, seconds, timeout, alone = sys.argv[1:]
 queue = LoadQueue(Path(place), lambda: int(float(free) * 2**30))
 size = None if size == "None" else int(float(size) * 2**30)
-with queue.turn(name, size, lambda line: print(line, flush=True), float(timeout)):
+with queue.turn(name, size, lambda line: print(line, flush=True), float(timeout), alone == "True"):
     print("loading", time.time(), flush=True)
     time.sleep(float(seconds))
     print("loaded", time.time(), flush=True)
 """
+
+
+class Told(Exception):
+    """What a loader reports, in a test that waits for nothing else."""
 
 
 @pytest.fixture
@@ -40,9 +45,9 @@ def place(tmp_path):
     return tmp_path / "turns"
 
 
-def loader(place, name, free=64, size="10", seconds=0.0, timeout=60):
+def loader(place, name, free=64, size="10", seconds=0.0, timeout=60, alone=False):
     """A process that loads for so many seconds; sizes in GiB, ``None`` is unknown."""
-    arguments = map(str, (place, name, free, size, seconds, timeout))
+    arguments = map(str, (place, name, free, size, seconds, timeout, alone))
     return subprocess.Popen(
         [sys.executable, "-c", LOADER, *arguments],
         stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -87,9 +92,49 @@ def test_an_unknown_size_loads_alone(place):
     assert overlapping(found) == 0
 
 
-def held(place):
+def test_engines_with_several_gpus_start_one_at_a_time_and_nothing_beside_them(place):
+    """However much memory there is: their processes meet at a port."""
+    wide = [loader(place, f"wide{n}", free=640, seconds=0.3, alone=True) for n in range(2)]
+    narrow = [loader(place, f"narrow{n}", free=640, seconds=0.3) for n in range(2)]
+    found = {name: spans([one])[0] for name, one in zip(["w0", "w1", "n0", "n1"], [*wide, *narrow], strict=True)}
+
+    for name in ("w0", "w1"):
+        began, ended = found.pop(name)
+        assert all(ended <= other[0] or other[1] <= began for other in found.values())
+
+
+@pytest.mark.parametrize(
+    ("first_alone", "second_alone", "said"),
+    [
+        (True, False, "second waits for its turn to load: first is loading and starts alone"),
+        (False, True, "second waits for its turn to load: first is loading, and second starts alone"),
+    ],
+)
+def test_who_waits_for_an_engine_with_several_gpus_is_told(place, first_alone, second_alone, said):
+    first = held(place, alone=first_alone)
+    second = loader(place, "second", free=640, alone=second_alone)
+    assert second.stdout.readline().strip() == said
+    ended(first)
+    assert second.communicate(timeout=60)[0] and second.returncode == 0
+
+
+@pytest.mark.parametrize(("gpus", "waits"), [(2, "wide starts alone"), (1, "sizes are not known")])
+def test_the_loader_asks_to_be_alone_for_several_gpus(tmp_path, monkeypatch, gpus, waits):
+    """The turns of a node lie in its folder for temporary files."""
+
+    def report(line):
+        raise Told(line)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(engine_loader, "check", lambda *asked: [])
+    model = ModelSpec(name="wide", source="no/such", gpus=gpus)
+    with LoadQueue().turn("first", GIB, print), pytest.raises(Told, match=waits):
+        engine_loader.load(model, tmp_path, ["0", "1"][:gpus], report)
+
+
+def held(place, alone=False):
     """A process that loads until it is ended."""
-    process = loader(place, "first", seconds=600)
+    process = loader(place, "first", seconds=600, alone=alone)
     assert process.stdout.readline().startswith("loading")
     return process
 
