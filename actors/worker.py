@@ -12,7 +12,7 @@ from pathlib import Path
 
 import ray
 
-from actors import host_metrics
+from actors import host_metrics, trial
 from actors.backend import Backend
 from actors.engine_loader import load
 from actors.episode_runner import EpisodeRunner, PlanView
@@ -86,6 +86,11 @@ class Worker:
         assert isinstance(self.runner, JudgeRunner), "judge_answers() called before ready(), or on a model's worker"
         async for batch in self.runner.judge(answers):
             yield batch
+
+    async def tried(self, ordinals: Sequence[int]) -> trial.Tried:
+        """What ``models try`` asks of a worker that is ready; its only engine is closed afterwards."""
+        (model,) = self.models
+        return await trial.tried(self.plan, model, self.backends[model.name], self.data, ordinals)
 
     async def close(self) -> None:
         """Release every engine; the driver kills the actor afterwards."""

@@ -35,6 +35,7 @@ DOORS = {
         "actors/worker.py",
         "orchestrator/datasets/node_staging.py",
         "orchestrator/execution/driver.py",
+        "orchestrator/execution/model_trial.py",
         "orchestrator/execution/ray_cluster.py",
     ),
     "vllm": ("actors/vllm",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -136,6 +137,41 @@ def _may_overflow(path: Path) -> list[str]:
     if "://" not in sweep.data and not Path(sweep.data).is_dir():
         return [f"{sweep.data} is not there: how many episodes may outgrow their models cannot be counted"]
     return overflow.lines(overflow.risks(build_plan(sweep)))
+
+
+@models_app.command("try")
+def try_models(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Models by name, or folders of checkpoints.")
+    ] = None,
+    sweep: Annotated[
+        Path | None, typer.Option(metavar="SWEEP", help="The models and conditions of this sweep.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder.")] = None,
+    backend: Annotated[str, typer.Option(help="The engine for NAME: transformers or vllm.")] = "",
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Where the rates seen go, for `plan --gpus`.")] = Path(
+        "outputs/models-try"
+    ),
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Load each model as a run would, play two samples of each scenario x condition, and compare with the package's call."""
+    from orchestrator.execution.model_trial import tried
+    from orchestrator.inspection.model_try import models
+
+    with sentences():
+        rows = []
+        for row in tried(models(names or [], sweep, backend), sweep, data, output):
+            rows.append(row)
+            print(f"{row.model}: {row.wrong or 'ok'}", file=sys.stderr)
+    if as_json:
+        print(json.dumps([row.table() for row in rows], indent=2))
+    else:
+        heads = ("model", "loads in s", "GiB", "tokens a picture", "episodes/s", "cut short", "equal", "wrong")
+        table = Table(*heads)
+        for row in rows:
+            table.add_row(*map(_plain, row.cells))
+        Console(width=max(160, Console().width)).print(table)
+    raise typer.Exit(0 if all(row.ok for row in rows) else 1)
 
 
 def _unwritable(folder: Path, problem: OSError) -> str:

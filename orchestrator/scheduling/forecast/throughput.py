@@ -163,23 +163,31 @@ def write_observed(folder: Path, schedule: Scheduler, gpu_type: str, protocols: 
 
     Models that played both protocols tell no rate of either; their judge does.
     """
+    only = protocols[0] if len(protocols) == 1 else None
+    played = {Protocol.MCQA: EPISODES, Protocol.OEG: ANSWERS, None: ""}[only]
+    seen: dict[str, dict[str, Observed]] = {}
+    for name, replicas in schedule.groups.items():
+        kind = VERDICTS if name.startswith(JUDGE) else played
+        if replicas.busy > 0 and replicas.played and kind:
+            seen.setdefault(kind, {})[name.removeprefix(JUDGE)] = Observed(
+                replicas.played, replicas.busy, tuple(replicas.starts)
+            )
+    add_observed(folder, gpu_type, seen)
+
+
+def add_observed(folder: Path, gpu_type: str, fresh: Mapping[str, Mapping[str, Observed]]) -> None:
+    """Add what was seen (kind of work -> model or judge -> figures) to a folder's; nothing where no kind of GPU is known."""
     gpu = gpu_type.partition("-")[0].lower()
     if not gpu:
         return
-    only = protocols[0] if len(protocols) == 1 else None
-    played = {Protocol.MCQA: EPISODES, Protocol.OEG: ANSWERS, None: ""}[only]
-    content: dict[str, dict[str, Any]] = {kind: {} for kind in (EPISODES, ANSWERS, VERDICTS)}
-    for kind, rows in content.items():
+    content: dict[str, dict[str, Any]] = {}
+    for kind in (EPISODES, ANSWERS, VERDICTS):
         seen = observed([folder], gpu, kind)
-        for name, replicas in schedule.groups.items():
-            reads = name.startswith(JUDGE)
-            if replicas.busy > 0 and replicas.played and kind == (VERDICTS if reads else played):
-                old = seen.get(name.removeprefix(JUDGE), Observed())
-                starts = (old.starts + tuple(replicas.starts))[-32:]
-                seen[name.removeprefix(JUDGE)] = Observed(
-                    old.episodes + replicas.played, old.busy + replicas.busy, starts
-                )
-        rows |= {
+        for name, new in fresh.get(kind, {}).items():
+            old = seen.get(name, Observed())
+            starts = (old.starts + new.starts)[-32:]
+            seen[name] = Observed(old.episodes + new.episodes, old.busy + new.busy, starts)
+        content[kind] = {
             name: {"episodes": row.episodes, "busy": round(row.busy, 3), "starts": [round(s, 3) for s in row.starts]}
             for name, row in sorted(seen.items())
         }

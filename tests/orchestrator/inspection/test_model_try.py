@@ -1,0 +1,89 @@
+"""The words in which a trial of a model is judged, and what is planned for one; no engine runs here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from actors.trial import Compared, Tried
+from envs.samples import BadData
+from orchestrator.inspection.model_try import judged, models, planned
+from sweeps.load import SweepError, registry
+
+MODEL = registry()["embedded"]
+GIB = 2**30
+
+
+def tried(*compared: Compared, endings: Mapping[str, int] | None = None, **more: object) -> Tried:
+    fields = {"reason": "", "host": 3 * GIB, "gpu": 10 * GIB, "picture": 577, "uncompared": "", **more}
+    return Tried(seconds=4.0, endings=dict(endings or {"correct": 8}), compared=compared, **fields)  # type: ignore[arg-type]
+
+
+def test_equal_ids_and_replies_leave_nothing_to_say() -> None:
+    row = judged(
+        MODEL, 61.2, tried(Compared(1, [1, 2], [1, 2], "A.", "A."), Compared(3, [1, 4], [1, 4], "B", "B\ufffd"))
+    )
+
+    assert row.ok and row.rate == 2.0
+    assert row.cells == (
+        "embedded",
+        "61.2",
+        "10.0 GPU + 3.0 host",
+        "577",
+        "2.00",
+        "0 of 8",
+        "ids 2/2, replies 2/2",
+        "nothing",
+    )
+
+
+def test_the_first_prompt_that_differs_is_named() -> None:
+    row = judged(MODEL, 1.0, tried(Compared(1, [1, 2], [1, 2], "A", "A"), Compared(3, [1, 7], [1, 2, 3], "A", "B")))
+
+    assert not row.ok and row.equal == "ids 1/2, replies 1/2"
+    assert row.wrong == ("a prompt with 3 pictures has 2 tokens, the package's call 3; they differ from token 1 on")
+
+
+def test_a_second_start_token_of_the_package_is_told_and_is_no_error() -> None:
+    row = judged(MODEL, 1.0, tried(Compared(1, [1, 2, 3], [1, 1, 2, 3], "A", "A")))
+
+    assert row.ok and row.equal == "ids 1/1, replies 1/1, package: start token twice"
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong"),
+    [
+        (tried(uncompared="transformers: no such model"), "not compared: transformers: no such model"),
+        (tried(endings={"correct": 6, "unprocessable": 2}, reason="the prompt is too long"), "the prompt is too long"),
+        (tried(uncompared="no checkpoint to compare with"), ""),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(found: Tried, wrong: str) -> None:
+    row = judged(MODEL, 1.0, found)
+
+    assert (row.wrong, row.ok) == (wrong, not wrong)
+    assert row.ended == found.endings.get("unprocessable", 0)
+
+
+def test_two_samples_of_each_scenario_and_condition_are_planned(demo_data: Path) -> None:
+    _, plan = planned(MODEL, None, demo_data)
+
+    assert plan.total == 2 * 7 * 3
+    assert {cell.condition.name for cell in plan.cells} == {"zero-shot", "hint", "history"}
+
+
+def test_a_folder_without_a_benchmark_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match="holds no benchmark; name one by --data DIR"):
+        planned(MODEL, None, tmp_path)
+
+
+def test_models_are_named_and_services_of_a_sweep_are_left_out(tmp_path: Path) -> None:
+    sweep = tmp_path / "mine.toml"
+    sweep.write_text('name = "mine"\ndata = "data"\nmodels = ["embedded", "gpt-4.1"]\nconditions = ["zero-shot"]\n')
+
+    assert [model.name for model in models([], sweep)] == ["embedded"]
+    assert [model.name for model in models(["gpt-4.1"], None)] == ["gpt-4.1"]
+    with pytest.raises(SweepError, match="name models or checkpoint folders, or add --sweep FILE"):
+        models([], None)
