@@ -17,17 +17,24 @@ from typing import Any
 
 import openai
 from openai import AsyncOpenAI
-from openai.types.chat import ChatCompletion
 
+from actors import openai_http
 from actors.backend import BackendDied, BackendError, Overflow, Refused, Reply, Request, Unprocessable
 from actors.chat_format import Part, conversation, data_url
 from actors.image_loader import Pictures
+from actors.openai_reply import Tokens, UnreadableAnswer, first_choice, parsed, tokens
+from actors.printable import one_line
 from actors.rate_limit import Budget, ModelStopped, Pace, backoff, retry_after
+from actors.redaction import redact_key
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec, Sampling
 
 TRIES = 8
 """Failures after which a request that fails while others succeed is given up."""
+UNREADABLE_TRIES = 4
+"""Answers to one request that cannot be read, after which it is given up: each of them may have been paid for."""
+REASON_LENGTH = 300
+"""Characters of a service's words that a reason keeps."""
 MILLION = 1e6
 FILTERED = {"content_filter", "content_policy_violation", "invalid_prompt", "moderation_blocked"}
 """Error codes with which services decline a prompt."""
@@ -48,6 +55,8 @@ class Trouble(Exception):
     rest: float | None = None
     """Seconds that the service asked to wait."""
     throttled: bool = False
+    unreadable: bool = False
+    """The service answered, but not as the protocol says: that is this request's trouble, and no sign of a dead service."""
 
 
 class OpenAIBackend:
@@ -61,6 +70,7 @@ class OpenAIBackend:
             base_url=self.endpoint.base_url or None,
             max_retries=0,
             timeout=self.endpoint.deadline,
+            http_client=openai_http.client(),
         )
         self.pictures = Pictures(data, model)
         self.pace = Pace(model.in_flight)
@@ -70,14 +80,16 @@ class OpenAIBackend:
         self.heard = 0.0
         """When the service last answered anybody, on the monotonic clock."""
         self.stopped: BackendError | None = None
+        self.warned = False
+        """Whether a token count that is none was reported already."""
 
     async def reply(self, request: Request) -> Reply:
         """Answer; raises Unprocessable, Refused, BackendDied, ModelStopped or BudgetSpent."""
         urls = await self.pictures.made(request.messages, lambda image: data_url(image, self.endpoint.pictures))
         body, chance = self.body(request, urls), Random(request.seed)
+        ceiling = self._ceiling(request)
         async with self.budget.hold(lambda: self._ceiling(request)):
-            answer, seconds = await self._insist(body, chance)
-            return self._read(answer, seconds)
+            return await self._insist(body, chance, ceiling)
 
     async def close(self) -> None:
         """Close the connections; safe to call twice."""
@@ -118,44 +130,48 @@ class OpenAIBackend:
         return {**extra, **self.model.options}
 
     # -- patience -----------------------------------------------------------------------------------------------------
-    async def _insist(self, body: dict[str, Any], chance: Random) -> tuple[ChatCompletion, float]:
-        """Ask until there is an answer or no hope; gives the answer and the seconds of the attempt that brought it."""
-        first, failures = 0.0, 0
+    async def _insist(self, body: dict[str, Any], chance: Random, ceiling: float) -> Reply:
+        """Ask until there is an answer or no hope; the reply's seconds are those of the attempt that brought it."""
+        first, failures, unreadable = 0.0, 0, 0
         while True:
             if self.stopped is not None:
                 raise self.stopped
             try:
-                return await self._attempt(body, chance)
+                return await self._attempt(body, chance, ceiling)
             except Trouble as trouble:
                 first = first or monotonic()
                 failures += not trouble.throttled
-                self._give_up(first, failures, trouble.reason)
+                unreadable += trouble.unreadable
+                self._give_up(first, failures, unreadable, trouble.reason)
                 await asyncio.sleep(backoff(failures, chance) if trouble.rest is None else trouble.rest)
             except ModelStopped as reason:
                 self.stopped = reason
                 raise
 
-    async def _attempt(self, body: dict[str, Any], chance: Random) -> tuple[ChatCompletion, float]:
+    async def _attempt(self, body: dict[str, Any], chance: Random, ceiling: float) -> Reply:
         async with self.pace.slot(chance) as round_:
             began = perf_counter()
             try:
                 async with asyncio.timeout(self.endpoint.deadline):
-                    answer = await self.client.chat.completions.create(**body)
-            except (openai.OpenAIError, TimeoutError, ValueError) as error:
+                    response = await self.client.chat.completions.with_raw_response.create(**body)
+                answer = parsed(response.content)
+            except UnreadableAnswer as odd:
+                raise self._unreadable(odd) from None
+            except Exception as error:  # what the SDK raises on an untrusted response is not for us to list
                 meaning = self.meaning(error)
                 if isinstance(meaning, Trouble) and meaning.throttled:
                     rest = backoff(self.pace.round, chance) if meaning.rest is None else meaning.rest
                     self.pace.slower(round_, rest)
                     meaning.rest = 0.0  # the pace makes everybody rest, this caller too
                 raise meaning from None
-            if not isinstance(answer, ChatCompletion) or not answer.choices:
-                raise Trouble("the service answered without a choice")
-            self.pace.answered()
             self.heard = monotonic()
-            return answer, perf_counter() - began
+            self.pace.answered()
+            return self._read(answer, perf_counter() - began, ceiling)
 
-    def _give_up(self, first: float, failures: int, reason: str) -> None:
+    def _give_up(self, first: float, failures: int, unreadable: int, reason: str) -> None:
         """Raise when waiting longer makes no sense: the service is silent for all, or fails on this request alone."""
+        if unreadable >= UNREADABLE_TRIES:
+            raise Unprocessable(f"{self.model.name} gave {unreadable} answers that cannot be read; last: {reason}")
         if monotonic() - max(first, self.heard) > self.endpoint.patience:
             raise BackendDied(f"{self.model.name}: no answer for {self.endpoint.patience:g} s; last: {reason}")
         if failures >= TRIES and self.heard > first:
@@ -164,36 +180,59 @@ class OpenAIBackend:
     def meaning(self, error: Exception) -> Exception:
         """What an error of the SDK means to the sweep: Trouble, or one of the named errors."""
         if not isinstance(error, openai.APIStatusError):
-            return Trouble(f"{type(error).__name__}: {self._clean(str(error))}")
+            return Trouble(self._clean(f"{type(error).__name__}: {error.__cause__ or error}"))
         status, code = error.status_code, str(error.code or "")
-        said = f"{self.model.name}: HTTP {status} {code}: {self._clean(error.message)}"
+        said = self._clean(f"{self.model.name}: HTTP {status} {code}: {error.message}")
         if code in FILTERED:
             return Refused(said)
         if status in (408, 409) or status >= 500 or (status == 429 and code not in OUT_OF_MONEY):
             return Trouble(said, retry_after(error.response.headers), throttled=status == 429)
         if status in (400, 413, 422) and code not in MISCONFIGURED:
             return (Overflow if OUTGROWN.search(f"{code} {error.message}") else Unprocessable)(said)
+        if 300 <= status < 400:
+            return ModelStopped(
+                f"{self.model.name}: HTTP {status}: the service redirects; give the final address as base_url"
+            )
         if status == 401:  # services repeat parts of the key in this one
             return ModelStopped(f"{self.model.name}: HTTP 401: the service refuses the key in {self.endpoint.key_env}")
         return ModelStopped(said)
 
+    def _unreadable(self, odd: UnreadableAnswer) -> Trouble:
+        """The service works; it is heard, and this request is tried again."""
+        self.heard = monotonic()
+        return Trouble(self._clean(str(odd)), unreadable=True)
+
     def _clean(self, text: str) -> str:
-        """One line, not too long, and never the key."""
-        line = " ".join(text.split())[:300]
-        return line.replace(self.key, "***") if self.key else line
+        """One line without control characters and without the key, cut last: half a key is not recognized."""
+        return one_line(redact_key(text, self.key))[:REASON_LENGTH]
 
     # -- answers ------------------------------------------------------------------------------------------------------
-    def _read(self, answer: ChatCompletion, seconds: float) -> Reply:
-        """The first choice, paid for; raises Refused."""
-        choice, usage = answer.choices[0], answer.usage
-        asked = usage.prompt_tokens if usage else 0
-        said = usage.completion_tokens if usage else 0
-        cost = (asked * self.endpoint.prompt_price + said * self.endpoint.reply_price) / MILLION
-        self.dearest = max(self.dearest, asked * self.endpoint.prompt_price / MILLION)
-        self.budget.pay(cost)
-        if choice.message.refusal or choice.finish_reason == "content_filter":
-            raise Refused(f"{self.model.name}: {self._clean(choice.message.refusal or 'content_filter')}")
-        return Reply(choice.message.content or "", asked, said, choice.finish_reason, seconds, cost)
+    def _read(self, answer: dict[str, Any], seconds: float, ceiling: float) -> Reply:
+        """The first choice, paid for whether it can be read or not; raises Refused or Trouble."""
+        used = tokens(answer)
+        cost = self._charge(used, ceiling)
+        try:
+            choice = first_choice(answer)
+        except UnreadableAnswer as odd:
+            raise self._unreadable(odd) from None
+        if choice.refusal:
+            raise Refused(self._clean(f"{self.model.name}: {choice.refusal}"))
+        text = redact_key(choice.text, self.key)
+        return Reply(text, used.prompt, used.reply, choice.finish, seconds, cost)
+
+    def _charge(self, used: Tokens, ceiling: float) -> float:
+        """What an answer cost; where its counts are odd, the budget takes the most that it may have cost."""
+        asked, said = used.prompt * self.endpoint.prompt_price, used.reply * self.endpoint.reply_price
+        self.dearest = max(self.dearest, asked / MILLION)
+        cost = (asked + said) / MILLION
+        self.budget.pay(max(cost, ceiling) if used.odd else cost)
+        if used.odd and not self.warned:
+            self.warned = True
+            print(
+                self._clean(f"{self.model.name}: odd token counts of the service are stored as 0: {used.odd}"),
+                flush=True,
+            )
+        return cost
 
     def _ceiling(self, request: Request) -> float:
         """What a request may cost at most, as far as is known: its longest reply, and the dearest prompt so far."""

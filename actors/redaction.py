@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 """Names of environment variables whose values are redacted."""
@@ -39,3 +39,28 @@ def redact_environment(text: str, environment: Mapping[str, str] = os.environ) -
         if len(value) >= MIN_SECRET_LENGTH:
             text = text.replace(value, "***")
     return text
+
+
+def redact_key(text: str, key: str) -> str:
+    """The text with ``***`` for the key and for every run of ``MIN_SECRET_LENGTH`` of its characters; a shorter key is none.
+
+    Services repeat parts of a key ("Incorrect API key: sk-abc...wxyz").
+    """
+    size = MIN_SECRET_LENGTH
+    runs = dict.fromkeys(key[start : start + size] for start in range(len(key) - size + 1))
+    places = sorted(place for run in runs for place in _places(text, run))
+    if not places:
+        return text
+    kept, end = [text[: places[0]], "***"], places[0] + size
+    for place in places:
+        if place > end:  # else it goes on where the last one ends
+            kept += [text[end:place], "***"]
+        end = place + size
+    return "".join([*kept, text[end:]])
+
+
+def _places(text: str, part: str) -> Iterator[int]:
+    place = text.find(part)
+    while place >= 0:
+        yield place
+        place = text.find(part, place + 1)

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any
 
 Answer = tuple[int, dict[str, str], Any]
-"""Status, headers, body as JSON."""
+"""Status, headers, body as JSON, or as bytes; a ``connection`` header ends the connection afterwards."""
 HANG: Answer = (0, {}, None)
 """Take the request and never answer."""
 
@@ -55,11 +55,13 @@ class Service:
         await self.enough.wait()
         await asyncio.sleep(3600 if status == 0 else self.delay)
         self.busy -= 1
-        text = json.dumps(content).encode()
+        text = content if isinstance(content, bytes) else json.dumps(content).encode()
         lines = {"content-type": "application/json", "content-length": str(len(text)), **extra}
         writer.write(f"HTTP/1.1 {status} X\r\n".encode())
         writer.write("".join(f"{name}: {value}\r\n" for name, value in lines.items()).encode() + b"\r\n" + text)
         await writer.drain()
+        if "connection" in extra:
+            raise ConnectionError("as the answer says")
 
 
 def _headers(head: bytes) -> dict[str, str]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from actors.redaction import redact_address, redact_addresses, redact_environment
+from actors.redaction import redact_address, redact_addresses, redact_environment, redact_key
 
 SCHEMES = st.sampled_from(["http", "https", "postgresql", "mysql+pymysql", "s3", "hf", "redis"])
 NAMES = st.text(ascii_lowercase + digits + "-_", min_size=1, max_size=8)
@@ -108,3 +108,22 @@ def test_a_value_that_begins_with_another_is_hidden_whole():
     environment = {"A_TOKEN": "abcdefgh", "B_TOKEN": "abcdefgh-and-more"}
 
     assert redact_environment("abcdefgh abcdefgh-and-more", environment) == "*** ***"
+
+
+@given(
+    st.text("abcdefghijklmnopqrstuvwxyz-0123456789", min_size=8, max_size=40),
+    st.text(max_size=20),
+    st.text(max_size=20),
+    st.data(),
+)
+def test_no_run_of_eight_characters_of_a_key_is_left(key, before, after, data):
+    start = data.draw(st.integers(0, len(key) - 8))
+    end = data.draw(st.integers(start + 8, len(key)))
+    shown = redact_key(f"{before}{key[start:end]}{after}", key)
+
+    assert "***" in shown and not any(key[place : place + 8] in shown for place in range(len(key) - 7))
+
+
+def test_a_key_goes_out_whole_and_a_short_one_is_no_secret():
+    assert redact_key("a sk-1234567890 b 567890zz sk-12345678 c", "sk-1234567890") == "a *** b 567890zz *** c"
+    assert redact_key("EMPTY and all", "EMPTY") == "EMPTY and all" == redact_key("EMPTY and all", "")
