@@ -23,9 +23,14 @@ EXAMPLES_VERSION = "examples-2"
 """2: the pictures of solved examples keep their own size."""
 
 
+LENIENT_VERSION = "lenient-2"
+"""2: thoughts and markup are taken off, plain statements are read (envs/lenient.py)."""
+
+
 def version(protocol: Protocol, condition: Condition) -> str:
-    """The version of a condition's messages."""
-    return f"{VERSIONS[protocol]}+{EXAMPLES_VERSION}" if condition.shots else VERSIONS[protocol]
+    """The version of a condition's messages, and of the reading where it is lenient."""
+    parts = [VERSIONS[protocol], *([EXAMPLES_VERSION] if condition.shots else [])]
+    return "+".join([*parts, *([LENIENT_VERSION] if condition.lenient and protocol is Protocol.MCQA else [])])
 
 
 RESIZED, FEWER_STEPS_FROM = ("ROD",), 3

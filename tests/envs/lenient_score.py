@@ -1,0 +1,61 @@
+"""Precision and recall of the lenient reading on written replies; `python -m tests.envs.lenient_score` prints them.
+
+``lenient_replies.jsonl`` holds a reply, the options shown and the index that a person takes it for (null: none). A hash of
+the reply splits it: rules may be written while looking at the half ``seen`` alone, the other half says what they are worth.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from envs.lenient import lenient
+
+SEED = "lenient-2026"
+REPLIES = Path(__file__).with_name("lenient_replies.jsonl")
+
+
+class Score(NamedTuple):
+    """How a half was read: ``precision`` and ``recall`` are shares."""
+
+    replies: int
+    precision: float
+    recall: float
+    mistakes: list[str]
+
+
+def replies() -> list[dict[str, Any]]:
+    """Every written reply, with ``half``: ``seen`` or ``unseen``."""
+    rows = [json.loads(line) for line in REPLIES.read_text(encoding="utf-8").splitlines()]
+    return [{**row, "half": _half(row["reply"], row["options"])} for row in rows]
+
+
+def score(half: str) -> Score:
+    """The score of ``seen`` or ``unseen``; mistakes are what was read otherwise than meant."""
+    rows = [row for row in replies() if row["half"] == half]
+    read = [lenient(row["reply"], len(row["options"]), row["options"]) for row in rows]
+    right = sum(found is not None and found == row["meant"] for found, row in zip(read, rows, strict=True))
+    named = sum(found is not None for found in read)
+    meant = sum(row["meant"] is not None for row in rows)
+    wrong = [
+        f"{row['reply']!r}: {found} for {row['meant']}"
+        for found, row in zip(read, rows, strict=True)
+        if found != row["meant"]
+    ]
+    return Score(len(rows), right / named, right / meant, wrong)
+
+
+def _half(reply: str, options: list[str]) -> str:
+    drawn = blake2b(f"{SEED}/{options[0]}/{reply}".encode(), digest_size=1).digest()[0]
+    return "seen" if drawn % 2 else "unseen"
+
+
+if __name__ == "__main__":
+    for name in ("seen", "unseen"):
+        found = score(name)
+        print(f"{name}: {found.replies} replies, precision {found.precision:.3f}, recall {found.recall:.3f}")
+        if name in sys.argv[1:]:
+            print("\n".join(found.mistakes))

@@ -1,0 +1,45 @@
+"""The lenient reading is right on replies that were not looked at while its rules were written."""
+
+import pytest
+
+from envs.lenient import lenient
+from tests.envs.lenient_score import replies, score
+
+OPTIONS = (
+    "I cannot answer this question.",
+    "Move the blue blocks to the left.",
+    "Skillet.",
+    "Baseball.",
+    "Key.",
+    "Banana.",
+)
+
+
+def test_precision_and_recall_on_the_unseen_half():
+    found = score("unseen")
+
+    assert found.precision >= 0.98 and found.recall >= 0.85, found.mistakes
+    assert score("seen").precision >= 0.98
+
+
+def test_three_hundred_replies_were_written_and_half_of_them_kept_aside():
+    rows = replies()
+    unseen = [row for row in rows if row["half"] == "unseen"]
+
+    assert len(rows) >= 300 and 0.4 <= len(unseen) / len(rows) <= 0.6
+    assert all(row["meant"] is None or 0 <= row["meant"] < len(row["options"]) for row in rows)
+    assert sum(row["meant"] is None for row in unseen) >= 30, "replies that name nothing are what precision is about"
+
+
+@pytest.mark.parametrize(
+    ("reply", "index"),
+    [
+        ("\\boxed{F}", 5), ("F, because it is yellow", 5), ("D\nBaseball", 3), ("<think>A or B?</think>\nA", 0),
+        ("It is curved.\n**F. Banana.**", 5), ("It is a banana.", 5), ("I'd go with B.", 1), ("Answer\uff1aF", 5),
+        ("choice: (f)", 5),
+        ("I would not choose B", None), ("The answer is A banana", 5), ("It isn't a banana.", None),
+        ("A banana or a baseball", None), ("<think>it is F", None), ("I can\u2019t answer this question", 0),
+    ],
+)  # fmt: skip
+def test_the_cases_that_were_reported(reply, index):
+    assert lenient(reply, len(OPTIONS), OPTIONS) == index
