@@ -195,16 +195,28 @@ def foreign(bucket: Bucket, beat: int = 0) -> None:
     bucket.write(LOCK, json.dumps(who).encode())
 
 
-def test_a_writer_that_beats_is_named_and_a_silent_one_is_replaced(url):
+def renewed(bucket: Bucket, stopped: threading.Event) -> None:
+    """Renew the other writer's lock until ``stopped``, as one that lives does."""
+    beat = 0
+    while not stopped.wait(0.3):
+        beat += 1
+        foreign(bucket, beat)
+
+
+def test_a_writer_that_renews_is_named_and_a_silent_one_is_replaced(url):
     bucket, said = Bucket(url), []
     foreign(bucket)
-    beating = threading.Timer(0.3, foreign, (bucket, 1))
-    beating.start()
-    with pytest.raises(
-        RunFolderError, match=r"in use by process 77 on elsewhere .*wait for it, stop it, or pass"
-    ) as no:
-        WriterLock(bucket, silence=5, settle=0).take(said.append)
-    beating.join()
+    stopped = threading.Event()
+    renewing = threading.Thread(target=renewed, args=(bucket, stopped))
+    renewing.start()
+    try:
+        with pytest.raises(
+            RunFolderError, match=r"in use by process 77 on elsewhere .*wait for it, stop it, or pass"
+        ) as no:
+            WriterLock(bucket, silence=30, settle=0).take(said.append)
+    finally:
+        stopped.set()
+        renewing.join()
     assert "\n" not in str(no.value)
 
     lease = WriterLock(bucket, silence=0.5, settle=0)
