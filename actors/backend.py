@@ -19,7 +19,7 @@ from typing import Protocol
 
 from envs.render import Unprocessable as UnprocessablePicture
 from envs.types import ImageRef, Sample, State, View
-from sweeps.spec import Sampling
+from sweeps.sampling import Sampling
 
 
 class BackendError(Exception):

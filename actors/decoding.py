@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.spec import Sampling
+from sweeps.sampling import Sampling
 
 TEMPERATURE, TOP_P, TOP_K, PENALTY = 1.0, 1.0, 50, 1.0
 """What transformers' ``generate`` takes where a checkpoint names nothing (``GenerationConfig``)."""

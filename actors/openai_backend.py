@@ -27,7 +27,8 @@ from actors.printable import one_line
 from actors.rate_limit import Budget, ModelStopped, Pace, backoff, retry_after
 from actors.redaction import redact_key
 from envs.types import ImageRef
-from sweeps.spec import ModelSpec, Sampling
+from sweeps.sampling import Sampling
+from sweeps.spec import ModelSpec
 
 TRIES = 8
 """Failures after which a request that fails while others succeed is given up."""

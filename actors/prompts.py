@@ -21,16 +21,21 @@ from sweeps.spec import Protocol
 VERSIONS = {Protocol.MCQA: "mcqa-1", Protocol.OEG: "oeg-1"}
 EXAMPLES_VERSION = "examples-2"
 """2: the pictures of solved examples keep their own size."""
-
-
+DISGUISE_VERSION = "disguise-2"
+"""2: stand-ins for suggestions are drawn from the data folder."""
 LENIENT_VERSION = "lenient-2"
 """2: thoughts and markup are taken off, plain statements are read (envs/lenient.py)."""
 
 
 def version(protocol: Protocol, condition: Condition) -> str:
     """The version of a condition's messages, and of the reading where it is lenient."""
-    parts = [VERSIONS[protocol], *([EXAMPLES_VERSION] if condition.shots else [])]
-    return "+".join([*parts, *([LENIENT_VERSION] if condition.lenient and protocol is Protocol.MCQA else [])])
+    lenient = condition.lenient and protocol is Protocol.MCQA
+    changed = {
+        EXAMPLES_VERSION: condition.shots > 0,
+        DISGUISE_VERSION: condition.mode is Mode.RANDOM,
+        LENIENT_VERSION: lenient,
+    }
+    return "+".join([VERSIONS[protocol], *(name for name, holds in changed.items() if holds)])
 
 
 RESIZED, FEWER_STEPS_FROM = ("ROD",), 3

@@ -39,7 +39,8 @@ from actors.chat_format import Part, conversation, has_start_token
 from actors.decoding import Decoding, decoding
 from actors.image_loader import Pictures
 from envs.types import ImageRef
-from sweeps.spec import ModelSpec, Sampling
+from sweeps.sampling import Sampling
+from sweeps.spec import ModelSpec
 
 MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS = 256, 16384
 """Sequences and tokens of one step, unless the entry's options say otherwise."""

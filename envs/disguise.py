@@ -1,13 +1,13 @@
 """The suggestions of random-proactive: each is replaced by one of another scenario that this one cannot carry out.
 
-Drawn by (seed, sample), so it is the same for every model. The package leaves open how invalid suggestions are drawn; the
-paper's example is "rewind the video" for a sketch.
+Drawn by (seed, sample) from the suggestions that the data folder holds, so it is the same for every model. The package leaves
+open how invalid suggestions are drawn; the paper's example is "rewind the video" for a sketch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 
 from envs import SCENARIOS
 from envs.chance import chance
@@ -37,28 +37,42 @@ FOREIGN: dict[str, tuple[str, ...]] = {
         "Move farther from the object.",
     ),
 }
-"""Scenario -> suggestions in the published wording's style, each of which that scenario can carry out."""
+"""For samples that come from no data folder (tests, the training of our own model): suggestions in the published style."""
+
+Known = Mapping[str, tuple[str, ...]]
+"""Scenario -> suggestions that it can carry out."""
 
 
-@cache
-def invalid(scenario: str, source: str | None = None) -> tuple[str, ...]:
-    """Suggestions of other scenarios (or of ``source`` alone) that mean nothing in this one; KeyError if it is unknown."""
-    others = [name for name in SCENARIOS if name != scenario] if source is None else [source]
-    texts = dict.fromkeys(text for name in others for text in FOREIGN[name] if name != scenario)
-    return tuple(text for text in texts if not any(cue in text.lower() for cue in SCENARIOS[scenario].cue))
+def invalid(scenario: str, known: Known, source: str | None = None) -> dict[str, tuple[str, ...]]:
+    """Other scenario (or ``source`` alone) -> its suggestions that mean nothing in this one; those without any are missing."""
+    others = {name: texts for name, texts in known.items() if name != scenario and source in (None, name)}
+    cues = SCENARIOS[scenario].cue
+    kept = {
+        name: tuple(t for t in texts if not any(cue in t.lower() for cue in cues)) for name, texts in others.items()
+    }
+    return {name: kept[name] for name in SCENARIOS if kept.get(name)}
 
 
 def disguised(sample: Sample, seed: int, source: str | None = None) -> Sample:
     """The sample with every suggestion replaced; abstention and order of places stay.
 
-    Raises ValueError when ``source`` has too few suggestions that are invalid here.
+    A scenario is drawn first and then one of its suggestions, so that one with many wordings does not crowd out the others.
+    Raises ValueError when there are too few suggestions that are invalid here.
     """
     asks = suggestions(sample.options)
-    pool = invalid(sample.scenario, source)
-    if len(pool) < len(asks):
+    pool = invalid(sample.scenario, FOREIGN if sample.known is None else sample.known, source)
+    left = {name: list(texts) for name, texts in pool.items()}
+    if (number := len({text for texts in pool.values() for text in texts})) < len(asks):
         raise ValueError(
-            f"{source or 'the rest'} has {len(pool)} suggestions that mean nothing in {sample.scenario}, "
-            f"but its sample {sample.id} needs {len(asks)}"
+            f"{source or 'the rest'} has {number} suggestions that mean nothing in {sample.scenario}, "
+            f"but its sample {sample.id} needs {len(asks)}; random-proactive takes them from the other scenarios' files"
         )
-    drawn = iter(chance(seed, sample.scenario, sample.id, "disguise").sample(pool, len(asks)))
-    return replace(sample, options=tuple(next(drawn) if option in asks else option for option in sample.options))
+    draw = chance(seed, sample.scenario, sample.id, "disguise")
+    drawn: list[str] = []
+    while len(drawn) < len(asks):
+        name = draw.choice(sorted(left))
+        text = left[name].pop(draw.randrange(len(left[name])))
+        drawn += [text] if text not in drawn else []
+        left = {other: texts for other, texts in left.items() if texts}
+    stand_ins = iter(drawn)
+    return replace(sample, options=tuple(next(stand_ins) if option in asks else option for option in sample.options))

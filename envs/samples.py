@@ -101,18 +101,18 @@ def load(folder: Path, scenario: str, filtered: bool = True) -> list[Sample]:
         raise BadData(f"{problems[0]}{more}")
     chosen = [sample for sample in samples if evaluated(sample, filtered)]
     if not samples:
-        raise BadData(f"{_file(folder, scenario)} holds no sample")
+        raise BadData(f"{lines_file(folder, scenario)} holds no sample")
     if not chosen:
         remedy = (
             " that the paper's filter keeps; --set selection.filtered=false" if filtered else " with strong occlusion"
         )
-        raise BadData(f"{_file(folder, scenario)} holds no sample{remedy}")
+        raise BadData(f"{lines_file(folder, scenario)} holds no sample{remedy}")
     return chosen
 
 
 def read(folder: Path, scenario: str) -> tuple[list[Sample], list[Problem]]:
     """All valid samples of a scenario, and all bad lines; a missing file is one problem."""
-    path, outside = _file(folder, scenario), _Outside(folder)
+    path, outside = lines_file(folder, scenario), _Outside(folder)
     samples: list[Sample] = []
     problems: list[Problem] = []
     ids: set[int] = set()
@@ -198,7 +198,8 @@ def open_ended(samples: Sequence[Sample]) -> list[Sample]:
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
-def _file(folder: Path, scenario: str) -> Path:
+def lines_file(folder: Path, scenario: str) -> Path:
+    """Where a scenario's lines lie."""
     return folder / f"{SCENARIOS[scenario].stem}_preprocessed.jsonl"
 
 

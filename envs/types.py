@@ -112,6 +112,8 @@ class Sample:
     extra: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
     """Hash of the line's content, 16 hex digits: part of an episode's key."""
+    known: Mapping[str, tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
+    """Scenario -> every suggestion that its file in the sample's data folder holds, sorted; None for a sample from no folder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from envs.types import Mode
 from sweeps.conditions import Condition
+from sweeps.endpoint import Endpoint
+from sweeps.sampling import AS_THE_PACKAGE, Sampling, Whole
 from sweeps.values import NAME, Frozen, digest
 
-Whole = Annotated[int, Field(strict=True)]
-"""A whole number; true and "5" are none."""
 PLACES = ("hf", "http", "https", "s3", "gs")
 """Schemes of addresses that data may have."""
 
@@ -28,99 +29,6 @@ class Protocol(StrEnum):
     """Multiple choice, many turns."""
     OEG = "oeg"
     """Open-ended generation, one turn, judged."""
-
-
-LONGEST_REPLY = 32_768
-"""New tokens that the package leaves an open-ended answer and its judge (``max_new_tokens=2**15``)."""
-
-
-class Sampling(Frozen):
-    """How a reply is decoded; greedy by default, for repeatability. ``sampling = "checkpoint"`` is what the package does."""
-
-    checkpoint: bool = False
-    """Whether to sample, temperature, top_p and top_k are what the checkpoint's ``generation_config.json`` says."""
-    sampled: bool = False
-    """With ``checkpoint``: sample even where it would not (the package's open-ended example passes ``do_sample=True``)."""
-    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    top_k: Annotated[Whole, Field(ge=-1)] = -1
-    """-1 keeps all tokens."""
-    max_tokens: Annotated[Whole, Field(ge=1, le=131072)] = 50
-    """New tokens a reply may have."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _named(cls, fields: Any) -> Any:
-        return {"checkpoint": True} if fields == "checkpoint" else fields
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Sampling:
-        if self.checkpoint and (self.temperature, self.top_p, self.top_k) != (0.0, 1.0, -1):
-            raise ValueError("temperature, top_p and top_k are the checkpoint's own here; leave them out")
-        if self.sampled and not self.checkpoint:
-            raise ValueError("sampled goes with checkpoint = true; else a temperature above 0 says it")
-        return self
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What changes answers; the checkpoint's own decoding counts only where it is followed, so old keys hold."""
-        since = {"checkpoint", "sampled"}
-        whole = self.model_dump(mode="json", exclude=since)
-        return whole | self.model_dump(mode="json", include=since, exclude_defaults=True)
-
-    @property
-    def told(self) -> str:
-        """In words, for tables and reports."""
-        if self.checkpoint:
-            forced = ", always sampled" if self.sampled else ""
-            return f"as each checkpoint's generation_config says{forced}"
-        return "greedy" if self.temperature == 0 else f"sampled at temperature {self.temperature:g}"
-
-
-AS_THE_PACKAGE = Sampling(checkpoint=True, sampled=True, max_tokens=LONGEST_REPLY)
-"""How the package's open-ended example has answers and verdicts written."""
-
-
-class Endpoint(Frozen):
-    """How an OpenAI-compatible service is asked, and what it costs."""
-
-    base_url: str = ""
-    """``http://host:8000/v1`` of any ``vllm serve``; empty is OpenAI's own (or ``OPENAI_BASE_URL``)."""
-    key_env: str = "OPENAI_API_KEY"
-    """Environment variable that holds the key (never in a file); empty where the service wants none."""
-    server: Literal["openai", "vllm"] = "openai"
-    """``vllm`` states top_k and min_p too: that server has a model's own defaults for them."""
-    decoding: bool = True
-    """False leaves out temperature, top_p and seed, which reasoning models refuse."""
-    effort: str = ""
-    """``reasoning_effort``, where the model has one."""
-    reserve: Annotated[Whole, Field(ge=0)] = 0
-    """Tokens added to the reply's limit for hidden reasoning, which counts against it."""
-    pictures: Literal["png", "jpeg"] = "png"
-    """How pictures travel: ``png`` is exact, ``jpeg`` (quality 95) is a fraction of the size."""
-    deadline: Annotated[float, Field(gt=0)] = 120.0
-    """Seconds one attempt may take."""
-    patience: Annotated[float, Field(ge=0)] = 600.0
-    """Seconds after which a request that only meets errors counts its service as dead."""
-    prompt_price: Annotated[float, Field(ge=0)] = 0.0
-    """Per million prompt tokens."""
-    reply_price: Annotated[float, Field(ge=0)] = 0.0
-    """Per million reply tokens, hidden reasoning included."""
-    priced: str = ""
-    """Day and currency of the prices, for example ``2026-05-01 USD``."""
-    max_cost: Annotated[float, Field(gt=0)] | None = None
-    """What one worker may spend on this model; then the model stops, and the rest stays pending."""
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What changes answers, where it differs from the default."""
-        return self.model_dump(include={"server", "decoding", "effort", "reserve", "pictures"}, exclude_defaults=True)
-
-    @model_validator(mode="after")
-    def _priced(self) -> Endpoint:
-        if self.max_cost is not None and not (self.prompt_price or self.reply_price):
-            raise ValueError("max_cost needs prompt_price and reply_price, else nothing is ever spent")
-        return self
 
 
 HARMLESS = frozenset((
@@ -423,6 +331,11 @@ class Sweep(Frozen):
             for protocol in self.protocols
             if not impossible(model, scenario, condition, self.only, protocol)
         )
+
+    @property
+    def draws_suggestions(self) -> bool:
+        """Whether random-proactive is played, which draws suggestions from every scenario's file."""
+        return any(condition.mode is Mode.RANDOM for condition in self.conditions)
 
     @property
     def judged(self) -> bool:

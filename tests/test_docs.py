@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.cli.main import app, data_app, models_app
 from sweeps.conditions import CONDITIONS
+from sweeps.endpoint import Endpoint
 from sweeps.load import build, load
-from sweeps.spec import Endpoint
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(ROOT.glob("docs/*.md"))

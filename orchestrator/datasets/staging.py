@@ -41,7 +41,8 @@ def nearby(sweep: Sweep) -> Path:
 
 
 def local(sweep: Sweep) -> Path:
-    """A folder of this machine with the JSONL files of the sweep's scenarios, fetched if they are not there yet.
+    """A folder of this machine with the JSONL files of the sweep's scenarios, fetched if they are not there yet; of all
+    scenarios that the address has, where random-proactive draws from them.
 
     Pictures lie beside them only where this machine was a node that needed them. Raises FetchError.
     """
@@ -50,10 +51,14 @@ def local(sweep: Sweep) -> Path:
         return Path(sweep.data)
     place = pinned(place)
     home = _home(place, sweep.staging.cache)
-    if not all((home / _lines(name)).is_file() for name in sweep.scenarios):
+    needed = list(SCENARIOS) if sweep.draws_suggestions else sweep.scenarios
+    if not all((home / _lines(name)).is_file() for name in needed):
         with _disk(home), _locked(home, lambda line: None):
             remote = source(place, lambda size: None)
-            _fetched_lines(remote, remote.files(place.folder or None), place, home, sweep.scenarios)
+            files = remote.files(place.folder or None)
+            there = {_inside(file, place) for file in files}
+            wanted = [name for name in needed if name in sweep.scenarios or _lines(name) in there]
+            _fetched_lines(remote, files, place, home, wanted)
     return home
 
 

@@ -17,11 +17,13 @@ from actors.prompts import Past, ask_openly, examples, messages, posed, posed_op
 from envs import SCENARIOS
 from envs.render import Unprocessable
 from envs.samples import BadData, load
+from envs.suggestion_pool import with_known
 from envs.types import Mode, Sample, State
 from sweeps.conditions import Condition
 from sweeps.load import SweepError, models_named, registry
 from sweeps.load import judge as load_judge
-from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sampling
+from sweeps.sampling import Sampling
+from sweeps.spec import Cell, Judge, ModelSpec, Protocol
 
 
 def conversation(
@@ -102,7 +104,7 @@ def find(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list[Sample
     sample = next((sample for sample in every if sample.id == sample_id), None)
     if sample is None:
         raise BadData(f"{scenario} has no sample with id {sample_id}; ids run from {every[0].id} to {every[-1].id}")
-    return sample, load(data, scenario)
+    return with_known([sample], data)[0], load(data, scenario)
 
 
 def templated(model: ModelSpec, conversation: Sequence[Message]) -> str | None:

@@ -12,6 +12,7 @@ import polars as pl
 
 from envs.samples import load as load_samples
 from envs.samples import select
+from envs.suggestion_pool import with_known
 from envs.types import Sample
 from orchestrator.datasets.staging import local
 from orchestrator.planning.plan import Plan, planned
@@ -25,7 +26,10 @@ def build_plan(sweep: Sweep) -> Plan:
     folder = local(sweep)
 
     def pool(pick: Selection) -> dict[str, list[Sample]]:
-        return {name: load_samples(folder, name, pick.filtered) for name in sweep.scenarios}
+        found = {name: load_samples(folder, name, pick.filtered) for name in sweep.scenarios}
+        if not sweep.draws_suggestions:
+            return found
+        return {name: with_known(samples, folder) for name, samples in found.items()}
 
     def drawn(pick: Selection, pools: Mapping[str, list[Sample]]) -> dict[str, list[Sample]]:
         return {n: select(whole, pick.limit, pick.ids.get(n), pick.subset, sweep.seed) for n, whole in pools.items()}

@@ -5,6 +5,7 @@ Every planned episode has one ordinal and one key, and is pending until it is st
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from itertools import accumulate
 
 from actors.prompts import version
 from envs.chance import episode_seed
-from envs.types import Sample
+from envs.types import Mode, Sample
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
 from sweeps.values import digest
 
@@ -76,8 +77,14 @@ class Plan:
             cell.fingerprint(version(cell.protocol, cell.condition))
             + f"/{self.seed}"
             + (pools[cell.scenario] if cell.condition.shots else "")
+            + (self._known(cell) if cell.condition.mode is Mode.RANDOM else "")
             for cell in self.cells
         ]
+
+    def _known(self, cell: Cell) -> str:
+        """Hash of the suggestions that random-proactive draws from."""
+        drawn = self.drawn(cell)
+        return digest(json.dumps(drawn[0].known if drawn else None, sort_keys=True))
 
     def task(self, ordinal: int) -> tuple[int, Sample]:
         """Index of the cell and the sample behind an ordinal."""

@@ -23,7 +23,8 @@ from orchestrator.report.provenance import UNVERIFIED, foreign, open_ended_subse
 from orchestrator.report.published import AVERAGE, MEASURES, ROUNDING, figures
 from orchestrator.report.rounding import averages_agree, least_difference, verdicts
 from orchestrator.report.run_data import RunData, read
-from sweeps.spec import AS_THE_PACKAGE, OpenEnded, Sampling
+from sweeps.sampling import AS_THE_PACKAGE, Sampling
+from sweeps.spec import OpenEnded
 
 SCHEMA = {
     **dict.fromkeys(("model", "paper", "scenario", "condition", "protocol", "measure"), pl.String),

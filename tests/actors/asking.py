@@ -9,7 +9,7 @@ from PIL import Image
 
 from actors.backend import Message, Request, Situation
 from envs.types import ImageRef, Sample, State, View
-from sweeps.spec import Sampling
+from sweeps.sampling import Sampling
 
 SAMPLE = Sample("ROD", 0, "What is hidden?", ("I cannot tell.",), ("Fork.", "Knife."), "Fork.", "{image}.png", 0, 2, 0)
 

@@ -61,7 +61,7 @@ def test_no_other_policy_looks_at_the_answer(name):
         game, sample = SCENARIOS[scenario], SAMPLES[scenario]
         view = game.view(sample, game.initial(sample))
         from actors.backend import Request, Situation
-        from sweeps.spec import Sampling
+        from sweeps.sampling import Sampling
 
         def ask(backend, which, game=game, view=view):
             request = Request((), Sampling(), 7, Situation(which, game.initial(which), view))

@@ -3,7 +3,7 @@
 import pytest
 
 from actors.decoding import Decoding, decoding
-from sweeps.spec import Sampling
+from sweeps.sampling import Sampling
 
 QWEN = {"do_sample": True, "temperature": 1e-6, "repetition_penalty": 1.05}
 PLAIN: dict[str, object] = {}

@@ -18,7 +18,8 @@ from actors.judge_runner import judge_key
 from envs import rulejudge
 from envs.openended import HEAD, TAIL, Bits, accepted
 from sweeps.conditions import CONDITIONS
-from sweeps.spec import Cell, Endpoint, Judge, ModelSpec, Protocol
+from sweeps.endpoint import Endpoint
+from sweeps.spec import Cell, Judge, ModelSpec, Protocol
 from tests.actors.service import failed, said, serving
 from tests.envs.games import SAMPLES
 from tests.oracle import oracle_path

@@ -16,7 +16,8 @@ from envs.stimulus import OPEN_ENDED_HINT, ROD_REFERENCE, VIDEO_PREFACE
 from envs.types import Action, Ending, Mode
 from sweeps.conditions import CONDITIONS
 from sweeps.load import registry
-from sweeps.spec import OPEN_ENDED, Cell, ModelSpec, Protocol, Sampling
+from sweeps.sampling import Sampling
+from sweeps.spec import OPEN_ENDED, Cell, ModelSpec, Protocol
 from tests.envs.games import SAMPLES
 
 MODEL = ModelSpec(name="m", source="builtin:refuse", backend="builtin")

@@ -22,7 +22,8 @@ from actors.backend_registry import engine
 from actors.openai_backend import OpenAIBackend
 from actors.rate_limit import BudgetSpent, ModelStopped
 from envs.types import ImageRef
-from sweeps.spec import Endpoint, ModelSpec
+from sweeps.endpoint import Endpoint
+from sweeps.spec import ModelSpec
 from tests.actors.asking import asked, painted, user
 from tests.actors.service import HANG, Answer, Service, failed, said, serving
 

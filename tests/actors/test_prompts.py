@@ -70,7 +70,7 @@ def test_examples_keep_their_pictures_size_but_for_phi_4_and_the_small_ablation(
 
 def test_only_conditions_whose_messages_changed_have_new_keys():
     changed = {name for name, condition in EVERY.items() if version(Protocol.MCQA, condition) != "mcqa-1"}
-    assert changed == {name for name in EVERY if name.startswith("icl") or name == "lenient"}
+    assert changed == {name for name in EVERY if name.startswith(("icl", "random")) or name == "lenient"}
     assert all(version(Protocol.OEG, EVERY[name]) == "oeg-1" for name in ("zero-shot", "hint", "reference"))
 
 

@@ -19,7 +19,8 @@ from actors.backend import Backend, Message, Reply, Request
 from actors.backend_registry import engine
 from actors.judge import judge
 from sweeps.conditions import CONDITIONS
-from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sampling
+from sweeps.sampling import Sampling
+from sweeps.spec import Cell, Judge, ModelSpec, Protocol
 from tests.actors.asking import asked, user
 from tests.actors.tiny import text_only
 from tests.envs.games import SAMPLES

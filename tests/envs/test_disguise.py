@@ -1,12 +1,16 @@
 """Random-proactive shows suggestions that mean nothing here, the same for every model."""
 
+import shutil
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from envs import SCENARIOS
 from envs.disguise import FOREIGN, disguised, invalid
+from envs.samples import load
 from envs.scenario import suggestions
+from envs.suggestion_pool import known_suggestions, with_known
 from envs.types import Mode
 from tests.envs.games import SAMPLES
 
@@ -32,7 +36,7 @@ def test_seeds_and_samples_draw_differently():
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_foreign_suggestion_means_something_at_home(name):
     assert all(SCENARIOS[name].move(text) in SCENARIOS[name].cue.values() for text in FOREIGN[name])
-    assert not any(text in suggestions(FOREIGN[name]) for text in invalid(name))
+    assert not any(text in suggestions(FOREIGN[name]) for texts in invalid(name, FOREIGN).values() for text in texts)
 
 
 def test_one_source_can_be_asked_for_and_too_small_a_one_is_refused():
@@ -57,3 +61,22 @@ def test_choosing_a_stand_in_makes_an_admissible_move_and_never_the_one_it_names
             game.move(ask)
         _, turn = game.step(hidden, game.initial(hidden, Mode.RANDOM, seed=5), ask)
         assert turn.move in game.moves(hidden)
+
+
+def test_stand_ins_are_the_datas_own_suggestions_of_other_scenarios(demo_data):
+    known = known_suggestions(demo_data)
+    shown = {name: Counter() for name in SCENARIOS}
+    for name in SCENARIOS:
+        for sample in with_known(load(demo_data, name), demo_data):
+            shown[name].update(suggestions(disguised(sample, 3).options))
+        others = {text: other for other in SCENARIOS if other != name for text in known[other]}
+        assert set(shown[name]) <= set(others)
+        assert len({others[text] for text in shown[name]}) >= 3, "no scenario crowds out the rest"
+    assert any(set(texts) - {t for table in FOREIGN.values() for t in table} for texts in shown.values())
+
+
+def test_a_folder_with_one_scenario_has_no_stand_ins(demo_data, tmp_path):
+    file = f"{SCENARIOS['QD'].stem}_preprocessed.jsonl"
+    shutil.copy(demo_data / file, tmp_path / file)
+    with pytest.raises(ValueError, match=r"the rest has 0 suggestions .* from the other scenarios' files"):
+        disguised(with_known(load(tmp_path, "QD"), tmp_path)[0], 0)

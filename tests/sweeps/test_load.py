@@ -7,7 +7,8 @@ import pytest
 from actors.baselines import POLICIES
 from sweeps.conditions import CONDITIONS
 from sweeps.load import SweepError, build, judge, load, one_cell, registry, skipped
-from sweeps.spec import ModelSpec, Sampling, Sweep
+from sweeps.sampling import Sampling
+from sweeps.spec import ModelSpec, Sweep
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"data": "d", "models": ["oracle"], "scenarios": ["QD"]}

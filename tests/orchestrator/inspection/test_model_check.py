@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
 from orchestrator.inspection.model_check import TRANSFORMERS, VLLM, architectures, check
-from sweeps.spec import Endpoint, ModelSpec
+from sweeps.endpoint import Endpoint
+from sweeps.spec import ModelSpec
 from tests.orchestrator.hubserver import Hub, serving
 
 ROOT = Path(__file__).parents[3]

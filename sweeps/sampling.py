@@ -1,0 +1,64 @@
+"""How a reply is decoded, as a sweep file states it: by numbers of its own, or as each checkpoint's own file says.
+
+``identity`` holds what changes answers and goes into keys.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from sweeps.values import Frozen
+
+Whole = Annotated[int, Field(strict=True)]
+"""A whole number; true and "5" are none."""
+LONGEST_REPLY = 32_768
+"""New tokens that the package leaves an open-ended answer and its judge (``max_new_tokens=2**15``)."""
+
+
+class Sampling(Frozen):
+    """How a reply is decoded; greedy by default, for repeatability. ``sampling = "checkpoint"`` is what the package does."""
+
+    checkpoint: bool = False
+    """Whether to sample, temperature, top_p and top_k are what the checkpoint's ``generation_config.json`` says."""
+    sampled: bool = False
+    """With ``checkpoint``: sample even where it would not (the package's open-ended example passes ``do_sample=True``)."""
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[Whole, Field(ge=-1)] = -1
+    """-1 keeps all tokens."""
+    max_tokens: Annotated[Whole, Field(ge=1, le=131072)] = 50
+    """New tokens a reply may have."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, fields: Any) -> Any:
+        return {"checkpoint": True} if fields == "checkpoint" else fields
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Sampling:
+        if self.checkpoint and (self.temperature, self.top_p, self.top_k) != (0.0, 1.0, -1):
+            raise ValueError("temperature, top_p and top_k are the checkpoint's own here; leave them out")
+        if self.sampled and not self.checkpoint:
+            raise ValueError("sampled goes with checkpoint = true; else a temperature above 0 says it")
+        return self
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What changes answers; the checkpoint's own decoding counts only where it is followed, so old keys hold."""
+        since = {"checkpoint", "sampled"}
+        whole = self.model_dump(mode="json", exclude=since)
+        return whole | self.model_dump(mode="json", include=since, exclude_defaults=True)
+
+    @property
+    def told(self) -> str:
+        """In words, for tables and reports."""
+        if self.checkpoint:
+            forced = ", always sampled" if self.sampled else ""
+            return f"as each checkpoint's generation_config says{forced}"
+        return "greedy" if self.temperature == 0 else f"sampled at temperature {self.temperature:g}"
+
+
+AS_THE_PACKAGE = Sampling(checkpoint=True, sampled=True, max_tokens=LONGEST_REPLY)
+"""How the package's open-ended example has answers and verdicts written."""
