@@ -61,16 +61,17 @@ MODULES = {
 }
 
 
-def imported(path: Path, lazy: bool = True) -> set[str]:
+def imported(path: Path, lazy: bool = True, modules=MODULES) -> set[str]:
     """Dotted names that a file imports, of its own modules down to the module; without ``lazy`` those of its top level."""
     names: set[str] = set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree) if lazy else executed(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module and not node.level, f"{path}: imports name the module in full"
             full = {f"{node.module}.{alias.name}" for alias in node.names}
-            names |= (full & MODULES.keys()) | ({node.module} if full - MODULES.keys() else set())
+            names |= (full & modules.keys()) | ({node.module} if full - modules.keys() else set())
     return names
 
 
@@ -101,14 +102,29 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
     return []
 
 
+def backward(module: str, modules=MODULES) -> set[str]:
+    """The imports of a module that are of rooms below its own, or the module itself where it stands in no room."""
+    if not room(module):
+        return set() if module in ("orchestrator", "orchestrator.__main__") else {module}
+    allowed = ORDER[: ORDER.index(room(module)) + 1]
+    return {name for name in imported(modules[module], modules=modules) if room(name) and room(name) not in allowed}
+
+
+def file_circle(modules=MODULES) -> list[str]:
+    """Files of which each needs the next one when it is imported."""
+    graph = {name: imported(path, False, modules) & modules.keys() - {name} for name, path in modules.items()}
+    return circle(graph)
+
+
+def strangers(names) -> list[str]:
+    """Python files of the product that stand beside its four folders."""
+    tops = ("envs/", "sweeps/", "actors/", "orchestrator/", "tests/")
+    return [name for name in names if name.endswith(".py") and not name.startswith(tops)]
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_a_room_imports_only_rooms_above_it(module):
-    if not room(module):
-        assert module in ("orchestrator", "orchestrator.__main__"), "every module stands in a room of ORDER"
-        return
-    allowed = ORDER[: ORDER.index(room(module)) + 1]
-
-    assert {name for name in imported(MODULES[module]) if room(name) and room(name) not in allowed} == set()
+    assert backward(module) == set()
 
 
 def test_every_room_is_there():
@@ -116,9 +132,75 @@ def test_every_room_is_there():
 
 
 def test_no_file_needs_itself():
-    graph = {name: imported(path, lazy=False) & MODULES.keys() - {name} for name, path in MODULES.items()}
+    assert file_circle() == []
 
-    assert circle(graph) == []
+
+def test_no_python_file_stands_beside_the_rooms():
+    tops = [
+        path
+        for path in ROOT.iterdir()
+        if not path.name.startswith(".") and path.name not in ("build", "outputs", "shared")
+    ]
+    files = [path for top in tops for path in (top.rglob("*.py") if top.is_dir() else [top])]
+
+    assert len(files) > 200
+    assert strangers(path.relative_to(ROOT).as_posix() for path in files) == []
+
+
+BACKWARDS = {
+    "a backward arrow between folders": ("envs.planted", "import actors.play"),
+    "a backward arrow between rooms": ("orchestrator.storage.planted", "from orchestrator.report import metrics"),
+    "of a name, not of a module": ("orchestrator.planning.planted", "from orchestrator.report.metrics import score"),
+    "a lazy import": (
+        "sweeps.planted",
+        "def later():\n    from orchestrator.planning.plan import Plan\n    return Plan",
+    ),
+    "under a condition": ("actors.planted", "if True:\n    import orchestrator.storage.lock as lock"),
+    "for types alone": (
+        "envs.planted",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from sweeps.spec import Cell",
+    ),
+    "a file in no room": ("orchestrator.planted", "import envs"),
+    "a new room": ("orchestrator.learning.planted", "import envs"),
+}
+
+
+@pytest.mark.parametrize("name", BACKWARDS)
+def test_a_planted_arrow_backwards_is_found(name, tmp_path):
+    module, text = BACKWARDS[name]
+    (tmp_path / "planted.py").write_text(text)
+
+    assert backward(module, {**MODULES, module: tmp_path / "planted.py"})
+
+
+def test_an_arrow_forwards_is_none(tmp_path):
+    (tmp_path / "planted.py").write_text(
+        "import envs\nfrom sweeps.spec import Cell\nfrom orchestrator.storage import lock"
+    )
+    assert not backward(
+        "orchestrator.report.planted", {**MODULES, "orchestrator.report.planted": tmp_path / "planted.py"}
+    )
+
+
+def test_a_planted_circle_of_files_is_found_and_a_lazy_one_is_none(tmp_path):
+    one, two = "orchestrator.report.planted_one", "orchestrator.report.planted_two"
+    modules = {**MODULES, one: tmp_path / "one.py", two: tmp_path / "two.py"}
+    modules[one].write_text(f"import {two}")
+    modules[two].write_text("from orchestrator.report import planted_one")
+    assert set(file_circle(modules)) == {one, two}
+
+    modules[two].write_text(f"def later():\n    import {one}")
+    assert file_circle(modules) == []
+
+
+def test_a_relative_import_is_refused(tmp_path):
+    (tmp_path / "planted.py").write_text("from ..report import metrics")
+    with pytest.raises(AssertionError, match="name the module in full"):
+        backward("orchestrator.storage.planted", {**MODULES, "orchestrator.storage.planted": tmp_path / "planted.py"})
+
+
+def test_a_new_top_level_file_is_found():
+    assert strangers(["helpers.py", "envs/a.py", "training/run.py", "docs/a.md"]) == ["helpers.py", "training/run.py"]
 
 
 def test_a_circle_is_found():
