@@ -104,6 +104,43 @@ def test_links_lead_somewhere_and_commands_exist(page):
         assert path.endswith("mine.toml") or (ROOT / path).is_file(), path
 
 
+WRITTEN = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md"), *ROOT.glob("tests/**/*.md")]
+)
+TOPS = ("envs", "sweeps", "actors", "orchestrator", "tests", "docs", "deploy", ".ci")
+
+
+def named(text):
+    """Paths of the tree that a page names in backticks or in blocks of code; outputs, placeholders and addresses are none."""
+    for span in (*re.findall(r"`([^`\n]+)`", text), *re.findall(r"^```.*?^```", text, re.S | re.M)):
+        for path in re.findall(rf"(?<![\w./<-])(?:{'|'.join(map(re.escape, TOPS))})/[\w./{{}},*<>-]*", span):
+            yield path.rstrip(".,")
+    for module in re.findall(r"-m ((?:actors|orchestrator|tests)\.[\w.]+)", text):
+        yield module.replace(".", "/")
+
+
+def missing(text):
+    """The paths of a page that are not there; ``a/{b,c}.py`` and ``a/*.toml`` stand for each of theirs."""
+    found = []
+    for path in named(text):
+        choices = re.match(r"(.*)\{([^}]*)\}(.*)", path)
+        each = [choices[1] + one.strip() + choices[3] for one in choices[2].split(",")] if choices else [path]
+        found += [one for one in each if not (list(ROOT.glob(one)) or (ROOT / f"{one}.py").is_file())]
+    return [path for path in found if not path.endswith("mine.toml")]
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_path_that_a_page_names_is_there(page):
+    assert missing(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_path_that_is_not_there_is_found():
+    text = (
+        "`orchestrator/score.py`, `tests/bench/`, `envs/{rod,vsad}.py`, `sweeps/ablations/*.toml`, `-m actors.training`"
+    )
+    assert missing(text) == ["orchestrator/score.py", "envs/vsad.py", "actors/training"]
+
+
 def test_the_numbers_of_the_paper_page_are_the_plans():
     cells = load(ROOT / "sweeps/paper.toml").cells()
     text = (ROOT / "docs/paper-on-8-gpus.md").read_text(encoding="utf-8")
