@@ -154,3 +154,13 @@ def test_each_protocol_plays_its_own_samples():
     assert len(set(plan.all_keys())) == plan.total == 14
     queue = plan.pending(())["internvl3-8b"]
     assert sorted(queue) == list(range(14))
+
+
+def test_keys_are_pinned():
+    """A run folder is resumed by its keys: where one of these changes, every stored episode is played again."""
+    plan = made(models=["uniform"], conditions=["zero-shot", "icl-1", "random-proactive"], scenarios=["MVP-N"])
+    assert [next(plan.keys(index)) for index in range(3)] == [
+        "uniform/MVP-N/zero-shot/0010-6a7dd1b7",
+        "uniform/MVP-N/icl-1/0010-9e826d4b",
+        "uniform/MVP-N/random-proactive/0010-6aa84984",
+    ]
