@@ -68,6 +68,16 @@ def score_interval(strata: Sequence[Stratum]) -> tuple[float, float]:
     return float(np.mean([one.low for one in strata])) + below, float(np.mean([one.high for one in strata])) - above
 
 
+def score_p(strata: Sequence[Stratum]) -> float:
+    """Two-sided p of a mean of 0 for the unweighted average of the strata's means; below 0.05 where 0 is outside the interval."""
+    average = float(np.mean([one.mean for one in strata]))
+    if average == 0:
+        return 1.0
+    mean, standardised = _standardised([_distances(one, upwards=average < 0) for one in strata])
+    bound = float(np.mean([one.high if average < 0 else -one.low for one in strata]))
+    return float(2 * norm.sf(np.interp(bound, mean[::-1], standardised[::-1])))
+
+
 def wilson(hits: float, n: float) -> tuple[float, float]:
     """Wilson's interval of a proportion, as shares; ``n`` may be an effective sample size."""
     share = hits / n
@@ -105,9 +115,17 @@ def _distances(stratum: Stratum, upwards: bool) -> tuple[Floats, Floats]:
 
 def _mean_distance(strata: Sequence[tuple[Floats, Floats]]) -> float:
     """The least mean distance from the bound that the data do not reject."""
-    observed = float(np.mean([counts @ away / counts.sum() for away, counts in strata]))
-    if observed == 0:
+    if not any(away.any() for away, _ in strata):
         return 0.0
+    mean, standardised = _standardised(strata)
+    first = int(np.argmax(standardised >= Z))
+    before = max(first - 1, 0)
+    return float(np.interp(Z, standardised[[before, first]], mean[[before, first]]))
+
+
+def _standardised(strata: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+    """Mean distances from the bound, falling from the observed one, and how many standard errors each is away from it."""
+    observed = float(np.mean([counts @ away / counts.sum() for away, counts in strata]))
     paths = [(_path(away, counts), counts.sum()) for away, counts in strata if away.any()]
     grid = np.unique(np.concatenate([np.log(path.multiplier) for path, _ in paths]))
     mean, variance = np.zeros(len(grid)), np.zeros(len(grid))
@@ -116,10 +134,7 @@ def _mean_distance(strata: Sequence[tuple[Floats, Floats]]) -> float:
         mean += np.interp(grid, at, path.mean) / len(strata)
         variance += np.interp(grid, at, path.variance) / n / len(strata) ** 2
     moved = np.where(observed - mean > ROUNDING * observed, observed - mean, 0.0)
-    standardised = moved / np.sqrt(np.maximum(variance, np.finfo(float).tiny))
-    first = int(np.argmax(standardised >= Z))
-    before = max(first - 1, 0)
-    return float(np.interp(Z, standardised[[before, first]], mean[[before, first]]))
+    return mean, moved / np.sqrt(np.maximum(variance, np.finfo(float).tiny))
 
 
 def _path(away: Floats, counts: Floats) -> _Path:

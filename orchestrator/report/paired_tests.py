@@ -40,15 +40,8 @@ def against(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     one comparison of the family; see ``detectable``), ps_difference with ps_low, ps_high, ps_p, ps_p_holm. Of baselines
     p_holm, ps_p_holm and detectable are null, unless nothing but baselines is planned.
     """
-    scored = run_data.scored.select("model", "condition", *SAMPLE, "correct", "turns")
-    base = scored.filter(pl.col("condition") == condition).drop("condition")
-    pairs = scored.filter(pl.col("condition") != condition).join(base, on=["model", *SAMPLE], suffix="_other")
-    names = ["model", "scenario", "condition", "protocol"]
-    planned = _in_family(run_data)
-    base_cells = planned.filter(pl.col("condition") == condition)
-    others = planned.filter(pl.col("condition") != condition)
-    family = others.join(base_cells, on=["model", "scenario", "protocol"], how="semi").select(names)
-    return _compared(pairs, names, family, suggestion_limits(run_data))
+    pairs, family = pairs_of_conditions(run_data, condition)
+    return _compared(pairs, ["model", "scenario", "condition", "protocol"], family, suggestion_limits(run_data))
 
 
 def between(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
@@ -56,11 +49,28 @@ def between(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
 
     ``model`` comes before ``other`` by name; differences are model less other. Columns as in ``against``.
     """
+    pairs, family = pairs_of_models(run_data, condition)
+    return _compared(pairs, ["model", "other", "scenario", "protocol"], family, suggestion_limits(run_data))
+
+
+def pairs_of_conditions(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Episodes of every other condition beside the same model and sample under ``condition``; and the declared comparisons."""
+    scored = run_data.scored.select("model", "condition", *SAMPLE, "correct", "turns")
+    base = scored.filter(pl.col("condition") == condition).drop("condition")
+    pairs = scored.filter(pl.col("condition") != condition).join(base, on=["model", *SAMPLE], suffix="_other")
+    planned = _in_family(run_data)
+    base_cells = planned.filter(pl.col("condition") == condition)
+    others = planned.filter(pl.col("condition") != condition)
+    family = others.join(base_cells, on=["model", "scenario", "protocol"], how="semi")
+    return pairs, family.select("model", "scenario", "condition", "protocol")
+
+
+def pairs_of_models(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Episodes of every two models on the same sample under one condition; and the declared comparisons."""
     mine = run_data.scored.filter(pl.col("condition") == condition).select("model", *SAMPLE, "correct", "turns")
-    names = ["model", "other", "scenario", "protocol"]
     planned = _in_family(run_data).filter(pl.col("condition") == condition).select("model", "scenario", "protocol")
-    family = _model_pairs(planned, ["scenario", "protocol"]).select(names)
-    return _compared(_model_pairs(mine, list(SAMPLE)), names, family, suggestion_limits(run_data))
+    family = _model_pairs(planned, ["scenario", "protocol"])
+    return _model_pairs(mine, list(SAMPLE)), family.select("model", "other", "scenario", "protocol")
 
 
 def _model_pairs(rows: pl.DataFrame, same: list[str]) -> pl.DataFrame:

@@ -22,6 +22,7 @@ from orchestrator.report.judge_tables import averages, title
 from orchestrator.report.lenient import leniency
 from orchestrator.report.metrics import lacking
 from orchestrator.report.model_size import capacity
+from orchestrator.report.paired_averages import averages_against, averages_between
 from orchestrator.report.paired_tests import ALPHA, against, between, significant
 from orchestrator.report.published import MEASURES
 from orchestrator.report.run_data import RunData, read
@@ -63,6 +64,8 @@ def measures(run_data: RunData) -> dict[str, pl.DataFrame]:
         "lenient": leniency(run_data),
         "capacity": capacity(run_data),
         "models-paired": between(run_data),
+        "models-paired-averages": averages_between(run_data),
+        "paired-averages": averages_against(run_data),
     }
     return {name: frame for name, frame in frames.items() if not frame.is_empty()}
 
@@ -128,14 +131,19 @@ def reference(run_data: RunData, intervals: Estimates) -> Grid:
 def paired(run_data: RunData) -> Grid:
     """What each condition changes against zero-shot on the same samples, in points; ``*`` where the corrected p is below 0.05."""
     found = against(run_data).filter(pl.col("protocol") == "mcqa")
+    means = {(row["model"], row["condition"]): row for row in averages_against(run_data).iter_rows(named=True)}
     scenarios = _present(found["scenario"])
     rows = []
     for model in models(run_data, found["model"]):
         for name in [name for name in run_data.conditions if name in set(found["condition"])]:
             part = {row["scenario"]: row for row in found.filter(model=model, condition=name).iter_rows(named=True)}
-            rows.append((f"{model}, {name}", [_change(part.get(scenario)) for scenario in scenarios]))
-    title = f"accuracy against zero-shot on the same samples, points (* McNemar, Holm over all models, p < {ALPHA})"
-    return Grid("paired", title, tuple(scenarios), tuple((name, tuple(row)) for name, row in rows), found)
+            entries = [_change(part.get(scenario)) for scenario in scenarios]
+            rows.append((f"{model}, {name}", [*entries, _change(means.get((model, name)))]))
+    title = (
+        f"accuracy against zero-shot on the same samples, points; last, the mean over the condition's scenarios (* McNemar, "
+        f"of means a score test; Holm over all models, p < {ALPHA})"
+    )
+    return Grid("paired", title, (*scenarios, AVERAGE), tuple((name, tuple(row)) for name, row in rows), found)
 
 
 def open_ended(run_data: RunData, intervals: Estimates) -> Grid:

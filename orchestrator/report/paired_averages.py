@@ -1,0 +1,71 @@
+"""Differences of averages over scenarios on the same samples: conditions against zero-shot, and models against each other.
+
+Each scenario is a stratum of paired differences and weighs the same; interval and p are of one score test, and Holm's
+correction is over the comparisons of models that the sweep declares (``orchestrator.report.paired_tests``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from orchestrator.report.estimates import suggestion_limits
+from orchestrator.report.intervals import Stratum, score_interval, score_p
+from orchestrator.report.paired_tests import (
+    ZERO_SHOT,
+    holm,
+    paired_strata,
+    pairs_of_conditions,
+    pairs_of_models,
+)  # fmt: skip
+from orchestrator.report.run_data import RunData
+
+MEASURED = ("difference", "difference_low", "difference_high", "p", "ps_difference", "ps_low", "ps_high", "ps_p")
+
+
+def averages_against(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
+    """Every other condition against one: one row model x condition x protocol.
+
+    Columns: scenarios and n (pairs) in the difference; difference of accuracy (points) and ps_difference (suggestions),
+    each with its 95% interval, p and corrected p; corrected p are null of baselines unless only they are planned.
+    """
+    pairs, family = pairs_of_conditions(run_data, condition)
+    return _averaged(run_data, pairs, family, ["model", "condition", "protocol"])
+
+
+def averages_between(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
+    """Every model against every other under one condition: one row model x other x protocol, model less other."""
+    pairs, family = pairs_of_models(run_data, condition)
+    return _averaged(run_data, pairs, family, ["model", "other", "protocol"])
+
+
+def _averaged(run_data: RunData, pairs: pl.DataFrame, family: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    most: dict[str, int] = {}
+    for (scenario, _), limit in suggestion_limits(run_data).items():
+        most[scenario] = max(limit, most.get(scenario, 0))
+    rows = []
+    for group, part in pairs.sort(*names, "scenario").group_by(names, maintain_order=True):
+        scenarios = part.partition_by("scenario", maintain_order=True)
+        strata = [paired_strata(one, most[one["scenario"][0]]) for one in scenarios]
+        right, steps = [one for one, _ in strata], [one for _, one in strata]
+        rows.append((*group, len(strata), part.height, *_estimate(right), *_estimate(steps)))
+    counts = {"scenarios": pl.Int64, "n": pl.Int64}
+    schema = {**dict.fromkeys(names, pl.String), **counts, **dict.fromkeys(MEASURED, pl.Float64)}
+    found = pl.DataFrame(rows, schema=schema, orient="row")
+    return found.join(
+        _corrected(found, family.select(names).unique(), names), on=list(names), how="left", maintain_order="left"
+    )
+
+
+def _estimate(strata: list[Stratum]) -> tuple[float, float, float, float]:
+    return sum(one.mean for one in strata) / len(strata), *score_interval(strata), score_p(strata)
+
+
+def _corrected(found: pl.DataFrame, family: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    tests = found.join(family, on=list(names), how="semi", maintain_order="left")
+    adjusted = [
+        pl.Series(f"{name}_holm", holm(tests[name].to_numpy(), family.height), dtype=pl.Float64)
+        for name in ("p", "ps_p")
+    ]
+    return tests.select(*names).with_columns(adjusted)
