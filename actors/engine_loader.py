@@ -12,6 +12,7 @@ from pathlib import Path
 from actors.backend import Backend
 from actors.backend_registry import at_home, engine
 from actors.gpu_check import GpuRequest, check
+from actors.hub_retry import persistently
 from actors.load_queue import LoadQueue
 from sweeps.spec import ModelSpec
 
@@ -26,7 +27,8 @@ WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
 def load(model: ModelSpec, data: Path, assigned: Sequence[object], report: Callable[[str], None]) -> Backend:
     """The model's engine, ready; ``assigned`` are the GPUs that Ray gave this process, ``report`` takes lines of the log.
 
-    Raises DeviceProblem when the devices are not as asked, and what ``engine`` raises.
+    A Hub that does not answer is asked again, outside the turn. Raises HubUnreachable when it stays so, DeviceProblem when the
+    devices are not as asked, and what ``engine`` raises.
     """
     if model.backend in ("builtin", "openai"):
         return engine(model, data)
@@ -36,8 +38,12 @@ def load(model: ModelSpec, data: Path, assigned: Sequence[object], report: Calla
             report(line)
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray leaves all of them visible to whoever asked for none
-    with LoadQueue().turn(model.name, size, report, alone=model.gpus > 1):
-        return engine(model, data)
+
+    def in_turn() -> Backend:
+        with LoadQueue().turn(model.name, size, report, alone=model.gpus > 1):
+            return engine(model, data)
+
+    return persistently(in_turn, model.name, report)
 
 
 def gpu_request(model: ModelSpec, size: int | None) -> GpuRequest:

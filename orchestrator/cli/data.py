@@ -128,6 +128,26 @@ def check_models(
     raise typer.Exit(0 if all(row.ok for row in found) else 1)
 
 
+@models_app.command("fetch")
+def fetch_models(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: all of the sweep.")] = None,
+    sweep: Annotated[
+        Path | None, typer.Option(metavar="SWEEP", help="The models, and the judge, of this file.")
+    ] = None,
+) -> None:
+    """Bring the weights of models to this machine before a sweep starts; rerun to resume. Exit code 1 if some are missing."""
+    from orchestrator.datasets.weights import fetch_all
+
+    with sentences():
+        if not names and sweep is None:
+            raise SweepError("name the models to fetch, or a sweep: models fetch --sweep FILE")
+        models = models_named(names or [], sweep)
+        if sweep is not None and not names and (judge := load(sweep).judge) is not None:
+            models = [*models, judge.model]
+        missing = fetch_all(models, lambda line: print(line, flush=True))
+    raise typer.Exit(1 if missing else 0)
+
+
 def _may_overflow(path: Path) -> list[str]:
     """How many episodes of the sweep may outgrow their models, where its data are at hand."""
     from orchestrator.inspection import overflow

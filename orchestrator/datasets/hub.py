@@ -5,14 +5,15 @@ The one door to huggingface_hub. A repository is asked at one commit, so no two 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from orchestrator.datasets.remote_files import FetchError, RemoteFile, RemoteFolder, sentence
 
-__all__ = ["FetchError", "RemoteFile", "Repository", "cached"]
+__all__ = ["FetchError", "RemoteFile", "Repository", "Snapshot", "cached"]
 
 
 class Repository(RemoteFolder):
@@ -62,6 +63,46 @@ class Repository(RemoteFolder):
         if urlsplit(url).netloc != urlsplit(asked).netloc:
             headers.pop("authorization", None)
         return url, headers
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """A file of a model, as the Hub lists it."""
+
+    name: str
+    size: int
+    """Bytes."""
+    there: bool
+    """Whether the cache of this machine has it."""
+
+
+class Snapshot:
+    """A model's files in the Hub's cache on this disk. Its methods raise what huggingface_hub raises."""
+
+    def __init__(self, name: str, revision: str, cache: str | None = None) -> None:
+        """``cache``: its folder; None is the one that HF_HOME or HF_HUB_CACHE name."""
+        try:
+            from huggingface_hub import constants
+        except ModuleNotFoundError:
+            raise FetchError("models fetch needs the extra `hub`: pip install 'proactive-sweep[hub]'") from None
+        self.name, self.revision = name, revision
+        self.folder = Path(cache or constants.HF_HUB_CACHE)
+
+    def listed(self, patterns: Sequence[str], without: Sequence[str]) -> list[SnapshotFile]:
+        """Files that match one of ``patterns`` and none of ``without``."""
+        from huggingface_hub import snapshot_download
+
+        found: Any = snapshot_download(
+            self.name, revision=self.revision, cache_dir=self.folder, allow_patterns=list(patterns),
+            ignore_patterns=list(without), dry_run=True,
+        )  # fmt: skip
+        return [SnapshotFile(file.filename, file.file_size, not file.will_download) for file in found]
+
+    def download(self, names: Sequence[str]) -> None:
+        """Fetch these files."""
+        from huggingface_hub import snapshot_download
+
+        snapshot_download(self.name, revision=self.revision, cache_dir=self.folder, allow_patterns=list(names))
 
 
 def cached(name: str, revision: str = "") -> Path | None:

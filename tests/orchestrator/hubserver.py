@@ -27,6 +27,8 @@ class Hub:
         """Paths whose bytes arrive changed."""
         self.sent: dict[str, int] = {}
         """Path -> bytes sent of it, looks into its directory apart."""
+        self.busy = 0
+        """So many next requests are answered with 503."""
         self.address = ""
 
     def tree(self) -> list[dict[str, object]]:
@@ -56,6 +58,9 @@ def handler(hub: Hub) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one serve
 
         def answer(self, body: bool) -> None:
             path = unquote(urlsplit(self.path).path)
+            if hub.busy > 0:
+                hub.busy -= 1
+                return self.json({"error": "try later"}, 503)
             if path.startswith(f"/api/{hub.kind}/{hub.repository}/tree/{COMMIT}"):
                 return self.json(hub.tree())
             if path.startswith(f"/api/{hub.kind}/{hub.repository}"):
@@ -99,7 +104,8 @@ def handler(hub: Hub) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one serve
                 first, _, last = wanted.removeprefix("bytes=").partition("-")
                 start, end = int(first), min(int(last) + 1 if last else end, end)
             self.send_response(206 if wanted else 200)
-            self.send_header("ETag", '"e"')
+            etag = hashlib.sha1(data).hexdigest() if hub.kind == "models" else "e"
+            self.send_header("ETag", f'"{etag}"')
             self.send_header("X-Repo-Commit", COMMIT)
             self.send_header("Accept-Ranges", "bytes")
             self.send_header("Content-Length", str(max(0, end - start)))

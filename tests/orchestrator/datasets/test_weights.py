@@ -1,0 +1,132 @@
+"""Weights arrive once, only what engines read, over breaks and pauses of the Hub. A real server of the Hub's protocol."""
+
+import json
+import os
+import subprocess
+import sys
+from random import Random
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.orchestrator.hubserver import COMMIT, Hub, serving
+
+pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
+MODEL = "someone/tiny"
+READ = {"config.json": 40, "tokenizer.model": 3000, "model-1.safetensors": 900_000, "vision-lora/a.safetensors": 5000}
+LEFT = {"pytorch_model.bin": 7000, "original/model.safetensors": 9000, "onnx/config.json": 20, "README.md": 99}
+
+
+@pytest.fixture
+def hub(tmp_path):
+    folder = tmp_path / "published"
+    for number, (name, size) in enumerate({**READ, **LEFT}.items()):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(Random(number).randbytes(size))
+    with serving(Hub(folder, MODEL, "models")) as found:
+        yield found
+
+
+@pytest.fixture
+def fetch(tmp_path):
+    """``fetch(address, pauses)`` in a process of its own, for huggingface_hub reads its environment once."""
+    program = tmp_path / "fetch.py"
+    program.write_text(
+        "import json, sys\nfrom orchestrator.datasets.weights import fetch_all\nfrom sweeps.spec import ModelSpec\n"
+        "models = [ModelSpec(name=name.rpartition('/')[2], source=name) for name in sys.argv[2:]]\n"
+        "failed = fetch_all(models, print, json.loads(sys.argv[1]))\nsys.exit(1 if failed else 0)\n"
+    )
+
+    def run(address, *names, pauses=(), command=None):
+        home = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+        quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+        return subprocess.run(
+            [sys.executable, *(command or [program, json.dumps(pauses), *(names or [MODEL])])],
+            env={**environment, **home, **quiet}, capture_output=True, text=True, timeout=300, cwd=tmp_path,
+        )  # fmt: skip
+
+    return run
+
+
+def arrived(tmp_path) -> dict[str, int]:
+    snapshot = tmp_path / f"home/hub/models--someone--tiny/snapshots/{COMMIT}"
+    return {p.relative_to(snapshot).as_posix(): p.stat().st_size for p in snapshot.rglob("*") if p.is_file()}
+
+
+def test_only_what_engines_read_arrives_and_a_second_call_fetches_nothing(hub, fetch, tmp_path):
+    first = fetch(hub.address)
+    sent = dict(hub.sent)
+    second = fetch(hub.address)
+
+    size = sum(READ.values())
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert arrived(tmp_path) == READ
+    assert f"tiny: 4 files, {size:,} bytes; 0 bytes are here, {size:,} bytes to fetch" in first.stdout
+    assert f"tiny: 4 files, {size:,} bytes; {size:,} bytes are here, 0 bytes to fetch" in second.stdout
+    assert second.stdout.endswith("1 of 1 models are here, 0 bytes fetched now\n")
+    assert hub.sent == sent, "nothing was sent twice"
+    for name in READ:
+        snapshot = tmp_path / f"home/hub/models--someone--tiny/snapshots/{COMMIT}"
+        assert (snapshot / name).read_bytes() == (hub.folder / name).read_bytes()
+
+
+def test_the_command_fetches_the_models_of_a_sweep_that_the_hub_has(hub, fetch, tmp_path):
+    sweep = tmp_path / "x.toml"
+    sweep.write_text(f'data = "x"\nmodels = ["uniform", "tiny"]\n[[model]]\nname = "tiny"\nsource = "{MODEL}"\n')
+    done = fetch(hub.address, command=["-m", "orchestrator", "models", "fetch", "--sweep", str(sweep)])
+    bare = fetch(hub.address, command=["-m", "orchestrator", "models", "fetch"])
+
+    assert done.returncode == 0 and done.stdout.startswith("tiny: 4 files"), done.stdout + done.stderr
+    assert arrived(tmp_path) == READ
+    assert bare.returncode == 2 and "name the models to fetch, or a sweep" in bare.stderr
+
+
+def test_a_model_without_safetensors_gets_its_other_weights(hub, fetch, tmp_path):
+    for name in ("model-1.safetensors", "vision-lora/a.safetensors"):
+        (hub.folder / name).unlink()
+    assert fetch(hub.address).returncode == 0
+    assert "pytorch_model.bin" in arrived(tmp_path)
+
+
+def test_a_download_that_breaks_off_goes_on_where_it_stopped(hub, fetch, tmp_path):
+    """huggingface_hub writes ten million bytes at a time."""
+    whole = Random(7).randbytes(25_000_000)
+    (hub.folder / "model-1.safetensors").write_bytes(whole)
+    hub.cuts = {"model-1.safetensors": [24_000_000]}
+    done = [fetch(hub.address)]
+    while done[-1].returncode and len(done) < 3:
+        done.append(fetch(hub.address))
+
+    assert done[-1].returncode == 0, done[-1].stdout + done[-1].stderr
+    assert all("the same command goes on" in broken.stdout for broken in done[:-1])
+    assert next(tmp_path.glob(f"home/hub/*/snapshots/{COMMIT}/model-1.safetensors")).read_bytes() == whole
+    assert hub.sent["model-1.safetensors"] < 24_000_000 + 10_000_000, "twenty million bytes are not sent again"
+
+
+def test_a_model_that_is_not_there_is_one_sentence_and_stops_no_other(hub, fetch, tmp_path):
+    done = fetch(hub.address, "someone/absent", MODEL, pauses=[60.0])
+
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert next(line for line in done.stdout.splitlines() if line.startswith("absent: "))
+    assert "asking again" not in done.stdout, "an answer is an answer"
+    assert done.stdout.endswith("fetched now\n") and arrived(tmp_path) == READ
+
+
+def test_a_hub_that_is_busy_is_asked_again(hub, fetch, tmp_path):
+    """The refusals outlast huggingface_hub's own tries of one request."""
+    hub.busy = 8
+    done = fetch(hub.address, pauses=[0.1] * 12)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the Hub does not answer for tiny (HTTP 503); asking again in 0.1 s" in done.stdout
+    assert arrived(tmp_path) == READ
+
+
+def test_a_hub_that_stays_away_is_one_sentence(fetch):
+    done = fetch("http://127.0.0.1:9", pauses=[0.1])
+
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "the Hub does not answer for tiny (" in done.stdout and "asking again in 0.1 s" in done.stdout
+    assert "asked 2 times; the same command goes on" in done.stdout
