@@ -18,7 +18,6 @@ from envs import SCENARIOS
 from envs.types import Mode, Sample
 from orchestrator.inspection.model_check import config_on_disk, context_length
 from orchestrator.planning.plan import Plan
-from sweeps.conditions import Condition
 from sweeps.spec import Cell, ModelSpec
 
 TURN_TOKENS = 120
@@ -71,7 +70,8 @@ def lines(found: Sequence[Risk], most: int = 12) -> list[str]:
 
 def _risk(plan: Plan, cell: Cell, bound: Bounds) -> Risk | None:
     samples = plan.drawn(cell)
-    longest = [_longest(sample, cell.condition, plan.pools.get(cell.scenario, ()), plan.seed) for sample in samples]
+    pool = plan.pools.get(cell.scenario, ())
+    longest = [_longest(sample, cell, pool, plan.seed) for sample in samples]
     size = bound.small if cell.condition.history and _shrinks(cell) else bound.full
     tokens = [pictures * size + turns * TURN_TOKENS + cell.sampling.max_tokens for pictures, turns in longest]
     many = [bound.pictures is not None and pictures > bound.pictures for pictures, _ in longest]
@@ -88,12 +88,11 @@ def _risk(plan: Plan, cell: Cell, bound: Bounds) -> Risk | None:
     return Risk(cell.key, over, len(samples), told)
 
 
-def _longest(sample: Sample, condition: Condition, pool: Sequence[Sample], seed: int) -> tuple[int, int]:
+def _longest(sample: Sample, cell: Cell, pool: Sequence[Sample], seed: int) -> tuple[int, int]:
     """Pictures and turns of the longest prompt that an episode can come to."""
-    turns = (
-        SCENARIOS[sample.scenario].limit(sample) if condition.history and condition.mode is not Mode.REFERENCE else 1
-    )
-    shown = examples(sample, pool, condition, seed)
+    condition, game = cell.condition, SCENARIOS[sample.scenario]
+    turns = game.limit(sample) if condition.history and condition.mode is not Mode.REFERENCE else 1
+    shown = examples(sample, pool, condition, seed, cell.model.small_examples)
     return turns + sum(len(message.images) for message in shown), turns + len(shown) // 2
 
 
