@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test long quick lint bench mutants structure chaos clean
+.PHONY: demo test long quick lint bench mutants structure chaos gpu clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -65,6 +65,12 @@ ROUNDS ?= 6
 chaos: $(VENV)/.engines
 	$(BIN)/python -m pytest tests/chaos
 	$(BIN)/python -m tests.chaos.soak $(SEED) $(ROUNDS)
+
+# one CUDA GPU, torch and transformers, under ten minutes; takes .venv where it is, else PYTHON, and installs nothing
+# GPU_ARGS="--device cpu --small" tries the parts without a GPU
+GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+gpu:
+	$(GPU_PYTHON) -m tests.bench.gpu $(GPU_ARGS)
 
 clean:
 	rm -rf $(VENV) outputs build *.egg-info

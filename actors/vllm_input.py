@@ -17,6 +17,7 @@ def without_engine(model: ModelSpec, data: Path) -> VLLMBackend:
     """The backend with the renderer that its engine would have; ``token_ids`` and ``close`` work, ``reply`` does not."""
     config = AsyncEngineArgs(**engine_arguments(model)).create_engine_config(UsageContext.LLM_CLASS)
     renderer = renderer_from_config(config)
+    renderer.warmup = lambda template: None  # it renders the largest pictures, for the speed of a first request
     manager = SimpleNamespace(processes=())
     front = SimpleNamespace(
         renderer=renderer,
