@@ -149,6 +149,8 @@ def _measured(
             kept |= {mutant.number: status == 0 for mutant, status in _imported(module, others, called, jobs, folder)}
             survivors = [mutant for mutant in mutants if kept[mutant.number]]
             print(f"{module}: {len(mutants) - len(survivors)} of {len(mutants)} killed", file=sys.stderr, flush=True)
+            for mutant in survivors:
+                print(_told(module, mutant), file=sys.stderr, flush=True)
             yield suite.name, module, len(mutants), survivors
 
 
@@ -225,7 +227,11 @@ def _report(rows: Sequence[tuple[str, str, int, list[Mutant]]]) -> None:
         print(_row(f"**{name}**", number, survived[name]))
     for _, module, _, survivors in rows:
         for mutant in survivors:
-            print(f"{module}:{mutant.line} {mutant.function}: {mutant.change}")
+            print(_told(module, mutant))
+
+
+def _told(module: str, mutant: Mutant) -> str:
+    return f"{module}:{mutant.line} {mutant.function}: {mutant.change}"
 
 
 def _row(name: str, number: int, survived: int) -> str:
