@@ -93,14 +93,14 @@ def test_suggestions_are_covered_where_loops_are_rare(n, loops):
 @pytest.mark.long
 @pytest.mark.parametrize("n", SIZES)
 def test_coverage_on_the_whole_grid(n):
-    """92% at least everywhere, and of averages away from 0 and 1 over 100 episodes and more 97.5% at most."""
-    rng, runs = np.random.default_rng(n), 1_500
+    """92% at least, and 97.5% at most for averages away from 0 and 1 of 100 episodes and more, but for simulation error."""
+    rng, runs = np.random.default_rng(n), 400
     for share in SHARES:
         truth = np.mean([min(1.0, share * (0.4 + 0.2 * place)) for place in range(SCENARIOS)])
         found = coverage(right(rng, n, share), truth, SCENARIOS, runs)
         print(f"n {n} accuracy {share}: {100 * found:.1f}%")
         assert found >= 0.93 - tolerance(runs)
-        assert found <= 0.975 or not (n >= 100 and 0.01 <= share <= 0.5)
+        assert found <= 0.975 + tolerance(runs) or not (n >= 100 and 0.01 <= share <= 0.5)
     for loops in (0, 0.001, 0.01, 0.05, 0.3, 1):
         for strata in (1, SCENARIOS):
             found = coverage(asked(rng, n, loops), mean_asked(loops), strata, runs)
