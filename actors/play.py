@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from actors.backend import ENDS_EPISODE, Backend, Message, Overflow, Refused, Reply, Request, Situation
+from actors.backend import ENDS_EPISODE, Backend, Message, Overflow, Refused, Reply, Request, Situation, Unprocessable
 from actors.prompts import Past, ask_openly, messages, posed, posed_openly
 from envs import SCENARIOS
 from envs.lenient import forgiven
@@ -37,6 +37,8 @@ class Episode:
     ending: Ending
     error: str | None
     seconds: float
+    rejected: bool = False
+    """Whether the engine itself refused a request for good: not for a picture, its length, or a filter."""
 
 
 async def play(
@@ -62,7 +64,7 @@ async def play(
             within(conversation, cell.model)
             reply = await backend.reply(request)
         except (*ENDS_EPISODE, Refused) as refusal:
-            return _ended(key, sample, seed, shown, declined(refusal), str(refusal), began)
+            return _ended(key, sample, seed, shown, declined(refusal), refusal, began)
         read = forgiven(sample, state, reply.text) if condition.lenient else reply.text
         state, turn = game.step(sample, state, read)
         if read != reply.text:
@@ -84,7 +86,7 @@ async def _answer(sample: Sample, cell: Cell, backend: Backend, key: str, seed: 
         reply = await backend.reply(request)
     except (*ENDS_EPISODE, Refused) as refusal:
         ending = Ending.REFUSED if isinstance(refusal, Refused) else Ending.UNPROCESSABLE  # one picture: nothing grows
-        return _ended(key, sample, seed, [], ending, str(refusal), began)
+        return _ended(key, sample, seed, [], ending, refusal, began)
     shown = Shown(OpenAnswer(state.frame, reply.text), view.image, reply)
     return _ended(key, sample, seed, [shown], Ending.ANSWERED, None, began)
 
@@ -109,6 +111,9 @@ def turn_seed(seed: int, state: State) -> int:
 
 
 def _ended(
-    key: str, sample: Sample, seed: int, shown: list[Shown], ending: Ending, error: str | None, began: float
+    key: str, sample: Sample, seed: int, shown: list[Shown], ending: Ending, refusal: Exception | None, began: float
 ) -> Episode:
-    return Episode(key, sample, seed, tuple(shown), ending, error, perf_counter() - began)
+    error = None if refusal is None else str(refusal)
+    return Episode(
+        key, sample, seed, tuple(shown), ending, error, perf_counter() - began, rejected=type(refusal) is Unprocessable
+    )

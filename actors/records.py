@@ -100,6 +100,8 @@ class EpisodeBatch:
     """The fields of ``EpisodeRow``."""
     turns: Columns
     """The fields of ``TurnRow``."""
+    rejected: frozenset[int] = frozenset()
+    """Ordinals of episodes that ended because the engine itself refused a request for good: no picture, no overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,7 @@ class EpisodeRows:
         self._ordinals: list[int] = []
         self._episodes: list[EpisodeRow] = []
         self._turns: list[TurnRow] = []
+        self._rejected: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._ordinals)
@@ -146,14 +149,15 @@ class EpisodeRows:
         """Append one finished episode."""
         ordinal, cell, episode = played
         self._ordinals.append(ordinal)
+        if episode.rejected:
+            self._rejected.add(ordinal)
         self._episodes.append(episode_row(cell, episode))
         self._turns += [turn_row(episode.key, number, shown) for number, shown in enumerate(episode.turns)]
 
     def batch(self) -> EpisodeBatch:
         """All episodes so far, as columns."""
-        return EpisodeBatch(
-            self._ordinals, columns(EpisodeRow._fields, self._episodes), columns(TurnRow._fields, self._turns)
-        )
+        episodes, turns = columns(EpisodeRow._fields, self._episodes), columns(TurnRow._fields, self._turns)
+        return EpisodeBatch(self._ordinals, episodes, turns, frozenset(self._rejected))
 
 
 class VerdictRows:

@@ -20,6 +20,7 @@ import polars as pl
 
 from envs.types import ERRORS, Ending
 from orchestrator.datasets.staging import fixed
+from orchestrator.execution.circuit_breaker import NO_EVIDENCE, CircuitBreaker
 from orchestrator.execution.retry_failed import take_back
 from orchestrator.execution.worker_logs import AttemptLog, attempt_log
 from orchestrator.judging.judge_queue import JudgeQueue, check_wording, unread
@@ -221,8 +222,10 @@ class Attempt:
         progress = self._progress(tracker, metrics)
         started = time.perf_counter()
         ray_cluster.connect()
-        sink, began = ResultSink(self.store, self.plan), time.perf_counter()
+        sink, began = ResultSink(self.store, self.plan, CircuitBreaker(self._answering())), time.perf_counter()
         asyncio.run(self._drive(sink, progress))
+        if not self.interrupted:
+            sink.release()
         self.store.flush()
         queue = self.judge_queue
         if queue:
@@ -267,6 +270,11 @@ class Attempt:
         errors = {cell: count for cell, count in wrong.iter_rows() if cell in known}
         groups = {model.name: group(model) for model in self.sweep.models}
         return Progress(self.output, cells, self._finished(), errors, groups, tracker, metrics)
+
+    def _answering(self) -> list[tuple[str, str, str]]:
+        """Model, condition and protocol of which an episode is stored that the engine did not refuse."""
+        stored = belonging(self.plan, self.output).filter((pl.col("turns") > 0) | ~pl.col("ending").is_in(NO_EVIDENCE))
+        return stored.select("model", "condition", "protocol").unique().collect().rows()
 
     def _finished(self) -> dict[str, int]:
         """Cell -> planned episodes that are stored already."""

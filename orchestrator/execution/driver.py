@@ -239,6 +239,8 @@ class Driver:
             except StopAsyncIteration:
                 break
             self._store(batch)
+            if (reason := self.sink.breaker.stopped.get(self.workers[slot].group)) is not None:
+                raise ModelStopped(reason)
             self._act(self.schedule.delivered(slot, lease, batch.ordinals, self.now()))
         self.events.put_nowait(lambda: self.schedule.drained(slot, lease, self.now()))
 
@@ -265,7 +267,7 @@ class Driver:
         """A worker is gone: the schedule hears of it once, and after a pause so that nothing spins."""
         if slot not in self.workers:
             return
-        if not isinstance(problem, RayActorError | RayTaskError | TimeoutError | GetTimeoutError):
+        if not isinstance(problem, RayActorError | RayTaskError | TimeoutError | GetTimeoutError | ModelStopped):
             self.events.put_nowait(_raiser(problem))
             return
         starting, name = not self.schedule.slots[slot].ready, self.workers[slot].group
@@ -283,7 +285,7 @@ class Driver:
     def _reason(self, slot: int, problem: BaseException | None) -> str:
         """Why a worker is lost, and where the end of its output is if it raised nothing itself."""
         worker = self.workers[slot]
-        if isinstance(problem, RayTaskError) or worker.place is None:
+        if isinstance(problem, RayTaskError | ModelStopped) or worker.place is None:
             return plain(problem)
         return f"{plain(problem)} (its output: {self.attempt_log.worker(worker.group, slot)})"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.storage.episode_store import episodes
+from tests.actors import service
 from tests.orchestrator.execution.test_attempt import exactly_once
 
 pytestmark = pytest.mark.slow
@@ -88,3 +89,30 @@ def test_a_worker_that_is_killed_mid_lease_is_replaced_and_nothing_is_lost_or_do
     assert process.returncode == 0, err
     exactly_once(out, 300 * 2 * 70)
     assert episodes(out).filter(ending="failed").collect().height == 0
+
+
+def test_a_model_whose_service_refuses_everything_stops_and_the_honest_one_goes_on(cli, demo_data, tmp_path):
+    """Nothing of it is stored; once its service answers, the same command plays all of it."""
+    mended = []
+    entry = '[[model]]\nname = "{0}"\nsource = "m"\nin_flight = 4\nendpoint = {{ base_url = "{1}", key_env = "" }}\n'
+    refusal = service.failed(400, "invalid_request", "this model takes no pictures")
+    with (
+        service.service(lambda number, body: service.said("A") if mended else refusal) as refusing,
+        service.service(lambda number, body: service.said("A")) as honest,
+    ):
+        models = entry.format("refusing", refusing.url) + entry.format("honest", honest.url)
+        path, out = sweep(tmp_path / "x.toml", demo_data, models, '["zero-shot", "hint"]'), tmp_path / "run"
+        done = cli.run("run", path, "--output", out)
+        stored = episodes(out).collect()
+
+        assert done.returncode == 1, done.stderr
+        assert set(stored["model"]) == {"honest"} and stored.height == 2 * 70
+        cell = next(c for c in json.loads((out / "status.json").read_text())["cells"] if "refusing/QD" in c["cell"])
+        assert cell["state"] == "failed" and cell["finished"] == 0
+        assert "refused all of its first" in cell["reason"] and "this model takes no pictures" in cell["reason"]
+        assert len(refusing.bodies) < 2 * 70, "it is not asked to the end"
+
+        mended.append(True)
+        again = cli.run("run", path, "--output", out)
+    assert again.returncode == 0, again.stderr
+    exactly_once(out, 4 * 70)
