@@ -47,3 +47,23 @@ def test_without_open_ended_cells_the_models_have_everything():
 
     assert shares(one, 8) == {} and set(demands(one, 32, 8)) == {"internvl3-8b"}
     assert demands(one, 32, 8)["internvl3-8b"].judge == ""
+
+
+def taken(model: str, cpus: float, gpus: int, **more):
+    """(CPUs, GPUs, most replicas) of one model."""
+    found = demands(sweep(model, protocol="mcqa", **more), cpus, gpus)[model if model != "uniform" else "builtin"]
+    return found.cpus, found.gpus, found.replicas
+
+
+def test_an_engine_takes_four_cpus_beside_each_gpu_as_far_as_there_are():
+    beside = {cpus: taken("internvl3-8b", cpus, 8) for cpus in (0, 7, 8, 16, 32, 64)}
+
+    assert beside == {cpus: (count, 1, 64) for cpus, count in ((0, 0), (7, 0), (8, 1), (16, 2), (32, 4), (64, 4))}
+    assert taken("internvl3-8b", 3, 0) == (3, 1, 64)
+    assert taken("qwen2.5-vl-72b", 8, 8)[0] == min(4, 8 * taken("qwen2.5-vl-72b", 8, 8)[1] // 8)
+    assert taken("internvl3-8b", 32, 8, cluster={"workers": 3}) == (4, 1, 3)
+
+
+def test_a_policy_takes_one_cpu_a_replica():
+    assert [taken("uniform", cpus, 0) for cpus in (0.5, 1, 6)] == [(1, 0, 1), (1, 0, 1), (1, 0, 6)]
+    assert taken("uniform", 6, 0, cluster={"workers": 2}) == (1, 0, 2)
