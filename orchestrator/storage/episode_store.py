@@ -17,12 +17,11 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from actors.records import Columns, EpisodeBatch, EpisodeRow, TurnRow
-from orchestrator.storage import atomic_write, checksums, lock
+from orchestrator.storage import atomic_write, checksums, lock, row_check
 from orchestrator.storage.schemas import schema
 
 EPISODES, TURNS = schema(EpisodeRow), schema(TurnRow)
@@ -92,12 +91,16 @@ class EpisodeStore:
             self.flush()
 
     def flush(self) -> None:
-        """Make durable what was appended. Raises OSError (a full disk), and then nothing is lost: the buffer stays."""
+        """Make durable what was appended, less the rows that no column takes (``row_check``).
+
+        Raises OSError (a full disk), and then nothing is lost: the buffer stays.
+        """
         if not self._waiting:
             return
-        frames = {table: _frame(columns, TABLES[table]) for table, columns in self._buffer.items()}
-        self._commit(Part(self._next, self._next), frames)
-        self._next += 1
+        frames, _ = row_check.frames(self.folder, self._buffer, TABLES)
+        if frames["episodes"].height:
+            self._commit(Part(self._next, self._next), frames)
+            self._next += 1
         self._empty()
 
     def finished(self) -> pl.DataFrame:
@@ -187,7 +190,7 @@ class EpisodeStore:
         for path in found.bad:
             log.error("%s cannot be used and is moved to damaged/; its episodes are pending again", path)
         for path in (*found.bad, *found.lone):
-            _move_aside(self.folder, path)
+            move_aside(self.folder, path)
         _delete(self.folder, found.merged)
         return found.parts
 
@@ -230,10 +233,10 @@ def _found(folder: Path) -> list[Part]:
 
 
 def _scan_folder(folder: Path, whole: bool = False) -> _FolderScan:
-    """Sort the files of both folders; ``whole`` reads all bytes instead of the footers alone."""
+    """Sort the files of both folders by their sums; ``whole`` also decodes all of them, which those without a sum need."""
     names = _names(folder)
     known = {name: part for name in set().union(*names.values()) if (part := _part(name))}
-    kept = checksums.read(folder) if whole else {}
+    kept = checksums.read(folder)  # after the names: a part has its line before its name
     good = {
         table: {n for n in names[table] & known.keys() if _usable(folder / table / n, whole, kept)} for table in TABLES
     }
@@ -275,7 +278,7 @@ def _usable(path: Path, whole: bool, kept: checksums.Sums) -> bool:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode) or not status.st_size:
             return False
-        if whole and not checksums.agrees(path, kept):
+        if not checksums.agrees(path, kept):
             return False
         schema = _scan(path).collect().schema if whole else _scan(path).collect_schema()
     except UNREADABLE:
@@ -335,19 +338,6 @@ def _checked(tables: dict[str, Columns]) -> set[str]:
     return keys
 
 
-def _frame(columns: Columns, schema: pl.Schema) -> pl.DataFrame:
-    try:
-        return pl.DataFrame(columns, schema=schema)
-    except UnicodeEncodeError:  # a reply may hold half a surrogate pair, which is no text
-        return pl.DataFrame(
-            {name: [_text(value) for value in values] for name, values in columns.items()}, schema=schema
-        )
-
-
-def _text(value: Any) -> Any:
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
-
-
 def _written(frame: pl.DataFrame, path: Path) -> None:
     """Gather a part's bytes under its temporary name, safe on the disk."""
     frame.write_parquet(atomic_write.temporary(path), compression="zstd", compression_level=3)
@@ -362,10 +352,10 @@ def _delete(folder: Path, parts: Iterable[Part]) -> None:
         atomic_write.sync(folder / table)
 
 
-def _move_aside(folder: Path, path: Path) -> None:
+def move_aside(folder: Path, path: Path) -> None:
     """To ``damaged/``, under a name that nothing has yet."""
     place = folder / "damaged"
-    place.mkdir(exist_ok=True)
+    place.mkdir(mode=0o700, exist_ok=True)
     number = 0
     while (aside := place / f"{path.parent.name}-{path.name}{f'.{number}' if number else ''}").exists():
         number += 1

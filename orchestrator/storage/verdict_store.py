@@ -16,8 +16,8 @@ import polars as pl
 
 from actors.records import Columns, VerdictRow
 from envs.types import Ending
-from orchestrator.storage import atomic_write
-from orchestrator.storage.episode_store import UNREADABLE, turns
+from orchestrator.storage import atomic_write, checksums, row_check
+from orchestrator.storage.episode_store import UNREADABLE, move_aside, turns
 from orchestrator.storage.schemas import schema
 
 FOLDER = "verdicts"
@@ -32,16 +32,23 @@ class VerdictStore:
     """The single writer of a run folder's verdicts; whoever makes one holds the folder's lock already."""
 
     def __init__(self, folder: Path, rows: int = 5_000, seconds: float = 5.0) -> None:
-        """A part is written when ``rows`` verdicts wait, or the oldest has waited ``seconds`` at the next ``append``."""
+        """Damaged parts go to ``damaged/``.
+
+        A part is written when ``rows`` verdicts wait, or the oldest has waited ``seconds`` at the next ``append``.
+        """
         self.folder, self.rows, self.seconds = Path(folder) / FOLDER, rows, seconds
+        for path in (path for path in _parts(self.folder) if not _usable(path)):
+            log.error("%s cannot be used and is moved to damaged/; its answers are read again", path)
+            move_aside(self.folder.parent, path)
         self._waiting: list[pl.DataFrame] = []
         self._since = time.monotonic()
 
     def append(self, columns: Columns) -> None:
-        """Buffer verdicts, with exactly the names of ``VERDICTS``."""
+        """Buffer verdicts, with exactly the names of ``VERDICTS``; one that no column takes is set aside (``row_check``)."""
         if not self._waiting:
             self._since = time.monotonic()
-        self._waiting.append(_frame(columns))
+        frames, _ = row_check.frames(self.folder.parent, {FOLDER: columns}, {FOLDER: VERDICTS})
+        self._waiting.append(frames[FOLDER])
 
     @property
     def due(self) -> bool:
@@ -58,7 +65,7 @@ class VerdictStore:
     def compact(self) -> None:
         """Merge all parts into one; a crash in between leaves rows twice, and readers take each once."""
         self.flush()
-        old = _parts(self.folder)
+        old = [path for path in _parts(self.folder) if _usable(path)]
         if len(old) > 1:
             self._write(verdicts(self.folder.parent).collect())
             for path in old:
@@ -67,9 +74,24 @@ class VerdictStore:
 
     def _write(self, frame: pl.DataFrame) -> None:
         self.folder.mkdir(exist_ok=True)
-        number = max((int(path.stem.removeprefix("part-")) for path in _parts(self.folder)), default=0) + 1
-        path = self.folder / f"part-{number:08d}.parquet"
-        atomic_write.write_table(path, frame, compression="zstd", compression_level=3)
+        path = self.folder / f"part-{self._next_number():08d}.parquet"
+        frame.write_parquet(atomic_write.temporary(path), compression="zstd", compression_level=3)
+        atomic_write.sync(atomic_write.temporary(path))
+        checksums.note(self.folder.parent, [path])
+        atomic_write.publish(path)
+
+    def _next_number(self) -> int:
+        """A number that no part has, nor had before it was moved aside: a sum is of one part for ever."""
+        names = [
+            path.name for path in (*_parts(self.folder), *(self.folder.parent / "damaged").glob(f"{FOLDER}-part-*"))
+        ]
+        noted = [name.partition("/")[2] for name in checksums.read(self.folder.parent) if name.startswith(f"{FOLDER}/")]
+        return (
+            max(
+                (int(number) for name in names + noted for number in re.findall(r"part-([0-9]{8,18})", name)), default=0
+            )
+            + 1
+        )
 
 
 def verdicts(folder: Path) -> pl.LazyFrame:
@@ -104,24 +126,20 @@ def answers(folder: Path, keys: Iterable[str]) -> dict[str, str]:
     return dict(replies.collect().iter_rows())
 
 
-def _frame(columns: Columns) -> pl.DataFrame:
-    try:
-        return pl.DataFrame(columns, schema=VERDICTS)
-    except UnicodeEncodeError:  # a judge's text may hold half a surrogate pair, which is no text
-        clean = [text.encode("utf-8", "replace").decode() for text in columns["text"]]
-        return pl.DataFrame({**columns, "text": clean}, schema=VERDICTS)
-
-
 def _parts(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("part-*.parquet") if re.fullmatch(r"part-[0-9]{8,18}", path.stem))
 
 
 def _usable(path: Path) -> bool:
+    """Whether a part's bytes are those that were written; one without a sum, of an earlier version, must read whole."""
+    sums = checksums.read(path.parents[1])
     try:
-        schema = pl.scan_parquet(path, glob=False).collect_schema() if path.is_file() else None
+        good = path.is_file() and checksums.agrees(path, sums)
+        known = good and pl.scan_parquet(path, glob=False).collect_schema() in (VERDICTS, WITHOUT_STRICT)
+        if known and f"{FOLDER}/{path.name}" not in sums:
+            pl.read_parquet(path, glob=False)
     except UNREADABLE:
-        schema = None
-    known = schema in (VERDICTS, WITHOUT_STRICT)
+        known = False
     if not known:
         log.warning("%s cannot be used and is skipped; `proactive-sweep judge` reads its answers again", path)
     return known

@@ -1,0 +1,81 @@
+"""Makes frames of buffered rows, and sets aside the rows that no column takes.
+
+A row that cannot be stored never costs another row: it goes to ``damaged/rows.jsonl`` with its reason, and is pending again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from actors.printable import one_line
+from actors.records import Columns
+
+FILE = "damaged/rows.jsonl"
+SHOWN = 2000
+"""Characters that are kept of a row which cannot be stored."""
+UNSTORABLE = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What polars raises for a value that a column cannot hold."""
+
+log = logging.getLogger(__name__)
+
+
+def frames(
+    folder: Path, tables: Mapping[str, Columns], schemas: Mapping[str, pl.Schema]
+) -> tuple[dict[str, pl.DataFrame], int]:
+    """A frame a table, and how many keys were set aside: those with a row, in any table, that cannot be stored."""
+    try:
+        return {name: _frame(columns, schemas[name]) for name, columns in tables.items()}, 0
+    except UNSTORABLE:
+        bad = {key: line for name, columns in tables.items() for key, line in _bad(name, columns, schemas[name])}
+        _set_aside(folder, bad)
+        kept = {name: _without(columns, bad) for name, columns in tables.items()}
+        return {name: _frame(columns, schemas[name]) for name, columns in kept.items()}, len(bad)
+
+
+def _bad(table: str, columns: Columns, schema: pl.Schema) -> list[tuple[Any, dict[str, str]]]:
+    """Key and description of each row that does not become a frame alone."""
+    found = []
+    for values in zip(*columns.values(), strict=True):
+        row = dict(zip(columns, values, strict=True))
+        try:
+            _frame({name: [value] for name, value in row.items()}, schema)
+        except UNSTORABLE as problem:
+            why = {"reason": one_line(str(problem))[:SHOWN], "row": one_line(repr(row))[:SHOWN]}
+            found.append((row["key"], {"table": table, "key": str(row["key"]), **why}))
+    return found
+
+
+def _set_aside(folder: Path, bad: Mapping[Any, Mapping[str, str]]) -> None:
+    path = folder / FILE
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as file:
+        for line in bad.values():
+            file.write(json.dumps(line) + "\n")
+            log.error("a row of %(table)s of %(key)s cannot be stored and is set aside: %(reason)s", line)
+    log.error("%d rows are in %s; what they are about is pending again", len(bad), path)
+
+
+def _without(columns: Columns, bad: Mapping[Any, object]) -> Columns:
+    keep = [key not in bad for key in columns["key"]]
+    return {
+        name: [value for value, wanted in zip(values, keep, strict=True) if wanted] for name, values in columns.items()
+    }
+
+
+def _frame(columns: Columns, schema: pl.Schema) -> pl.DataFrame:
+    try:
+        return pl.DataFrame(columns, schema=schema)
+    except UnicodeEncodeError:  # a reply may hold half a surrogate pair, which is no text
+        clean = {name: [_text(value) for value in values] for name, values in columns.items()}
+        return pl.DataFrame(clean, schema=schema)
+
+
+def _text(value: Any) -> Any:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
