@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 from actors.judge import Judged
 from actors.play import Episode, Shown
+from actors.printable import one_line
 from envs.openended import Bits
 from envs.types import Action, Ending, OpenAnswer
 from sweeps.spec import Cell, Protocol
@@ -193,6 +194,7 @@ def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
     did = [None if isinstance(shown.turn, OpenAnswer) else shown.turn.action for shown in episode.turns]
     correct = None if cell.protocol is Protocol.OEG else episode.ending is Ending.CORRECT
     turns = len(did) + (episode.ending is Ending.OVERFLOW)  # the turn that could not be asked is one, too
+    error = None if episode.error is None else one_line(episode.error)
     prompt = reply = 0
     cost = 0.0
     for shown in episode.turns:
@@ -203,7 +205,7 @@ def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
         episode.key, cell.key, cell.model.name, cell.scenario, cell.condition.name,
         cell.protocol.value, episode.sample.id, episode.seed, episode.ending.value, correct,
         turns, did.count(Action.SUGGESTION), did.count(Action.ABSTENTION), did.count(Action.CATEGORY),
-        did.count(Action.UNPARSABLE), episode.error, episode.seconds, prompt, reply, cost,
+        did.count(Action.UNPARSABLE), error, episode.seconds, prompt, reply, cost,
     )  # fmt: skip
 
 
@@ -223,7 +225,7 @@ def verdict_row(judge: str, answer: JudgedAnswer) -> VerdictRow:
     cell, judged = answer.cell, answer.judged
     return VerdictRow(
         answer.key, judge, cell.key, cell.model.name, cell.scenario, cell.condition.name, answer.sample_id,
-        *_three(judged.bits), judged.reason or None, judged.first_failed, judged.attempts, judged.text, judged.seconds,
+        *_three(judged.bits), one_line(judged.reason) or None, judged.first_failed, judged.attempts, judged.text, judged.seconds,
         judged.prompt_tokens, judged.reply_tokens, judged.cost, *_three(judged.strict),
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from actors.printable import printable
 from envs import SCENARIOS
 from envs.samples import BadData
 from orchestrator.inspection.replay import ReplayError
@@ -32,7 +33,7 @@ def sentences() -> Iterator[None]:
     try:
         yield
     except (SweepError, BadData, RunFolderError, ReplayError) as mistake:
-        print(f"proactive-sweep: {mistake}", file=sys.stderr)
+        print(printable(f"proactive-sweep: {mistake}"), file=sys.stderr)
         raise typer.Exit(USAGE) from None
 
 
@@ -80,7 +81,7 @@ def fetch(
             raise BadData(_unwritable(folder, problem)) from None
         found = get(folder, names, revision, delete_archives)
     for line in found.lines():
-        print(line)
+        print(printable(line))
     print(f'in a sweep file: data = "{folder / FOLDER}"')
     raise typer.Exit(0 if found.ok else 1)
 
@@ -99,7 +100,7 @@ def check(
     with sentences():
         found = examine(folder, names, filtered=not unfiltered, deep=deep)
     for line in found.lines():
-        print(line)
+        print(printable(line))
     raise typer.Exit(0 if found.ok else 1)
 
 
@@ -182,7 +183,7 @@ def try_models(
         rows = []
         for row in tried(models(names or [], sweep, backend), sweep, data, output):
             rows.append(row)
-            print(f"{row.model}: {row.wrong or 'ok'}", file=sys.stderr)
+            print(printable(f"{row.model}: {row.wrong or 'ok'}"), file=sys.stderr)
     if as_json:
         print(json.dumps([row.table() for row in rows], indent=2))
     else:

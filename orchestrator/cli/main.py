@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from actors.printable import printable
 from envs.samples import BadData
 from orchestrator.cli import listing
 from orchestrator.cli.data import data_app, models_app, sentences
@@ -151,7 +152,7 @@ def run(
         with remote.place(found.output) as place:
             outcome = play(found, place.folder, update, retry=again)
     for group, reason in outcome.reasons.items():
-        print(f"{group}: {reason}", file=sys.stderr)
+        print(printable(f"{group}: {reason}"), file=sys.stderr)
     if not outcome.interrupted:
         _print_tables(outcome.rows)
         _how_to_look(found, place.folder)
@@ -174,7 +175,10 @@ def status(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] =
     table = Table("cell", "state", "finished", "planned", "errors", Column("reason", overflow="fold"))
     for cell in found["cells"]:
         table.add_row(
-            *(escape(str(cell[name])) for name in ("cell", "state", "finished", "planned", "errors", "reason"))
+            *(
+                escape(printable(str(cell[name])))
+                for name in ("cell", "state", "finished", "planned", "errors", "reason")
+            )
         )
     Console().print(table, *status_tables(found))
 
@@ -311,7 +315,7 @@ def audit(
     with sentences():
         found = examine(folder, package, python, _benchmark(data))
     for line in found.lines():
-        print(line)
+        print(printable(line))
     raise typer.Exit(0 if found.clean else 1)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from actors.printable import printable
 from envs.samples import BadData
 from orchestrator.cli.data import sentences
 from orchestrator.inspection import prompt_preview as asked
@@ -55,4 +56,4 @@ def prompt(
     if (model or by) and text is None and addressed.backend != "builtin":
         named = addressed.name
         print(f"{named} is not on this disk: the conversation is shown before its chat template", file=sys.stderr)
-    print(asked.written(conversation) if text is None else text)
+    print(printable(asked.written(conversation) if text is None else text))

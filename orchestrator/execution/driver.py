@@ -19,6 +19,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from actors.printable import one_line
 from actors.process_output import WorkerAddress
 from actors.rate_limit import ModelStopped
 from actors.records import EpisodeBatch, VerdictBatch
@@ -311,7 +312,7 @@ class Driver:
 def plain(problem: BaseException | None) -> str:
     """The last line of an error: what a table can show."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(problem).__name__)[:500]
+    return one_line(lines[-1] if lines else type(problem).__name__)[:500]
 
 
 async def _result(ref: Any) -> Any:

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from actors.printable import printable
 from actors.process_output import WorkerAddress, excerpt, last_lines
 from actors.redaction import redact_address, redact_addresses, redact_environment
 from orchestrator.scheduling.commands import Abandon, Command, Drop, GiveUp, Start, Stop
@@ -42,8 +43,10 @@ class AttemptLog:
         self.name = f"{FOLDER}/attempt-{max(numbers, default=0) + 1:04d}"
         self.folder = folder / self.name
         self.room = WORKERS_BYTES
-        with suppress(OSError):
-            self.folder.mkdir(parents=True)
+        with suppress(OSError):  # foreign text may hold what nobody foresaw: for the owner alone
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            place.chmod(0o700)
+            self.folder.mkdir(mode=0o700)
 
     def worker(self, group: str, slot: int) -> str:
         """Where a worker's output is kept, from the run folder on."""
@@ -51,7 +54,7 @@ class AttemptLog:
 
     def keep(self, group: str, slot: int, output: str, lost: bool) -> None:
         """Write what a worker printed; of one that was lost the last lines stand in the driver's log, too."""
-        text = redact_addresses(output)
+        text = printable(redact_addresses(output))
         size = len(text.encode("utf-8", "replace"))
         if size <= self.room:
             self.room -= size
@@ -106,6 +109,7 @@ def attempt_log(folder: Path) -> Iterator[AttemptLog]:
     opened, logger = AttemptLog(folder), logging.getLogger("orchestrator")
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     handlers[0].setLevel(logging.ERROR)
+    handlers[0].setFormatter(_Redacted("%(message)s"))
     with suppress(OSError):
         file = logging.handlers.RotatingFileHandler(
             opened.folder / DRIVER, maxBytes=DRIVER_BYTES, backupCount=1, encoding="utf-8", errors="replace"
@@ -129,7 +133,7 @@ def attempt_log(folder: Path) -> Iterator[AttemptLog]:
 
 class _Redacted(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return redact_addresses(redact_environment(super().format(record)))
+        return printable(redact_addresses(redact_environment(super().format(record))))
 
 
 def log_command(command: Command, names: Mapping[int, str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tests.actors.service import Answer, failed, said
 
-KEY = "sk-hostile-Zq8Xw2Lm-7Rt5Yv1Kp9Bn3"
+KEY = "sk-Vw3Nf6Jd-Zq8Xw2Lm-7Rt5Yv1Kp9Bn3"
 """The key that the services below repeat."""
 REPLY, ENDS, WAITS, STOPS = "reply", "ends", "waits", "stops"
 OSC52, CLEAR, TITLE, C1 = "\x1b]52;c;cm0gLXJmIH4=\x07", "\x1b[2J\x1b[H", "\x1b]0;owned\x07", "\x9b2J"
