@@ -45,8 +45,9 @@ WORKERS = fields(
     groupName=TEXT, replicas=COUNT, minReplicas=COUNT, maxReplicas=COUNT, numOfHosts=COUNT, idleTimeoutSeconds=COUNT,
     rayStartParams=STRINGS, template=POD,
 )  # fmt: skip
+AUTH = fields(mode={"enum": ["disabled", "token"]}, secretName=TEXT)
 CLUSTER = fields(
-    ("headGroupSpec",), rayVersion=TEXT, enableInTreeAutoscaling=TRUTH, headGroupSpec=HEAD,
+    ("headGroupSpec",), rayVersion=TEXT, authOptions=AUTH, enableInTreeAutoscaling=TRUTH, headGroupSpec=HEAD,
     workerGroupSpecs={"type": "array", "items": WORKERS},
 )  # fmt: skip
 SPEC = fields(
@@ -69,6 +70,13 @@ def manifests() -> list[dict]:
 def groups(job: dict) -> list[dict]:
     cluster = job["spec"]["rayClusterSpec"]
     return [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+
+
+def test_a_dashboard_that_other_pods_reach_asks_for_a_token(manifests):
+    cluster = manifests[0]["spec"]["rayClusterSpec"]
+
+    assert cluster["headGroupSpec"]["rayStartParams"]["dashboard-host"] == "0.0.0.0"
+    assert cluster["authOptions"]["mode"] == "token" and cluster["rayVersion"] >= "2.52.0"
 
 
 def test_the_manifest_is_a_rayjob_whose_pods_and_claim_kubernetes_accepts(manifests):
