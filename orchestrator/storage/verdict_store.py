@@ -37,7 +37,7 @@ class VerdictStore:
         A part is written when ``rows`` verdicts wait, or the oldest has waited ``seconds`` at the next ``append``.
         """
         self.folder, self.rows, self.seconds = Path(folder) / FOLDER, rows, seconds
-        for path in (path for path in _parts(self.folder) if not _usable(path)):
+        for path in sorted(set(_parts(self.folder)) - set(_good(self.folder))):
             log.error("%s cannot be used and is moved to damaged/; its answers are read again", path)
             move_aside(self.folder.parent, path)
         self._waiting: list[pl.DataFrame] = []
@@ -65,7 +65,7 @@ class VerdictStore:
     def compact(self) -> None:
         """Merge all parts into one; a crash in between leaves rows twice, and readers take each once."""
         self.flush()
-        old = [path for path in _parts(self.folder) if _usable(path)]
+        old = _good(self.folder)
         if len(old) > 1:
             self._write(verdicts(self.folder.parent).collect())
             for path in old:
@@ -82,21 +82,15 @@ class VerdictStore:
 
     def _next_number(self) -> int:
         """A number that no part has, nor had before it was moved aside: a sum is of one part for ever."""
-        names = [
-            path.name for path in (*_parts(self.folder), *(self.folder.parent / "damaged").glob(f"{FOLDER}-part-*"))
-        ]
-        noted = [name.partition("/")[2] for name in checksums.read(self.folder.parent) if name.startswith(f"{FOLDER}/")]
-        return (
-            max(
-                (int(number) for name in names + noted for number in re.findall(r"part-([0-9]{8,18})", name)), default=0
-            )
-            + 1
-        )
+        aside = (self.folder.parent / "damaged").glob(f"{FOLDER}-part-*")
+        noted = [name for name in checksums.read(self.folder.parent) if name.startswith(f"{FOLDER}/")]
+        names = [path.name for path in (*_parts(self.folder), *aside)] + noted
+        return max((int(found) for name in names for found in re.findall(r"part-([0-9]{8,18})", name)), default=0) + 1
 
 
 def verdicts(folder: Path) -> pl.LazyFrame:
     """The verdicts of a run folder (``VERDICTS``): the latest of each judge on each episode, in the order of writing."""
-    good = [path for path in _parts(Path(folder) / FOLDER) if _usable(path)]
+    good = _good(Path(folder) / FOLDER)
     if not good:
         return pl.LazyFrame(schema=VERDICTS)
     rows = pl.scan_parquet(good, schema=VERDICTS, missing_columns="insert", glob=False, hive_partitioning=False)
@@ -130,9 +124,15 @@ def _parts(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("part-*.parquet") if re.fullmatch(r"part-[0-9]{8,18}", path.stem))
 
 
-def _usable(path: Path) -> bool:
+def _good(folder: Path) -> list[Path]:
+    """The parts that count; the sums are read after the names, for a part has its line before its name."""
+    parts = _parts(folder)
+    sums = checksums.read(folder.parent) if parts else {}
+    return [path for path in parts if _usable(path, sums)]
+
+
+def _usable(path: Path, sums: checksums.Sums) -> bool:
     """Whether a part's bytes are those that were written; one without a sum, of an earlier version, must read whole."""
-    sums = checksums.read(path.parents[1])
     try:
         good = path.is_file() and checksums.agrees(path, sums)
         known = good and pl.scan_parquet(path, glob=False).collect_schema() in (VERDICTS, WITHOUT_STRICT)
