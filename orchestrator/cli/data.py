@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,7 @@ from envs.samples import BadData
 from orchestrator.inspection.replay import ReplayError
 from orchestrator.storage.run_folder import RunFolderError
 from sweeps.load import SweepError, load, models_named
+from sweeps.spec import ModelSpec
 
 USAGE = 2
 
@@ -136,17 +138,28 @@ def fetch_models(
         Path | None, typer.Option(metavar="SWEEP", help="The models, and the judge, of this file.")
     ] = None,
 ) -> None:
-    """Bring the weights of models to this machine before a sweep starts; rerun to resume. Exit code 1 if some are missing."""
-    from orchestrator.datasets.weights import fetch_all
+    """Bring the weights of models to this machine, or to each node of the Ray cluster; rerun to resume.
 
+    The cluster is the one that RAY_ADDRESS names. Exit code 1 if some weights are missing.
+    """
     with sentences():
         if not names and sweep is None:
             raise SweepError("name the models to fetch, or a sweep: models fetch --sweep FILE")
         models = models_named(names or [], sweep)
         if sweep is not None and not names and (judge := load(sweep).judge) is not None:
             models = [*models, judge.model]
-        missing = fetch_all(models, lambda line: print(line, flush=True))
+        missing = _fetched(models, lambda line: print(line, flush=True))
     raise typer.Exit(1 if missing else 0)
+
+
+def _fetched(models: Sequence[ModelSpec], say: Callable[[str], None]) -> list[str]:
+    if os.environ.get("RAY_ADDRESS"):
+        from orchestrator.execution.fetch_models import fetch_on_cluster  # Ray takes a second to import
+
+        return fetch_on_cluster(models, say)
+    from orchestrator.datasets.weights import fetch_all
+
+    return fetch_all(models, say)
 
 
 def _may_overflow(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Stages a sweep's data on each node with one zero-CPU Ray actor.
+"""Stages a sweep's data on each node with one zero-CPU Ray actor, and brings models' weights there with one task.
 
 A node is staged once: every worker that needs the data there waits for the same task.
 """
@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.datasets.sources import address
 from orchestrator.datasets.staging import stage
-from sweeps.spec import Sweep
+from orchestrator.datasets.weights import fetch_all
+from sweeps.spec import ModelSpec, Sweep
 
 STAGING_TIMEOUT_S = 1800.0
 """Seconds a staging node may say nothing; what arrives or is unpacked says so every five."""
@@ -29,22 +31,54 @@ class Stager:
 
     def stage(self, data: str, scenarios: Sequence[str], cache: str) -> Iterator[tuple[str, str]]:
         """("says", a line) as it goes on, and at last ("lies", the folder). Raises what ``staging.stage`` raises."""
-        messages: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+        yield from _told(lambda say: str(stage(data, scenarios, cache, say)))
 
-        def work() -> None:
-            try:
-                messages.put(("lies", str(stage(data, scenarios, cache, lambda line: messages.put(("says", line))))))
-            except BaseException as problem:
-                messages.put(("failed", problem))
 
-        Thread(target=work, daemon=True).start()
-        while True:
-            kind, what = messages.get()
-            if kind == "failed":
-                raise what
-            yield kind, what
-            if kind == "lies":
-                return
+@ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
+def fetched(models: Sequence[ModelSpec]) -> Iterator[tuple[str, Any]]:
+    """("says", a line) as weights arrive on the node it runs on, and at last ("lies", the models that failed)."""
+    yield from _told(lambda say: fetch_all(models, say))
+
+
+async def fetch_on_nodes(
+    nodes: Mapping[str, str], models: Sequence[ModelSpec], say: Callable[[str], None]
+) -> list[str]:
+    """Bring weights to each node (its Ray id -> its host), side by side; answers what failed, as ``MODEL on HOST``."""
+
+    async def on(node: str, host: str) -> list[str]:
+        place = NodeAffinitySchedulingStrategy(node, soft=False)
+        stream = fetched.options(scheduling_strategy=place, num_returns="streaming").remote(list(models))
+        try:
+            while True:
+                kind, what = await _next(stream)
+                if kind == "lies":
+                    return [f"{name} on {host}" for name in what]
+                say(f"node {node[:6]} ({host}): {what}")
+        except RayError as problem:
+            say(f"node {node[:6]} ({host}) is lost: {str(problem).strip().splitlines()[-1]}")
+            return [f"{model.name} on {host}" for model in models]
+
+    return [name for failed in await asyncio.gather(*(on(*node) for node in nodes.items())) for name in failed]
+
+
+def _told(work: Callable[[Callable[[str], None]], Any]) -> Iterator[tuple[str, Any]]:
+    """("says", a line) for each line of ``work``, which runs in a thread, then ("lies", its result); raises what it raises."""
+    messages: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            messages.put(("lies", work(lambda line: messages.put(("says", line)))))
+        except BaseException as problem:
+            messages.put(("failed", problem))
+
+    Thread(target=run, daemon=True).start()
+    while True:
+        kind, what = messages.get()
+        if kind == "failed":
+            raise what
+        yield kind, what
+        if kind == "lies":
+            return
 
 
 class NodeStaging:

@@ -41,7 +41,7 @@ def fetch(tmp_path):
     def run(address, *names, pauses=(), command=None):
         home = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
         quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "RAY_ADDRESS"))}
         return subprocess.run(
             [sys.executable, *(command or [program, json.dumps(pauses), *(names or [MODEL])])],
             env={**environment, **home, **quiet}, capture_output=True, text=True, timeout=300, cwd=tmp_path,
