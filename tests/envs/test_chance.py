@@ -4,7 +4,7 @@ import pytest
 
 from envs import SCENARIOS
 from envs.chance import chance, episode_seed
-from envs.disguise import disguised, invalid
+from envs.disguise import FOREIGN, disguised, invalid
 from envs.types import Mode, Move, State
 from tests.envs.games import ABSTENTION, SAMPLES
 
@@ -51,21 +51,16 @@ def test_stand_ins_are_drawn_by_seed_and_sample():
     drawn = {name: disguised(SAMPLES[name], 4).options for name in ("ROD", "QD", "CIT")}
 
     assert drawn == {
-        "ROD": (ABSTENTION, "Denoise the image.", "Wait for the occlusion to disappear."),
-        "QD": ("Move the camera down.", ABSTENTION),
-        "CIT": ("Add more details to the image.", "Deblur the image.", ABSTENTION),
+        "ROD": (ABSTENTION, "Adjust the brightness.", "Move farther from the object."),
+        "QD": ("Move the blocks to the right.", ABSTENTION),
+        "CIT": ("Rotate the object.", "Adjust the brightness.", ABSTENTION),
     }
 
 
-def test_what_a_scenario_cannot_carry_out_is_listed_once_in_a_fixed_order():
-    assert invalid("COCO") == (
-        "Rewind the video.", "Wait for the occlusion to disappear.", "Rotate the object.", "Change the viewpoint.",
-        "Adjust the brightness.", "Adjust the contrast.", "Adjust the saturation.", "Deblur the image.",
-        "Denoise the image.", "Remove the compression.", "Increase the resolution.", "Add more details to the image.",
-        "Wait for the object to appear.",
-    )  # fmt: skip
-    assert invalid("ROD", "COCO") == ("Move the camera up.", "Move the camera down.", "Move farther from the object.")
-    assert invalid("ROD", "ROD") == ()
-    assert "Move the blocks to the left." in invalid("QD") and "Move the camera to the left." in invalid("QD")
-    with pytest.raises(KeyError):
-        invalid("QD", "nowhere")
+def test_what_a_scenario_cannot_carry_out_is_listed_by_the_scenario_it_is_of():
+    others = {name: texts for name, texts in FOREIGN.items() if name not in ("COCO", "ROD")}
+    assert invalid("COCO", FOREIGN) == others, "blocks that move sideways would move the camera"
+    moves = ("Move the camera up.", "Move the camera down.", "Move farther from the object.")
+    assert invalid("ROD", FOREIGN, "COCO") == {"COCO": moves}, "a camera that moves sideways could move the blocks"
+    assert invalid("ROD", FOREIGN, "ROD") == {} == invalid("QD", FOREIGN, "nowhere")
+    assert invalid("QD", FOREIGN)["ROD"] == FOREIGN["ROD"] and invalid("QD", FOREIGN)["COCO"] == FOREIGN["COCO"]

@@ -94,7 +94,7 @@ def played(name, *replies, sample=None, mode=Mode.PLAY):
         ("D", Action.CATEGORY, Ending.WRONG, None),
         ("F", Action.CATEGORY, Ending.CORRECT, None),
         ("Banana.", Action.CATEGORY, Ending.CORRECT, None),
-        ("F. Rewind the video.", Action.SUGGESTION, Ending.CORRECT, None),
+        ("F. Rewind the video.", Action.CATEGORY, Ending.CORRECT, None),
         ("A. Banana.", Action.CATEGORY, Ending.CORRECT, None),
         ("Z", Action.UNPARSABLE, Ending.WRONG, None),
     ],

@@ -18,7 +18,7 @@ from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
 from orchestrator.report.metrics import score, write_results
 from orchestrator.report.provenance import LANDMARKS
 from orchestrator.report.published import figures
-from orchestrator.storage import run_folder
+from orchestrator.storage import atomic_write, checksums, run_folder
 from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore
 from orchestrator.storage.verdict_store import VERDICTS, VerdictStore, answers
 from sweeps.load import build
@@ -75,6 +75,13 @@ async def _play(runner: EpisodeRunner, ordinals, store: EpisodeStore) -> None:
 
 
 # -- runs whose figures are known --------------------------------------------------------------------------------------
+def replaced(rows: pl.DataFrame, part: Path) -> None:
+    """Put other rows into a stored part, as the store does: with the sum of its new bytes."""
+    rows.write_parquet(atomic_write.temporary(part))
+    checksums.note(part.parents[1], [part])
+    atomic_write.publish(part)
+
+
 def known(
     output: Path, names, conditions=("zero-shot", "hint", "reference"), most=None, data="nowhere", beyond=None, **more
 ) -> Path:

@@ -14,7 +14,7 @@ from orchestrator.report.published import figures
 from orchestrator.report.run_data import read
 from orchestrator.report.tables import grids, open_ended
 from orchestrator.storage.lock import RunFolderError
-from tests.orchestrator.report.runs import known, played, sweep
+from tests.orchestrator.report.runs import known, played, replaced, sweep
 
 MODEL, PAPER = "llava-ov-0.5b", "LLaVA-OV-0.5B"
 
@@ -151,7 +151,7 @@ def test_an_unfinished_cell_is_not_compared_nor_its_average(demo_data, tmp_path)
     plan = (folder / "plan.json").read_text()
     missing = sorted((folder / "episodes").glob("*.parquet"))[0]
     rows = pl.read_parquet(missing).filter((pl.col("scenario") != "ROD") | (pl.col("sample_id") < 40))
-    rows.write_parquet(missing)
+    replaced(rows, missing)
     found = compare(folder)
 
     assert '"planned": 88' in plan
@@ -170,7 +170,7 @@ def test_foreign_ids_and_known_pictures_tell_other_data(tmp_path):
         .otherwise(pl.col("image"))
         .alias("image")
     )
-    renamed.write_parquet(path)
+    replaced(renamed, path)
     found = compare(folder)
 
     assert found.filter(scenario="ROD")["reason"].str.contains("other data: sample 0 is").all()
@@ -217,7 +217,7 @@ def test_other_samples_or_decoding_of_answers_are_not_compared_even_if_they_are_
 def test_what_the_judge_has_not_read_is_not_compared_nor_its_average_nor_shown_as_finished(tmp_path):
     folder = known(tmp_path / "run", [MODEL], ("zero-shot",), most=100, protocol="oeg")
     (part,) = (folder / "verdicts").glob("*.parquet")
-    pl.read_parquet(part).filter(pl.col("sample_id") % 5 == 0).write_parquet(part)
+    replaced(pl.read_parquet(part).filter(pl.col("sample_id") % 5 == 0), part)
     found = compare(folder)
 
     assert found["published"].null_count() == found.height > 0
@@ -234,9 +234,7 @@ def spoiled(folder, ending: str, scenario: str, every: int):
     rows = pl.read_parquet(part)
     hit = (pl.col("scenario") == scenario) & (pl.col("sample_id") % every == 0)
     changed = {"ending": pl.lit(ending), "error": pl.lit("lost"), "correct": pl.lit(False)}
-    rows.with_columns(pl.when(hit).then(to).otherwise(name).alias(name) for name, to in changed.items()).write_parquet(
-        part
-    )
+    replaced(rows.with_columns(pl.when(hit).then(to).otherwise(name).alias(name) for name, to in changed.items()), part)
     return folder
 
 
@@ -273,9 +271,7 @@ def test_two_planted_points_are_flagged_in_the_scenario_and_nowhere_else(tmp_pat
     keys = wrong["key"].head(max(1, round(0.02 * rows.filter(scenario=scenario).height))).to_list()
     hit = pl.col("key").is_in(keys)
     planted = {"correct": pl.lit(True), "ending": pl.lit("correct")}
-    rows.with_columns(pl.when(hit).then(to).otherwise(name).alias(name) for name, to in planted.items()).write_parquet(
-        part
-    )
+    replaced(rows.with_columns(pl.when(hit).then(to).otherwise(name).alias(name) for name, to in planted.items()), part)
     found = compare(folder).filter(pl.col("scenario") != "avg", measure="acc")
 
     assert found.filter(~pl.col("inside"))["scenario"].to_list() == [scenario]
