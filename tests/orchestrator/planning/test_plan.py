@@ -164,3 +164,30 @@ def test_keys_are_pinned():
         "uniform/MVP-N/icl-1/0010-9e826d4b",
         "uniform/MVP-N/random-proactive/0010-6aa84984",
     ]
+
+
+def test_what_random_proactive_draws_from_is_in_its_keys_and_in_no_others():
+    """All samples of a scenario have one table of suggestions, so the first one's counts, in whatever order its rows are."""
+    played = samples({"MVP-N": 2})
+    known = {"a": ("one", "two"), "b": ("three",)}
+
+    def keys(condition, *tables):
+        drawn = {"MVP-N": [replace(s, known=one) for s, one in zip(played["MVP-N"], tables, strict=False)]}
+        return keys_of(made(drawn, drawn, scenarios=["MVP-N"], models=["uniform"], conditions=[condition]), condition)
+
+    other = {"a": ("one",), "b": ("three",)}
+    assert keys("random-proactive", known, known) == keys("random-proactive", dict(reversed(known.items())), known)
+    assert not set(keys("random-proactive", known, known)) & set(keys("random-proactive", other, known))
+    assert keys("random-proactive", known, known) == keys("random-proactive", known, other)
+    assert keys("random-proactive", known, known)[:1] == keys("random-proactive", known)
+    assert keys("zero-shot", known, known) == keys("zero-shot", other, known)
+
+
+def test_a_scenario_of_which_no_sample_is_played_has_no_episode():
+    none = made(played={"ROD": [], "MVP-N": []}, models=["uniform"], conditions=["zero-shot", "random-proactive"])
+
+    assert none.total == 0 and list(none.all_keys()) == [] and none.pending(()) == {}
+
+
+def test_of_a_sweep_of_one_cell_everything_is_pending_and_the_first_ordinal_is_zero():
+    assert made(models=["uniform"], scenarios=["ROD"], conditions=["hint"]).pending(()) == {"builtin": [0, 1, 2]}

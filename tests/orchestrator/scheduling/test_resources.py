@@ -2,11 +2,12 @@
 
 import pytest
 
+from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.resources import demands, shares
 from sweeps.load import build
 
 
-def sweep(*models: str, judge: str = "qwen3-8b", **more):
+def sweep(*models: str | dict, judge: str | dict = "qwen3-8b", **more):
     table = {"name": "test", "data": "d", "models": list(models), "protocol": "oeg", "judge": {"model": judge}, **more}
     return build(table, "a test")
 
@@ -67,3 +68,37 @@ def test_an_engine_takes_four_cpus_beside_each_gpu_as_far_as_there_are():
 def test_a_policy_takes_one_cpu_a_replica():
     assert [taken("uniform", cpus, 0) for cpus in (0.5, 1, 6)] == [(1, 0, 1), (1, 0, 1), (1, 0, 6)]
     assert taken("uniform", 6, 0, cluster={"workers": 2}) == (1, 0, 2)
+
+
+def test_a_service_needs_one_caller_and_an_engine_without_a_gpu_all_whole_cpus():
+    engine = {"name": "x", "source": "a/b", "gpus": 0}
+
+    assert demands(sweep("gpt-4.1", protocol="mcqa"), 6.7, 8) == {"gpt-4.1": Demand(0, 0, 1, at_once=64)}
+    on_cpus = [demands(sweep(engine, protocol="mcqa"), cpus, 0) for cpus in (0.5, 1, 6.7)]
+    assert on_cpus == [{"x": Demand(cpus, 0, 1)} for cpus in (1, 1, 6)]
+    by_transformers = {**engine, "backend": "transformers"}
+    assert demands(sweep(by_transformers, protocol="mcqa"), 6, 0) == {"x": Demand(1, 0, 6)}
+
+
+@pytest.mark.parametrize(
+    ("judge", "demand"),
+    [
+        ("rule-judge", Demand(0, 0, 1, 64, pool="judges")),
+        ("gpt-4.1", Demand(0, 0, 1, 64, pool="judges")),
+        ("qwen3-8b", Demand(4, 1, 64, 64, pool="judges")),
+    ],
+)
+def test_a_judges_replicas_take_what_a_models_do_of_their_own_pool_and_rules_take_nothing(judge, demand):
+    assert demands(sweep("internvl3-8b", judge=judge), 32, 8) == {
+        "internvl3-8b": Demand(4, 1, 64, 64, judge=f"judge:{judge}"),
+        f"judge:{judge}": demand,
+    }
+
+
+@pytest.mark.parametrize(("asked", "gpus", "kept"), [(5, 8, 4), (3, 8, 2), (None, 8, 2), (None, 32, 4), (None, 40, 4)])
+def test_what_is_kept_for_a_judge_of_two_gpus_is_a_multiple_of_two(asked, gpus, kept):
+    """5 GPUs that the sweep gives hold two replicas; of 40 an eighth is 5, which holds two as well."""
+    wide = {"name": "j", "source": "a/b", "gpus": 2}
+    one = sweep("internvl3-8b", judge=wide, cluster={"judge_gpus": asked} if asked else {})
+
+    assert shares(one, gpus)["models"] == gpus - kept
