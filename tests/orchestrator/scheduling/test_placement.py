@@ -72,6 +72,7 @@ def test_a_lease_that_has_ended_is_not_due_any_more():
 
     assert schedule.drained(1, 1, 10.0) == [lease(2, 1, *range(8))]
     assert list(schedule.slots[1].due) == [2]
+    assert schedule.groups["m"].left == 0 and not schedule.done, "nothing waits, and eight are played"
 
 
 # -- who starts next -----------------------------------------------------------------------------------------------------
@@ -286,6 +287,15 @@ def test_narrow_workers_take_no_new_lease_when_a_wide_model_has_nowhere_to_go():
     assert schedule.drained(1, 1) == [], "a lease is left, and no new one comes"
 
 
+def test_a_writer_that_waits_for_its_judge_leaves_for_a_wide_model():
+    work = {"m": ([5000], WRITER), "judge": (range(4096), JUDGE), "w": ([], Demand(0, 2))}
+    schedule = scheduled(work, 2)
+    schedule.begin()
+    assert schedule.ready(2) == schedule.arrived("w", [9000]) == []
+
+    assert schedule.tick(1.0)[0] == Stop(2)
+
+
 def test_nobody_makes_room_for_a_wide_model_whose_pool_may_take_no_more():
     schedule = crowded(shares={"models": 2})
     schedule.arrived("w", [50])
@@ -301,7 +311,6 @@ def test_workers_that_still_start_are_stopped_when_nothing_is_left_for_them_and_
 
     assert schedule.ready(1) == [lease(1, 1, 0, 1), lease(2, 1, 2), Stop(2)]
     assert list(schedule.slots) == [1, 3] and schedule.nodes.free == {"node-0": 1}
-    assert not schedule.done, "nothing waits, and three are played"
 
 
 def test_a_worker_on_suspects_takes_nothing_beside_them_though_others_wait():
