@@ -5,7 +5,7 @@ All GPUs of a replica lie on one node; a replica goes to the node where it fits 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 NODE_GPUS = 8
@@ -34,10 +34,12 @@ class Nodes:
         """The most GPUs that one node of this kind has."""
         return max((node.gpus for node in self.nodes if accelerator in ("", node.accelerator)), default=0)
 
-    def best(self, gpus: int, accelerator: str = "") -> str | None:
-        """The node on which so many GPUs fit most tightly, the first of equals; None where they fit nowhere."""
+    def best(self, gpus: int, accelerator: str = "", without: Collection[str] = ()) -> str | None:
+        """The node on which so many GPUs fit most tightly, the first of equals; None where they fit on no other one."""
         fitting = [
-            node.name for node in self.nodes if self.free[node.name] >= gpus and accelerator in ("", node.accelerator)
+            node.name
+            for node in self.nodes
+            if self.free[node.name] >= gpus and accelerator in ("", node.accelerator) and node.name not in without
         ]
         return min(fitting, key=lambda name: self.free[name], default=None)
 

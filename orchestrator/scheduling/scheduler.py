@@ -227,7 +227,7 @@ class Scheduler:
         """Start workers while one fits that ends its group's work sooner."""
         commands: list[Command] = []
         while (group := self._next_to_start()) is not None:
-            node = self.nodes.best(group.demand.gpus, group.demand.accelerator) if group.demand.gpus else ""
+            node = self._node(group.demand)
             assert node is not None, "only a group that fits is chosen"
             self.nodes.take(node, group.demand.gpus)
             self._slots += 1
@@ -266,10 +266,12 @@ class Scheduler:
             return False
         if not demand.gpus:
             return True
-        return (
-            demand.gpus <= self._free_in_pool(demand.pool)
-            and self.nodes.best(demand.gpus, demand.accelerator) is not None
-        )
+        return demand.gpus <= self._free_in_pool(demand.pool) and self._node(demand) is not None
+
+    def _node(self, demand: Demand) -> str | None:
+        """Where a replica fits; a node that workers leave for a wider one takes none that is no wider than they are."""
+        kept = {slot.node for slot in self.slots.values() if slot.leaving and slot.group.demand.gpus >= demand.gpus}
+        return self.nodes.best(demand.gpus, demand.accelerator, kept) if demand.gpus else ""
 
     def _free_in_pool(self, pool: str) -> int:
         """GPUs that the pool may still take."""

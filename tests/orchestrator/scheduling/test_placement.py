@@ -285,6 +285,22 @@ def test_narrow_workers_take_no_new_lease_when_a_wide_model_has_nowhere_to_go():
 
     assert {slot: worker.leaving for slot, worker in schedule.slots.items()} == {1: True, 2: True}
     assert schedule.drained(1, 1) == [], "a lease is left, and no new one comes"
+    assert schedule.drained(1, 2) == [Stop(1)], "the narrow model's next worker would have to leave as well"
+    assert schedule.drained(2, 3) == []
+    assert schedule.drained(2, 4) == [Stop(2), Start(3, "w", "node-0")]
+
+
+def test_a_gpu_elsewhere_goes_to_a_narrow_worker_while_a_node_is_cleared():
+    demands = {"n": Demand(0, 1), "w": Demand(0, 2)}
+    schedule = Scheduler({"n": range(99), "w": []}, demands, 2, 3, [Node("a", 2), Node("b", 1)])
+    assert [start.node for start in schedule.begin()] == ["b", "a", "a"]
+    for slot in (1, 2, 3):
+        schedule.ready(slot)
+    schedule.arrived("w", [500])
+
+    assert schedule.died(2, "killed") == [], "node a is cleared for the wide model"
+    assert schedule.died(1, "killed") == [Start(4, "n", "b")]
+    assert schedule.died(3, "killed") == [Start(5, "w", "a")]
 
 
 def test_a_writer_that_waits_for_its_judge_leaves_for_a_wide_model():
@@ -293,7 +309,7 @@ def test_a_writer_that_waits_for_its_judge_leaves_for_a_wide_model():
     schedule.begin()
     assert schedule.ready(2) == schedule.arrived("w", [9000]) == []
 
-    assert schedule.tick(1.0)[0] == Stop(2)
+    assert schedule.tick(1.0) == [Stop(2)], "and no other narrow worker takes its place"
 
 
 def test_nobody_makes_room_for_a_wide_model_whose_pool_may_take_no_more():
