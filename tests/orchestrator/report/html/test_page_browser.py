@@ -301,7 +301,7 @@ def test_errors_are_shown_as_text(opened):
     browser = opened()
     pick(browser, "kind", "unprocessable")
     all_of(browser, "#list button")[0].click()
-    assert "QD: <b>refused</b> U+202Eby the processor" in one(browser, ".end").text
+    assert "QD: <b>refused</b> \\u202eby the processor" in one(browser, ".end").text
     assert one(browser, ".problems").text.startswith("Before you read on")
 
 
