@@ -54,8 +54,9 @@ class Bounds:
 
 def risks(plan: Plan) -> list[Risk]:
     """The cells of a plan in which episodes may overflow, in the plan's order."""
-    known = {cell.model.name: bounds(cell.model) for cell in plan.cells}
-    found = (_risk(plan, cell, known[cell.model.name]) for cell in plan.cells if cell.model.backend != "builtin")
+    cells = [cell for cell in plan.cells if cell.model.backend != "builtin"]
+    known = {name: bounds(model) for name, model in {cell.model.name: cell.model for cell in cells}.items()}
+    found = (_risk(plan, cell, known[cell.model.name]) for cell in cells)
     return [risk for risk in found if risk is not None]
 
 
