@@ -28,13 +28,15 @@ ENVIRONMENT = {
 
 
 @pytest.fixture(scope="session")
-def demo_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Seventy samples of the demo benchmark, ten a scenario."""
+def demo_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Seventy samples of the demo benchmark, ten a scenario; no test may add or remove files, because all share them."""
     from envs.demo import draw
 
     folder = tmp_path_factory.mktemp("demo") / "data"
     draw(folder, samples=70, seed=0)
-    return folder
+    drawn = set(folder.rglob("*"))
+    yield folder
+    assert set(folder.rglob("*")) == drawn, "a test added or removed files of demo_data; it should use a copy"
 
 
 @pytest.fixture(scope="session")

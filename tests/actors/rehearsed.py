@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,7 +24,8 @@ def rehearsed(kind: str, names: Sequence[str], folder: Path, data: Path, timeout
         packages = fetched(folder / "packages")
     except RuntimeError as problem:
         pytest.skip(f"processors of five architectures need torchvision: {problem}")
-    command = [sys.executable, "-m", "tests.actors.rehearsal", kind, str(folder / "checkpoints"), str(data), *names]
+    copy = shutil.copytree(data, folder / "data")
+    command = [sys.executable, "-m", "tests.actors.rehearsal", kind, str(folder / "checkpoints"), str(copy), *names]
     done = subprocess.run(
         command, cwd=ROOT, env=environment(packages), capture_output=True, text=True, timeout=timeout, check=False
     )
