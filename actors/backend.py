@@ -1,4 +1,4 @@
-"""One seam to everything that answers: ``await backend.reply(request)`` gives a ``Reply`` or raises one of two errors.
+"""The interface of everything that replies: ``await backend.reply(request)`` gives a ``Reply`` or raises one of two errors.
 
 Errors::
 

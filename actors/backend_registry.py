@@ -1,4 +1,4 @@
-"""Which door opens for which backend name; a heavy package is imported only when its door is used."""
+"""Maps a backend's name to what makes it; a heavy package is imported only when its backend is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies that need no model and never look at a picture: they bound every table from below and from above.
+"""Baseline policies, which need no model and see no picture: lower and upper bounds of every table.
 
 They answer through the same seam as an engine. Only ``oracle`` looks at the answer; the others see what a model sees,
 but that ``ask-properly`` knows which suggestion helps. ``rule-judge`` reads the answers of others.

@@ -1,4 +1,4 @@
-"""The oldest request always plays next, with the most similar company; nobody waits for a batch to fill up.
+"""Forms batches of waiting requests: the oldest first, then those most similar to it; nobody waits for a batch to fill up.
 
 No engine is imported here: what a batch is made of can be tested in milliseconds.
 """

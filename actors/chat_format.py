@@ -1,4 +1,4 @@
-"""Every engine gets the same conversation: only the way in which a picture is written down differs."""
+"""A conversation in the chat format of each engine: they differ only in how a picture is written."""
 
 from __future__ import annotations
 

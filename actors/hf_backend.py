@@ -1,4 +1,4 @@
-"""A row of a batch is answered as if it were alone: left padding, seeded noise of its own, no default that nobody asked for.
+"""The transformers backend: each row of a batch is answered as if it were alone (left padding, seeded noise of its own).
 
 For what vLLM does not serve, and for machines without it. A thread takes whatever waits, at most a batch, and
 generates; requests that come meanwhile join the next batch, so nobody waits for the slowest episode. While a full batch

@@ -1,4 +1,4 @@
-"""Asks the Hub again after a pause where it did not answer: that is no fault of the model, so no worker is hopeless for it.
+"""Retries the Hub after a pause where it did not answer; that is no fault of the model, and no worker is given up for it.
 
 A model that the Hub does not have, or does not give to this user, is not asked for twice; nor is anything in offline mode.
 """

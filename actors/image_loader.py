@@ -1,4 +1,4 @@
-"""Pictures are opened, cropped and resized in threads of their own: the loop of episodes never waits for a disk.
+"""Opens, crops and resizes pictures in threads of their own, so that the loop of episodes never waits for a disk.
 
 The preprocessing of an engine then starts from pixels, and a picture named twice in one conversation is opened once.
 """

@@ -1,6 +1,7 @@
-"""A service's refusal is data, its trouble is waited out, and its final no stops the model; nothing else gets out.
+"""The backend for services that speak OpenAI's chat completions, ``vllm serve`` among them.
 
-Speaks to OpenAI and to any ``vllm serve``. The SDK's own retries are off; this loop knows which errors are worth one.
+A refused request ends its episode, trouble is waited out, a final refusal stops the model; nothing else is raised. The SDK's
+own retries are off: this loop knows which errors are worth one.
 """
 
 from __future__ import annotations

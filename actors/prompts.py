@@ -1,4 +1,4 @@
-"""A conversation is a pure function of view, condition, earlier turns and examples, so every engine gets the same one.
+"""Builds the conversation of a turn: a pure function of view, condition, earlier turns and examples, equal for every engine.
 
 ``version`` is part of every episode's key: raise the protocol's when all of its messages change, else that of the conditions
 whose messages do.

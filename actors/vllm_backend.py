@@ -1,4 +1,4 @@
-"""An engine that is gone, hung or out of reach fails every request within seconds; a request's own error is its own.
+"""The vLLM backend: an engine that is gone, hung or out of reach fails every request in seconds; others fail alone.
 
 Facts behind the choices (vLLM 0.32, read in its sources and measured on CPU):
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch", reason="the embedded model needs torch (extra `transformers`)")
 pytest.importorskip("transformers", reason="the embedded model needs transformers (extra `transformers`)")
 
-from actors.embedded.training import exam
+from actors.embedded.training import evaluation
 from envs import SCENARIOS
 from sweeps.conditions import CONDITIONS
 
@@ -20,28 +20,30 @@ EACH = 30
 
 
 @pytest.fixture(scope="module")
-def answerer() -> exam.Answerer:
-    return exam.Answerer(FOLDER)
+def answerer() -> evaluation.Answerer:
+    return evaluation.Answerer(FOLDER)
 
 
 @pytest.fixture(scope="module")
-def drawn() -> dict[str, list[exam.Candidate]]:
-    return {name: exam.candidates(name, EACH, SEED) for name in SCENARIOS}
+def drawn() -> dict[str, list[evaluation.Candidate]]:
+    return {name: evaluation.candidates(name, EACH, SEED) for name in SCENARIOS}
 
 
 @pytest.fixture(scope="module")
-def clear(answerer: exam.Answerer, drawn: dict[str, list[exam.Candidate]]) -> dict[str, float]:
+def clear(answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]]) -> dict[str, float]:
     """Scenario -> percent right on the reference view."""
-    return {name: exam.reference(answerer, drawn[name]) for name in SCENARIOS}
+    return {name: evaluation.reference(answerer, drawn[name]) for name in SCENARIOS}
 
 
-def firsts(answerer: exam.Answerer, drawn: dict[str, list[exam.Candidate]], condition: str) -> list[exam.Game]:
+def firsts(
+    answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]], condition: str
+) -> list[evaluation.Game]:
     """One turn of every sample."""
-    return [game for name in SCENARIOS for game in exam.opened(answerer, drawn[name], CONDITIONS[condition])]
+    return [game for name in SCENARIOS for game in evaluation.opened(answerer, drawn[name], CONDITIONS[condition])]
 
 
 @pytest.fixture(scope="module")
-def hidden(answerer: exam.Answerer, drawn: dict[str, list[exam.Candidate]]) -> list[exam.Game]:
+def hidden(answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]]) -> list[evaluation.Game]:
     return firsts(answerer, drawn, "zero-shot")
 
 
@@ -69,54 +71,56 @@ def test_clear_views_are_told(clear: dict[str, float]) -> None:
     assert min(clear.values()) >= 70, clear
 
 
-def test_hidden_first_views_are_not(clear: dict[str, float], hidden: list[exam.Game]) -> None:
-    assert exam.named_at_once(hidden) < mean(clear) / 3
+def test_hidden_first_views_are_not(clear: dict[str, float], hidden: list[evaluation.Game]) -> None:
+    assert evaluation.named_at_once(hidden) < mean(clear) / 3
 
 
-def test_hidden_first_views_get_a_mixture_of_replies(hidden: list[exam.Game]) -> None:
-    done = exam.actions(hidden)
+def test_hidden_first_views_get_a_mixture_of_replies(hidden: list[evaluation.Game]) -> None:
+    done = evaluation.actions(hidden)
     assert all(done[kind] >= 5 for kind in ("suggestion", "abstention", "category")), done
     assert done.get("unparsable", 0.0) < 3, done
 
 
 def test_a_swapped_picture_brings_it_down_to_chance(
-    answerer: exam.Answerer, drawn: dict[str, list[exam.Candidate]]
+    answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]]
 ) -> None:
-    swapped = {name: exam.reference(answerer, drawn[name], swapped=True) for name in SCENARIOS}
+    swapped = {name: evaluation.reference(answerer, drawn[name], swapped=True) for name in SCENARIOS}
     assert mean(swapped) < 40, swapped
 
 
 def test_a_hint_makes_it_ask_more(
-    answerer: exam.Answerer, drawn: dict[str, list[exam.Candidate]], hidden: list[exam.Game]
+    answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]], hidden: list[evaluation.Game]
 ) -> None:
     hinted = firsts(answerer, drawn, "hint")
-    assert exam.actions(hinted)["suggestion"] > exam.actions(hidden)["suggestion"] + 5
+    assert evaluation.actions(hinted)["suggestion"] > evaluation.actions(hidden)["suggestion"] + 5
 
 
 def test_examples_make_it_ask_more(
-    answerer: exam.Answerer, drawn: dict[str, list[exam.Candidate]], hidden: list[exam.Game]
+    answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]], hidden: list[evaluation.Game]
 ) -> None:
-    shown = [game for name in ("ROD", "MVP-N") for game in exam.opened(answerer, drawn[name], CONDITIONS["icl-1"])]
+    shown = [
+        game for name in ("ROD", "MVP-N") for game in evaluation.opened(answerer, drawn[name], CONDITIONS["icl-1"])
+    ]
     plain = [game for game in hidden if game.sample.scenario in ("ROD", "MVP-N")]
-    assert exam.actions(shown)["suggestion"] > exam.actions(plain)["suggestion"] + 5
+    assert evaluation.actions(shown)["suggestion"] > evaluation.actions(plain)["suggestion"] + 5
 
 
 def test_tokens_and_pixels_are_those_of_the_training(
-    answerer: exam.Answerer, drawn: dict[str, list[exam.Candidate]]
+    answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]]
 ) -> None:
     import numpy as np
 
-    from actors.embedded.training import wording
+    from actors.embedded.training import text_processor
     from actors.embedded.training.pictures import shrunk
 
     tokenizer = answerer.processor.tokenizer.backend_tokenizer
     for name in SCENARIOS:
         one = drawn[name][0]
         view = SCENARIOS[name].view(one.sample, SCENARIOS[name].initial(one.sample))
-        asked, picture = exam.prompts.ask(view), one.picture(view.image)
-        given = answerer.inputs([exam.Question((asked,), (picture,))])
-        ids, _ = wording.encoded(tokenizer, (asked,), (False,))
-        assert given["input_ids"][0].tolist() == ids + tokenizer.encode(wording.SPEAKERS["assistant"]).ids
+        asked, picture = evaluation.prompts.ask(view), one.picture(view.image)
+        given = answerer.inputs([evaluation.Question((asked,), (picture,))])
+        ids, _ = text_processor.encoded(tokenizer, (asked,), (False,))
+        assert given["input_ids"][0].tolist() == ids + tokenizer.encode(text_processor.SPEAKERS["assistant"]).ids
         seen = np.asarray(shrunk(picture)).transpose(2, 0, 1) / 127.5 - 1
         assert np.abs(seen - given["pixel_values"][0, 0].numpy()).max() < 1e-5
 
@@ -124,13 +128,13 @@ def test_tokens_and_pixels_are_those_of_the_training(
 def test_every_taught_reply_is_one_of_the_options_shown(tmp_path: Path) -> None:
     from random import Random
 
-    from actors.embedded.training import lessons, pictures
+    from actors.embedded.training import pictures, training_data
 
     bank = pictures.draw(tmp_path, laps=1, first_seed=SEED, count=10)
-    teacher, rng = lessons.Lessons(bank, lap=10), Random(0)
-    for lesson in [*(teacher.short(rng) for _ in range(150)), *(teacher.long(rng) for _ in range(60))]:
-        *asked, reply = lesson.conversation
+    teacher, rng = training_data.TrainingData(bank, lap=10), Random(0)
+    for example in [*(teacher.short(rng) for _ in range(150)), *(teacher.long(rng) for _ in range(60))]:
+        *asked, reply = example.conversation
         shown = [line.split(". ", 1)[1] for line in asked[-1].text.splitlines() if line[1:3] == ". "]
         assert not shown or reply.text in shown
-        assert sum(len(message.images) for message in asked) == len(lesson.rows)
-        assert all(0 <= row < len(bank.pixels) for row in lesson.rows)
+        assert sum(len(message.images) for message in asked) == len(example.rows)
+        assert all(0 <= row < len(bank.pixels) for row in example.rows)

@@ -1,4 +1,4 @@
-"""One command makes the embedded model anew: ``python -m actors.embedded.training``; seeded throughout.
+"""Makes the embedded model anew: ``python -m actors.embedded.training``. Seeded throughout.
 
 It draws its pictures, trains in three stages, saves the folder that the sweep loads, and examines it on held-out seeds.
 An interrupted run goes on from its last checkpoint when the command is given again.
@@ -24,13 +24,13 @@ import torch.multiprocessing  # noqa: E402
 from tokenizers import Tokenizer  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
-from actors.embedded.training import wording  # noqa: E402
-from actors.embedded.training.course import Course, Team, taken  # noqa: E402
-from actors.embedded.training.lessons import HARD, Lessons, wordings  # noqa: E402
-from actors.embedded.training.looking import Looking, recognised  # noqa: E402
+from actors.embedded.training import text_processor  # noqa: E402
+from actors.embedded.training.language_stage import LanguageStage  # noqa: E402
 from actors.embedded.training.model import Heads, build  # noqa: E402
 from actors.embedded.training.pictures import FIRST_SEED, HELD_OUT, Bank, draw  # noqa: E402
-from actors.embedded.training.speaking import Speaking  # noqa: E402
+from actors.embedded.training.trainer import ProcessGroup, Schedule, train  # noqa: E402
+from actors.embedded.training.training_data import SCENARIO_WEIGHTS, TrainingData, wordings  # noqa: E402
+from actors.embedded.training.vision_stage import VisionStage, recognised  # noqa: E402
 
 PROCESSES = 2
 
@@ -43,9 +43,9 @@ class Plan:
     out: Path
     seed: int
     laps: int
-    looking: Course
-    speaking: Course
-    polishing: Course
+    looking: Schedule
+    speaking: Schedule
+    polishing: Schedule
 
     def bank(self) -> Bank:
         """The training pictures."""
@@ -66,7 +66,10 @@ class Plan:
 def parts(plan: Plan, tokenizer: Tokenizer) -> nn.ModuleDict:
     """The model and the throw-away heads, fresh from the seed."""
     torch.manual_seed(plan.seed)
-    ids = [wording.token_id(tokenizer, token) for token in (wording.IMAGE, wording.PAD, wording.END)]
+    ids = [
+        text_processor.token_id(tokenizer, token)
+        for token in (text_processor.IMAGE, text_processor.PAD, text_processor.END)
+    ]
     return nn.ModuleDict({"model": build(tokenizer.get_vocab_size(), *ids), "heads": Heads()})
 
 
@@ -76,13 +79,13 @@ def look(rank: int, plan: Plan) -> None:
     modules = parts(plan, words(plan))
     for name, parameter in modules.named_parameters():
         parameter.requires_grad = sees(name)
-    team = Team(rank, PROCESSES, plan.work)
-    team.gather()
-    stage = Looking(plan.bank(), plan.seed, rank, PROCESSES)
-    taken(plan.looking, team, modules, lambda step: stage.losses(modules, step), plan.tell)
+    group = ProcessGroup(rank, PROCESSES, plan.work)
+    group.gather()
+    stage = VisionStage(plan.bank(), plan.seed, rank, PROCESSES)
+    train(plan.looking, group, modules, lambda step: stage.losses(modules, step), plan.tell)
     if rank == 0:
         plan.tell(f"{plan.looking.name}, held-out clear pictures told: {recognised(modules, plan.held_out())}")
-    team.leave()
+    group.leave()
 
 
 def sees(name: str) -> bool:
@@ -97,37 +100,37 @@ def speak(rank: int, plan: Plan) -> None:
 
 
 def polish(rank: int, plan: Plan) -> None:
-    """Stage 3, in one of the processes: as stage 2, on other lessons, the hard scenarios more often."""
+    """Stage 3, in one of the processes: as stage 2, on other examples, the hard scenarios more often."""
     learned = torch.load(plan.work / f"{plan.speaking.name}.pt", weights_only=True)["modules"]
-    taught(rank, plan, plan.polishing, learned, plan.seed + 1, HARD)
+    taught(rank, plan, plan.polishing, learned, plan.seed + 1, SCENARIO_WEIGHTS)
 
 
 def taught(
     rank: int,
     plan: Plan,
-    course: Course,
+    schedule: Schedule,
     learned: dict[str, Tensor],
     seed: int | None = None,
     weights: dict[str, float] | None = None,
 ) -> None:
-    """A course of lessons that begins with what was learned before."""
+    """Training examples, beginning with what was learned before."""
     torch.set_num_threads(1)
     modules = parts(plan, words(plan))
     modules.load_state_dict(learned, strict=False)
-    team = Team(rank, PROCESSES, plan.work)
-    team.gather()
-    stage = Speaking(plan.bank(), words(plan), plan.seed if seed is None else seed, rank, PROCESSES, weights)
-    taken(course, team, modules, lambda step: stage.losses(modules, step), plan.tell)
+    group = ProcessGroup(rank, PROCESSES, plan.work)
+    group.gather()
+    stage = LanguageStage(plan.bank(), words(plan), plan.seed if seed is None else seed, rank, PROCESSES, weights)
+    train(schedule, group, modules, lambda step: stage.losses(modules, step), plan.tell)
     if rank == 0:
-        plan.tell(f"{course.name}, held-out clear pictures told: {recognised(modules, plan.held_out())}")
-    team.leave()
+        plan.tell(f"{schedule.name}, held-out clear pictures told: {recognised(modules, plan.held_out())}")
+    group.leave()
 
 
 def words(plan: Plan) -> Tokenizer:
-    """The tokenizer of this run, learned once from the wording of its own lessons."""
+    """The tokenizer of this run, learned once from the wording of its own examples."""
     kept = plan.work / "tokenizer.json"
     if not kept.exists():
-        wording.learned(wordings(Lessons(plan.bank()))).save(str(kept))
+        text_processor.learned(wordings(TrainingData(plan.bank()))).save(str(kept))
     return Tokenizer.from_file(str(kept))
 
 
@@ -137,7 +140,7 @@ def save(plan: Plan) -> None:
     kept = torch.load(plan.work / f"{plan.polishing.name}.pt", weights_only=True)
     modules.load_state_dict(kept["modules"])
     modules["model"].half().save_pretrained(plan.out)
-    wording.processor(words(plan)).save_pretrained(plan.out)
+    text_processor.processor(words(plan)).save_pretrained(plan.out)
     (plan.out / "model.safetensors").chmod(0o644)
     amended(plan.out / "config.json", lambda config: config.update(dtype="float32"))
     amended(
@@ -173,9 +176,9 @@ def main(arguments: list[str] | None = None) -> None:
         given.out,
         given.seed,
         given.laps,
-        Course("looking", given.look_steps, 2.5e-3),
-        Course("speaking", given.speak_steps, 2e-3),
-        Course("polishing", given.polish_steps, 1.2e-3),
+        Schedule("looking", given.look_steps, 2.5e-3),
+        Schedule("speaking", given.speak_steps, 2e-3),
+        Schedule("polishing", given.polish_steps, 1.2e-3),
     )
     run(plan, (given.only,) if given.only else ("look", "speak", "polish", "save", "exam"))
 
@@ -191,7 +194,7 @@ def run(plan: Plan, steps: tuple[str, ...]) -> None:
     if "save" in steps:
         save(plan)
     if "exam" in steps:
-        from actors.embedded.training.card import written
+        from actors.embedded.training.model_card import written
 
         written(plan.out, plan.work / "training.log", plan.tell)
 

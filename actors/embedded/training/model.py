@@ -1,4 +1,4 @@
-"""The architecture is one that transformers and vLLM load as it stands: Idefics3, 128 wide, with pictures of 64 pixels."""
+"""The architecture: an Idefics3, 128 wide, with pictures of 64 pixels, which transformers and vLLM load as it stands."""
 
 from __future__ import annotations
 

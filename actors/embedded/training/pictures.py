@@ -1,4 +1,4 @@
-"""A bank holds each picture once, at the model's size, and is the same to the byte for the same seeds.
+"""The bank of training pictures: each once, at the model's size, the same bytes for the same seeds.
 
 It is drawn from the demo generator with other seeds than the demo's: training seeds lie below ``HELD_OUT``, examination
 seeds from there upwards.
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from actors.embedded.training import manners
+from actors.embedded.training import target_policy
 from envs import SCENARIOS
 from envs.demo import CATEGORIES
 from envs.demo import sample as demo_sample
@@ -143,7 +143,7 @@ def walked(sample: Sample) -> tuple[State, ...]:
     state, states = game.initial(sample), list[State]()
     while state.ending is None and len(states) < LONGEST_PATH:
         states.append(state)
-        ask = manners.forward(sample, state, game.view(sample, state))
+        ask = target_policy.forward(sample, state, game.view(sample, state))
         if ask is None:
             break
         past_it = sample.frames > 1 and len(states) > 1 and state.frame == sample.reference_frame

@@ -1,4 +1,4 @@
-"""The model card states only figures that this run measured, through transformers, on seeds no picture was trained on."""
+"""Writes the model card: only figures that this run measured, through transformers, on seeds no picture was trained on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from actors.embedded.training import exam
+from actors.embedded.training import evaluation
 from actors.embedded.training.pictures import HELD_OUT
 from envs import SCENARIOS
 from sweeps.conditions import CONDITIONS
@@ -19,14 +19,15 @@ CARD = """# embedded: a tiny multimodal demonstration model
 ViT for 64 x 64 pictures in patches of 8, 16 tokens a picture, a Llama of 4 layers, both 128 wide). transformers and vLLM
 load it without remote code and without torchvision. It lets anybody run the whole sweep with real generation and no download.
 
-**What it is not.** RunData about any other model, or about the benchmark. It knows 32 drawn categories, the numbers 1 to 4
+**What it is not.** Evidence about any other model, or about the benchmark. It knows 32 drawn categories, the numbers 1 to 4
 and the wording of the demo benchmark. How often it asks, abstains and guesses was taught
-(`actors/embedded/training/manners.py`), so its action figures show that the measuring works, and nothing about multimodal models.
+(`actors/embedded/training/target_policy.py`), so its action figures show that the measuring works, and nothing about multimodal
+models.
 
 **How it was trained.** By `python -m actors.embedded.training` on a CPU, two processes of one thread each. Pictures come from the
-demo generator (`envs/demo`), seeds 1000 and up; the demo itself uses seed 0. "Looking" teaches the vision tower category,
-scenario, corruption, count and visible share through heads that are thrown away. "Speaking" teaches replies, on
-conversations built by `actors/prompts.py` for every condition; "polishing" is more of it, hard scenarios more often.
+demo generator (`envs/demo`), seeds 1000 and up; the demo itself uses seed 0. The vision stage teaches the vision tower category,
+scenario, corruption, count and visible share through heads that are thrown away. The language stage teaches replies, on
+conversations built by `actors/prompts.py` for every condition; the last stage is more of it, hard scenarios more often.
 Matrices learn by Muon, the rest by AdamW. Weights are stored as float16 and meant to be computed in float32.
 `training.log` is the log of the run, on a shared machine, its stages started one after the other by `--only`. A new run
 follows the same recipe but need not give the same bits: they depend on the machine and on library versions.
@@ -57,11 +58,11 @@ Chance on the reference view is 25%. "Swapped" asks about the reference view whi
 
 def written(out: Path, log: Path, tell: Callable[[str], None]) -> None:
     """Examines the saved model, writes MODEL_CARD.md, and puts the log beside it."""
-    answerer = exam.Answerer(out)
-    drawn = {name: exam.candidates(name, EACH) for name in SCENARIOS}
+    answerer = evaluation.Answerer(out)
+    drawn = {name: evaluation.candidates(name, EACH) for name in SCENARIOS}
     games = {
         condition: {
-            name: exam.played(answerer, drawn[name], CONDITIONS[condition])
+            name: evaluation.played(answerer, drawn[name], CONDITIONS[condition])
             for name in CONDITIONS[condition].scenarios or SCENARIOS
         }
         for condition in CONDITIONS
@@ -86,24 +87,24 @@ def written(out: Path, log: Path, tell: Callable[[str], None]) -> None:
 
 
 def _sight(
-    answerer: exam.Answerer,
-    drawn: Sequence[exam.Candidate],
+    answerer: evaluation.Answerer,
+    drawn: Sequence[evaluation.Candidate],
     name: str,
-    clear: Sequence[exam.Game],
-    hidden: Sequence[exam.Game],
+    clear: Sequence[evaluation.Game],
+    hidden: Sequence[evaluation.Game],
 ) -> str:
-    swapped = exam.reference(answerer, drawn, swapped=True)
-    return f"| {name} | {exam.accuracy(clear):.0f} | {swapped:.0f} | {exam.named_at_once(hidden):.0f} |"
+    swapped = evaluation.reference(answerer, drawn, swapped=True)
+    return f"| {name} | {evaluation.accuracy(clear):.0f} | {swapped:.0f} | {evaluation.named_at_once(hidden):.0f} |"
 
 
-def _scores(condition: str, games: dict[str, list[exam.Game]]) -> str:
-    found = {name: exam.accuracy(played) for name, played in games.items()}
+def _scores(condition: str, games: dict[str, list[evaluation.Game]]) -> str:
+    found = {name: evaluation.accuracy(played) for name, played in games.items()}
     cells = " | ".join(f"{found[name]:.0f}" if name in found else "-" for name in SCENARIOS)
     return f"| {condition} | {cells} | {sum(found.values()) / len(found):.1f} |"
 
 
-def _actions(condition: str, games: Sequence[exam.Game]) -> str:
-    every, first = exam.actions(games), exam.actions(games, first=True)
+def _actions(condition: str, games: Sequence[evaluation.Game]) -> str:
+    every, first = evaluation.actions(games), evaluation.actions(games, first=True)
     kinds = ("suggestion", "abstention", "category", "unparsable")
     cells = " | ".join(f"{every.get(kind, 0.0):.0f} ({first.get(kind, 0.0):.0f})" for kind in kinds)
     return f"| {condition} | {cells} | {sum(len(game.turns) for game in games) / len(games):.1f} |"

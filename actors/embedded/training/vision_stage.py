@@ -1,4 +1,4 @@
-"""Stage 1: the vision tower learns to tell what a picture shows and how much of it, without a word of text."""
+"""Stage 1 of training: the vision encoder learns what a picture shows and how much of it is visible, without text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Labels:
         }
 
 
-class Looking:
+class VisionStage:
     """Batches of pictures, three in four of them telling, the scenarios alike."""
 
     def __init__(self, bank: Bank, seed: int, rank: int, size: int) -> None:

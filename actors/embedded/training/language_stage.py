@@ -1,4 +1,4 @@
-"""Stage 2: the whole model learns what to reply; only the tokens of replies are taught, and the heads of stage 1 stay on."""
+"""Stage 2 of training: the whole model learns to reply; only the replies' tokens count, and the heads of stage 1 stay on."""
 
 from __future__ import annotations
 
@@ -9,34 +9,37 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from actors.embedded.training import wording
-from actors.embedded.training.lessons import Lesson, Lessons
-from actors.embedded.training.looking import Labels
+from actors.embedded.training import text_processor
 from actors.embedded.training.model import head_losses, looked, spoken
 from actors.embedded.training.pictures import Bank
+from actors.embedded.training.training_data import TrainingData, TrainingExample
+from actors.embedded.training.vision_stage import Labels
 
 SHORT_BATCH = 48
-"""Lessons of one picture a step, over the whole team."""
+"""Examples with one picture a step, over the whole group."""
 LONG_TOKENS = 4800
-"""Tokens a step of lessons with several pictures, over the whole team."""
+"""Tokens a step of examples with several pictures, over the whole group."""
 LONG_SHARE = 0.3
 """Share of the steps that teach history and examples."""
 HEADS_WEIGHT = 0.5
 IGNORED = -100
 
 
-class Speaking:
-    """Batches of lessons."""
+class LanguageStage:
+    """Batches of examples."""
 
     def __init__(
         self, bank: Bank, tokenizer: Tokenizer, seed: int, rank: int, size: int, weights: dict[str, float] | None = None
     ) -> None:
         self.bank, self.tokenizer, self.seed, self.rank, self.size = bank, tokenizer, seed, rank, size
-        self.lessons, self.labels = Lessons(bank, weights=weights), Labels(bank)
-        self.image, self.pad = wording.token_id(tokenizer, wording.IMAGE), wording.token_id(tokenizer, wording.PAD)
+        self.examples, self.labels = TrainingData(bank, weights=weights), Labels(bank)
+        self.image, self.pad = (
+            text_processor.token_id(tokenizer, text_processor.IMAGE),
+            text_processor.token_id(tokenizer, text_processor.PAD),
+        )
 
     def losses(self, modules: nn.ModuleDict, step: int) -> dict[str, Tensor]:
-        """Cross entropy of the taught tokens of this step's lessons, and the heads' loss on their pictures."""
+        """Cross entropy of the taught tokens of this step's examples, and the heads' loss on their pictures."""
         long = Random(f"{self.seed}/speaking/{step}").random() < LONG_SHARE
         rng = Random(f"{self.seed}/speaking/{step}/{self.rank}")
         ids, targets, rows = self.batch(rng, long)
@@ -53,9 +56,9 @@ class Speaking:
         """Token ids and targets [n, length], padded on the right, and the rows of all pictures in order."""
         told = list[tuple[list[int], list[bool]]]()
         rows = list[int]()
-        for lesson in self._drawn(rng, long):
-            told.append(wording.encoded(self.tokenizer, lesson.conversation, lesson.taught))
-            rows += lesson.rows
+        for example in self._drawn(rng, long):
+            told.append(text_processor.encoded(self.tokenizer, example.conversation, example.taught))
+            rows += example.rows
         length = max(len(ids) for ids, _ in told)
         ids = torch.full((len(told), length), self.pad)
         targets = torch.full((len(told), length), IGNORED)
@@ -66,16 +69,16 @@ class Speaking:
             )
         return ids, targets, rows
 
-    def _drawn(self, rng: Random, long: bool) -> list[Lesson]:
-        """A fixed number of short lessons, or long ones of alike length up to a number of tokens."""
+    def _drawn(self, rng: Random, long: bool) -> list[TrainingExample]:
+        """A fixed number of short examples, or long ones of alike length up to a number of tokens."""
         if not long:
-            return [self.lessons.short(rng) for _ in range(SHORT_BATCH // self.size)]
-        drawn = sorted((self.lessons.long(rng) for _ in range(24)), key=lambda lesson: len(lesson.rows))
+            return [self.examples.short(rng) for _ in range(SHORT_BATCH // self.size)]
+        drawn = sorted((self.examples.long(rng) for _ in range(24)), key=lambda example: len(example.rows))
         start = rng.randrange(len(drawn))
-        room, taken = LONG_TOKENS // self.size, list[Lesson]()
-        for lesson in drawn[start:]:
-            room -= 80 * len(lesson.rows)
+        room, taken = LONG_TOKENS // self.size, list[TrainingExample]()
+        for example in drawn[start:]:
+            room -= 80 * len(example.rows)
             if taken and room < 0:
                 break
-            taken.append(lesson)
+            taken.append(example)
         return taken

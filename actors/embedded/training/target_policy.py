@@ -1,4 +1,4 @@
-"""The reply taught at a view is a pure function of what is shown and how much of the object can be seen.
+"""The reply to learn at a view: a pure function of what is shown and how much of the object is visible.
 
 A clear view gets its category. A hidden one is asked about, abstained from or guessed, and which of the three depends on
 the order of the options, the scenario and the condition, so that greedy decoding keeps the mixture.

@@ -1,6 +1,7 @@
-"""Two processes of one thread each keep equal weights: same start, averaged gradients, and a step depends on (seed, step) alone.
+"""The training loop: two processes of one thread each keep equal weights, because they start alike and average their gradients.
 
-A checkpoint is written every ``KEEP`` steps, and an interrupted course goes on from there.
+A step depends on (seed, step) alone. A checkpoint is written every ``CHECKPOINT_EVERY`` steps, and an interrupted run goes on
+from there.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-KEEP = 250
+CHECKPOINT_EVERY = 250
 """Steps between two checkpoints."""
-TELL = 50
+LOG_EVERY = 50
 """Steps between two lines of the log."""
-CLIP = 4.0
+MAX_GRADIENT_NORM = 4.0
 """Norm of the gradient from which it is scaled down."""
 Losses = Callable[[int], dict[str, Tensor]]
 """Step -> named losses; their sum is minimised."""
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """How long and how fast."""
+class Schedule:
+    """Steps, learning rate and weight decay of a stage."""
 
     name: str
     steps: int
@@ -44,8 +45,8 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class Team:
-    """The processes that train together; a file brings them together, no port."""
+class ProcessGroup:
+    """The processes that train together; they meet through a file, no port."""
 
     rank: int
     size: int
@@ -57,7 +58,7 @@ class Team:
             dist.init_process_group("gloo", f"file://{self.folder}/rendezvous", rank=self.rank, world_size=self.size)
 
     def average(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Every gradient becomes the mean over the team; absent ones count as zero."""
+        """Every gradient becomes the mean over the group; absent ones count as zero."""
         own = list(parameters)
         for parameter in own:
             if parameter.grad is None:
@@ -82,13 +83,13 @@ class Team:
 class Optimiser:
     """Muon for the matrices of the transformer layers, AdamW for everything else: twice as quick here as AdamW alone."""
 
-    def __init__(self, modules: nn.ModuleDict, course: Course) -> None:
+    def __init__(self, modules: nn.ModuleDict, schedule: Schedule) -> None:
         named = [(name, parameter) for name, parameter in modules.named_parameters() if parameter.requires_grad]
         inner = [p for name, p in named if p.ndim == 2 and (".layers." in name or "projection" in name)]
         outer = [p for name, p in named if not (p.ndim == 2 and (".layers." in name or "projection" in name))]
         self.parts: list[torch.optim.Optimizer] = [
-            torch.optim.Muon(inner, lr=course.rate, weight_decay=course.decay, adjust_lr_fn="match_rms_adamw"),
-            torch.optim.AdamW(outer, lr=course.rate, betas=(0.9, 0.98), weight_decay=course.decay),
+            torch.optim.Muon(inner, lr=schedule.rate, weight_decay=schedule.decay, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW(outer, lr=schedule.rate, betas=(0.9, 0.98), weight_decay=schedule.decay),
         ]
 
     def step(self, rate: float) -> None:
@@ -109,27 +110,29 @@ class Optimiser:
             part.load_state_dict(kept)
 
 
-def taken(course: Course, team: Team, modules: nn.ModuleDict, losses: Losses, tell: Callable[[str], None]) -> None:
-    """Runs the course to its end, from the last checkpoint if there is one."""
-    kept = team.folder / f"{course.name}.pt"
+def train(
+    schedule: Schedule, group: ProcessGroup, modules: nn.ModuleDict, losses: Losses, tell: Callable[[str], None]
+) -> None:
+    """Runs the schedule to its end, from the last checkpoint if there is one."""
+    kept = group.folder / f"{schedule.name}.pt"
     parameters = [parameter for parameter in modules.parameters() if parameter.requires_grad]
-    optimiser = Optimiser(modules, course)
+    optimiser = Optimiser(modules, schedule)
     first = _resumed(kept, modules, optimiser)
     began, means = time.perf_counter(), dict[str, float]()
     modules.train()
-    for step in range(first, course.steps):
+    for step in range(first, schedule.steps):
         with torch.autocast("cpu", torch.bfloat16):
             parts = losses(step)
         sum(parts.values(), torch.zeros(())).backward()
-        team.average(parameters)
-        nn.utils.clip_grad_norm_(parameters, CLIP)
-        optimiser.step(course.rate_at(step))
+        group.average(parameters)
+        nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM)
+        optimiser.step(schedule.rate_at(step))
         for name, value in parts.items():
             means[name] = 0.95 * means.get(name, float(value.detach())) + 0.05 * float(value.detach())
-        if team.rank == 0 and (step + 1) % TELL == 0:
+        if group.rank == 0 and (step + 1) % LOG_EVERY == 0:
             shown = " ".join(f"{name} {value:.3f}" for name, value in sorted(means.items()))
-            tell(f"{course.name} step {step + 1}/{course.steps} {shown} seconds {time.perf_counter() - began:.0f}")
-        if team.rank == 0 and ((step + 1) % KEEP == 0 or step + 1 == course.steps):
+            tell(f"{schedule.name} step {step + 1}/{schedule.steps} {shown} seconds {time.perf_counter() - began:.0f}")
+        if group.rank == 0 and ((step + 1) % CHECKPOINT_EVERY == 0 or step + 1 == schedule.steps):
             _keep(kept, step + 1, modules, optimiser)
 
 

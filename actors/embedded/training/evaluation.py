@@ -1,4 +1,4 @@
-"""The saved folder is examined through transformers alone, on seeds that no training picture was drawn from.
+"""Evaluates the saved folder through transformers alone, on seeds that no training picture was drawn from.
 
 Episodes are played by the game's own rules on pictures in memory, all of a scenario and condition in step.
 """

@@ -1,4 +1,4 @@
-"""Text becomes the same tokens in training, in transformers and in vLLM: one tokenizer, one chat template, one processor.
+"""Tokenizer, chat template and processor of the embedded model: equal tokens in training, in transformers and in vLLM.
 
 The constant sentences of the benchmark and the letter marks are one token each; everything else is byte-level BPE, so
 any text can be told.
