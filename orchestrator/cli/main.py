@@ -277,11 +277,11 @@ def track(
         Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
     ] = None,
 ) -> None:
-    """Rebuild the MLflow mirror of a run folder, with tables, figures, the report and a sample of episodes as traces."""
-    from orchestrator.tracking.tracker import track as mirror
+    """Rebuild the MLflow run of a run folder, with tables, figures, the report and a sample of episodes as traces."""
+    from orchestrator.tracking.tracker import track as rebuild
 
     with sentences():
-        mirror(folder, tracking_uri, _benchmark(data))
+        rebuild(folder, tracking_uri, _benchmark(data))
 
 
 @app.command()

@@ -300,7 +300,7 @@ class Attempt:
 
 
 def tracker_of(sweep: Sweep, output: Path) -> Tracker:
-    """The tracker that mirrors an attempt at the sweep in MLflow; not started."""
+    """The tracker that sends an attempt at the sweep to MLflow; not started."""
     shown = parameters(sweep.model_dump(mode="json", exclude_none=True))
     return Tracker(sweep.tracking.uri, sweep.tracking.experiment or sweep.name, output, shown, sweep.name)
 

@@ -21,14 +21,14 @@ TABLES = "mlflow.loggedArtifacts"
 """Tag by which MLflow knows which artifacts are tables (``log_table`` sets it)."""
 
 
-def send_artifacts(mirror: MlflowRun, folder: Path, rows: pl.DataFrame, data: Path | None = None) -> None:
+def send_artifacts(run: MlflowRun, folder: Path, rows: pl.DataFrame, data: Path | None = None) -> None:
     """Send everything that a reader may want and that a live sweep has no time for."""
     from orchestrator.report.run_data import read
 
     try:
         run_data = read(folder, data)
     except RunFolderError:
-        send_tables(mirror, {"cells": rows})
+        send_tables(run, {"cells": rows})
         return
     from orchestrator.report import plot_style
     from orchestrator.report.estimates import estimate
@@ -39,22 +39,22 @@ def send_artifacts(mirror: MlflowRun, folder: Path, rows: pl.DataFrame, data: Pa
 
     intervals = estimate(run_data)
     made = {grid.name: grid.numbers for grid in grids(run_data, intervals)} | measures(run_data)
-    send_tables(mirror, {"cells": rows, **made})
+    send_tables(run, {"cells": rows, **made})
     for name, figure in figures(run_data, intervals).items():
-        _send(mirror, f"figures/{name}.png", plot_style.png(figure))
-    mirror.client.log_artifact(mirror.parent, str(write_page(folder, data)))
+        _send(run, f"figures/{name}.png", plot_style.png(figure))
+    run.client.log_artifact(run.parent, str(write_page(folder, data)))
     if run_data.samples:
-        mirror.send_data(described(run_data.sweep.name, run_data.sweep.data, run_data.samples))
-    send_transcripts(mirror, transcripts(run_data, data), (folder / "results.parquet").stat().st_mtime_ns)
+        run.send_data(described(run_data.sweep.name, run_data.sweep.data, run_data.samples))
+    send_transcripts(run, transcripts(run_data, data), (folder / "results.parquet").stat().st_mtime_ns)
 
 
-def send_tables(mirror: MlflowRun, tables: dict[str, pl.DataFrame]) -> None:
+def send_tables(run: MlflowRun, tables: dict[str, pl.DataFrame]) -> None:
     """Tables as ``log_table`` writes them; that one reads back and appends, so a table sent twice would be doubled."""
     for name, frame in tables.items():
         content = {"columns": frame.columns, "data": [list(map(_cell, row)) for row in frame.iter_rows()]}
-        _send(mirror, f"tables/{name}.json", json.dumps(content).encode())
+        _send(run, f"tables/{name}.json", json.dumps(content).encode())
     entries = [{"path": f"tables/{name}.json", "type": "table"} for name in tables]
-    mirror.client.set_tag(mirror.parent, TABLES, json.dumps(entries))
+    run.client.set_tag(run.parent, TABLES, json.dumps(entries))
 
 
 def _cell(value: Any) -> Any:
@@ -64,5 +64,5 @@ def _cell(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
-def _send(mirror: MlflowRun, name: str, content: bytes) -> None:
-    mirror.client.log_stream(mirror.parent, io.BytesIO(content), name)
+def _send(run: MlflowRun, name: str, content: bytes) -> None:
+    run.client.log_stream(run.parent, io.BytesIO(content), name)

@@ -26,7 +26,7 @@ from orchestrator.storage import atomic_write
 from sweeps.values import digest
 
 LINKS = "mlflow.json"
-"""Remembers, per address, which parent run mirrors this folder."""
+"""Remembers, per address, which parent run belongs to this folder."""
 MARK = "proactive_sweep.mirror"
 """Tag of the parent run that holds the mark."""
 PARENT = "mlflow.parentRunId"
@@ -300,7 +300,7 @@ def _client(uri: str) -> Any:
 def _write_ahead() -> None:
     """SQLite in write-ahead mode: five to ten times as many runs a second, and readers do not block.
 
-    Nothing waits for the disk: a mirror that a power cut tears is rebuilt by ``track``, and the store's own fsync goes first.
+    Nothing waits for the disk: ``track`` rebuilds a database that a power cut tears, and the store's own fsync goes first.
     """
     from sqlalchemy import event
     from sqlalchemy.engine import Engine

@@ -17,16 +17,16 @@ KEY = "proactive_sweep.episode"
 """Tag of a trace: the episode's key."""
 
 
-def send_transcripts(mirror: MlflowRun, transcripts: Iterable[Transcript], ended: int) -> int:
+def send_transcripts(run: MlflowRun, transcripts: Iterable[Transcript], ended: int) -> int:
     """Send those that are not there; how many were. ``ended``: nanoseconds since 1970 at which the sweep was over.
 
     The store keeps an episode's seconds and not its turns': they are laid out evenly, up to the sweep's end.
     """
-    there, sent = _keys_with_trace(mirror), 0
-    with _tracking_uri(mirror.uri):
+    there, sent = _keys_with_trace(run), 0
+    with _tracking_uri(run.uri):
         for transcript in transcripts:
             if transcript.key not in there:
-                _send(mirror, transcript, ended)
+                _send(run, transcript, ended)
                 sent += 1
     return sent
 
@@ -49,13 +49,13 @@ def _tracking_uri(uri: str) -> Iterator[None]:
         os.environ.update(found)
 
 
-def _keys_with_trace(mirror: MlflowRun) -> set[str]:
+def _keys_with_trace(run: MlflowRun) -> set[str]:
     """Keys of the episodes that have a trace under this parent run."""
     found: set[str] = set()
     token: str | None = None
     while True:
-        page = mirror.client.search_traces(
-            locations=[mirror.experiment], filter_string=f"tags.`{MARK}` = '{mirror.mark}'", max_results=RUNS_PER_PAGE,
+        page = run.client.search_traces(
+            locations=[run.experiment], filter_string=f"tags.`{MARK}` = '{run.mark}'", max_results=RUNS_PER_PAGE,
             page_token=token, include_spans=False,
         )  # fmt: skip
         found |= {trace.info.tags.get(KEY, "") for trace in page}
@@ -64,23 +64,23 @@ def _keys_with_trace(mirror: MlflowRun) -> set[str]:
             return found
 
 
-def _send(mirror: MlflowRun, transcript: Transcript, ended: int) -> None:
+def _send(run: MlflowRun, transcript: Transcript, ended: int) -> None:
     length = max(int(transcript.seconds * 1e9), 1_000_000)
     began, step = ended - length, length // max(len(transcript.turns), 1)
     whole = _conversation(transcript)
-    trace = mirror.client.start_trace(
-        transcript.name, span_type="AGENT", inputs={"messages": whole[:-1]}, experiment_id=mirror.experiment,
-        run_id=mirror.parent, start_time_ns=began, tags={**transcript.tags, MARK: mirror.mark, KEY: transcript.key},
+    trace = run.client.start_trace(
+        transcript.name, span_type="AGENT", inputs={"messages": whole[:-1]}, experiment_id=run.experiment,
+        run_id=run.parent, start_time_ns=began, tags={**transcript.tags, MARK: run.mark, KEY: transcript.key},
     )  # fmt: skip
     for number, turn in enumerate(transcript.turns):
-        span = mirror.client.start_span(
+        span = run.client.start_span(
             turn.name, trace.trace_id, trace.span_id, span_type="CHAT_MODEL", inputs={"messages": [_input(turn)]},
             attributes=dict(turn.facts), start_time_ns=began + number * step,
         )  # fmt: skip
-        mirror.client.end_span(
+        run.client.end_span(
             trace.trace_id, span.span_id, outputs=_output(turn), end_time_ns=began + (number + 1) * step
         )
-    mirror.client.end_trace(
+    run.client.end_trace(
         trace.trace_id, outputs={"choices": [{"message": whole[-1]}]}, end_time_ns=ended,
         status="OK" if transcript.answered else "ERROR",
     )  # fmt: skip

@@ -188,7 +188,7 @@ class Tracker:
 
 
 def track(folder: Path, uri: str | None = None, data: Path | None = None) -> None:
-    """Rebuild the mirror of a run folder; raises RunFolderError where the folder or MLflow does not allow it.
+    """Rebuild the MLflow run of a run folder; raises RunFolderError where the folder or MLflow does not allow it.
 
     With it go what a live sweep has no time for: tables, figures, the report, the data set and a sample of episodes as
     traces. ``data`` is where the benchmark lies now (default: where the sweep had it).
@@ -212,7 +212,7 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
         send_artifacts(run, folder, rows, data)
     except Exception as problem:  # MLflow's stores raise what they like: SQL, HTTP and file errors among them
         raise RunFolderError(
-            f"MLflow at {redact_address(uri)} did not take the mirror of {folder}: {first_line(problem)}; type the command "
+            f"MLflow at {redact_address(uri)} did not take the runs of {folder}: {first_line(problem)}; type the command "
             f"again when it does, or with `--tracking-uri sqlite` for a file in the folder"
         ) from None
 
@@ -226,7 +226,7 @@ def _read_results(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
         return {"tracking": {}, **sweep, "name": str(sweep["name"])}, rows
     except (OSError, ValueError, KeyError, pl.exceptions.PolarsError) as problem:
         raise RunFolderError(
-            f"{folder} holds no results to mirror ({first_line(problem)}); type `proactive-sweep run` with its sweep first"
+            f"{folder} holds no results to send ({first_line(problem)}); type `proactive-sweep run` with its sweep first"
         ) from None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.object_store import run_location as remote
-from tests.orchestrator import buckets, mirrors
+from tests.orchestrator import buckets, mlflow_stores
 
 
 @pytest.fixture(scope="session")
@@ -31,4 +31,4 @@ def url(service, tmp_path) -> str:
 @pytest.fixture(scope="session")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with its tables and nothing in them."""
-    return mirrors.store(tmp_path_factory.mktemp("store"))
+    return mlflow_stores.store(tmp_path_factory.mktemp("store"))

@@ -12,7 +12,7 @@ from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.judge_agreement import own
 from orchestrator.tracking import cell_metrics
 from orchestrator.tracking.cell_metrics import CellMetricsPublisher, interval
-from tests.orchestrator.mirrors import until
+from tests.orchestrator.mlflow_stores import until
 from tests.orchestrator.report.runs import played, sweep
 
 

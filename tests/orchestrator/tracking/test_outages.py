@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.mirrors import (
+from tests.orchestrator.mlflow_stores import (
     cells,
     client,
     hand_over,

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.tracking.system_metrics import MEAN_GPU_UTILIZATION, SystemMetrics
 from tests.actors.service import said, service
 from tests.conftest import ENVIRONMENT, ROOT, Cli
-from tests.orchestrator.mirrors import parent, runs
+from tests.orchestrator.mlflow_stores import parent, runs
 
 BUSY = {"cpu_utilization_percentage": 50.0, "gpu_0_utilization_percentage": 100.0, "gpu_1_utilization_percentage": 40.0}
 

@@ -1,4 +1,4 @@
-"""The mirror in MLflow: complete when the server is well, and never in the way when it is not. Real MLflow throughout."""
+"""A run in MLflow: complete when the server is well, and never in the way when it is not. Real MLflow throughout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.storage.lock import RunFolderError
 from orchestrator.tracking.tracker import parameters, track
 from sweeps.conditions import Condition
 from sweeps.spec import ModelSpec, Sweep
-from tests.orchestrator.mirrors import (
+from tests.orchestrator.mlflow_stores import (
     cells,
     client,
     hand_over,
@@ -115,8 +115,8 @@ def test_a_resumed_sweep_goes_on_in_the_same_runs_whatever_its_parameters(folder
 
 def test_a_kill_between_making_runs_and_anything_else_doubles_none(folder):
     code = (
-        "import sys, time; from pathlib import Path; from tests.orchestrator.mirrors import row, tracker\n"
-        "import orchestrator.tracking.tracker as mirror; mirror.FIRST_SEND_DELAY_S = 0.0\n"
+        "import sys, time; from pathlib import Path; from tests.orchestrator.mlflow_stores import row, tracker\n"
+        "import orchestrator.tracking.tracker as tracking; tracking.FIRST_SEND_DELAY_S = 0.0\n"
         "one = tracker(Path(sys.argv[1])); one.start()\n"
         "for n in range(200): one.cell(row(n))\n"
         "time.sleep(120)"
@@ -239,7 +239,7 @@ def test_track_says_of_a_sweep_what_the_live_mirror_says(tmp_path):
 
 
 def test_track_of_a_folder_without_results_is_one_sentence(tmp_path):
-    with pytest.raises(RunFolderError, match="holds no results to mirror"):
+    with pytest.raises(RunFolderError, match="holds no results to send"):
         track(tmp_path)
 
 
@@ -247,7 +247,7 @@ def test_track_to_a_server_that_is_not_there_is_one_sentence_without_the_passwor
     kept(tmp_path, [row(0)], tracking={"uri": "http://***@host"})
     with pytest.raises(RunFolderError, match="type the whole address as --tracking-uri"):
         track(tmp_path)
-    with pytest.raises(RunFolderError, match="did not take the mirror") as caught:
+    with pytest.raises(RunFolderError, match="did not take the runs") as caught:
         track(tmp_path, refused().replace("//", "//me:hidden@"))
 
     assert "hidden" not in str(caught.value) and "\n" not in str(caught.value)

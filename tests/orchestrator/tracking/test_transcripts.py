@@ -11,7 +11,7 @@ from orchestrator.report.run_data import read
 from orchestrator.storage.verdict_store import VERDICTS, VerdictStore
 from orchestrator.tracking.tracker import track
 from orchestrator.tracking.transcripts import transcripts
-from tests.orchestrator.mirrors import client, parent, runs
+from tests.orchestrator.mlflow_stores import client, parent, runs
 from tests.orchestrator.report.runs import played, sweep
 
 HOSTILE = "```\n# A heading\n<script>alert(1)</script> ![x](http://y/z.png) \x07\u202e ```` A"

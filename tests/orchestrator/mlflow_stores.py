@@ -1,4 +1,4 @@
-"""What the tests of the MLflow mirror share: rows, real stores and how to read what they hold."""
+"""What the tests of MLflow share: rows, real stores and how to read what they hold."""
 
 from __future__ import annotations
 
