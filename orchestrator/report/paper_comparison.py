@@ -32,6 +32,7 @@ SCHEMA = {
     **dict.fromkeys(("ours", "low", "high", "published", "difference"), pl.Float64),
     "episodes": pl.Int64,
     "inside": pl.Boolean,
+    "exact": pl.Boolean,
     "errors": pl.Int64,
     "reason": pl.String,
     "judge": pl.String,
@@ -45,11 +46,11 @@ def compare(folder: Path, data: Path | None = None, judge: str = "", strict: boo
     """Ours beside the published figures, one row model x scenario (and ``avg``) x condition x protocol x measure.
 
     ``ours`` with our 95% interval ``low`` and ``high``; where nothing speaks against it ``published``, ``difference`` (ours
-    less published), ``episodes`` and ``inside``; else ``reason``. Multiple choice plays the paper's own samples:
-    ``episodes`` is the fewest correct episodes (suggestions, for ps) that ours differs by, rounding allowed, and ``inside``
-    says that it is 0 (of an average: that rounding explains it). Open-ended answers are sampled and judged by another
-    judge: ``inside`` says that the published figure, known to 0.05, lies in our interval.
-    ``apart`` says how our decoding differs from the package's where figures are compared all the same.
+    less published), ``exact``, ``episodes`` and ``inside``; else ``reason``. Multiple choice decoded as the package does is
+    ``exact``: ``episodes`` is the fewest correct episodes (suggestions, for ps) that ours differs by, rounding allowed, and
+    ``inside`` says that it is 0 (of an average: that rounding explains it). What is decoded otherwise, and open-ended answers,
+    which are sampled and read by another judge, cannot end alike: ``inside`` says that the published figure, known to 0.05,
+    lies in our interval. ``apart`` says how our decoding differs from the package's where figures are compared all the same.
     ``errors`` counts episodes without an answer: they are in none of our measures, and wrong in the package's example.
     ``judge`` and ``strict`` choose the verdicts, as ``read`` does. Raises RunFolderError when the folder is no run.
     """
@@ -76,7 +77,7 @@ def tables(rows: pl.DataFrame) -> Iterator[Table]:
     """
     known = rows.filter(pl.col("published").is_not_null())
     for (protocol, condition), part in known.group_by(["protocol", "condition"], maintain_order=True):
-        mark = "more than rounding allows" if protocol == "mcqa" else "outside our 95% interval"
+        mark = "more than rounding allows" if part["exact"].all() else "outside our 95% interval"
         title = f"{condition} ({protocol}): ours, under it the paper's and the difference (* {mark})"
         table = Table("model", "", title=title, title_justify="left")
         for name in (*SCENARIOS, AVERAGE):
@@ -153,7 +154,10 @@ class _Case:
                 continue
             key = (cell["protocol"], cell["condition"], self.paper.get(cell["model"], ""), scenario, measure)
             row = _row(cell, scenario, measure, key[2], None if reason else self.published.get(key), reason)
-            yield {**row, "apart": self.apart[cell["protocol"]] if "published" in row else None}
+            if "published" in row:
+                apart = self.apart[cell["protocol"]]
+                row |= {"apart": apart, **_tested(row, cell, exact=cell["protocol"] == "mcqa" and not apart)}
+            yield row
 
     def against(self, cell: Mapping[str, Any], scenario: str) -> str | None:
         """Why this cell is not compared, the first reason; None if it is."""
@@ -207,14 +211,19 @@ def _row(
     row |= {"paper": paper, "scenario": scenario, "measure": measure, "ours": ours, "low": low, "high": high}
     if published is None or ours is None:
         return {**row, "reason": reason or "nothing is scored yet"}
-    found = {**row, "published": published, "difference": ours - published, "reason": None}
-    if cell["protocol"] != "mcqa":
+    return {**row, "published": published, "difference": ours - published, "reason": None}
+
+
+def _tested(row: Mapping[str, Any], cell: Mapping[str, Any], exact: bool) -> dict[str, Any]:
+    """Whether a row's figure agrees with the published one: by its count of episodes if ``exact``, else by its interval."""
+    low, high, published = row["low"], row["high"], row["published"]
+    if not exact:
         inside = None if low is None or high is None else low - ROUNDING <= published <= high + ROUNDING
-        return {**found, "inside": inside}
-    if scenario == AVERAGE:
-        return {**found, "inside": averages_agree(ours, published)}
-    episodes = _episodes(cell, measure, published)
-    return {**found, "episodes": episodes, "inside": episodes == 0}
+        return {"exact": False, "inside": inside}
+    if row["scenario"] == AVERAGE:
+        return {"exact": True, "inside": averages_agree(row["ours"], published)}
+    episodes = _episodes(cell, row["measure"], published)
+    return {"exact": True, "episodes": episodes, "inside": episodes == 0}
 
 
 def _episodes(cell: Mapping[str, Any], measure: str, published: float) -> int:

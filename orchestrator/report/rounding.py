@@ -38,7 +38,7 @@ def averages_agree(ours: float, published: float) -> bool:
 
 
 def agreement(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row a table and measure: protocol, condition, measure, figures, outside, mean_absolute, models, rho.
+    """One row a table and measure: protocol, condition, measure, exact, figures, outside, mean_absolute, models, rho.
 
     ``rows`` as ``compare`` gives them. ``outside`` counts figures that do not agree, averages not counted;
     ``mean_absolute`` is of figures, in their unit. ``rho`` is Spearman's correlation of the models' averages, null for
@@ -48,6 +48,7 @@ def agreement(rows: pl.DataFrame) -> pl.DataFrame:
     known = rows.filter(pl.col("published").is_not_null())
     figures = known.filter(pl.col("scenario") != AVERAGE)
     counted = figures.group_by(names, maintain_order=True).agg(
+        pl.col("exact").all(),
         pl.len().cast(pl.Int64).alias("figures"),
         (~pl.col("inside")).sum().cast(pl.Int64).alias("outside"),
         pl.col("difference").abs().mean().alias("mean_absolute"),
@@ -61,7 +62,7 @@ def verdicts(rows: pl.DataFrame) -> Iterator[str]:
     """One sentence a table and measure: whether it agrees with the paper, and how far it is from it."""
     for row in agreement(rows).iter_rows(named=True):
         unit = "" if row["measure"] == "ps" else " points"
-        how = "by more than rounding allows" if row["protocol"] == "mcqa" else "from our 95% interval"
+        how = "by more than rounding allows" if row["exact"] else "from our 95% interval"
         said = (
             f"{row['outside']} of {row['figures']} figures differ {how}" if row["outside"] else "agrees with the paper"
         )

@@ -22,7 +22,7 @@ MODEL, PAPER = "llava-ov-0.5b", "LLaVA-OV-0.5B"
 @pytest.fixture(scope="module")
 def equal(tmp_path_factory):
     """A run of one model over the ids of the paper, each cell with its published figures."""
-    return compare(known(tmp_path_factory.mktemp("known") / "run", [MODEL, "uniform"]))
+    return compare(known(tmp_path_factory.mktemp("known") / "run", [MODEL, "uniform"], sampling="checkpoint"))
 
 
 def test_known_figures_differ_by_rounding_alone_and_lie_inside(equal):
@@ -262,18 +262,37 @@ def test_what_the_package_counts_as_wrong_and_we_as_no_answer_is_said(tmp_path):
     assert told.endswith(f"acc is {right / row['finished']:.1f}") and right / row["finished"] < row["ours"]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_two_planted_points_are_flagged_in_the_scenario_and_nowhere_else(tmp_path, scenario):
-    folder = known(tmp_path / "run", [MODEL], ("hint",))
+def planted(folder, scenario: str) -> int:
+    """Turn 2% of a scenario's episodes, all of them wrong so far, into right ones; how many they are."""
     (part,) = (folder / "episodes").glob("*.parquet")
     rows = pl.read_parquet(part)
     wrong = rows.filter(~pl.col("correct"), scenario=scenario)
     keys = wrong["key"].head(max(1, round(0.02 * rows.filter(scenario=scenario).height))).to_list()
     hit = pl.col("key").is_in(keys)
-    planted = {"correct": pl.lit(True), "ending": pl.lit("correct")}
-    replaced(rows.with_columns(pl.when(hit).then(to).otherwise(name).alias(name) for name, to in planted.items()), part)
+    right = {"correct": pl.lit(True), "ending": pl.lit("correct")}
+    replaced(rows.with_columns(pl.when(hit).then(to).otherwise(name).alias(name) for name, to in right.items()), part)
+    return len(keys)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_two_planted_points_are_flagged_in_the_scenario_and_nowhere_else(tmp_path, scenario):
+    folder = known(tmp_path / "run", [MODEL], ("hint",), sampling="checkpoint")
+    count = planted(folder, scenario)
     found = compare(folder).filter(pl.col("scenario") != "avg", measure="acc")
 
     assert found.filter(~pl.col("inside"))["scenario"].to_list() == [scenario]
     flagged = found.row(by_predicate=pl.col("scenario") == scenario, named=True)
-    assert 0 < flagged["episodes"] <= len(keys)
+    assert 0 < flagged["episodes"] <= count
+
+
+def test_what_is_decoded_otherwise_than_the_package_is_held_to_its_interval(tmp_path):
+    """Greedy replies need not end as sampled ones did: two points on the 42 samples of VSOD say nothing then."""
+    folder = known(tmp_path / "run", [MODEL], ("hint",))
+    planted(folder, "VSOD")
+    found = compare(folder)
+    figure = found.row(by_predicate=(pl.col("scenario") == "VSOD") & (pl.col("measure") == "acc"), named=True)
+
+    assert not found["exact"].any() and found["episodes"].null_count() == found.height
+    assert found["inside"].all() and figure["difference"] > 2.0
+    assert figure["low"] <= figure["published"] <= figure["high"]
+    assert "hint (mcqa), acc: agrees with the paper" in reasons(found)[0]

@@ -56,10 +56,10 @@ def test_averages_may_differ_by_their_own_rounding_and_that_of_their_figures():
     assert averages_agree(20.09, 20.0) and not averages_agree(20.0 + 2 / 7, 20.0)
 
 
-def compared(differences, protocol="mcqa"):
+def compared(differences, exact=True):
     rows = [
         {
-            "protocol": protocol, "condition": "hint", "measure": "acc", "model": model, "scenario": scenario,
+            "protocol": "mcqa", "condition": "hint", "measure": "acc", "model": model, "scenario": scenario, "exact": exact,
             "ours": 10.0 * model + by, "published": 10.0 * model, "difference": by, "inside": abs(by) < 0.1,
         }
         for model, by in enumerate(differences) for scenario in ("ROD", "avg")
@@ -78,4 +78,6 @@ def test_a_table_has_one_verdict_with_figures_outside_distance_and_ranks():
         " rank correlation of 3 models 0.50"
     ]
     assert next(iter(verdicts(compared([0.0, 0.05])))).startswith("hint (mcqa), acc: agrees with the paper; ")
+    (decoded_otherwise,) = verdicts(compared([0.0, 25.0, 0.05], exact=False))
+    assert "1 of 3 figures differ from our 95% interval" in decoded_otherwise
     assert not list(verdicts(compared([0.0]).clear()))
