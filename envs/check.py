@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envs import SCENARIOS
+from envs.bad_lines import Problem
 from envs.render import Renderer, Unprocessable, bounded
-from envs.samples import BadData, Problem, evaluated, read
+from envs.samples import BadData, evaluated, read
 from envs.scenario import LastImageSettles, Scenario
 from envs.types import ImageRef, Mode, Sample, State
 

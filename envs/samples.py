@@ -9,7 +9,6 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, BinaryIO
 
 from envs import SCENARIOS
 from envs.answers import as_text
+from envs.bad_lines import Problem, refusal
 from envs.chance import chance
 from envs.scenario import Scenario, suggestions
 from envs.types import Mode, Move, Sample
@@ -61,20 +61,6 @@ class BadData(ValueError):
     """What the user should read about a data folder."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One bad line or picture, as a sentence."""
-
-    file: str
-    line: int
-    """0 where the whole file is meant."""
-    reason: str
-
-    def __str__(self) -> str:
-        place = f"{self.file}, line {self.line}" if self.line else self.file
-        return f"{place}: {self.reason}"
-
-
 @cache
 def kept() -> Mapping[str, frozenset[int]]:
     """Scenario -> ids that the paper evaluates, 7,557 in all (package: ``data_utils.FILTER``)."""
@@ -91,14 +77,16 @@ def evaluated(sample: Sample, filtered: bool) -> bool:
     return strong and (not filtered or sample.id in kept()[sample.scenario])
 
 
-def load(folder: Path, scenario: str, filtered: bool = True) -> list[Sample]:
-    """The samples of a scenario in file order; raises BadData if a line is bad or the file is not there."""
+def load(folder: Path, scenario: str, filtered: bool = True, skipped: list[Problem] | None = None) -> list[Sample]:
+    """The samples of a scenario in file order; raises BadData if a line is bad or the file is not there.
+
+    With a list for what is ``skipped``, bad lines go there and stop nothing.
+    """
     samples, problems = read(folder, scenario)
-    if problems:
-        more = (
-            f" (and {len(problems) - 1} more: `proactive-sweep data check {folder}` lists them)" if problems[1:] else ""
-        )
-        raise BadData(f"{problems[0]}{more}")
+    if problems and (skipped is None or not all(problem.line for problem in problems)):
+        raise BadData(refusal(problems, folder))
+    if skipped is not None:
+        skipped += problems
     chosen = [sample for sample in samples if evaluated(sample, filtered)]
     if not samples:
         raise BadData(f"{lines_file(folder, scenario)} holds no sample")

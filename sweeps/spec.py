@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from envs.types import Mode
 from sweeps.conditions import Condition
-from sweeps.endpoint import Endpoint
+from sweeps.endpoint import Endpoint, wrong_effort
 from sweeps.sampling import AS_THE_PACKAGE, Sampling, Whole
 from sweeps.values import NAME, Frozen, digest
 
@@ -99,6 +99,13 @@ class ModelSpec(Frozen):
     inferred: bool = False
     """Whether ``source`` is inferred from the paper's name; false where the published code names it."""
     note: str = ""
+
+    @field_validator("endpoint")
+    @classmethod
+    def _reasons(cls, value: Endpoint, info: ValidationInfo) -> Endpoint:
+        if reason := wrong_effort(str(info.data.get("source", "")), value):
+            raise ValueError(reason)
+        return value
 
     @model_validator(mode="before")
     @classmethod
@@ -293,6 +300,8 @@ class Sweep(Frozen):
     seed: Whole = 0
     sampling: Sampling = Sampling()
     selection: Selection = Selection()
+    skip_bad: Annotated[bool, Field(strict=True)] = False
+    """Whether bad lines of the data are left out, counted and named; else the first one stops the sweep (``--skip-bad``)."""
     open_ended: OpenEnded = OpenEnded()
     """Sampling and selection of cells with protocol ``oeg``."""
     judge: Judge | None = None

@@ -9,7 +9,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +46,7 @@ Output = Annotated[
     str | None,
     typer.Option("--output", metavar="DIR", help="The run folder, or s3://BUCKET/FOLDER (default outputs/<name>)."),
 ]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines of the data out, and count them.")]
 ByJudge = Annotated[str, typer.Option("--judge", metavar="KEY", help="Whose verdicts (default: the sweep's judge).")]
 StrictPaper = Annotated[
     bool, typer.Option("--strict-paper", help="A verdict that could not be had counts as zeros, as in the package.")
@@ -87,6 +88,7 @@ def plan(
     sweep: SweepFile,
     set_: Overrides = [],  # noqa: B006
     output: Output = None,
+    skip_bad: SkipBad = False,
     gpus: Annotated[int | None, typer.Option(min=1, max=4096, help="Forecast the sweep on so many GPUs.")] = None,
     gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s or b200.")] = "h200",
     price: Annotated[float | None, typer.Option(min=0, help="What a GPU-hour costs you.")] = None,
@@ -103,11 +105,11 @@ def plan(
         from orchestrator.scheduling.forecast.summary import forecast_lines
 
         with sentences():
-            lines = forecast_lines(_local(_sweep(sweep, set_, output)), gpus, gpu_type, price, timeline)
+            lines = forecast_lines(_local(_sweep(sweep, set_, output, skip_bad)), gpus, gpu_type, price, timeline)
         print(*lines, sep="\n")
         return
     with sentences():
-        found = _local(_sweep(sweep, set_, output))
+        found = _local(_sweep(sweep, set_, output, skip_bad))
         numbering = build_plan(found)
         rows = planned_rows(numbering)
         folder = Path(found.output)
@@ -120,7 +122,7 @@ def plan(
         table.add_row(row["cell"], f"{row['planned']:,}", f"{counts.get(row['cell'], 0):,}")
     console = Console()
     console.print(table)
-    for reason in skipped(found):
+    for reason in (*skipped(found), *numbering.left_out):
         console.print(f"left out: {reason}", markup=False)
     for line in may_overflow:
         console.print(line, markup=False)
@@ -132,12 +134,16 @@ def run(
     sweep: SweepFile,
     set_: Overrides = [],  # noqa: B006
     output: Output = None,
+    skip_bad: SkipBad = False,
     update: Annotated[bool, typer.Option("--update", help="Go on in a folder of another configuration.")] = False,
     tracking_uri: Annotated[
         str | None, typer.Option(help="MLflow: 'sqlite', an address (or in MLFLOW_TRACKING_URI), 'none'.")
     ] = None,
     retry: Annotated[
-        str, typer.Option(metavar="ENDINGS", help="Play again what ended so: failed,overflow,unprocessable,refused.")
+        str,
+        typer.Option(
+            metavar="ENDINGS", help="Play again what ended so: failed,overflow,truncated,unprocessable,refused."
+        ),
     ] = "",
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="The same as --retry failed.")] = False,
 ) -> None:
@@ -147,7 +153,7 @@ def run(
 
     with sentences():
         again = endings(",".join([retry, *(["failed"] if retry_failed else [])]))
-        found = _tracked(_sweep(sweep, set_, output), tracking_uri)
+        found = _tracked(_sweep(sweep, set_, output, skip_bad), tracking_uri)
         job_paths.reachable(found.data)
         with remote.place(found.output) as place:
             outcome = play(found, place.folder, update, retry=again)
@@ -181,6 +187,7 @@ def status(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] =
             )
         )
     Console().print(table, *status_tables(found))
+    _print_left_out(found["left_out"])
 
 
 @app.command()
@@ -197,7 +204,9 @@ def report(
     from orchestrator.report.run_data import read
 
     with sentences():
-        _print_tables(read(folder, _benchmark(data), judge, strict_paper).rows)
+        found = read(folder, _benchmark(data), judge, strict_paper)
+        _print_tables(found.rows)
+        _print_left_out(found.left_out)
         if brief:
             return
         from orchestrator.report.figures import write_figures
@@ -329,8 +338,8 @@ def main() -> None:
     app()
 
 
-def _sweep(path: Path, overrides: list[str], output: str | None) -> Sweep:
-    found = load(path, overrides)
+def _sweep(path: Path, overrides: list[str], output: str | None, skip_bad: bool = False) -> Sweep:
+    found = load(path, [*overrides, *(["skip_bad=true"] if skip_bad else [])])
     if output is not None and not output.strip():
         raise SweepError("--output is empty; name a folder, or leave it out for outputs/<name>")
     return found if output is None else found.model_copy(update={"output": output})
@@ -361,6 +370,12 @@ def _print_tables(rows: pl.DataFrame) -> None:
     console = Console(width=max(WIDTH, Console().width))
     for table in tables(rows):
         console.print(table)
+
+
+def _print_left_out(left_out: Iterable[object]) -> None:
+    """The bad lines of the data that nobody played, one line a scenario."""
+    for one in left_out:
+        print(printable(f"left out: {one}"))
 
 
 def _how_to_look(sweep: Sweep, folder: Path) -> None:

@@ -79,7 +79,7 @@ def fetch(
 ) -> Report:
     """Download, extract and check; ``folder/test`` is the benchmark afterwards. ``revision`` defaults to what is there.
 
-    Raises FetchError (the Hub, the disk), BadArchive (a hostile or damaged archive), BadData (bad lines).
+    Raises FetchError (the Hub, the disk), BadArchive (a hostile or damaged archive), BadData (a file that cannot be read).
     """
     unknown = [name for name in scenarios if name not in SCENARIOS]
     if unknown:
@@ -108,12 +108,15 @@ def fetch(
 
 
 def picture_folders(bench: Path, scenarios: Sequence[str]) -> set[str]:
-    """The folders at the top of the benchmark that the scenarios' pictures lie in; raises BadData for bad lines."""
+    """The folders at the top of the benchmark that the scenarios' pictures lie in; no picture is a bad line's.
+
+    Raises BadData for a file that cannot be read.
+    """
     found = set()
     for name in scenarios:
         samples, problems = read(bench, name)
-        if problems:
-            raise BadData(f"the downloaded {problems[0]}")
+        if unread := [problem for problem in problems if not problem.line]:
+            raise BadData(f"the downloaded {unread[0]}")
         found |= {sample.image.partition("/")[0] for sample in samples}
     return found
 

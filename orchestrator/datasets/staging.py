@@ -66,7 +66,7 @@ def stage(data: str, scenarios: Sequence[str], cache: str, say: Say) -> Path:
     """Fetch what the scenarios need to this machine; returns the benchmark folder.
 
     A broken call goes on where it stopped. Raises FetchError (network, disk), BadArchive (damaged or hostile), BadData
-    (bad lines).
+    (a file that cannot be read).
     """
     place = address(data)
     assert place is not None, "a folder needs no staging"

@@ -86,7 +86,7 @@ def run(
     if sweep.judged and sweep.judge is not None:
         check_wording(sweep.judge)
     plan = build_plan(sweep)
-    for reason in skipped(sweep):
+    for reason in (*skipped(sweep), *plan.left_out):
         say(f"left out: {reason}")
     with opened(sweep, plan, output, say, update) as attempt:
         return attempt.run(retry)
@@ -111,7 +111,8 @@ def opened(
     sweep: Sweep, plan: Plan, output: Path, say: Callable[[str], None], update: bool = False
 ) -> Iterator[Attempt]:
     """An attempt that holds its run folder until the block ends; raises RunFolderError."""
-    with run_folder.disk(output), run_folder.claim(output, sweep, update=update), attempt_log(output) as log:
+    claim = run_folder.claim(output, sweep, update, plan.left_out)
+    with run_folder.disk(output), claim, attempt_log(output) as log:
         store = EpisodeStore(output)
         try:
             yield Attempt(sweep, plan, output, store, log, say)

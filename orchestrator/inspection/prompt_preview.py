@@ -15,8 +15,9 @@ from actors.backend import BackendError, Message, Request, Situation
 from actors.judge import asked
 from actors.prompts import Past, ask_openly, examples, messages, posed, posed_openly, staged
 from envs import SCENARIOS
+from envs.bad_lines import Problem, passed_over
 from envs.render import Unprocessable
-from envs.samples import BadData, load
+from envs.samples import BadData, evaluated, load
 from envs.suggestion_pool import with_known
 from envs.types import Mode, Sample, State
 from sweeps.conditions import Condition
@@ -100,11 +101,13 @@ def written(conversation: Sequence[Message]) -> str:
 
 def find(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list[Sample]]:
     """A sample by id, kept by the filter or not, and the pool its examples are drawn from; raises BadData."""
-    every = load(data, scenario, filtered=False)
+    bad: list[Problem] = []
+    every = load(data, scenario, filtered=False, skipped=bad)
     sample = next((sample for sample in every if sample.id == sample_id), None)
     if sample is None:
-        raise BadData(f"{scenario} has no sample with id {sample_id}; ids run from {every[0].id} to {every[-1].id}")
-    return with_known([sample], data)[0], load(data, scenario)
+        ids = f"ids run from {every[0].id} to {every[-1].id}"
+        raise BadData(f"{scenario} has no sample with id {sample_id}; {ids}{passed_over(bad)}")
+    return with_known([sample], data)[0], [other for other in every if evaluated(other, filtered=True)]
 
 
 def templated(model: ModelSpec, conversation: Sequence[Message]) -> str | None:

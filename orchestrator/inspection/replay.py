@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from envs import SCENARIOS, STEMS
+from envs.bad_lines import Problem, passed_over
 from envs.samples import load
 from envs.types import Ending, Mode, Sample, View
 
@@ -30,16 +31,19 @@ def replay(data: Path, lines: Iterable[str], where: str = "input") -> Iterator[d
     Every sample of the data can be replayed, kept by the paper's filter or not.
     """
     loaded: dict[str, dict[int, Sample]] = {}
+    bad: dict[str, list[Problem]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         wanted = _request(line, f"{where}, line {number}")
         scenario = wanted["scenario"]
         if scenario not in loaded:
-            loaded[scenario] = {sample.id: sample for sample in load(data, scenario, filtered=False)}
+            found = load(data, scenario, filtered=False, skipped=bad.setdefault(scenario, []))
+            loaded[scenario] = {sample.id: sample for sample in found}
         sample = loaded[scenario].get(wanted["id"])
         if sample is None:
-            raise ReplayError(f"{where}, line {number}: {scenario} has no sample with id {wanted['id']}")
+            missing = f"{scenario} has no sample with id {wanted['id']}{passed_over(bad[scenario])}"
+            raise ReplayError(f"{where}, line {number}: {missing}")
         yield replayed(sample, wanted["answers"], wanted["hint"], wanted["reference"])
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
+from envs.bad_lines import Problem, left_out
 from envs.samples import load as load_samples
 from envs.samples import select
 from envs.suggestion_pool import with_known
@@ -22,11 +23,19 @@ from sweeps.spec import Selection, Sweep
 
 
 def build_plan(sweep: Sweep) -> Plan:
-    """Load the samples that the sweep names and number its episodes; raises BadData or SweepError."""
+    """Load the samples that the sweep names and number its episodes; raises BadData or SweepError.
+
+    Bad lines raise, or with ``skip_bad`` are the plan's ``left_out``.
+    """
     folder = local(sweep)
+    bad: dict[str, list[Problem]] = {}
+
+    def loaded(name: str, filtered: bool) -> list[Sample]:
+        bad[name] = []
+        return load_samples(folder, name, filtered, bad[name] if sweep.skip_bad else None)
 
     def pool(pick: Selection) -> dict[str, list[Sample]]:
-        found = {name: load_samples(folder, name, pick.filtered) for name in sweep.scenarios}
+        found = {name: loaded(name, pick.filtered) for name in sweep.scenarios}
         if not sweep.draws_suggestions:
             return found
         return {name: with_known(samples, folder) for name, samples in found.items()}
@@ -39,7 +48,7 @@ def build_plan(sweep: Sweep) -> Plan:
     for protocol in sweep.protocols:
         pick = sweep.selects(protocol)
         samples[protocol] = drawn(pick, pools if pick.filtered == sweep.selection.filtered else pool(pick))
-    return planned(sweep, samples, pools)
+    return planned(sweep, samples, pools, left_out(bad))
 
 
 def planned_rows(plan: Plan) -> pl.DataFrame:

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from actors.prompts import version
+from envs.bad_lines import LeftOut
 from envs.chance import episode_seed
 from envs.types import Mode, Sample
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
@@ -46,6 +47,8 @@ class Plan:
     seed: int
     open_ended: Mapping[str, tuple[Sample, ...]] = field(default_factory=dict)
     """Scenario -> the samples played as open-ended generation."""
+    left_out: tuple[LeftOut, ...] = ()
+    """The bad lines of the scenarios' files that nobody plays (``skip_bad``)."""
 
     def drawn(self, cell: Cell) -> tuple[Sample, ...]:
         """The samples of a cell, in the order of its ordinals."""
@@ -140,6 +143,7 @@ def planned(
     sweep: Sweep,
     samples: Mapping[Protocol, Mapping[str, Sequence[Sample]]],
     pools: Mapping[str, Sequence[Sample]],
+    left_out: Sequence[LeftOut] = (),
 ) -> Plan:
     """The plan of a sweep over loaded samples: protocol -> scenario -> those played."""
     choice, open_ended = (
@@ -147,4 +151,4 @@ def planned(
         for protocol in (Protocol.MCQA, Protocol.OEG)
     )
     whole = {name: tuple(found) for name, found in pools.items()}
-    return Plan(sweep.cells(), choice, whole, sweep.seed, open_ended)
+    return Plan(sweep.cells(), choice, whole, sweep.seed, open_ended, tuple(left_out))

@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
+from envs.bad_lines import LeftOut
 from envs.samples import BadData
 from envs.types import UNSCORED, Mode, Sample
 from orchestrator.planning.build_plan import build_plan
@@ -23,7 +24,7 @@ from orchestrator.report.judge_agreement import chosen
 from orchestrator.report.metrics import PLANNED, score
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.planned_episodes import planned_only
-from orchestrator.storage.run_folder import PLAN, RESOLVED, RunFolderError, planned_keys
+from orchestrator.storage.run_folder import PLAN, RESOLVED, RunFolderError, bad_lines, planned_keys
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.conditions import CONDITIONS, Condition
 from sweeps.load import SweepError
@@ -53,6 +54,8 @@ class RunData:
     """Whether a verdict that could not be had counts as the package's three zeros."""
     notes: tuple[str, ...] = ()
     """What a reader should know about this run, one sentence each."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Bad lines of the data that were not played."""
 
     @cached_property
     def rows(self) -> pl.DataFrame:
@@ -126,7 +129,10 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
     belonging = _belonging(stored, planned_keys(folder), keys).collect().sort("key")
     if belonging.height < stored.height:
         notes.append(f"{stored.height - belonging.height:,} episodes of an earlier configuration are left out")
-    return RunData(folder, sweep, planned, belonging, samples, chosen(folder, sweep, judge), strict, tuple(notes))
+    left_out = bad_lines(folder)
+    notes += [f"left out: {one}" for one in left_out]
+    judge = chosen(folder, sweep, judge)
+    return RunData(folder, sweep, planned, belonging, samples, judge, strict, tuple(notes), left_out)
 
 
 def stored_sweep(folder: Path) -> Sweep:

@@ -26,6 +26,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from actors.redaction import redact_address, redact_addresses
+from envs.bad_lines import LeftOut, counted, from_json
 from envs.types import ERRORS, Ending
 from orchestrator.storage import atomic_write, lock
 from orchestrator.storage.episode_store import UNREADABLE, episodes
@@ -33,9 +34,20 @@ from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.planned_episodes import planned_only
 from sweeps.spec import ModelSpec, Sweep
 
-__all__ = ["RunFolderError", "claim", "differences", "read_status", "settings", "write_plan", "write_status"]
+__all__ = [
+    "RunFolderError",
+    "bad_lines",
+    "claim",
+    "differences",
+    "read_status",
+    "settings",
+    "write_plan",
+    "write_status",
+]
 
 RESOLVED, PLAN, KEYS, STATUS, LIVE = "sweep.resolved.toml", "plan.json", "plan.parquet", "status.json", "live.json"
+BAD_LINES = "bad_lines.json"
+"""What ``skip_bad`` left out of the data; not there where no line was."""
 NOT_IDENTITY = {"output", "tracking", "cluster", "staging", "judge", "models", "conditions"}
 """Keys of a sweep that do not identify a run, or are compared entry by entry."""
 PACKAGES = (
@@ -60,16 +72,21 @@ SHOWN = 8
 
 
 @contextlib.contextmanager
-def claim(folder: Path, sweep: Sweep, update: bool = False) -> Iterator[None]:
-    """Hold a run folder for this sweep, made if it is not there.
+def claim(
+    folder: Path, sweep: Sweep, update: bool = False, left_out: Sequence[LeftOut] | None = None
+) -> Iterator[None]:
+    """Hold a run folder for this sweep, made if it is not there; ``left_out``: the bad lines of its data, where they were read.
 
-    Raises RunFolderError when another driver holds it, or when it is of another configuration and ``update`` is false.
+    Raises RunFolderError when another driver holds it, or when ``update`` is false and it is of another configuration or
+    of data of which other lines were left out.
     """
     with lock.held(folder, "driver"):
         old = _stored(folder, update)
         changed = [] if old is None else differences(settings(old), settings(sweep))
         if changed and not update:
             raise RunFolderError(_refusal(folder, changed))
+        if left_out is not None:
+            _keep_bad_lines(folder, left_out, None if old is None or update else bad_lines(folder))
         atomic_write.write(folder / RESOLVED, resolved(sweep).encode())
         yield
 
@@ -171,21 +188,22 @@ def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: boo
 def read_status(folder: Path) -> dict[str, Any]:
     """How far a run folder is: ``status.json``, and who writes there now as ``running`` (host, pid, started; or None).
 
+    ``left_out``: a sentence a scenario with bad lines that are not played (``skip_bad``).
     ``live`` is what a running driver wrote last (``orchestrator.monitoring.snapshot.Snapshot``), or None. Counts are taken
     afresh from the store when an attempt runs, or was killed (kill -9).
     Raises RunFolderError when the folder is no run folder.
     """
     running = lock.holder(folder)
-    status = _read(folder / STATUS)
+    status, left_out = _read(folder / STATUS), [str(one) for one in bad_lines(folder)]
     if status is not None and running is None and not _changed_since_status(folder):
-        return {**status, "running": None}
+        return {**status, "running": None, "left_out": left_out}
     plan = _read(folder / PLAN)
     if plan is None:
         raise RunFolderError(f"{folder} holds no run yet; `proactive-sweep run SWEEP --output {folder}` starts one")
     reasons = {cell["cell"]: cell["reason"] for cell in (status or {}).get("cells", ())}
     cells = _counted(folder, plan["cells"], reasons)
     now = {"running": running, "live": _read(folder / LIVE) if running is not None else None}
-    return {**(status or {}), "finished": False, **now, "cells": cells}
+    return {**(status or {}), "finished": False, **now, "left_out": left_out, "cells": cells}
 
 
 def _changed_since_status(folder: Path) -> bool:
@@ -217,6 +235,31 @@ def _state(finished: int, planned: int, failed: bool) -> str:
     if finished == planned:
         return "failed" if failed else "complete"
     return "partial" if finished else "waiting"
+
+
+def bad_lines(folder: Path) -> tuple[LeftOut, ...]:
+    """The bad lines of the data that the folder's run leaves out; none where the file is not there or cannot be read."""
+    try:
+        return from_json(_read(folder / BAD_LINES)["scenarios"])  # type: ignore[index]
+    except (TypeError, KeyError, ValueError):
+        return ()
+
+
+def _keep_bad_lines(folder: Path, found: Sequence[LeftOut], before: Sequence[LeftOut] | None) -> None:
+    """Write down what is left out; raises RunFolderError where ``before`` it was something else: the plan must be the same."""
+    if before is not None and {one.same for one in before} != {one.same for one in found}:
+        raise RunFolderError(
+            f"{folder} was run without {_said(before)}, and of the data as they are now {_said(found)} would be left out; put"
+            " the data back as they were, pass another --output, or --update to go on with what is good now"
+        )
+    if found:
+        atomic_write.write(folder / BAD_LINES, _json({"scenarios": [one.as_json() for one in found]}))
+    else:
+        (folder / BAD_LINES).unlink(missing_ok=True)
+
+
+def _said(left_out: Sequence[LeftOut]) -> str:
+    return ", ".join(f"{counted(one.lines)} of {one.scenario}" for one in left_out) or "no bad line"
 
 
 def _stored(folder: Path, update: bool) -> Sweep | None:

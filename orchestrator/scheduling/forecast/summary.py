@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orchestrator.judging.judge_queue import check_wording, unread
 from orchestrator.planning.build_plan import belonging, build_plan
+from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.forecast.forecast import HOUR, forecast
 from orchestrator.scheduling.forecast.workload import PendingWork, counted, runs_beside
 from sweeps.load import SweepError
@@ -16,9 +17,9 @@ SIMULATIONS = 8
 """Simulations with rates off at random that the range of a forecast comes from."""
 
 
-def outstanding(sweep: Sweep) -> PendingWork:
-    """What the run folder does not hold yet; raises BadData or SweepError."""
-    plan, folder = build_plan(sweep), Path(sweep.output)
+def outstanding(sweep: Sweep, plan: Plan) -> PendingWork:
+    """What the run folder does not hold yet of the sweep's plan."""
+    folder = Path(sweep.output)
     stored = (folder / "episodes").is_dir()
     finished = set(belonging(plan, folder).collect()["key"]) if stored else set()
     queues = plan.pending(finished).values()
@@ -35,14 +36,15 @@ def forecast_lines(
 ) -> list[str]:
     """The forecast's lines; its picture is written to ``timeline``, or beside the run folder.
 
-    Where the data folder is not there, the published benchmark is counted. Raises SweepError if the picture cannot be
-    written.
+    Where the data folder is not there, the published benchmark is counted. Raises BadData, and SweepError if the picture
+    cannot be written.
     """
     from orchestrator.scheduling.forecast.timeline import draw
 
     output = Path(sweep.output)
     here = "://" in sweep.data or Path(sweep.data).is_dir()
-    pending = outstanding(sweep) if here else None
+    plan = build_plan(sweep) if here else None
+    pending = outstanding(sweep, plan) if plan else None
     outlook = forecast(sweep, gpus, gpu_type, runs_beside(sweep), pending, SIMULATIONS)
     path = timeline or output.parent / f"{sweep.name}-{gpus}x{gpu_type.lower()}.png"
     ratio = outlook.found.ratio
@@ -54,4 +56,5 @@ def forecast_lines(
     except OSError as problem:
         raise SweepError(f"the timeline cannot be written to {path}: {problem.strerror or problem}") from None
     absent = "the data folder is not there: episodes are counted for the published benchmark, none finished"
-    return [*outlook.lines(price), *([] if here else [absent]), f"timeline: {path}"]
+    notes = [f"left out: {one}" for one in plan.left_out] if plan else [absent]
+    return [*outlook.lines(price), *notes, f"timeline: {path}"]

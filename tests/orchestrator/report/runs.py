@@ -37,7 +37,7 @@ def played(output: Path, wanted: Sweep, only: int | None = None, backends=None) 
     """Play a sweep, or its first ``only`` episodes, into a run folder."""
     plan = build_plan(wanted)
     engines = {model.name: _engine(model.source) for model in wanted.models} | (backends or {})
-    with run_folder.claim(output, wanted, update=True):
+    with run_folder.claim(output, wanted, update=True, left_out=plan.left_out):
         store = EpisodeStore(output)
         finished = set(store.finished()["key"])
         pending = [ordinal for queue in plan.pending(finished).values() for ordinal in queue][:only]

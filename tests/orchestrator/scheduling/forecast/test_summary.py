@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from actors.baselines import Baseline
+from orchestrator.planning.build_plan import build_plan
 from orchestrator.scheduling.forecast.summary import forecast_lines, outstanding
 from sweeps.load import SweepError
 from tests.orchestrator.report import runs
@@ -15,11 +16,11 @@ def test_what_is_left_is_told_kind_by_kind(demo_data, tmp_path):
         demo_data, ["refuse", "uniform"], ["zero-shot"], protocol=["mcqa", "oeg"], judge={"model": "rule-judge"},
         selection={"limit": 2}, open_ended={"selection": {"limit": 5}},
     ).model_copy(update={"output": str(tmp_path / "run")})  # fmt: skip
-    whole = outstanding(wanted)
+    whole = outstanding(wanted, build_plan(wanted))
     total = whole.of("builtin")
     runs.played(tmp_path / "run", wanted, only=total - 10)
     runs.heard(tmp_path / "run", wanted, wanted.judge, Baseline("rule-judge"), only=4)
-    left = outstanding(wanted)
+    left = outstanding(wanted, build_plan(wanted))
 
     assert whole.episodes["builtin"] and whole.answers["builtin"] and whole.unread == 0
     assert left.of("builtin") == 10

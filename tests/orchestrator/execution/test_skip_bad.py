@@ -1,0 +1,99 @@
+"""``--skip-bad`` plays what a repaired file would hold, says everywhere what was left out, and resumes to the same plan only."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from envs.samples import lines_file
+from orchestrator.execution.attempt import opened
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.report.html.summary import problems
+from orchestrator.report.provenance import open_ended_subset
+from orchestrator.report.run_data import read
+from orchestrator.storage.run_folder import RunFolderError, read_status
+from tests.orchestrator.cli.test_cli import call
+from tests.orchestrator.report import runs
+
+SAID = "2 bad lines of ROD: Realistic-Occlusion-Dataset_preprocessed.jsonl, line 1: is not JSON"
+
+
+@pytest.fixture
+def mixed(demo_data, tmp_path):
+    """The lines of ROD and QD alone; two bad ones stand in ROD's file."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name in ("ROD", "QD"):
+        shutil.copy(lines_file(demo_data, name), lines_file(folder, name))
+    path = lines_file(folder, "ROD")
+    first, rest = path.read_text().split("\n", 1)
+    path.write_text("\n".join(["{", first, "[]", rest]))
+    return folder
+
+
+def sweep(data, **more):
+    return runs.sweep(data, ["uniform"], ["zero-shot", "icl-1"], scenarios=["ROD", "QD"], **more)
+
+
+def test_the_plan_is_that_of_a_file_without_the_bad_lines(demo_data, mixed):
+    plan, clean = build_plan(sweep(mixed, skip_bad=True)), build_plan(sweep(demo_data))
+
+    assert list(plan.all_keys()) == list(clean.all_keys())
+    assert [str(one).partition(";")[0] for one in plan.left_out] == [SAID] and clean.left_out == ()
+
+
+def test_plan_refuses_or_counts(mixed, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(f'data = "{mixed}"\nmodels = ["uniform"]\nscenarios = ["ROD"]\noutput = "{tmp_path / "run"}"\n')
+    refused, planned = call("plan", path), call("plan", path, "--skip-bad")
+
+    assert refused.exit_code == 2 and "type --skip-bad" in refused.output
+    assert planned.exit_code == 0 and "10 episodes" in planned.output
+    assert f"left out: {SAID}" in " ".join(planned.output.split())
+
+
+def test_status_and_report_say_what_was_left_out(mixed, tmp_path):
+    folder = runs.played(tmp_path / "run", sweep(mixed, skip_bad=True))
+
+    assert read_status(folder)["left_out"][0].startswith(SAID)
+    for command in (["status", folder], ["report", folder, "--brief"]):
+        assert f"left out: {SAID}" in call(*command).output
+    assert any(line.startswith(f"left out: {SAID}") for line in problems(read(folder)))
+    shutil.rmtree(mixed)
+    assert read(folder).left_out[0].lines == 2, "the run folder knows it without the data"
+
+
+def test_open_ended_answers_to_another_shuffle_are_not_the_papers_samples(mixed, tmp_path):
+    wanted = runs.sweep(mixed, ["refuse"], ["hint"], scenarios=["ROD", "QD"], protocol="oeg", skip_bad=True)
+
+    assert "ROD" in open_ended_subset(read(runs.played(tmp_path / "run", wanted)))
+
+
+def resumed(folder, wanted, update=False):
+    with opened(wanted, build_plan(wanted), folder, print, update):
+        pass
+
+
+def test_a_run_goes_on_only_with_the_same_lines_left_out(mixed, tmp_path):
+    """Without the option the bad lines refuse, once they are mended the folder does: it would be another plan."""
+    folder, wanted = tmp_path / "run", sweep(mixed, skip_bad=True)
+    resumed(folder, wanted)
+    resumed(folder, wanted)
+    path = lines_file(mixed, "ROD")
+    path.write_text(path.read_text().replace("[]\n", "", 1))
+
+    with pytest.raises(RunFolderError, match=r"was run without 2 bad lines of ROD, .* now 1 bad line of ROD"):
+        resumed(folder, wanted)
+    path.write_text(path.read_text().replace("{\n", "", 1))
+    with pytest.raises(RunFolderError, match="skip_bad was true, this sweep says false"):
+        resumed(folder, sweep(mixed))
+    resumed(folder, sweep(mixed), update=True)
+    assert not (folder / "bad_lines.json").exists()
+    resumed(folder, sweep(mixed))
+
+
+def test_the_key_is_true_or_false(mixed):
+    assert sweep(mixed, skip_bad=True).skip_bad is True and sweep(mixed).skip_bad is False
+    with pytest.raises(ValueError, match="skip_bad"):
+        sweep(mixed, skip_bad=1)
