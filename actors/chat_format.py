@@ -17,6 +17,9 @@ Part = dict[str, Any]
 Chat = list[dict[str, Any]]
 
 JPEG_QUALITY = 95
+SERVICE_EDGE, SMALLEST_EDGE = 2048, 64
+"""Pixels: OpenAI's models fit each picture into a square of the first before they look at it (OpenAI's guide on vision, "high"
+detail); where a service takes even less, the square is halved until the picture fits, down to the second."""
 
 
 def conversation(messages: Sequence[Message], part: Callable[[ImageRef], Part], plain: bool = False) -> Chat:
@@ -43,8 +46,17 @@ def has_start_token(text: str, tokenizer: Any) -> bool:
     return bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
 
 
-def data_url(image: Image, form: Literal["png", "jpeg"] = "png") -> str:
-    """A picture as a ``data:`` URL; the same pixels give the same bytes."""
+def data_url(image: Image, form: Literal["png", "jpeg"] = "png", limit: int | None = None) -> str:
+    """A picture as a ``data:`` URL of at most ``limit`` bytes, shrunk where it would be longer; equal pixels give equal bytes."""
+    url, edge = _encoded(image, form), SERVICE_EDGE
+    while limit is not None and len(url) > limit and edge >= SMALLEST_EDGE:
+        smaller = image.copy()
+        smaller.thumbnail((edge, edge))
+        url, edge = _encoded(smaller, form), edge // 2
+    return url
+
+
+def _encoded(image: Image, form: Literal["png", "jpeg"]) -> str:
     held = BytesIO()
     options: dict[str, Any] = {"quality": JPEG_QUALITY, "subsampling": 0} if form == "jpeg" else {}
     image.save(held, form.upper(), **options)

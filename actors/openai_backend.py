@@ -87,7 +87,8 @@ class OpenAIBackend:
 
     async def reply(self, request: Request) -> Reply:
         """Answer; raises Unprocessable, Refused, BackendDied, ModelStopped or BudgetSpent."""
-        urls = await self.pictures.made(request.messages, lambda image: data_url(image, self.endpoint.pictures))
+        form, limit = self.endpoint.pictures, self.endpoint.largest_picture
+        urls = await self.pictures.made(request.messages, lambda image: data_url(image, form, limit))
         body, chance = self.body(request, urls), Random(request.seed)
         ceiling = self._ceiling(request)
         async with self.budget.hold(lambda: self._ceiling(request)):

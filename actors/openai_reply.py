@@ -15,6 +15,9 @@ MAX_TOKENS = 10**9
 FINISHES = frozenset(("stop", "length", "eos_token", "end_turn", "stop_sequence", "max_tokens"))
 """Words for a finished reply: OpenAI's and vLLM's first two, and those of TGI's and Anthropic's own endpoints."""
 
+SPENT = ("length", "max_tokens")
+"""Those that say that the reply's tokens were spent."""
+
 
 class UnreadableAnswer(ValueError):
     """JSON came, and no answer can be read from it; the message says what is odd."""
@@ -38,6 +41,7 @@ class Answer:
     refusal: str
     """Why the service declines; empty where it does not."""
     finish: str
+    """``stop``, ``length`` or ``content_filter``."""
 
 
 def parsed(content: bytes) -> dict[str, Any]:
@@ -79,7 +83,7 @@ def first_choice(answer: Mapping[str, Any]) -> Answer:
         raise UnreadableAnswer("it calls a tool, and none was offered")
     if not isinstance(finish, str) or finish not in FINISHES:
         raise UnreadableAnswer(f"finish_reason is {_shown(finish)}")
-    return Answer(text, "", finish)
+    return Answer(text, "", "length" if finish in SPENT else "stop")
 
 
 def _text(message: Mapping[str, Any], name: str) -> str:

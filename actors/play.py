@@ -72,7 +72,8 @@ async def play(
         shown.append(Shown(turn, conversation[-1].images[0], reply))
         if condition.history:
             past.append((view, reply.text))
-    return _ended(key, sample, seed, shown, state.ending, None, began)
+    ending = Ending.TRUNCATED if silenced(shown[-1].reply) else state.ending
+    return _ended(key, sample, seed, shown, ending, None, began)
 
 
 async def _answer(sample: Sample, cell: Cell, backend: Backend, key: str, seed: int) -> Episode:
@@ -96,6 +97,11 @@ def declined(refusal: Exception) -> Ending:
     if isinstance(refusal, Overflow):
         return Ending.OVERFLOW
     return Ending.REFUSED if isinstance(refusal, Refused) else Ending.UNPROCESSABLE
+
+
+def silenced(reply: Reply) -> bool:
+    """Whether a reply's tokens were spent before its first word: the game reads nothing in it, which ends the episode."""
+    return not reply.text and reply.finish == "length"
 
 
 def within(conversation: Sequence[Message], model: ModelSpec) -> None:

@@ -45,6 +45,8 @@ class Ending(StrEnum):
     """The last turn that the sample allows was spent on one more suggestion, whether it still counted or not."""
     OVERFLOW = "overflow"
     """The next prompt would outgrow the model (its context, or the pictures it takes): not answered rightly, and counted."""
+    TRUNCATED = "truncated"
+    """The last reply is empty because its tokens were spent (on hidden reasoning, say): not answered rightly, and counted."""
     UNPROCESSABLE = "unprocessable"
     """A picture could not be read, or the model's processor refused it."""
     ANSWERED = "answered"
@@ -57,6 +59,8 @@ class Ending(StrEnum):
 
 ERRORS = (Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED)
 """Endings that are no answer, in the order of their columns in every table; the game gives none of them."""
+CUT_SHORT = (Ending.OVERFLOW, Ending.TRUNCATED)
+"""Endings that a limit brought about: scored as not right, shown with the bound that they leave; the game gives none of them."""
 UNSCORED = (*ERRORS, Ending.ANSWERED)
 """Endings that multiple choice does not score: free text is a judge's matter."""
 

@@ -59,6 +59,8 @@ def _totals(episode: Recording, mine: Sequence[Mapping[str, Any]], told: Mapping
     row = episode.row
     ours = mine[-1]["ending"] if mine else None
     stored = None if row["ending"] in (*ERRORS, Ending.OVERFLOW) else row["ending"]
+    if stored == Ending.TRUNCATED:
+        stored = Ending.WRONG.value  # the game, as the package, reads nothing in the empty reply
     theirs = ours if told["raised"] else told["ending"]
     if ours == Ending.LIMIT and theirs == Ending.WRONG and mine[-1]["move"] is None:
         theirs = ours  # the package has one word for a suggestion that counts no more and for all else that is wrong

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from envs.types import ERRORS, Ending
+from envs.types import CUT_SHORT, ERRORS, Ending
 from orchestrator.planning.build_plan import belonging
 from orchestrator.planning.plan import Plan
 from orchestrator.storage import atomic_write
@@ -18,7 +18,7 @@ from orchestrator.storage.episode_store import EpisodeStore
 from sweeps.load import SweepError
 
 RECORD = "retried.jsonl"
-RETRIED = (*ERRORS, Ending.OVERFLOW)
+RETRIED = (*ERRORS, *CUT_SHORT)
 """Endings that another attempt may better: none of them is an answer."""
 
 

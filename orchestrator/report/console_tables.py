@@ -15,7 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from envs import SCENARIOS
-from orchestrator.report.metrics import lacking
+from envs.types import CUT_SHORT
+from orchestrator.report.metrics import CUT, lacking
 from sweeps.conditions import CONDITIONS
 from sweeps.load import registry
 
@@ -85,10 +86,11 @@ def _unread(rows: pl.DataFrame) -> str:
 
 
 def _unanswered(rows: pl.DataFrame) -> str | None:
-    """Which cells have episodes without an answer, or that outgrew the model."""
+    """Which cells have episodes without an answer, or that a limit cut short."""
     notes = [
         *_named(rows, "errors", "! without an answer, and in no measure"),
-        *_named(rows, "overflow", "~ outgrew the model, and counted as not right"),
+        *_named(rows, "overflow", f"~ {CUT['overflow']}, and counted as not right"),
+        *_named(rows, "truncated", f"^ {CUT['truncated']}, and counted as not right"),
     ]
     return escape("\n".join(notes)) or None
 
@@ -103,14 +105,15 @@ def _named(rows: pl.DataFrame, column: str, said: str) -> Iterator[str]:
 
 
 def _counted(row: dict[str, Any], column: str) -> str:
-    bound = f" (acc at most {row['acc_bound']:.1f})" if column == "overflow" else ""
+    bound = f" (acc at most {row['acc_bound']:.1f})" if column in CUT_SHORT else ""
     return f"{row['model']}/{row['scenario']} {row[column]:,}{bound}"
 
 
 def _cell(row: dict[str, Any] | None, shape: Shape) -> str:
     if row is None:
         return "-"
-    mark = ("!" if row["errors"] else "") + ("~" if row.get("overflow") else "")
+    marks = {"!": "errors", "~": "overflow", "^": "truncated"}
+    mark = "".join(mark for mark, column in marks.items() if row.get(column))
     if row.get(shape.measures[0][0]) is None:
         return f"{row['finished']}/{row['planned']}{mark}"
     text = _written([row[name] for name, _ in shape.measures], shape)

@@ -39,6 +39,8 @@ class Kind(StrEnum):
     """Spent the last turn on one more suggestion."""
     OUTGROWN = "outgrew the model"
     """Asked until the next prompt did not fit the model's context, or held more pictures than it takes."""
+    SILENCED = "spent its tokens in silence"
+    """The last reply is empty because its tokens were spent before the first word."""
     UNPARSABLE = "unparsable"
     """The last reply names nothing that was shown."""
     ANSWERED = "answered in words"
@@ -150,6 +152,7 @@ def _kind() -> pl.Expr:
         Ending.CORRECT: Kind.CORRECT,
         Ending.LIMIT: Kind.ASKED_FOR_EVER,
         Ending.OVERFLOW: Kind.OUTGROWN,
+        Ending.TRUNCATED: Kind.SILENCED,
         Ending.ANSWERED: Kind.ANSWERED,
         Ending.UNPROCESSABLE: Kind.UNPROCESSABLE,
         Ending.REFUSED: Kind.REFUSED,

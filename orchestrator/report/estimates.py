@@ -19,7 +19,7 @@ from orchestrator.report.run_data import RunData
 
 GROUP = ("model", "condition", "protocol")
 CELL = ("cell", "model", "scenario", "condition", "protocol")
-COUNTS = ("planned", "finished", "failed", "scored", "errors", "overflow")
+COUNTS = ("planned", "finished", "failed", "scored", "errors", "overflow", "truncated")
 SHARES = {
     "share_suggestion": "suggestions",
     "share_abstention": "abstentions",
@@ -40,7 +40,7 @@ class Estimates(NamedTuple):
     cells: pl.DataFrame
     """One row a planned cell, sorted: names, counts (``COUNTS``), acc_bound, each measure with ``_low`` and ``_high``.
 
-    ``acc_bound`` counts overflown episodes as correct. Null where nothing was scored.
+    ``acc_bound`` counts episodes that a limit cut short as correct. Null where nothing was scored.
     """
     averages: pl.DataFrame
     """One row model x condition x protocol: unweighted means over scenarios (the paper's average), scenarios as strata.

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from envs import SCENARIOS
-from envs.types import ERRORS, UNSCORED, Ending
+from envs.types import CUT_SHORT, ERRORS, UNSCORED, Ending
 from orchestrator.storage import atomic_write
 from orchestrator.storage.verdict_store import VERDICTS
 
@@ -30,6 +30,10 @@ SHARES = {
     "share_unparsable": "unparsable",
 }
 """Share -> the count it comes from (paper: action distributions)."""
+CUT: dict[str, str] = dict(
+    zip(CUT_SHORT, ("outgrew the model", "spent a reply's tokens before its first word"), strict=True)
+)
+"""Ending that a limit brought about, which is a column too -> what such episodes did, in words."""
 NOT_COMPARABLE = ("prompt_tokens", "reply_tokens")
 """Columns that an engine may report differently for the same answers; they stay out of results.json."""
 Z = NormalDist().inv_cdf(0.975)
@@ -48,9 +52,10 @@ def score(
     (percent, 95% Wilson interval), ps (mean of turns - 1), loops (percent that ended at the turn limit), turns (in all),
     share_* (percent of turns), prompt_tokens and reply_tokens (sums). protocol.md, 'Measures'.
 
-    Episodes that outgrew the model (``Ending.OVERFLOW``) are scored, as not answered rightly: overflow counts them, and
-    acc_bound and loops_bound are what acc and loops would be if all of them had ended right, or at the turn limit; the
-    true figure of a model that takes any length lies between. Both equal the figure itself where none overflowed.
+    Episodes that outgrew the model (``Ending.OVERFLOW``), or whose last reply's tokens were spent in silence (``TRUNCATED``),
+    are scored, as not answered rightly: overflow and truncated count them, and acc_bound and loops_bound are what acc and
+    loops would be if all of them had ended right, or at the turn limit; the true figure of a model without such limits
+    lies between. Both equal the figure itself where nothing was cut short.
 
     Where a cell is open-ended, more columns (``judged``), from one judge's ``verdicts``.
     """
@@ -143,7 +148,7 @@ def _counts() -> list[pl.Expr]:
         answered.sum().cast(pl.Int64).alias("scored"),
         *[
             (pl.col("ending") == ending).sum().cast(pl.Int64).alias(ending)
-            for ending in (*ERRORS, Ending.LIMIT, Ending.OVERFLOW)
+            for ending in (*ERRORS, Ending.LIMIT, *CUT_SHORT)
         ],
         pl.col("correct").filter(answered).sum().cast(pl.Int64),
         *[pl.col(name).filter(answered).cast(pl.Int64).sum() for name in summed],
@@ -160,14 +165,14 @@ def _measures() -> list[pl.Expr]:
         high.alias("acc_high"),
         _ratio(pl.col("turns") - pl.col("scored"), pl.col("scored")).alias("ps"),
         _percent(pl.col(Ending.LIMIT), pl.col("scored")).alias("loops"),
-        _percent(pl.col("correct") + pl.col(Ending.OVERFLOW), pl.col("scored")).alias("acc_bound"),
-        _percent(pl.col(Ending.LIMIT) + pl.col(Ending.OVERFLOW), pl.col("scored")).alias("loops_bound"),
+        _percent(pl.sum_horizontal("correct", *CUT_SHORT), pl.col("scored")).alias("acc_bound"),
+        _percent(pl.sum_horizontal(Ending.LIMIT, *CUT_SHORT), pl.col("scored")).alias("loops_bound"),
         *shares,
     ]
 
 
 def _columns() -> list[str]:
-    counts = ["finished", "scored", *ERRORS, "errors", "correct", str(Ending.OVERFLOW)]
+    counts = ["finished", "scored", *ERRORS, "errors", "correct", *map(str, CUT_SHORT)]
     measures = ["acc", "acc_low", "acc_high", "acc_bound", "ps", "loops", "loops_bound"]
     return [*PLANNED, *counts, *measures, "turns", *SHARES, *NOT_COMPARABLE]
 

@@ -20,7 +20,7 @@ from orchestrator.report.escaping import MISSING, Entry, Grid
 from orchestrator.report.estimates import Estimates, estimate
 from orchestrator.report.judge_tables import averages, title
 from orchestrator.report.lenient import leniency
-from orchestrator.report.metrics import lacking
+from orchestrator.report.metrics import CUT, lacking
 from orchestrator.report.model_size import capacity
 from orchestrator.report.paired_averages import averages_against, averages_between
 from orchestrator.report.paired_tests import ALPHA, against, between, significant
@@ -253,16 +253,17 @@ def _change(row: Row | None) -> Entry:
 
 
 def _errors(run_data: RunData, protocol: str) -> tuple[str, ...]:
-    """One sentence a cell that has episodes without an answer, or episodes that outgrew the model."""
+    """One sentence a cell that has episodes without an answer, or episodes that a limit cut short."""
     bad = run_data.rows.filter((pl.col("protocol") == protocol) & (pl.col("errors") > 0))
-    outgrown = run_data.rows.filter((pl.col("protocol") == protocol) & (pl.col("overflow") > 0))
-    return (
-        *(
-            f"{row['cell']}: {row['overflow']} of {row['scored']} episodes outgrew the model and count as not right; acc is at "
-            f"most {row['acc_bound']:.1f} and loops at most {row['loops_bound']:.1f} where nothing were cut"
-            for row in outgrown.iter_rows(named=True)
-        ),
-        *_without_answer(bad),
+    return (*_cut_short(run_data.rows.filter(protocol=protocol)), *_without_answer(bad))
+
+
+def _cut_short(rows: pl.DataFrame) -> tuple[str, ...]:
+    return tuple(
+        f"{row['cell']}: {row[ending]} of {row['scored']} episodes {what} and count as not right; acc is at most "
+        f"{row['acc_bound']:.1f} and loops at most {row['loops_bound']:.1f} where nothing were cut"
+        for ending, what in CUT.items()
+        for row in rows.filter(pl.col(ending) > 0).iter_rows(named=True)
     )
 
 

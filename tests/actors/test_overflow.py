@@ -7,7 +7,7 @@ import asyncio
 import polars as pl
 import pytest
 
-from actors.backend import Overflow, Refused, Request, ScriptedBackend, Unprocessable
+from actors.backend import Overflow, Refused, Reply, Request, ScriptedBackend, Unprocessable
 from actors.play import Episode, declined, play
 from actors.records import episode_row
 from envs.types import Ending
@@ -82,12 +82,45 @@ def test_refusals_keep_their_endings():
     ]  # fmt: skip
 
 
-def test_overflow_is_scored_as_not_right_and_leaves_a_bound():
+class Silent:
+    """Asks, and has spent its tokens before the first word on a turn."""
+
+    def __init__(self, turn: int, text: str = "", finish: str = "length") -> None:
+        self.turn, self.text, self.finish = turn, text, finish
+
+    async def reply(self, request: Request) -> Reply:
+        here = request.situation.state.turn == self.turn
+        return Reply(self.text, reply_tokens=50, finish=self.finish) if here else Reply(asks(request))
+
+    async def close(self) -> None:
+        return None
+
+
+def test_an_empty_reply_whose_tokens_were_spent_has_an_ending_of_its_own():
+    found = played(cell("zero-shot"), Silent(turn=2))
+    told = row(cell("zero-shot"), found)
+
+    assert found.ending is Ending.TRUNCATED and [shown.turn.reply for shown in found.turns][2:] == [""]
+    assert (told["turns"], told["suggestions"], told["unparsable"], told["correct"]) == (3, 2, 1, False)
+    assert told["reply_tokens"] == 50, "what was spent in silence is counted"
+
+
+@pytest.mark.parametrize(("text", "finish"), [("", "stop"), ("The picture", "length"), (" ", "length")])
+def test_what_says_something_or_ends_by_itself_is_a_wrong_answer(text, finish):
+    assert played(cell("zero-shot"), Silent(1, text, finish)).ending is Ending.WRONG
+
+
+def test_an_open_ended_answer_stays_one_for_the_judge_reads_it():
+    assert played(cell("zero-shot", protocol=Protocol.OEG), Silent(0)).ending is Ending.ANSWERED
+
+
+def test_what_was_cut_short_is_scored_as_not_right_and_leaves_a_bound():
     rows = [
         episode(1, turns=1),
         episode(2, ending=Ending.LIMIT, turns=5, suggestions=5, categories=0),
         episode(3, ending=Ending.OVERFLOW, turns=4, suggestions=3, categories=0),
         episode(4, ending=Ending.UNPROCESSABLE, turns=0, suggestions=0, categories=0),
+        episode(5, ending=Ending.TRUNCATED, turns=2, suggestions=1, categories=0),
     ]
     planned = pl.DataFrame(
         {
@@ -96,12 +129,12 @@ def test_overflow_is_scored_as_not_right_and_leaves_a_bound():
             "condition": ["hint"],
             "protocol": ["mcqa"],
             "cell": [CELL],
-            "planned": [4],
+            "planned": [5],
         }
     )
     found = score(pl.LazyFrame(rows, schema=EPISODES), planned).row(0, named=True)
 
-    assert (found["scored"], found["overflow"], found["errors"]) == (3, 1, 1)
-    assert found["acc"] == pytest.approx(100 / 3) and found["acc_bound"] == pytest.approx(200 / 3)
-    assert found["loops"] == pytest.approx(100 / 3) and found["loops_bound"] == pytest.approx(200 / 3)
-    assert found["ps"] == pytest.approx((0 + 4 + 3) / 3)
+    assert (found["scored"], found["overflow"], found["truncated"], found["errors"]) == (4, 1, 1, 1)
+    assert (found["acc"], found["acc_bound"]) == (25.0, 75.0), "what was cut short could all have ended right"
+    assert (found["loops"], found["loops_bound"]) == (25.0, 75.0)
+    assert found["ps"] == (0 + 4 + 3 + 1) / 4

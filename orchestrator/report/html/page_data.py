@@ -57,6 +57,7 @@ MEANINGS = {
     Kind.LED_ASTRAY: "The random move that a suggestion made left the video.",
     Kind.ASKED_FOR_EVER: "The last turn was spent on one more suggestion.",
     Kind.OUTGROWN: "The next prompt did not fit the model: too many tokens or pictures. Counted as not right.",
+    Kind.SILENCED: "The tokens of a reply were spent before its first word. Counted as not right.",
     Kind.UNPARSABLE: "The last reply names nothing that was shown.",
     Kind.ANSWERED: "One free answer was given (open-ended); the judge's verdict stands below it.",
     Kind.UNPROCESSABLE: "No answer: a picture could not be read, or the model's processor refused it.",

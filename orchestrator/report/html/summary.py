@@ -13,6 +13,7 @@ import polars as pl
 from actors.prompts import VERSIONS
 from orchestrator.report.html.escape import visible
 from orchestrator.report.html.phrasing import listed, ordered, share
+from orchestrator.report.metrics import CUT
 from orchestrator.report.provenance import foreign, subset
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables import models
@@ -57,7 +58,7 @@ def problems(run_data: RunData) -> list[str]:
         *_running(status),
         *_unfinished(run_data.rows),
         *_given_up(status),
-        *_outgrown(run_data),
+        *_cut_short(run_data),
         *_errors(run_data),
         *[visible(note, 400) for note in run_data.notes],
         *[
@@ -148,13 +149,14 @@ def _given_up(status: Row) -> Iterator[str]:
         yield f"{len(cells)} cells stopped ({listed(cells, 2)}): {visible(reason, 300)}"
 
 
-def _outgrown(run_data: RunData) -> Iterator[str]:
-    rows = run_data.rows.filter(pl.col("overflow") > 0)
-    if rows.height:
-        yield (
-            f"{int(rows['overflow'].sum()):,} episodes in {rows.height} cells outgrew their model's context or pictures; they "
-            "count as not right, and the table of cells shows what acc is at most"
-        )
+def _cut_short(run_data: RunData) -> Iterator[str]:
+    for ending, what in CUT.items():
+        rows = run_data.rows.filter(pl.col(ending) > 0)
+        if rows.height:
+            yield (
+                f"{int(rows[ending].sum()):,} episodes in {rows.height} cells {what}; they count as not right, and the table of "
+                "cells shows what acc is at most"
+            )
 
 
 def _errors(run_data: RunData) -> Iterator[str]:

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import polars as pl
 
 from envs import SCENARIOS
+from envs.types import CUT_SHORT
 from orchestrator.report.efficiency import efficiency, lift
 from orchestrator.report.escaping import Grid
 from orchestrator.report.estimates import Estimates
@@ -99,6 +100,10 @@ CELLS = (
         "Overflow",
         "episodes that outgrew the model's context or pictures: scored as not right; beside it, what acc is at most",
     ),
+    Column(
+        "Truncated",
+        "episodes whose last reply is empty because its tokens were spent: scored as not right; beside it, what acc is at most",
+    ),
     Column("Errors", "episodes without an answer: unprocessable, refused or failed; they count in no measure"),
 )
 
@@ -156,15 +161,15 @@ def _cell(
         if read and unparsable
         else TableCell(GAP),
         TableCell(played, row["finished"] / max(row["planned"], 1), style="pale" if unfinished else "", link=link),
-        _overflow(row),
+        *(_cut_short(row, str(ending)) for ending in CUT_SHORT),
         TableCell(f"{row['errors']:,}", row["errors"], style="warn" if row["errors"] else ""),
     )
 
 
-def _overflow(row: Row) -> TableCell:
-    if not row["overflow"]:
+def _cut_short(row: Row, ending: str) -> TableCell:
+    if not row[ending]:
         return TableCell("0", 0)
-    return TableCell(f"{row['overflow']:,}", row["overflow"], f"acc ≤ {row['acc_bound']:.1f}", "warn")
+    return TableCell(f"{row[ending]:,}", row[ending], f"acc ≤ {row['acc_bound']:.1f}", "warn")
 
 
 def _measure(row: Row, name: str, span: bool = False) -> TableCell:
@@ -229,8 +234,8 @@ def beside_paper(rows: pl.DataFrame) -> PageTable | None:
         Column("Model", number=False, filter=True), Column("Scenario", number=False, filter=True),
         Column("Condition", number=False, filter=True), Column("Measure", number=False, filter=True), Column("Ours"),
         Column("Published"), Column("Difference"),
-        Column("Episodes", "multiple choice: episodes that ended otherwise, or suggestions for ps; at least, rounding allowed"),
-        Column("Agrees", "multiple choice: no episode differs; open-ended: the published figure lies in our interval"),
+        Column("Episodes", "decoded as the package does: episodes that ended otherwise, or suggestions for ps; at least"),
+        Column("Agrees", "no episode differs, rounding allowed; decoded otherwise or open-ended: it lies in our interval"),
     )  # fmt: skip
     compared = tuple(_beside(row) for row in known.iter_rows(named=True))
     return PageTable(

@@ -58,11 +58,16 @@ def test_failed_episodes_are_pending_again_and_their_reasons_kept(tmp_path, plan
 
 def test_only_the_named_endings_are_pending_again(tmp_path, plan):
     store = EpisodeStore(tmp_path)
-    for ordinals, ending in (((0, 1), Ending.OVERFLOW), ((2,), Ending.UNPROCESSABLE), ((3,), Ending.LIMIT)):
+    for ordinals, ending in (
+        ((0,), Ending.OVERFLOW),
+        ((1,), Ending.TRUNCATED),
+        ((2,), Ending.UNPROCESSABLE),
+        ((3,), Ending.LIMIT),
+    ):
         stored(store, plan, ordinals, ending)
     before = pending(store, plan)
 
-    assert take_back(store, plan, tmp_path, endings("overflow,unprocessable")) == 3
+    assert take_back(store, plan, tmp_path, endings("overflow,truncated,unprocessable")) == 3
     assert pending(store, plan) == before + 3
     assert episodes(tmp_path).collect()["ending"].to_list() == ["limit"]
     store.close()
@@ -70,7 +75,7 @@ def test_only_the_named_endings_are_pending_again(tmp_path, plan):
 
 @pytest.mark.parametrize("text", ["correct", "overflow,limit", "Failed", "overflow unprocessable"])
 def test_an_answer_cannot_be_retried(text):
-    with pytest.raises(SweepError, match="type one or more of unprocessable,refused,failed,overflow"):
+    with pytest.raises(SweepError, match="type one or more of unprocessable,refused,failed,overflow,truncated"):
         endings(text)
 
 

@@ -1,0 +1,50 @@
+"""Entries of services date their prices and name a source; a reasoning effort that the model does not take is one sentence."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from sweeps.endpoint import Endpoint, wrong_effort
+from sweeps.load import SweepError, build, registry
+
+
+def test_every_service_that_ships_has_prices_with_their_day_and_source():
+    services = [model for model in registry().values() if model.backend == "openai"]
+
+    assert {model.name for model in services} == {"o4-mini", "gpt-4.1", "gpt-5.2"}
+    for model in services:
+        day, currency = model.endpoint.priced.split()
+        assert date.fromisoformat(day) <= date(2026, 12, 31) and currency == "USD"
+        assert 0 < model.endpoint.prompt_price < model.endpoint.reply_price
+        assert model.endpoint.price_source.startswith("https://")
+        assert not {"prompt_price", "reply_price", "priced", "price_source"} & model.endpoint.identity.keys()
+
+
+@pytest.mark.parametrize(
+    ("source", "effort", "said"),
+    [
+        ("o4-mini", "none", "o4-mini takes no effort 'none'; write 'low', 'medium' or 'high'"),
+        ("o4-mini-2025-04-16", "xhigh", "write 'low', 'medium' or 'high'"),
+        ("gpt-5-mini", "none", "write 'minimal', 'low', 'medium' or 'high'"),
+        ("gpt-5.2", "minimal", "write 'none', 'low', 'medium', 'high' or 'xhigh'"),
+        ("gpt-4.1", "low", "gpt-4.1 does not reason, so it takes no effort"),
+        ("gpt-4.1-mini", "low", "does not reason"),
+    ],
+)
+def test_an_effort_that_the_model_does_not_take_is_one_sentence_at_load(source, effort, said):
+    entry = {"name": "mine", "source": source, "backend": "openai", "endpoint": {"effort": effort}}
+
+    with pytest.raises(SweepError) as refusal:
+        build({"name": "t", "data": "d", "model": [entry]}, "mine.toml")
+    assert said in str(refusal.value) and "mine.toml: model 1" in str(refusal.value)
+
+
+def test_what_is_right_or_not_known_is_left_to_the_service():
+    assert wrong_effort("gpt-5.2", Endpoint(effort="none")) == ""
+    assert wrong_effort("o4-mini", Endpoint()) == ""
+    assert wrong_effort("gpt-9", Endpoint(effort="anything")) == ""
+    assert wrong_effort("o4-mini", Endpoint(effort="anything", base_url="http://host/v1")) == "", (
+        "another server's o4-mini"
+    )
