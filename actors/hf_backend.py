@@ -36,11 +36,10 @@ from actors.batching import Job, Waiting
 from actors.chat_format import conversation, has_start_token
 from actors.decoding import Decoding, decoding
 from actors.image_loader import Pictures
+from actors.in_flight import BATCH
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 
-BATCH = 16
-"""Rows of a batch where the entry's options name no ``batch``."""
 REFUSALS = (Overflow, ValueError, TypeError, ArithmeticError)
 """What processors raise for a picture or a text that they cannot take."""
 CLOSE_TIMEOUT_S = 30.0

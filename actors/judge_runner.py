@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from actors.backend import Backend
 from actors.episode_runner import PlanView
+from actors.in_flight import expected
 from actors.judge import instruction_hash, judge
 from actors.lease import LeaseState
 from actors.records import JudgedAnswer, VerdictBatch, VerdictRows
@@ -42,14 +43,15 @@ def judge_key(judge: Judge) -> str:
 class JudgeRunner:
     """Has answers read by one judge."""
 
-    def __init__(self, plan: PlanView, judge: Judge, backend: Backend) -> None:
-        """Raises ValueError as ``judge_key``."""
+    def __init__(self, plan: PlanView, judge: Judge, backend: Backend, in_flight: int | None = None) -> None:
+        """``in_flight``: answers to read at once, by default what the entry tells. Raises ValueError as ``judge_key``."""
         self.plan, self.spec, self.backend, self.key = plan, judge, backend, judge_key(judge)
+        self.in_flight = in_flight or expected(judge.model)
 
     def judge(self, answers: Sequence[LeasedAnswer]) -> AsyncIterator[VerdictBatch]:
         """Batches of verdicts, in the order in which they are given; raises as ``LeaseState.batches``."""
         lease = LeaseState(answers, self._verdict, lambda: VerdictRows(self.key))
-        return lease.batches(self.spec.model.in_flight)
+        return lease.batches(self.in_flight)
 
     async def _verdict(self, answer: LeasedAnswer) -> JudgedAnswer:
         index, sample = self.plan.task(answer.ordinal)

@@ -23,6 +23,7 @@ from actors import openai_http
 from actors.backend import BackendDied, BackendError, Overflow, Refused, Reply, Request, Unprocessable
 from actors.chat_format import Part, conversation, data_url
 from actors.image_loader import Pictures
+from actors.in_flight import expected
 from actors.openai_reply import Tokens, UnreadableAnswer, first_choice, parsed, tokens
 from actors.printable import one_line
 from actors.rate_limit import Budget, ModelStopped, Pace, backoff, retry_after
@@ -75,7 +76,7 @@ class OpenAIBackend:
             http_client=openai_http.client(),
         )
         self.pictures = Pictures(data, model)
-        self.pace = Pace(model.in_flight)
+        self.pace = Pace(expected(model))
         self.budget = Budget(self.endpoint.max_cost, model.name)
         self.dearest = 0.0
         """The most that a prompt has cost so far."""

@@ -21,6 +21,7 @@ from actors.backend import Backend, Message, Reply, Request
 from actors.backend_registry import at_home
 from actors.episode_runner import EpisodeRunner, PlanView
 from actors.image_loader import Pictures
+from actors.in_flight import chosen as chosen_in_flight
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 
@@ -84,7 +85,8 @@ async def tried(book: PlanView, model: ModelSpec, backend: Any, data: Path, ordi
     """Play the ordinals' episodes, compare some of their prompts, and close the backend."""
     recorder, began = Recorder(backend), perf_counter()
     rows: list[dict[str, Any]] = []
-    async for block in EpisodeRunner(book, {model.name: recorder}, model.in_flight).play(ordinals):
+    most = chosen_in_flight(model, getattr(backend, "cache_tokens", None)).episodes
+    async for block in EpisodeRunner(book, {model.name: recorder}, most).play(ordinals):
         rows.append(block.episodes)
     seconds = perf_counter() - began
     host, gpu = memory()

@@ -38,12 +38,13 @@ from actors.backend import BackendDied, Overflow, Reply, Request, Unprocessable
 from actors.chat_format import Part, conversation, has_start_token
 from actors.decoding import Decoding, decoding
 from actors.image_loader import Pictures
+from actors.in_flight import MAX_NUM_SEQS
 from envs.types import ImageRef
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
 
-MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS = 256, 16384
-"""Sequences and tokens of one step, unless the entry's options say otherwise."""
+MAX_NUM_BATCHED_TOKENS = 16384
+"""Tokens of one step, unless the entry's options say otherwise."""
 MAX_IMAGES = 512
 """Pictures of a prompt where the entry names no bound: more than the longest sample can show (VSOD has about 230 frames)."""
 RENDERED_AHEAD = 32
@@ -105,6 +106,12 @@ class VLLMBackend:
             began = perf_counter()
             output = await self._insist(chat, request)
             return _reply(output, perf_counter() - began)
+
+    @property
+    def cache_tokens(self) -> int | None:
+        """Tokens that the key-value cache holds; None where the engine does not tell."""
+        found: int | None = getattr(self.engine.vllm_config.cache_config, "kv_cache_size_tokens", None)
+        return found
 
     async def token_ids(self, request: Request) -> list[int]:
         """What the model reads, pictures expanded; raises what the renderer raises for a prompt that it refuses."""

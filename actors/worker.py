@@ -16,6 +16,7 @@ from actors import host_metrics, trial
 from actors.backend import Backend
 from actors.engine_loader import load
 from actors.episode_runner import EpisodeRunner, PlanView
+from actors.in_flight import Ready, chosen
 from actors.judge_runner import JudgeRunner, LeasedAnswer
 from actors.process_output import WorkerAddress, excerpt, streams
 from actors.records import EpisodeBatch, VerdictBatch
@@ -51,8 +52,8 @@ class Worker:
             socket.gethostname(), os.getpid(), node, os.environ.get("CUDA_VISIBLE_DEVICES", ""), streams()
         )
 
-    async def ready(self, staged: str = "") -> list[str]:
-        """Load the engines; answers what they reported about devices and the order of loading.
+    async def ready(self, staged: str = "") -> Ready:
+        """Load the engines; answers what they reported about devices and the order of loading, and what they play at once.
 
         ``staged`` is where the data lie on this node, if they were brought here.
 
@@ -67,13 +68,18 @@ class Worker:
 
         for model in self.models:
             self.backends[model.name] = load(model, self.data, ray.get_gpu_ids(), report)
-        self.runner = self._runner()
-        return lines
+        found = [chosen(model, getattr(self.backends[model.name], "cache_tokens", None)) for model in self.models]
+        most = max(found, key=lambda one: one.episodes)
+        self.runner = self._runner(most.episodes)
+        if all(model.backend == "builtin" for model in self.models):
+            return Ready(lines)
+        report(str(most))
+        return Ready(lines, most.episodes)
 
-    def _runner(self) -> EpisodeRunner | JudgeRunner:
+    def _runner(self, in_flight: int) -> EpisodeRunner | JudgeRunner:
         if self.judge is not None:
-            return JudgeRunner(self.plan, self.judge, self.backends[self.judge.model.name])
-        return EpisodeRunner(self.plan, self.backends, in_flight=max(model.in_flight for model in self.models))
+            return JudgeRunner(self.plan, self.judge, self.backends[self.judge.model.name], in_flight)
+        return EpisodeRunner(self.plan, self.backends, in_flight)
 
     async def play(self, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
         """Stream of batches until every leased episode is out."""

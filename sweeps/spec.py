@@ -70,8 +70,8 @@ class ModelSpec(Frozen):
     """Pictures one prompt may hold; None: as many as an episode can show. 1 refuses history and examples."""
     beyond_context: bool = False
     """Whether vLLM may go past the context that the checkpoint names, up to ``options.max_model_len``: as ``generate`` does."""
-    in_flight: Annotated[Whole, Field(ge=1, le=4096)] = 64
-    """Episodes that one worker plays at once."""
+    in_flight: Annotated[Whole, Field(ge=1, le=4096)] | None = None
+    """Episodes that one worker plays at once; None: as many as its engine can answer at once (``actors.in_flight``)."""
     trust_remote_code: bool = False
     dtype: str = "auto"
     options: dict[str, Any] = Field(default_factory=dict)

@@ -228,8 +228,8 @@ class Driver:
         staged = "" if worker.judge_queue else await self.stages.folder(worker.place.node, worker.place.host)
         async with asyncio.timeout(START_TIMEOUT_S):
             reported = await _result(worker.actor.ready.remote(staged))
-        log_ready(worker.group, slot, worker.place, reported)
-        self.events.put_nowait(lambda: self.schedule.ready(slot, self.now()))
+        log_ready(worker.group, slot, worker.place, reported.lines)
+        self.events.put_nowait(lambda: self.schedule.ready(slot, self.now(), reported.in_flight))
 
     async def _stream(self, slot: int, lease: int, ordinals: Sequence[int]) -> None:
         """Take a lease's batches until its stream ends."""

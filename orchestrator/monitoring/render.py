@@ -11,9 +11,11 @@ from rich.table import Table
 
 from orchestrator.monitoring.snapshot import Row, Snapshot, counted, from_json
 
-HEADINGS = ("model", "replicas", "GPUs", "", "episodes", "/s", "waiting", "playing", "errors", "left")
+HEADINGS = ("model", "replicas", "GPUs", "at once", "", "episodes", "/s", "waiting", "playing", "errors", "left")
 BAR_COLUMNS = 16
 """Columns of a bar, where the terminal is ``WIDE``."""
+WIDE_ONLY = ("", "at once")
+"""Headings of columns that only a wide terminal has."""
 WIDE = 110
 
 
@@ -24,7 +26,9 @@ def table(snapshot: Snapshot, most: int = 100, width: int = WIDE) -> Table:
     more = f"{len(rows) - most} more models wait or are done\n" if rows[most:] else ""
     found = Table(caption=more + headline(snapshot), caption_justify="left", box=None, pad_edge=False)
     shown = [
-        n for n in range(len(HEADINGS)) if any(row[n] for row in cells) and (n != HEADINGS.index("") or width >= WIDE)
+        n
+        for n, heading in enumerate(HEADINGS)
+        if any(row[n] for row in cells) and (heading not in WIDE_ONLY or width >= WIDE)
     ]
     for number in shown:
         found.add_column(HEADINGS[number], justify="right" if number else "left", no_wrap=True)
@@ -61,10 +65,11 @@ def headline(snapshot: Snapshot) -> str:
 
 
 def sentence(row: Row) -> str:
-    """``qwen: 2 ready, 1 starting, 3 GPUs, 5.1/s, 340 in flight, 2,000 waiting, 3 errors, 12 min left``."""
+    """``qwen: 2 ready, 1 starting, 3 GPUs, 256 at once, 5.1/s, 340 in flight, 2,000 waiting, 3 errors, 12 min left``."""
     parts = [f"{row.ready} ready"]
     parts += [f"{row.starting} starting"] if row.starting else []
     parts += [f"{row.gpus} GPUs"] if row.gpus else []
+    parts += [f"{row.at_once:,} at once"] if row.at_once > 1 else []
     parts += [f"{_rate(row.rate)}/s", f"{row.in_flight:,} in flight", f"{row.waiting:,} waiting"]
     parts += [f"{row.errors:,} errors"] if row.errors else []
     parts += [f"{span(row.seconds_left)} left"] if row.seconds_left is not None else []
@@ -93,6 +98,7 @@ def _cells(row: Row) -> Sequence[str | ProgressBar]:
         row.name,
         replicas,
         str(row.gpus or ""),
+        f"{row.at_once:,}" if row.at_once > 1 else "",
         ProgressBar(total=max(row.planned, 1), completed=row.done, width=BAR_COLUMNS),
         f"{row.done:,}/{row.planned:,}",
         _rate(row.rate) if row.rate else "",

@@ -49,6 +49,8 @@ class Row:
     """None where nothing can be said yet."""
     reason: str = ""
     """Why a worker of it was lost last."""
+    at_once: int = 0
+    """Episodes that one of its replicas plays at once; 0 without a replica."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ class RateMeter:
             rate=rate,
             waiting=waiting,
             in_flight=in_flight,
+            at_once=group.demand.at_once if group and slots else 0,
             seconds_left=0.0 if left <= 0 else left / rate if rate > 0 else None,
         )
 

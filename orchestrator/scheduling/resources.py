@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from actors.in_flight import expected
 from orchestrator.planning.plan import group, judge_group
 from orchestrator.scheduling.commands import Demand
 from sweeps.spec import Judge, ModelSpec, Sweep
@@ -53,16 +54,16 @@ def _judge(judge: Judge, cpus: float, gpus: int, alone: bool) -> Demand:
     demand = _demand(judge.model, judge.replicas, cpus, gpus)
     if judge.model.backend in ("builtin", "openai"):
         demand = replace(demand, cpus=0, replicas=1)
-    return replace(demand, pool="judges", after=alone, at_once=judge.model.in_flight)
+    return replace(demand, pool="judges", after=alone, at_once=expected(judge.model))
 
 
 def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:
     """An engine on a GPU wants four CPUs beside it, as far as there are; a service needs one caller, which paces itself."""
     if model.gpus:
         beside = max(0, min(ENGINE_CPUS, int(cpus) * model.gpus // max(1, gpus)))
-        return Demand(beside, model.gpus, workers or MOST_REPLICAS, model.in_flight, model.accelerator)
+        return Demand(beside, model.gpus, workers or MOST_REPLICAS, expected(model), model.accelerator)
     if model.backend == "openai":
-        return Demand(cpus=0, gpus=0, replicas=1, at_once=model.in_flight)
+        return Demand(cpus=0, gpus=0, replicas=1, at_once=expected(model))
     if model.backend == "vllm":
         return Demand(cpus=max(1, int(cpus)), gpus=0, replicas=1)
     return Demand(cpus=1, gpus=0, replicas=workers or max(1, int(cpus)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp, Lease, Start, Stop
 from orchestrator.scheduling.nodes import Node, Nodes, nodes_of
@@ -79,14 +80,15 @@ class Scheduler:
         self._advance(now)
         return self._abandon_too_wide() + self._place()
 
-    def ready(self, slot: int, now: float = 0.0) -> list[Command]:
-        """A worker has loaded its engines."""
+    def ready(self, slot: int, now: float = 0.0, at_once: int = 0) -> list[Command]:
+        """A worker has loaded its engines, which play so many episodes ``at_once``; 0 keeps what was expected."""
         self._advance(now)
         if slot not in self.slots:
             return []
         worker = self.slots[slot]
         worker.ready, worker.last_heard, worker.group.failed_starts = True, self.now, 0
         worker.group.starts.append(self.now - worker.began)
+        worker.group.demand = replace(worker.group.demand, at_once=at_once or worker.group.demand.at_once)
         return self._assign(slot)
 
     def delivered(self, slot: int, lease: int, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:

@@ -136,6 +136,11 @@ def test_following_the_checkpoint_samples_as_its_file_says(talk: Talk) -> None:
 
 
 @slow
+def test_the_engine_tells_how_much_its_cache_holds(talk: Talk) -> None:
+    assert talk.backend.cache_tokens is not None and talk.backend.cache_tokens > 1024
+
+
+@slow
 def test_greedy_replies_are_those_of_transformers(talk: Talk, folder: Path) -> None:
     """The same conversation, the same tokens: the checkpoint's default of sampling is not heard, its penalty is."""
     many = requests(max_tokens=12)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from actors.in_flight import expected
 from envs.openended import instruction, read_verdict, shortened
 from orchestrator.report.estimates import COLUMNS, bounds, generator, resampled
 from orchestrator.report.lenient import lenient
@@ -49,7 +50,7 @@ def _simulated() -> Iterator[str]:
     pending = workload.published(sweep)
     known = paces(sweep, "h200", [], pending)
     demands = {
-        model.name: Demand(0, model.gpus, 64, model.in_flight, rate=known[model.name].episodes, start=known[model.name].start)
+        model.name: Demand(0, model.gpus, 64, expected(model), rate=known[model.name].episodes, start=known[model.name].start)
         for model in workload.apart(sweep)[0]
     }  # fmt: skip
     numbers = count()

@@ -17,6 +17,7 @@ from pathlib import Path
 from actors.backend import Backend
 from actors.backend_registry import engine
 from actors.baselines import Baseline
+from actors.in_flight import expected
 from actors.judge import Judged, judge
 from actors.play import play
 from envs import SCENARIOS
@@ -74,7 +75,7 @@ async def written(folder: Path, limit: int) -> list[Written]:
 
 async def read(answers: Sequence[Written], by: Judge, backend: Backend) -> list[Judged]:
     """The judge's verdicts, as many at once as its entry says."""
-    room = asyncio.Semaphore(by.model.in_flight)
+    room = asyncio.Semaphore(expected(by.model))
 
     async def one(sample: Sample, cell: Cell, answer: str) -> Judged:
         async with room:

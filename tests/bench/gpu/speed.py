@@ -81,6 +81,7 @@ def busy(device: str, small: bool) -> dict[str, Any]:
 async def _played(entry: Any, data: Path) -> tuple[int, float]:
     from actors.backend_registry import engine
     from actors.episode_runner import EpisodeRunner
+    from actors.in_flight import expected
     from orchestrator.planning.build_plan import build_plan
     from sweeps.load import build
 
@@ -89,7 +90,7 @@ async def _played(entry: Any, data: Path) -> tuple[int, float]:
     )
     plan, backend = build_plan(sweep), engine(entry, data)
     began, episodes = time.monotonic(), 0
-    async for block in EpisodeRunner(plan, {entry.name: backend}, entry.in_flight).play(range(plan.total)):
+    async for block in EpisodeRunner(plan, {entry.name: backend}, expected(entry)).play(range(plan.total)):
         episodes += len(block.ordinals)
     seconds = time.monotonic() - began
     await backend.close()

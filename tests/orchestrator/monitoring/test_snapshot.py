@@ -100,7 +100,7 @@ def test_a_lost_group_says_why_and_promises_nothing():
 
 
 # -- how it is shown --------------------------------------------------------------------------------------------------
-QWEN = Row("qwen", False, 2, 1, 3, 1200, 3360, 5.1, 1820, 340, 3, 424.0)
+QWEN = Row("qwen", False, 2, 1, 3, 1200, 3360, 5.1, 1820, 340, 3, 424.0, at_once=256)
 DONE = Row("tiny", done=70, planned=70, seconds_left=0.0)
 SNAPSHOT = Snapshot(1.0, 1270, 3430, 5.1, 424.0, 8, (DONE, QWEN))
 
@@ -114,7 +114,7 @@ def printed(shown, width=120):
 def test_lines_tell_the_whole_and_who_is_at_work():
     assert lines(SNAPSHOT) == [
         "1,270 of 3,430 episodes (37%), 5.1/s, 7 min left",
-        "  qwen: 2 ready, 1 starting, 3 GPUs, 5.1/s, 340 in flight, 1,820 waiting, 3 errors, 7 min left",
+        "  qwen: 2 ready, 1 starting, 3 GPUs, 256 at once, 5.1/s, 340 in flight, 1,820 waiting, 3 errors, 7 min left",
     ]
     assert len(lines(replace(SNAPSHOT, rows=(QWEN,)))) == 1, "one model alone is the whole"
 
@@ -123,8 +123,11 @@ def test_lines_tell_the_whole_and_who_is_at_work():
 def test_the_table_tells_the_same(width):
     shown = printed(table(SNAPSHOT, width=width), width).splitlines()
 
-    assert shown[0].split() == ["model", "replicas", "GPUs", "episodes", "/s", "waiting", "playing", "errors", "left"]
+    heads = ["model", "replicas", "GPUs", "episodes", "/s", "waiting", "playing", "errors", "left"]
     cells = ["qwen", "2", "+1", "3", "1,200/3,360", "5.1", "1,820", "340", "3", "7", "min"]
+    if width == 120:
+        heads[3:3], cells[4:4] = ["at", "once"], ["256"]
+    assert shown[0].split() == heads
     assert [cell for cell in shown[1].split() if not set(cell) & set("━╸╺")] == cells, "those at work come first"
     assert shown[2].split()[0] == "tiny" and shown[2].split()[-1] == "done"
     assert shown[3].strip() == lines(SNAPSHOT)[0]

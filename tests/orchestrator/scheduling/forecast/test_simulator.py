@@ -31,7 +31,7 @@ def paper():
     sweep = load(PAPER, [])
     pending = workload.published(sweep)
     known = {m.name: throughput.rate(m, "h200", pictures=3.0) for m in workload.by_gpu(sweep)[0]}
-    demands = {m.name: Demand(0, m.gpus, 64, m.in_flight, rate=known[m.name].episodes, start=known[m.name].start)
+    demands = {m.name: Demand(0, m.gpus, 64, 64, rate=known[m.name].episodes, start=known[m.name].start)
                for m in workload.by_gpu(sweep)[0]}  # fmt: skip
     numbers = count()
     return {name: [next(numbers) for _ in range(pending.of(name))] for name in demands}, demands

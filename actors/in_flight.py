@@ -1,0 +1,67 @@
+"""How many episodes a worker plays at once: what the entry says, else what its engine can answer at once.
+
+Fewer leave an engine half empty; more only wait in front of it, with their pictures in memory.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sweeps.spec import ModelSpec
+
+MAX_NUM_SEQS = 256
+"""Sequences of one step of vLLM, unless the entry's ``options.max_num_seqs`` says otherwise."""
+BATCH = 16
+"""Rows of a batch of transformers, unless the entry's ``options.batch`` says otherwise."""
+SERVICE = 64
+"""Requests to a service, which paces itself below that; and episodes of a policy, which answers at once."""
+PROMPT_TOKENS = 3000
+"""Of a typical prompt: one picture has 400 (Qwen2.5-VL) to 3,300 tokens (InternVL3) at 640 x 480, its question about 100."""
+FEWEST = 4
+"""Where a cache holds hardly a prompt: the next ones are prepared while it is answered."""
+
+
+class InFlight(NamedTuple):
+    """What a worker plays at once, and why."""
+
+    episodes: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"plays {self.episodes:,} episodes at once ({self.reason})"
+
+
+class Ready(NamedTuple):
+    """What a worker says when it is ready."""
+
+    lines: list[str]
+    """About its devices, the order of loading, and how much it plays at once: for the log."""
+    in_flight: int = 0
+    """Episodes that it plays at once; 0 for policies, which need no company."""
+
+
+def expected(model: ModelSpec) -> int:
+    """What a worker of the model will play at once, as far as its entry tells: what leases are cut for before it is ready."""
+    if model.in_flight is not None:
+        return model.in_flight
+    if model.backend == "vllm":
+        return int(model.options.get("max_num_seqs", MAX_NUM_SEQS))
+    if model.backend == "transformers":
+        return 2 * int(model.options.get("batch", BATCH))
+    return SERVICE
+
+
+def chosen(model: ModelSpec, cache_tokens: int | None = None) -> InFlight:
+    """What a worker whose engine is loaded plays at once; ``cache_tokens``: what vLLM's key-value cache holds."""
+    most = expected(model)
+    if model.in_flight is not None:
+        return InFlight(most, "in_flight of its entry")
+    if model.backend == "transformers":
+        return InFlight(most, "two batches: one is prepared while the other is answered")
+    if model.backend != "vllm":
+        return InFlight(most, "a service or a policy")
+    if cache_tokens is None:
+        return InFlight(most, f"max_num_seqs {most}")
+    fitting = max(FEWEST, cache_tokens // PROMPT_TOKENS)
+    cache = f"a cache of {cache_tokens:,} tokens at {PROMPT_TOKENS:,} a prompt"
+    return InFlight(min(most, fitting), f"max_num_seqs {most}, {cache}")
