@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from PIL import Image
@@ -45,18 +45,20 @@ def sample(scenario: str, index: int, seed: int) -> DemoSample:
     return SCENARIOS[scenario](index, seed)
 
 
-def spread(samples: int) -> dict[str, int]:
+def spread(samples: int, scenarios: Collection[str] = SCENARIOS) -> dict[str, int]:
     """Samples per scenario, as even as the ids that the filter keeps allow.
 
-    Raises ValueError for a number below 1 or above the 7,557 ids there are.
+    Raises ValueError for a number below 1 or above the ids there are (7,557 in all seven), and for an unknown scenario.
     """
-    room = {name: len(kept_ids()[name]) for name in SCENARIOS}
+    if unknown := [name for name in scenarios if name not in SCENARIOS]:
+        raise ValueError(f"there is no scenario {unknown[0]!r}; {', '.join(SCENARIOS)} exist")
+    room = {name: len(kept_ids()[name]) for name in SCENARIOS if name in scenarios}
     if not 1 <= samples <= sum(room.values()):
         most = f"{sum(room.values()):,}"
         raise ValueError(f"samples is {samples}, but the demo draws 1 to {most}: the filter keeps no more ids.")
-    counts, owed = dict.fromkeys(SCENARIOS, 0), samples
+    counts, owed = dict.fromkeys(room, 0), samples
     while owed:
-        open_names = [name for name in SCENARIOS if counts[name] < room[name]]
+        open_names = [name for name in room if counts[name] < room[name]]
         share, rest = divmod(owed, len(open_names))
         for place, name in enumerate(open_names):
             given = min(share + (place < rest), room[name] - counts[name])
@@ -65,13 +67,13 @@ def spread(samples: int) -> dict[str, int]:
     return counts
 
 
-def draw(folder: Path, samples: int, seed: int) -> dict[str, int]:
+def draw(folder: Path, samples: int, seed: int, scenarios: Collection[str] = SCENARIOS) -> dict[str, int]:
     """Writes a benchmark of ``samples`` samples in the published format; returns the samples per scenario.
 
     A few VSOD lines more are written that the published filter drops. Raises ValueError for an impossible number and
     for a folder that holds something already.
     """
-    counts, folder = spread(samples), folder.absolute()
+    counts, folder = spread(samples, scenarios), folder.absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is not empty: name a new folder for the demo benchmark, or remove this one.")
     folder.parent.mkdir(parents=True, exist_ok=True)

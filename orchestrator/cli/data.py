@@ -45,6 +45,7 @@ def demo(
     samples: Annotated[int, typer.Option(help="Samples in all, spread over the scenarios.")] = 210,
     seed: Annotated[int, typer.Option(help="The same seed draws the same bytes.")] = 0,
     keep: Annotated[bool, typer.Option("--keep", help="Leave a folder that holds something as it is.")] = False,
+    scenarios: Annotated[str, typer.Option(help="Names joined by commas, or all.")] = "all",
 ) -> None:
     """Draw a small benchmark of all seven scenarios in the published format."""
     from envs.demo import draw
@@ -54,7 +55,7 @@ def demo(
         return
     with sentences():
         try:
-            drawn = draw(folder, samples=samples, seed=seed)
+            drawn = draw(folder, samples, seed, SCENARIOS if scenarios == "all" else scenarios.split(","))
         except ValueError as mistake:
             raise BadData(str(mistake)) from None
         except OSError as problem:
@@ -70,6 +71,7 @@ def fetch(
     delete_archives: Annotated[
         bool, typer.Option("--delete-archives", help="Remove each archive once unpacked.")
     ] = False,
+    split: Annotated[str, typer.Option(help="test, the benchmark; or train, the states to learn from.")] = "test",
 ) -> None:
     """Download the published benchmark, unpack it safely and check it; rerun to resume."""
     from orchestrator.datasets.download import FOLDER
@@ -81,11 +83,22 @@ def fetch(
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise BadData(_unwritable(folder, problem)) from None
+        if split not in ("test", "train"):
+            raise BadData(f"--split {split!r} is neither test nor train")
+        if split == "train":
+            _fetch_train_split(folder, revision)
+            return
         found = get(folder, names, revision, delete_archives)
     for line in found.lines():
         print(printable(line))
     print(f'in a sweep file: data = "{folder / FOLDER}"')
     raise typer.Exit(0 if found.ok else 1)
+
+
+def _fetch_train_split(folder: Path, revision: str | None) -> None:
+    from orchestrator.datasets.train_split import fetch as get
+
+    print(f'in a sweep file: [train] data = "{get(folder, revision)}"')
 
 
 @data_app.command()

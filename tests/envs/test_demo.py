@@ -142,6 +142,17 @@ def test_the_published_filter_keeps_exactly_the_samples_asked_for(folder: Path) 
     assert [line["strong_occlusions"] for line in entries(folder, "VSOD")].count(False) == 2
 
 
+def test_some_scenarios_alone_can_be_drawn(tmp_path: Path) -> None:
+    assert spread(6, ("COCO", "QD")) == {"QD": 3, "COCO": 3}
+    assert draw(tmp_path / "two", 2, 1, ("COCO", "QD")) == {"QD": 1, "COCO": 1}
+    assert sorted(path.name for path in (tmp_path / "two").glob("*.jsonl")) == [
+        "QuickDraw_preprocessed.jsonl",
+        "coco2014_preprocessed.jsonl",
+    ]
+    with pytest.raises(ValueError, match="there is no scenario 'QDD'"):
+        spread(2, ("QDD",))
+
+
 @pytest.mark.parametrize(("samples", "most"), [(7, 1), (8, 2), (1000, 175), (7557, 2591)])
 def test_samples_are_spread_evenly_until_the_ids_of_a_scenario_run_out(samples: int, most: int) -> None:
     counts = spread(samples)
