@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test long quick lint bench mutants structure chaos gpu clean
+.PHONY: demo demo-learning test long quick lint bench mutants structure chaos gpu clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -17,7 +17,7 @@ $(VENV)/.base: pyproject.toml constraints.txt
 # torch by pip: uv does not look into a machine's own folder of wheels
 $(VENV)/.model: $(VENV)/.base
 	$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[transformers,openai]'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[transformers,openai,train]'
 	touch $@
 
 # vLLM for CPUs, and a browser, where they can be had; the tests that need them say so and skip where not
@@ -32,6 +32,15 @@ demo: $(VENV)/.model
 	$(BIN)/proactive-sweep data demo outputs/demo-data --samples 210 --keep
 	$(BIN)/proactive-sweep run sweeps/demo.toml
 	$(BIN)/proactive-sweep run sweeps/demo-oeg.toml
+
+# table 3 in small: the embedded model before and after learning from two scenarios, with three rewards
+demo-learning: $(VENV)/.model
+	$(BIN)/proactive-sweep data demo outputs/demo-learning-train --scenarios QD,COCO --samples 320 --seed 5000 --keep
+	$(BIN)/proactive-sweep data demo outputs/demo-learning-test --samples 280 --seed 900000 --keep
+	for rp in 0.5 0.75 1.0; do $(BIN)/proactive-sweep train sweeps/demo-learning.toml --set train.rp=$$rp \
+	  --output outputs/learning/rp-$$rp || exit 1; done
+	$(BIN)/proactive-sweep run sweeps/demo-learning.toml $(foreach rp,0.5 0.75 1.0,--model outputs/learning/rp-$(rp)/model.toml)
+	$(BIN)/proactive-sweep learned outputs/demo-learning
 
 test: $(VENV)/.engines
 	$(BIN)/python -m pytest -m "not long"

@@ -304,7 +304,8 @@ def _network(model: ModelSpec, device: str, source: Mapping[str, Any]) -> Any:
         options.setdefault("device_map", "auto")
     network = family.from_pretrained(model.source, dtype=model.dtype, **source, **options)
     if model.lora:
-        network.load_adapter(model.source, adapter_name="sweep", adapter_kwargs={"subfolder": model.lora})
+        inside = {} if Path(model.lora).is_dir() else {"subfolder": model.lora}
+        network.load_adapter(model.source if inside else model.lora, adapter_name="sweep", adapter_kwargs=inside)
         network.set_adapter("sweep")
     return (network if "device_map" in options else network.to(device)).eval()
 

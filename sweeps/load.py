@@ -33,9 +33,11 @@ class SweepError(ValueError):
     """What the user should read; its text is the whole message."""
 
 
-def load(path: Path, overrides: Iterable[str] = ()) -> Sweep:
-    """Read a sweep file and apply ``key=value`` overrides; raises SweepError."""
+def load(path: Path, overrides: Iterable[str] = (), more: Iterable[Path] = ()) -> Sweep:
+    """Read a sweep file, apply ``key=value`` overrides and add the ``[[model]]`` of ``more`` files; raises SweepError."""
     table = read_toml(path)
+    for file in more:
+        _add_models(table, file)
     for override in overrides:
         override_key(table, override)
     return build(table, str(path))
@@ -44,10 +46,11 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Sweep:
 def build(table: Mapping[str, Any], where: str) -> Sweep:
     """A sweep from its table; ``where`` names the file in errors. Raises SweepError."""
     fields = dict(table)
+    fields.pop("train", None)  # of the command `train`, which reads it (orchestrator.learning.settings)
     own = _own_models(fields.pop("model", []), where)
     named = fields.pop("models", list(own))
     fields["models"] = [_model(entry, own, where) for entry in _listed(named, "models", where)]
-    fields["scenarios"] = _scenarios(fields.get("scenarios", "all"), where)
+    fields["scenarios"] = scenarios_named(fields.get("scenarios", "all"), where)
     fields["conditions"] = _conditions(fields.get("conditions", ["zero-shot"]), where, fields["scenarios"])
     if "only" in fields:
         fields["only"] = _only(fields["only"], fields["models"], where)
@@ -56,11 +59,22 @@ def build(table: Mapping[str, Any], where: str) -> Sweep:
     fields |= _protocols(fields.pop("protocol", None), fields.get("protocols"), where)
     fields |= _selections(fields, where)
     fields.setdefault("name", Path(where).stem)
-    sweep = _validated(Sweep, fields, where)
+    sweep = validated(Sweep, fields, where)
     _all_played(table, sweep.protocols, where)
     sweep = sweep.model_copy(update={"output": sweep.output or f"outputs/{sweep.name}"})
     _all_used(sweep, where)
     return sweep
+
+
+def _add_models(table: dict[str, Any], file: Path) -> None:
+    """Have a sweep's table play the ``[[model]]`` of another file too; raises SweepError."""
+    found = _own_models(read_toml(file).get("model", []), str(file))
+    if not found:
+        raise SweepError(f"{file} has no [[model]] table; `train` writes one as model.toml")
+    named = _listed(table.get("models", []), "models", str(file))
+    own = table.get("model", [])
+    table["models"] = [*(named or [entry["name"] for entry in own]), *found]
+    table["model"] = [*own, *read_toml(file)["model"]]
 
 
 def one_cell(scenario: str, condition: str, model: str = "", protocol: Protocol = Protocol.MCQA) -> Cell:
@@ -68,7 +82,7 @@ def one_cell(scenario: str, condition: str, model: str = "", protocol: Protocol 
     entry = _model(model, {}, "--model") if model else ModelSpec(name="any", source="builtin:oracle", backend="builtin")
     cell = Cell(
         model=entry,
-        scenario=_scenarios([scenario], "the command line")[0],
+        scenario=scenarios_named([scenario], "the command line")[0],
         condition=_conditions([condition], "--condition")[0],
         protocol=protocol,
     )
@@ -83,6 +97,11 @@ def models_named(names: Sequence[str], sweep: Path | None = None) -> list[ModelS
     return [known[_known(name, known, "model", "the command line")] for name in names] or list(known.values())
 
 
+def model_named(entry: Any, tables: Any, where: str) -> ModelSpec:
+    """A model by its name, among those that ship and the ``[[model]]`` tables of a file; raises SweepError."""
+    return _model(entry, _own_models(tables, where), where)
+
+
 def registry() -> dict[str, ModelSpec]:
     """Every model that ships with the project, by name."""
     return _entries(MODELS)
@@ -95,7 +114,7 @@ def judges() -> dict[str, ModelSpec]:
 
 def judge(table: Mapping[str, Any], where: str) -> Judge:
     """A ``[judge]`` table by itself, as ``judge DIR --judge`` gives it; raises SweepError."""
-    return _validated(Judge, _judge(table, {}, where), where)
+    return validated(Judge, _judge(table, {}, where), where)
 
 
 def _entries(path: Path) -> dict[str, ModelSpec]:
@@ -194,7 +213,7 @@ def _builtin() -> dict[str, str]:
 
 
 def _entry(table: Mapping[str, Any], where: str) -> ModelSpec:
-    return _validated(ModelSpec, table, where)
+    return validated(ModelSpec, table, where)
 
 
 def _model(entry: Any, own: Mapping[str, ModelSpec], where: str, kind: str = "model") -> ModelSpec:
@@ -204,7 +223,7 @@ def _model(entry: Any, own: Mapping[str, ModelSpec], where: str, kind: str = "mo
     return known[_known(entry, known, kind, where)]
 
 
-def _scenarios(value: Any, where: str) -> list[str]:
+def scenarios_named(value: Any, where: str) -> list[str]:
     if value == "all":
         return list(SCENARIOS)
     names = {**{name: name for name in SCENARIOS}, **STEMS}
@@ -254,7 +273,7 @@ def _selection(table: Any, scenarios: Sequence[str], where: str) -> Any:
         return table
     ids: dict[str, Any] = {}
     for name, numbers in table["ids"].items():
-        (scenario,) = _scenarios([name], where)
+        (scenario,) = scenarios_named([name], where)
         if scenario not in scenarios:
             raise SweepError(f"{where}: {name} is not among the scenarios of this sweep; add it there, or drop its ids")
         if scenario in ids:
@@ -291,7 +310,7 @@ def _known(name: Any, known: Mapping[str, Any], kind: str, where: str) -> str:
     raise SweepError(f"{where}: there is no {kind} {name!r}; {meant}")
 
 
-def _validated(kind: type[Shape], fields: Mapping[str, Any], where: str) -> Shape:
+def validated(kind: type[Shape], fields: Mapping[str, Any], where: str) -> Shape:
     try:
         return kind(**fields)
     except ValidationError as problem:

@@ -25,12 +25,20 @@ ORDER = (
     "orchestrator.tracking",
     "orchestrator.monitoring",
     "orchestrator.execution",
+    "orchestrator.learning",
     "orchestrator.cli",
 )
 """Every room of the product, ground first; CONTRIBUTING.md says what each is for."""
 HEAVY = {"ray", "vllm", "torch", "transformers", "polars", "mlflow", "openai", "huggingface_hub", "PIL", "matplotlib"}
 DOORS = {
-    "PIL": ("envs/render.py", "envs/demo/", "orchestrator/report/", "orchestrator/tracking/", "actors/"),
+    "PIL": (
+        "envs/render.py",
+        "envs/demo/",
+        "orchestrator/report/",
+        "orchestrator/tracking/",
+        "orchestrator/learning/",
+        "actors/",
+    ),
     "ray": (
         "actors/worker.py",
         "orchestrator/datasets/node_staging.py",
@@ -39,8 +47,10 @@ DOORS = {
         "orchestrator/execution/ray_cluster.py",
     ),
     "vllm": ("actors/vllm",),
-    "torch": ("actors/hf", "actors/embedded/training/"),
-    "transformers": ("actors/hf", "actors/embedded/training/"),
+    "torch": ("actors/hf", "actors/embedded/training/", "orchestrator/learning/"),
+    "transformers": ("actors/hf", "actors/embedded/training/", "orchestrator/learning/"),
+    "peft": ("orchestrator/learning/",),
+    "trl": ("orchestrator/learning/",),
     "openai": ("actors/openai",),
     "pynvml": ("actors/nvml.py",),
     "mlflow": ("orchestrator/tracking/",),
@@ -161,7 +171,7 @@ BACKWARDS = {
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from sweeps.spec import Cell",
     ),
     "a file in no room": ("orchestrator.planted", "import envs"),
-    "a new room": ("orchestrator.learning.planted", "import envs"),
+    "a new room": ("orchestrator.teaching.planted", "import envs"),
 }
 
 

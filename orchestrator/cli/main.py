@@ -9,7 +9,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +24,7 @@ from envs.samples import BadData
 from orchestrator.cli import listing
 from orchestrator.cli.data import data_app, models_app, sentences
 from orchestrator.cli.prompt import prompt
+from orchestrator.cli.train import learned, plan_lines, train
 from orchestrator.inspection.replay import ReplayError
 from orchestrator.object_store import run_location as remote
 from orchestrator.storage import job_paths
@@ -47,6 +48,10 @@ Output = Annotated[
     typer.Option("--output", metavar="DIR", help="The run folder, or s3://BUCKET/FOLDER (default outputs/<name>)."),
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines of the data out, and count them.")]
+More = Annotated[
+    list[Path],
+    typer.Option("--model", metavar="FILE", help="Play the [[model]] of this file too (`train` writes one)."),
+]
 ByJudge = Annotated[str, typer.Option("--judge", metavar="KEY", help="Whose verdicts (default: the sweep's judge).")]
 StrictPaper = Annotated[
     bool, typer.Option("--strict-paper", help="A verdict that could not be had counts as zeros, as in the package.")
@@ -89,6 +94,7 @@ def plan(
     set_: Overrides = [],  # noqa: B006
     output: Output = None,
     skip_bad: SkipBad = False,
+    more: More = [],  # noqa: B006
     gpus: Annotated[int | None, typer.Option(min=1, max=4096, help="Forecast the sweep on so many GPUs.")] = None,
     gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s or b200.")] = "h200",
     price: Annotated[float | None, typer.Option(min=0, help="What a GPU-hour costs you.")] = None,
@@ -105,16 +111,17 @@ def plan(
         from orchestrator.scheduling.forecast.summary import forecast_lines
 
         with sentences():
-            lines = forecast_lines(_local(_sweep(sweep, set_, output, skip_bad)), gpus, gpu_type, price, timeline)
+            lines = forecast_lines(_local(_sweep(sweep, set_, output, skip_bad, more)), gpus, gpu_type, price, timeline)
         print(*lines, sep="\n")
         return
     with sentences():
-        found = _local(_sweep(sweep, set_, output, skip_bad))
+        found = _local(_sweep(sweep, set_, output, skip_bad, more))
         numbering = build_plan(found)
         rows = planned_rows(numbering)
         folder = Path(found.output)
         stored = (folder / "episodes").is_dir()
         may_overflow = overflow.lines(overflow.risks(numbering))
+        to_learn = plan_lines(sweep, set_)
         done = belonging(numbering, folder).group_by("cell").len("done").collect() if stored else None
     table = Table("cell", "planned", "done")
     counts = dict(done.iter_rows()) if done is not None else {}
@@ -124,7 +131,7 @@ def plan(
     console.print(table)
     for reason in (*skipped(found), *numbering.left_out):
         console.print(f"left out: {reason}", markup=False)
-    for line in may_overflow:
+    for line in (*may_overflow, *to_learn):
         console.print(line, markup=False)
     console.print(f"{rows.height} cells, {numbering.total:,} episodes, {sum(counts.values()):,} done", markup=False)
 
@@ -135,6 +142,7 @@ def run(
     set_: Overrides = [],  # noqa: B006
     output: Output = None,
     skip_bad: SkipBad = False,
+    more: More = [],  # noqa: B006
     update: Annotated[bool, typer.Option("--update", help="Go on in a folder of another configuration.")] = False,
     tracking_uri: Annotated[
         str | None, typer.Option(help="MLflow: 'sqlite', an address (or in MLFLOW_TRACKING_URI), 'none'.")
@@ -153,7 +161,7 @@ def run(
 
     with sentences():
         again = endings(",".join([retry, *(["failed"] if retry_failed else [])]))
-        found = _tracked(_sweep(sweep, set_, output, skip_bad), tracking_uri)
+        found = _tracked(_sweep(sweep, set_, output, skip_bad, more), tracking_uri)
         job_paths.reachable(found.data)
         with remote.place(found.output) as place:
             outcome = play(found, place.folder, update, retry=again)
@@ -328,7 +336,8 @@ def audit(
     raise typer.Exit(0 if found.clean else 1)
 
 
-app.command()(prompt)
+for command in (prompt, train, learned):
+    app.command()(command)
 
 
 def main() -> None:
@@ -338,8 +347,10 @@ def main() -> None:
     app()
 
 
-def _sweep(path: Path, overrides: list[str], output: str | None, skip_bad: bool = False) -> Sweep:
-    found = load(path, [*overrides, *(["skip_bad=true"] if skip_bad else [])])
+def _sweep(
+    path: Path, overrides: list[str], output: str | None, skip_bad: bool = False, more: Sequence[Path] = ()
+) -> Sweep:
+    found = load(path, [*overrides, *(["skip_bad=true"] if skip_bad else [])], more)
     if output is not None and not output.strip():
         raise SweepError("--output is empty; name a folder, or leave it out for outputs/<name>")
     return found if output is None else found.model_copy(update={"output": output})

@@ -36,7 +36,8 @@ def sweep(data: Path, models=BASELINES, conditions="all", **more) -> Sweep:
 def played(output: Path, wanted: Sweep, only: int | None = None, backends=None) -> Path:
     """Play a sweep, or its first ``only`` episodes, into a run folder."""
     plan = build_plan(wanted)
-    engines = {model.name: _engine(model.source) for model in wanted.models} | (backends or {})
+    given = backends or {}
+    engines = {model.name: _engine(model.source) for model in wanted.models if model.name not in given} | given
     with run_folder.claim(output, wanted, update=True, left_out=plan.left_out):
         store = EpisodeStore(output)
         finished = set(store.finished()["key"])

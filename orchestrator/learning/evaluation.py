@@ -1,0 +1,93 @@
+"""Greedy zero-shot episodes with the weights as they are now: accuracy in and out of domain, and when the model asks.
+
+Samples are drawn by seed, the same at every step; the figures of record are those that ``run`` stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envs import SCENARIOS
+from envs.render import Renderer
+from envs.samples import limited, load
+from envs.scenario import suggestions
+from envs.types import Action, Sample
+from orchestrator.learning.policy import Policy
+from orchestrator.learning.states import GameState, path
+
+AT_ONCE = 64
+"""Questions answered together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What an evaluation found in one scenario; lists have one entry a sample."""
+
+    right: tuple[bool, ...]
+    suggestions: tuple[int, ...]
+    hidden_asks: tuple[bool, ...]
+    """Whether the first reply was a valid or invalid suggestion."""
+    clear_asks: tuple[bool, ...]
+    """The same at the clear view, of the samples that still offer suggestions there."""
+    clear_right: tuple[bool, ...]
+    """Whether the clear view was named rightly."""
+
+
+def evaluate(policy: Policy, folder: Path, scenarios: Sequence[str], samples: int, seed: int) -> dict[str, Played]:
+    """Scenario -> what was found on ``samples`` of its samples; raises BadData."""
+    renderer = Renderer(folder)
+    return {name: examined(policy, limited(load(folder, name), samples, seed), renderer) for name in scenarios}
+
+
+def examined(policy: Policy, samples: Sequence[Sample], renderer: Renderer) -> Played:
+    """Episodes of these samples of one scenario, and their clear views."""
+    paths = [path(sample, renderer) for sample in samples]
+    states = [GameState(s, SCENARIOS[s.scenario].initial(s), "hidden", renderer) for s in samples]
+    right, asks = [False] * len(samples), [0] * len(samples)
+    firsts: list[bool] = []
+    live: list[tuple[int, GameState]] = list(enumerate(states))
+    while live:
+        replies = greedy(policy, [state for _, state in live])
+        outcomes = [(place, state, state.read(reply)) for (place, state), reply in zip(live, replies, strict=True)]
+        firsts = firsts or [outcome.action is Action.SUGGESTION for _, _, outcome in outcomes]
+        live = []
+        for place, state, outcome in outcomes:
+            right[place] = outcome.right
+            if outcome.after is not None:
+                asks[place] += 1
+                live.append((place, state.next(outcome.after)))
+    clear = [states[-1] for states in paths]
+    named = [state.read(reply) for state, reply in zip(clear, greedy(policy, clear), strict=True)]
+    offers = [bool(suggestions(SCENARIOS[s.scenario].offered(s.sample, s.state))) for s in clear]
+    asked = [o.action is Action.SUGGESTION for o, offer in zip(named, offers, strict=True) if offer]
+    return Played(tuple(right), tuple(asks), tuple(firsts), tuple(asked), tuple(o.right for o in named))
+
+
+def greedy(policy: Policy, states: Sequence[GameState]) -> list[str]:
+    """The likeliest reply to each state."""
+    said = []
+    for start in range(0, len(states), AT_ONCE):
+        part = [state.job() for state in states[start : start + AT_ONCE]]
+        said += [group[0] for group in policy.sampled(part, [1] * len(part), 0.0, 0)]
+    return [policy.text(one.tokens) for one in said]
+
+
+def measures(found: Mapping[str, Played], trained: Sequence[str]) -> dict[str, float]:
+    """Unweighted means over scenarios, in percent: accuracy in and out of domain; asks on hidden and clear views."""
+    parts = {"in_domain": [n for n in found if n in trained], "out_of_domain": [n for n in found if n not in trained]}
+    made = {f"acc_{part}": percent([mean(found[n].right) for n in names]) for part, names in parts.items() if names}
+    made["eval_asks_hidden"] = percent([mean(played.hidden_asks) for played in found.values()])
+    clear = [mean(played.clear_asks) for played in found.values() if played.clear_asks]
+    return {**made, **({"eval_asks_clear": percent(clear)} if clear else {})}
+
+
+def mean(values: Sequence[float]) -> float:
+    """The plain mean."""
+    return sum(values) / len(values)
+
+
+def percent(shares: Sequence[float]) -> float:
+    """The mean of shares, in percent."""
+    return 100 * mean(shares)

@@ -1,0 +1,52 @@
+"""What a training will do, before any model is loaded: its states, its steps, and one line that says both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from actors.image_loader import fit
+from orchestrator.datasets.train_split import is_split
+from orchestrator.learning.settings import Train, Training
+from orchestrator.learning.split_states import states_of_split
+from orchestrator.learning.states import Pool, TrainingState, refuse_test_pictures, states_of
+from orchestrator.storage import job_paths
+
+
+def states(training: Training) -> list[TrainingState]:
+    """The states to learn from; raises BadData or TrainError, also where one of them shows a test picture."""
+    sweep, train = training
+    folder = Path(train.data)
+    job_paths.reachable(train.data)
+    found: list[TrainingState] = []
+    if is_split(folder):
+        found += states_of_split(folder, train.samples, train.seed)
+    else:
+        found += states_of(folder, train.scenarios, train.samples, train.seed, fit(train.model))
+    refuse_test_pictures(found, train.scenarios, sweep, train.data)
+    return found
+
+
+def counted(train: Train, number: int) -> Train:
+    """The settings with their number of steps: one pass over the states where the file says none (paper: one epoch)."""
+    cloned_only = train.exploration.clone and not train.steps
+    if train.steps or cloned_only:
+        return train
+    return train.model_copy(update={"steps": max(1, number // train.groups)})
+
+
+def described(train: Train) -> str:
+    """Steps and replies, in words."""
+    cloned = f"{train.exploration.clone:,} cloning steps, " if train.exploration.clone else ""
+    return (
+        f"{cloned}{train.steps:,} steps of {train.groups:,} states x {train.rollouts} replies "
+        f"({train.steps * train.batch:,} replies in all)"
+    )
+
+
+def plan_lines(training: Training) -> Sequence[str]:
+    """What `plan` says of a training: states and steps; the data are read, no model is. Raises BadData or TrainError."""
+    found = states(training)
+    train, counts = counted(training.train, len(found)), Pool(found, training.train.states).counts()
+    kinds = ", ".join(f"{number:,} {kind}" for kind, number in counts.items())
+    return (f"training of {train.model.name}: {len(found):,} states ({kinds}), {described(train)}",)

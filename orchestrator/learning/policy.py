@@ -1,0 +1,201 @@
+"""The model that learns: samples replies and tells their log-probabilities; a prompt is computed once for all replies to it.
+
+It reads questions through ``actors.hf_backend``, so it gets the tokens and pixels that a sweep gives it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from actors.backend_registry import at_home
+from actors.batching import Job
+from actors.hf_backend import ModelAndProcessor
+from orchestrator.learning.rollouts import Said
+from orchestrator.learning.settings import Lora, Train, TrainError
+
+
+class Prefilled(NamedTuple):
+    """Questions after one pass through the model, padded on the left."""
+
+    logits: Tensor
+    """[questions, vocabulary], of the first token of a reply."""
+    cache: Any
+    mask: Tensor
+    """[questions, length]"""
+    place: Tensor
+    """[questions], the position of a reply's first token."""
+
+
+class Policy:
+    """Network, processor and what is trained of it."""
+
+    def __init__(self, train: Train) -> None:
+        self.train = train
+        self.mind = ModelAndProcessor(at_home(train.model))
+        network = self.mind.network
+        if any(hasattr(module, "get_rope_index") for module in network.modules()):
+            raise TrainError(
+                f"{train.model.name} numbers positions in three dimensions, which shared prompts are not written for; name "
+                "a model without such positions as train.model (LLaVA, Idefics3, SmolVLM and InternVL have none)"
+            )
+        self.before = deepcopy(network).eval().requires_grad_(False) if train.full and train.kl else None
+        torch.manual_seed(train.seed)  # adapters begin with random numbers
+        self.network = network if train.full else adapted(network, train.lora, train.model.name)
+        if train.full:
+            self.network.requires_grad_(True)
+        self.trained = [p for p in self.network.parameters() if p.requires_grad]
+        self.device = self.mind.device
+        self.stops = torch.tensor(sorted(self.mind.stops), device=self.device)
+        tokenizer = self.mind.tokenizer
+        self.end = tokenizer.eos_token_id if tokenizer.eos_token_id in self.mind.stops else min(self.mind.stops)
+        self.pad: int = tokenizer.pad_token_id
+
+    # -- text ---------------------------------------------------------------------------------------------------------
+    def text(self, tokens: Sequence[int]) -> str:
+        """A reply as the game reads it: without its end token."""
+        kept = tokens[:-1] if tokens and tokens[-1] in self.mind.stops else tokens
+        text: str = self.mind.writer.decode(list(kept), skip_special_tokens=True, clean_up_tokenization_spaces=True)
+        return text.rstrip("\ufffd")
+
+    def tokens(self, text: str) -> tuple[int, ...]:
+        """A reply as the model would have said it."""
+        return (*self.mind.writer(text, add_special_tokens=False)["input_ids"], self.end)
+
+    # -- computing ----------------------------------------------------------------------------------------------------
+    def prefill(self, network: Any, jobs: Sequence[Job], grad: bool) -> Prefilled:
+        """One pass over the questions."""
+        inputs = self.mind.inputs(jobs).to(self.device)
+        floats = {k: v.to(network.dtype) for k, v in inputs.items() if torch.is_floating_point(v)}
+        mask = inputs["attention_mask"]
+        places = (mask.cumsum(1) - 1).clamp(min=0)
+        with torch.set_grad_enabled(grad):
+            out = network(**{**inputs, **floats}, position_ids=places, use_cache=True, logits_to_keep=1)
+        return Prefilled(out.logits[:, -1], out.past_key_values, mask, places[:, -1] + 1)
+
+    @torch.no_grad()
+    def sampled(self, jobs: Sequence[Job], counts: Sequence[int], temperature: float, seed: int) -> list[list[Said]]:
+        """``counts[k]`` replies to question k; temperature 0 takes the likeliest token. The seed alone decides."""
+        self.network.eval()
+        chance = torch.Generator(self.device).manual_seed(seed)
+        logits, cache, mask, place = self.prefill(self.network, jobs, False)
+        index = torch.tensor([k for k, n in enumerate(counts) for _ in range(n)], device=self.device)
+        cache.batch_select_indices(index)
+        logits, mask, place = logits[index], mask[index], place[index]
+        over = torch.zeros(len(index), dtype=torch.bool, device=self.device)
+        written, told = [], torch.zeros(len(index), device=self.device)
+        while True:
+            token = chosen(logits, temperature, chance)
+            told += torch.where(over, 0.0, logits.float().log_softmax(-1).gather(-1, token[:, None])[:, 0])
+            written.append(torch.where(over, self.pad, token))
+            over = over | torch.isin(token, self.stops)
+            if bool(over.all()) or len(written) == self.train.max_tokens:
+                break
+            mask = torch.cat([mask, mask.new_ones(len(index), 1)], 1)
+            logits = self.network(
+                input_ids=written[-1][:, None], attention_mask=mask, position_ids=place[:, None],
+                past_key_values=cache, use_cache=True,
+            ).logits[:, -1]  # fmt: skip
+            place = place + 1
+        rows = zip(torch.stack(written, 1).tolist(), told.tolist(), strict=True)
+        said = iter([Said(self._ended(row), logprob) for row, logprob in rows])
+        return [[next(said) for _ in range(n)] for n in counts]
+
+    def _ended(self, row: Sequence[int]) -> tuple[int, ...]:
+        end = next((place for place, token in enumerate(row) if token in self.mind.stops), len(row) - 1)
+        return tuple(row[: end + 1])
+
+    def logprobs(
+        self, network: Any, jobs: Sequence[Job], index: Sequence[int], replies: Sequence[Sequence[int]], grad: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of the tokens of replies, and which of them count, both [replies, longest].
+
+        ``index[k]`` is the question of reply k; a question is computed once for all its replies.
+        """
+        logits, cache, mask, place = self.prefill(network, jobs, grad)
+        chosen_rows = torch.tensor(index, device=self.device)
+        longest = max(map(len, replies))
+        ids = torch.tensor([[*reply, *[self.pad] * (longest - len(reply))] for reply in replies], device=self.device)
+        counted = torch.tensor([[1] * len(r) + [0] * (longest - len(r)) for r in replies], device=self.device)
+        with torch.set_grad_enabled(grad):
+            cache.batch_select_indices(chosen_rows)
+            scores = logits[chosen_rows][:, None]
+            if longest > 1:
+                seen = torch.cat([mask[chosen_rows], counted[:, :-1]], 1)
+                places = place[chosen_rows][:, None] + torch.arange(longest - 1, device=self.device)
+                rest = network(
+                    input_ids=ids[:, :-1],
+                    attention_mask=seen,
+                    position_ids=places,
+                    past_key_values=cache,
+                    use_cache=True,
+                )
+                scores = torch.cat([scores, rest.logits], 1)
+            told = scores.float().log_softmax(-1).gather(-1, ids[..., None])[..., 0]
+        return told, counted
+
+    @contextlib.contextmanager
+    def untrained(self) -> Iterator[Any]:
+        """The network as it was before training."""
+        if self.before is not None:
+            yield self.before
+            return
+        with self.network.disable_adapter():
+            yield self.network
+
+    # -- keeping ------------------------------------------------------------------------------------------------------
+    def weights(self) -> dict[str, Tensor]:
+        """What is trained, by name."""
+        return {name: p.detach().cpu() for name, p in self.network.named_parameters() if p.requires_grad}
+
+    def restore(self, weights: dict[str, Tensor]) -> None:
+        """Take back what ``weights`` gave."""
+        held = dict(self.network.named_parameters())
+        with torch.no_grad():
+            for name, value in weights.items():
+                held[name].copy_(value)
+
+    def save(self, folder: Path) -> None:
+        """The adapter, or the whole model with its processor, as transformers and vLLM load it."""
+        self.network.save_pretrained(folder)
+        if self.train.full:
+            self.mind.processor.save_pretrained(folder)
+
+
+def chosen(logits: Tensor, temperature: float, chance: torch.Generator) -> Tensor:
+    """One token a row."""
+    if temperature == 0:
+        return logits.argmax(-1)
+    return torch.multinomial((logits.float() / temperature).softmax(-1), 1, generator=chance)[:, 0]
+
+
+def adapted(network: Any, lora: Lora, name: str) -> Any:
+    """The network with adapters on the language model's layers of these names; raises TrainError where it has none."""
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ModuleNotFoundError:
+        raise TrainError("adapters need the package peft: pip install 'proactive-sweep[train]'") from None
+    decoder = network.get_decoder()
+    prefix = next(place for place, module in network.named_modules() if module is decoder)
+    linear = {
+        place.rpartition(".")[2]
+        for place, module in network.named_modules()
+        if place.startswith(f"{prefix}.") and isinstance(module, torch.nn.Linear)
+    }
+    if missing := [target for target in lora.targets if target not in linear]:
+        raise TrainError(
+            f"the language model of {name} has no layer {' or '.join(missing)}; name some of {', '.join(sorted(linear))} as "
+            "train.lora.targets"
+        )
+    targets = rf"{re.escape(prefix)}\..*\.({'|'.join(map(re.escape, lora.targets))})"
+    return get_peft_model(
+        network,
+        LoraConfig(r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets),
+    )

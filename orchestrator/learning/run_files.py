@@ -1,0 +1,176 @@
+"""The files of a training: resolved settings, the checkpoint, parts of rollouts, the weights and ``model.toml``.
+
+Each is there whole or not at all; a folder belongs to one set of settings, and what was stored before a kill is kept.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import tomli_w
+
+from orchestrator.learning.rollouts import Rollout
+from orchestrator.learning.settings import Train, TrainError
+from orchestrator.storage import atomic_write
+from orchestrator.storage.run_folder import differences
+from sweeps.values import digest
+
+if TYPE_CHECKING:
+    import torch
+
+    from orchestrator.learning.policy import Policy
+
+RESOLVED, CHECKPOINT, ROLLOUTS, MODEL = "train.resolved.toml", "checkpoint.pt", "rollouts", "model.toml"
+SHOWN = 6
+"""Differences that a refusal lists."""
+ROLLOUT = {
+    "step": pl.Int64, "group": pl.Int64, "state": pl.String, "scenario": pl.String, "kind": pl.String,
+    "variant": pl.String, "reply": pl.String, "action": pl.String, "right": pl.Boolean, "asked": pl.Boolean,
+    "reward": pl.Float64, "advantage": pl.Float64, "logprob": pl.Float64, "tokens": pl.Int64,
+}  # fmt: skip
+"""Columns of the rollouts: one row a reply. ``advantage`` is null in a group without differences."""
+
+
+def claim(folder: Path, train: Train) -> None:
+    """Write the resolved settings; raises TrainError where the folder holds a training with other ones."""
+    path = folder / RESOLVED
+    mine = _plain(train.settings)
+    if path.exists():
+        try:
+            old = tomllib.loads(path.read_text("utf-8"))["settings"]
+        except (OSError, ValueError, KeyError):
+            raise TrainError(f"{path} cannot be read as settings of a training; pass another --output") from None
+        if changed := differences(old, mine):
+            told = "; ".join(changed[:SHOWN]).replace("this sweep says", "now it is")
+            raise TrainError(f"{folder} holds a training with other settings: {told}; pass another --output")
+    whole = train.model_dump(mode="json", exclude_none=True)
+    atomic_write.write(path, tomli_w.dumps({"train": whole, "settings": mine}).encode())
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings as TOML gives them back: without what is not set."""
+    return {k: _plain(v) if isinstance(v, dict) else v for k, v in settings.items() if v is not None}
+
+
+def trained_with(folder: Path) -> dict[str, Any]:
+    """The ``train`` table that a folder was trained with; raises TrainError."""
+    try:
+        found: dict[str, Any] = tomllib.loads((folder / RESOLVED).read_text("utf-8"))["train"]
+        return found
+    except (OSError, ValueError, KeyError):
+        raise TrainError(f"{folder} holds no training; `proactive-sweep train` makes one") from None
+
+
+# -- checkpoint --------------------------------------------------------------------------------------------------------
+def save_checkpoint(folder: Path, step: int, policy: Policy, adamw: torch.optim.Optimizer) -> None:
+    """Weights and the optimiser's state after ``step`` steps; chance needs none, it is drawn by (seed, step)."""
+    import torch
+
+    held = io.BytesIO()
+    torch.save({"step": step, "weights": policy.weights(), "adamw": adamw.state_dict()}, held)
+    atomic_write.write(folder / CHECKPOINT, held.getvalue())
+
+
+def load_checkpoint(folder: Path, policy: Policy, adamw: torch.optim.Optimizer) -> int | None:
+    """Take up the checkpoint; how many steps it has behind it, None where there is none."""
+    import torch
+
+    path = folder / CHECKPOINT
+    if not path.exists():
+        return None
+    found = torch.load(path, weights_only=True, map_location=policy.device)
+    policy.restore(found["weights"])
+    adamw.load_state_dict(found["adamw"])
+    return int(found["step"])
+
+
+# -- rollouts ----------------------------------------------------------------------------------------------------------
+def rows(step: int, rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
+    """One row a reply."""
+    return [
+        {
+            "step": step, "group": r.group, "state": r.state.key, "scenario": r.state.scenario, "kind": r.state.kind,
+            "variant": r.variant, "reply": r.reply, "action": r.outcome.action.value, "right": r.outcome.right,
+            "asked": r.outcome.asked, "reward": r.reward, "advantage": r.advantage, "logprob": r.said.logprob,
+            "tokens": len(r.said.tokens),
+        }
+        for r in rollouts
+    ]  # fmt: skip
+
+
+def write_rollouts(folder: Path, first: int, last: int, kept: Sequence[dict[str, Any]]) -> None:
+    """The rollouts of steps ``first`` to ``last``; a resumed run writes the same part again."""
+    if kept:
+        place = folder / ROLLOUTS
+        place.mkdir(exist_ok=True)
+        atomic_write.write_table(place / f"steps-{first:06d}-{last:06d}.parquet", pl.DataFrame(kept, schema=ROLLOUT))
+
+
+def forget_rollouts(folder: Path, step: int) -> None:
+    """Remove the parts that a killed attempt wrote after its last checkpoint, which has ``step`` steps behind it."""
+    for part in (folder / ROLLOUTS).glob("steps-*.parquet"):
+        if int(part.stem.split("-")[1]) >= step:
+            part.unlink()
+
+
+def read_rollouts(folder: Path) -> pl.DataFrame:
+    """All rollouts of a training, steps in order."""
+    parts = sorted((folder / ROLLOUTS).glob("steps-*.parquet"))
+    found = pl.concat([pl.read_parquet(part) for part in parts]) if parts else pl.DataFrame(schema=ROLLOUT)
+    return found.sort("step", "group", maintain_order=True)
+
+
+def measures(kept: pl.DataFrame) -> dict[str, float]:
+    """What one step's rollouts say: mean reward, share of live groups, percent that ask on hidden and on clear views."""
+    groups = kept.group_by("group").agg(pl.col("advantage").is_not_null().any())
+    told = {"reward": _mean(kept["reward"]), "live_groups": _mean(groups["advantage"])}
+    for kind in ("hidden", "clear"):
+        part = kept.filter(pl.col("kind") == kind, pl.col("variant") == "plain")
+        if part.height:
+            told[f"asks_{kind}"] = 100 * _mean(part["action"] == "suggestion")
+            told[f"right_{kind}"] = 100 * _mean(part["right"])
+    return told
+
+
+def _mean(values: pl.Series) -> float:
+    return float(values.cast(pl.Float64).sum()) / len(values)
+
+
+# -- the result --------------------------------------------------------------------------------------------------------
+def publish(folder: Path, policy: Policy) -> Path:
+    """Save the trained weights and ``model.toml``, a ``[[model]]`` for sweeps; answers its path.
+
+    The weights' folder is named by their digest, so other weights make other episodes (``ModelSpec.identity``).
+    """
+    mark = digest_of(policy)
+    kind = "weights" if policy.train.full else "adapter"
+    for old in folder.glob(f"{kind}-*"):
+        rmtree(old)
+    place = folder / f"{kind}-{mark}"
+    policy.save(place)
+    atomic_write.write(folder / MODEL, tomli_w.dumps({"model": [entry(folder, policy.train, place)]}).encode())
+    return folder / MODEL
+
+
+def digest_of(policy: Policy) -> str:
+    """16 hex digits of the trained weights."""
+    from safetensors.torch import save as packed
+
+    return digest(packed({name: value.contiguous() for name, value in policy.weights().items()}).hex())
+
+
+def entry(folder: Path, train: Train, place: Path) -> dict[str, Any]:
+    """The ``[[model]]`` table: the model before with its adapter, or the new weights in its place."""
+    base = train.model.model_dump(mode="json", exclude_defaults=True)
+    name = re.sub(r"[^A-Za-z0-9._+-]", "-", f"{train.model.name}-{folder.resolve().name}")
+    learned = {"source": str(place.resolve()), "revision": ""} if train.full else {"lora": str(place.resolve())}
+    told = f"{train.model.name} trained on {', '.join(train.scenarios)} with rp {train.rp:g}, seed {train.seed}"
+    made = {**base, "backend": train.model.backend, "gpus": train.model.gpus, "name": name, **learned, "note": told}
+    return {key: value for key, value in made.items() if key != "paper" and value != ""}

@@ -1,0 +1,171 @@
+"""The ``[train]`` table of a sweep file: who learns, from which states, by which rewards and steps.
+
+A table that cannot be trained as written is one sentence; every default that the paper states is the paper's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from sweeps.load import SweepError, build, model_named, override_key, read_toml, scenarios_named, validated
+from sweeps.sampling import Whole
+from sweeps.spec import ModelSpec, Sweep
+from sweeps.values import Frozen
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[Whole, Field(ge=1)]
+
+
+class TrainError(SweepError):
+    """What the user should read about a training; its text is the whole message."""
+
+
+class Lora(Frozen):
+    """Low-rank adapters of the language model (paper, appendix C)."""
+
+    r: Count = 16
+    alpha: Count = 16
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    targets: tuple[str, ...] = ("q_proj", "k_proj")
+    """Last names of the linear layers that get an adapter."""
+
+
+class States(Frozen):
+    """How often each kind of state is drawn; any weights, 0 leaves a kind out."""
+
+    hidden: Annotated[float, Field(ge=0)] = 1.0
+    """First views: nothing of what is asked can be seen yet."""
+    middle: Annotated[float, Field(ge=0)] = 1.0
+    """Views between the first and the last."""
+    clear: Annotated[float, Field(ge=0)] = 1.0
+    """Last views of a player who asks until the answer can be known."""
+
+    @model_validator(mode="after")
+    def _some(self) -> States:
+        if self.hidden + self.middle + self.clear == 0:
+            raise ValueError("draws no state; give at least one of hidden, middle and clear a weight above 0")
+        return self
+
+
+class Exploration(Frozen):
+    """What makes replies differ where the model alone would say one thing only; none of it is in the paper."""
+
+    hint: Share = 0.0
+    """Share of each group that is sampled from the hinted question, and trained under the one without hint."""
+    until: Share = 0.5
+    """Part of the steps that have such replies."""
+    clone: Annotated[Whole, Field(ge=0)] = 0
+    """Steps before the first one in which the right reply itself is learnt (cross entropy)."""
+
+
+class Train(Frozen):
+    """One training. What the paper does not state is documented as ours."""
+
+    model: ModelSpec
+    data: str
+    """A folder in the published format, or one with the published train split (``data fetch --split train``)."""
+    scenarios: tuple[str, ...] = ("QD", "COCO")
+    samples: Count | None = None
+    """Samples a scenario to learn from, drawn by seed; None takes all."""
+    engine: Literal["native"] = "native"
+    rp: Share = 0.5
+    """Reward of a valid suggestion; the right category is worth 1, all else 0."""
+    states: States = States()
+    rollouts: Annotated[Whole, Field(ge=2)] = 8
+    """Replies to one state: a group."""
+    batch: Count = 512
+    """Replies of one step."""
+    steps: Annotated[Whole, Field(ge=0)] = 0
+    """0: one pass over the states."""
+    at_once: Count = 16
+    """States that are computed together; it bounds memory and changes no figure but by rounding."""
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 2e-5
+    warmup: Annotated[Whole, Field(ge=0)] = 0
+    """Steps in which the learning rate grows to its full value."""
+    final_rate: Share = 0.0
+    """Part of the learning rate that the cosine ends at."""
+    full: bool = False
+    """Train every weight; else adapters (``lora``)."""
+    lora: Lora = Lora()
+    temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
+    max_tokens: Count = 50
+    """New tokens a reply may have."""
+    exploration: Exploration = Exploration()
+    credit: Literal["turn", "episode"] = "turn"
+    """``turn``: each reply's own reward, as in the paper. ``episode``: 1 where the episode ends right, discounted a turn."""
+    gamma: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """Discount a turn, where credit is by episode."""
+    kl: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of the divergence from the model before training."""
+    shuffle_rewards: bool = False
+    """A control: rewards change places within each group, so that nothing about the task can be learnt."""
+    seed: Whole = 0
+    checkpoint_every: Count = 20
+    evaluate_every: Annotated[Whole, Field(ge=0)] = 0
+    """Steps between two evaluations on the sweep's own data; 0 makes none."""
+    evaluate_samples: Count = 10
+    """Samples a scenario in such an evaluation."""
+
+    @model_validator(mode="after")
+    def _groups(self) -> Train:
+        if self.batch % self.rollouts:
+            raise ValueError(f"batch = {self.batch} is no multiple of rollouts = {self.rollouts}")
+        if round(self.exploration.hint * self.rollouts) == self.rollouts:
+            raise ValueError("exploration.hint leaves no reply to the question without hint; take a smaller share")
+        return self
+
+    @property
+    def groups(self) -> int:
+        """States of one step."""
+        return self.batch // self.rollouts
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What changes the trained weights, flat: ``{"lora.r": 16}``; intervals of checkpoints and evaluations do not."""
+        nested = self.model_dump(
+            mode="json", exclude={"model", "evaluate_every", "evaluate_samples", "checkpoint_every"}
+        )
+        flat = {"model": self.model.identity}
+        for name, value in nested.items():
+            if isinstance(value, dict):
+                flat |= {f"{name}.{inner}": part for inner, part in value.items()}
+            else:
+                flat[name] = value
+        return flat
+
+
+class Training(NamedTuple):
+    """A sweep file with a ``[train]`` table, read."""
+
+    sweep: Sweep
+    """What is played before and after; its data are what must not be learnt from."""
+    train: Train
+
+
+def load(path: Path, overrides: Iterable[str] = ()) -> Training:
+    """Read a sweep file that has a ``[train]`` table; raises SweepError."""
+    table = read_toml(path)
+    for override in overrides:
+        override_key(table, override)
+    return Training(build(table, str(path)), train_table(table, str(path)))
+
+
+def train_table(table: dict[str, Any], where: str) -> Train:
+    """The ``[train]`` table of a sweep's table; raises TrainError or SweepError, ``where`` names the file in them."""
+    where_train = f"{where}: train"
+    given = table.get("train")
+    if not isinstance(given, dict):
+        raise TrainError(f"{where} has no [train] table; sweeps/demo-learning.toml is a file that has one")
+    fields = dict(given)
+    if "model" in fields:
+        fields["model"] = model_named(fields["model"], table.get("model", []), where_train)
+    if "scenarios" in fields:
+        fields["scenarios"] = scenarios_named(fields["scenarios"], where_train)
+    train = validated(Train, fields, where_train)
+    if train.model.backend in ("builtin", "openai"):
+        raise TrainError(f"{where_train}: {train.model.name} has no weights here; name a model of transformers or vLLM")
+    return train

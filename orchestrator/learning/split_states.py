@@ -1,0 +1,88 @@
+"""Rows of the published train split as states: the question as it stands, and a verdict read as the game reads replies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from random import Random
+
+from PIL import Image, UnidentifiedImageError
+
+from actors.backend import Message, Situation
+from actors.batching import Job
+from envs import SCENARIOS
+from envs.answers import as_letter, as_text, side
+from envs.render import FORMATS, Unprocessable
+from envs.scenario import suggestions
+from envs.types import Action, ImageRef, Sample, State, Verdict, View
+from orchestrator.datasets.train_split import Row, rows
+from orchestrator.learning.settings import TrainError
+from orchestrator.learning.states import Outcome, job_of
+
+LEARNT = ("QD", "COCO")
+"""The scenarios of the split (paper, section 5)."""
+
+
+@dataclass(frozen=True)
+class SplitState:
+    """One row; how much its view shows is not published."""
+
+    row: Row
+    kind: str = "middle"
+
+    @property
+    def key(self) -> str:
+        return f"train/{self.row.number}"
+
+    @property
+    def scenario(self) -> str:
+        """The scenario whose moves its suggestions name; the first of ``LEARNT`` where it has none."""
+        told = " ".join(suggestions(self.row.options)).lower()
+        return next((name for name in LEARNT if any(cue in told for cue in SCENARIOS[name].cue)), LEARNT[0])
+
+    @property
+    def solution(self) -> str:
+        return self.row.answer
+
+    def job(self, hint: bool = False) -> Job:
+        if hint:
+            raise TrainError("the published train split has no questions with hints; set train.exploration.hint = 0")
+        image = ImageRef(self.key)
+        view = View(image, self.row.question, self.row.options, ())
+        sample = Sample(
+            self.scenario, self.row.number, self.row.question, self.row.options, (), self.row.answer, self.key, 0, 1, 0
+        )
+        asked = Message("user", self.row.question, (image,))
+        return job_of((asked,), {image: self._picture()}, Situation(sample, State(0), view))
+
+    def _picture(self) -> Image.Image:
+        try:
+            return Image.open(BytesIO(self.row.picture), formats=FORMATS).convert("RGB")
+        except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
+            raise Unprocessable(f"{self.key}: cannot be decoded as a picture") from None
+
+    def read(self, reply: str) -> Outcome:
+        """Text first, letter second, over the options as one list (``envs.answers``)."""
+        options, text, letter = self.row.options, as_text(reply), as_letter(reply)
+        named = side(options, (self.row.answer,), 0).read(text, letter)
+        asked = side(options, self.row.suggestions, 0).read(text, letter)
+        right = named.verdict is Verdict.CORRECT
+        return Outcome(self._action(named.chosen), right, asked.verdict is Verdict.CORRECT and not right)
+
+    def _action(self, chosen: int) -> Action:
+        if chosen < 0:
+            return Action.UNPARSABLE
+        option = self.row.options[chosen]
+        if option in self.row.suggestions:
+            return Action.SUGGESTION
+        return Action.CATEGORY if option in suggestions((option,)) else Action.ABSTENTION
+
+
+def states_of_split(folder: Path, samples: int | None, seed: int) -> list[SplitState]:
+    """The rows of a folder, or ``samples`` of them drawn by seed; raises BadData."""
+    found: Sequence[Row] = list(rows(folder))
+    if samples is not None and samples < len(found):
+        found = Random(f"{seed}/learning/rows").sample(found, samples)
+    return [SplitState(row) for row in found]

@@ -1,0 +1,72 @@
+"""Groups, advantages and credit, without a model."""
+
+from dataclasses import replace
+from statistics import mean, pstdev
+
+import pytest
+
+from envs.types import Action
+from orchestrator.learning.rollouts import Rollout, Said, advantages, credited, hinted, scored
+from orchestrator.learning.settings import train_table
+from orchestrator.learning.states import Outcome, states_of
+
+
+@pytest.fixture(scope="module")
+def state(demo_data):
+    return states_of(demo_data, ("QD",), 1, 0)[0]
+
+
+def train(**more):
+    return train_table({"train": {"model": "embedded", "data": "d", "steps": 10, **more}}, "x.toml")
+
+
+def rollout(state, group, reward, right=False):
+    return Rollout(state, group, "plain", Said((5, 2), -1.0), "r", Outcome(Action.CATEGORY, right, False), reward)
+
+
+def test_advantages_are_rewards_in_standard_deviations():
+    values = advantages([1.0, 0.5, 0.0, 0.5])
+
+    assert values == pytest.approx([(r - 0.5) / (pstdev([1, 0.5, 0, 0.5]) + 1e-4) for r in (1.0, 0.5, 0.0, 0.5)])
+    assert advantages([0.5] * 8) is None and advantages([0.0, 0.0]) is None
+
+
+def test_only_groups_with_differences_are_live(state):
+    made = scored(
+        [rollout(state, 0, 1.0), rollout(state, 0, 0.0), rollout(state, 1, 1.0), rollout(state, 1, 1.0)], train(), 0
+    )
+
+    assert [r.advantage is None for r in made] == [False, False, True, True]
+    assert mean(r.advantage for r in made[:2]) == pytest.approx(0)
+
+
+def test_the_shuffled_control_keeps_each_groups_rewards_and_forgets_whose_they_are(state):
+    group = [rollout(state, 0, float(k), right=k == 7) for k in range(8)]
+    orders = [tuple(r.reward for r in scored(group, train(shuffle_rewards=True), step)) for step in range(5)]
+
+    assert all(sorted(order) == [float(k) for k in range(8)] for order in orders) and len(set(orders)) == 5
+    assert [r.reward for r in scored(group, train(), 0)] == [float(k) for k in range(8)]
+
+
+def test_an_episodes_end_is_the_return_of_its_turns(state):
+    other = replace(state, state=state.state._replace(turn=1))
+    won = [rollout(state, 0, 0.0), rollout(other, 0, 0.0, right=True)]
+    lost = [rollout(state, 0, 0.0)]
+    made = credited([won, lost], 0.9)
+
+    assert [r.reward for r in made] == [0.9, 1.0, 0.0]
+    assert [r.group for r in made] == [0, 1, 0]
+
+
+def test_a_state_of_an_episode_needs_three_replies_for_a_group(state):
+    two = [rollout(state, 0, 1.0), rollout(state, 0, 0.0)]
+
+    assert all(r.advantage is None for r in scored(two, train(credit="episode"), 0))
+    assert all(r.advantage is not None for r in scored([*two, two[0]], train(credit="episode"), 0))
+
+
+def test_hints_are_given_until_their_part_of_the_steps_is_over():
+    made = train(exploration={"hint": 0.5, "until": 0.3})
+
+    assert [hinted(made, step) for step in range(5)] == [4, 4, 4, 0, 0]
+    assert hinted(train(), 0) == 0

@@ -1,0 +1,118 @@
+"""The [train] table: strict, and one clear sentence for each mistake."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from envs.demo import draw
+from orchestrator.cli.main import app
+from orchestrator.learning import settings
+from orchestrator.learning.settings import train_table
+from sweeps.load import SweepError, build
+
+DEMO = Path(__file__).parents[3] / "sweeps" / "demo-learning.toml"
+TABLE = tomllib.loads(DEMO.read_text())
+
+
+def read(**changed):
+    return train_table({**TABLE, "train": {**TABLE["train"], **changed}}, "x.toml")
+
+
+def test_the_demo_is_read_as_written():
+    train = read()
+
+    assert (train.model.name, train.scenarios, train.rp) == ("embedded", ("QD", "COCO"), 0.5)
+    assert (train.groups, train.rollouts, train.steps) == (16, 8, 120)
+    assert train.lora.alpha == 32 and train.states.middle == 0
+
+
+def test_defaults_are_the_papers():
+    train = train_table({"train": {"model": "qwen2.5-vl-3b", "data": "d"}}, "x.toml")
+
+    assert (train.rollouts, train.batch, train.learning_rate, train.warmup, train.final_rate) == (8, 512, 2e-5, 0, 0.0)
+    assert train.lora.model_dump() == {"r": 16, "alpha": 16, "dropout": 0.1, "targets": ("q_proj", "k_proj")}
+    assert train.scenarios == ("QD", "COCO") and train.credit == "turn" and train.steps == 0
+    assert train.exploration.hint == 0 and train.exploration.clone == 0 and train.kl == 0
+
+
+MISTAKES = {
+    "rp above 1": ({"rp": 1.5}, "train: rp = 1.5: input should be less than or equal to 1"),
+    "rp below 0": ({"rp": -0.1}, "rp = -0.1: input should be greater than or equal to 0"),
+    "a key misspelt": ({"learning_rat": 1}, "unknown key 'learning_rat'; did you mean 'learning_rate'?"),
+    "a nested key misspelt": ({"lora": {"rank": 4}}, "unknown key 'lora.rank'"),
+    "an unknown scenario": ({"scenarios": ["QDD"]}, "there is no scenario 'QDD'; did you mean 'QD'?"),
+    "an unknown model": ({"model": "embeded"}, "there is no model 'embeded'; did you mean 'embedded'?"),
+    "a policy": ({"model": "oracle"}, "oracle has no weights here"),
+    "an odd batch": ({"batch": 100}, "batch = 100 is no multiple of rollouts = 8"),
+    "hints alone": ({"exploration": {"hint": 1.0}}, "exploration.hint leaves no reply to the question without hint"),
+    "no state": ({"states": {"hidden": 0, "middle": 0, "clear": 0}}, "draws no state"),
+    "one reply a group": ({"rollouts": 1}, "rollouts = 1: input should be greater than or equal to 2"),
+    "an unknown credit": ({"credit": "token"}, "credit = 'token'"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_sentence(name):
+    changed, told = MISTAKES[name]
+    with pytest.raises(SweepError) as found:
+        read(**changed)
+
+    assert told in str(found.value) and str(found.value).startswith("x.toml: ") and "\n" not in str(found.value)
+
+
+def test_a_file_without_the_table_is_told_so():
+    with pytest.raises(SweepError, match=r"x.toml has no \[train\] table"):
+        train_table({}, "x.toml")
+
+
+def test_run_plays_a_file_with_a_train_table():
+    assert [model.name for model in build(TABLE, "x.toml").models] == ["embedded"]
+
+
+def test_overrides_reach_the_table():
+    made = settings.load(DEMO, ["train.rp=0.75", "train.lora.r=4", "data=elsewhere"])
+
+    assert (made.train.rp, made.train.lora.r, made.sweep.data) == (0.75, 4, "elsewhere")
+
+
+def test_what_changes_weights_is_in_the_settings_and_intervals_are_not():
+    assert read().settings == read(checkpoint_every=7, evaluate_every=3, evaluate_samples=2).settings
+    for changed in ({"rp": 0.75}, {"seed": 1}, {"exploration": {"hint": 0.25}}, {"lora": {"r": 4}}, {"kl": 0.1}):
+        assert read(**changed).settings != read().settings
+
+
+def invoked(*arguments):
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+def test_the_commands_tell_a_mistake_in_one_sentence(tmp_path):
+    for arguments, told in {
+        ("train", DEMO, "--set", "train.rp=2"): "rp = 2: input should be less than or equal to 1",
+        ("train", DEMO, "--output", "s3://a/b"): "s3://a/b is a bucket",
+        ("train", "sweeps/demo.toml"): "has no [train] table",
+        ("learned", tmp_path): "holds no run",
+        ("run", DEMO, "--model", tmp_path / "m.toml"): "there is no sweep file",
+        ("data", "fetch", tmp_path / "d", "--split", "dev"): "--split 'dev' is neither test nor train",
+        ("data", "demo", tmp_path / "d2", "--scenarios", "QX"): "there is no scenario 'QX'",
+    }.items():
+        done = invoked(*arguments)
+        assert done.exit_code == 2 and told in done.output and "Traceback" not in done.output, done.output
+
+
+def test_test_samples_as_training_data_stop_the_training_before_a_model_is_loaded(demo_data, tmp_path):
+    given = ("--set", f"data={demo_data}", "--set", f"train.data={demo_data}", "--output", tmp_path / "run")
+    done = invoked("train", DEMO, *given)
+
+    assert done.exit_code == 2 and "name a folder without test samples as train.data" in done.output
+    assert not (tmp_path / "run/checkpoint.pt").exists()
+
+
+def test_plan_says_what_a_training_will_do(demo_data, tmp_path):
+    draw(tmp_path / "own", 4, 5000, ("QD", "COCO"))
+    done = invoked("plan", DEMO, "--set", f"data={demo_data}", "--set", f"train.data={tmp_path / 'own'}")
+
+    told = " ".join(done.output.split())
+    assert done.exit_code == 0 and "training of embedded:" in told, told
+    assert "120 steps of 16 states x 8 replies (15,360 replies in all)" in told

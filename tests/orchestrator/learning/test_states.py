@@ -1,0 +1,110 @@
+"""States come from the path of a right player, rewards from the game's verdict, and none from a test sample."""
+
+import shutil
+from collections import Counter
+from random import Random
+
+import pytest
+
+from envs import SCENARIOS
+from envs.demo import draw
+from envs.types import Action
+from orchestrator.learning.settings import States, TrainError
+from orchestrator.learning.states import Pool, refuse_test_pictures, states_of
+from sweeps.load import build
+
+NAMES = ("QD", "COCO")
+
+
+@pytest.fixture(scope="module")
+def states(demo_data):
+    return states_of(demo_data, tuple(SCENARIOS), None, 0)
+
+
+def sweep(folder):
+    return build({"data": str(folder), "models": ["embedded"]}, "x.toml")
+
+
+def test_each_sample_has_one_hidden_and_one_clear_state(states):
+    kinds = Counter((state.scenario, state.sample.id, state.kind) for state in states)
+
+    for scenario, number in {(state.scenario, state.sample.id) for state in states}:
+        assert kinds[scenario, number, "hidden"] == kinds[scenario, number, "clear"] == 1
+    assert len({state.key for state in states}) == len(states)
+
+
+def test_rewards_are_the_games_verdict(states):
+    for state in states:
+        asks = SCENARIOS[state.scenario].askable(state.sample, state.state)
+        wrong = next(c for c in state.sample.categories if c != state.sample.answer)
+        assert state.read(state.solution).reward(0.25) == (1.0 if state.kind == "clear" else 0.25)
+        assert state.read(wrong).reward(0.25) == state.read("what?").reward(0.25) == 0.0
+        for ask in asks:
+            assert state.read(ask).asked and state.read(ask).action is Action.SUGGESTION
+        if SCENARIOS[state.scenario].answerable(state.sample, state.state):
+            assert state.read(state.sample.answer).reward(0.25) == 1.0
+
+
+def test_a_hidden_state_of_rod_rewards_no_category(states):
+    hidden = next(state for state in states if state.scenario == "ROD" and state.kind == "hidden")
+
+    assert hidden.read(hidden.sample.answer).reward(1.0) == 0.0
+
+
+def test_the_question_is_the_sweeps_and_the_hint_changes_it(states):
+    state = states[0]
+    plain, hinted = state.job(), state.job(hint=True)
+
+    assert "Hint:" in hinted.request.messages[0].text and "Hint:" not in plain.request.messages[0].text
+    assert list(plain.pictures) == list(plain.request.messages[0].images)
+
+
+def test_states_are_drawn_by_weight_and_seed(states):
+    pool = Pool([s for s in states if s.scenario in NAMES], States(hidden=3, middle=0, clear=1))
+    drawn = pool.drawn(400, Random(1))
+    kinds = Counter(state.kind for state in drawn)
+
+    assert kinds["middle"] == 0 and 270 < kinds["hidden"] < 330
+    assert (
+        [s.key for s in drawn]
+        == [s.key for s in pool.drawn(400, Random(1))]
+        != [s.key for s in pool.drawn(400, Random(2))]
+    )
+    assert Counter(state.scenario for state in drawn) == dict.fromkeys(NAMES, 200)
+
+
+def test_a_kind_that_a_scenario_lacks_is_told(states):
+    only = [state for state in states if state.scenario == "QD" and state.kind == "hidden"]
+
+    with pytest.raises(TrainError, match=r"QD has no state of the kinds that train.states draws"):
+        Pool(only, States(hidden=0, middle=1, clear=0)).drawn(1, Random(0))
+
+
+def test_test_samples_are_refused_by_their_pictures(demo_data, tmp_path):
+    draw(tmp_path / "other", 8, 77, NAMES)
+    others = states_of(tmp_path / "other", NAMES, None, 0)
+    refuse_test_pictures(others, NAMES, sweep(demo_data), "other")
+    mine = states_of(demo_data, NAMES, None, 0)
+
+    with pytest.raises(TrainError, match=r"mine shows pictures that .* is scored on .* and 19 more"):
+        refuse_test_pictures(mine, NAMES, sweep(demo_data), "mine")
+
+
+def test_a_renamed_test_picture_is_found_too(demo_data, tmp_path):
+    draw(tmp_path / "other", 8, 77, NAMES)
+    clear = next(s for s in states_of(demo_data, ("COCO",), None, 0) if s.kind == "clear")
+    target = next(s for s in states_of(tmp_path / "other", ("COCO",), None, 0) if s.kind == "clear")
+    line = (demo_data / "coco2014_preprocessed.jsonl").read_text().splitlines()
+    stolen = next(text for text in line if f'"id": {clear.sample.id},' in text)
+    shutil.copy(demo_data / clear.sample.image, tmp_path / "other" / target.sample.image)
+    (tmp_path / "other/coco2014_preprocessed.jsonl").write_text(
+        stolen.replace(clear.sample.image, target.sample.image) + "\n"
+    )
+
+    with pytest.raises(TrainError, match=r"name a folder without test samples as train.data"):
+        refuse_test_pictures(states_of(tmp_path / "other", NAMES, None, 0), NAMES, sweep(demo_data), "other")
+
+
+def test_data_that_cannot_be_compared_are_refused():
+    with pytest.raises(TrainError, match=r"hf://a/b must be a folder here"):
+        refuse_test_pictures([], NAMES, sweep("hf://a/b"), "mine")

@@ -1,0 +1,132 @@
+"""Table 3 of a run, on episodes that policies played in place of the models: every figure is known."""
+
+import polars as pl
+import pytest
+import tomli_w
+from rich.console import Console
+
+from actors.baselines import Baseline
+from orchestrator.learning import table
+from orchestrator.learning.run_files import claim, entry, trained_with
+from orchestrator.learning.settings import TrainError, train_table
+from orchestrator.storage.run_folder import RunFolderError
+from sweeps.load import SweepError, load
+from tests.orchestrator.report.runs import played, sweep
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory):
+    """``model.toml`` of a training that was never run."""
+    folder = tmp_path_factory.mktemp("learning") / "rp-0.75"
+    (folder / "adapter-0").mkdir(parents=True)
+    train = train_table({"train": {"model": "embedded", "data": "d", "rp": 0.75}}, "x.toml")
+    claim(folder, train)
+    (folder / "model.toml").write_text(tomli_w.dumps({"model": [entry(folder, train, folder / "adapter-0")]}))
+    return folder / "model.toml"
+
+
+@pytest.fixture(scope="module")
+def run(demo_data, model_file, tmp_path_factory):
+    """``abstain`` plays the model before, ``oracle`` the model after."""
+    place = tmp_path_factory.mktemp("run")
+    (place / "x.toml").write_text(
+        f'data = "{demo_data}"\nmodels = ["embedded"]\nconditions = ["zero-shot", "reference"]\n'
+    )
+    wanted = load(place / "x.toml", [], [model_file])
+    engines = {"embedded": Baseline("abstain"), "embedded-rp-0.75": Baseline("oracle")}
+    return played(place / "run", wanted, backends=engines)
+
+
+def test_a_trained_model_is_an_entry_of_a_sweep(model_file):
+    found = load_with(model_file)
+
+    assert [model.name for model in found.models] == ["embedded", "embedded-rp-0.75"]
+    after = found.models[1]
+    assert (after.source, after.backend) == ("builtin:embedded", "transformers") and after.lora.endswith("adapter-0")
+    assert trained_with(model_file.parent)["rp"] == 0.75
+
+
+def load_with(*files):
+    from pathlib import Path
+
+    return load(Path("sweeps/demo-learning.toml"), [], files)
+
+
+def test_a_file_without_models_is_told(tmp_path):
+    (tmp_path / "m.toml").write_text("x = 1\n")
+
+    with pytest.raises(SweepError, match=r"m.toml has no \[\[model\]\] table; `train` writes one"):
+        load_with(tmp_path / "m.toml")
+
+
+def test_another_reward_in_the_same_folder_is_refused(model_file):
+    other = train_table({"train": {"model": "embedded", "data": "d", "rp": 1.0}}, "x.toml")
+
+    with pytest.raises(TrainError, match=r"other settings: rp was 0\.75, now it is 1\.0; pass another --output"):
+        claim(model_file.parent, other)
+
+
+def test_rows_are_before_after_and_reference(run):
+    rows = table.read(run).rows
+
+    assert rows["stage"].unique(maintain_order=True).to_list() == ["before", "rp 0.75", "reference"]
+    assert set(rows.filter(pl.col("in_domain"))["scenario"]) == {"QD", "COCO"} and rows.height == 21
+    assert set(rows.filter(stage="before")["acc"]) == {0.0} and set(rows.filter(stage="rp 0.75")["acc"]) == {100.0}
+
+
+def test_changes_are_paired_and_grouped_by_what_was_trained(run):
+    paired = table.read(run).paired
+    groups = {row["scenarios"]: row for row in paired.iter_rows(named=True)}
+
+    assert list(groups)[-2:] == ["trained", "unseen"] and len(groups) == 9
+    assert groups["trained"]["n"] == 20 and groups["unseen"]["n"] == 50
+    for row in groups.values():
+        assert row["difference"] == 100 and 0 < row["low"] < 100 == row["high"]
+    assert groups["QD"]["ps_difference"] > 0
+
+
+def test_the_tables_are_shown_and_written(run):
+    found = table.read(run)
+    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    for part in table.tables(found):
+        console.print(part)
+    text = console.export_text()
+
+    assert "QD*" in text and "COCO*" in text and "ROD " in text
+    assert "rp 0.75, unseen" in text and "+100.0 [" in text
+    written = table.write(run, found)
+    assert [path.name for path in written] == ["learning.csv", "learning-paired.csv", "learning.png", "learning.svg"]
+    assert pl.read_csv(written[0]).height == 21 and all(path.stat().st_size for path in written)
+
+
+def test_an_unfinished_row_has_no_average(run):
+    found = table.read(run)
+    rows = found.rows.with_columns(lacking=pl.when(pl.col("stage") == "before").then(1).otherwise(0))
+    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    for part in table.tables(table.Learned(rows, found.paired, {})):
+        console.print(part)
+
+    assert "unfinished" in console.export_text()
+
+
+def test_the_papers_table_stands_beside_its_models(run):
+    found = table.read(run)
+    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    for part in table.tables(table.Learned(found.rows, found.paired, {"embedded": "Qwen2.5-VL-3B"})):
+        console.print(part)
+
+    text = console.export_text()
+    assert "Qwen2.5-VL-3B in the paper" in text and "37.4 / 0.9" in text
+
+
+def test_the_papers_averages_are_means_of_its_seven():
+    names = ["QD", "COCO", "ROD", "VSOD", "MVP-N", "IN-C", "CIT"]
+    for row in table.published().iter_rows(named=True):
+        assert sum(row[f"{name} acc"] for name in names) / 7 == pytest.approx(row["avg acc"], abs=0.1)
+
+
+def test_a_run_without_a_trained_model_is_told(demo_data, tmp_path):
+    folder = played(tmp_path / "run", sweep(demo_data, ["abstain"], ["zero-shot"]), only=1)
+
+    with pytest.raises(RunFolderError, match="holds no trained model beside the one it was trained from"):
+        table.read(folder)

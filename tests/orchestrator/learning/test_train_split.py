@@ -1,0 +1,116 @@
+"""The published train split, in the columns of its dataset card: rows are checked, learnt from and fetched."""
+
+import io
+
+import polars as pl
+import pytest
+from PIL import Image
+
+from envs.samples import BadData
+from envs.types import Action
+from orchestrator.datasets import train_split
+from orchestrator.learning.settings import TrainError
+from orchestrator.learning.split_states import states_of_split
+from tests.orchestrator.datasets.test_download import fetch
+from tests.orchestrator.hubserver import Hub, serving
+
+OPTIONS = ["Add more details.", "I cannot tell.", "Cat.", "Dog.", "Sun.", "Car."]
+
+
+def picture(shade):
+    held = io.BytesIO()
+    Image.new("RGB", (8, 8), (shade, 0, 0)).save(held, "PNG")
+    return held.getvalue()
+
+
+def row(number=0, **changed):
+    text = f"What is it? {number}\nA. Add more details.\nB. I cannot tell.\nC. Cat."
+    return {
+        "prompt": [{"content": [{"type": "image", "text": None}, {"type": "text", "text": text}], "role": "user"}],
+        "ground_truth": "Cat.", "proactive_actions": ["Add more details."], "options": OPTIONS,
+        "images": [{"bytes": picture(number), "path": None}], "qwen_conf": 0.5, **changed,
+    }  # fmt: skip
+
+
+def write(folder, rows, name="train-00000-of-00001.parquet"):
+    folder.mkdir(parents=True, exist_ok=True)
+    pl.DataFrame(rows).write_parquet(folder / name)
+    return folder
+
+
+def test_a_row_is_a_state_with_the_packages_reading(tmp_path):
+    (state,) = states_of_split(write(tmp_path, [row()]), None, 0)
+
+    assert state.scenario == "QD" and state.job().request.messages[0].text.startswith("What is it? 0\nA. Add")
+    assert [p.size for p in state.job().pictures.values()] == [(8, 8)]
+    for reply, reward, action in (
+        ("Cat.", 1.0, Action.CATEGORY), ("C", 1.0, Action.CATEGORY), ("C. Cat.", 1.0, Action.CATEGORY),
+        ("A", 0.5, Action.SUGGESTION), ("Add more details.", 0.5, Action.SUGGESTION),
+        ("Dog.", 0.0, Action.CATEGORY), ("B", 0.0, Action.ABSTENTION), ("no idea", 0.0, Action.UNPARSABLE),
+    ):  # fmt: skip
+        assert (state.read(reply).reward(0.5), state.read(reply).action) == (reward, action), reply
+    assert state.read(state.solution).right
+
+
+def test_a_camera_move_is_of_coco(tmp_path):
+    options = ["Move the camera to the left.", *OPTIONS[1:]]
+    rows = [row(options=options, proactive_actions=options[:1])]
+
+    assert states_of_split(write(tmp_path, rows), None, 0)[0].scenario == "COCO"
+
+
+def test_samples_are_drawn_by_seed(tmp_path):
+    folder = write(tmp_path, [row(k) for k in range(20)])
+    keys = [[s.key for s in states_of_split(folder, 5, seed)] for seed in (0, 0, 1)]
+
+    assert len(set(keys[0])) == 5 and keys[0] == keys[1] != keys[2]
+
+
+def test_hints_need_words_that_the_split_does_not_have(tmp_path):
+    (state,) = states_of_split(write(tmp_path, [row()]), None, 0)
+
+    with pytest.raises(TrainError, match=r"set train.exploration.hint = 0"):
+        state.job(hint=True)
+
+
+BAD = {
+    "a foreign truth": ({"ground_truth": "Bus."}, "row 1: the ground truth 'Bus.' is not among its options"),
+    "a foreign action": ({"proactive_actions": ["Jump."]}, "row 1: the proactive action 'Jump.' is not among"),
+    "no picture": ({"images": [{"bytes": b"", "path": None}]}, "row 1: holds 0 pictures"),
+    "two pictures": ({"images": [{"bytes": picture(1), "path": None}] * 2}, "row 1: holds 2 pictures"),
+    "no words": ({"prompt": [{"content": [{"type": "image", "text": None}], "role": "user"}]}, "row 1: its prompt has"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_row_is_named(name, tmp_path):
+    changed, told = BAD[name]
+    write(tmp_path, [row(), row(1, **changed)])
+
+    with pytest.raises(BadData, match=told.replace(".", r"\.")):
+        train_split.check(tmp_path)
+
+
+def test_a_split_that_is_not_whole_is_told(tmp_path):
+    write(tmp_path, [row()])
+
+    assert train_split.check(tmp_path, expected=1) == 1
+    with pytest.raises(BadData, match="holds 1 rows, and the published train split 26,879"):
+        train_split.check(tmp_path)
+    with pytest.raises(BadData, match="holds no train-"):
+        train_split.check(tmp_path / "nowhere")
+    pl.DataFrame({"prompt": ["x"]}).write_parquet(tmp_path / "train-00001.parquet")
+    with pytest.raises(BadData, match="has no column 'ground_truth'"):
+        train_split.check(tmp_path)
+
+
+@pytest.mark.slow
+def test_data_fetch_brings_the_split_and_counts_it(tmp_path):
+    pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
+    write(tmp_path / "hub/data", [row(k) for k in range(3)])
+    with serving(Hub(tmp_path / "hub", train_split.DATASET)) as hub:
+        done = fetch(hub, tmp_path / "here", "--split", "train")
+
+    fetched = tmp_path / "here/train/train-00000-of-00001.parquet"
+    assert fetched.read_bytes() == (tmp_path / "hub/data/train-00000-of-00001.parquet").read_bytes()
+    assert done.returncode == 2 and "holds 3 rows, and the published train split 26,879" in done.stderr

@@ -1,0 +1,306 @@
+"""A training with a real model: replies and their probabilities, kills and Ctrl-C, and the model that comes of it."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from pathlib import Path
+from random import Random
+
+import polars as pl
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra `transformers` is not installed")
+pytest.importorskip("transformers", reason="the extra `transformers` is not installed")
+pytest.importorskip("peft", reason="the package peft is not installed")
+
+from actors.hf_backend import Batch, ModelAndProcessor  # noqa: E402
+from envs.demo import draw  # noqa: E402
+from orchestrator.learning import run_files, settings, trainer  # noqa: E402
+from orchestrator.learning.evaluation import evaluate, greedy, measures  # noqa: E402
+from orchestrator.learning.plan import plan_lines, states  # noqa: E402
+from orchestrator.learning.policy import Policy  # noqa: E402
+from orchestrator.learning.rollouts import episodes, turns  # noqa: E402
+from orchestrator.learning.settings import TrainError  # noqa: E402
+from orchestrator.learning.states import Pool  # noqa: E402
+from orchestrator.learning.update import Optimiser  # noqa: E402
+from sweeps.load import load  # noqa: E402
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[3]
+DEMO = ROOT / "sweeps" / "demo-learning.toml"
+SMALL = ("train.steps=6", "train.batch=16", "train.checkpoint_every=2", "tracking.uri=none", "train.lora.dropout=0.1")
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("learnt") / "data"
+    draw(folder, 12, 5000, ("QD", "COCO"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def own(demo_data, learnt):
+    """Overrides for a training of seconds."""
+    return [f"data={demo_data}", f"train.data={learnt}", *SMALL]
+
+
+@pytest.fixture(scope="module")
+def whole(own, tmp_path_factory):
+    """The same training, never interrupted, with MLflow and an evaluation."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    more = ["tracking.uri=sqlite", "train.evaluate_every=6", "train.evaluate_samples=2"]
+    assert trained(folder, [*own, *more]).steps == 6
+    return folder
+
+
+@pytest.fixture(scope="module")
+def policy(own):
+    return Policy(settings.load(DEMO, own).train)
+
+
+@pytest.fixture(scope="module")
+def pool(own):
+    made = settings.load(DEMO, own)
+    return Pool(states(made), made.train.states)
+
+
+def trained(folder, overrides, say=lambda line: None):
+    return trainer.train(settings.load(DEMO, overrides), folder, say)
+
+
+def weights(folder):
+    """Bytes of what was trained."""
+    (place,) = folder.glob("adapter-*")
+    return (place / "adapter_model.safetensors").read_bytes()
+
+
+def test_log_probabilities_with_a_shared_prompt_are_those_of_whole_sequences(policy, pool):
+    asked = [state.job() for state in pool.drawn(3, Random(0))]
+    said = policy.sampled(asked, [3, 1, 2], 1.0, seed=5)
+    index = [k for k, group in enumerate(said) for _ in group]
+    replies = [one.tokens for group in said for one in group]
+    policy.network.eval()
+    told, counted = policy.logprobs(policy.network, asked, index, replies, False)
+    alone = [whole_sequence(policy, asked[k], reply) for k, reply in zip(index, replies, strict=True)]
+
+    assert [len(group) for group in said] == [3, 1, 2]
+    assert (told * counted).sum(1).tolist() == pytest.approx(alone, abs=2e-3)
+    assert [one.logprob for group in said for one in group] == pytest.approx(alone, abs=2e-3)
+
+
+def whole_sequence(policy, job, reply):
+    """The log-probability of a reply to one question, from one pass over both, with no cache and no padding."""
+    inputs = policy.mind.inputs([job])
+    prompt = inputs["input_ids"].shape[1]
+    ids = torch.cat([inputs["input_ids"], torch.tensor([reply])], 1)
+    pixels = {k: v for k, v in inputs.items() if k.startswith("pixel")}
+    with torch.no_grad():
+        logits = policy.network(input_ids=ids, attention_mask=torch.ones_like(ids), **pixels).logits[0]
+    scores = logits[prompt - 1 : -1].float().log_softmax(-1)
+    return float(scores.gather(-1, torch.tensor(reply)[:, None]).sum())
+
+
+def test_a_reply_is_drawn_by_the_seed_and_greedy_needs_none(policy, pool):
+    asked = [state.job() for state in pool.drawn(4, Random(1))]
+    first, again = policy.sampled(asked, [4] * 4, 1.5, 1), policy.sampled(asked, [4] * 4, 1.5, 1)
+
+    assert first == again != policy.sampled(asked, [4] * 4, 1.5, 2)
+    assert policy.sampled(asked, [1] * 4, 0.0, 1) == policy.sampled(asked, [1] * 4, 0.0, 2)
+    assert policy.text(policy.tokens("Cat.")) == "Cat." and policy.tokens("Cat.")[-1] == policy.end
+
+
+def test_adapters_begin_the_same_for_the_same_seed(own):
+    again, other = (Policy(settings.load(DEMO, [*own, f"train.seed={seed}"]).train) for seed in (0, 1))
+
+    assert run_files.digest_of(again) == run_files.digest_of(Policy(again.train)) != run_files.digest_of(other)
+
+
+def test_a_rewarded_reply_grows_likelier_and_the_others_less(own, pool):
+    train = settings.load(DEMO, [*own, "train.kl=0.01"]).train
+    policy = Policy(train)
+    made = turns(policy, pool, train, 0)
+    live = [r for r in made if r.advantage is not None]
+    best = max(live, key=lambda r: r.advantage)
+    worst = min((r for r in live if r.group == best.group), key=lambda r: r.advantage)
+
+    def odds():
+        told, counted = policy.logprobs(
+            policy.network.eval(), [best.state.job()], [0, 0], [best.said.tokens, worst.said.tokens], False
+        )
+        first, second = (told * counted).sum(1).tolist()
+        return first - second
+
+    before, optimiser = odds(), Optimiser(policy)
+    for step in range(3):
+        optimiser.step(step, live)
+
+    assert odds() > before
+
+
+def test_cloning_teaches_the_right_reply(own, pool):
+    train = settings.load(DEMO, [*own, "train.exploration.clone=8"]).train
+    policy = Policy(train)
+    asked = pool.drawn(8, Random(3))
+
+    def right():
+        replies = [policy.tokens(state.solution) for state in asked]
+        told, counted = policy.logprobs(policy.network.eval(), [s.job() for s in asked], range(8), replies, False)
+        return float((told * counted).sum())
+
+    before, optimiser = right(), Optimiser(policy)
+    for step in range(-8, 0):
+        optimiser.clone(step, pool)
+
+    assert right() > before + 1
+
+
+def test_episodes_are_played_on_and_their_turns_share_the_end(own, pool):
+    train = settings.load(
+        DEMO, [*own, "train.credit=episode", "train.gamma=0.5", "train.batch=64", "train.exploration.hint=0.75"]
+    ).train
+    made = episodes(Policy(train), pool, train, 0)
+
+    assert len(made) > 64 and {r.reward for r in made} <= {0.0, *(0.5**k for k in range(16))}
+    assert all(r.outcome.right for r in made if r.reward == 1.0)
+    assert any(0 < r.reward < 1 for r in made)
+
+
+def test_a_killed_training_gives_the_same_weights_bit_for_bit(whole, own, tmp_path):
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "orchestrator", "train", str(DEMO), "--output", str(folder)]
+    process = subprocess.Popen(
+        [*command, *(f"--set={text}" for text in own)], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(torch.get_num_threads())},
+    )  # fmt: skip
+    wait_for(folder / run_files.CHECKPOINT, process)
+    process.kill()
+    process.wait()
+    process.stderr.close()
+    assert not (folder / run_files.MODEL).exists()
+    told = []
+    done = trained(folder, own, told.append)
+
+    assert done.model == folder / "model.toml" and "steps were done before" in told[1]
+    assert weights(folder) == weights(whole)
+    assert run_files.read_rollouts(folder).equals(run_files.read_rollouts(whole))
+
+
+def wait_for(path, process=None):
+    ends = time.monotonic() + 240
+    while not path.exists():
+        assert time.monotonic() < ends and (process is None or process.poll() is None), path
+        time.sleep(0.02)
+
+
+def test_ctrl_c_keeps_a_checkpoint_and_the_same_command_goes_on(whole, own, tmp_path):
+    folder = tmp_path / "run"
+
+    def press():
+        wait_for(folder / run_files.CHECKPOINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    done = trained(folder, own)
+    thread.join()
+
+    assert done.interrupted and 2 <= done.steps < 6 and not (folder / run_files.MODEL).exists()
+    assert trained(folder, own).model and weights(folder) == weights(whole)
+    assert run_files.read_rollouts(folder).equals(run_files.read_rollouts(whole))
+
+
+def test_the_rollouts_say_what_was_learnt_from(whole):
+    found = run_files.read_rollouts(whole)
+
+    assert found.height == 6 * 16 and found["step"].unique().sort().to_list() == list(range(6))
+    assert set(found["kind"]) <= {"hidden", "clear"} and set(found["variant"]) == {"plain", "hint"}
+    assert set(found.filter(pl.col("step") >= 3)["variant"]) == {"plain"}
+    assert set(found["reward"]) <= {0.0, 0.5, 1.0} and (found["logprob"] <= 0).all()
+    live = found.drop_nulls("advantage").group_by("step", "group").agg(pl.col("advantage").sum())
+    assert live["advantage"].abs().max() < 1e-9
+
+
+def test_metrics_are_in_mlflow(whole):
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{whole / 'mlflow.db'}")
+    (experiment,) = [e for e in client.search_experiments() if e.name == "demo-learning"]
+    (run,) = client.search_runs([experiment.experiment_id])
+    history = client.get_metric_history(run.info.run_id, "live_groups")
+    own = run_files.read_rollouts(whole).filter(pl.col("step") == 3)
+
+    assert run.info.status == "FINISHED" and run.data.params["rp"] == "0.5"
+    assert [point.step for point in history] == list(range(6))
+    assert history[3].value == run_files.measures(own)["live_groups"]
+    assert {"reward", "asks_hidden", "asks_clear", "acc_in_domain", "acc_out_of_domain"} <= run.data.metrics.keys()
+
+
+def test_a_sweep_plays_the_trained_model_as_it_was_trained(whole, own, pool):
+    sweep = load(DEMO, own[:1], [whole / "model.toml"])
+    before, after = sweep.models
+    train = settings.load(DEMO, own).train
+    policy = Policy(train)
+    run_files.load_checkpoint(whole, policy, Optimiser(policy).adamw)
+    asked = pool.drawn(12, Random(4))
+    mind = ModelAndProcessor(_home(after))
+    jobs = [state.job() for state in asked]
+    replies = mind.replies(Batch(jobs, mind.inputs(jobs)))
+
+    assert (before.name, after.name) == ("embedded", "embedded-run") and after.identity != before.identity
+    assert [reply.text for reply in replies] == greedy(policy, asked)
+
+
+def _home(model):
+    from actors.backend_registry import at_home
+
+    return at_home(model)
+
+
+def test_other_settings_are_refused_in_one_sentence(whole, own):
+    with pytest.raises(
+        TrainError, match=r"holds a training with other settings: rp was 0\.5, now it is 0\.75; pass another"
+    ):
+        trained(whole, [*own, "train.rp=0.75"])
+
+
+def test_layers_that_are_not_there_are_told(own, tmp_path):
+    with pytest.raises(TrainError, match=r"the language model of embedded has no layer qkv; name some of .*q_proj"):
+        trained(tmp_path / "run", [*own, 'train.lora.targets=["qkv"]'])
+
+
+def test_a_training_without_live_groups_is_told_what_to_change(own, tmp_path):
+    told = []
+    cold = ["train.temperature=0.01", "train.exploration.hint=0", "train.steps=20", "train.batch=4", "train.rollouts=2"]
+    trained(tmp_path / "run", [*own, *cold, "train.checkpoint_every=20"], told.append)
+
+    (sentence,) = [line for line in told if "teach nothing" in line]
+    assert "of the groups of the first 20 steps" in sentence and "train.exploration.hint = 0.5" in sentence
+
+
+def test_every_weight_can_be_trained(own, tmp_path):
+    more = ["train.full=true", "train.kl=0.1", "train.steps=1", "train.learning_rate=1e-4"]
+    done = trained(tmp_path / "run", [*own, *more])
+    entry = tomllib.loads(done.model.read_text())["model"][0]
+
+    assert "lora" not in entry and Path(entry["source"]).parent == (tmp_path / "run").resolve()
+    assert ModelAndProcessor(load(DEMO, own[:1], [done.model]).models[1]).network is not None
+
+
+def test_plan_says_states_and_steps(own):
+    (line,) = plan_lines(settings.load(DEMO, own))
+
+    assert line.startswith("training of embedded: ") and "12 hidden" in line and "12 clear" in line
+    assert line.endswith("6 steps of 2 states x 8 replies (96 replies in all)")
+
+
+def test_an_evaluation_counts_what_the_game_says(policy, demo_data):
+    found = evaluate(policy, demo_data, ["QD", "IN-C"], 4, 0)
+    measured = measures(found, ["QD"])
+
+    assert [len(found["QD"].right), len(found["IN-C"].suggestions)] == [4, 4]
+    assert measured["acc_in_domain"] == 25 * sum(found["QD"].right)
+    assert measured["acc_out_of_domain"] == 25 * sum(found["IN-C"].right)
