@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from actors.printable import UNSAFE
 from envs import SCENARIOS, STEMS
 from envs.bad_lines import Problem, passed_over
 from envs.samples import load
@@ -75,8 +76,11 @@ def replayed(sample: Sample, answers: list[str], hint: bool = False, reference: 
 
 
 def as_json(found: Mapping[str, Any], encoding: str | None = None) -> str:
-    """One line of JSON, readable as far as the encoding (default UTF-8) can hold it; half a character is ``\\ud800``."""
-    text = json.dumps(found, ensure_ascii=False)
+    """One line of JSON, readable as far as the encoding (default UTF-8) can hold it.
+
+    What moves a terminal's cursor, reorders text or is half a character stands as JSON's own escape (``\\u009b``).
+    """
+    text = UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(found, ensure_ascii=False))
     try:
         text.encode(encoding or "utf-8")
     except UnicodeEncodeError:

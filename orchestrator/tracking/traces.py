@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.tracking.mlflow_client import MARK, RUNS_PER_PAGE, MlflowRun
-from orchestrator.tracking.transcripts import Transcript, TurnText
+from orchestrator.tracking.transcripts import Transcript, TurnText, quoted
 
 KEY = "proactive_sweep.episode"
 """Tag of a trace: the episode's key."""
@@ -100,7 +100,7 @@ def _conversation(transcript: Transcript) -> list[dict[str, Any]]:
 
 def _input(turn: TurnText) -> dict[str, Any]:
     if not turn.picture.startswith("data:"):
-        return {"role": "user", "content": f"{turn.question}\n\n(no picture: {turn.picture})"}
+        return {"role": "user", "content": f"{turn.question}\n\n(no picture: {quoted(turn.picture)})"}
     picture = {"type": "image_url", "image_url": {"url": turn.picture}}
     return {"role": "user", "content": [picture, {"type": "text", "text": turn.question}]}
 

@@ -93,11 +93,18 @@ def fenced(text: str) -> str:
     return f"{ticks}text\n{shown}\n{ticks}"
 
 
+def quoted(text: str) -> str:
+    """One line of foreign text inside a sentence, as a span of code that nothing in it can close."""
+    line = visible(text)
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    return f"{ticks} {line} {ticks}"
+
+
 def _transcript(strip: Mapping[str, Any], texts: list[str], uris: list[str]) -> Transcript:
     names = ("model", "scenario", "condition", "protocol", "ending", "kind")
     where = f"{strip['scenario']} {strip['sample']} · {strip['model']} · {strip['condition']}"
-    right = f" The right answer: {visible(strip['answer']).rstrip('.')}." if "answer" in strip else ""
-    error = f" {visible(strip['error'][0])}" if "error" in strip else ""
+    right = f" The right answer: {quoted(strip['answer'].rstrip('.'))}." if "answer" in strip else ""
+    error = f" {quoted(strip['error'][0])}" if "error" in strip else ""
     return Transcript(
         key=strip["key"],
         name=visible(f"{where} · {strip['kind']}"),
@@ -135,7 +142,7 @@ def _judged(strip: Mapping[str, Any]) -> str:
     for verdict in strip.get("judged", ()):
         name = visible(verdict["judge"][0])
         bits = ", ".join(f"{bit} {'yes' if verdict[bit] else 'no'}" for bit in BITS if bit in verdict)
-        sentences.append(f" Judge {name}: {bits or visible(verdict.get('reason', ['no verdict'])[0])}.")
+        sentences.append(f" Judge {name}: {bits or quoted(verdict.get('reason', ['no verdict'])[0])}.")
     return "".join(sentences)
 
 
@@ -152,5 +159,5 @@ def _verdict(turn: Mapping[str, Any], texts: list[str]) -> str:
     said = f"Read as {visible(turn['action'])}: suggestion side {turn['option']}, category side {turn['category']}"
     moved = f"; the next view: {visible(turn['move'])}" if turn["move"] else ""
     right = turn.get("answer", -1)
-    name = f"; right here would be {visible(texts[turn['categories'][right]])}" if right >= 0 else ""
+    name = f"; right here would be {quoted(texts[turn['categories'][right]])}" if right >= 0 else ""
     return f"{said}{moved}{name}."
