@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-learning test long quick lint bench mutants structure chaos gpu clean
+.PHONY: demo demo-learning test long quick lint bench mutants structure chaos soak gpu clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -69,11 +69,14 @@ bench: $(VENV)/.model
 structure: $(VENV)/.base
 	$(BIN)/python -m tests.bench.structure
 
-# every fault on a local two-node cluster, then a storm of faults drawn by SEED
-ROUNDS ?= 6
+# every fault on a local two-node cluster, then a storm of faults drawn by SEED, for minutes or (make soak HOURS=1) hours
+HOURS  ?= 0.05
 chaos: $(VENV)/.engines
 	$(BIN)/python -m pytest tests/chaos
-	$(BIN)/python -m tests.chaos.soak $(SEED) $(ROUNDS)
+	$(MAKE) soak
+
+soak: $(VENV)/.engines
+	$(BIN)/python -m tests.chaos.soak $(HOURS) $(SEED)
 
 # one CUDA GPU, torch and transformers, under ten minutes; takes .venv where it is, else PYTHON, and installs nothing
 # GPU_ARGS="--device cpu --small" tries the parts without a GPU

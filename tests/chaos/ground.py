@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +28,27 @@ PLANNED = COPIES * 2 * 70
 class Ground:
     """The cluster, and the command line on it."""
 
-    def __init__(self) -> None:
+    def __init__(self, **head: Any) -> None:
+        """``head``: more arguments of the first node, as ``ray start`` has them."""
         from ray.cluster_utils import Cluster
 
         os.environ[MARK] = uuid.uuid4().hex  # Ray's processes, their actors and those actors' children inherit it
-        self.cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
-        self.second = self.cluster.add_node(**NODE)
+        self.cluster = patient(
+            lambda: Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False, **head})
+        )
+        self.second = patient(lambda: self.cluster.add_node(**NODE))
 
     def close(self) -> None:
         self.cluster.shutdown()
 
     # -- the command line ------------------------------------------------------------------------------------------
-    def start(self, *args: object, **more: Any) -> subprocess.Popen[str]:
-        environment = {**os.environ, "RAY_ADDRESS": self.cluster.address, "PYTHONUNBUFFERED": "1"}
-        return subprocess.Popen(
-            [sys.executable, "-m", "orchestrator", *map(str, args)],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, **more,
-        )  # fmt: skip
+    def start(self, *args: object, environment: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
+        ours = {"RAY_ADDRESS": self.cluster.address, "PYTHONUNBUFFERED": "1", **(environment or {})}
+        heard = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
+        command = [sys.executable, "-m", "orchestrator", *map(str, args)]
+        return subprocess.Popen(command, env={**os.environ, **ours}, text=True, cwd=ROOT, **heard)
 
-    def run(self, *args: object, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    def run(self, *args: object, timeout: float = 600) -> subprocess.CompletedProcess[str]:
         return ended(self.start(*args), timeout)
 
     # -- its processes -----------------------------------------------------------------------------------------------
@@ -68,7 +70,7 @@ class Ground:
         """A second node, whatever happened to the last one."""
         if self.second in self.cluster.list_all_nodes():
             self.cluster.remove_node(self.second, allow_graceful=False)
-        self.second = self.cluster.add_node(**NODE)
+        self.second = patient(lambda: self.cluster.add_node(**NODE))
         self.cluster.wait_for_nodes()
 
     def orphans(self, seconds: float = 30.0) -> list[int]:
@@ -77,6 +79,16 @@ class Ground:
         while actors() and time.monotonic() < deadline:
             time.sleep(0.2)
         return actors()
+
+
+def patient(start: Callable[[], Any], tries: int = 5) -> Any:
+    """Start a node of Ray, which gives up after 30 s on a busy machine, once more."""
+    for left in reversed(range(tries)):
+        try:
+            return start()
+        except Exception as problem:  # Ray raises this bare class
+            if not left or "timed out during startup" not in str(problem):
+                raise
 
 
 def actors() -> list[int]:

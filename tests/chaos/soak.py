@@ -1,124 +1,329 @@
-"""A seeded storm: faults drawn at random hit one sweep until it is complete; then it must look as if nothing had happened.
+"""A seeded storm over one sweep with services, a judge and a bucket; afterwards all must look as if nothing had happened.
 
-``python -m tests.chaos.soak SEED [ROUNDS]`` (``make chaos SEED=3 ROUNDS=8``) prints every fault and the outcome; exit code 1
-if an episode is missing or there twice, the results differ from an undisturbed run, or a process is left.
+``python -m tests.chaos.soak HOURS [SEED]`` (``make soak HOURS=1``): in the first third the driver itself is hit too, then
+one driver lives through everything else, so that growth of its memory and handles shows. Exit code 1 if anything is amiss.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import random
+import resource
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
+import polars as pl
+
 from envs.demo import draw
-from tests.chaos.ground import PLANNED, Ground, ended, parts, sweep, tally
+from orchestrator.object_store import run_location
+from orchestrator.object_store.bucket import Bucket
+from orchestrator.storage.episode_store import episodes
+from orchestrator.storage.verdict_store import verdicts
+from tests.chaos.ground import Ground, command_lines, parent, parts, tally
+from tests.chaos.growth import Recorder, table
+from tests.chaos.services import AWAY, REPLIES, VERDICTS, Answerer, answering
 from tests.conftest import ENVIRONMENT
+from tests.orchestrator.buckets import BUCKET, Faults, Service
+from tests.orchestrator.buckets import service as bucket_service
+
+SILENCE_S = 60
+PAUSE_S = (5.0, 25.0)
+"""Between two faults."""
+FAULTY = 0.03
+"""Share of the services' answers."""
+URL = f"s3://{BUCKET}/soak"
+ENDS = 0.95
+"""Share of the time after which no fault comes any more."""
+DRIVERS = 1 / 3
+"""Share of the time in which the driver itself is hit."""
+
+
+def sweep(path: Path, data: Path, writers: Answerer, steady: Answerer, judge: Answerer) -> Path:
+    """Four models of a service on a fake GPU each, one that lasts the whole time, policies, and a judge who is a service."""
+
+    def entry(name: str, address: Answerer, in_flight: int, gpus: int) -> str:
+        assert address.service is not None
+        served = f'base_url = "{address.service.url}", key_env = "", deadline = 15, patience = 600'
+        size = f"gpus = {gpus}\nin_flight = {in_flight}"
+        return f'[[model]]\nname = "{name}"\nsource = "{name}"\n{size}\nendpoint = {{ {served} }}\n'
+
+    policy = '[[model]]\nname = "u{}"\nsource = "builtin:uniform"\nbackend = "builtin"\ngpus = 1\n'
+    text = (
+        f'# A test.\nname = "soak"\ndata = "{data}"\nconditions = ["zero-shot", "hint"]\nprotocols = ["mcqa", "oeg"]\n'
+        f"cluster = {{ silence = {SILENCE_S} }}\n[judge]\nattempts = 2\n"
+        + entry("reader", judge, 4, 0).replace("[[model]]", "[judge.model]")
+        + "".join(entry(f"served{n}", writers, 4, 1) for n in range(4))
+        + entry("steady", steady, 2, 0)
+        + "".join(policy.format(n) for n in range(6))
+    )
+    path.write_text(text)
+    return path
 
 
 class Storm:
-    """One sweep, and what is done to it."""
+    """One sweep in a bucket, and what is done to it."""
 
-    def __init__(self, ground: Ground, file: Path, out: Path, seed: int) -> None:
-        self.ground, self.file, self.out, self.chance = ground, file, out, random.Random(seed)
+    def __init__(self, ground: Ground, file: Path, scratch: Path, seed: int, served: list[Answerer], bucket: Service):
+        self.ground, self.file, self.chance, self.served, self.bucket = (
+            ground,
+            file,
+            random.Random(seed),
+            served,
+            bucket,
+        )
+        self.log = scratch / "driver.txt"
         self.process: subprocess.Popen[str] | None = None
-        self.faults: list[tuple[str, Callable[[], None]]] = [
-            ("a worker is killed", lambda: self._signal(signal.SIGKILL)),
-            ("a worker hangs", lambda: self._signal(signal.SIGSTOP)),
-            ("the driver is killed", lambda: self._end(signal.SIGKILL)),
-            ("the driver is asked to stop", lambda: self._end(signal.SIGTERM)),
-            ("a part is damaged", self._damage),
-            ("a node is removed and another one comes", lambda: self._node(True)),
-            ("a raylet is killed and another node comes", lambda: self._node(False)),
-        ]
+        self.played: Counter[str] = Counter()
+        self.codes: Counter[int] = Counter()
+        """Exit codes of drivers."""
+        self.problems: list[str] = []
+        self.steady: dict[str, Callable[[], None]] = {
+            "a worker is killed": lambda: self._signal(signal.SIGKILL),
+            "a worker hangs": lambda: self._signal(signal.SIGSTOP),
+            "a node is removed and another one comes": lambda: self._node(True),
+            "a raylet is killed and another node comes": lambda: self._node(False),
+            "the driver stands still for 5 to 20 s": self._stand_still,
+            "the bucket throttles": lambda: self._bucket("throttled", lambda method, path: self.chance.random() < 0.5),
+            "the bucket forgets writes": lambda: self._bucket("lost", lambda path: self.chance.random() < 0.3),
+            "the bucket lists late": lambda: self._bucket("stale", True),
+            "the bucket is away": self._bucket_away,
+            "a model's service is away": lambda: self._away(self.chance.choice(self.served[:2])),
+            "the judge's service is away": lambda: self._away(self.served[2]),
+            "a second driver is started": self._second_driver,
+            "status or report reads meanwhile": self._read,
+        }
+        self.deadly: dict[str, Callable[[], None]] = {
+            "the driver is killed": lambda: self._end(signal.SIGKILL),
+            "the driver is asked to stop": lambda: self._end(signal.SIGTERM),
+            "the driver's disk takes no more": self._full_disk,
+            "a part is damaged between two drivers": self._damage,
+            "the driver's machine is lost": self._lose_machine,
+        }
 
-    def blow(self, rounds: int) -> str:
-        """So many faults, or until the sweep ends by itself; then the same command until it is complete."""
-        for _ in range(rounds):
+    @property
+    def out(self) -> Path:
+        return run_location.folder_of(URL, "run")
+
+    def blow(self, seconds: float) -> None:
+        """Faults for so long, or until the sweep ends by itself."""
+        began = time.monotonic()
+        while (elapsed := time.monotonic() - began) < ENDS * seconds and 0 not in self.codes:
             self._start()
-            if not self._on_its_way():
-                break
-            name, fault = self.chance.choice(self.faults)
-            print(f"  {len(parts(self.out)):>3} parts  {name}", flush=True)
-            fault()
-            time.sleep(self.chance.uniform(0.2, 1.5))
-        for _ in range(5):
-            self._start()
+            time.sleep(self.chance.uniform(*PAUSE_S))
+            if self._ended():
+                continue
+            faults = {**self.steady, **(self.deadly if elapsed < DRIVERS * seconds else {})}
+            name = self.chance.choice(list(faults))
+            print(f"{elapsed:>6.0f} s  {len(parts(self.out)):>4} parts  {name}", flush=True)
+            faults[name]()
+            self.played[name] += 1
+
+    def finish(self) -> None:
+        """No more faults: the same command until all is complete; what a storm made fail is asked for again."""
+        self._clear()
+        for again in ((), (), ("--retry", "failed"), ("--retry", "failed"), ()):
+            self._start(*again)
             assert self.process is not None
-            done = ended(self.process)
-            if done.returncode == 0:
-                return ""
-        return f"not complete: exit code {done.returncode}\n{done.stderr[-2000:]}"
+            self.process.wait(1200)
+            self._ended()
+            if 0 in self.codes:
+                return
 
-    def _start(self) -> None:
-        if self.process is None or self.process.poll() is not None:
-            self.process = self.ground.start("run", self.file, "--output", self.out, "--set", "cluster.silence=5")
+    def driver(self) -> int:
+        """Pid of the living driver, or 0."""
+        process = self.process
+        return process.pid if process is not None and process.poll() is None else 0
 
-    def _on_its_way(self) -> bool:
-        """Whether a new part is durable before the sweep ends."""
-        assert self.process is not None
-        before, deadline = len(parts(self.out)), time.monotonic() + 30
-        while self.process.poll() is None and time.monotonic() < deadline:
-            if len(parts(self.out)) > before:
-                return True
-            time.sleep(0.05)
-        return self.process.poll() is None
+    def _start(self, *more: str) -> None:
+        if not self.driver() and 0 not in self.codes:
+            with self.log.open("a") as log:
+                self.process = self.ground.start("run", self.file, "--output", URL, *more, stdout=log, stderr=log)
 
+    def _ended(self) -> bool:
+        """Whether the driver is gone; its exit code is counted, a traceback noted."""
+        if self.process is None or self.process.poll() is None:
+            return False
+        self.codes[self.process.returncode] += 1
+        self.process = None
+        if "Traceback" in (said := self.log.read_text("utf-8", "replace")):
+            self.problems.append(said[-3000:])
+        return True
+
+    # -- workers and nodes ---------------------------------------------------------------------------------------------
     def _signal(self, number: int) -> None:
         workers = sorted(self.ground.workers())
         if workers:
             os.kill(self.chance.choice(workers), number)
-
-    def _end(self, number: int) -> None:
-        assert self.process is not None
-        self.process.send_signal(number)
-        self.process.communicate()
-
-    def _damage(self) -> None:
-        self._end(signal.SIGKILL)
-        victims = [
-            path for table in ("episodes", "turns") for path in sorted((self.out / table).glob("part-*.parquet"))
-        ]
-        victim = self.chance.choice(victims)
-        raw = bytearray(victim.read_bytes())
-        place = self.chance.randrange(max(1, len(raw) - 16))
-        raw[place : place + 16] = self.chance.randbytes(16)
-        victim.write_bytes(bytes(raw))
 
     def _node(self, gracefully: bool) -> None:
         self.ground.remove_second(gracefully)
         time.sleep(self.chance.uniform(0.0, 2.0))
         self.ground.restore_second()
 
+    # -- services and bucket -------------------------------------------------------------------------------------------
+    def _away(self, answerer: Answerer) -> None:
+        answerer.leave(self.chance.choice(list(AWAY)), self.chance.uniform(3, 15))
 
-def main(seed: int, rounds: int = 6) -> int:
+    def _bucket(self, fault: str, how: object) -> None:
+        setattr(self.bucket.faults, fault, how)
+        time.sleep(self.chance.uniform(5, 20))
+        self._clear()
+
+    def _bucket_away(self) -> None:
+        self.bucket.stop()
+        time.sleep(self.chance.uniform(3, 15))
+        self.bucket.back()
+
+    def _clear(self) -> None:
+        fresh = Faults()
+        for name in ("throttled", "lost", "stale"):
+            setattr(self.bucket.faults, name, getattr(fresh, name))
+        self.bucket.faults.listings = {}
+
+    def _second_driver(self) -> None:
+        done = self.ground.run("run", self.file, "--output", URL)
+        self._expect("a second driver", done, (2,) if self.driver() else (0, 1, 2))
+
+    def _read(self) -> None:
+        command = self.chance.choice([("status", URL), ("report", URL, "--brief")])
+        self._expect(command[0], self.ground.run(*command), (0, 2))
+
+    def _expect(self, what: str, done: subprocess.CompletedProcess[str], codes: tuple[int, ...]) -> None:
+        if done.returncode not in codes or "Traceback" in done.stderr:
+            self.problems.append(f"{what} ended with {done.returncode}: {done.stderr[-2000:]}")
+
+    # -- the driver ----------------------------------------------------------------------------------------------------
+    def _stand_still(self) -> None:
+        pid = self.driver()
+        if pid:
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(self.chance.uniform(5, 20))
+            os.kill(pid, signal.SIGCONT)
+
+    def _end(self, number: int) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(120)
+            self._ended()
+
+    def _full_disk(self) -> None:
+        pid = self.driver()
+        if pid:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, 4096))
+            assert self.process is not None
+            self.process.wait(300)
+            self._ended()
+
+    def _damage(self) -> None:
+        self._end(signal.SIGKILL)
+        victims = [
+            path for name in ("episodes", "turns", "verdicts") for path in sorted((self.out / name).glob("*.parquet"))
+        ]
+        if victims:
+            victim = self.chance.choice(victims)
+            raw = bytearray(victim.read_bytes())
+            place = self.chance.randrange(max(1, len(raw) - 16))
+            raw[place : place + 16] = self.chance.randbytes(16)
+            victim.write_bytes(bytes(raw))
+
+    def _lose_machine(self) -> None:
+        """The bucket alone is left."""
+        self._end(signal.SIGKILL)
+        shutil.rmtree(self.out.parent, ignore_errors=True)
+
+
+def sampled(ground: Ground, storm: Storm) -> Iterator[tuple[int, str]]:
+    """The driver, its MLflow process, and every worker, by pid."""
+    driver = storm.driver()
+    if driver:
+        yield driver, "driver"
+    for pid, line in command_lines():
+        if line.startswith(b"ray::Worker"):
+            yield pid, "worker"
+        elif driver and parent(pid) == driver and b"mlflow" in line:
+            yield pid, "MLflow process"
+
+
+def outcome(storm: Storm, whole: Path) -> tuple[list[str], bool]:
+    """What is stored, read from the bucket alone, beside an undisturbed run."""
+    view = run_location.viewed(URL)
+    planned = episodes(whole).select(pl.len()).collect().item()
+    stored, twice = tally(storm.out)
+    there = episodes(view).select("key", "ending").collect()
+    answered = there.filter(ending="answered").height
+    read = verdicts(view).select("key").collect()["key"]
+    same = Bucket(URL).read("results.json") == (whole / "results.json").read_bytes()
+    left = storm.ground.orphans()
+    lines = [
+        f"planned {planned:,}, stored {stored:,}, in the bucket {there.height:,}, twice {twice}",
+        f"answers {answered:,}, verdicts {len(read):,}, of different answers {read.n_unique():,}",
+        f"results.json as undisturbed: {'yes' if same else 'NO'}; orphans {len(left)}; lock {Bucket(URL).read('lock')}",
+    ]
+    right = planned == stored == there.height and not twice and len(read) == read.n_unique() == answered
+    return lines, right and same and not left and Bucket(URL).read("lock") is None
+
+
+def main(hours: float, seed: int = 0) -> int:
+    """Play the sweep undisturbed, then in the storm, and compare; the exit code."""
+    scratch = Path(tempfile.mkdtemp(prefix="soak-"))
     os.environ.update({**ENVIRONMENT, "RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "3"})
-    with tempfile.TemporaryDirectory() as folder:
-        data, whole, out = Path(folder, "data"), Path(folder, "whole"), Path(folder, "storm")
-        draw(data, samples=70, seed=0)
-        file = sweep(Path(folder, "storm.toml"), data)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else a line a request
+    os.environ[run_location.CACHE] = str(scratch / "cache")
+    draw(scratch / "data", samples=7 * max(10, round(30 * min(1.0, hours))), seed=0)
+    with ExitStack() as stack:
+        bucket = stack.enter_context(bucket_service())
+        kinds = (("writers", REPLIES), ("steady", REPLIES), ("judge", VERDICTS))
+        served = [stack.enter_context(answering(name, texts, seed)) for name, texts in kinds]
+        file = sweep(scratch / "soak.toml", scratch / "data", *served)
         ground = Ground()
-        try:
-            done = ground.run("run", file, "--output", whole)
-            assert done.returncode == 0, done.stderr
-            began, storm = time.monotonic(), Storm(ground, file, out, seed)
-            problem = storm.blow(rounds)
-            stored, twice = tally(out)
-            same = not problem and (out / "results.json").read_bytes() == (whole / "results.json").read_bytes()
-            left = ground.orphans()
-        finally:
-            ground.close()
-    print(
-        f"seed {seed}: planned {PLANNED:,}, stored {stored:,}, twice {twice}, same results {'yes' if same else 'NO'},"
-        f" orphans {len(left)}, {time.monotonic() - began:.0f} s {problem}"
-    )
-    return 0 if (stored, twice, same, left) == (PLANNED, 0, True, []) else 1
+        stack.callback(ground.close)
+        whole = undisturbed(ground, file, scratch / "whole", served)
+        for answerer in served:
+            answerer.share = FAULTY
+            answerer.pace(answerer.asked, hours * 3600)
+        storm = Storm(ground, file, scratch, seed, served, bucket)
+        with Recorder(lambda: sampled(ground, storm)) as recorder:
+            storm.blow(hours * 3600)
+            storm.finish()
+        lines, right = outcome(storm, whole)
+        growth, flat = table(recorder.judged())
+    right = right and flat and 0 in storm.codes and not storm.problems
+    print(f"\nsoak of {hours:g} h, seed {seed}", *listed(storm), *lines, *growth, *storm.problems, sep="\n")
+    print("no growth" if growth and flat else "memory or handles GROW" if growth else "too short to judge growth")
+    print("all is as undisturbed" if right else f"NOT as undisturbed; see {scratch}")
+    if right:
+        shutil.rmtree(scratch)
+    return 0 if right else 1
+
+
+def undisturbed(ground: Ground, file: Path, whole: Path, served: list[Answerer]) -> Path:
+    """The sweep as it is when nothing goes wrong; the services count their requests."""
+    began = time.monotonic()
+    done = ground.run("run", file, "--output", whole, "--tracking-uri", "none", timeout=3600)
+    assert done.returncode == 0, done.stderr
+    print(f"undisturbed: {time.monotonic() - began:.0f} s, requests {[one.asked for one in served]}", flush=True)
+    return whole
+
+
+def listed(storm: Storm) -> list[str]:
+    """The faults and how often each was played, and how drivers ended."""
+    odd: Counter[str] = sum((one.played for one in storm.served), Counter())
+    faults = [f"{count:>6}  {name}" for name, count in storm.played.most_common()]
+    return [
+        *faults,
+        f"{odd.total():>6}  odd answers of services, of {len(odd)} kinds",
+        f"exit codes of drivers: {dict(storm.codes)}",
+    ]
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(*map(int, sys.argv[1:3])))
+    raise SystemExit(main(float(sys.argv[1]), *map(int, sys.argv[2:3])))

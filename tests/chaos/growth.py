@@ -1,0 +1,101 @@
+"""Memory and file handles of a sweep's processes over time, and whether they grow.
+
+A process is judged once it lived ``JUDGED_FROM_S``; its slope counts when even the low end of its interval is above the bound.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scipy.stats import theilslopes
+
+INTERVAL_S = 5.0
+JUDGED_FROM_S = 600.0
+WARM_UP = 0.25
+"""Share of a process's life that is left out: imports, first connections, first tables."""
+CONFIDENCE = 0.99
+HOUR = 3600.0
+BOUNDS = {"MiB": 64.0, "handles": 16.0}
+"""Growth an hour from which on a process leaks: a sweep of two days would take 3 GiB or 768 handles more."""
+
+
+@dataclass
+class Life:
+    """One process: seconds since the start, MiB of its own memory (RssAnon), open file handles."""
+
+    name: str
+    seconds: list[float] = field(default_factory=list)
+    measured: Mapping[str, list[float]] = field(default_factory=lambda: {unit: [] for unit in BOUNDS})
+
+    @property
+    def lived(self) -> float:
+        return self.seconds[-1] - self.seconds[0]
+
+    def slope(self, unit: str) -> tuple[float, float, float]:
+        """Growth an hour after the warm-up, and the interval around it (Theil-Sen: a lone peak moves it little)."""
+        first = next(n for n, at in enumerate(self.seconds) if at - self.seconds[0] >= WARM_UP * self.lived)
+        found = theilslopes(self.measured[unit][first:], self.seconds[first:], alpha=CONFIDENCE)
+        return found.slope * HOUR, found.low_slope * HOUR, found.high_slope * HOUR
+
+
+class Recorder:
+    """Looks at processes every few seconds, from a thread of its own; ``living`` gives their pids and names."""
+
+    def __init__(self, living: Callable[[], Iterable[tuple[int, str]]]) -> None:
+        self.living, self.lives = living, dict[tuple[int, str], Life]()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._record, name="growth", daemon=True)
+
+    def __enter__(self) -> Recorder:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _record(self) -> None:
+        began = time.monotonic()
+        while not self._ended.wait(INTERVAL_S):
+            for pid, name in self.living():
+                if (found := looked(pid)) is not None:
+                    life = self.lives.setdefault((pid, name), Life(name))
+                    life.seconds.append(time.monotonic() - began)
+                    for unit, value in found.items():
+                        life.measured[unit].append(value)
+
+    def judged(self) -> list[Life]:
+        """The processes that lived long enough, longest first."""
+        return sorted(
+            (life for life in self.lives.values() if life.lived >= JUDGED_FROM_S), key=lambda life: -life.lived
+        )
+
+
+def looked(pid: int) -> dict[str, float] | None:
+    """Memory and handles of a process now; None when it is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        own = next(line for line in status.splitlines() if line.startswith("RssAnon:"))
+        return {"MiB": int(own.split()[1]) / 1024, "handles": float(len(os.listdir(f"/proc/{pid}/fd")))}
+    except (OSError, StopIteration):
+        return None
+
+
+def table(lives: Iterable[Life]) -> tuple[list[str], bool]:
+    """Lines to print, and whether nothing grows."""
+    lines, flat = [], True
+    for life in lives:
+        for unit, bound in BOUNDS.items():
+            slope, low, high = life.slope(unit)
+            flat = flat and bool(low <= bound)
+            first, last = life.measured[unit][0], life.measured[unit][-1]
+            lines.append(
+                f"{life.name:<34}{life.lived / 60:>6.0f} min {first:>7.0f} -> {last:>5.0f} {unit:<8}{slope:>+8.1f} an hour"
+                f"  [{low:+.1f}, {high:+.1f}]  bound {bound:.0f}{'' if low <= bound else '  GROWS'}"
+            )
+    return lines, flat

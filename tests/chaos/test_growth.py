@@ -1,0 +1,57 @@
+"""The soak's judgement of growth: a leak is named, a peak and a warm-up are none, and the probes see a real process."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from tests.chaos.growth import BOUNDS, INTERVAL_S, Life, looked, table
+
+
+def life(memory) -> Life:
+    """An hour of a process whose memory is a function of the seconds; 40 handles, now and then one more."""
+    found, chance = Life("driver"), random.Random("growth")
+    for number in range(int(3600 / INTERVAL_S)):
+        found.seconds.append(number * INTERVAL_S)
+        found.measured["MiB"].append(memory(number * INTERVAL_S) + chance.gauss(0, 5))
+        found.measured["handles"].append(40 + chance.choice([0, 0, 0, 1]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("memory", "flat"),
+    [
+        (lambda at: 300.0, True),
+        (lambda at: 300.0 + 200 * at / 3600, False),
+        (lambda at: 300.0 + 20 * at / 3600, True),
+        (lambda at: 300.0 - 200 * at / 3600, True),
+        (lambda at: min(300.0, at), True),
+        (lambda at: 300.0 + 500 * (2000 < at < 2300), True),
+    ],
+    ids=["flat", "leaks", "below the bound", "shrinks", "warms up", "one peak"],
+)
+def test_only_a_leak_is_called_growth(memory, flat):
+    lines, found = table([life(memory)])
+
+    assert found is flat and len(lines) == len(BOUNDS)
+    assert sum("GROWS" in line for line in lines) == (not flat)
+
+
+def test_the_slope_is_that_of_an_hour():
+    slope, low, high = life(lambda at: 100 + 0.05 * at).slope("MiB")
+    assert low < 180 < high and abs(slope - 180) < 5
+
+
+def test_a_process_is_seen_as_the_system_sees_it(tmp_path):
+    before = looked(os.getpid())
+    kept = [(tmp_path / str(number)).open("w") for number in range(20)]
+    room = bytearray(os.urandom(1 << 20) * 64)
+    after = looked(os.getpid())
+    for file in kept:
+        file.close()
+
+    assert before and after and after["handles"] - before["handles"] == 20 and len(room) == 64 << 20
+    assert 60 < after["MiB"] - before["MiB"] < 140
+    assert looked(2**30) is None
