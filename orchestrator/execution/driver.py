@@ -49,6 +49,8 @@ START_TIMEOUT_S = 1800.0
 STOP_TIMEOUT_S = 5.0
 """Seconds an engine gets to close before its actor is killed."""
 
+STANDSTILL_S = 5.0
+"""Seconds between two looks at the clock, twice a second, where the driver itself was stopped (SIGSTOP, a paused machine)."""
 CHECK_INTERVAL_S = 5.0
 """Seconds between two looks for silent workers and changed nodes."""
 RESTART_DELAY_S = 0.5
@@ -98,7 +100,7 @@ class Driver:
         self.schedule = Scheduler(
             queues, self.demands, cpus, gpus, self.nodes, shares(sweep, gpus), plan.together, sweep.cluster.silence
         )
-        self._began = time.monotonic()
+        self._began = self._looked = time.monotonic()
         self.workers: dict[int, WorkerHandle] = {}
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
         self.stopping = asyncio.Event()
@@ -132,8 +134,16 @@ class Driver:
             await self.worker_logs.settle(LOG_TIMEOUT_INTERRUPTED_S if self.stopping.is_set() else LOG_TIMEOUT_S)
 
     def now(self) -> float:
-        """Seconds since the driver was made: the time that events carry."""
-        return time.monotonic() - self._began
+        """Seconds since the driver was made: the time that events carry.
+
+        Those in which it stood still are left out: what workers said meanwhile is still to be read.
+        """
+        clock = time.monotonic()
+        if (still := clock - self._looked) > STANDSTILL_S:
+            log.warning("the driver stood still for %.0f s, which count for no worker's silence", still)
+            self._began += still
+        self._looked = clock
+        return clock - self._began
 
     def stop(self) -> None:
         """Leave as soon as possible; what is unfinished stays pending."""
@@ -232,11 +242,11 @@ class Driver:
         self.events.put_nowait(lambda: self.schedule.ready(slot, self.now(), reported.in_flight))
 
     async def _stream(self, slot: int, lease: int, ordinals: Sequence[int]) -> None:
-        """Take a lease's batches until its stream ends."""
+        """Take a lease's batches until its stream ends; how long a worker may be silent is the schedule's to say."""
         stream = self._leased(self.workers[slot], ordinals)
         while True:
             try:
-                batch = await asyncio.wait_for(_next(stream), self.sweep.cluster.silence)
+                batch = await _next(stream)
             except StopAsyncIteration:
                 break
             self._store(batch)
