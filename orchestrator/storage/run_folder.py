@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -180,6 +181,7 @@ def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: boo
         "python": platform.python_version(),
         "packages": _versions(),
         "finished": finished,
+        "describes": _content_mark(folder),
         "cells": list(cells),
     }
     atomic_write.write(folder / STATUS, _json(content))
@@ -208,10 +210,24 @@ def read_status(folder: Path) -> dict[str, Any]:
 
 def _changed_since_status(folder: Path) -> bool:
     """Whether episodes or the plan changed after status.json was written, as when an attempt was killed."""
+    if (folder / PLAN).exists() and not (folder / "episodes").is_dir():
+        return True
+    described = (_read(folder / STATUS) or {}).get("describes")
+    if described is not None:
+        return bool(described != _content_mark(folder))
     places = [folder / PLAN, folder / RESOLVED, folder / "episodes", *(folder / "episodes").glob("*.parquet")]
     newest = max((path.stat().st_mtime_ns for path in places if path.exists()), default=0)
-    lost = (folder / PLAN).exists() and not (folder / "episodes").is_dir()
-    return lost or newest > (folder / STATUS).stat().st_mtime_ns
+    return newest > (folder / STATUS).stat().st_mtime_ns  # a status.json of an older version
+
+
+def _content_mark(folder: Path) -> str:
+    """Hash of the plan, the sweep, and the names and sizes of the parts of episodes: clocks may go back, these do not."""
+    found = hashlib.sha256()
+    for path in (folder / PLAN, folder / KEYS, folder / RESOLVED, *sorted((folder / "episodes").glob("*.parquet"))):
+        with contextlib.suppress(OSError):
+            whole = path.parent == folder
+            found.update(f"{path.name} {path.stat().st_size}\n".encode() + (path.read_bytes() if whole else b""))
+    return found.hexdigest()
 
 
 def _counted(folder: Path, planned: Sequence[Mapping[str, Any]], reasons: Mapping[str, str]) -> list[dict[str, Any]]:

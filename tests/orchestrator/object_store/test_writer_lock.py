@@ -108,6 +108,20 @@ def test_of_two_that_take_over_from_a_dead_writer_one_has_the_bucket(url):
         assert (len(winners), len(refused)) == (1, 1), f"round {number}"
 
 
+def test_a_pid_that_another_process_has_by_now_is_watched_and_then_replaced(url):
+    dead, said = WriterLock(Bucket(url), settle=0), []
+    dead.take(str)
+    left = json.loads(Bucket(url).read(LOCK))
+    Bucket(url).write(LOCK, json.dumps({**left, "pid": os.getppid(), "attempt": "of the dead one"}).encode())
+
+    lock = WriterLock(Bucket(url), silence=0.5, settle=0)
+    lock.take(said.append)
+
+    assert "watching for up to" in said[-2] and "is taken over" in said[-1]
+    assert json.loads(Bucket(url).read(LOCK))["attempt"] == lock.attempt
+    lock.release()
+
+
 @pytest.mark.parametrize("conditions", ["refused", "ignored"])
 def test_a_service_without_conditional_writes_is_named_and_one_of_two_drivers_stays(url, service, conditions):
     service.faults.conditions = conditions

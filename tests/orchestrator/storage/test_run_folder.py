@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -279,6 +280,32 @@ def test_status_after_a_kill_is_not_that_of_the_attempt_before(tmp_path):
     opened.close()  # and no word of how the attempt ended
 
     assert read_status(tmp_path)["cells"] == [{**cells[0], "finished": 2, "state": "complete", "reason": ""}]
+
+
+def test_status_after_a_kill_is_right_where_the_clock_went_back_a_day(tmp_path):
+    plan(tmp_path, 2)
+    cells = [{"cell": CELL, "planned": 2, "finished": 0, "errors": 0, "state": "waiting", "reason": ""}]
+    write_status(tmp_path, cells, finished=False)
+    tomorrow = time.time() + 86_400
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (tomorrow, tomorrow))
+    assert read_status(tmp_path)["cells"] == cells
+    opened = EpisodeStore(tmp_path)
+    opened.append(numbered(0, 1))
+    opened.close()  # by a clock that was set right, and no word of how the attempt ended
+
+    assert read_status(tmp_path)["cells"] == [{**cells[0], "finished": 2, "state": "complete"}]
+
+
+def test_a_lock_file_of_another_host_holds_nothing_by_itself_and_names_its_host_while_it_is_held(tmp_path, other):
+    there = {"host": "node-7", "pid": 1, "started": "2026-01-01T00:00:00+00:00"}
+    (tmp_path / "lock").write_text(json.dumps(there))
+    with pytest.raises(RunFolderError, match="in use by process 1 on node-7 "):
+        claimed(tmp_path, sweep())
+    other.send_signal(signal.SIGKILL)
+    other.wait(timeout=90)
+
+    claimed(tmp_path, sweep())  # its process is gone; that pid 1 lives here means nothing
 
 
 def test_a_folder_without_a_run_says_how_to_start_one(tmp_path):
