@@ -81,7 +81,7 @@ class Ground:
         return actors()
 
 
-def patient(start: Callable[[], Any], tries: int = 5) -> Any:
+def patient(start: Callable[[], Any], tries: int = 3) -> Any:
     """Start a node of Ray, which gives up after 30 s on a busy machine, once more."""
     for left in reversed(range(tries)):
         try:

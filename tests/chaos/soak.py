@@ -1,6 +1,6 @@
 """A seeded storm over one sweep with services, a judge and a bucket; afterwards all must look as if nothing had happened.
 
-``python -m tests.chaos.soak HOURS [SEED]`` (``make soak HOURS=1``): in the first third the driver itself is hit too, then
+``python -m tests.chaos.soak HOURS [SEED]`` (``make soak HOURS=1``): in the first quarter the driver itself is hit too, then
 one driver lives through everything else, so that growth of its memory and handles shows. Exit code 1 if anything is amiss.
 """
 
@@ -43,7 +43,7 @@ FAULTY = 0.03
 URL = f"s3://{BUCKET}/soak"
 ENDS = 0.95
 """Share of the time after which no fault comes any more."""
-DRIVERS = 1 / 3
+DRIVERS = 1 / 4
 """Share of the time in which the driver itself is hit."""
 
 
@@ -167,7 +167,12 @@ class Storm:
     def _node(self, gracefully: bool) -> None:
         self.ground.remove_second(gracefully)
         time.sleep(self.chance.uniform(0.0, 2.0))
-        self.ground.restore_second()
+        try:
+            self.ground.restore_second()
+        except (
+            Exception
+        ) as problem:  # Ray's own bare class: the machine is too busy, and the sweep has one node till the next try
+            print(f"        no second node: {problem}", flush=True)
 
     # -- services and bucket -------------------------------------------------------------------------------------------
     def _away(self, answerer: Answerer) -> None:
