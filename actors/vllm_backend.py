@@ -47,6 +47,10 @@ MAX_NUM_BATCHED_TOKENS = 16384
 """Tokens of one step, unless the entry's options say otherwise."""
 MAX_IMAGES = 512
 """Pictures of a prompt where the entry names no bound: more than the longest sample can show (VSOD has about 230 frames)."""
+UNUSED = {"video": 0, "audio": 0}
+"""What no scenario shows: else a model that takes films reserves its encoder's cache for the longest (Qwen2.5-VL: 114,688 tokens
+instead of 16,384), and loads what hears. vLLM 0.32 reads the limits of those modalities alone that a model's processor names
+(``allowed_mm_limits`` of ``vllm.multimodal.processing``), and no others."""
 RENDERED_AHEAD = 32
 """Requests beyond those that fit: they are rendered while the engine is full."""
 RESENDS = 4
@@ -225,7 +229,7 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
         "max_num_batched_tokens": MAX_NUM_BATCHED_TOKENS,
         "enable_prefix_caching": True,
         "interleave_mm_strings": True,
-        "limit_mm_per_prompt": {"image": model.max_images or MAX_IMAGES},
+        "limit_mm_per_prompt": {"image": model.max_images or MAX_IMAGES, **UNUSED},
         "disable_log_stats": True,
     }
     if model.gpus > 1:

@@ -259,7 +259,8 @@ def test_the_engine_is_told_its_limits_and_the_entry_has_the_last_word() -> None
     flags = engine_arguments(model)
     assert flags["tensor_parallel_size"] == 2 and flags["distributed_executor_backend"] == "mp"
     assert (flags["max_num_seqs"], flags["max_num_batched_tokens"]) == (64, 16384)
-    assert flags["limit_mm_per_prompt"] == {"image": 5} and flags["mm_processor_kwargs"] == {"max_pixels": 9}
+    assert flags["limit_mm_per_prompt"] == {"image": 5, "video": 0, "audio": 0}
+    assert flags["mm_processor_kwargs"] == {"max_pixels": 9}
     assert flags["enable_prefix_caching"] and flags["interleave_mm_strings"] and "enable_lora" not in flags
     one = engine_arguments(ModelSpec(name="m", source="m", gpus=1, lora="vision-lora"))
     assert "distributed_executor_backend" not in one and one["enable_lora"]
