@@ -10,8 +10,8 @@ from sweeps.spec import ModelSpec
 
 EMBEDDED = "builtin:embedded"
 """Source of the tiny model that ships with the tree."""
-HEAVY = ("openai", "torch", "transformers", "vllm")
-"""The packages behind the doors."""
+HEAVY = ("openai", "peft", "torch", "transformers", "vllm")
+"""The packages behind the doors; peft loads adapters for transformers."""
 
 
 def engine(model: ModelSpec, data: Path) -> Backend:

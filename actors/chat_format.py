@@ -37,6 +37,11 @@ def _content(message: Message, part: Callable[[ImageRef], Part], plain: bool) ->
     return [*map(part, message.images), {"type": "text", "text": message.text}]
 
 
+def marked(messages: Sequence[Message], mark: str) -> Chat:
+    """The messages as bare strings, each picture as the model's own ``mark`` before the text: for templates that join strings."""
+    return [{"role": message.role, "content": mark * len(message.images) + message.text} for message in messages]
+
+
 def has_start_token(text: str, tokenizer: Any) -> bool:
     """Whether a rendered conversation begins with the tokenizer's start token, so that no second one may be added.
 

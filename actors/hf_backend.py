@@ -33,8 +33,9 @@ from transformers import (
 
 from actors.backend import BackendDied, Message, Overflow, Reply, Request, Unprocessable
 from actors.batching import Job, Waiting
-from actors.chat_format import conversation, has_start_token
+from actors.chat_format import Chat, conversation, has_start_token, marked
 from actors.decoding import Decoding, decoding
+from actors.hf_adapter import adapter
 from actors.image_loader import Pictures
 from actors.in_flight import BATCH
 from envs.types import ImageRef
@@ -239,9 +240,17 @@ def prompt_text(processor: Any, messages: Sequence[Message], chat: Mapping[str, 
     def part(image: ImageRef) -> dict[str, Any]:
         return {"type": "image"}
 
-    chatted = conversation(messages, part, plain=processor is tokenizer)
-    text: str = processor.apply_chat_template(chatted, tokenize=False, add_generation_prompt=True, **chat)
-    return text
+    def rendered(chatted: Chat) -> str:
+        holder = processor if getattr(processor, "chat_template", None) else tokenizer
+        text: str = holder.apply_chat_template(chatted, tokenize=False, add_generation_prompt=True, **chat)
+        return text
+
+    try:
+        return rendered(conversation(messages, part, plain=processor is tokenizer))
+    except TypeError:  # a template that joins strings, as Phi-4's does, cannot join a list to them
+        if (mark := getattr(processor, "image_token", None)) is None:
+            raise
+        return rendered(marked(messages, mark))
 
 
 class Drawn(LogitsProcessor):
@@ -303,9 +312,8 @@ def _network(model: ModelSpec, device: str, source: Mapping[str, Any]) -> Any:
     if model.gpus > 1 and device == "cuda":
         options.setdefault("device_map", "auto")
     network = family.from_pretrained(model.source, dtype=model.dtype, **source, **options)
-    if model.lora:
-        inside = {} if Path(model.lora).is_dir() else {"subfolder": model.lora}
-        network.load_adapter(model.source if inside else model.lora, adapter_name="sweep", adapter_kwargs=inside)
+    if model.lora and options.get("device_map") != "meta":
+        network.load_adapter(adapter(model), adapter_name="sweep")
         network.set_adapter("sweep")
     return (network if "device_map" in options else network.to(device)).eval()
 

@@ -8,10 +8,11 @@ add_generation_prompt=True)``, then ``processor(text=[chat], images=[...])`` wit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoModelForImageTextToText, AutoProcessor
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, Phi4MultimodalProcessor
 
 from actors.backend import Message
 from envs.types import ImageRef
@@ -59,6 +60,8 @@ class PackageCall:
         """The rendered conversation; a model without template (InstructBLIP) reads the question as it stands."""
         if not (self.processor.tokenizer.chat_template or getattr(self.processor, "chat_template", None)):
             return messages[-1].text
+        if isinstance(self.processor, Phi4MultimodalProcessor):
+            return self._joined(messages)
         conversation = [
             {"role": message.role, "content": [*({"type": "image"} for _ in message.images), _text(message)]}
             for message in messages
@@ -66,12 +69,24 @@ class PackageCall:
         text: str = self.processor.apply_chat_template(conversation, add_generation_prompt=True, **self.model.chat)
         return text
 
+    def _joined(self, messages: Sequence[Message]) -> str:
+        """As transformers' own tests ask Phi-4, whose template joins strings: ``<|user|><|image|>?<|end|><|assistant|>``."""
+        said = [f"<|{message.role}|>{'<|image|>' * len(message.images)}{message.text}<|end|>" for message in messages]
+        return "".join(said) + "<|assistant|>"
+
     def _loaded(self) -> Any:
         device = "cuda" if self.model.gpus and torch.cuda.is_available() else "cpu"
         place = {"device_map": "auto"} if self.model.gpus > 1 else {}
-        network = AutoModelForImageTextToText.from_pretrained(
-            self.model.source, dtype=self.model.dtype, **self.source, **place
-        )
+        phi4 = isinstance(self.processor, Phi4MultimodalProcessor)
+        family = AutoModelForCausalLM if phi4 else AutoModelForImageTextToText
+        network = family.from_pretrained(self.model.source, dtype=self.model.dtype, **self.source, **place)
+        if self.model.lora:  # as in transformers' documentation of Phi-4
+            within: dict[str, Any] = {"subfolder": self.model.lora, "revision": self.model.revision or None}
+            if (folder := Path(self.model.source)).is_dir():  # transformers looks for that subfolder on the Hub alone
+                network.load_adapter(str(folder / self.model.lora), adapter_name="vision")
+            else:
+                network.load_adapter(self.model.source, adapter_name="vision", adapter_kwargs=within)
+            network.set_adapter("vision")
         return (network if place else network.to(device)).eval()
 
 

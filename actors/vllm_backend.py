@@ -37,6 +37,7 @@ from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 from actors.backend import BackendDied, Overflow, Reply, Request, Unprocessable
 from actors.chat_format import Part, conversation, has_start_token
 from actors.decoding import Decoding, decoding
+from actors.hf_adapter import adapter
 from actors.image_loader import Pictures
 from actors.in_flight import MAX_NUM_SEQS
 from envs.types import ImageRef
@@ -272,18 +273,6 @@ def parameters(how: Decoding, max_tokens: int, seed: int) -> SamplingParams:
         skip_special_tokens=True,
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
-
-
-def adapter(model: ModelSpec) -> str:
-    """The folder of the model's LoRA: a path as it stands, or a folder inside the model's own (fetched if need be)."""
-    if os.path.isdir(model.lora):
-        return model.lora
-    if os.path.isdir(model.source):
-        return os.path.join(model.source, model.lora)
-    from huggingface_hub import snapshot_download
-
-    fetched = snapshot_download(model.source, revision=model.revision or None, allow_patterns=f"{model.lora}/*")
-    return os.path.join(fetched, model.lora)
 
 
 def family(engine: AsyncLLM) -> list[psutil.Process]:

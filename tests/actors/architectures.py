@@ -3,8 +3,8 @@
 Structure as published, numbers small: templates, special tokens, start tokens, tilings and weight names are those of the
 published checkpoints (recalled from their files); pictures are 56 pixels where theirs are 336 to 448.
 
-``python -m tests.actors.architectures FOLDER [NAME ...]`` writes them. Processors of LLaVA-OneVision, Qwen2.5-VL, InternVL and
-SmolVLM need torchvision (``tests.actors.vision_packages`` has it for machines without CUDA), SmolVLM num2words too.
+``python -m tests.actors.architectures FOLDER [NAME ...]`` writes them. Processors of LLaVA-OneVision, Qwen2.5-VL, InternVL,
+Phi-4 and SmolVLM need torchvision (``tests.actors.vision_packages`` has it for machines without CUDA), SmolVLM num2words too.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ class Architecture:
     """Pictures a conversation may hold."""
     renamed: Mapping[str, str] | None = None
     """Prefix of a weight as transformers 5 writes it -> as the published files have it, and vLLM expects it."""
+    lora: str = ""
+    """Folder in the checkpoint with the adapter that pictures need."""
 
 
 def write(name: str, folder: Path, seed: int = 0) -> Path:
@@ -60,7 +62,18 @@ def write(name: str, folder: Path, seed: int = 0) -> Path:
     network.save_pretrained(folder)
     processor.save_pretrained(folder)
     _rename(folder / "model.safetensors", kind.renamed or {})
+    if kind.lora:
+        _adapter(network, folder / kind.lora)
     return folder
+
+
+def _adapter(network: Any, folder: Path) -> None:
+    """Write a random adapter of the language model's layers, which changes what the network says."""
+    from peft import LoraConfig, get_peft_model
+
+    layers = r"model\.layers\.\d+\.(self_attn|mlp)\.(qkv|o|gate_up|down)_proj"
+    config = LoraConfig(r=8, lora_alpha=16, target_modules=layers, init_lora_weights=False, task_type="CAUSAL_LM")
+    get_peft_model(network, config).save_pretrained(folder)
 
 
 def _rename(weights: Path, names: Mapping[str, str]) -> None:
@@ -296,6 +309,36 @@ def _internvl() -> tuple[Any, Any]:
     return InternVLForConditionalGeneration(config), processor
 
 
+def _phi4() -> tuple[Any, Any]:
+    """Pictures of 448 pixels, as published: its processor counts their 256 tokens by a constant."""
+    from transformers import (
+        Phi4MultimodalConfig,
+        Phi4MultimodalFeatureExtractor,
+        Phi4MultimodalForCausalLM,
+        Phi4MultimodalImageProcessor,
+        Phi4MultimodalProcessor,
+    )
+
+    roles = {"image_token": "<|image|>", "audio_token": "<|audio|>"}
+    special = ["<|user|>", "<|assistant|>", "<|system|>", "<|end|>"]
+    tokenizer = _tokenizer(special, end="<|endoftext|>", pad="<|endoftext|>", roles=roles)
+    words = template("phi4_multimodal")
+    processor = Phi4MultimodalProcessor(
+        Phi4MultimodalImageProcessor(), Phi4MultimodalFeatureExtractor(), tokenizer, chat_template=words
+    )
+    audio = {
+        "num_blocks": 1, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 32, "ext_pw_out_channel": 32,
+        "depthwise_separable_out_channel": 32, "nemo_conv_channels": 8, "audio_token_id": tokenizer.audio_token_id,
+    }  # fmt: skip
+    text = _text("phi4_multimodal", tokenizer)
+    del text["model_type"]
+    config = Phi4MultimodalConfig(
+        vision_config={**_layers(), "image_token_id": tokenizer.image_token_id, "num_hidden_layers": 3},
+        audio_config=audio, original_max_position_embeddings=POSITIONS, **text,
+    )  # fmt: skip
+    return Phi4MultimodalForCausalLM(config), processor
+
+
 LLAVA_NEXT = "LlavaNextForConditionalGeneration"
 VISION_MODEL = {"vision_tower.": "vision_tower.vision_model."}
 ARCHITECTURES = {
@@ -334,6 +377,7 @@ ARCHITECTURES = {
         ("internvl3-1b", "internvl3-2b", "internvl3-8b", "internvl3-38b", "internvl3-78b"),
         _internvl,
     ),
+    "phi-4": Architecture("Phi4MultimodalForCausalLM", ("phi-4-multimodal",), _phi4, vllm=False, lora="vision-lora"),
 }
 """Every architecture that transformers 5 runs from its own classes, by a short name."""
 

@@ -1,0 +1,69 @@
+"""An adapter of a checkpoint changes its weights as its files say, wherever it lies, and Phi-4's template gets strings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
+pytest.importorskip("peft", reason="the extra 'transformers' is not installed")
+
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from actors.backend import Message
+from actors.hf_backend import ModelAndProcessor, prompt_text
+from envs.types import ImageRef
+from sweeps.spec import ModelSpec
+from tests.actors.architectures import template
+from tests.actors.tiny import text_only
+
+IDS = torch.tensor([[1, 9, 10, 11]])
+RANK, ALPHA = 4, 8
+
+
+def test_an_adapter_is_added_to_the_weights(tmp_path: Path) -> None:
+    """The reference adds alpha/r * B A to the weights by hand."""
+    folder = text_only(tmp_path / "model")
+    network = AutoModelForCausalLM.from_pretrained(folder)
+    config = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=["q_proj", "down_proj"], init_lora_weights=False)
+    get_peft_model(network, config).save_pretrained(folder / "vision-lora")
+    plain = AutoModelForCausalLM.from_pretrained(folder)
+    without = plain(IDS).logits
+    deltas = load_file(folder / "vision-lora/adapter_model.safetensors")
+    with torch.no_grad():
+        for name in (key.removesuffix(".lora_A.weight") for key in deltas if key.endswith("lora_A.weight")):
+            weight = plain.get_submodule(name.removeprefix("base_model.model.")).weight
+            weight += ALPHA / RANK * deltas[f"{name}.lora_B.weight"] @ deltas[f"{name}.lora_A.weight"]
+        expected = plain(IDS).logits
+
+    assert (expected - without).abs().max() > 0.1
+    for lora in ("vision-lora", str(folder / "vision-lora")):
+        model = ModelSpec(name="m", source=str(folder), backend="transformers", gpus=0, dtype="float32", lora=lora)
+        with torch.no_grad():
+            assert torch.allclose(ModelAndProcessor(model).network(IDS).logits, expected, atol=1e-4)
+
+
+def test_a_template_that_joins_strings_gets_strings(tmp_path: Path) -> None:
+    """Each picture as the processor's own mark, before the text; a template of lists is not disturbed."""
+    tokenizer: Any = ModelAndProcessor(
+        ModelSpec(name="m", source=str(text_only(tmp_path)), backend="transformers", gpus=0)
+    ).tokenizer
+    tokenizer.chat_template = template("phi4_multimodal")
+    processor = SimpleNamespace(tokenizer=tokenizer, chat_template=None, image_token="<|image|>")
+    chat = (
+        Message("user", "Which?", (ImageRef("a"), ImageRef("b"))),
+        Message("assistant", "A."),
+        Message("user", "So?"),
+    )
+
+    assert prompt_text(processor, chat, {}) == (
+        "<|user|><|image|><|image|>Which?<|end|><|assistant|>A.<|end|><|user|>So?<|end|><|assistant|>"
+    )
+    with pytest.raises(TypeError):
+        prompt_text(SimpleNamespace(tokenizer=tokenizer, chat_template=None), chat, {})
