@@ -20,9 +20,7 @@ async def token_ids(model: ModelSpec, data: Path, request: Request) -> list[int]
     Raises what building its input path raises (OSError, ValueError, ImportError), and what that raises for a prompt or a
     picture that it refuses.
     """
-    for name, value in OFFLINE.items():
-        os.environ.setdefault(name, value)
-    backend = _input_path(at_home(model), data)
+    backend = input_path(model, data)
     try:
         ids: list[int] = await backend.token_ids(request)
         return ids
@@ -30,7 +28,11 @@ async def token_ids(model: ModelSpec, data: Path, request: Request) -> list[int]
         await backend.close()
 
 
-def _input_path(model: ModelSpec, data: Path) -> Any:
+def input_path(model: ModelSpec, data: Path) -> Any:
+    """The backend of a model without its weights: ``token_ids`` and ``close`` work, ``reply`` does not; raises as above."""
+    for name, value in OFFLINE.items():
+        os.environ.setdefault(name, value)
+    model = at_home(model)
     if model.backend == "vllm":
         from actors.vllm_input import without_engine
 

@@ -1,8 +1,8 @@
 """One engine and a package-style call on the same checkpoints, prompt by prompt: what both get and say, as JSON lines.
 
-``python -m tests.actors.rehearsal transformers|vllm|vllm-input CHECKPOINTS DATA NAME ...``; ``vllm-input`` asks vLLM's front end
-for the ids alone, without an engine. A process of its own, because the packages that
-some processors need are on its path alone. Checkpoints that are not there are built; noise pictures are drawn into DATA.
+``python -m tests.actors.rehearsal transformers|vllm|ids CHECKPOINTS DATA NAME ...``; ``ids`` asks both engines for token ids
+alone, without weights. A process of its own, because the packages that some processors need are on its path alone. Checkpoints
+that are not there are built; noise pictures are drawn into DATA.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from PIL import Image
 
 from actors.backend import Backend, BackendError, Message, Request
 from actors.backend_registry import engine
+from actors.token_ids import input_path
 from envs import SCENARIOS
 from envs.samples import BadData, load
 from envs.types import ImageRef
@@ -30,6 +31,8 @@ from tests.actors.asking import asked, user
 SIZES = ((112, 84), (56, 140), (168, 56))
 """Width and height of the pictures, multiples of 28 so that Qwen's fitting changes no pixel; several tilings."""
 PICTURES = 10
+MAX_IMAGES = 40
+"""Pictures that a prompt may hold."""
 NEW_TOKENS = 8
 QUESTION = "What is this? Choose from the following options. Options:\nA. Fork.\nB. Wait for the cup to move.\n"
 
@@ -93,8 +96,6 @@ async def compared(name: str, kind: str, folder: Path, data: Path) -> dict[str, 
     most = ARCHITECTURES[name].pictures
     package = PackageCall(entry(name, "transformers", folder))
     found: dict[str, Any] = {}
-    if kind == "vllm-input":
-        return await ids_alone(without_engine(entry(name, "vllm", folder), data), package, prompts(most, data))
     backend: Any = engine(entry(name, kind, folder), data)
     try:
         for title, messages in prompts(most, data).items():
@@ -107,24 +108,28 @@ async def compared(name: str, kind: str, folder: Path, data: Path) -> dict[str, 
     return found
 
 
-async def ids_alone(backend: Any, package: Any, asked: dict[str, tuple[Message, ...]]) -> dict[str, Any]:
-    """Prompt -> ids of vLLM's front end and of the package-style call."""
-    try:
-        return {
-            title: {
-                "ids": await backend.token_ids(_request(messages)),
-                "package ids": package.ids(messages, await backend.pictures.shown(messages)),
-            }
-            for title, messages in asked.items()
-        }
-    finally:
-        await backend.close()
+async def ids_alone(name: str, folder: Path, data: Path) -> dict[str, Any]:
+    """Prompt -> ids that each engine would get, and those of the package-style call; no weights are read.
 
+    ``limits`` is how many items of each modality vLLM lets a prompt hold.
+    """
+    from actors.hf_package_call import PackageCall
 
-def without_engine(model: ModelSpec, data: Path) -> Any:
-    from actors.vllm_input import without_engine as front_end
-
-    return front_end(model, data)
+    asked_for = prompts(ARCHITECTURES[name].pictures, data)
+    package = PackageCall(entry(name, "transformers", folder))
+    found: dict[str, dict[str, Any]] = {title: {} for title in asked_for}
+    for kind in ("transformers", "vllm") if ARCHITECTURES[name].vllm else ("transformers",):
+        backend = input_path(entry(name, kind, folder), data)
+        try:
+            for title, messages in asked_for.items():
+                found[title][kind] = await backend.token_ids(_request(messages))
+                if kind == "transformers":
+                    found[title]["package"] = package.ids(messages, await backend.pictures.shown(messages))
+            if kind == "vllm":
+                found["limits"] = dict(backend.engine.renderer.get_mm_processor().info.allowed_mm_limits)
+        finally:
+            await backend.close()
+    return found
 
 
 def entry(name: str, kind: str, folder: Path) -> ModelSpec:
@@ -142,7 +147,8 @@ def entry(name: str, kind: str, folder: Path) -> ModelSpec:
         backend=kind,
         gpus=0,
         dtype="float32",
-        max_images=4 * PICTURES,
+        max_images=MAX_IMAGES,
+        lora=ARCHITECTURES[name].lora,
         options=options,
     )
 
@@ -178,7 +184,7 @@ def main(kind: str, folder: Path, data: Path, names: list[str]) -> None:
         if not (folder / name / "config.json").is_file():
             write(name, folder / name)
         try:
-            found = asyncio.run(compared(name, kind, folder, data))
+            found = asyncio.run(ids_alone(name, folder, data) if kind == "ids" else compared(name, kind, folder, data))
         except Exception as problem:
             found = {"failed": f"{type(problem).__name__}: {problem}"}
         print(json.dumps({"name": name, **found}), flush=True)

@@ -24,7 +24,7 @@ def rehearsed(kind: str, names: Sequence[str], folder: Path, data: Path, timeout
         packages = fetched(folder / "packages")
     except RuntimeError as problem:
         pytest.skip(f"processors of five architectures need torchvision: {problem}")
-    copy = shutil.copytree(data, folder / "data")
+    copy = shutil.copytree(data, folder / f"data-{kind}")
     command = [sys.executable, "-m", "tests.actors.rehearsal", kind, str(folder / "checkpoints"), str(copy), *names]
     done = subprocess.run(
         command, cwd=ROOT, env=environment(packages), capture_output=True, text=True, timeout=timeout, check=False

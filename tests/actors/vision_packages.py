@@ -24,13 +24,13 @@ def fetched(folder: Path) -> Path:
     """Fill a folder with what this environment lacks; empty where nothing is missing. Raises RuntimeError with the reason."""
     wheels = folder / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
-    if importlib.util.find_spec("torchvision") is None:
+    if importlib.util.find_spec("torchvision") is None and not (folder / "torchvision").exists():
         torch = importlib.metadata.version("torch").rpartition(".")[0]
         if torch not in TORCHVISION:
             raise RuntimeError(f"no torchvision is known for torch {torch}")
         _unpacked(f"torchvision=={TORCHVISION[torch]}", wheels, folder)
         _without_c(folder / "torchvision" / "__init__.py")
-    if importlib.util.find_spec("num2words") is None:
+    if importlib.util.find_spec("num2words") is None and not (folder / "num2words").exists():
         _unpacked("num2words==0.5.14", wheels, folder)
     return folder
 
