@@ -125,15 +125,18 @@ def check_models(
     sweep: Annotated[Path | None, typer.Option(metavar="SWEEP", help="The models of this sweep file.")] = None,
     gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s, a10 and others.")] = "h200",
 ) -> None:
-    """Source, architecture, pictures, memory and licence of each model, in one table; exit code 1 if one cannot run."""
+    """Source, architecture, pictures, memory and licence of each model, in one table; exit code 1 if one cannot run.
+
+    For named models and those of a sweep, the packages that their processors need are imported here, too.
+    """
     from orchestrator.inspection.model_check import GPUS
     from orchestrator.inspection.model_check import check as examine
 
     with sentences():
         if gpu_type not in GPUS:
             raise SweepError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
-        found = examine(models_named(names or [], sweep), gpu_type)
-    table = Table("model", "source", "architecture", "pictures", "memory", "licence")
+        found = examine(models_named(names or [], sweep), gpu_type, imports=bool(names or sweep))
+    table = Table("model", "source", "architecture", "pictures", "memory", "packages", "licence")
     for row in found:
         table.add_row(*map(_plain, row.cells))
     Console(width=max(160, Console().width)).print(table)

@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from http.client import HTTPException
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 from actors.backend_registry import EMBEDDED, at_home
 from actors.baselines import POLICIES
 from orchestrator.datasets.hub import FetchError, Repository, cached
+from orchestrator.inspection import packages
 from sweeps.spec import ModelSpec
 
 GPUS = {
@@ -46,8 +47,8 @@ VLLM = frozenset(
     )
 ) | {"Phi4MMForCausalLM", "InternVLChatModel", "MolmoForCausalLM", "MiniCPMV"}  # fmt: skip
 """What vLLM 0.32 serves, for machines that have no vLLM to ask; the paper's models and some neighbours."""
-TRANSFORMERS = (VLLM | {"InstructBlipForConditionalGeneration", "Blip2ForConditionalGeneration"}) - {
-    "InternVLChatModel", "MolmoForCausalLM", "MiniCPMV", "Phi4MMForCausalLM",
+TRANSFORMERS = frozenset(name for name in VLLM if name.endswith("ForConditionalGeneration")) | {
+    "InstructBlipForConditionalGeneration", "Blip2ForConditionalGeneration", "Phi4MultimodalForCausalLM",
 }  # fmt: skip
 """The same for transformers 5."""
 
@@ -62,11 +63,15 @@ class Check:
     images: str
     fit: str
     licence: str
+    packages: str = "-"
+    """What its processor and its adapter need that is missing; ``-`` where nobody asked."""
+    needs: tuple[str, ...] = ()
+    """Those packages."""
 
     @property
     def cells(self) -> tuple[str, ...]:
         """The row as it is printed."""
-        return self.model, self.source, self.architecture, self.images, self.fit, self.licence
+        return self.model, self.source, self.architecture, self.images, self.fit, self.packages, self.licence
 
     @property
     def ok(self) -> bool:
@@ -85,11 +90,19 @@ class Found:
     licence: str = "unknown"
 
 
-def check(models: Sequence[ModelSpec], gpu: str = "h200") -> list[Check]:
-    """One row a model, in order; raises KeyError for a GPU that ``GPUS`` does not list."""
+def check(models: Sequence[ModelSpec], gpu: str = "h200", imports: bool = False) -> list[Check]:
+    """One row a model, in order; raises KeyError for a GPU that ``GPUS`` does not list.
+
+    ``imports`` tries the packages that the models need on this machine, which takes seconds.
+    """
     memory = GPUS[gpu]
     with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(lambda model: _row(model, gpu, memory), models))
+        rows = list(pool.map(lambda model: _row(model, gpu, memory), models))
+    if not imports:
+        return rows
+    found = packages.problems(sorted({name for row in rows for name in row.needs}))
+    told = (packages.told(model, row.needs, found) for model, row in zip(models, rows, strict=True))
+    return [replace(row, packages=cell) for row, cell in zip(rows, told, strict=True)]
 
 
 def _row(model: ModelSpec, gpu: str, memory: int) -> Check:
@@ -104,6 +117,7 @@ def _row(model: ModelSpec, gpu: str, memory: int) -> Check:
     return Check(
         model.name, _adapter(model) or found.where, _architecture(model, config), _images(model, config),
         _fit(model, found, gpu, memory), _licence(model, found),
+        needs=packages.needed(model, _class(config) or model.architecture),
     )  # fmt: skip
 
 
@@ -197,16 +211,21 @@ def _endpoint(model: ModelSpec) -> str:
 
 
 # -- the configuration -------------------------------------------------------------------------------------------------
-def _architecture(model: ModelSpec, config: Mapping[str, Any]) -> str:
+def _class(config: Mapping[str, Any]) -> str:
+    """The class that the configuration names first; empty where it names none."""
     names = config.get("architectures")
-    if not isinstance(names, list) or not names or not isinstance(names[0], str):
+    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+
+
+def _architecture(model: ModelSpec, config: Mapping[str, Any]) -> str:
+    if not (name := _class(config)):
         return "unknown"
     known, how = architectures(model.backend)
-    if names[0] in known:
-        return f"ok: {names[0]}"
+    if name in known:
+        return f"ok: {name}"
     if config.get("auto_map") and model.trust_remote_code and model.backend == "transformers":
-        return f"ok: {names[0]}, its own code"
-    return f"no: {model.backend} does not run {names[0]} ({how})"
+        return f"ok: {name}, its own code"
+    return f"no: {model.backend} does not run {name} ({how})"
 
 
 def _images(model: ModelSpec, config: Mapping[str, Any]) -> str:
@@ -307,7 +326,7 @@ def architectures(backend: str) -> tuple[frozenset[str], str]:
         "vllm": ("vllm/model_executor/models/registry.py", ("_MULTIMODAL_MODELS",), VLLM),
         "transformers": (
             "transformers/models/auto/modeling_auto.py",
-            ("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", "MODEL_FOR_VISION_2_SEQ_MAPPING_NAMES"), TRANSFORMERS,
+            ("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES"), TRANSFORMERS,
         ),
     }[backend]  # fmt: skip
     spec = importlib.util.find_spec(backend)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 
@@ -72,6 +73,16 @@ def test_architecture_and_remote_code(tmp_path):
     )
     assert row(source=source).licence.endswith("brings remote code (trust_remote_code is false)")
     assert not row(source=source).ok
+
+
+def test_packages_are_tried_where_that_is_asked(tmp_path):
+    models = [ModelSpec(name="m", source=folder(tmp_path / "m"), backend="transformers")]
+    (tried,), (not_tried,) = check(models, imports=True), check(models)
+
+    assert not_tried.packages == "-" and tried.needs == ("torchvision",)
+    if find_spec("torchvision") is None:
+        sentence = "no: it needs torchvision, which is not installed: pip install 'proactive-sweep[vision]'"
+        assert (tried.packages, tried.ok, not_tried.ok) == (sentence, False, True)
 
 
 def test_one_picture_a_prompt_is_said(tmp_path):
@@ -184,6 +195,7 @@ def test_the_lists_hold_the_papers_models():
     for backend in ("vllm", "transformers"):
         known, how = architectures(backend)
         assert "Qwen2_5_VLForConditionalGeneration" in known and backend in how
+    assert "Phi4MultimodalForCausalLM" in TRANSFORMERS & architectures("transformers")[0]
 
 
 def models_check(*args, **environment):
@@ -195,14 +207,14 @@ def models_check(*args, **environment):
 
 def test_on_the_hub(tmp_path):
     pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
-    folder(tmp_path / "hub", size=5_000_000)
+    folder(tmp_path / "hub", size=5_000_000, architectures=["LlavaForConditionalGeneration"])
     sweep = tmp_path / "s.toml"
     sweep.write_text('data = "d"\n[[model]]\nname = "mine"\nsource = "me/tiny"\n')
     with serving(Hub(tmp_path / "hub", "me/tiny", "models")) as hub:
         done = models_check("--sweep", sweep, HF_ENDPOINT=hub.address, HF_HUB_OFFLINE="0", HF_HOME=str(tmp_path / "hf"))
 
     assert done.returncode == 0, done.stdout + done.stderr
-    for word in ("mine", "on the Hub", "no revision", "Qwen2_5_VL", "mit", "h200"):
+    for word in ("mine", "on the Hub", "no revision", "LlavaFor", "mit", "h200"):
         assert word in done.stdout
 
 
