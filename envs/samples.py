@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import blake2b
@@ -16,7 +15,7 @@ from random import Random
 from string import Formatter
 from typing import Any, BinaryIO
 
-from envs import SCENARIOS
+from envs import SCENARIOS, regular
 from envs.answers import as_text
 from envs.bad_lines import Problem, refusal
 from envs.chance import chance
@@ -215,13 +214,11 @@ def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, str]]:
 def _opened(path: Path, problems: list[Problem]) -> BinaryIO | None:
     """The file, or None and a problem; never waits for a pipe nor reads a device without end."""
     try:
-        if stat.S_ISREG(path.stat().st_mode):
-            return path.open("rb")
-        why = "is not a file"
+        return regular.opened(path)
     except FileNotFoundError:
         why = "is not there; `proactive-sweep data demo DIR` draws a small benchmark"
-    except (OSError, ValueError) as problem:  # no permission, a link to itself, a name that no disk can hold
-        why = f"cannot be read ({getattr(problem, 'strerror', None) or problem})"
+    except OSError as problem:  # no permission, a link to itself, a pipe, a name that no disk can hold
+        why = f"cannot be read ({problem.strerror or problem})"
     problems.append(Problem(str(path), 0, why))
     return None
 

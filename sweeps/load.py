@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from envs import SCENARIOS, STEMS
+from envs import SCENARIOS, STEMS, regular
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep, impossible
 
@@ -140,13 +140,15 @@ def skipped(sweep: Sweep) -> list[str]:
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file as a table; raises SweepError naming file and line."""
     try:
-        if path.stat().st_size > LARGEST:
-            raise SweepError(f"{path} is larger than a sweep file can be ({LARGEST} bytes)")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(regular.content(path, LARGEST).decode())
     except FileNotFoundError:
         raise SweepError(f"there is no sweep file {path}; sweeps/demo.toml is one that works") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise SweepError(f"{path} cannot be read: {problem}") from None
+    except OSError as problem:
+        raise SweepError(f"{path} cannot be read: {problem.strerror or problem}") from None
+    except UnicodeDecodeError as problem:
+        raise SweepError(f"{path} is not UTF-8 text: {problem}") from None
+    except RecursionError:
+        raise SweepError(f"{path} holds lists or tables that are nested too deep") from None
     except tomllib.TOMLDecodeError as problem:
         raise SweepError(f"{path} is not TOML: {problem}") from None
 
@@ -167,6 +169,8 @@ def override_key(table: dict[str, Any], override: str) -> None:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
+    except RecursionError:
+        raise SweepError(f"--set: a value of {len(text):,} characters is nested too deep") from None
     except tomllib.TOMLDecodeError:
         return text
 

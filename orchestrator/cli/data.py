@@ -1,42 +1,30 @@
-"""The commands ``data`` and ``models``, and ``sentences``: a user's mistake is one sentence and exit code 2."""
+"""The commands ``data`` and ``models``: the benchmark's files, and what would stop a model before a sweep starts."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from actors.printable import printable
 from envs import SCENARIOS
 from envs.samples import BadData
-from orchestrator.inspection.replay import ReplayError
-from orchestrator.storage.run_folder import RunFolderError
+from orchestrator.monitoring.console import show
 from sweeps.load import SweepError, load, models_named
 from sweeps.spec import ModelSpec
-
-USAGE = 2
 
 data_app = typer.Typer(help="The benchmark's data: draw a demo, check a folder.", no_args_is_help=True)
 models_app = typer.Typer(help="The models: what would stop them, before anything starts.", no_args_is_help=True)
 
-
-@contextmanager
-def sentences() -> Iterator[None]:
-    """Turn the errors that a user can cause into one sentence on stderr and exit code 2."""
-    try:
-        yield
-    except (SweepError, BadData, RunFolderError, ReplayError) as mistake:
-        print(printable(f"proactive-sweep: {mistake}"), file=sys.stderr)
-        raise typer.Exit(USAGE) from None
+WIDTH = 160
+"""Columns that the tables of models need."""
 
 
 @data_app.command()
@@ -51,16 +39,15 @@ def demo(
     from envs.demo import draw
 
     if keep and folder.is_dir() and any(folder.iterdir()):
-        print(f"{folder} is there already; remove it to draw it anew")
+        print(printable(f"{folder} is there already; remove it to draw it anew"))
         return
-    with sentences():
-        try:
-            drawn = draw(folder, samples, seed, SCENARIOS if scenarios == "all" else scenarios.split(","))
-        except ValueError as mistake:
-            raise BadData(str(mistake)) from None
-        except OSError as problem:
-            raise BadData(_unwritable(folder, problem)) from None
-    print(f"{folder}: " + ", ".join(f"{name} {count}" for name, count in drawn.items()))
+    try:
+        drawn = draw(folder, samples, seed, SCENARIOS if scenarios == "all" else scenarios.split(","))
+    except ValueError as mistake:
+        raise BadData(str(mistake)) from None
+    except OSError as problem:
+        raise BadData(_unwritable(folder, problem)) from None
+    print(printable(f"{folder}: ") + ", ".join(f"{name} {count}" for name, count in drawn.items()))
 
 
 @data_app.command()
@@ -78,20 +65,19 @@ def fetch(
     from orchestrator.datasets.download import fetch as get
 
     names = list(SCENARIOS) if scenarios == "all" else scenarios.split(",")
-    with sentences():
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise BadData(_unwritable(folder, problem)) from None
-        if split not in ("test", "train"):
-            raise BadData(f"--split {split!r} is neither test nor train")
-        if split == "train":
-            _fetch_train_split(folder, revision)
-            return
-        found = get(folder, names, revision, delete_archives)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise BadData(_unwritable(folder, problem)) from None
+    if split not in ("test", "train"):
+        raise BadData(f"--split {split!r} is neither test nor train")
+    if split == "train":
+        _fetch_train_split(folder, revision)
+        return
+    found = get(folder, names, revision, delete_archives)
     for line in found.lines():
         print(printable(line))
-    print(f'in a sweep file: data = "{folder / FOLDER}"')
+    print(printable(f'in a sweep file: data = "{folder / FOLDER}"'))
     raise typer.Exit(0 if found.ok else 1)
 
 
@@ -112,8 +98,7 @@ def check(
     from envs.check import check as examine
 
     names = list(SCENARIOS) if scenarios == "all" else scenarios.split(",")
-    with sentences():
-        found = examine(folder, names, filtered=not unfiltered, deep=deep)
+    found = examine(folder, names, filtered=not unfiltered, deep=deep)
     for line in found.lines():
         print(printable(line))
     raise typer.Exit(0 if found.ok else 1)
@@ -132,18 +117,16 @@ def check_models(
     from orchestrator.inspection.model_check import GPUS
     from orchestrator.inspection.model_check import check as examine
 
-    with sentences():
-        if gpu_type not in GPUS:
-            raise SweepError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
-        found = examine(models_named(names or [], sweep), gpu_type, imports=bool(names or sweep))
+    if gpu_type not in GPUS:
+        raise SweepError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
+    found = examine(models_named(names or [], sweep), gpu_type, imports=bool(names or sweep))
     table = Table("model", "source", "architecture", "pictures", "memory", "packages", "licence")
     for row in found:
         table.add_row(*map(_plain, row.cells))
-    Console(width=max(160, Console().width)).print(table)
+    show(table, least=WIDTH)
     if sweep is not None:
-        with sentences():
-            for line in _may_overflow(sweep):
-                print(line)
+        for line in _may_overflow(sweep):
+            print(printable(line))
     raise typer.Exit(0 if all(row.ok for row in found) else 1)
 
 
@@ -158,13 +141,12 @@ def fetch_models(
 
     The cluster is the one that RAY_ADDRESS names. Exit code 1 if some weights are missing.
     """
-    with sentences():
-        if not names and sweep is None:
-            raise SweepError("name the models to fetch, or a sweep: models fetch --sweep FILE")
-        models = models_named(names or [], sweep)
-        if sweep is not None and not names and (judge := load(sweep).judge) is not None:
-            models = [*models, judge.model]
-        missing = _fetched(models, lambda line: print(line, flush=True))
+    if not names and sweep is None:
+        raise SweepError("name the models to fetch, or a sweep: models fetch --sweep FILE")
+    models = models_named(names or [], sweep)
+    if sweep is not None and not names and (judge := load(sweep).judge) is not None:
+        models = [*models, judge.model]
+    missing = _fetched(models, lambda line: print(printable(line), flush=True))
     raise typer.Exit(1 if missing else 0)
 
 
@@ -208,11 +190,10 @@ def try_models(
     from orchestrator.execution.model_trial import tried
     from orchestrator.inspection.model_try import models
 
-    with sentences():
-        rows = []
-        for row in tried(models(names or [], sweep, backend), sweep, data, output):
-            rows.append(row)
-            print(printable(f"{row.model}: {row.wrong or 'ok'}"), file=sys.stderr)
+    rows = []
+    for row in tried(models(names or [], sweep, backend), sweep, data, output):
+        rows.append(row)
+        print(printable(f"{row.model}: {row.wrong or 'ok'}"), file=sys.stderr)
     if as_json:
         print(json.dumps([row.table() for row in rows], indent=2))
     else:
@@ -220,7 +201,7 @@ def try_models(
         table = Table(*heads)
         for row in rows:
             table.add_row(*map(_plain, row.cells))
-        Console(width=max(160, Console().width)).print(table)
+        show(table, least=WIDTH)
     raise typer.Exit(0 if all(row.ok for row in rows) else 1)
 
 
@@ -233,4 +214,4 @@ def _unwritable(folder: Path, problem: OSError) -> str:
 
 def _plain(cell: str) -> Text:
     """A cell as it is: others name sources and licences, so a bracket is no markup and a control character is spelled."""
-    return Text("".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in cell))
+    return Text(printable(cell))

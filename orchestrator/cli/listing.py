@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
+from rich.markup import escape
 from rich.table import Table
 
 from envs import SCENARIOS
@@ -38,7 +39,7 @@ def agreement(rows: pl.DataFrame) -> Table:
     for row in rows.iter_rows(named=True):
         figures = [row[name] for name in ("equal", "kappa", "first_yes", "other_yes")]
         shown = ["-" if value is None else f"{value:.2f}" for value in figures]
-        table.add_row(row["judge"], row["other"], row["bit"], f"{row['answers']:,}", *shown)
+        table.add_row(escape(row["judge"]), escape(row["other"]), row["bit"], f"{row['answers']:,}", *shown)
     return table
 
 

@@ -15,17 +15,19 @@ from typing import Annotated
 
 import polars as pl
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
 from actors.printable import printable
+from envs import regular
 from envs.samples import BadData
 from orchestrator.cli import listing
-from orchestrator.cli.data import data_app, models_app, sentences
+from orchestrator.cli.data import data_app, models_app
 from orchestrator.cli.prompt import prompt
+from orchestrator.cli.sentences import Commands
 from orchestrator.cli.train import learned, plan_lines, train
 from orchestrator.inspection.replay import ReplayError
+from orchestrator.monitoring.console import show
 from orchestrator.object_store import run_location as remote
 from orchestrator.storage import job_paths
 from orchestrator.storage.run_folder import RunFolderError, disk
@@ -33,6 +35,7 @@ from sweeps.load import SweepError, load, skipped
 from sweeps.spec import Sweep, Tracking
 
 app = typer.Typer(
+    cls=Commands,
     help="Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals.",
     no_args_is_help=True,
     add_completion=False,
@@ -65,8 +68,7 @@ def _named(text: str) -> str:
 
 
 def _viewed(text: str) -> Path:
-    with sentences():
-        return remote.viewed(_named(text))
+    return remote.viewed(_named(text))
 
 
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", parser=_viewed, help="A run folder, or s3://BUCKET/FOLDER.")]
@@ -81,11 +83,10 @@ def list_names(kind: Annotated[str, typer.Argument(metavar="models|judges|scenar
         "scenarios": listing.scenarios,
         "conditions": listing.conditions,
     }
-    with sentences():
-        if kind not in tables:
-            *others, last = tables
-            raise SweepError(f"there is nothing to list as {kind!r}; type {', '.join(others)} or {last}")
-        Console().print(tables[kind]())
+    if kind not in tables:
+        *others, last = tables
+        raise SweepError(f"there is nothing to list as {kind!r}; type {', '.join(others)} or {last}")
+    show(tables[kind]())
 
 
 @app.command()
@@ -104,36 +105,33 @@ def plan(
     from orchestrator.inspection import overflow
     from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
 
-    with sentences():
-        if gpus is None and (price is not None or timeline is not None or gpu_type != "h200"):
-            raise SweepError("--price, --timeline and --gpu-type require --gpus N")
+    if gpus is None and (price is not None or timeline is not None or gpu_type != "h200"):
+        raise SweepError("--price, --timeline and --gpu-type require --gpus N")
     if gpus is not None:
         from orchestrator.scheduling.forecast.summary import forecast_lines
 
-        with sentences():
-            lines = forecast_lines(_local(_sweep(sweep, set_, output, skip_bad, more)), gpus, gpu_type, price, timeline)
-        print(*lines, sep="\n")
+        lines = forecast_lines(_local(_sweep(sweep, set_, output, skip_bad, more)), gpus, gpu_type, price, timeline)
+        print(*map(printable, lines), sep="\n")
         return
-    with sentences():
-        found = _local(_sweep(sweep, set_, output, skip_bad, more))
-        numbering = build_plan(found)
-        rows = planned_rows(numbering)
-        folder = Path(found.output)
-        stored = (folder / "episodes").is_dir()
-        may_overflow = overflow.lines(overflow.risks(numbering))
-        to_learn = plan_lines(sweep, set_)
-        done = belonging(numbering, folder).group_by("cell").len("done").collect() if stored else None
+    found = _local(_sweep(sweep, set_, output, skip_bad, more))
+    numbering = build_plan(found)
+    rows = planned_rows(numbering)
+    folder = Path(found.output)
+    stored = (folder / "episodes").is_dir()
+    may_overflow = overflow.lines(overflow.risks(numbering))
+    to_learn = plan_lines(sweep, set_)
+    done = belonging(numbering, folder).group_by("cell").len("done").collect() if stored else None
     table = Table("cell", "planned", "done")
     counts = dict(done.iter_rows()) if done is not None else {}
     for row in rows.iter_rows(named=True):
         table.add_row(row["cell"], f"{row['planned']:,}", f"{counts.get(row['cell'], 0):,}")
-    console = Console()
-    console.print(table)
-    for reason in (*skipped(found), *numbering.left_out):
-        console.print(f"left out: {reason}", markup=False)
-    for line in (*may_overflow, *to_learn):
-        console.print(line, markup=False)
-    console.print(f"{rows.height} cells, {numbering.total:,} episodes, {sum(counts.values()):,} done", markup=False)
+    show(
+        table,
+        *(f"left out: {reason}" for reason in (*skipped(found), *numbering.left_out)),
+        *may_overflow,
+        *to_learn,
+        f"{rows.height} cells, {numbering.total:,} episodes, {sum(counts.values()):,} done",
+    )
 
 
 @app.command()
@@ -159,12 +157,11 @@ def run(
     from orchestrator.execution.attempt import run as play
     from orchestrator.execution.retry_failed import endings
 
-    with sentences():
-        again = endings(",".join([retry, *(["failed"] if retry_failed else [])]))
-        found = _tracked(_sweep(sweep, set_, output, skip_bad, more), tracking_uri)
-        job_paths.reachable(found.data)
-        with remote.place(found.output) as place:
-            outcome = play(found, place.folder, update, retry=again)
+    again = endings(",".join([retry, *(["failed"] if retry_failed else [])]))
+    found = _tracked(_sweep(sweep, set_, output, skip_bad, more), tracking_uri)
+    job_paths.reachable(found.data)
+    with remote.place(found.output) as place:
+        outcome = play(found, place.folder, update, retry=again)
     for group, reason in outcome.reasons.items():
         print(printable(f"{group}: {reason}"), file=sys.stderr)
     if not outcome.interrupted:
@@ -181,20 +178,17 @@ def status(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] =
     from orchestrator.monitoring.render import status_tables
     from orchestrator.storage.run_folder import read_status
 
-    with sentences():
-        found = read_status(folder)
+    found = read_status(folder)
     if as_json:
         print(json.dumps(found, indent=2))
         return
     table = Table("cell", "state", "finished", "planned", "errors", Column("reason", overflow="fold"))
     for cell in found["cells"]:
         table.add_row(
-            *(
-                escape(printable(str(cell[name])))
-                for name in ("cell", "state", "finished", "planned", "errors", "reason")
-            )
+            *(escape(str(cell[name])) for name in ("cell", "state", "finished", "planned", "errors", "reason"))
         )
-    Console().print(table, *status_tables(found))
+    left = "is damaged or was edited; the same `run` command writes it anew, or plays its episodes again"
+    show(table, *status_tables(found), *(f"{name} {left}" for name in found["damaged"]))
     _print_left_out(found["left_out"])
 
 
@@ -211,20 +205,19 @@ def report(
     """Print the paper's tables, and write tables/, figures/ and report.html from the run folder alone."""
     from orchestrator.report.run_data import read
 
-    with sentences():
-        found = read(folder, _benchmark(data), judge, strict_paper)
-        _print_tables(found.rows)
-        _print_left_out(found.left_out)
-        if brief:
-            return
-        from orchestrator.report.figures import write_figures
-        from orchestrator.report.html import write_page
-        from orchestrator.report.tables import write_tables
+    found = read(folder, _benchmark(data), judge, strict_paper)
+    _print_tables(found.rows)
+    _print_left_out(found.left_out)
+    if brief:
+        return
+    from orchestrator.report.figures import write_figures
+    from orchestrator.report.html import write_page
+    from orchestrator.report.tables import write_tables
 
-        with disk(folder):
-            made = [*write_tables(folder, data, judge, strict_paper), *write_figures(folder, data)]
-            page = write_page(folder, data, judge=judge, strict=strict_paper)
-        print(f"{len(made)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
+    with disk(folder):
+        made = [*write_tables(folder, data, judge, strict_paper), *write_figures(folder, data)]
+        page = write_page(folder, data, judge=judge, strict=strict_paper)
+    print(f"{len(made)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
 
 
 @app.command()
@@ -239,13 +232,8 @@ def compare(
     """Show our figures beside the published ones, and say which cannot be compared and why."""
     from orchestrator.report import paper_comparison as beside
 
-    with sentences():
-        rows = beside.compare(folder, _benchmark(data), judge, strict_paper)
-        console = Console(width=max(128, Console().width))
-        for table in beside.tables(rows):
-            console.print(table)
-        for reason in beside.reasons(rows):
-            console.print(reason, markup=False)
+    rows = beside.compare(folder, _benchmark(data), judge, strict_paper)
+    show(*beside.tables(rows), *beside.reasons(rows), least=WIDTH)
 
 
 @app.command("judge")
@@ -260,9 +248,9 @@ def judge_answers(
     """Have the open-ended answers of a run read by a judge: what is pending, or everything by another one."""
     from orchestrator.execution.attempt import judge
     from orchestrator.report.judge_agreement import reader
-    from orchestrator.report.run_data import stored_sweep
+    from orchestrator.storage.run_folder import stored_sweep
 
-    with sentences(), remote.place(_named(output)) as place:
+    with remote.place(_named(output)) as place:
         sweep = stored_sweep(place.folder)
         rows, complete = judge(sweep, place.folder, reader(sweep, by, set_), again)
     _print_tables(rows.filter(pl.col("protocol") == "oeg"))
@@ -273,17 +261,15 @@ def judge_answers(
 def agreement(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
     """Show how far the judges of a run agree: share equal and Cohen's kappa, answer by answer."""
     from orchestrator.report import judge_agreement as judging
-    from orchestrator.report.run_data import stored_sweep
+    from orchestrator.storage.run_folder import stored_sweep
 
-    with sentences():
-        stored_sweep(folder)
-        rows = judging.agreement(folder)
+    stored_sweep(folder)
+    rows = judging.agreement(folder)
     if as_json:
         print(json.dumps(rows.to_dicts(), indent=2))
         return
-    Console(width=max(120, Console().width)).print(
-        listing.agreement(rows) if rows.height else "fewer than two judges have read answers of this run"
-    )
+    few = "fewer than two judges have read answers of this run"
+    show(listing.agreement(rows) if rows.height else few, least=WIDTH)
 
 
 @app.command()
@@ -297,8 +283,7 @@ def track(
     """Rebuild the MLflow run of a run folder, with tables, figures, the report and a sample of episodes as traces."""
     from orchestrator.tracking.tracker import track as rebuild
 
-    with sentences():
-        rebuild(folder, tracking_uri, _benchmark(data))
+    rebuild(folder, tracking_uri, _benchmark(data))
 
 
 @app.command()
@@ -310,13 +295,12 @@ def replay(
     from orchestrator.inspection.replay import as_json
     from orchestrator.inspection.replay import replay as score_lines
 
-    with sentences():
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as problem:
-            raise ReplayError(f"{file} cannot be read: {problem}") from None
-        for line in score_lines(data, text.split("\n"), str(file)):
-            print(as_json(line, sys.stdout.encoding))
+    try:
+        with io.TextIOWrapper(regular.opened(file), encoding="utf-8", newline="\n") as lines:
+            for line in score_lines(data, lines, str(file)):
+                print(as_json(line, sys.stdout.encoding))
+    except UnicodeDecodeError as problem:
+        raise ReplayError(f"{file} is not UTF-8 text: {problem}") from None
 
 
 @app.command()
@@ -329,8 +313,7 @@ def audit(
     """Replay all stored replies and verdicts through the package proactivebench and ours; exit code 1 if any differs."""
     from orchestrator.audit.audit import audit as examine
 
-    with sentences():
-        found = examine(folder, package, python, _benchmark(data))
+    found = examine(folder, package, python, _benchmark(data))
     for line in found.lines():
         print(printable(line))
     raise typer.Exit(0 if found.clean else 1)
@@ -339,11 +322,15 @@ def audit(
 for command in (prompt, train, learned):
     app.command()(command)
 
+WIDTH = 128
+"""Columns that the widest table needs; a narrower terminal wraps it rather than losing digits."""
+
 
 def main() -> None:
     """Entry point of the console script."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # a job's log shows a line when it is said
+        # a job's log shows a line when it is said, and what its encoding has not as an escape
+        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     app()
 
 
@@ -376,11 +363,9 @@ def _benchmark(data: Path | None) -> Path | None:
 
 
 def _print_tables(rows: pl.DataFrame) -> None:
-    from orchestrator.report.console_tables import WIDTH, tables
+    from orchestrator.report.console_tables import tables
 
-    console = Console(width=max(WIDTH, Console().width))
-    for table in tables(rows):
-        console.print(table)
+    show(*tables(rows), least=WIDTH)
 
 
 def _print_left_out(left_out: Iterable[object]) -> None:

@@ -11,7 +11,6 @@ import typer
 
 from actors.printable import printable
 from envs.samples import BadData
-from orchestrator.cli.data import sentences
 from orchestrator.inspection import prompt_preview as asked
 from sweeps.load import SweepError, one_cell
 from sweeps.spec import Protocol
@@ -36,23 +35,22 @@ def prompt(
     backend: Annotated[str, typer.Option(help="The engine: transformers or vllm (default: the model's own).")] = "",
 ) -> None:
     """Print exactly what a model, or a judge, is sent, with picture names in place of pictures."""
-    with sentences():
-        entry = asked.checkpoint(model, backend)
-        cell = one_cell(scenario, condition, "" if entry else model, protocol)
-        cell = cell.model_copy(update={"model": entry}) if entry else cell
-        by = asked.named_judge(judge, answer, protocol, turn)
-        found, pool = asked.find(data, cell.scenario, sample)
-        try:
-            conversation = asked.put(found, pool, cell, seed, turn, by, answer)
-        except ValueError as few:
-            raise BadData(str(few)) from None
-        addressed = by.model if by else cell.model
-        if token_ids:
-            if not (model or by):
-                raise SweepError("--token-ids are one model's: add --model NAME, or --model FOLDER of a checkpoint")
-            print(json.dumps(asked.token_ids(addressed, data, conversation, found)))
-            return
-        text = asked.templated(addressed, conversation) if model or by else None
+    entry = asked.checkpoint(model, backend)
+    cell = one_cell(scenario, condition, "" if entry else model, protocol)
+    cell = cell.model_copy(update={"model": entry}) if entry else cell
+    by = asked.named_judge(judge, answer, protocol, turn)
+    found, pool = asked.find(data, cell.scenario, sample)
+    try:
+        conversation = asked.put(found, pool, cell, seed, turn, by, answer)
+    except ValueError as few:
+        raise BadData(str(few)) from None
+    addressed = by.model if by else cell.model
+    if token_ids:
+        if not (model or by):
+            raise SweepError("--token-ids are one model's: add --model NAME, or --model FOLDER of a checkpoint")
+        print(json.dumps(asked.token_ids(addressed, data, conversation, found)))
+        return
+    text = asked.templated(addressed, conversation) if model or by else None
     if (model or by) and text is None and addressed.backend != "builtin":
         named = addressed.name
         print(f"{named} is not on this disk: the conversation is shown before its chat template", file=sys.stderr)

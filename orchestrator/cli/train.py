@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from envs.samples import BadData
-from orchestrator.cli.data import sentences
 from orchestrator.learning import settings
+from orchestrator.monitoring.console import show
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import disk
 
@@ -25,14 +24,13 @@ def train(
     output: Annotated[str, typer.Option("--output", metavar="DIR", help="The folder of the training.")] = "",
 ) -> None:
     """Train a model on single turns of the game (GRPO); the same command continues an interrupted training."""
-    with sentences():
-        training = settings.load(sweep, set_)
-        folder = output or training.sweep.output
-        if "://" in folder:
-            raise RunFolderError(f"{folder} is a bucket; a training needs a folder of this machine as --output")
-        from orchestrator.learning.trainer import train as teach  # torch takes seconds to import
+    training = settings.load(sweep, set_)
+    folder = output or training.sweep.output
+    if "://" in folder:
+        raise RunFolderError(f"{folder} is a bucket; a training needs a folder of this machine as --output")
+    from orchestrator.learning.trainer import train as teach  # torch takes seconds to import
 
-        done = teach(training, Path(folder))
+    done = teach(training, Path(folder))
     if done.model is None:
         print(f"stopped after {done.steps:,} steps; the same command goes on from there")
         raise typer.Exit(INTERRUPTED)
@@ -48,15 +46,12 @@ def learned(
     """Print table 3 of a run: before and after training, in and out of domain, with paired intervals and the paper's."""
     from orchestrator.learning import table
 
-    with sentences():
-        if data is not None and not data.is_dir():
-            raise BadData(f"--data {data} is no folder")
-        found = table.read(folder, data)
-        console = Console(width=max(150, Console().width))
-        for part in table.tables(found):
-            console.print(part)
-        with disk(folder):
-            written = table.write(folder, found)
+    if data is not None and not data.is_dir():
+        raise BadData(f"--data {data} is no folder")
+    found = table.read(folder, data)
+    show(*table.tables(found), least=150)
+    with disk(folder):
+        written = table.write(folder, found)
     print(" ".join(str(path) for path in written))
 
 

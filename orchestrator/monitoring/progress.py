@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 
 from orchestrator.monitoring import render, snapshot
+from orchestrator.monitoring.console import Visible
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.tracking.cell_metrics import CellMetricsPublisher, interval
 from orchestrator.tracking.tracker import Tracker
@@ -96,7 +97,7 @@ class Progress:
             self._printed = now
             self._print_lines(current)
         if self.table is not None:
-            self.table.update(self._table(current), refresh=True)
+            self.table.update(Visible(self._table(current)), refresh=True)
 
     def played(self, done: int, seconds: float) -> None:
         """Print how many episodes an attempt played, and how fast."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
@@ -95,7 +96,7 @@ def _cells(row: Row) -> Sequence[str | ProgressBar]:
     replicas = f"{row.ready}" + (f" +{row.starting}" if row.starting else "") if row.ready or row.starting else ""
     lost = row.reason and not replicas and row.done < row.planned
     return (
-        row.name,
+        escape(row.name),
         replicas,
         str(row.gpus or ""),
         f"{row.at_once:,}" if row.at_once > 1 else "",

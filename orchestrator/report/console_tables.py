@@ -22,8 +22,6 @@ from sweeps.load import registry
 
 SHOWN = 6
 """Cells that a note under a table names."""
-WIDTH = 128
-"""Columns that the widest table needs; a narrower terminal wraps it rather than losing digits."""
 
 
 def tables(rows: pl.DataFrame) -> Iterator[Table]:
@@ -62,7 +60,7 @@ OPEN_ENDED = Shape(
 def _table(rows: pl.DataFrame, condition: str, shape: Shape) -> Table:
     scenarios = [name for name in SCENARIOS if name in set(rows["scenario"])]
     table = Table(
-        title=f"{condition}: {shape.title}{_unread(rows)}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
+        title=escape(f"{condition}: {shape.title}{_unread(rows)}"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
         caption=_unanswered(rows), caption_justify="left",
     )  # fmt: skip
     table.add_column("model", no_wrap=True)

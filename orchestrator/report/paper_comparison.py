@@ -78,7 +78,7 @@ def tables(rows: pl.DataFrame) -> Iterator[Table]:
     known = rows.filter(pl.col("published").is_not_null())
     for (protocol, condition), part in known.group_by(["protocol", "condition"], maintain_order=True):
         mark = "more than rounding allows" if part["exact"].all() else "outside our 95% interval"
-        title = f"{condition} ({protocol}): ours, under it the paper's and the difference (* {mark})"
+        title = f"{escape(str(condition))} ({protocol}): ours, under it the paper's and the difference (* {mark})"
         table = Table("model", "", title=title, title_justify="left")
         for name in (*SCENARIOS, AVERAGE):
             table.add_column(name, justify="right", no_wrap=True)

@@ -16,10 +16,11 @@ from typing import Any
 
 import polars as pl
 
+from actors.printable import spelled
 from orchestrator.datasets.staging import nearby
 from orchestrator.report.endings import endings
 from orchestrator.report.html.episode_view import EpisodeViews, rows_of
-from orchestrator.report.html.escape import HIDDEN, visible
+from orchestrator.report.html.escape import visible
 from orchestrator.report.html.thumbnails import Thumbnails
 from orchestrator.report.metrics import BITS
 from orchestrator.report.run_data import RunData
@@ -88,7 +89,7 @@ def drawn(kinds: pl.DataFrame, most: int, seed: int) -> list[str]:
 
 def fenced(text: str) -> str:
     """The text as a block of code that nothing in it can close; what prints as nothing is made visible."""
-    shown = HIDDEN.sub(lambda found: found[0] if found[0] == "\n" else f"⟨U+{ord(found[0]):04X}⟩", text)
+    shown = spelled(text, keep="\n")
     ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     return f"{ticks}text\n{shown}\n{ticks}"
 

@@ -9,24 +9,20 @@ safe inside a ``script`` element, and long texts are cut, with their length.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from actors.printable import spelled
+
 LONGEST_NAME = 200
 """Characters of a name or a reason that a table shows."""
-HIDDEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
-)
-"""What prints as nothing, or changes the order in which the rest prints."""
 _INERT = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
 def visible(text: Any, longest: int = LONGEST_NAME) -> str:
     """One line in which control characters, zero-width and direction marks stand as ``U+202E``; cut where it is too long."""
     raw = str(text)
-    line = HIDDEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", raw[:longest])
+    line = spelled(raw[:longest])
     return line if len(raw) <= longest else f"{line}… ({len(raw):,} characters)"
 
 

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from actors.backend import Reply
+from actors.printable import HIDDEN
 from envs.render import Renderer, Unprocessable
 from envs.types import ImageRef
 from orchestrator.report.endings import endings
 from orchestrator.report.html import write_page
 from orchestrator.report.html.episode_sample import chosen
 from orchestrator.report.html.episode_view import FIRST, LAST, LONGEST_REPLY, EpisodeViews, rows_of
-from orchestrator.report.html.escape import HIDDEN, inert, visible
+from orchestrator.report.html.escape import inert, visible
 from orchestrator.report.html.page_data import MEANINGS, gathered
 from orchestrator.report.html.thumbnails import EDGE, Thumbnails, reference
 from orchestrator.report.metrics import average

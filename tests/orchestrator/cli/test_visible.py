@@ -1,0 +1,77 @@
+"""Whatever a model, a judge or a data file wrote, no control character of it reaches the terminal raw, in tables nor in JSON."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from actors.baselines import Baseline
+from actors.printable import UNSAFE
+from orchestrator.inspection.replay import as_json
+from orchestrator.monitoring import render
+from orchestrator.monitoring.console import Visible, show
+from orchestrator.monitoring.snapshot import Row, Snapshot
+from orchestrator.storage.verdict_store import verdicts
+from sweeps.load import judge
+from tests.actors.hostile import CONTROL
+from tests.orchestrator.cli.test_cli import call
+from tests.orchestrator.report import runs
+
+
+def hostile() -> Table:
+    table = Table(CONTROL, title=f"title {CONTROL}", caption=f"caption {CONTROL}")
+    table.add_row(f"cell {CONTROL}")
+    return table
+
+
+@pytest.mark.parametrize("what", [hostile(), f"[bold]line {CONTROL}"])
+def test_tables_and_lines_are_printed_with_escapes(what, capsys):
+    show(what)
+    shown = capsys.readouterr().out
+
+    assert "\\x1b]52" in shown and "\\u202e" in shown and not UNSAFE.search(shown)
+    assert not isinstance(what, str) or "[bold]" in shown
+
+
+def test_the_live_table_too_on_a_real_terminal():
+    screen = io.StringIO()
+    snapshot = Snapshot(1.0, 1, 2, 1.0, None, 0, (Row(f"[/]{CONTROL}", done=1, planned=2, ready=1),))
+    with Live(console=Console(file=screen, force_terminal=True, width=200), auto_refresh=False) as live:
+        live.update(Visible(render.table(snapshot)), refresh=True)
+
+    assert "[/]A\\x1b]52" in screen.getvalue()
+    assert not [piece for piece in ("\x1b]", "\x9b", "\x07", "\u202e", "\x1b[2J") if piece in screen.getvalue()]
+
+
+def test_replay_writes_control_characters_as_json_does():
+    line = as_json({"answer": CONTROL, "more": "ü"})
+
+    assert not UNSAFE.search(line) and json.loads(line) == {"answer": CONTROL, "more": "ü"} and "ü" in line
+
+
+@pytest.fixture(scope="module")
+def edited(demo_data, tmp_path_factory):
+    """A run of an older version, so without sums, in whose tables and plan somebody put control characters."""
+    folder = tmp_path_factory.mktemp("edited") / "run"
+    wanted = runs.sweep(demo_data, ["ask-properly"], ["hint"], protocol="oeg", scenarios=["QD"])
+    runs.played(folder, wanted)
+    runs.heard(folder, wanted, judge({"model": "rule-judge"}, "a test"), Baseline("rule-judge"))
+    for path in (folder / "verdicts").iterdir():
+        rows = verdicts(folder).collect()
+        rows.with_columns(judge=rows["judge"] + CONTROL.replace("\x00", "")).write_parquet(path)
+    (folder / "sums.sha256").unlink()
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command", [("report", "--brief"), ("compare",), ("agreement",), ("status",), ("judge", "--set", "x=1")]
+)
+def test_commands_over_such_a_folder(edited, command):
+    name, *rest = command
+    found = call(name, edited, *rest)
+
+    assert found.exit_code in (0, 2) and not UNSAFE.search(found.output + found.stderr)
+    assert name != "report" or "\\x1b]52" in found.output
