@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -13,17 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from pydantic import ValidationError
 
 from actors.prompts import staged
 from orchestrator.audit import multiple_choice, open_ended
 from orchestrator.audit.records import Difference, Recording
-from orchestrator.audit.reference_process import AuditError, referee
+from orchestrator.audit.reference_process import referee
 from orchestrator.datasets.staging import local
 from orchestrator.planning.build_plan import belonging, build_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.storage.episode_store import turns
-from orchestrator.storage.run_folder import RESOLVED, asked
+from orchestrator.storage.run_folder import asked, stored_sweep
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.spec import Protocol, Sweep
 
@@ -102,10 +100,7 @@ def _strange(plan: Plan, folder: Path) -> int:
 
 
 def _sweep(folder: Path, data: Path | None) -> Sweep:
-    try:
-        sweep = Sweep(**tomllib.loads((folder / RESOLVED).read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError, TypeError):
-        raise AuditError(f"{folder} is no run folder: {RESOLVED} is not there or cannot be read") from None
+    sweep = stored_sweep(folder)
     return sweep if data is None else sweep.model_copy(update={"data": str(data)})
 
 

@@ -21,6 +21,7 @@ from actors.process_output import WorkerAddress, excerpt, last_lines
 from actors.redaction import redact_address, redact_addresses, redact_environment
 from orchestrator.scheduling.commands import Abandon, Command, Drop, GiveUp, Start, Stop
 from orchestrator.scheduling.nodes import Node
+from orchestrator.storage.atomic_write import opened
 
 FOLDER, DRIVER = "logs", "driver.log"
 DRIVER_BYTES = 8 * 2**20
@@ -45,7 +46,6 @@ class AttemptLog:
         self.room = WORKERS_BYTES
         with suppress(OSError):  # foreign text may hold what nobody foresaw: for the owner alone
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            place.chmod(0o700)
             self.folder.mkdir(mode=0o700)
 
     def worker(self, group: str, slot: int) -> str:
@@ -59,7 +59,9 @@ class AttemptLog:
         if size <= self.room:
             self.room -= size
             with suppress(OSError):
-                (self.folder / Path(self.worker(group, slot)).name).write_text(text, encoding="utf-8", errors="replace")
+                path = self.folder / Path(self.worker(group, slot)).name
+                with open(opened(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8", errors="replace") as file:
+                    file.write(text)
         else:
             log.warning("no room is left for the output of worker %d of %s", slot, group)
         if lost:
@@ -106,13 +108,14 @@ class WorkerLogCollector:
 @contextmanager
 def attempt_log(folder: Path) -> Iterator[AttemptLog]:
     """A new folder of logs that takes everything that the orchestrator logs inside the block; errors go to stderr, too."""
-    opened, logger = AttemptLog(folder), logging.getLogger("orchestrator")
+    attempt, logger = AttemptLog(folder), logging.getLogger("orchestrator")
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     handlers[0].setLevel(logging.ERROR)
     handlers[0].setFormatter(_Redacted("%(message)s"))
     with suppress(OSError):
+        os.close(opened(attempt.folder / DRIVER, os.O_WRONLY))
         file = logging.handlers.RotatingFileHandler(
-            opened.folder / DRIVER, maxBytes=DRIVER_BYTES, backupCount=1, encoding="utf-8", errors="replace"
+            attempt.folder / DRIVER, maxBytes=DRIVER_BYTES, backupCount=1, encoding="utf-8", errors="replace"
         )
         file.setFormatter(_Redacted("%(asctime)s %(levelname)s %(message)s"))
         handlers.append(file)
@@ -122,7 +125,7 @@ def attempt_log(folder: Path) -> Iterator[AttemptLog]:
         logger.addHandler(handler)
     log.info("process %d on %s: %s", os.getpid(), socket.gethostname(), " ".join(map(redact_address, sys.argv)))
     try:
-        yield opened
+        yield attempt
     finally:
         log.info("the attempt has ended")
         logger.setLevel(level)

@@ -16,7 +16,7 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.types import CUT_SHORT, ERRORS, UNSCORED, Ending
-from orchestrator.storage import atomic_write
+from orchestrator.storage import checksums
 from orchestrator.storage.verdict_store import VERDICTS
 
 PLANNED = ("model", "scenario", "condition", "protocol", "cell", "planned")
@@ -135,8 +135,8 @@ def write_results(folder: Path, rows: pl.DataFrame) -> None:
     """``results.json`` (one row a cell, a line each: the same bytes for the same episodes) and ``results.parquet``."""
     comparable = rows.drop(NOT_COMPARABLE).sort("cell")
     lines = ",\n".join(json.dumps(_rounded(row), sort_keys=True, ensure_ascii=False) for row in comparable.to_dicts())
-    atomic_write.write(folder / "results.json", f"[\n{lines}\n]\n".encode())
-    atomic_write.write_table(folder / "results.parquet", rows)
+    checksums.write(folder / "results.json", f"[\n{lines}\n]\n".encode())
+    checksums.write_table(folder / "results.parquet", rows)
 
 
 def _counts() -> list[pl.Expr]:

@@ -5,16 +5,12 @@ Nothing here needs a model, a cluster or the data folder; where the data folder 
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import polars as pl
-from pydantic import ValidationError
 
 from envs.bad_lines import LeftOut
 from envs.samples import BadData
@@ -22,9 +18,10 @@ from envs.types import UNSCORED, Mode, Sample
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.judge_agreement import chosen
 from orchestrator.report.metrics import PLANNED, score
+from orchestrator.storage.checksums import damaged
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.planned_episodes import planned_only
-from orchestrator.storage.run_folder import PLAN, RESOLVED, RunFolderError, bad_lines, planned_keys
+from orchestrator.storage.run_folder import bad_lines, planned_cells, planned_keys, stored_sweep
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.conditions import CONDITIONS, Condition
 from sweeps.load import SweepError
@@ -129,36 +126,16 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
     belonging = _belonging(stored, planned_keys(folder), keys).collect().sort("key")
     if belonging.height < stored.height:
         notes.append(f"{stored.height - belonging.height:,} episodes of an earlier configuration are left out")
+    notes += [f"{name} is damaged or was edited; the same `run` command writes it anew" for name in damaged(folder)]
     left_out = bad_lines(folder)
     notes += [f"left out: {one}" for one in left_out]
     judge = chosen(folder, sweep, judge)
     return RunData(folder, sweep, planned, belonging, samples, judge, strict, tuple(notes), left_out)
 
 
-def stored_sweep(folder: Path) -> Sweep:
-    """The sweep that a run folder is of; raises RunFolderError when it is none."""
-    path = folder / RESOLVED
-    try:
-        return Sweep(**tomllib.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise RunFolderError(
-            f"{folder} holds no run; `proactive-sweep run SWEEP --output {folder}` starts one"
-        ) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError, TypeError) as problem:
-        reason = str(problem).splitlines()[0]
-        raise RunFolderError(f"{path} is no sweep that this version reads ({reason})") from None
-
-
 def _planned(folder: Path) -> pl.DataFrame:
-    path = folder / PLAN
-    try:
-        cells: list[dict[str, Any]] = json.loads(path.read_bytes())["cells"]
-        schema = {name: pl.Int64 if name == "planned" else pl.String for name in PLANNED}
-        return pl.DataFrame([{name: cell[name] for name in PLANNED} for cell in cells], schema=schema)
-    except FileNotFoundError:
-        raise RunFolderError(f"{path} is not there: the run has not begun to play yet") from None
-    except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError):
-        raise RunFolderError(f"{path} is damaged; the same `run` command writes it anew") from None
+    schema = {name: pl.Int64 if name == "planned" else pl.String for name in PLANNED}
+    return pl.DataFrame(planned_cells(folder), schema=schema)
 
 
 def _samples(sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, dict[str, set[str]], list[str]]:

@@ -1,6 +1,6 @@
 """Writes files atomically: temporary name, fsync, rename, fsync of the folder.
 
-A file is there whole or not at all, also after a crash at any step.
+A file is there whole or not at all, also after a crash at any step; and it is never more open than the folder it lies in.
 """
 
 from __future__ import annotations
@@ -29,21 +29,51 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def mode(folder: Path) -> int:
+    """Permission bits of what is made in a folder: a run folder that we made is its owner's alone, one made before is as it is.
+
+    The umask counts besides.
+    """
+    return folder.stat().st_mode & 0o777
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, no more open than the one it lies in; one that is there stays as it is."""
+    path.mkdir(mode=mode(path.parent), exist_ok=True)
+
+
+def opened(path: Path, flags: int) -> int:
+    """A handle on a file of this folder, made where it is not there."""
+    return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, mode(path.parent) & 0o666)
+
+
 def publish(path: Path) -> None:
     """Give the finished temporary file its name; it replaces what was there in one step."""
     os.replace(temporary(path), path)
     sync(path.parent)
 
 
+def prepare(path: Path, content: bytes) -> None:
+    """Write a file's bytes under its temporary name, safe on the disk. Raises OSError."""
+    with open(_made(path), "wb") as file:
+        file.write(content)
+    sync(temporary(path))
+
+
+def prepare_table(path: Path, frame: pl.DataFrame, **how: Any) -> None:
+    """The same for a Parquet file; ``how`` is polars' ``write_parquet``'s. Raises OSError or PolarsError."""
+    frame.write_parquet(_made(path), **how)
+    sync(temporary(path))
+
+
 def write(path: Path, content: bytes) -> None:
     """Replace a whole file; raises OSError, and then the old one is untouched."""
-    temporary(path).write_bytes(content)
-    sync(temporary(path))
+    prepare(path, content)
     publish(path)
 
 
-def write_table(path: Path, frame: pl.DataFrame, **how: Any) -> None:
-    """Replace a whole Parquet file; ``how`` is polars' ``write_parquet``'s. Raises OSError or PolarsError, as ``write``."""
-    frame.write_parquet(temporary(path), **how)
-    sync(temporary(path))
-    publish(path)
+def _made(path: Path) -> Path:
+    place = temporary(path)
+    place.unlink(missing_ok=True)  # what a crash left, or a pipe of that name
+    os.close(opened(place, os.O_WRONLY | os.O_EXCL))
+    return place

@@ -105,11 +105,13 @@ class EpisodeStore:
 
     def finished(self) -> pl.DataFrame:
         """Columns key and cell of every durable episode."""
+        self._forget_missing()
         return _episodes(self.folder, self._parts).select("key", "cell").collect()
 
     def take_back(self, keys: Collection[str]) -> None:
         """Make these episodes pending again: one rename a part that held one, and their turns count for nothing from then on."""
         self.flush()
+        self._forget_missing()
         for part in self._parts:
             path = self.folder / "episodes" / part.name
             rows = pl.read_parquet(path, glob=False, hive_partitioning=False)
@@ -126,6 +128,7 @@ class EpisodeStore:
         count; from then on they count for nothing, whether or not they are deleted yet.
         """
         self.flush()
+        self._forget_missing()
         for group in self._groups():
             whole = Part(group[0].first, group[-1].last)
             frames = {
@@ -155,6 +158,14 @@ class EpisodeStore:
         self._keys: set[str] = set()
         self._since = time.monotonic()
 
+    def _forget_missing(self) -> None:
+        """Leave out parts that somebody removed while this process has the folder: their episodes are pending again."""
+        there = {part for part in self._parts if all((self.folder / table / part.name).is_file() for table in TABLES)}
+        for part in self._parts:
+            if part not in there:
+                log.error("%s has gone from %s; its episodes are pending again", part.name, self.folder)
+        self._parts = sorted(there)
+
     def _commit(self, part: Part, frames: dict[str, pl.DataFrame]) -> None:
         """Turns first: from the second rename on the part is there, before it there is nothing."""
         paths = {table: self.folder / table / part.name for table in ("turns", "episodes")}
@@ -183,7 +194,7 @@ class EpisodeStore:
     def _opened(self) -> list[Part]:
         """The parts that count, after every byte of them was read; what does not count is moved aside or deleted."""
         for table in TABLES:
-            (self.folder / table).mkdir(parents=True, exist_ok=True)
+            atomic_write.make_folder(self.folder / table)
             for stale in (self.folder / table).glob(f"part-*{atomic_write.TEMPORARY}"):
                 stale.unlink()
         found = _scan_folder(self.folder, whole=True)
@@ -340,8 +351,7 @@ def _checked(tables: dict[str, Columns]) -> set[str]:
 
 def _written(frame: pl.DataFrame, path: Path) -> None:
     """Gather a part's bytes under its temporary name, safe on the disk."""
-    frame.write_parquet(atomic_write.temporary(path), compression="zstd", compression_level=3)
-    atomic_write.sync(atomic_write.temporary(path))
+    atomic_write.prepare_table(path, frame, compression="zstd", compression_level=3)
 
 
 def _delete(folder: Path, parts: Iterable[Part]) -> None:
@@ -355,7 +365,7 @@ def _delete(folder: Path, parts: Iterable[Part]) -> None:
 def move_aside(folder: Path, path: Path) -> None:
     """To ``damaged/``, under a name that nothing has yet."""
     place = folder / "damaged"
-    place.mkdir(mode=0o700, exist_ok=True)
+    atomic_write.make_folder(place)
     number = 0
     while (aside := place / f"{path.parent.name}-{path.name}{f'.{number}' if number else ''}").exists():
         number += 1

@@ -15,9 +15,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from envs import regular
+from orchestrator.storage import atomic_write
+
 NAME = "lock"
 WRITER = "writer.json"
 """In a copy of a run that is elsewhere: who writes there."""
+LARGEST = 4096
+"""Bytes of either file that are read."""
 
 _held: dict[Path, tuple[int, set[str]]] = {}
 """Folders that this process holds: handle, and the roles it holds them in."""
@@ -64,7 +69,7 @@ def held(folder: Path, role: str) -> Iterator[None]:
 def holder(folder: Path) -> dict[str, Any] | None:
     """Host, pid and start time of the process that writes in the folder now; None when nobody does."""
     try:
-        handle = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(folder / NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return _elsewhere(folder)
     try:
@@ -80,8 +85,8 @@ def holder(folder: Path) -> dict[str, Any] | None:
 
 def _locked(folder: Path) -> int:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # replies, logs: its owner's alone, unless made before
+        handle = atomic_write.opened(folder / NAME, os.O_RDWR | os.O_NONBLOCK)
     except OSError as problem:
         raise RunFolderError(f"{folder} cannot be a run folder ({problem.strerror}); pass another --output") from None
     try:
@@ -107,18 +112,21 @@ def _refusal(folder: Path, handle: int, problem: OSError) -> str:
 def _who(handle: int) -> dict[str, Any]:
     """What the holder wrote; empty in the instant before it did."""
     try:
-        return _read(os.pread(handle, 4096, 0))
-    except ValueError:
+        return _read(os.pread(handle, LARGEST, 0))
+    except (OSError, ValueError):
         return {}
 
 
 def _elsewhere(folder: Path) -> dict[str, Any] | None:
     try:
-        return _read((folder / WRITER).read_bytes()) or None
+        return _read(regular.content(folder / WRITER, LARGEST)) or None
     except (OSError, ValueError):
         return None
 
 
 def _read(content: bytes) -> dict[str, Any]:
-    found = json.loads(content)
+    try:
+        found = json.loads(content)
+    except RecursionError:
+        return {}
     return found if isinstance(found, dict) and {"host", "pid", "started"} <= found.keys() else {}

@@ -16,6 +16,7 @@ import polars as pl
 
 from actors.printable import one_line
 from actors.records import Columns
+from orchestrator.storage import atomic_write
 
 FILE = "damaged/rows.jsonl"
 SHOWN = 2000
@@ -54,8 +55,8 @@ def _bad(table: str, columns: Columns, schema: pl.Schema) -> list[tuple[Any, dic
 
 def _set_aside(folder: Path, bad: Mapping[Any, Mapping[str, str]]) -> None:
     path = folder / FILE
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as file:
+    atomic_write.make_folder(path.parent)
+    with open(atomic_write.opened(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as file:
         for line in bad.values():
             file.write(json.dumps(line) + "\n")
             log.error("a row of %(table)s of %(key)s cannot be stored and is set aside: %(reason)s", line)

@@ -2,7 +2,7 @@
 
 A run folder belongs to one configuration and one driver: another of either is refused, with what to type instead.
 
-``sweep.resolved.toml``, ``plan.json`` and ``status.json`` are replaced whole; none of them holds a secret.
+``sweep.resolved.toml``, ``plan.json`` and ``status.json`` are replaced whole, with their sums; none of them holds a secret.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
 import tomli_w
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from actors.redaction import redact_address, redact_addresses
 from envs.bad_lines import LeftOut, counted, from_json
 from envs.types import ERRORS, Ending
-from orchestrator.storage import atomic_write, lock
+from orchestrator.storage import checksums, lock
 from orchestrator.storage.episode_store import UNREADABLE, episodes
+from orchestrator.storage.episode_store import damaged as damaged_parts
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.planned_episodes import planned_only
 from sweeps.spec import ModelSpec, Sweep
@@ -42,6 +44,7 @@ __all__ = [
     "differences",
     "read_status",
     "settings",
+    "stored_sweep",
     "write_plan",
     "write_status",
 ]
@@ -72,6 +75,31 @@ SHOWN = 8
 """Differences that a refusal lists; a person fixes the first ones first."""
 
 
+class PlannedCell(TypedDict):
+    """A cell of ``plan.json``."""
+
+    model: str
+    scenario: str
+    condition: str
+    protocol: str
+    cell: str
+    planned: Annotated[int, Field(ge=0, lt=2**53)]
+
+
+class CellStatus(TypedDict):
+    """A cell of ``status.json``."""
+
+    cell: str
+    planned: int
+    finished: int
+    errors: int
+    state: str
+    reason: str
+
+
+PLANNED_CELLS, CELLS = TypeAdapter(list[PlannedCell]), TypeAdapter(list[CellStatus])
+
+
 @contextlib.contextmanager
 def claim(
     folder: Path, sweep: Sweep, update: bool = False, left_out: Sequence[LeftOut] | None = None
@@ -86,9 +114,10 @@ def claim(
         changed = [] if old is None else differences(settings(old), settings(sweep))
         if changed and not update:
             raise RunFolderError(_refusal(folder, changed))
+        checksums.settle(folder)
         if left_out is not None:
             _keep_bad_lines(folder, left_out, None if old is None or update else bad_lines(folder))
-        atomic_write.write(folder / RESOLVED, resolved(sweep).encode())
+        checksums.write(folder / RESOLVED, resolved(sweep).encode())
         yield
 
 
@@ -152,17 +181,47 @@ def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None =
     ``keys`` of all episodes go into ``plan.parquet``: so that what belongs to the plan is known without the data folder.
     """
     if keys is not None:
-        atomic_write.write_table(folder / KEYS, pl.DataFrame({"key": list(keys)}, schema={"key": pl.String}))
+        checksums.write_table(folder / KEYS, pl.DataFrame({"key": list(keys)}, schema={"key": pl.String}))
     content = {"planned": int(planned["planned"].sum()), "cells": planned.to_dicts()}
-    atomic_write.write(folder / PLAN, _json(content))
+    checksums.write(folder / PLAN, _json(content))
+
+
+def planned_cells(folder: Path) -> list[PlannedCell]:
+    """The cells of ``plan.json``; raises RunFolderError where it is absent or damaged."""
+    path = folder / PLAN
+    try:
+        return PLANNED_CELLS.validate_python(json.loads(checksums.content(path))["cells"], strict=True)
+    except FileNotFoundError:
+        raise RunFolderError(f"{path} is not there: the run has not begun to play yet") from None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise _damaged(path, problem) from None
 
 
 def planned_keys(folder: Path) -> pl.LazyFrame | None:
-    """One column ``key``: every episode that the folder's last attempt was to play; None where the file is absent or torn."""
+    """One column ``key``: every episode that the folder's last attempt was to play; None where the file is absent.
+
+    Raises RunFolderError where it is damaged: without it episodes of an earlier configuration would count.
+    """
+    path = folder / KEYS
     try:
-        return pl.read_parquet(folder / KEYS, columns=["key"]).lazy()
-    except UNREADABLE:
+        return pl.read_parquet(checksums.content(path), columns=["key"]).select(pl.col("key").cast(pl.String)).lazy()
+    except FileNotFoundError:
         return None
+    except UNREADABLE as problem:
+        raise _damaged(path, problem) from None
+
+
+def stored_sweep(folder: Path) -> Sweep:
+    """The sweep that a run folder is of; raises RunFolderError when it is none."""
+    path = folder / RESOLVED
+    try:
+        return Sweep(**tomllib.loads(checksums.content(path).decode()))
+    except FileNotFoundError:
+        raise RunFolderError(
+            f"{folder} holds no run; `proactive-sweep run SWEEP --output {folder}` starts one"
+        ) from None
+    except (OSError, ValueError, TypeError, RecursionError) as problem:
+        raise RunFolderError(f"{path} is no sweep that this version reads ({_reason(problem)})") from None
 
 
 def asked(folder: Path) -> pl.LazyFrame:
@@ -184,7 +243,7 @@ def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: boo
         "describes": _content_mark(folder),
         "cells": list(cells),
     }
-    atomic_write.write(folder / STATUS, _json(content))
+    checksums.write(folder / STATUS, _json(content))
 
 
 def read_status(folder: Path) -> dict[str, Any]:
@@ -192,20 +251,22 @@ def read_status(folder: Path) -> dict[str, Any]:
 
     ``left_out``: a sentence a scenario with bad lines that are not played (``skip_bad``).
     ``live`` is what a running driver wrote last (``orchestrator.monitoring.snapshot.Snapshot``), or None. Counts are taken
-    afresh from the store when an attempt runs, or was killed (kill -9).
+    afresh from the store when an attempt runs or was killed (kill -9), and where ``status.json`` or a part is damaged.
+    ``damaged`` names such files.
     Raises RunFolderError when the folder is no run folder.
     """
     running = lock.holder(folder)
-    status, left_out = _read(folder / STATUS), [str(one) for one in bad_lines(folder)]
-    if status is not None and running is None and not _changed_since_status(folder):
-        return {**status, "running": None, "left_out": left_out}
-    plan = _read(folder / PLAN)
-    if plan is None:
+    parts = [path.relative_to(folder).as_posix() for path in damaged_parts(folder)]
+    about = {"damaged": [*checksums.damaged(folder), *parts], "left_out": [str(one) for one in bad_lines(folder)]}
+    status = _read_status(folder)
+    if status is not None and running is None and not parts and not _changed_since_status(folder):
+        return {**status, "running": None, **about}
+    if not (folder / PLAN).exists():
         raise RunFolderError(f"{folder} holds no run yet; `proactive-sweep run SWEEP --output {folder}` starts one")
     reasons = {cell["cell"]: cell["reason"] for cell in (status or {}).get("cells", ())}
-    cells = _counted(folder, plan["cells"], reasons)
+    cells = _counted(folder, planned_cells(folder), reasons)
     now = {"running": running, "live": _read(folder / LIVE) if running is not None else None}
-    return {**(status or {}), "finished": False, **now, "left_out": left_out, "cells": cells}
+    return {**(status or {}), "finished": False, **now, **about, "cells": cells}
 
 
 def _changed_since_status(folder: Path) -> bool:
@@ -230,7 +291,7 @@ def _content_mark(folder: Path) -> str:
     return found.hexdigest()
 
 
-def _counted(folder: Path, planned: Sequence[Mapping[str, Any]], reasons: Mapping[str, str]) -> list[dict[str, Any]]:
+def _counted(folder: Path, planned: Sequence[PlannedCell], reasons: Mapping[str, str]) -> list[dict[str, Any]]:
     """Cells with what is durable now."""
     wrong = pl.col("ending").is_in(ERRORS).sum().alias("errors")
     given_up = pl.col("ending").eq(Ending.FAILED).any().alias("failed")
@@ -254,11 +315,14 @@ def _state(finished: int, planned: int, failed: bool) -> str:
 
 
 def bad_lines(folder: Path) -> tuple[LeftOut, ...]:
-    """The bad lines of the data that the folder's run leaves out; none where the file is not there or cannot be read."""
+    """The bad lines of the data that the folder's run leaves out; raises RunFolderError where their file is damaged."""
+    path = folder / BAD_LINES
     try:
-        return from_json(_read(folder / BAD_LINES)["scenarios"])  # type: ignore[index]
-    except (TypeError, KeyError, ValueError):
+        return from_json(json.loads(checksums.content(path))["scenarios"])
+    except FileNotFoundError:
         return ()
+    except (OSError, TypeError, KeyError, ValueError, AttributeError, RecursionError) as problem:
+        raise RunFolderError(f"{_damaged(path, problem)}, with --update") from None
 
 
 def _keep_bad_lines(folder: Path, found: Sequence[LeftOut], before: Sequence[LeftOut] | None) -> None:
@@ -269,7 +333,7 @@ def _keep_bad_lines(folder: Path, found: Sequence[LeftOut], before: Sequence[Lef
             " the data back as they were, pass another --output, or --update to go on with what is good now"
         )
     if found:
-        atomic_write.write(folder / BAD_LINES, _json({"scenarios": [one.as_json() for one in found]}))
+        checksums.write(folder / BAD_LINES, _json({"scenarios": [one.as_json() for one in found]}))
     else:
         (folder / BAD_LINES).unlink(missing_ok=True)
 
@@ -280,17 +344,16 @@ def _said(left_out: Sequence[LeftOut]) -> str:
 
 def _stored(folder: Path, update: bool) -> Sweep | None:
     """The sweep that the folder is of; None when it has none, or one that nobody can read and ``update`` replaces."""
-    path = folder / RESOLVED
-    if not path.exists():
+    if not (folder / RESOLVED).exists():
         return None
     try:
-        return Sweep(**tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError, TypeError):
+        return stored_sweep(folder)
+    except RunFolderError as mistake:
         if update:
             return None
         raise RunFolderError(
-            f"{path} is not a sweep that this version reads, so whether the folder is of this sweep cannot be told; "
-            "pass another --output, or --update to go on in this folder with the new configuration"
+            f"{mistake}, so whether the folder is of this sweep cannot be told; pass another --output, or --update to go on"
+            " in this folder with the new configuration"
         ) from None
 
 
@@ -322,10 +385,27 @@ def _value(value: Any) -> str:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        found = json.loads(checksums.content(path))
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _read_status(folder: Path) -> dict[str, Any] | None:
+    """``status.json`` as it was written; None where it is absent, damaged or edited."""
+    status = _read(folder / STATUS)
+    try:
+        return None if status is None else {**status, "cells": CELLS.validate_python(status["cells"], strict=True)}
+    except (KeyError, ValidationError):
+        return None
+
+
+def _damaged(path: Path, problem: BaseException) -> RunFolderError:
+    return RunFolderError(f"{path} is damaged ({_reason(problem)}); the same `run` command writes it anew")
+
+
+def _reason(problem: BaseException) -> str:
+    return getattr(problem, "strerror", None) or str(problem).partition("\n")[0] or type(problem).__name__
 
 
 def _json(content: Any) -> bytes:

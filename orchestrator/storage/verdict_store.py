@@ -69,14 +69,13 @@ class VerdictStore:
         if len(old) > 1:
             self._write(verdicts(self.folder.parent).collect())
             for path in old:
-                path.unlink()
+                path.unlink(missing_ok=True)
             atomic_write.sync(self.folder)
 
     def _write(self, frame: pl.DataFrame) -> None:
-        self.folder.mkdir(exist_ok=True)
+        atomic_write.make_folder(self.folder)
         path = self.folder / f"part-{self._next_number():08d}.parquet"
-        frame.write_parquet(atomic_write.temporary(path), compression="zstd", compression_level=3)
-        atomic_write.sync(atomic_write.temporary(path))
+        atomic_write.prepare_table(path, frame, compression="zstd", compression_level=3)
         checksums.note(self.folder.parent, [path])
         atomic_write.publish(path)
 

@@ -19,6 +19,7 @@ from typing import Any
 import polars as pl
 
 from actors.redaction import redact_address
+from orchestrator.storage import checksums
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.tracking.mlflow_client import (
     LOCAL,
@@ -220,11 +221,11 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
 def _read_results(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
     """The resolved sweep and its results."""
     try:
-        sweep = tomllib.loads((folder / "sweep.resolved.toml").read_text(encoding="utf-8"))
-        rows = pl.read_parquet(folder / "results.parquet")
+        sweep = tomllib.loads(checksums.content(folder / "sweep.resolved.toml").decode())
+        rows = pl.read_parquet(checksums.content(folder / "results.parquet"))
         rows.select(*NAMES, pl.col("planned", "finished").sum())
         return {"tracking": {}, **sweep, "name": str(sweep["name"])}, rows
-    except (OSError, ValueError, KeyError, pl.exceptions.PolarsError) as problem:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, pl.exceptions.PolarsError) as problem:
         raise RunFolderError(
             f"{folder} holds no results to send ({first_line(problem)}); type `proactive-sweep run` with its sweep first"
         ) from None

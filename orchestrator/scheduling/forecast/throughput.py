@@ -16,7 +16,7 @@ from typing import Any
 from envs.types import Mode
 from orchestrator.planning.plan import JUDGE
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.storage.atomic_write import write
+from orchestrator.storage import checksums
 from sweeps.conditions import CONDITIONS, Condition
 from sweeps.load import SweepError
 from sweeps.spec import Judge, ModelSpec, Protocol
@@ -191,7 +191,7 @@ def add_observed(folder: Path, gpu_type: str, fresh: Mapping[str, Mapping[str, O
             name: {"episodes": row.episodes, "busy": round(row.busy, 3), "starts": [round(s, 3) for s in row.starts]}
             for name, row in sorted(seen.items())
         }
-    write(folder / OBSERVED, json.dumps({"gpu": gpu, **content}, indent=2).encode())
+    checksums.write(folder / OBSERVED, json.dumps({"gpu": gpu, **content}, indent=2).encode())
 
 
 def observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) -> dict[str, Observed]:
@@ -206,12 +206,12 @@ def observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) -> di
 
 def _rows(path: Path, gpu_type: str, kind: str) -> dict[str, Observed]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(checksums.content(path))
         if content["gpu"] != gpu_type.lower():
             return {}
         return {
             str(name): Observed(int(row["episodes"]), float(row["busy"]), tuple(map(float, row["starts"])))
             for name, row in content.get(kind, {}).items()
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}

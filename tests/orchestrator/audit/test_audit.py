@@ -19,6 +19,7 @@ from orchestrator.audit import open_ended
 from orchestrator.audit.audit import audit
 from orchestrator.audit.records import Recording
 from orchestrator.audit.reference_process import AuditError
+from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.conditions import CONDITIONS, VARIANTS
 from tests.oracle import oracle_path, oracle_python
@@ -187,7 +188,7 @@ def test_what_another_data_folder_cannot_tell_is_no_clean_audit(judged, package,
 
 
 def test_mistakes_are_sentences(played, package, tmp_path):
-    with pytest.raises(AuditError, match="is no run folder"):
+    with pytest.raises(RunFolderError, match="holds no run"):
         audit(tmp_path, package, oracle_python())
     with pytest.raises(AuditError, match="holds no folder proactivebench"):
         audit(played, tmp_path, oracle_python())

@@ -123,7 +123,7 @@ def test_update_goes_on_with_the_new_configuration(tmp_path):
 def test_an_unreadable_configuration_is_refused_and_can_be_replaced(tmp_path, content):
     (tmp_path / "sweep.resolved.toml").write_bytes(content)
 
-    with pytest.raises(RunFolderError, match="is not a sweep that this version reads"):
+    with pytest.raises(RunFolderError, match="is no sweep that this version reads"):
         claimed(tmp_path, sweep())
 
     claimed(tmp_path, sweep(), update=True)

@@ -1,0 +1,140 @@
+"""One flipped bit in any file of a run folder changes no figure unseen: a sentence names the file, or episodes are pending."""
+
+import re
+import shutil
+from pathlib import Path
+from random import Random
+
+import polars as pl
+import pytest
+
+from orchestrator.report.run_data import read
+from orchestrator.scheduling.forecast.throughput import OBSERVED, observed
+from orchestrator.storage import checksums
+from orchestrator.storage.run_folder import (
+    RunFolderError,
+    planned_cells,
+    planned_keys,
+    read_status,
+    stored_sweep,
+    write_status,
+)
+from orchestrator.tracking.tracker import _read_results
+from tests.orchestrator.report import runs
+
+RATES = b'{"gpu": "h200", "episodes": {"uniform": {"episodes": 80, "busy": 16.0, "starts": [2.0]}}}'
+READERS = {
+    "sweep": stored_sweep,
+    "plan": planned_cells,
+    "keys": lambda folder: planned_keys(folder).collect()["key"].to_list(),
+    "status": lambda folder: read_status(folder)["cells"],
+    "rates": lambda folder: observed([folder], "h200"),
+    "figures": lambda folder: read(folder).rows.to_dicts(),
+    "results": lambda folder: _read_results(folder)[1].to_dicts(),
+}
+
+
+def whole(folder: Path, data: Path) -> tuple[Path, dict]:
+    """A run folder with every file that has a sum, and its sweep."""
+    wanted = runs.sweep(data, ["uniform"], ["zero-shot"], scenarios=["QD", "ROD"], selection={"limit": 3})
+    runs.played(folder, wanted, only=3)
+    runs.played(folder, wanted)
+    states = [{**cell, "finished": 3, "errors": 0, "state": "complete", "reason": ""} for cell in planned_cells(folder)]
+    names = ("cell", "planned", "finished", "errors", "state", "reason")
+    write_status(folder, [{name: state[name] for name in names} for state in states], finished=True)
+    checksums.write(folder / OBSERVED, RATES)
+    return folder, wanted
+
+
+def told(reader, folder: Path):
+    """What a reader gives, or its sentence."""
+    try:
+        return reader(folder)
+    except RunFolderError as mistake:
+        assert "\n" not in str(mistake) and len(str(mistake)) < 1000
+        return str(mistake)
+
+
+def seen(folder: Path) -> dict:
+    return {name: told(reader, folder) for name, reader in READERS.items()}
+
+
+def flips(tmp_path: Path, data: Path, count: int, seed: int, again: int) -> dict[str, int]:
+    """Play so many flips, every ``again``-th with the run after it; how often a sentence, or missing episodes, told of one."""
+    chance, counts = Random(seed), {"told": 0, "pending": 0, "same": 0}
+    original, wanted = whole(tmp_path / "whole", data)
+    before = seen(original)
+    assert not any(isinstance(value, str) for value in before.values())
+    files = sorted(path.relative_to(original) for path in original.rglob("*") if path.stat().st_size and path.is_file())
+    files.remove(Path("lock"))
+    assert len(files) == 7 + 4 + 1, files
+    for number in range(count):
+        folder = shutil.copytree(original, tmp_path / "flipped")
+        path = folder / files[number % len(files)]
+        raw = bytearray(path.read_bytes())
+        raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
+        path.write_bytes(raw)
+        counts[_judged(folder, path, before)] += 1
+        if number % again == 0:
+            runs.played(folder, wanted)
+            for name in ("plan.json", "plan.parquet", "results.json", "results.parquet", "sweep.resolved.toml"):
+                assert (folder / name).read_bytes() == (original / name).read_bytes(), (path, name)
+        shutil.rmtree(folder)
+    return counts
+
+
+def _judged(folder: Path, path: Path, before: dict) -> str:
+    """How one flip showed; fails where it did not."""
+    after = seen(folder)
+    changed = {name for name in after if after[name] != before[name]}
+    silent = {name for name in changed if not isinstance(after[name], str)}
+    if path.parent == folder and path.name != checksums.NAME:
+        assert (
+            checksums.damaged(folder) == [path.name] and silent <= {"rates"} and after["rates"] in (before["rates"], {})
+        )
+        return "told"
+    if not silent:
+        return "told" if changed else "same"
+    assert silent == {"status", "figures"}, (path, silent)
+    counts = [(row["finished"], row["planned"]) for name in silent for row in after[name]]
+    assert any(finished < planned for finished, planned in counts) and all(planned == 3 for _, planned in counts)
+    return "pending"
+
+
+def test_a_flipped_bit_anywhere_is_told_or_pending(tmp_path, demo_data):
+    counts = flips(tmp_path, demo_data, 48, seed=0, again=12)
+    assert counts["told"] >= 28 and counts["pending"] >= 14, counts
+
+
+@pytest.mark.long
+def test_two_thousand_flipped_bits_in_all_files(tmp_path, demo_data):
+    counts = flips(tmp_path, demo_data, 2_000, seed=1, again=40)
+    assert counts["told"] >= 1_160 and counts["pending"] >= 600, counts
+
+
+def test_an_edited_file_is_named_by_status_and_report_and_another_run_writes_it_anew(tmp_path, demo_data):
+    folder, wanted = whole(tmp_path / "run", demo_data)
+    plan = folder / "plan.json"
+    plan.write_text(plan.read_text().replace('"planned": 3', '"planned": 1'))
+    with pytest.raises(RunFolderError, match=r"plan\.json is damaged \(it is damaged or was edited"):
+        read(folder)
+    runs.played(folder, wanted)
+    assert read(folder).rows["planned"].to_list() == [3, 3] and checksums.damaged(folder) == []
+
+    results = folder / "results.json"
+    results.write_text(results.read_text().replace("100.0", "99.0").replace('"acc": 0', '"acc": 1') + " ")
+    assert read_status(folder)["damaged"] == ["results.json"]
+    assert "results.json is damaged or was edited; the same `run` command writes it anew" in read(folder).notes
+
+
+def test_each_file_has_one_sum_once_the_next_attempt_has_begun(tmp_path, demo_data):
+    folder, wanted = whole(tmp_path / "run", demo_data)
+    for _ in range(3):
+        runs.played(folder, wanted)
+    lines = re.findall("  (.+)\n", (folder / checksums.NAME).read_text())
+    assert max(map(lines.count, lines)) > 1
+    checksums.settle(folder)
+    lines = re.findall("  (.+)\n", (folder / checksums.NAME).read_text())
+    assert max(map(lines.count, lines)) == 1 and {"plan.json", "results.parquet", "status.json"} <= set(lines)
+    assert checksums.damaged(folder) == []
+    assert isinstance(pl.read_parquet(checksums.content(folder / "plan.parquet")), pl.DataFrame)
