@@ -6,7 +6,7 @@ Everything that must outlive the attempt is in the run folder; a later attempt n
 from __future__ import annotations
 
 import asyncio
-import signal
+import logging
 import sys
 import time
 from collections import Counter
@@ -22,6 +22,7 @@ from envs.types import ERRORS, Ending
 from orchestrator.datasets.staging import fixed
 from orchestrator.execution.circuit_breaker import NO_EVIDENCE, CircuitBreaker
 from orchestrator.execution.retry_failed import take_back
+from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.execution.worker_logs import AttemptLog, attempt_log
 from orchestrator.judging.judge_queue import JudgeQueue, check_wording, unread
 from orchestrator.monitoring.progress import Progress
@@ -43,6 +44,8 @@ from sweeps.spec import Judge, Sweep
 if TYPE_CHECKING:
     from orchestrator.execution.driver import Driver
     from orchestrator.execution.result_sink import ResultSink
+
+log = logging.getLogger(__name__)
 
 INTERRUPTED = 130
 INCOMPLETE = 1
@@ -112,10 +115,10 @@ def opened(
 ) -> Iterator[Attempt]:
     """An attempt that holds its run folder until the block ends; raises RunFolderError."""
     claim = run_folder.claim(output, sweep, update, plan.left_out)
-    with run_folder.disk(output), claim, attempt_log(output) as log:
+    with StopSignals() as signals, run_folder.disk(output), claim, attempt_log(output) as log:
         store = EpisodeStore(output)
         try:
-            yield Attempt(sweep, plan, output, store, log, say)
+            yield Attempt(sweep, plan, output, store, log, say, signals)
         finally:
             store.close()
 
@@ -137,6 +140,7 @@ class Attempt:
     log: AttemptLog
     say: Callable[[str], None]
     """Takes the lines that the user reads on standard output."""
+    signals: StopSignals
     pending: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Group of models -> ordinals to play."""
     judge_queue: JudgeQueue | None = None
@@ -234,7 +238,9 @@ class Attempt:
             print(f"{queue.key} read {queue.written:,} answers", file=sys.stderr, flush=True)
         progress.played(sink.done, time.perf_counter() - began)
         if self.interrupted:
-            print(f"stopped: {sink.done:,} new episodes are kept; the same command goes on from here", file=sys.stderr)
+            sentence = f"stopped: {sink.done:,} new episodes are kept; the same command goes on from here"
+            log.info(sentence)  # a closed terminal shows nothing
+            print(sentence, file=sys.stderr)
         self.seconds = time.perf_counter() - started
 
     async def _drive(self, sink: ResultSink, progress: Progress) -> None:
@@ -244,8 +250,7 @@ class Attempt:
         queue = self.judge_queue
         sweep = self.sweep.model_copy(update={"judge": queue.judge if queue else None})
         driver = Driver(sweep, self.plan, self.pending, sink, self.log, queue)
-        for number in (signal.SIGINT, signal.SIGTERM):  # after ray.init, which installs its own
-            asyncio.get_running_loop().add_signal_handler(number, driver.stop)
+        self.signals.stop_with(driver.stop)
         hosts = SystemMetrics(ray_cluster.hosts, ray_cluster.busy_on)
         tracker = progress.tracker
         watching = None if tracker.off else asyncio.create_task(hosts.run(tracker.system_metrics))

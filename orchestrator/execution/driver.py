@@ -243,7 +243,10 @@ class Driver:
 
     async def _stream(self, slot: int, lease: int, ordinals: Sequence[int]) -> None:
         """Take a lease's batches until its stream ends; how long a worker may be silent is the schedule's to say."""
-        stream = self._leased(self.workers[slot], ordinals)
+        stream, absent = self._leased(self.workers[slot], ordinals)
+        if absent:
+            log.error("%d answers are not in the store any more, and nobody judges them", len(absent))
+            self._act(self.schedule.delivered(slot, lease, absent, self.now()))
         while True:
             try:
                 batch = await _next(stream)
@@ -255,13 +258,15 @@ class Driver:
             self._act(self.schedule.delivered(slot, lease, batch.ordinals, self.now()))
         self.events.put_nowait(lambda: self.schedule.drained(slot, lease, self.now()))
 
-    def _leased(self, worker: WorkerHandle, ordinals: Sequence[int]) -> Any:
-        """The stream of a lease: of ``EpisodeBatch`` from a model's worker, of ``VerdictBatch`` from a judge's."""
+    def _leased(self, worker: WorkerHandle, ordinals: Sequence[int]) -> tuple[Any, list[int]]:
+        """A lease's stream, of ``EpisodeBatch`` or from a judge's worker ``VerdictBatch``, and the ordinals that it lacks."""
         queue = worker.judge_queue
-        method = worker.actor.play if queue is None else worker.actor.judge_answers
-        items = list(ordinals) if queue is None else queue.lease(ordinals)
-        streaming = method.options(num_returns="streaming", _generator_backpressure_num_objects=BACKPRESSURE)
-        return streaming.remote(items)
+        options = {"num_returns": "streaming", "_generator_backpressure_num_objects": BACKPRESSURE}
+        if queue is None:
+            return worker.actor.play.options(**options).remote(list(ordinals)), []
+        answers = queue.lease(ordinals)
+        absent = set(ordinals) - {answer.ordinal for answer in answers}
+        return worker.actor.judge_answers.options(**options).remote(answers), sorted(absent)
 
     def _store(self, batch: EpisodeBatch | VerdictBatch) -> None:
         """Hand a batch to the store; open-ended answers that are new wait for the judge from now on."""

@@ -5,15 +5,25 @@ No other module asks Ray about nodes.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from actors.printable import one_line
 from actors.worker import busy, printed
 from orchestrator.scheduling.nodes import Node
+from sweeps.load import SweepError
+
+CONNECT_PAUSES_S = (0.0, 2.0, 5.0)
+"""Seconds before each try to reach or start Ray."""
+CONNECT_TIMEOUT_S = 5.0
+"""Seconds that a cluster's port may take to answer."""
 
 
 def capacity() -> tuple[float, int]:
@@ -55,14 +65,45 @@ async def busy_on(node: str) -> dict[str, float]:
     return dict(await busy.options(scheduling_strategy=there).remote())
 
 
+class ClusterError(SweepError):
+    """Why there is no Ray to run on; its text is the whole message."""
+
+
 def connect() -> None:
-    """Join the cluster that RAY_ADDRESS names, or start one on this machine without dashboard."""
-    if ray.is_initialized():
-        return
+    """Join the cluster that RAY_ADDRESS names, or start one on this machine without dashboard.
+
+    Raises ClusterError where that fails each time that it is tried.
+    """
     os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
+    address, why = os.environ.get("RAY_ADDRESS", ""), ""
+    if ray.is_initialized():
+        return
+    for pause in CONNECT_PAUSES_S:
+        time.sleep(pause)
+        try:
+            _init(address)
+            return
+        except (
+            Exception
+        ) as problem:  # Ray raises what it likes: ConnectionError, RuntimeError, ValueError, errors of its own
+            why = one_line(str(problem) or type(problem).__name__)[:300]
+            with contextlib.suppress(Exception):
+                ray.shutdown()
+    if address:
+        raise ClusterError(
+            f"no Ray cluster answers at RAY_ADDRESS={address} ({why}); start it with `ray start --head`, or unset RAY_ADDRESS"
+            " to play on this machine alone"
+        )
+    raise ClusterError(f"Ray does not start on this machine ({why}); its logs are in /tmp/ray/session_latest/logs")
+
+
+def _init(address: str) -> None:
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
-    if os.environ.get("RAY_ADDRESS"):
-        ray.init(**common)
-    else:
+    if not address:
         ray.init(address="local", include_dashboard=False, num_cpus=os.cpu_count() or 1, **common)
+        return
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdigit():  # Ray itself takes a minute to find that nobody listens
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
+    ray.init(**common)

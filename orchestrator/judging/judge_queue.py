@@ -53,13 +53,16 @@ class JudgeQueue:
         return answers
 
     def lease(self, ordinals: Sequence[int]) -> list[LeasedAnswer]:
-        """The answers of these ordinals; those that were not held, or were lost with a worker, come from the store."""
+        """The answers of these ordinals; those that were not held, or were lost with a worker, come from the store.
+
+        One that the store does not have either (its row could not be stored, or its part is gone) is left out: it is pending.
+        """
         held = {ordinal: self._held.pop(ordinal) for ordinal in ordinals if ordinal in self._held}
         missing = {self._key(ordinal): ordinal for ordinal in ordinals if ordinal not in held}
         if missing:
             self.store.flush()
             held |= {missing[key]: text for key, text in verdict_store.answers(self.store.folder, missing).items()}
-        return [LeasedAnswer(ordinal, held[ordinal]) for ordinal in ordinals]
+        return [LeasedAnswer(ordinal, held[ordinal]) for ordinal in ordinals if ordinal in held]
 
     def add(self, batch: VerdictBatch) -> None:
         """Store a batch of verdicts, the first on each answer: late duplicates of a presumed-dead worker are dropped."""

@@ -10,12 +10,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import importlib.metadata
 import json
 import os
 import platform
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,6 +33,7 @@ from orchestrator.storage.episode_store import UNREADABLE, episodes
 from orchestrator.storage.episode_store import damaged as damaged_parts
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.planned_episodes import planned_only
+from orchestrator.storage.software import commit, versions
 from sweeps.spec import ModelSpec, Sweep
 
 __all__ = [
@@ -54,19 +53,6 @@ BAD_LINES = "bad_lines.json"
 """What ``skip_bad`` left out of the data; not there where no line was."""
 NOT_IDENTITY = {"output", "tracking", "cluster", "staging", "judge", "models", "conditions"}
 """Keys of a sweep that do not identify a run, or are compared entry by entry."""
-PACKAGES = (
-    "proactive-sweep",
-    "ray",
-    "polars",
-    "mlflow",
-    "pillow",
-    "numpy",
-    "scipy",
-    "vllm",
-    "torch",
-    "transformers",
-    "openai",
-)
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 """What the system says of a disk that is full, limited, read-only or broken; polars has the number in its text."""
 DENIED = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
@@ -236,9 +222,9 @@ def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: boo
     """
     content = {
         "argv": [redact_address(argument) for argument in sys.argv],
-        "commit": _commit(),
+        "commit": commit(),
         "python": platform.python_version(),
-        "packages": _versions(),
+        "packages": versions(),
         "finished": finished,
         "describes": _content_mark(folder),
         "cells": list(cells),
@@ -410,23 +396,3 @@ def _reason(problem: BaseException) -> str:
 
 def _json(content: Any) -> bytes:
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def _versions() -> dict[str, str]:
-    installed = {}
-    for name in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            installed[name] = importlib.metadata.version(name)
-    return installed
-
-
-def _commit() -> str | None:
-    """The commit of the checkout that runs, with ``-dirty`` where files differ from it; None outside a checkout."""
-    root = Path(__file__).parents[2]
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None

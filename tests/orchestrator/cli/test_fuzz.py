@@ -1,0 +1,212 @@
+"""Whatever is typed, and whatever stands in a run folder: exit code 0, 1, 2 or 130, a sentence, never a traceback, little memory.
+
+The cases are drawn by seed and run in this process through the whole command line; `run` and `judge` meet no cluster.
+"""
+
+import os
+import resource
+import shutil
+from pathlib import Path
+from random import Random
+
+import pytest
+from typer.testing import CliRunner
+
+from actors.baselines import Baseline
+from actors.printable import UNSAFE
+from orchestrator.cli.main import app
+from orchestrator.execution import ray_cluster
+from orchestrator.scheduling.forecast.throughput import OBSERVED
+from orchestrator.storage import checksums
+from orchestrator.storage.run_folder import planned_cells, write_status
+from sweeps.load import judge
+from tests.actors.hostile import CONTROL
+from tests.orchestrator.report import runs
+
+LONG, DEEP = "n" * 5_000, "[" * 3_000
+ODD = (
+    "", " ", "-", "--", ".", "..", "/", "/dev/zero", "/dev/null", "/proc/self/mem", "{fifo}", "{device}", "{loop}", "{data}",
+    "{run}", LONG, f"{{data}}/{LONG}", DEEP, CONTROL.replace("\x00", ""), "\udc80\udcff", "💥" * 80, "s3://", "s3:///x", "gs://b",
+    "1e999", "-1", "NaN", "0x10", "9" * 400, "a=b", "selection.limit=9e99", "seed=[", f"seed={DEEP}", "models=[]",
+    "conditions=all", "{sweep}", "{data}/ROD_preprocessed.jsonl", "all", "ROD", "hint", "icl-1", "uniform", "rule-judge", "mcqa",
+    "oeg", "--help", "--json",
+)  # fmt: skip
+"""What may stand in the place of any argument."""
+COMMANDS = {
+    "ls": ("models", "judges", "scenarios", "conditions"),
+    "plan": ("{sweep}", "--set", "--output", "--gpus", "--gpu-type", "--price"),
+    "run": ("{sweep}", "--set", "--output", "--retry", "--update", "--tracking-uri", "none"),
+    "status": ("{run}", "--json"),
+    "report": ("{run}", "--brief", "--data", "--judge", "--strict-paper"),
+    "compare": ("{run}", "--data", "--judge", "--strict-paper"),
+    "judge": ("{run}", "--by", "--set", "--again"),
+    "agreement": ("{run}", "--json"),
+    "track": ("{run}", "--tracking-uri", "sqlite-but-no", "--data"),
+    "replay": ("{answers}", "--data", "{data}"),
+    "audit": ("{run}", "--package", "--python", "--data"),
+    "prompt": ("ROD", "0", "--data", "{data}", "--condition", "--model", "--turn", "--protocol", "--judge", "--answer"),
+    "data check": ("{data}", "--scenarios", "--unfiltered"),
+    "data demo": ("{fifo}", "--samples", "--seed", "--keep"),
+    "models check": ("uniform", "--sweep", "--gpu-type"),
+    "models fetch": ("uniform", "--sweep"),
+}
+"""Command -> the words that its lines are drawn from, beside ``ODD``."""
+READING = ("status", "report --brief", "compare", "agreement", "run {sweep} --output", "judge", "plan {sweep} --output")
+"""Commands that are given each damaged run folder."""
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory, demo_data):
+    """Name -> path of what the lines may name: a sweep, its whole run folder, a pipe, a device, a link to itself."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    found = {name: folder / name for name in ("run", "fifo", "loop")}
+    os.mkfifo(found["fifo"])
+    found["loop"].symlink_to(found["loop"])
+    wanted = runs.sweep(demo_data, ["uniform", "ask-properly"], ["hint"], scenarios=["QD"], protocol=["mcqa", "oeg"])
+    text = (
+        'models = ["uniform", "ask-properly"]\nconditions = ["hint"]\nscenarios = ["QD"]\nprotocol = ["mcqa", "oeg"]\n'
+    )
+    (folder / "x.toml").write_text(
+        f'# A test.\nname = "test"\ndata = "{demo_data}"\ntracking = {{ uri = "none" }}\n{text}'
+    )
+    (folder / "answers.jsonl").write_text('{"scenario": "ROD", "id": 0, "answers": ["A"]}\n')
+    runs.played(found["run"], wanted)
+    runs.heard(found["run"], wanted, judge({"model": "rule-judge"}, "a test"), Baseline("rule-judge"))
+    cells = [
+        {"cell": c["cell"], "planned": c["planned"], "finished": c["planned"]} for c in planned_cells(found["run"])
+    ]
+    write_status(
+        found["run"], [{**cell, "errors": 0, "state": "complete", "reason": ""} for cell in cells], finished=True
+    )
+    checksums.write(found["run"] / OBSERVED, b'{"gpu": "h200", "episodes": {}}')
+    more = {
+        "sweep": folder / "x.toml",
+        "answers": folder / "answers.jsonl",
+        "data": demo_data,
+        "device": Path("/dev/zero"),
+    }
+    return {**found, **more}
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch, tmp_path):
+    """No cluster, no network, and a working folder that may be written to."""
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("PROACTIVE_SWEEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(ray_cluster, "CONNECT_PAUSES_S", (0.0,))
+    monkeypatch.chdir(tmp_path)
+
+
+def called(*line: str) -> None:
+    """Run a line; fails unless it ends as commands may."""
+    found = CliRunner().invoke(app, list(line))
+    what = (line, found.exit_code, found.output[-2000:])
+
+    assert found.exception is None or isinstance(found.exception, SystemExit), (*what, found.exc_info)
+    assert found.exit_code in (0, 1, 2, 130), what
+    assert "Traceback" not in found.output and not UNSAFE.search(found.output.replace("\udc80", "")), what
+    if found.exit_code == 2:
+        told = [line for line in found.stderr.splitlines() if line.startswith("proactive-sweep: ")]
+        assert len(told) == 1 and len(told[0]) < 16_000, what
+
+
+def grown() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def lines(chance: Random, count: int):
+    """So many lines: a command, then words of its own and odd ones."""
+    for _ in range(count):
+        command = chance.choice(list(COMMANDS))
+        words = [word for word in COMMANDS[command] if chance.random() < 0.8]
+        for _ in range(chance.randrange(1, 4)):
+            words.insert(chance.randrange(len(words) + 1), chance.choice(ODD))
+        yield [*command.split(), *words]
+
+
+def filled(words, places) -> list[str]:
+    for name, path in places.items():
+        words = [word.replace(f"{{{name}}}", str(path)) for word in words]
+    return words
+
+
+def typed(places, count: int, seed: int) -> None:
+    before = grown()
+    for words in lines(Random(seed), count):
+        called(*filled(words, places))
+    assert grown() - before < 500_000, "kilobytes"
+
+
+def spoiled(raw: bytes, chance: Random) -> bytes:
+    """Bytes as somebody, or a disk, may have left them."""
+    at = chance.randrange(len(raw) + 1)
+    return chance.choice([
+        b"", raw[:at], raw[:at] + chance.randbytes(8) + raw[at + 8 :], b"\xff\xfe" + raw, b"null", b"[]", b"{}", DEEP.encode(),
+        b'{"cells": [{}]}', b'{"cells": 7}', raw.replace(b"planned", b"planed"), raw.replace(b"10", b'"ten"'),
+        raw.replace(b"hint", b"[/]\\u001b"), raw.replace(b"QD", b"XX"), raw.replace(b"uniform", LONG.encode()),
+    ])  # fmt: skip
+
+
+def edited(places, tmp_path: Path, count: int, seed: int, commands=READING) -> None:
+    """Spoil one file of a run folder after the other, sums and all, or put something else in its place."""
+    chance, before = Random(seed), grown()
+    names = sorted(path.relative_to(places["run"]) for path in places["run"].rglob("*") if path.is_file())
+    for number in range(count):
+        folder = Path(shutil.copytree(places["run"], tmp_path / "copy"))
+        path = folder / names[number % len(names)]
+        if chance.random() < 0.5:
+            (folder / checksums.NAME).unlink()
+        raw = path.read_bytes() if path.exists() else b""
+        kind = chance.randrange(8)
+        path.unlink(missing_ok=True)
+        if kind == 0:
+            os.mkfifo(path)
+        elif kind == 1:
+            path.mkdir()
+        elif kind == 2:
+            path.symlink_to("/dev/zero")
+        elif kind > 3:
+            path.write_bytes(spoiled(raw, chance))
+        command = chance.choice(commands)
+        called(*filled(command.split(), places), str(folder))
+        shutil.rmtree(folder)
+    assert grown() - before < 500_000, "kilobytes"
+
+
+def test_odd_arguments(places):
+    typed(places, 80, seed=0)
+
+
+def test_odd_files_of_a_run_folder(places, tmp_path):
+    edited(places, tmp_path, 40, seed=0)
+
+
+@pytest.mark.long
+def test_two_thousand_lines_with_odd_arguments(places):
+    typed(places, 2_000, seed=1)
+
+
+@pytest.mark.long
+def test_a_thousand_odd_files(places, tmp_path):
+    edited(places, tmp_path, 1_000, seed=1, commands=(*READING, "audit", "report", "track --tracking-uri nowhere://x"))
+
+
+@pytest.mark.parametrize(
+    "command", [("plan",), ("run",), ("models", "check", "--sweep"), ("replay", "--data", "{data}"), ("status",)]
+)
+@pytest.mark.parametrize("name", ["/dev/zero", "{fifo}", "{loop}", LONG, "{data}"])
+def test_what_is_no_file_is_a_sentence(places, command, name):
+    called(*filled([*command, name], places))
+
+
+@pytest.mark.parametrize(
+    "text", [f"seed = {DEEP}", f'name = "{LONG}"', DEEP, "a." * 4_000 + "b = 1", f'data = "{LONG}"', "x = 'a"]
+)
+def test_an_odd_sweep_file_is_a_sentence(places, tmp_path, text):
+    (tmp_path / "odd.toml").write_text(text)
+    for command in ("plan", "run"):
+        found = CliRunner().invoke(app, [command, str(tmp_path / "odd.toml")])
+        assert (
+            found.exit_code == 2 and found.stderr.startswith("proactive-sweep: ") and found.stderr.count("\n") == 1
+        ), found.stderr

@@ -1,0 +1,50 @@
+"""A cluster that cannot be reached, or does not start, is tried again and then one sentence."""
+
+import socket
+
+import pytest
+import ray
+
+from orchestrator.execution import ray_cluster
+from orchestrator.execution.ray_cluster import CONNECT_PAUSES_S, ClusterError, connect
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    slept: list[float] = []
+    monkeypatch.setattr(ray_cluster.time, "sleep", slept.append)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    return slept
+
+
+def test_a_port_where_nobody_listens_is_tried_three_times(monkeypatch, pauses):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free.getsockname()[1]}")
+    with pytest.raises(
+        ClusterError, match=r"RAY_ADDRESS=127\.0\.0\.1:\d+ \(.*refused\); start it with `ray start --head`"
+    ):
+        connect()
+    assert pauses == list(CONNECT_PAUSES_S)
+
+
+@pytest.mark.parametrize("address", ["nowhere.invalid:6379", "nonsense", "x" * 5000, "[::1]:1"])
+def test_an_address_that_is_none_is_a_sentence(monkeypatch, pauses, address):
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(ClusterError) as told:
+        connect()
+    assert "\n" not in str(told.value) and "ray start --head" in str(told.value)
+
+
+def test_a_cluster_that_comes_up_meanwhile_is_joined(monkeypatch, pauses):
+    tries: list[str] = []
+
+    def starts(address: str) -> None:
+        tries.append(address)
+        if len(tries) < 3:
+            raise RuntimeError("Failed to start the dashboard\nlog: x")
+
+    monkeypatch.setattr(ray_cluster, "_init", starts)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    connect()
+    assert tries == ["", "", ""]

@@ -1,0 +1,49 @@
+"""The first Ctrl-C, SIGTERM or SIGHUP stops in good order, the third leaves at once; before anything plays each one does."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from orchestrator.execution import stop_signals
+from orchestrator.execution.stop_signals import SIGNALS, StopSignals
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_before_anything_plays_a_signal_ends_the_command(number):
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), StopSignals():
+        os.kill(os.getpid(), number)
+        signal.sigtimedwait([], 1)
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_stops_the_second_says_what_is_stored_and_the_third_leaves(number, monkeypatch, capfd):
+    heard = []
+
+    async def playing(signals):
+        stopped = asyncio.Event()
+        signals.stop_with(stopped.set)
+        os.kill(os.getpid(), number)
+        await asyncio.wait_for(stopped.wait(), 10)
+        heard.append("stopped")
+
+    with pytest.raises(KeyboardInterrupt), StopSignals() as signals:
+        asyncio.run(playing(signals))
+        os.kill(os.getpid(), number)
+        heard.append("storing")
+        os.kill(os.getpid(), number)
+        signal.sigtimedwait([], 1)
+    assert heard == ["stopped", "storing"] and capfd.readouterr().err.encode() == stop_signals.WAIT
+
+
+def test_nohup_is_respected():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signals.count == 0 and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
