@@ -10,6 +10,14 @@ from orchestrator.execution import stop_signals
 from orchestrator.execution.stop_signals import SIGNALS, StopSignals
 
 
+@pytest.fixture(autouse=True)
+def heeded():
+    """These tests may themselves run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_before_anything_plays_a_signal_ends_the_command(number):
     before = signal.getsignal(number)
