@@ -72,6 +72,12 @@ def write(path: Path, content: bytes) -> None:
     publish(path)
 
 
+def write_table(path: Path, frame: pl.DataFrame, **how: Any) -> None:
+    """Replace a whole Parquet file; raises OSError or PolarsError, as ``write``."""
+    prepare_table(path, frame, **how)
+    publish(path)
+
+
 def _made(path: Path) -> Path:
     place = temporary(path)
     place.unlink(missing_ok=True)  # what a crash left, or a pipe of that name

@@ -26,6 +26,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from actors.redaction import redact_address, redact_addresses
+from envs import regular
 from envs.bad_lines import LeftOut, counted, from_json
 from envs.types import ERRORS, Ending
 from orchestrator.storage import checksums, lock
@@ -273,7 +274,8 @@ def _content_mark(folder: Path) -> str:
     for path in (folder / PLAN, folder / KEYS, folder / RESOLVED, *sorted((folder / "episodes").glob("*.parquet"))):
         with contextlib.suppress(OSError):
             whole = path.parent == folder
-            found.update(f"{path.name} {path.stat().st_size}\n".encode() + (path.read_bytes() if whole else b""))
+            content = regular.content(path, checksums.LARGEST) if whole else b""
+            found.update(f"{path.name} {path.stat().st_size}\n".encode() + content)
     return found.hexdigest()
 
 
