@@ -47,6 +47,8 @@ class SystemMetrics:
         hosts = self.hosts()
         self._asked = {node: task for node, task in self._asked.items() if not task.done()}
         asked = {node: asyncio.ensure_future(self.ask(node)) for node in hosts if node not in self._asked}
+        for task in asked.values():
+            task.add_done_callback(_read)
         self._asked |= asked
         if asked:
             await asyncio.wait(asked.values(), timeout=timeout)
@@ -60,6 +62,12 @@ class SystemMetrics:
             if metric.startswith("gpu_") and metric.endswith("_utilization_percentage")
         ]
         return {**found, MEAN_GPU_UTILIZATION: fmean(busy)} if busy else found
+
+
+def _read(task: asyncio.Task[Load]) -> None:
+    """A node that goes away after its time to answer is no news: asyncio prints a traceback of errors that nobody read."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _names(hosts: Mapping[str, str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 
 import pytest
@@ -48,6 +49,26 @@ def test_a_node_that_is_gone_or_silent_is_left_out_and_a_silent_one_not_asked_ag
         == {f"system/alpha/{metric}": value for metric, value in BUSY.items()} | {MEAN_GPU_UTILIZATION: 70.0}
     )
     assert sorted(nodes.asked) == ["a", "a", "gone", "gone", "hung"]
+
+
+def test_a_node_that_goes_away_after_its_time_to_answer_prints_nothing():
+    told = []
+
+    async def dies_late(node):
+        await asyncio.sleep(0.1)
+        raise ConnectionError("the node died")
+
+    async def rounds():
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+        metrics = SystemMetrics(lambda: {"a": "alpha"}, dies_late)
+        assert await metrics.sample(timeout=0.01) == {}
+        await asyncio.sleep(0.3)
+        metrics._asked.clear()
+        gc.collect()
+
+    asyncio.run(rounds())
+
+    assert told == []
 
 
 def test_two_nodes_of_one_host_have_names_of_their_own_and_no_gpu_is_no_mean():
