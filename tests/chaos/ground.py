@@ -82,13 +82,21 @@ class Ground:
 
 
 def patient(start: Callable[[], Any], tries: int = 3) -> Any:
-    """Start a node of Ray, which gives up after 30 s on a busy machine, once more."""
+    """Start a node of Ray, which gives up after 30 s on a busy machine, once more; what was left of it is killed first."""
+    before = set(servers())
     for left in reversed(range(tries)):
         try:
             return start()
         except Exception as problem:  # Ray raises this bare class
+            for pid in set(servers()) - before:
+                os.kill(pid, signal.SIGKILL)
             if not left or "timed out during startup" not in str(problem):
                 raise
+
+
+def servers() -> list[int]:
+    """Pids of Ray's own processes that make a node."""
+    return [pid for pid, line in command_lines() if b"raylet/raylet" in line or b"gcs/gcs_server" in line]
 
 
 def actors() -> list[int]:
