@@ -30,9 +30,8 @@ A_FOLDER = 34
 CONTROLS: dict[str, tuple[str, ...]] = {
     "shuffled": ("train.shuffle_rewards=true",),
     "no-exploration": ("train.exploration.hint=0",),
-    "cloning-alone": ("train.exploration.clone=20", "train.steps=0"),
 }
-"""Name -> settings that take away what is to be learnt from."""
+"""Name -> settings that take away what is to be learnt from. Cloning alone is none: it is shown the right replies."""
 
 
 @dataclass(frozen=True)
