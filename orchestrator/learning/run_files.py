@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from pickle import UnpicklingError
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
@@ -79,16 +80,19 @@ def save_checkpoint(folder: Path, step: int, policy: Policy, adamw: torch.optim.
 
 
 def load_checkpoint(folder: Path, policy: Policy, adamw: torch.optim.Optimizer) -> int | None:
-    """Take up the checkpoint; how many steps it has behind it, None where there is none."""
+    """Take up the checkpoint; how many steps it has behind it, None where there is none. Raises TrainError for a damaged one."""
     import torch
 
     path = folder / CHECKPOINT
     if not path.exists():
         return None
-    found = torch.load(path, weights_only=True, map_location=policy.device)
-    policy.restore(found["weights"])
-    adamw.load_state_dict(found["adamw"])
-    return int(found["step"])
+    try:
+        found = torch.load(path, weights_only=True, map_location=policy.device)
+        policy.restore(found["weights"])
+        adamw.load_state_dict(found["adamw"])
+        return int(found["step"])
+    except (RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError):
+        raise TrainError(f"{path} is damaged; remove it, and the same command begins anew") from None
 
 
 # -- rollouts ----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from actors.backend import Message, Situation
 from actors.batching import Job
 from envs import SCENARIOS
 from envs.answers import as_letter, as_text, side
-from envs.render import FORMATS, Unprocessable
+from envs.render import FORMATS
 from envs.scenario import suggestions
 from envs.types import Action, ImageRef, Sample, State, Verdict, View
 from orchestrator.datasets.train_split import Row, rows
@@ -61,7 +61,9 @@ class SplitState:
         try:
             return Image.open(BytesIO(self.row.picture), formats=FORMATS).convert("RGB")
         except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
-            raise Unprocessable(f"{self.key}: cannot be decoded as a picture") from None
+            raise TrainError(
+                f"row {self.row.number} of the train split holds no picture that can be decoded; fetch it again"
+            ) from None
 
     def read(self, reply: str) -> Outcome:
         """Text first, letter second, over the options as one list (``envs.answers``)."""

@@ -17,7 +17,7 @@ from actors import prompts
 from actors.backend import Message, Request, Situation
 from actors.batching import Job
 from envs import SCENARIOS
-from envs.render import Fit, Renderer
+from envs.render import Fit, Renderer, Unprocessable
 from envs.samples import limited, load
 from envs.types import Action, Ending, Sample, State, Verdict
 from orchestrator.learning.settings import States, TrainError
@@ -69,7 +69,7 @@ class TrainingState(Protocol):
         ...
 
     def job(self, hint: bool = False) -> Job:
-        """The question as an engine takes it, pictures included; raises ``envs.render.Unprocessable``."""
+        """The question as an engine takes it, pictures included; raises TrainError for one that is unreadable."""
         ...
 
     def read(self, reply: str) -> Outcome:
@@ -100,10 +100,13 @@ class GameState:
 
     def job(self, hint: bool = False) -> Job:
         view = SCENARIOS[self.scenario].view(self.sample, self.state, hint)
-        asked = prompts.ask(view)
-        return job_of(
-            (asked,), {view.image: self.renderer.picture(view.image)}, Situation(self.sample, self.state, view)
-        )
+        try:
+            picture = self.renderer.picture(view.image)
+        except Unprocessable as bad:
+            raise TrainError(
+                f"{self.key} cannot be shown: {bad}; `proactive-sweep data check` lists every bad picture"
+            ) from None
+        return job_of((prompts.ask(view),), {view.image: picture}, Situation(self.sample, self.state, view))
 
     def read(self, reply: str) -> Outcome:
         after, turn = SCENARIOS[self.scenario].step(self.sample, self.state, reply)

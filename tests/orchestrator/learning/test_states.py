@@ -2,12 +2,14 @@
 
 import shutil
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from envs import SCENARIOS
 from envs.demo import draw
+from envs.render import Renderer
 from envs.types import Action
 from orchestrator.learning.settings import States, TrainError
 from orchestrator.learning.states import Pool, refuse_test_pictures, states_of
@@ -108,3 +110,8 @@ def test_a_renamed_test_picture_is_found_too(demo_data, tmp_path):
 def test_data_that_cannot_be_compared_are_refused():
     with pytest.raises(TrainError, match=r"hf://a/b must be a folder here"):
         refuse_test_pictures([], NAMES, sweep("hf://a/b"), "mine")
+
+
+def test_a_picture_that_is_not_there_is_told(states, tmp_path):
+    with pytest.raises(TrainError, match=r"cannot be shown: .* is not there; `proactive-sweep data check`"):
+        replace(states[0], renderer=Renderer(tmp_path)).job()

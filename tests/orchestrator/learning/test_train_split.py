@@ -73,6 +73,13 @@ def test_hints_need_words_that_the_split_does_not_have(tmp_path):
         state.job(hint=True)
 
 
+def test_bytes_that_are_no_picture_are_told(tmp_path):
+    (state,) = states_of_split(write(tmp_path, [row(images=[{"bytes": b"GIF8", "path": None}])]), None, 0)
+
+    with pytest.raises(TrainError, match="row 0 of the train split holds no picture that can be decoded"):
+        state.job()
+
+
 BAD = {
     "a foreign truth": ({"ground_truth": "Bus."}, "row 1: the ground truth 'Bus.' is not among its options"),
     "a foreign action": ({"proactive_actions": ["Jump."]}, "row 1: the proactive action 'Jump.' is not among"),

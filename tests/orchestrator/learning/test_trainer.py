@@ -267,6 +267,15 @@ def test_other_settings_are_refused_in_one_sentence(whole, own):
         trained(whole, [*own, "train.rp=0.75"])
 
 
+def test_a_damaged_checkpoint_is_told(own, tmp_path):
+    made = settings.load(DEMO, own).train
+    policy = Policy(made)
+    (tmp_path / run_files.CHECKPOINT).write_bytes(b"PK nothing")
+
+    with pytest.raises(TrainError, match=r"checkpoint.pt is damaged; remove it, and the same command begins anew"):
+        run_files.load_checkpoint(tmp_path, policy, Optimiser(policy).adamw)
+
+
 def test_layers_that_are_not_there_are_told(own, tmp_path):
     with pytest.raises(TrainError, match=r"the language model of embedded has no layer qkv; name some of .*q_proj"):
         trained(tmp_path / "run", [*own, 'train.lora.targets=["qkv"]'])
