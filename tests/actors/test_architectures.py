@@ -46,7 +46,7 @@ def ids(folder: Path, demo_data: Path) -> Found:
 def played(folder: Path, demo_data: Path, request: pytest.FixtureRequest) -> tuple[str, Found]:
     """An engine, and what it and the package's call made of every prompt of each architecture that it serves."""
     pytest.importorskip(request.param, reason=f"the extra {request.param!r} is not installed")
-    return request.param, rehearsed(request.param, SERVED[request.param], folder, demo_data, timeout=900)
+    return request.param, rehearsed(request.param, SERVED[request.param], folder, demo_data, timeout=1500)
 
 
 def package_ids(name: str, ids: list[int]) -> list[int]:
@@ -91,6 +91,7 @@ def test_vllm_reserves_nothing_for_films_and_sounds(ids: Found) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1600)
 def test_what_the_engine_counts_and_says_is_what_the_package_gets(played: tuple[str, Found]) -> None:
     """Greedy and in float32; half a character at the end of a cut reply is left out by every engine."""
     kind, found = played
@@ -107,6 +108,7 @@ def test_what_the_engine_counts_and_says_is_what_the_package_gets(played: tuple[
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1600)
 def test_what_cannot_be_asked_ends_its_own_episode_alone(played: tuple[str, Found]) -> None:
     for name, rows in played[1].items():
         refused = {title: rows[title]["error"] for title in ("unreadable picture", "too long")}
