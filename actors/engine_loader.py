@@ -1,4 +1,4 @@
-"""Loads a worker's engine: on checked GPUs, and one after the other where host memory is short or it has several GPUs.
+"""Loads a worker's engine: on checked GPUs, and one after the other where host memory is short, or GPUs are several or shared.
 
 Every wait and every figure is a line of the worker's log.
 """
@@ -11,13 +11,11 @@ from pathlib import Path
 
 from actors.backend import Backend
 from actors.backend_registry import at_home, engine
-from actors.gpu_check import GpuRequest, check
+from actors.gpu_check import DEFAULT_GPU_SHARE, GpuRequest, check
 from actors.hub_retry import persistently
 from actors.load_queue import LoadQueue
 from sweeps.spec import ModelSpec
 
-DEFAULT_GPU_SHARE = 0.9
-"""Part of a GPU's memory that vLLM takes where the entry's options do not set ``gpu_memory_utilization``."""
 MEMORY_PER_WEIGHTS = 1.2
 """GPU memory that an engine other than vLLM needs at least, as a multiple of its weights."""
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
@@ -40,20 +38,22 @@ def load(model: ModelSpec, data: Path, assigned: Sequence[object], report: Calla
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray leaves all of them visible to whoever asked for none
 
     def in_turn() -> Backend:
-        with LoadQueue().turn(model.name, size, report, alone=model.gpus > 1):
+        with LoadQueue().turn(model.name, size, report, alone=model.gpus not in (0, 1)):
             return engine(model, data)
 
     return persistently(in_turn, model.name, report)
 
 
 def gpu_request(model: ModelSpec, size: int | None) -> GpuRequest:
-    """What a model with ``size`` bytes of weights needs of its devices."""
+    """What a model with ``size`` bytes of weights needs of its devices; of a shared one, its part of the memory."""
+    share = DEFAULT_GPU_SHARE * min(1, model.gpus)
     if model.backend == "vllm":
-        share = float(model.options.get("gpu_memory_utilization", DEFAULT_GPU_SHARE))
+        share = float(model.options.get("gpu_memory_utilization", share))
         return GpuRequest(model.name, model.gpus, model.accelerator, share)
     if size is None:
-        return GpuRequest(model.name, model.gpus, model.accelerator, DEFAULT_GPU_SHARE)
-    return GpuRequest(model.name, model.gpus, model.accelerator, size=int(MEMORY_PER_WEIGHTS * size / model.gpus))
+        return GpuRequest(model.name, model.gpus, model.accelerator, share)
+    each = int(MEMORY_PER_WEIGHTS * size / max(1, model.gpus))
+    return GpuRequest(model.name, model.gpus, model.accelerator, size=each)
 
 
 def weight_bytes(model: ModelSpec) -> int | None:

@@ -18,6 +18,8 @@ MEMORY_TIMEOUT_S = 120.0
 """Seconds that the memory of another engine's processes is waited for."""
 POLL_INTERVAL_S = 2.0
 """Seconds between two measurements."""
+DEFAULT_GPU_SHARE = 0.9
+"""Part of the memory of its GPU, or of its part of one, that vLLM takes where options do not set ``gpu_memory_utilization``."""
 GIB = 2**30
 
 
@@ -30,13 +32,19 @@ class GpuRequest:
     """What a model needs of its worker's devices."""
 
     model: str
-    gpus: int
+    gpus: float
+    """A whole number, or the part of one GPU that it shares with other engines."""
     accelerator: str = ""
     """As Ray names it (``H200``, ``A100-80G``); empty takes any."""
     share: float = 0.0
     """Part of each device's memory that must be free,"""
     size: int = 0
     """or bytes of it, whichever is more."""
+
+    @property
+    def devices(self) -> int:
+        """How many it sees: one where it shares it."""
+        return max(1, int(self.gpus))
 
     def needs(self, device: Device) -> int:
         """Bytes that must be free there; never more than there are."""
@@ -66,6 +74,7 @@ def check(
         yield f"GPUs {','.join(ids)}: {reason}, so kind and memory are not checked"
         return
     _check_kind(request, devices)
+    _check_part(request, devices[0])
     deadline, waiting = monotonic() + timeout, False
     while short := [device for device in devices if device.free < request.needs(device)]:
         if monotonic() >= deadline:
@@ -81,9 +90,9 @@ def check(
 
 def _ids(request: GpuRequest, assigned: list[str], visible: str | None) -> list[str]:
     """The ids of this worker's devices; Ray and the environment must agree, or an engine takes somebody else's GPU."""
-    if len(assigned) != request.gpus:
+    if len(assigned) != request.devices:
         raise DeviceProblem(
-            f"{request.model} asked for {request.gpus} GPUs and Ray gave {len(assigned)} ({','.join(assigned)})"
+            f"{request.model} asked for {request.gpus:g} GPUs and Ray gave {len(assigned)} ({','.join(assigned)})"
         )
     seen = [name.strip() for name in (visible or "").split(",") if name.strip()]
     if seen != assigned:
@@ -118,6 +127,16 @@ def _check_kind(request: GpuRequest, devices: Sequence[Device]) -> None:
             raise DeviceProblem(
                 f"{request.model} asked for {request.accelerator}, but GPU {device.index} of its node is a {device.kind}"
             )
+
+
+def _check_part(request: GpuRequest, device: Device) -> None:
+    """What an engine needs must lie within its part of a shared GPU, else it takes what another engine counts on."""
+    part = int(request.gpus * device.total)
+    if request.gpus < 1 and request.needs(device) > part:
+        raise DeviceProblem(
+            f"{request.model} needs {_gib(request.needs(device))} GiB, and {request.gpus:g} of GPU {device.index} is"
+            f" {_gib(part)} GiB; write gpus = 1"
+        )
 
 
 def _too_little(request: GpuRequest, device: Device, timeout: float) -> str:

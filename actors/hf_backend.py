@@ -167,6 +167,8 @@ class ModelAndProcessor:
         self.tokenizer.padding_side = "left"
         self.writer = deepcopy(self.tokenizer)  # a tokenizer must not write while it reads in another thread
         self.device = "cuda" if model.gpus and torch.cuda.is_available() else "cpu"
+        if 0 < model.gpus < 1 and self.device == "cuda":
+            torch.cuda.set_per_process_memory_fraction(model.gpus)
         self.network: Any = _network(model, self.device, source)
         self.stops = _stops(self.network, self.tokenizer)
         self.own = self.network.generation_config.to_diff_dict()

@@ -37,6 +37,7 @@ from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 from actors.backend import BackendDied, Overflow, Reply, Request, Unprocessable
 from actors.chat_format import Part, conversation, has_start_token
 from actors.decoding import Decoding, decoding
+from actors.gpu_check import DEFAULT_GPU_SHARE
 from actors.hf_adapter import adapter
 from actors.image_loader import Pictures
 from actors.in_flight import MAX_NUM_SEQS
@@ -219,13 +220,13 @@ class VLLMBackend:
 
 def engine_arguments(model: ModelSpec) -> dict[str, Any]:
     """The engine's flags: ours, then what the model's entry says."""
-    flags = {
+    flags: dict[str, Any] = {
         "model": model.source,
         "revision": model.revision or None,
         "tokenizer_revision": model.revision or None,
         "trust_remote_code": model.trust_remote_code,
         "dtype": model.dtype,
-        "tensor_parallel_size": max(1, model.gpus),
+        "tensor_parallel_size": max(1, int(model.gpus)),
         "max_num_seqs": MAX_NUM_SEQS,
         "max_num_batched_tokens": MAX_NUM_BATCHED_TOKENS,
         "enable_prefix_caching": True,
@@ -236,6 +237,8 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
     if model.gpus > 1:
         # Left to itself, vLLM sees Ray's placement group and would reserve the GPUs a second time.
         flags["distributed_executor_backend"] = "mp"
+    if 0 < model.gpus < 1:  # vLLM counts its own share alone, so two engines on one GPU must not both take 0.92
+        flags["gpu_memory_utilization"] = DEFAULT_GPU_SHARE * model.gpus
     if model.processor:
         flags["mm_processor_kwargs"] = model.processor
     if model.lora:

@@ -31,6 +31,8 @@ class Protocol(StrEnum):
     """Open-ended generation, one turn, judged."""
 
 
+PARTS = (0.5, 0.25)
+"""Of one GPU, for models whose engines share it; powers of two, so that parts add up to a whole."""
 HARMLESS = frozenset((
     "async_scheduling", "attn_implementation", "batch", "block_size", "compilation_config", "cpu_offload_gb", "device_map",
     "disable_custom_all_reduce", "disable_log_stats", "distributed_executor_backend", "download_dir",
@@ -62,8 +64,8 @@ class ModelSpec(Frozen):
     backend: Literal["builtin", "vllm", "transformers", "openai"] = "vllm"
     parameters: float | None = None
     """Billions, where published."""
-    gpus: Annotated[Whole, Field(ge=0, le=8)] = 1
-    """GPUs of one replica (tensor parallel inside one actor)."""
+    gpus: int | float = 1
+    """GPUs of one replica (tensor parallel inside one actor): a whole number up to 8, or 0.5 or 0.25 of one that others share."""
     accelerator: str = ""
     """The kind of GPU it must have, as Ray names it (``H200``); empty takes any."""
     max_images: Annotated[Whole, Field(ge=1)] | None = None
@@ -99,6 +101,22 @@ class ModelSpec(Frozen):
     inferred: bool = False
     """Whether ``source`` is inferred from the paper's name; false where the published code names it."""
     note: str = ""
+
+    @field_validator("gpus", mode="before")
+    @classmethod
+    def _whole_or_shared(cls, value: Any) -> Any:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not (value in PARTS or (value == int(value) and 0 <= value <= 8)):
+            raise ValueError("write a whole number from 0 to 8, or 0.5 or 0.25 for a GPU that engines share")
+        return value if value in PARTS else int(value)
+
+    @field_validator("options")
+    @classmethod
+    def _share_of_memory(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        part, share = info.data.get("gpus", 1), value.get("gpu_memory_utilization", 0)
+        if part in PARTS and isinstance(share, int | float) and share > part:
+            raise ValueError(f"gpu_memory_utilization is of the whole GPU, so with gpus = {part} it is at most {part}")
+        return value
 
     @field_validator("endpoint")
     @classmethod

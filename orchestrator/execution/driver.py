@@ -17,7 +17,6 @@ from typing import Any
 
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.printable import one_line
 from actors.process_output import WorkerAddress
@@ -26,7 +25,7 @@ from actors.records import EpisodeBatch, VerdictBatch
 from actors.worker import Worker
 from orchestrator.datasets.node_staging import NodeStaging
 from orchestrator.execution.failed_episodes import failed_batch
-from orchestrator.execution.ray_cluster import capacity, gpu_nodes, here, printed_on
+from orchestrator.execution.ray_cluster import SharedGpus, capacity, gpu_nodes, here, printed_on
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.execution.worker_logs import (
     AttemptLog,
@@ -108,6 +107,7 @@ class Driver:
         """Group -> the last reason for which a worker of it was lost."""
         self.attempt_log, self.worker_logs = attempt_log, WorkerLogCollector(attempt_log, here(), printed_on)
         self._plan_ref, self.stages = ray.put(plan), NodeStaging(sweep)
+        self.shared = SharedGpus()
         self._closing: set[asyncio.Task[None]] = set()
 
     async def run(self, tick: Callable[[], None] = lambda: None) -> bool:
@@ -130,6 +130,7 @@ class Driver:
             ticking.cancel()
             stopped.cancel()
             self._kill_all()
+            self.shared.close()
             self.stages.close()
             await self.worker_logs.settle(LOG_TIMEOUT_INTERRUPTED_S if self.stopping.is_set() else LOG_TIMEOUT_S)
 
@@ -155,8 +156,8 @@ class Driver:
         for command in commands:
             log_command(command, {slot: worker.group for slot, worker in self.workers.items()})
             match command:
-                case Start(slot, name, node):
-                    self._start(slot, name, node)
+                case Start() as start:
+                    self._start(start)
                 case Lease(slot, lease, ordinals) if slot in self.workers:
                     self._spawn(slot, self._stream(slot, lease, ordinals))
                 case Stop(slot) if slot in self.workers:
@@ -169,16 +170,15 @@ class Driver:
                 case Abandon(name, reason):
                     self.reasons[name] = reason
 
-    def _start(self, slot: int, name: str, node: str) -> None:
+    def _start(self, start: Start) -> None:
+        slot, name = start.slot, start.group
         queue = self._queue_of(name)
         judge = None if queue is None else queue.judge
         models = [judge.model] if judge else [model for model in self.sweep.models if group(model) == name]
-        demand = self.demands[name]
-        place = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)} if node else {}
-        kind = {"accelerator_type": demand.accelerator} if demand.accelerator else {}
-        actor = Worker.options(  # type: ignore[attr-defined]
-            num_gpus=demand.gpus, num_cpus=demand.cpus, **place, **kind
-        ).remote(self._plan_ref, models, str(Path(self.sweep.data).resolve()), judge)
+        options = self.shared.options(start, self.demands[name])
+        actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
+            self._plan_ref, models, str(Path(self.sweep.data).resolve()), judge
+        )
         self.workers[slot] = WorkerHandle(name, actor, queue)
         self._spawn(slot, self._await_ready(slot))
 
@@ -202,6 +202,7 @@ class Driver:
             with contextlib.suppress(TimeoutError, RayActorError, RayTaskError):  # it is killed either way
                 await asyncio.wait_for(_result(worker.actor.close.remote()), STOP_TIMEOUT_S)
             ray.kill(worker.actor)
+            self.shared.left(slot)
 
         task = asyncio.create_task(close())
         self._closing.add(task)
@@ -213,6 +214,7 @@ class Driver:
         for task in worker.tasks:
             task.cancel()
         ray.kill(worker.actor)
+        self.shared.left(slot)
         return worker
 
     def _kill_all(self) -> None:

@@ -45,7 +45,7 @@ def tried(models: Sequence[ModelSpec], sweep: Path | None, data: Path | None, ra
 async def _row(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
     cpus, gpus = ray_cluster.capacity()
     if model.gpus > gpus:
-        return Row(model.name, wrong=f"it takes {model.gpus} GPUs, the cluster has {gpus}")
+        return Row(model.name, wrong=f"it takes {model.gpus:g} GPUs, the cluster has {gpus}")
     demand = next(iter(demands(sweep, cpus, gpus).values()))
     kind = {"accelerator_type": model.accelerator} if model.accelerator else {}
     worker = Worker.options(num_gpus=demand.gpus, num_cpus=demand.cpus, **kind).remote(  # type: ignore[attr-defined]

@@ -1,6 +1,7 @@
-"""Connects to Ray, and reads what its cluster has and is doing.
+"""Connects to Ray, reads what its cluster has and is doing, and reserves GPUs that workers share.
 
-No other module asks Ray about nodes.
+No other module asks Ray about nodes. What the scheduler counts as one GPU is one for Ray, too, whatever order workers stop
+and start in: a shared GPU is a placement group, held until the last of its workers has gone.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from actors.printable import one_line
 from actors.worker import busy, printed
+from orchestrator.scheduling.commands import Demand, Start
 from orchestrator.scheduling.nodes import Node
 from sweeps.load import SweepError
 
@@ -107,3 +110,48 @@ def _init(address: str) -> None:
     if host and port.isdigit():  # Ray itself takes a minute to find that nobody listens
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
     ray.init(**common)
+
+
+class SharedGpus:
+    """Where Ray puts workers: whole GPUs by node, parts of a GPU in the placement group of the GPU that they share."""
+
+    def __init__(self) -> None:
+        self.groups: dict[int, PlacementGroup] = {}
+        self.members: dict[int, int] = {}
+        """Worker -> the shared GPU that it has a part of."""
+
+    def options(self, start: Start, demand: Demand) -> dict[str, Any]:
+        """Options of the worker's actor; its shared GPU is reserved if it is the first there."""
+        if start.shared is not None:
+            return self._part(start, demand)
+        kind = {"accelerator_type": demand.accelerator} if demand.accelerator else {}
+        place = {"scheduling_strategy": NodeAffinitySchedulingStrategy(start.node, soft=True)} if start.node else {}
+        return {"num_gpus": demand.gpus, "num_cpus": demand.cpus, **place, **kind}
+
+    def left(self, slot: int) -> None:
+        """A worker has gone; the GPU of the last one is given back."""
+        shared = self.members.pop(slot, None)
+        if shared is not None and shared not in self.members.values():
+            remove_placement_group(self.groups.pop(shared))
+
+    def close(self) -> None:
+        """Give every GPU back."""
+        for group in self.groups.values():
+            remove_placement_group(group)
+        self.groups, self.members = {}, {}
+
+    def _part(self, start: Start, demand: Demand) -> dict[str, Any]:
+        """Options in the group of a shared GPU, which holds the CPUs beside it: a member takes none of its own."""
+        assert start.shared is not None
+        if start.shared not in self.groups:
+            bundle = {"GPU": 1.0, "CPU": float(demand.cpus)}
+            if demand.accelerator:
+                bundle[f"accelerator_type:{demand.accelerator}"] = 0.001
+            self.groups[start.shared] = placement_group(
+                [{name: amount for name, amount in bundle.items() if amount}],
+                strategy="STRICT_PACK",
+                _soft_target_node_id=start.node,
+            )
+        self.members[start.slot] = start.shared
+        within = PlacementGroupSchedulingStrategy(self.groups[start.shared], placement_group_bundle_index=0)
+        return {"num_gpus": demand.gpus, "num_cpus": 0, "scheduling_strategy": within}

@@ -145,8 +145,9 @@ def log_command(command: Command, names: Mapping[int, str]) -> None:
     Leases are too many to log.
     """
     match command:
-        case Start(slot, name, node):
-            log.info("worker %d of %s starts%s", slot, name, f" on node {node[:12]}" if node else "")
+        case Start(slot, name, node, shared):
+            where = (f" on node {node[:12]}" if node else "") + (f", shared GPU {shared}" if shared is not None else "")
+            log.info("worker %d of %s starts%s", slot, name, where)
         case Stop(slot) if slot in names:
             log.info("worker %d of %s has nothing left to do and stops", slot, names[slot])
         case Drop(slot, reason) if slot in names:

@@ -247,12 +247,12 @@ def _fit(model: ModelSpec, found: Found, gpu: str, memory: int) -> str:
         about = f"; about {guess:.0f} GB of weights for {room:.0f} GB" if guess else ""
         return f"no: {about[2:]}" if guess > room else f"unknown{about}"
     heads = text.get("num_attention_heads")
-    if isinstance(heads, int) and heads % model.gpus:
-        return f"no: {heads} attention heads do not divide by {model.gpus} GPUs"
+    if isinstance(heads, int) and heads % max(1, model.gpus):
+        return f"no: {heads} attention heads do not divide by {model.gpus:g} GPUs"
     held = per_token * min(context_length(model, config) or LONGEST, LONGEST) / 1e9
     need = weights + held + OVERHEAD
     verdict = "ok" if need <= room else "no"
-    return f"{verdict}: {weights:.1f} GB weights + {held:.1f} GB cache, {room:.0f} GB usable on {model.gpus} x {gpu}"
+    return f"{verdict}: {weights:.1f} GB weights + {held:.1f} GB cache, {room:.0f} GB usable on {model.gpus:g} x {gpu}"
 
 
 def _licence(model: ModelSpec, found: Found) -> str:

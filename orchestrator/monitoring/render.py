@@ -69,7 +69,7 @@ def sentence(row: Row) -> str:
     """``qwen: 2 ready, 1 starting, 3 GPUs, 256 at once, 5.1/s, 340 in flight, 2,000 waiting, 3 errors, 12 min left``."""
     parts = [f"{row.ready} ready"]
     parts += [f"{row.starting} starting"] if row.starting else []
-    parts += [f"{row.gpus} GPUs"] if row.gpus else []
+    parts += [f"{row.gpus:g} GPUs"] if row.gpus else []
     parts += [f"{row.at_once:,} at once"] if row.at_once > 1 else []
     parts += [f"{_rate(row.rate)}/s", f"{row.in_flight:,} in flight", f"{row.waiting:,} waiting"]
     parts += [f"{row.errors:,} errors"] if row.errors else []
@@ -98,7 +98,7 @@ def _cells(row: Row) -> Sequence[str | ProgressBar]:
     return (
         escape(row.name),
         replicas,
-        str(row.gpus or ""),
+        f"{row.gpus:g}" if row.gpus else "",
         f"{row.at_once:,}" if row.at_once > 1 else "",
         ProgressBar(total=max(row.planned, 1), completed=row.done, width=BAR_COLUMNS),
         f"{row.done:,}/{row.planned:,}",

@@ -33,8 +33,8 @@ class Row:
     ready: int = 0
     """Replicas that play."""
     starting: int = 0
-    gpus: int = 0
-    """GPUs that its replicas hold."""
+    gpus: float = 0
+    """GPUs that its replicas hold, parts of shared ones included."""
     done: int = 0
     planned: int = 0
     """Episodes, or answers to read; of a judge those that are there by now."""

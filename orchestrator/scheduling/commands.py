@@ -13,7 +13,9 @@ class Demand:
     """What one replica of a group takes, and how many there may be."""
 
     cpus: float = 1.0
-    gpus: int = 0
+    """Of a replica that takes a part of a GPU: CPUs beside that GPU, whoever shares it."""
+    gpus: float = 0
+    """A whole number, or the part of one GPU that it shares (0.5, 0.25)."""
     replicas: int = 64
     at_once: int = 1
     """Episodes one worker plays at once; a lease smaller than that leaves its engine half empty."""
@@ -37,6 +39,8 @@ class Start:
     group: str
     node: str = ""
     """Where its GPUs were counted; empty for a worker that takes none."""
+    shared: int | None = None
+    """The number of the shared GPU that it takes a part of; None for whole GPUs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,18 +25,18 @@ def demands(sweep: Sweep, cpus: float, gpus: int) -> dict[str, Demand]:
     return {**found, name: _judge(sweep.judge, cpus, gpus, alone=_alone(sweep, gpus))}
 
 
-def shares(sweep: Sweep, gpus: int) -> dict[str, int]:
+def shares(sweep: Sweep, gpus: int) -> dict[str, float]:
     """Pool -> GPUs it may take at once: what the sweep says; by default an eighth for the judge, but one replica at least.
 
     Models that are done leave theirs to the judge. Where it cannot stand beside the models, each takes all in turn.
     """
-    said = sweep.cluster.shares
+    said: dict[str, float] = dict(sweep.cluster.shares)
     if not sweep.judged or not _reserve(sweep, gpus) or _alone(sweep, gpus):
         return said
     return {"models": gpus - _reserve(sweep, gpus), **said}
 
 
-def _reserve(sweep: Sweep, gpus: int) -> int:
+def _reserve(sweep: Sweep, gpus: int) -> float:
     """GPUs kept for the judge, a multiple of what one replica takes."""
     size = sweep.judge.model.gpus if sweep.judge else 0
     wanted = sweep.cluster.judge_gpus or max(size, gpus // 8)
@@ -60,7 +60,8 @@ def _judge(judge: Judge, cpus: float, gpus: int, alone: bool) -> Demand:
 def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:
     """An engine on a GPU wants four CPUs beside it, as far as there are; a service needs one caller, which paces itself."""
     if model.gpus:
-        beside = max(0, min(ENGINE_CPUS, int(cpus) * model.gpus // max(1, gpus)))
+        width = max(1, int(model.gpus))  # a shared GPU has the CPUs of a whole one
+        beside = max(0, min(ENGINE_CPUS, int(cpus) * width // max(1, gpus)))
         return Demand(beside, model.gpus, workers or MOST_REPLICAS, expected(model), model.accelerator)
     if model.backend == "openai":
         return Demand(cpus=0, gpus=0, replicas=1, at_once=expected(model))

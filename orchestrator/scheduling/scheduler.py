@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp, Lease, Start, Stop
-from orchestrator.scheduling.nodes import Node, Nodes, nodes_of
+from orchestrator.scheduling.nodes import Node, Nodes, Place, nodes_of
 from orchestrator.scheduling.state import (
     LATE_FACTOR,
     LEASES_PER_WORKER,
     SILENCE_TIMEOUT_S,
     WorkerGroup,
     WorkerSlot,
+    cpus_taken,
     fewest_leaving,
     finish_time,
 )
@@ -48,7 +49,7 @@ class Scheduler:
         cpus: float,
         gpus: int,
         nodes: Sequence[Node] = (),
-        shares: Mapping[str, int] | None = None,
+        shares: Mapping[str, float] | None = None,
         together: Callable[[int, int], bool] = lambda one, other: False,
         silence: float = SILENCE_TIMEOUT_S,
     ) -> None:
@@ -154,7 +155,7 @@ class Scheduler:
         self._advance(now)
         self.nodes, self.cpus, self.changed = Nodes(nodes), cpus, self.now
         for worker in self.slots.values():
-            self.nodes.take(worker.node, worker.group.demand.gpus)
+            self.nodes.take(worker.node, worker.group.demand.gpus, worker.shared)
         return self._place()
 
     # -- what is known --------------------------------------------------------------------------------------------------
@@ -175,7 +176,7 @@ class Scheduler:
     # -- decisions ----------------------------------------------------------------------------------------------------
     def _release(self, slot: int) -> WorkerSlot:
         worker = self.slots.pop(slot)
-        self.nodes.give(worker.node, worker.group.demand.gpus)
+        self.nodes.give(worker.node, worker.group.demand.gpus, worker.shared)
         return worker
 
     def _requeue_lost(self, slot: int, reason: str) -> list[Command]:
@@ -215,7 +216,7 @@ class Scheduler:
             if group.left and demand.gpus > most:
                 kind = f" of kind {demand.accelerator}" if demand.accelerator else ""
                 where = "a node of the cluster" if len(self.nodes.nodes) > 1 else "the cluster"
-                needs = f"{group.name} needs {demand.gpus} GPUs{kind}, {where} has {most}"
+                needs = f"{group.name} needs {demand.gpus:g} GPUs{kind}, {where} has {most:g}"
                 commands += self._abandon(group, needs)
         return commands
 
@@ -229,12 +230,12 @@ class Scheduler:
         """Start workers while one fits that ends its group's work sooner."""
         commands: list[Command] = []
         while (group := self._next_to_start()) is not None:
-            node = self._node(group.demand)
-            assert node is not None, "only a group that fits is chosen"
-            self.nodes.take(node, group.demand.gpus)
+            place = self._room(group.demand)
+            assert place is not None, "only a group that fits is chosen"
             self._slots += 1
-            self.slots[self._slots] = WorkerSlot(group, node, self.now, self.now)
-            commands.append(Start(self._slots, group.name, node))
+            node, shared = self.nodes.take_at(place, group.demand.gpus, self._slots)
+            self.slots[self._slots] = WorkerSlot(group, node, self.now, self.now, shared=shared)
+            commands.append(Start(self._slots, group.name, node, shared))
         self._make_room()
         return commands
 
@@ -252,7 +253,7 @@ class Scheduler:
         paying = [group for group in fitting if self._replica_pays(group, work[group.name])]
         horizon = self._horizon() if len(paying) > 1 else 0.0
 
-        def need(group: WorkerGroup) -> tuple[bool, int, float]:
+        def need(group: WorkerGroup) -> tuple[bool, float, float]:
             count, seconds = replicas[group.name], work[group.name]
             behind = count * max(horizon - group.start, 0.0) < seconds if count else True
             return behind, group.demand.gpus if behind else 0, seconds / (count + 1)
@@ -263,19 +264,21 @@ class Scheduler:
         demand = group.demand
         if demand.after and self._awaits_answers(group):
             return False
-        cpus = self.cpus - sum(slot.group.demand.cpus for slot in self.slots.values())
+        cpus = self.cpus - cpus_taken(self.slots.values(), self._room(demand))
         if demand.cpus > cpus and not (demand.gpus == 0 and not self.slots):
             return False
         if not demand.gpus:
             return True
-        return demand.gpus <= self._free_in_pool(demand.pool) and self._node(demand) is not None
+        return demand.gpus <= self._free_in_pool(demand.pool) and self._room(demand) is not None
 
-    def _node(self, demand: Demand) -> str | None:
+    def _room(self, demand: Demand) -> Place | None:
         """Where a replica fits; a node that workers leave for a wider one takes none that is no wider than they are."""
+        if not demand.gpus:
+            return Place()
         kept = {slot.node for slot in self.slots.values() if slot.leaving and slot.group.demand.gpus >= demand.gpus}
-        return self.nodes.best(demand.gpus, demand.accelerator, kept) if demand.gpus else ""
+        return self.nodes.best(demand.gpus, demand.accelerator, kept)
 
-    def _free_in_pool(self, pool: str) -> int:
+    def _free_in_pool(self, pool: str) -> float:
         """GPUs that the pool may still take."""
         if pool not in self.shares:
             return self.nodes.total
@@ -307,16 +310,12 @@ class Scheduler:
         return sum(gpus * seconds for gpus, seconds in pending) / max(1, self.nodes.total)
 
     def _make_room(self) -> None:
-        """Narrow workers on one node take no new lease when a wide group has work, no worker, and nowhere to go."""
+        """Narrower workers of a node or of a shared GPU take no new lease when a group has work, no worker, and no room."""
         replicas = {slot.group.name for slot in self.slots.values()}
         for group in self.groups.values():
             demand = group.demand
-            if (
-                group.left
-                and demand.gpus > 1
-                and group.name not in replicas
-                and demand.gpus <= self._free_in_pool(demand.pool)
-            ):
+            waits = group.left and demand.gpus and group.name not in replicas
+            if waits and demand.gpus <= self._free_in_pool(demand.pool):
                 for slot in fewest_leaving(self.slots.values(), self.nodes, demand):
                     slot.leaving = True
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.nodes import Nodes
+from orchestrator.scheduling.nodes import Nodes, Place
 
 LEASES_PER_WORKER = 2
 """Two leases in flight keep a worker busy while the next one is on its way."""
@@ -105,6 +106,8 @@ class WorkerSlot:
     """Lease -> what it has not delivered, in the order in which it is played."""
     due: dict[int, float] = field(default_factory=dict)
     """Lease -> when it is far too late."""
+    shared: int | None = None
+    """The number of the shared GPU that it has a part of; None where its GPUs are its own."""
 
     @property
     def held(self) -> int:
@@ -133,18 +136,47 @@ def finish_time(ready: Sequence[float], work: float) -> float:
     return end
 
 
+def cpus_taken(slots: Iterable[WorkerSlot], place: Place | None) -> float:
+    """CPUs that a replica for this place finds taken: those beside a shared GPU once, and not where it joins that one."""
+    joined = place.shared if place else None
+    found = {n if slot.shared is None else ("shared", slot.shared): slot for n, slot in enumerate(slots)}
+    return sum(s.group.demand.cpus for s in found.values() if s.shared is None or s.shared != joined)
+
+
 def fewest_leaving(slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand) -> list[WorkerSlot]:
-    """The narrower workers that must leave to make room for a wide one, on the node where they are fewest."""
+    """The narrower workers that must leave to make room for a wide one, where they are fewest: on a node, or of a shared GPU."""
     slots, found = list(slots), list[list[WorkerSlot]]()
     for node in nodes.nodes:
         if wide.accelerator not in ("", node.accelerator):
             continue
-        free, leaving = nodes.free[node.name], list[WorkerSlot]()
-        narrow = [s for s in slots if s.node == node.name and 0 < s.group.demand.gpus < wide.gpus]
-        for slot in sorted(narrow, key=lambda s: (not s.leaving, s.ready, s.began)):
-            if free < wide.gpus:
-                leaving.append(slot)
-                free += slot.group.demand.gpus
-        if free >= wide.gpus:
-            found.append(leaving)
+        here = [s for s in slots if s.node == node.name and 0 < s.group.demand.gpus < wide.gpus]
+        if wide.gpus >= 1:
+            rooms = [(Fraction(nodes.free[node.name]), _blocks(here))]
+        else:
+            shared = [(number, gpu.free) for number, gpu in nodes.shared.items() if gpu.node == node.name]
+            rooms = [(free, [[s] for s in here if s.shared == number]) for number, free in shared]
+        for free, blocks in rooms:
+            leaving = list[WorkerSlot]()
+            for block in sorted(blocks, key=_leaves_first):
+                if free < wide.gpus:
+                    leaving += block
+                    free += (
+                        1 if block[0].shared is not None and wide.gpus >= 1 else Fraction(block[0].group.demand.gpus)
+                    )
+            if free >= wide.gpus:
+                found.append(leaving)
     return min(found, key=len, default=[])
+
+
+def _blocks(slots: Iterable[WorkerSlot]) -> list[list[WorkerSlot]]:
+    """Workers that free whole GPUs only together: those of one shared GPU, and each other one by itself."""
+    found: dict[tuple[int, int], list[WorkerSlot]] = {}
+    for number, slot in enumerate(slots):
+        key = (0, number) if slot.shared is None else (1, slot.shared)
+        found.setdefault(key, []).append(slot)
+    return list(found.values())
+
+
+def _leaves_first(block: Sequence[WorkerSlot]) -> tuple[bool, bool, float]:
+    """Those that leave already, then those that still start, then the oldest."""
+    return not all(s.leaving for s in block), any(s.ready for s in block), min(s.began for s in block)

@@ -6,8 +6,10 @@ No GPU is needed: measurements are values, or what a fake driver tells (``fake_n
 import pynvml
 import pytest
 
+from actors.engine_loader import gpu_request
 from actors.gpu_check import GIB, DeviceProblem, GpuRequest, check
 from actors.nvml import MIB, Device, devices
+from sweeps.spec import ModelSpec
 from tests.actors.fake_nvml import FakeGpu, FakeNvml
 
 H200 = 140 * GIB
@@ -134,3 +136,22 @@ def test_parts_of_a_gpu_are_not_measured():
     found = list(check(ONE, ["MIG-1"], "MIG-1", lambda: [device()]))
 
     assert "(MIG) are not measured, so kind and memory are not checked" in found[0]
+
+
+def test_two_engines_that_share_a_gpu_each_need_their_part_of_its_memory():
+    half = gpu_request(ModelSpec(name="small", source="s", gpus=0.5), None)
+    assert half.needs(device()) == int(0.45 * H200)
+    alone = lines(half, [0], "0", [[device()]])
+    beside = lines(half, [0], "0", [[device(free=H200 - int(0.45 * H200), holders=((7, int(0.45 * H200)),))]])
+
+    assert alone == ["GPU 0 (NVIDIA H200): 140.0 of 140.0 GiB free"] and beside[0].endswith("77.0 of 140.0 GiB free")
+    with pytest.raises(DeviceProblem, match=r"small needs 63\.0 GiB free on GPU 0.*only 14\.0 of 140\.0"):
+        lines(half, [0], "0", [[device(free=14 * GIB)]], timeout=0)
+    with pytest.raises(DeviceProblem, match=r"asked for 0\.5 GPUs and Ray gave 2"):
+        lines(half, [0, 1], "0,1", [[device()]])
+
+
+def test_weights_beyond_the_part_of_a_shared_gpu_are_refused_even_where_the_rest_is_free():
+    large = gpu_request(ModelSpec(name="large", source="s", backend="transformers", gpus=0.25), 70 * GIB)
+    with pytest.raises(DeviceProblem, match=r"large needs 84\.0 GiB, and 0\.25 of GPU 0 is 35\.0 GiB; write gpus = 1"):
+        lines(large, [0], "0", [[device()]])

@@ -264,6 +264,13 @@ def test_the_engine_is_told_its_limits_and_the_entry_has_the_last_word() -> None
     assert flags["enable_prefix_caching"] and flags["interleave_mm_strings"] and "enable_lora" not in flags
     one = engine_arguments(ModelSpec(name="m", source="m", gpus=1, lora="vision-lora"))
     assert "distributed_executor_backend" not in one and one["enable_lora"]
+    half = engine_arguments(ModelSpec(name="m", source="m", gpus=0.5))
+    assert (half["tensor_parallel_size"], half["gpu_memory_utilization"]) == (
+        1,
+        0.45,
+    ) and "gpu_memory_utilization" not in one
+    less = engine_arguments(ModelSpec(name="m", source="m", gpus=0.5, options={"gpu_memory_utilization": 0.3}))
+    assert less["gpu_memory_utilization"] == 0.3
 
 
 def test_greedy_ignores_every_other_choice() -> None:

@@ -41,7 +41,7 @@ class Work:
     """One model's true size and speed, which the scheduler only estimates."""
 
     episodes: int
-    gpus: int
+    gpus: float
     rate: float
     """Episodes/s of one replica."""
     start: float
@@ -86,12 +86,14 @@ class Span:
     slot: int
     group: str
     node: str
-    gpus: int
+    gpus: float
     began: float
     ready: float | None = None
     ended: float = 0.0
     outcome: str = ""
     """``stopped`` or ``lost``."""
+    shared: int | None = None
+    """The number of the shared GPU that it has a part of."""
 
 
 @dataclass
@@ -179,8 +181,8 @@ class Simulation:
     def _act(self, commands: Sequence[Command]) -> None:
         for command in commands:
             match command:
-                case Start(slot, name, node):
-                    self._start(slot, name, node)
+                case Start(slot, name, node, shared):
+                    self._start(slot, name, node, shared)
                 case Lease(slot, lease, ordinals):
                     self._lease(self.replicas[slot], lease, ordinals)
                 case Stop(slot):
@@ -192,10 +194,10 @@ class Simulation:
                 case Abandon(name, reason):
                     self.abandoned[name] = reason
 
-    def _start(self, slot: int, name: str, node: str) -> None:
+    def _start(self, slot: int, name: str, node: str, shared: int | None) -> None:
         work, chance = self.works[name], Random(f"{self.faults.seed}/{slot}/{name}")
         slowdown = self.faults.slowdown * chance.random()
-        span = Span(slot, name, node, work.gpus, self.now)
+        span = Span(slot, name, node, work.gpus, self.now, shared=shared)
         replica = Replica(work, work.rate * (1.0 - slowdown), span)
         start = work.start * (1.0 + slowdown)
         self.replicas[slot] = replica
@@ -276,7 +278,7 @@ def simulate(
     gpus: int,
     faults: FaultModel = FaultModel(),
     nodes: Sequence[Node] = (),
-    shares: Mapping[str, int] | None = None,
+    shares: Mapping[str, float] | None = None,
     reads: Mapping[int, int] | None = None,
     works: Mapping[str, Work] | None = None,
 ) -> Simulated:
@@ -312,10 +314,10 @@ def simulate(
     )
 
 
-def _capped(work: Work, episodes: int, demand: Demand, nodes: Sequence[Node], shares: Mapping[str, int]) -> Work:
+def _capped(work: Work, episodes: int, demand: Demand, nodes: Sequence[Node], shares: Mapping[str, float]) -> Work:
     """These episodes, and the most replicas that the demand, its pool's share and the nodes' GPUs allow at a time."""
     most = demand.replicas
     if work.gpus:
-        fitting = sum(node.gpus // work.gpus for node in nodes if demand.accelerator in ("", node.accelerator))
-        most = max(1, min(most, fitting, shares.get(demand.pool, work.gpus * most) // work.gpus))
+        fitting = sum(int(node.gpus // work.gpus) for node in nodes if demand.accelerator in ("", node.accelerator))
+        most = max(1, min(most, fitting, int(shares.get(demand.pool, work.gpus * most) // work.gpus)))
     return replace(work, episodes=episodes, replicas=most)

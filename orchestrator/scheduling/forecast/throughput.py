@@ -121,7 +121,7 @@ def _speed(gpu_type: str) -> float:
 
 def _decoding(model: ModelSpec, gpu_type: str) -> float:
     """Tokens/s that one replica writes with a full batch."""
-    pace = float(_table()["decoding"]["tokens"]) * _speed(gpu_type) * max(1, model.gpus)
+    pace = float(_table()["decoding"]["tokens"]) * _speed(gpu_type) * (model.gpus or 1)
     return pace / _billions(model)
 
 
@@ -138,9 +138,14 @@ def _pictures_rate(model: ModelSpec, gpu_type: str) -> Rate:
     """Pictures/s by the table; a model it does not have: 150 a GPU for a billion parameters."""
     speed, row = _speed(gpu_type), _table()["models"].get(model.name)
     if row:
-        return Rate(row["pictures"] * speed, row["start"], "reckoned")
-    pictures = min(MAX_PICTURES_PER_S, 150.0 * max(1, model.gpus) / _billions(model))
+        return Rate(row["pictures"] * speed * _part(model), row["start"], "reckoned")
+    pictures = min(MAX_PICTURES_PER_S, 150.0 * (model.gpus or 1) / _billions(model))
     return Rate(pictures * speed, _start(model), "guessed")
+
+
+def _part(model: ModelSpec) -> float:
+    """How much slower a part of a GPU is than the whole: up to 3B not at all, the thread that prepares pictures sets the pace."""
+    return model.gpus if 0 < model.gpus < 1 and _billions(model) > 3 else 1.0
 
 
 def _start(model: ModelSpec) -> float:

@@ -36,6 +36,8 @@ PALETTE = (
     "#d7b5a6",
 )
 """Nineteen colours that stay apart: one for each of the paper's open models."""
+QUARTERS = 4
+"""The smallest part of a GPU that a worker takes is a quarter."""
 GREY = "#bbbbbb"
 """Judges."""
 
@@ -47,6 +49,8 @@ class Bar:
     span: Span
     rows: tuple[int, ...]
     """GPUs, counted through the cluster from 0."""
+    quarters: tuple[int, ...] = ()
+    """Of a worker that shares its one GPU: the quarters of the row that it takes, from 0."""
 
 
 def bars(spans: Iterable[Span], nodes: Sequence[Node]) -> list[Bar]:
@@ -56,24 +60,45 @@ def bars(spans: Iterable[Span], nodes: Sequence[Node]) -> list[Bar]:
     for node in nodes:
         firsts[node.name], free[node.name] = first, [0.0] * node.gpus
         first += node.gpus
-    found = []
-    for span in sorted((span for span in spans if span.gpus), key=lambda span: (span.began, span.slot)):
-        lanes = _lanes(free[span.node], span)
-        for lane in lanes:
-            free[span.node][lane] = span.ended
-        found.append(Bar(span, tuple(firsts[span.node] + lane for lane in lanes)))
+    found, held = [], sorted((span for span in spans if span.gpus), key=lambda span: (span.began, span.slot))
+    ends: dict[int, float] = {}
+    for span in held:
+        if span.shared is not None:
+            ends[span.shared] = max(span.ended, ends.get(span.shared, 0.0))
+    shared: dict[int, tuple[list[int], list[float]]] = {}
+    for span in held:
+        if span.shared in shared:
+            lanes, quarters = shared[span.shared]
+        else:
+            lanes, quarters = _lanes(free[span.node], span), [0.0] * QUARTERS
+            for lane in lanes:
+                free[span.node][lane] = span.ended if span.shared is None else ends[span.shared]
+            if span.shared is not None:
+                shared[span.shared] = lanes, quarters
+        part = () if span.shared is None else _part(quarters, span)
+        found.append(Bar(span, tuple(firsts[span.node] + lane for lane in lanes), part))
     return found
+
+
+def _part(until: list[float], span: Span) -> tuple[int, ...]:
+    """The quarters of a shared GPU that a worker gets; raises ValueError where it holds too many at once."""
+    idle = [number for number, when in enumerate(until) if when <= span.began][: int(span.gpus * QUARTERS)]
+    if len(idle) < span.gpus * QUARTERS:
+        raise ValueError(f"a shared GPU of {span.node} has no room for {span.group}, which takes {span.gpus:g} of it")
+    for number in idle:
+        until[number] = span.ended
+    return tuple(idle)
 
 
 def _lanes(until: Sequence[float], span: Span) -> list[int]:
     """The first run of free neighbours, else any that are free."""
-    idle = [lane for lane, when in enumerate(until) if when <= span.began]
-    for start in range(len(idle) - span.gpus + 1):
-        if idle[start + span.gpus - 1] - idle[start] == span.gpus - 1:
-            return idle[start : start + span.gpus]
-    if len(idle) < span.gpus:
-        raise ValueError(f"{span.node} has {len(idle)} GPUs free, {span.group} takes {span.gpus}")
-    return idle[: span.gpus]
+    idle, width = [lane for lane, when in enumerate(until) if when <= span.began], max(1, int(span.gpus))
+    for start in range(len(idle) - width + 1):
+        if idle[start + width - 1] - idle[start] == width - 1:
+            return idle[start : start + width]
+    if len(idle) < width:
+        raise ValueError(f"{span.node} has {len(idle)} GPUs free, {span.group} takes {span.gpus:g}")
+    return idle[:width]
 
 
 def draw(found: Simulated, nodes: Sequence[Node], path: Path, title: str) -> None:
@@ -103,13 +128,21 @@ def draw(found: Simulated, nodes: Sequence[Node], path: Path, title: str) -> Non
 def _bar(axes, bar: Bar, colour: str, makespan: float) -> None:  # type: ignore[no-untyped-def]  # matplotlib has no types
     """One rectangle a run of rows: hatched while the worker starts, its model's name where there is room."""
     span, ready = bar.span, bar.span.ready if bar.span.ready is not None else bar.span.ended
-    for low, high in _runs(bar.rows):
-        height, middle = high - low + 1, (low + high) / 2
-        common = {"height": height * 0.96 if height > 1 else 0.88, "edgecolor": "white", "linewidth": 0.5}
+    for low, high in _heights(bar):
+        height, middle = high - low, (low + high) / 2
+        common = {"height": height * (0.96 if height > 1 else 0.88), "edgecolor": "white", "linewidth": 0.5}
         axes.barh(middle, (ready - span.began) / HOUR, left=span.began / HOUR, color=colour, hatch="/////", **common)
         axes.barh(middle, (span.ended - ready) / HOUR, left=ready / HOUR, color=colour, **common)
         if span.ended - span.began > 0.0085 * makespan * len(span.group):
             axes.text((span.began + span.ended) / 2 / HOUR, middle, span.group, ha="center", va="center", fontsize=7.5)
+
+
+def _heights(bar: Bar) -> list[tuple[float, float]]:
+    """From where to where the bar's rectangles reach; row 0 from -0.5 to 0.5."""
+    if not bar.quarters:
+        return [(low - 0.5, high + 0.5) for low, high in _runs(bar.rows)]
+    top = bar.rows[0] - 0.5
+    return [(top + low / QUARTERS, top + (high + 1) / QUARTERS) for low, high in _runs(bar.quarters)]
 
 
 def _runs(rows: Sequence[int]) -> list[tuple[int, int]]:

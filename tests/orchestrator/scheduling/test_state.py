@@ -5,7 +5,7 @@ from collections import deque
 import pytest
 
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.nodes import Node, Nodes, nodes_of
+from orchestrator.scheduling.nodes import Node, Nodes, Place, nodes_of
 from orchestrator.scheduling.state import WorkerGroup, WorkerSlot, fewest_leaving
 
 
@@ -113,10 +113,10 @@ def test_a_replica_goes_where_it_fits_most_tightly_and_to_the_first_of_equals():
     nodes = Nodes([Node("a", 8), Node("b", 4), Node("c", 4, "H200")])
 
     assert (nodes.total, nodes.widest(), nodes.widest("H200"), nodes.widest("A100")) == (16, 8, 4, 0)
-    assert [nodes.best(gpus) for gpus in (1, 4, 5, 8, 9)] == ["b", "b", "a", "a", None]
-    assert [nodes.best(gpus, "H200") for gpus in (4, 5)] == ["c", None]
+    assert [nodes.best(gpus) for gpus in (1, 4, 5, 8)] == [Place(name) for name in "bbaa"] and nodes.best(9) is None
+    assert nodes.best(4, "H200") == Place("c") and nodes.best(5, "H200") is None
     nodes.take("b", 1)
-    assert [nodes.best(gpus) for gpus in (3, 4)] == ["b", "c"]
+    assert [nodes.best(gpus) for gpus in (3, 4)] == [Place("b"), Place("c")]
     nodes.give("b", 1)
     nodes.take("gone", 2)
     assert nodes.free == {"a": 8, "b": 4, "c": 4}
