@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import polars as pl
 import typer
@@ -33,6 +33,9 @@ from orchestrator.storage import job_paths
 from orchestrator.storage.run_folder import RunFolderError, disk
 from sweeps.load import SweepError, load, skipped
 from sweeps.spec import Sweep, Tracking
+
+if TYPE_CHECKING:
+    from orchestrator.report.escaping import Grid
 
 app = typer.Typer(
     cls=Commands,
@@ -201,22 +204,26 @@ def report(
     brief: Annotated[bool, typer.Option("--brief", help="Only print the tables.")] = False,
     judge: ByJudge = "",
     strict_paper: StrictPaper = False,
+    baselines: Annotated[
+        bool, typer.Option("--baselines/--no-baselines", help="Draw baselines grey in figures, or leave them out.")
+    ] = True,
 ) -> None:
     """Print the paper's tables, and write tables/, figures/ and report.html from the run folder alone."""
     from orchestrator.report.run_data import read
+    from orchestrator.report.tables import paired, write_tables
 
     found = read(folder, _benchmark(data), judge, strict_paper)
     _print_tables(found.rows)
+    _print_paired(paired(found))
     _print_left_out(found.left_out)
     if brief:
         return
     from orchestrator.report.figures import write_figures
     from orchestrator.report.html import write_page
-    from orchestrator.report.tables import write_tables
 
     with disk(folder):
-        made = [*write_tables(folder, data, judge, strict_paper), *write_figures(folder, data)]
-        page = write_page(folder, data, judge=judge, strict=strict_paper)
+        made = [*write_tables(folder, data, judge, strict_paper), *write_figures(folder, data, baselines)]
+        page = write_page(folder, data, judge=judge, strict=strict_paper, baselines=baselines)
     print(f"{len(made)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
 
 
@@ -372,6 +379,13 @@ def _print_left_out(left_out: Iterable[object]) -> None:
     """The bad lines of the data that nobody played, one line a scenario."""
     for one in left_out:
         print(printable(f"left out: {one}"))
+
+
+def _print_paired(grid: Grid) -> None:
+    from orchestrator.report.console_tables import paired
+
+    if grid.rows:
+        show(paired(grid), least=WIDTH)
 
 
 def _how_to_look(sweep: Sweep, folder: Path) -> None:

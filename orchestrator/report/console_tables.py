@@ -16,7 +16,9 @@ from rich.table import Table
 
 from envs import SCENARIOS
 from envs.types import CUT_SHORT
+from orchestrator.report.escaping import Grid
 from orchestrator.report.metrics import CUT, lacking
+from orchestrator.report.wording import counted
 from sweeps.conditions import CONDITIONS
 from sweeps.load import registry
 
@@ -29,6 +31,23 @@ def tables(rows: pl.DataFrame) -> Iterator[Table]:
     rows = rows.with_columns(lacking(rows.columns).alias("lacking"))
     for (condition, protocol), part in _in_order(rows).group_by(["condition", "protocol"], maintain_order=True):
         yield _table(part, str(condition), OPEN_ENDED if protocol == "oeg" else CHOICE)
+
+
+def paired(grid: Grid) -> Table:
+    """What conditions change (``report.tables.paired``), models alone; where only baselines were played, these."""
+    shown = grid.rows[: grid.ranked] or grid.rows
+    folded = counted(len(grid.rows) - len(shown), "row")
+    caption = f"{folded} of baselines: tables/{grid.name}.md" if len(shown) < len(grid.rows) else None
+    table = Table(
+        title=escape(grid.title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
+        caption=caption, caption_justify="left",
+    )  # fmt: skip
+    table.add_column("model, condition", no_wrap=True)
+    for name in grid.columns:
+        table.add_column(escape(name), justify="right", no_wrap=True)
+    for name, entries in shown:
+        table.add_row(escape(name), *(escape(entry.text) for entry in entries))
+    return table
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
@@ -98,7 +117,7 @@ def _named(rows: pl.DataFrame, column: str, said: str) -> Iterator[str]:
     if column not in rows.columns or (bad := rows.filter(pl.col(column) > 0)).is_empty():
         return
     named = [_counted(row, column) for row in bad.head(SHOWN).iter_rows(named=True)]
-    more = [f"{bad.height - SHOWN} cells more"] if bad.height > SHOWN else []
+    more = [f"and {counted(bad.height - SHOWN, 'more cell')}"] if bad.height > SHOWN else []
     yield f"{said}: {', '.join([*named, *more])}"
 
 

@@ -11,6 +11,7 @@ from envs import SCENARIOS
 from envs.types import Action, Ending, Mode, Verdict
 from orchestrator.report.endings import PLACE, state_of
 from orchestrator.report.exact_chance import exact_chance, guess_chance
+from orchestrator.report.intervals import combined, wilson
 from orchestrator.report.metrics import PLANNED
 from orchestrator.report.run_data import RunData
 
@@ -77,6 +78,8 @@ def efficiency(run_data: RunData) -> pl.DataFrame:
 def budget(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
     """Accuracy when only so many suggestions are allowed: one row cell x budget with names, scored, budget, acc (percent).
 
+    ``acc_low`` and ``acc_high`` are Wilson's 95% limits.
+
     Budgets run from 0 to the most suggestions of any correct episode, ``longest`` at most. An episode that asked more
     counts as not correct: it had not answered yet.
     """
@@ -87,13 +90,25 @@ def budget(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
     counted = right.group_by("cell", "budget").len("hits")
     grid = cells.join(steps, how="cross").join(counted, on=["cell", "budget"], how="left").sort("cell", "budget")
     within = pl.col("hits").fill_null(0).cum_sum().over("cell")
-    return grid.with_columns((100 * within / pl.col("scored")).alias("acc")).drop("hits")
+    grid = grid.with_columns(within.alias("hits"))
+    limits = [wilson(hits, scored) for hits, scored in grid.select("hits", "scored").iter_rows()]
+    ends = pl.DataFrame(limits, schema={"acc_low": pl.Float64, "acc_high": pl.Float64}, orient="row")
+    bounds = ends.select(pl.all() * 100).get_columns()
+    return grid.with_columns((100 * pl.col("hits") / pl.col("scored")).alias("acc"), *bounds).drop("hits")
 
 
 def budget_averages(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
-    """The curve averaged over scenarios, unweighted: model, condition, protocol, budget, acc, scenarios."""
-    names = ["model", "condition", "protocol", "budget"]
-    return budget(run_data, longest).group_by(names).agg(pl.col("acc").mean(), pl.len().alias("scenarios")).sort(names)
+    """The curve averaged over scenarios, unweighted: model, condition, protocol, budget, acc, acc_low, acc_high, scenarios.
+
+    The limits are those of independent estimates combined (``intervals.combined``).
+    """
+    names, limits = ["model", "condition", "protocol", "budget"], ["acc", "acc_low", "acc_high"]
+    rows = [
+        (*group, float(part["acc"].to_numpy().mean()), *combined(part.select(limits).rows()), part.height)
+        for group, part in budget(run_data, longest).group_by(names)
+    ]
+    schema = {**dict.fromkeys(names, pl.String), **dict.fromkeys(limits, pl.Float64), "scenarios": pl.Int64}
+    return pl.DataFrame(rows, schema=schema | {"budget": pl.Int64}, orient="row").sort(names)
 
 
 def lift(run_data: RunData) -> pl.DataFrame:

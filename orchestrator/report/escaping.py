@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from orchestrator.report.wording import MINUS
+
 BEST, SECOND = "best", "second"
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
@@ -137,7 +139,7 @@ def _markdown_entry(entry: Entry) -> str:
 def _latex_entry(entry: Entry) -> str:
     if entry is MISSING:
         return "--"
-    text = re.sub(r"([+-])(?=\d)", r"$\1$", entry.text).replace("*", r"$^{*}$")
+    text = re.sub(r"[+-](?=\d)", r"$\g<0>$", entry.text.replace(MINUS, "-")).replace("*", r"$^{*}$")
     if entry.unfinished:
         return rf"\textcolor{{gray}}{{\textsl{{{text}}}}}"
     return {BEST: rf"\textbf{{{text}}}", SECOND: rf"\underline{{{text}}}"}.get(entry.mark, text)

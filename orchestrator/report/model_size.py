@@ -12,6 +12,7 @@ from scipy.stats import permutation_test, rankdata  # type: ignore[import-untype
 from orchestrator.report.intervals import Floats
 from orchestrator.report.metrics import average
 from orchestrator.report.run_data import RunData
+from orchestrator.report.wording import counted
 
 PERMUTATIONS = 9_999
 MEASURES = ("acc", "ps")
@@ -44,7 +45,7 @@ def capacity(run_data: RunData, seed: int = 0) -> pl.DataFrame:
 def spearman(sizes: Floats, values: Floats, seed: int = 0) -> tuple[float | None, float | None, str | None]:
     """rho, p, and why there is none."""
     if len(sizes) < 3:
-        return None, None, f"{len(sizes)} models of published size are too few"
+        return None, None, f"{counted(len(sizes), 'model')} of published size, and it takes three"
     if np.ptp(sizes) == 0 or np.ptp(values) == 0:
         return None, None, "all values are equal"
 

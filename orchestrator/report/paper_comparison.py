@@ -23,6 +23,7 @@ from orchestrator.report.provenance import UNVERIFIED, foreign, open_ended_subse
 from orchestrator.report.published import AVERAGE, MEASURES, ROUNDING, figures
 from orchestrator.report.rounding import averages_agree, least_difference, verdicts
 from orchestrator.report.run_data import RunData, read
+from orchestrator.report.wording import counted, signed
 from sweeps.sampling import AS_THE_PACKAGE, Sampling
 from sweeps.spec import OpenEnded
 
@@ -94,7 +95,8 @@ def reasons(rows: pl.DataFrame) -> list[str]:
     cells = left.unique(["model", "scenario", "condition", "protocol"], maintain_order=True)
     grouped = cells.group_by("reason", maintain_order=True).agg(pl.len(), pl.col("model").unique(maintain_order=True))
     sentences = [
-        f"{count} cells not compared ({_named(models)}): {reason}" for reason, count, models in grouped.iter_rows()
+        f"{counted(count, 'cell')} not compared ({_named(models)}): {reason}"
+        for reason, count, models in grouped.iter_rows()
     ]
     by = [
         f"open-ended figures are by the judge {name}; {PAPERS_JUDGE}"
@@ -116,8 +118,9 @@ def _wrong_there(rows: pl.DataFrame) -> Iterator[str]:
     for row in found.filter(pl.col("scenario") != AVERAGE).iter_rows(named=True):
         scored = row["finished"] - row["errors"]
         yield (
-            f"{row['model']}/{row['scenario']}/{row['condition']}: {row['errors']:,} of {row['finished']:,} episodes have no"
-            f" answer; counted as wrong, as the package's example does, acc is {row['ours'] * scored / row['finished']:.1f}"
+            f"{row['model']}/{row['scenario']}/{row['condition']}: {row['errors']:,} of "
+            f"{counted(row['finished'], 'episode')} without an answer; counted as wrong, as the package's example does, acc is "
+            f"{row['ours'] * scored / row['finished']:.1f}"
         )
 
 
@@ -185,11 +188,13 @@ class _Case:
         if scenario == AVERAGE:
             return None if cell["all_seven"] else "not all seven scenarios are complete"
         if missing := cell["planned"] - cell["finished"]:
-            return f"unfinished: {cell['planned'] - missing:,} of {cell['planned']:,} episodes"
+            return f"unfinished: {cell['planned'] - missing:,} of {counted(cell['planned'], 'episode')}"
         if cell["failed"]:
-            return f"{cell['failed']:,} episodes failed here; `proactive-sweep run --retry-failed` plays them again"
+            return (
+                f"{counted(cell['failed'], 'episode')} failed here; `proactive-sweep run --retry-failed` plays it again"
+            )
         unread = cell.get("lacking")
-        return f"{unread:,} answers are not judged yet; `proactive-sweep judge` goes on" if unread else None
+        return f"{counted(unread, 'answer')} not judged yet; `proactive-sweep judge` goes on" if unread else None
 
 
 def _judged(run_data: RunData, intervals: Estimates) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -268,7 +273,7 @@ def _apart(sampling: Sampling, protocol: str) -> str:
 def _beside(row: Mapping[str, Any]) -> str:
     outside = "*" if row["inside"] is False else ""
     difference = round(row["difference"], 1) + 0.0
-    return f"{row['ours']:.1f}\n[dim]{row['published']:.1f} {difference:+.1f}{outside}[/]"
+    return f"{row['ours']:.1f}\n[dim]{row['published']:.1f} {signed(difference)}{outside}[/]"
 
 
 def _named(models: list[str], most: int = 3) -> str:

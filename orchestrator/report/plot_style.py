@@ -1,4 +1,4 @@
-"""Colours, markers and saving of figures.
+"""Sizes, colours, markers and file formats of figures.
 
 Every colour also differs in grey or by hatch and marker; equal figures are equal bytes.
 """
@@ -6,23 +6,36 @@ Every colour also differs in grey or by hatch and marker; equal figures are equa
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from orchestrator.report.escaping import one_line
 from orchestrator.storage import atomic_write
 
+COLUMN, PAGE = 3.25, 6.75
+"""Widths in inches of a column and of a page in two-column papers; figures are drawn at these, to be included unscaled."""
+TALLEST = 9.0
+"""Inches of a figure at most: the height of a page's text."""
+SMALLEST = 7.0
+"""Points of the smallest text."""
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
-    "font.size": 8,
-    "axes.titlesize": 9,
+    "font.size": SMALLEST,
+    "axes.titlesize": SMALLEST,
     "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": SMALLEST,
+    "xtick.labelsize": SMALLEST,
+    "ytick.labelsize": SMALLEST,
+    "legend.fontsize": SMALLEST,
+    "figure.labelsize": SMALLEST,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#555555",
@@ -36,37 +49,43 @@ STYLE: dict[str, Any] = {
     "ytick.major.size": 0,
     "hatch.linewidth": 0.6,
     "legend.frameon": False,
+    "legend.handlelength": 1.4,
+    "legend.columnspacing": 1.2,
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "svg.hashsalt": "proactive-sweep",
     "svg.fonttype": "path",
+    "pdf.fonttype": 42,
     "text.parse_math": False,
 }
-"""Names are data: no dollar sign of theirs is a formula. Glyphs are drawn as paths, so a figure looks the same everywhere."""
-DPI = 160
-INK, FAINT = "#222222", "#b5b5b5"
-"""What is finished, and what is not or only stands behind."""
+"""Names are data: no dollar sign of theirs is a formula. SVG holds glyphs as outlines, which look the same everywhere; PDF
+holds text with its TrueType font, as publishers ask."""
+DPI = 200
+INK, GREY, FAINT = "#222222", "#8a8a8a", "#d8d8d8"
+"""Text and rules; baselines; what only stands behind."""
+UNFINISHED = 0.4
+"""Opacity of what is unfinished."""
 LONGEST_NAME = 26
 
 ACTIONS = {
     "share_suggestion": ("suggestion", "#14406b", ""),
-    "share_right": ("right category", "#2a9d72", "////"),
+    "share_right": ("right category", "#0f7f58", "////"),
     "share_wrong": ("wrong category", "#e8893a", "\\\\\\\\"),
-    "share_abstention": ("abstention", "#f7dc6f", "...."),
+    "share_abstention": ("abstention", "#f7dc6f", "||||"),
     "share_unparsable": ("unparsable", "#bdbdbd", "xxxx"),
 }
 """Share -> label, colour (from dark to light), hatch."""
 CONDITIONS = {
-    "zero-shot": ("#222222", "|"),
+    "zero-shot": ("#14406b", "o"),
     "hint": ("#e8893a", "o"),
     "history": ("#14406b", "s"),
-    "icl-1": ("#2a9d72", "^"),
+    "icl-1": ("#0f7f58", "^"),
     "icl-3": ("#b04a8f", "D"),
-    "random-proactive": ("#8a8a8a", "v"),
-    "reference": ("#2a9d72", "s"),
+    "random-proactive": ("#5aa9e6", "v"),
+    "reference": ("#0f7f58", "s"),
 }
 """Condition -> colour, marker."""
-SERIES = ("#14406b", "#e8893a", "#2a9d72", "#b04a8f", "#8a6d00", "#5aa9e6")
+SERIES = ("#14406b", "#e8893a", "#0f7f58", "#b04a8f", "#8a6d00", "#5aa9e6")
 MARKERS = "os^DvPX*<>"
 
 
@@ -92,28 +111,47 @@ def canvas(width: float, height: float) -> Figure:
     return figure
 
 
+def lay_out(figure: Figure) -> None:
+    """Give everything its place once, so that no format lays it out anew."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
 def svg(figure: Figure) -> bytes:
     """The figure as SVG without a date."""
-    with house():
-        held = io.BytesIO()
-        figure.savefig(held, format="svg", metadata={"Date": None, "Creator": None})
-    return held.getvalue()
+    return _file(figure, "svg", {"Date": None, "Creator": None})
+
+
+def pdf(figure: Figure) -> bytes:
+    """The figure as PDF without a date, its fonts embedded."""
+    return _file(figure, "pdf", {"CreationDate": None, "Creator": None, "Producer": None})
 
 
 def png(figure: Figure, dpi: int = DPI) -> bytes:
     """The figure as PNG without a date."""
+    return _file(figure, "png", {"Software": None}, dpi)
+
+
+def _file(figure: Figure, form: str, metadata: dict[str, None], dpi: int = DPI) -> bytes:
     with house():
         held = io.BytesIO()
-        figure.savefig(held, format="png", dpi=dpi, metadata={"Software": None})
+        figure.savefig(held, format=form, metadata=metadata, dpi=dpi)
     return held.getvalue()
 
 
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """``name.svg`` and ``name.png``."""
-    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
-    for path, content in zip(paths, (png(figure), svg(figure)), strict=True):
-        atomic_write.write(path, content)
+def save(figure: Figure, folder: Path, name: str, forms: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Write the figure as ``name.FORM`` in each of the forms pdf, png and svg; the files written."""
+    makers = {"pdf": pdf, "svg": svg, "png": png}
+    paths = [folder / f"{name}.{form}" for form in forms]
+    for path, form in zip(paths, forms, strict=True):
+        atomic_write.write(path, makers[form](figure))
     return paths
+
+
+def grey(colour: str) -> str:
+    """The grey of the same luma (Rec. 601)."""
+    red, green, blue = to_rgb(colour)
+    return str(round(0.299 * red + 0.587 * green + 0.114 * blue, 3))
 
 
 def short(name: str) -> str:

@@ -17,6 +17,7 @@ import polars as pl
 from envs import SCENARIOS
 from envs.samples import OPEN_ENDED, kept
 from orchestrator.report.run_data import RunData
+from orchestrator.report.wording import counted
 from sweeps.spec import Protocol
 
 UNVERIFIED = "ids and counts are the published ones, but the pictures cannot be checked from the run folder"
@@ -56,9 +57,9 @@ def subset(run_data: RunData) -> dict[str, str]:
     for scenario, planned in counts.iter_rows():
         whole = len(kept()[scenario])
         if pick.ids.get(scenario) or pick.limit is not None or pick.subset != "all":
-            found[scenario] = f"a subset: {planned:,} samples by the sweep's selection"
+            found[scenario] = f"a subset: {counted(planned, 'sample')} by the sweep's selection"
         elif pick.filtered and planned != whole:
-            found[scenario] = f"a subset: {planned:,} samples, and the published table is of {whole:,}"
+            found[scenario] = f"a subset: {counted(planned, 'sample')}, and the published table is of {whole:,}"
     return found
 
 
@@ -80,7 +81,8 @@ def open_ended_subset(run_data: RunData) -> dict[str, str]:
     counts = judged.group_by("scenario").agg(pl.col("planned").max()).sort("scenario")
     wanted = {scenario: min(OPEN_ENDED, len(ids)) for scenario, ids in kept().items()}
     return {
-        scenario: f"another subset: {planned:,} samples by the sweep's selection, and the published table is of the paper's own"
+        scenario: f"another subset: {counted(planned, 'sample')} by the sweep's selection, and the published table is of the "
+        "paper's own"
         f" {wanted[scenario]}"
         for scenario, planned in counts.iter_rows()
         if chosen or scenario in bad or pick.ids.get(scenario) or planned != wanted[scenario]
@@ -111,7 +113,7 @@ def _reason(scenario: str, run_data: RunData, seen: pl.DataFrame) -> str:
     ids = set(run_data.episodes.filter(pl.col("scenario") == scenario)["sample_id"])
     strange = len(ids - kept()[scenario])
     if run_data.sweep.selection.filtered and strange:
-        return f"other data: {strange:,} samples have ids that the published filter does not keep"
+        return f"other data: {counted(strange, 'sample')} with ids that the published filter does not keep"
     for (where, number), name in LANDMARKS.items():
         images = seen.filter((pl.col("scenario") == where) & (pl.col("sample_id") == number))["image"].to_list()
         if where == scenario and images and not images[0].startswith(name):

@@ -13,6 +13,7 @@ import polars as pl
 from scipy.stats import spearmanr  # type: ignore[import-untyped]
 
 from orchestrator.report.published import AVERAGE, ROUNDING
+from orchestrator.report.wording import counted
 
 FEWEST_MODELS = 3
 """Models from which on a rank correlation says something."""
@@ -47,7 +48,7 @@ def agreement(rows: pl.DataFrame) -> pl.DataFrame:
     names = ["protocol", "condition", "measure"]
     known = rows.filter(pl.col("published").is_not_null())
     figures = known.filter(pl.col("scenario") != AVERAGE)
-    counted = figures.group_by(names, maintain_order=True).agg(
+    tables = figures.group_by(names, maintain_order=True).agg(
         pl.col("exact").all(),
         pl.len().cast(pl.Int64).alias("figures"),
         (~pl.col("inside")).sum().cast(pl.Int64).alias("outside"),
@@ -55,18 +56,17 @@ def agreement(rows: pl.DataFrame) -> pl.DataFrame:
     )
     ranks = [(*key, *_rank(part)) for key, part in known.filter(scenario=AVERAGE).group_by(names)]
     schema = {**dict.fromkeys(names, pl.String), "models": pl.Int64, "rho": pl.Float64}
-    return counted.join(pl.DataFrame(ranks, schema=schema, orient="row"), on=names, how="left", maintain_order="left")
+    return tables.join(pl.DataFrame(ranks, schema=schema, orient="row"), on=names, how="left", maintain_order="left")
 
 
 def verdicts(rows: pl.DataFrame) -> Iterator[str]:
     """One sentence a table and measure: whether it agrees with the paper, and how far it is from it."""
     for row in agreement(rows).iter_rows(named=True):
         unit = "" if row["measure"] == "ps" else " points"
-        how = "by more than rounding allows" if row["exact"] else "from our 95% interval"
-        said = (
-            f"{row['outside']} of {row['figures']} figures differ {how}" if row["outside"] else "agrees with the paper"
-        )
-        rank = "" if row["rho"] is None else f", rank correlation of {row['models']} models {row['rho']:.2f}"
+        how = "off by more than rounding allows" if row["exact"] else "outside our 95% interval"
+        off = f"{row['outside']} of {counted(row['figures'], 'figure')} {how}"
+        said = off if row["outside"] else "agrees with the paper"
+        rank = "" if row["rho"] is None else f", rank correlation of {counted(row['models'], 'model')} {row['rho']:.2f}"
         name = f"{row['condition']} ({row['protocol']}), {row['measure']}"
         yield f"{name}: {said}; mean absolute difference {row['mean_absolute']:.2f}{unit}{rank}"
 

@@ -26,6 +26,7 @@ from orchestrator.report.paired_averages import averages_against, averages_betwe
 from orchestrator.report.paired_tests import ALPHA, against, between, significant
 from orchestrator.report.published import MEASURES
 from orchestrator.report.run_data import RunData, read
+from orchestrator.report.wording import counted, signed
 from orchestrator.storage import atomic_write
 from sweeps.conditions import WITH_EXAMPLES
 from sweeps.load import registry
@@ -132,10 +133,11 @@ def paired(run_data: RunData) -> Grid:
     """What each condition changes against zero-shot on the same samples, in points; ``*`` where the corrected p is below 0.05."""
     found = against(run_data).filter(pl.col("protocol") == "mcqa")
     means = {(row["model"], row["condition"]): row for row in averages_against(run_data).iter_rows(named=True)}
-    scenarios = _present(found["scenario"])
-    rows = []
+    scenarios, rows, ranked = _present(found["scenario"]), [], 0
     for model in models(run_data, found["model"]):
-        for name in [name for name in run_data.conditions if name in set(found["condition"])]:
+        played = set(found.filter(model=model)["condition"])
+        for name in [name for name in run_data.conditions if name in played]:
+            ranked += model not in run_data.baselines
             part = {row["scenario"]: row for row in found.filter(model=model, condition=name).iter_rows(named=True)}
             entries = [_change(part.get(scenario)) for scenario in scenarios]
             rows.append((f"{model}, {name}", [*entries, _change(means.get((model, name)))]))
@@ -143,7 +145,8 @@ def paired(run_data: RunData) -> Grid:
         f"accuracy against zero-shot on the same samples, points; last, the mean over the condition's scenarios (* McNemar, "
         f"of means a score test; Holm over all models, p < {ALPHA})"
     )
-    return Grid("paired", title, (*scenarios, AVERAGE), tuple((name, tuple(row)) for name, row in rows), found)
+    entries_of = tuple((name, tuple(row)) for name, row in rows)
+    return Grid("paired", title, (*scenarios, AVERAGE), entries_of, found, ranked)
 
 
 def open_ended(run_data: RunData, intervals: Estimates) -> Grid:
@@ -227,7 +230,7 @@ def _average(run_data: RunData, row: Row | None, text: Format | None = None) -> 
         return Entry("unfinished", None, unfinished=True)
     shown = (text or _acc_ps)(row)
     if row["complete"] < planned:
-        return Entry(f"{shown} ({row['complete']} of {planned} scenarios)", row["acc"], unfinished=True)
+        return Entry(f"{shown} ({row['complete']} of {counted(planned, 'scenario')})", row["acc"], unfinished=True)
     return Entry(shown, row["acc"])
 
 
@@ -249,7 +252,7 @@ def _over(cells: pl.DataFrame, scenarios: Sequence[str]) -> dict[str, Entry]:
 def _change(row: Row | None) -> Entry:
     if row is None:
         return MISSING
-    return Entry(f"{row['difference']:+.1f}{'*' if significant(row['p_holm']) else ''}", row["difference"])
+    return Entry(f"{signed(row['difference'])}{'*' if significant(row['p_holm']) else ''}", row["difference"])
 
 
 def _errors(run_data: RunData, protocol: str) -> tuple[str, ...]:
@@ -260,7 +263,7 @@ def _errors(run_data: RunData, protocol: str) -> tuple[str, ...]:
 
 def _cut_short(rows: pl.DataFrame) -> tuple[str, ...]:
     return tuple(
-        f"{row['cell']}: {row[ending]} of {row['scored']} episodes {what} and count as not right; acc is at most "
+        f"{row['cell']}: {row[ending]} of {counted(row['scored'], 'episode')} {what}, counted as not right; acc is at most "
         f"{row['acc_bound']:.1f} and loops at most {row['loops_bound']:.1f} where nothing were cut"
         for ending, what in CUT.items()
         for row in rows.filter(pl.col(ending) > 0).iter_rows(named=True)
@@ -269,7 +272,7 @@ def _cut_short(rows: pl.DataFrame) -> tuple[str, ...]:
 
 def _without_answer(bad: pl.DataFrame) -> tuple[str, ...]:
     return tuple(
-        f"{row['cell']}: {row['errors']} of {row['finished']} episodes have no answer and count in no measure "
+        f"{row['cell']}: {row['errors']} of {counted(row['finished'], 'episode')} without an answer, and in no measure "
         f"({row['unprocessable']} unprocessable, {row['refused']} refused, {row['failed']} failed)"
         for row in bad.iter_rows(named=True)
     )

@@ -17,6 +17,7 @@ from orchestrator.report.html.escape import inert
 from orchestrator.report.html.page_data import EPISODES, THUMBNAILS, Page, gathered
 from orchestrator.report.html.tables import choices
 from orchestrator.report.run_data import read
+from orchestrator.report.wording import counted
 from orchestrator.storage import atomic_write
 
 __all__ = ["EPISODES", "THUMBNAILS", "write_page"]
@@ -34,15 +35,16 @@ def write_page(
     episodes: int = EPISODES,
     judge: str = "",
     strict: bool = False,
+    baselines: bool = True,
 ) -> Path:
     """Write ``folder/report.html`` and return its path; raises RunFolderError when the folder is no run.
 
     ``data`` is where the benchmark lies now (default: where the sweep had it); without it the page has no pictures and no
     options, and says so. ``thumbnails`` and ``episodes`` bound what the browser holds, ``seed`` draws it.
-    ``judge`` and ``strict`` choose the verdicts, as ``read`` does.
+    ``judge`` and ``strict`` choose the verdicts, as ``read`` does; without ``baselines`` figures leave them out.
     """
     run_data = read(Path(folder), data, judge, strict)
-    page = gathered(run_data, data, thumbnails, seed, episodes)
+    page = gathered(run_data, data, thumbnails, seed, episodes, baselines)
     target = Path(folder) / NAME
     atomic_write.write(target, rendered(page).encode())
     return target
@@ -59,7 +61,13 @@ def rendered(page: Page) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(_text("template.html.j2"))
     return template.render(
-        page=page, style=style, script=script, policy=policy, content=inert(page.browser), choices=choices
+        page=page,
+        style=style,
+        script=script,
+        policy=policy,
+        content=inert(page.browser),
+        choices=choices,
+        counted=counted,
     )
 
 

@@ -39,7 +39,7 @@ function offer(field) {
 
 function entry(episode) {
   const number = String(episode.sample).padStart(4, "0");
-  const turns = `${episode.played} turn${episode.played === 1 ? "" : "s"}`;
+  const turns = counted(episode.played, "turn");
   const button = make("button", { type: "button", "aria-current": episode === open ? "true" : null },
     dot(episode), visible(`${episode.scenario} ${number}, ${episode.condition}`), make("small", {}, visible(`${episode.model} · ${episode.kind} · ${turns}`)));
   button.addEventListener("click", () => go(episode));
@@ -55,7 +55,7 @@ function list() {
     items.push(make("li", {}, more));
   }
   byId("list").replaceChildren(...items);
-  byId("found").textContent = `${shown.length.toLocaleString("en")} of ${content.episodes.length.toLocaleString("en")} episodes`;
+  byId("found").textContent = `${shown.length.toLocaleString("en")} of ${counted(content.episodes.length, "episode")}`;
 }
 
 function narrow() {
@@ -144,7 +144,7 @@ function absent(key) {
   open = beside = null;
   mark();
   byId("episode").replaceChildren(make("p", { class: "problems", id: "absent" },
-    `This page holds ${content.episodes.length.toLocaleString("en")} of ${content.total.toLocaleString("en")} episodes, and not this one: `, visible(key.slice(0, 300))));
+    `This page holds ${content.episodes.length.toLocaleString("en")} of ${counted(content.total, "episode")}, and not this one: `, visible(key.slice(0, 300))));
 }
 
 /** Follow the address: an episode by its key, or a cell. */

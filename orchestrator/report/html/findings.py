@@ -14,10 +14,11 @@ from orchestrator.report.efficiency import lift
 from orchestrator.report.endings import taxonomy
 from orchestrator.report.estimates import Estimates
 from orchestrator.report.html.escape import visible
-from orchestrator.report.html.phrasing import listed, share, signed
+from orchestrator.report.html.phrasing import listed
 from orchestrator.report.lenient import leniency
 from orchestrator.report.paired_tests import ALPHA, against
 from orchestrator.report.run_data import RunData
+from orchestrator.report.wording import counted, share, signed
 
 Row = Mapping[str, Any]
 
@@ -53,7 +54,7 @@ def _of(run_data: RunData, means: pl.DataFrame, condition: str) -> pl.DataFrame:
 def _kind(run_data: RunData, rows: pl.DataFrame, more: str = "") -> str:
     """What the rows are of, with their number: ``1 model``, ``5 baselines``."""
     kind = "baseline" if set(rows["model"]) <= run_data.baselines else "model"
-    return f"{rows.height} {more}{kind}{'' if rows.height == 1 else 's'}"
+    return counted(rows.height, f"{more}{kind}")
 
 
 def _best(run_data: RunData, rows: pl.DataFrame) -> Iterator[Finding]:
@@ -138,13 +139,13 @@ def _changes(run_data: RunData) -> Iterator[Finding]:
     if found.is_empty():
         return
     sure = pl.col("p_holm") < ALPHA
-    counted = found.group_by("condition").agg(
+    changes = found.group_by("condition").agg(
         pl.len(),
         (sure & (pl.col("difference") > 0)).sum().alias("up"),
         (sure & (pl.col("difference") < 0)).sum().alias("down"),
         pl.col("difference").mean(),
     )
-    top = counted.sort(pl.col("up") + pl.col("down"), pl.col("condition"), descending=[True, False]).to_dicts()[0]
+    top = changes.sort(pl.col("up") + pl.col("down"), pl.col("condition"), descending=[True, False]).to_dicts()[0]
     if not top["up"] + top["down"]:
         yield Finding(
             f"0 of {found.height}",
@@ -165,12 +166,12 @@ def _failures(run_data: RunData) -> Iterator[Finding]:
     wrong = wrong if real.is_empty() else real
     if wrong.is_empty():
         return
-    counted = wrong.group_by("kind").agg(pl.col("count").sum()).sort("count", "kind", descending=[True, False])
-    total = int(counted["count"].sum())
-    (kind, count), *others = counted.iter_rows()
+    kinds = wrong.group_by("kind").agg(pl.col("count").sum()).sort("count", "kind", descending=[True, False])
+    total = int(kinds["count"].sum())
+    (kind, count), *others = kinds.iter_rows()
     more = f" Then: {', '.join(f'{name} ({share(n, total)})' for name, n in others[:2])}." if others else ""
     yield Finding(
-        share(count, total), f"of the {total:,} zero-shot episodes that did not succeed {_ended(kind)}.{more}"
+        share(count, total), f"of the {counted(total, 'zero-shot episode')} that did not succeed {_ended(kind)}.{more}"
     )
 
 
@@ -189,7 +190,7 @@ def _parsing(run_data: RunData) -> Iterator[Finding]:
     who = "the baselines'" if real.is_empty() else "the models'"
     yield Finding(
         share(unparsable, scored),
-        f"of {who} {scored:,} scored episodes ended with a reply that the benchmark cannot parse{lenient}.",
+        f"of {who} {counted(scored, 'scored episode')} ended with a reply that the benchmark cannot parse{lenient}.",
     )
 
 
@@ -201,5 +202,5 @@ def _ended(kind: str) -> str:
 def _scope(row: Row) -> str:
     if row["all_seven"]:
         return "the seven scenarios"
-    scenarios = f"{row['scenarios']} scenario{'s' if row['scenarios'] != 1 else ''}"
+    scenarios = counted(row["scenarios"], "scenario")
     return scenarios if row["complete"] == row["scenarios"] else f"{scenarios}, {row['complete']} of them complete"

@@ -18,7 +18,7 @@ from envs import SCENARIOS
 from orchestrator.datasets.staging import nearby
 from orchestrator.report import plot_style
 from orchestrator.report.endings import Kind, endings
-from orchestrator.report.estimates import Estimates, estimate
+from orchestrator.report.estimates import estimate
 from orchestrator.report.figures import figures
 from orchestrator.report.html import summary, tables
 from orchestrator.report.html.episode_sample import chosen
@@ -29,6 +29,7 @@ from orchestrator.report.html.thumbnails import Thumbnails
 from orchestrator.report.paper_comparison import compared
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables import grids, models
+from orchestrator.report.wording import counted
 from orchestrator.storage.episode_store import UNREADABLE
 from sweeps.conditions import CONDITIONS
 
@@ -41,9 +42,9 @@ LARGEST_SVG = 400_000
 
 CAPTIONS = {
     "reference": "Accuracy where the model must ask for what it needs, against accuracy on the clear image.",
-    "actions": "What the answers were, zero-shot.",
-    "actions-behind": "What the answers were, with hints and with suggestions that cannot help.",
-    "conditions": "Hints, history and solved examples against zero-shot: accuracy and suggestions per episode.",
+    "actions": "What the answers were: zero-shot, with hints, and with suggestions that cannot help.",
+    "conditions": "What each condition changes against zero-shot on the same samples, with paired intervals.",
+    "examples": "What solved examples change against zero-shot on the same samples, with paired intervals.",
     "capacity": "Size against proactiveness and accuracy.",
     "budget": "Accuracy when only so many suggestions are allowed.",
 }
@@ -95,7 +96,9 @@ class Page:
     """The browser's data, for JSON."""
 
 
-def gathered(run_data: RunData, data: Path | None, thumbnails: int, seed: int, episodes: int) -> Page:
+def gathered(
+    run_data: RunData, data: Path | None, thumbnails: int, seed: int, episodes: int, baselines: bool = True
+) -> Page:
     """The page of a run; see ``write_page``."""
     intervals = estimate(run_data)
     judged = _judged(run_data.folder)
@@ -108,7 +111,9 @@ def gathered(run_data: RunData, data: Path | None, thumbnails: int, seed: int, e
         grids=[tables.page_table(grid) for grid in grids(run_data, intervals)],
         cells=tables.cells(run_data, intervals),
         paper=tables.beside_paper(compared(run_data, intervals)),
-        figures=_figure_files(run_data, intervals),
+        figures=[
+            _figure_file(name, figure) for name, figure in figures(run_data, intervals, baselines=baselines).items()
+        ],
         about=about,
         browser=_browser(views, run_data),
     )
@@ -152,17 +157,17 @@ def _about(views: EpisodeViews, run_data: RunData, seed: int) -> list[str]:
     held, total = len(views.found), run_data.episodes.height
     pictures = views.thumbnails
     if held == total:
-        first = f"All {total:,} episodes are here"
+        first = f"{counted(total, 'episode')}, all that were played"
     else:
         first = (
-            f"{held:,} of {total:,} episodes are here, drawn with seed {seed}: whole samples under every model and condition, "
+            f"{held:,} of {counted(total, 'episode')}, drawn with seed {seed}: whole samples under every model and condition, "
             "and one episode of every ending of every cell, as far as the page's bounds allow; all others are in the store"
         )
     if pictures.renderer is None:
         return [f"{first}.", "There are no pictures and no options, because the data folder is not at hand."]
-    second = f"{len(pictures.uris):,} pictures of what the models saw, as thumbnails, crop applied"
+    second = f"{counted(len(pictures.uris), 'picture')} of what the models saw, as thumbnails, crop applied"
     if pictures.left_out:
-        second += f"; {pictures.left_out:,} more were left out to bound the file"
+        second += f"; {pictures.left_out:,} more left out to bound the file"
     return [f"{first}.", f"{second}."]
 
 
@@ -192,10 +197,6 @@ def _place(run_data: RunData) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
         return (*[(known[column].get(one[column], 99), one[column]) for column in known], one["key"])
 
     return place
-
-
-def _figure_files(run_data: RunData, intervals: Estimates) -> list[FigureFile]:
-    return [_figure_file(name, figure) for name, figure in figures(run_data, intervals).items()]
 
 
 def _figure_file(name: str, figure: Figure) -> FigureFile:

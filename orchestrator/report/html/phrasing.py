@@ -1,6 +1,6 @@
-"""Numbers and lists as parts of a sentence.
+"""Lists as parts of a sentence.
 
-No false 0% or 100%, no long list, no text of others unescaped.
+No long list, no text of others unescaped.
 """
 
 from __future__ import annotations
@@ -12,21 +12,6 @@ from orchestrator.report.html.escape import visible
 
 NAMED = 4
 """Names that a sentence lists before it only counts."""
-
-
-def share(part: int, whole: int) -> str:
-    """Percent without a false 0 or 100."""
-    if not whole:
-        return "0%"
-    value = 100 * part / whole
-    if 0 < value < 0.1:
-        return "<0.1%"
-    return f"{min(value, 99.9):.1f}%" if part < whole else "100%"
-
-
-def signed(value: float) -> str:
-    """A difference in points, with its sign as a sign."""
-    return f"{value:+.1f}".replace("-", "−") if abs(value) >= 0.05 else "0.0"
 
 
 def listed(names: list[str], most: int = NAMED) -> str:

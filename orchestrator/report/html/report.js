@@ -40,5 +40,8 @@ function fragment() {
   return parts;
 }
 
+/** `1 row`, `2,000 rows`. */
+const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+
 /** A key in an address: slashes stay readable. */
 const address = (key) => encodeURIComponent(key).replaceAll("%2F", "/");

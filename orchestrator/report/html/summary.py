@@ -12,11 +12,12 @@ import polars as pl
 
 from actors.prompts import VERSIONS
 from orchestrator.report.html.escape import visible
-from orchestrator.report.html.phrasing import listed, ordered, share
+from orchestrator.report.html.phrasing import listed, ordered
 from orchestrator.report.metrics import CUT
 from orchestrator.report.provenance import foreign, subset
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables import models
+from orchestrator.report.wording import counted, share
 from orchestrator.storage.episode_store import damaged
 from orchestrator.storage.run_folder import read_status
 from sweeps.conditions import CONDITIONS
@@ -35,9 +36,8 @@ class Fact(NamedTuple):
 def facts(run_data: RunData, judged: pl.DataFrame) -> list[Fact]:
     """What was run, on what, with which versions."""
     sweep, rows, status = run_data.sweep, run_data.rows, read_status(run_data.folder)
-    planned, finished = int(rows["planned"].sum()), int(rows["finished"].sum())
     found = [
-        Fact("Played", f"{finished:,} of {planned:,} planned episodes ({share(finished, planned)}), {rows.height} cells"),
+        Fact("Played", _played(rows)),
         Fact("Models", _models(run_data)),
         Fact("Scenarios", listed(ordered(rows["scenario"]), 7)),
         Fact("Conditions", listed(ordered(rows["condition"], CONDITIONS), 12)),
@@ -68,6 +68,12 @@ def problems(run_data: RunData) -> list[str]:
     ]
 
 
+def _played(rows: pl.DataFrame) -> str:
+    planned, finished = int(rows["planned"].sum()), int(rows["finished"].sum())
+    episodes, cells = counted(planned, "planned episode"), counted(rows.height, "cell")
+    return f"{finished:,} of {episodes} ({share(finished, planned)}), {cells}"
+
+
 def _models(run_data: RunData) -> str:
     played = models(run_data, run_data.rows["model"])
     baselines = [name for name in played if name in run_data.baselines]
@@ -81,7 +87,7 @@ def _data(run_data: RunData) -> str:
     samples = run_data.rows.group_by("scenario").agg(pl.col("planned").max())["planned"].sum()
     kinds = list(dict.fromkeys(other.values())) or ["ids and numbers are those of the published benchmark"]
     filtered = "the paper's filter" if run_data.sweep.selection.filtered else "unfiltered"
-    text = f"{samples:,} samples, {filtered}; {'; '.join(kinds[:2])}"
+    text = f"{counted(int(samples), 'sample')}, {filtered}; {'; '.join(kinds[:2])}"
     return visible(text + (f"; a subset in {listed(ordered(part), 7)}" if part and not other else ""), 600)
 
 
@@ -108,7 +114,7 @@ def _versions() -> str:
 
 def _judge(run_data: RunData, judged: pl.DataFrame) -> str:
     if "judge" in judged.columns and judged.height:
-        return f"{listed(judged['judge'].cast(pl.String).unique().sort().to_list(), 3)}: {judged.height:,} verdicts"
+        return f"{listed(judged['judge'].cast(pl.String).unique().sort().to_list(), 3)}: {counted(judged.height, 'verdict')}"
     if "oeg" in set(run_data.rows["protocol"]):
         return "open-ended answers are not judged yet"
     return "none: multiple choice is read by rule, as the package reads it"
@@ -135,8 +141,8 @@ def _unfinished(rows: pl.DataFrame) -> Iterator[str]:
         return
     pending = int((left["planned"] - left["finished"]).sum())
     yield (
-        f"{pending:,} of {int(rows['planned'].sum()):,} planned episodes are not played yet, in {left.height} of {rows.height} "
-        f"cells: {listed(left['cell'].to_list())}; measures of these cells are of what is played"
+        f"{pending:,} of {counted(int(rows['planned'].sum()), 'planned episode')} not played yet, in {left.height} of "
+        f"{counted(rows.height, 'cell')}: {listed(left['cell'].to_list())}; their measures are of what is played"
     )
 
 
@@ -146,7 +152,7 @@ def _given_up(status: Row) -> Iterator[str]:
         if cell.get("reason"):
             reasons.setdefault(str(cell["reason"]), []).append(str(cell["cell"]))
     for reason, cells in reasons.items():
-        yield f"{len(cells)} cells stopped ({listed(cells, 2)}): {visible(reason, 300)}"
+        yield f"{counted(len(cells), 'cell')} stopped ({listed(cells, 2)}): {visible(reason, 300)}"
 
 
 def _cut_short(run_data: RunData) -> Iterator[str]:
@@ -154,8 +160,8 @@ def _cut_short(run_data: RunData) -> Iterator[str]:
         rows = run_data.rows.filter(pl.col(ending) > 0)
         if rows.height:
             yield (
-                f"{int(rows[ending].sum()):,} episodes in {rows.height} cells {what}; they count as not right, and the table of "
-                "cells shows what acc is at most"
+                f"{counted(int(rows[ending].sum()), 'episode')} in {counted(rows.height, 'cell')} {what}, counted as not right; "
+                "the table of cells shows what acc is at most"
             )
 
 
@@ -166,9 +172,9 @@ def _errors(run_data: RunData) -> Iterator[str]:
         return
     kinds = {name: int(rows[name].sum()) for name in ("unprocessable", "refused", "failed")}
     yield (
-        f"{total:,} episodes have no answer ({', '.join(f'{n:,} {name}' for name, n in kinds.items() if n)}); "
-        "they count in no measure"
+        f"without an answer, and in no measure: {counted(total, 'episode')} "
+        f"({', '.join(f'{n:,} {name}' for name, n in kinds.items() if n)})"
     )
     causes = run_data.episodes.filter(pl.col("error").is_not_null()).group_by("error").len().sort("len", "error")
     for cause, count in causes.reverse().head(3).iter_rows():
-        yield f"{count:,} times: {visible(cause, 240)}"
+        yield f"{counted(count, 'time')}: {visible(cause, 240)}"

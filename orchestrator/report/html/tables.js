@@ -34,7 +34,7 @@ function filterable(dataTable, table) {
       row.hidden = !fits;
       shown += fits;
     }
-    count.textContent = shown === rows.length ? `${rows.length} rows` : `${shown} of ${rows.length} rows`;
+    count.textContent = shown === rows.length ? counted(rows.length, "row") : `${shown} of ${counted(rows.length, "row")}`;
   };
   for (const one of selects) one.addEventListener("change", apply);
   search.addEventListener("input", apply);
@@ -42,10 +42,11 @@ function filterable(dataTable, table) {
 }
 
 for (const dataTable of document.querySelectorAll(".data-table")) {
-  const table = dataTable.querySelector("table");
-  if (!table) continue;
-  [...table.tHead.rows[0].cells].forEach((head, column) => {
-    head.firstElementChild.addEventListener("click", () => sortBy(table, head, column));
-  });
-  if (dataTable.querySelector(".filters")) filterable(dataTable, table);
+  const tables = dataTable.querySelectorAll("table");
+  for (const table of tables) {
+    [...table.tHead.rows[0].cells].forEach((head, column) => {
+      head.firstElementChild.addEventListener("click", () => sortBy(table, head, column));
+    });
+  }
+  if (tables.length && dataTable.querySelector(".filters")) filterable(dataTable, tables[0]);
 }

@@ -18,13 +18,13 @@ from orchestrator.report.efficiency import efficiency, lift
 from orchestrator.report.escaping import Grid
 from orchestrator.report.estimates import Estimates
 from orchestrator.report.html.escape import visible
-from orchestrator.report.html.phrasing import signed
 from orchestrator.report.lenient import leniency
 from orchestrator.report.paired_tests import ALPHA, against, significant
 from orchestrator.report.paper_comparison import reasons
 from orchestrator.report.plot_style import ACTIONS
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables import models
+from orchestrator.report.wording import signed
 from sweeps.conditions import CONDITIONS
 
 Row = Mapping[str, Any]
@@ -73,6 +73,8 @@ class PageTable:
     notes: tuple[str, ...] = field(default=())
     search: bool = False
     """Whether it has filters and a search field."""
+    folded: tuple[tuple[TableCell, ...], ...] = ()
+    """Rows of baselines that are shown on demand."""
 
 
 CELLS = (
@@ -210,7 +212,7 @@ def _number(value: float | None) -> TableCell:
 
 
 def page_table(grid: Grid) -> PageTable:
-    """A table of the paper as a sortable table."""
+    """A table of the paper as a sortable table; of the paired one the rows of baselines are folded away."""
     rows = tuple(
         (
             TableCell(visible(name), place, style="name"),
@@ -222,7 +224,9 @@ def page_table(grid: Grid) -> PageTable:
         for place, (name, entries) in enumerate(grid.rows)
     )
     columns = (Column("Model", number=False), *[Column(visible(name)) for name in grid.columns])
-    return PageTable(grid.name, visible(grid.title), columns, rows, tuple(visible(note, 400) for note in grid.notes))
+    notes = tuple(visible(note, 400) for note in grid.notes)
+    first = grid.ranked if grid.name == "paired" and grid.ranked else len(rows)
+    return PageTable(grid.name, visible(grid.title, 400), columns, rows[:first], notes, folded=rows[first:])
 
 
 def beside_paper(rows: pl.DataFrame) -> PageTable | None:
@@ -255,7 +259,7 @@ def _beside(row: Row) -> tuple[TableCell, ...]:
         TableCell(f"{row['ours']:.1f}", row["ours"], f"{row['low']:.1f}–{row['high']:.1f}"),
         TableCell(f"{row['published']:.1f}", row["published"]),
         TableCell(signed(row["difference"]), row["difference"]),
-        TableCell(GAP) if row["episodes"] is None else TableCell(f"{row['episodes']:+,}", row["episodes"]),
+        TableCell(GAP) if row["episodes"] is None else TableCell(signed(row["episodes"], 0), row["episodes"]),
         TableCell("yes", 1) if row["inside"] else TableCell("no", 0, style="warn"),
     )
 

@@ -1,19 +1,25 @@
 """On a terminal, too, an error is visible, and what is not complete is not shown as if it were."""
 
 import io
+from dataclasses import replace
 
 import polars as pl
 import pytest
 from rich.console import Console
 
-from orchestrator.report.console_tables import tables
+from orchestrator.report.console_tables import paired, tables
+from orchestrator.report.escaping import Entry, Grid
 from orchestrator.report.run_data import read
 from tests.orchestrator.report.runs import played, sweep
 
 
 def printed(rows: pl.DataFrame) -> str:
+    return shown(*tables(rows))
+
+
+def shown(*found) -> str:
     console = Console(width=160, file=io.StringIO(), record=True)
-    for table in tables(rows):
+    for table in found:
         console.print(table)
     return console.export_text()
 
@@ -43,6 +49,15 @@ def test_a_cell_without_any_answer_is_finished_and_has_no_figure(rows):
     text = printed(changed(rows, "ROD", errors=10, unprocessable=10, scored=0, acc=None, ps=None))
 
     assert "10/10!" in text and "unfinished" not in text
+
+
+def test_of_the_paired_table_baselines_are_only_counted():
+    rows = (("a, hint", (Entry("+1.0*", 1.0),)), ("oracle, hint", (Entry("0.0", 0.0),)))
+    grid = Grid("paired", "against zero-shot", ("ROD" * 9,), rows, pl.DataFrame(), ranked=1)
+
+    assert "a, hint" in shown(paired(grid)) and "+1.0*" in shown(paired(grid))
+    assert "oracle" not in shown(paired(grid)) and "1 row of baselines: tables/paired.md" in shown(paired(grid))
+    assert "oracle" in shown(paired(replace(grid, ranked=0))), "where only baselines were played, they are the table"
 
 
 def test_failed_episodes_are_missing(rows):

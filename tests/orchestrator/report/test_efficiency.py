@@ -167,7 +167,7 @@ def test_rho_is_scipys_with_ties(pairs):
 
 
 def test_too_few_or_equal_models_have_a_reason(run_data):
-    assert spearman(np.array([1.0, 2.0]), np.array([1.0, 2.0]))[2] == "2 models of published size are too few"
+    assert spearman(np.array([1.0, 2.0]), np.array([1.0, 2.0]))[2] == "2 models of published size, and it takes three"
     assert spearman(np.array([1.0, 2.0, 3.0]), np.zeros(3))[2] == "all values are equal"
     assert points(run_data).is_empty()
     assert capacity(run_data).is_empty()

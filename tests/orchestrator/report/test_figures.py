@@ -1,7 +1,9 @@
-"""Figures are the same bytes for the same run, are left out where there is nothing, and take names for text."""
+"""Figures are the same bytes for the same run, are left out where a table says more, and go into a paper unscaled."""
 
 import dataclasses
 import io
+import itertools
+import re
 import xml.etree.ElementTree as ET
 
 import matplotlib
@@ -9,44 +11,204 @@ import numpy as np
 import polars as pl
 import pytest
 from matplotlib import colors
+from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.transforms import Bbox
 from PIL import Image
 
 from orchestrator.report import plot_style
-from orchestrator.report.figures import family, figures, write_figures
+from orchestrator.report.estimates import estimate
+from orchestrator.report.figure_curves import family
+from orchestrator.report.figure_parts import Drawing, Numbers
+from orchestrator.report.figures import MAKERS, figures, write_figures
+from orchestrator.report.plot_style import ACTIONS, COLUMN, CONDITIONS, GREY, PAGE, SERIES, SMALLEST, TALLEST
 from orchestrator.report.run_data import read
+from tests.orchestrator.colour_vision import closest
 from tests.orchestrator.report.runs import known, played, sweep
 
-ALL = {"reference", "actions", "actions-behind", "conditions", "budget"}
+MODELS = [
+    "llava-next-mistral-7b",
+    "internvl3-1b",
+    "internvl3-2b",
+    "internvl3-78b",
+    "qwen2.5-vl-3b",
+    "phi-4-multimodal",
+    "gpt-4.1",
+]
 
 
 @pytest.fixture(scope="module")
-def drawn(run_data):
-    return figures(run_data)
+def numbers(run_data):
+    return Numbers(run_data, estimate(run_data))
+
+
+@pytest.fixture(scope="module")
+def drawn(numbers):
+    """The figures of six baselines alone."""
+    return figures(numbers.run_data, numbers.intervals)
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory):
+    """Seven models of the paper, one of them unfinished, beside two baselines."""
+    conditions = ("zero-shot", "hint", "icl-1", "reference", "random-proactive")
+    run_data = read(
+        known(tmp_path_factory.mktemp("beside") / "run", [*MODELS, "oracle", "uniform"], conditions, most=6)
+    )
+    planned = pl.when(pl.col("model") == "gpt-4.1").then(pl.col("planned") + 2).otherwise("planned")
+    run_data = dataclasses.replace(run_data, planned=run_data.planned.with_columns(planned.alias("planned")))
+    return Numbers(run_data, estimate(run_data))
+
+
+@pytest.fixture(scope="module")
+def page(beside):
+    return figures(beside.run_data, beside.intervals)
+
+
+@pytest.fixture(scope="module")
+def column(beside):
+    return figures(beside.run_data, beside.intervals, COLUMN)
+
+
+@pytest.fixture(params=[PAGE, COLUMN])
+def sized(request):
+    """A width, and every figure of that width."""
+    return request.param, request.getfixturevalue("page" if request.param == PAGE else "column")
+
+
+class Texts(RendererAgg):
+    """Draws a figure and keeps every text that it draws: text, size in points, box in points (from the top left)."""
+
+    def __init__(self, figure) -> None:
+        super().__init__(int(72 * figure.get_figwidth()) + 1, int(72 * figure.get_figheight()) + 1, 72)
+        self.drawn: list[tuple[str, float, Bbox]] = []
+        figure.set_dpi(72)
+        figure.draw(self)
+
+    def draw_text(self, gc, x, y, s, prop, angle, ismath=False, mtext=None):
+        width, height, below = self.get_text_width_height_descent(s, prop, ismath)
+        above = height - below
+        box = (x - above, y - width, x + below, y) if angle == 90 else (x, y - above, x + width, y + below)
+        self.drawn.append((s, prop.get_size_in_points(), Bbox.from_extents(*box)))
+        super().draw_text(gc, x, y, s, prop, angle, ismath, mtext)
 
 
 def texts(figure):
-    return [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
+    """The texts that a reader sees."""
+    return [text for text, _, _ in Texts(figure).drawn]
 
 
-def test_every_figure_is_written_as_vector_and_picture(run):
-    files = {path.name: path for path in write_figures(run)}
+def test_every_figure_is_written_in_two_widths(demo_data, tmp_path):
+    folder = played(
+        tmp_path / "run", sweep(demo_data, ["oracle", "uniform", "guess"], ["zero-shot"], scenarios=["ROD"])
+    )
+    files = {path.name: path for path in write_figures(folder)}
+    names = ("actions", "budget")
 
-    assert set(files) == {f"{name}.{ending}" for name in ALL for ending in ("png", "svg")}
-    for name in ALL:
-        assert ET.parse(files[f"{name}.svg"]).getroot().tag.endswith("svg")
+    page = {f"{name}.{ending}" for name in names for ending in ("pdf", "png", "svg")}
+    assert set(files) == page | {f"{name}-column.{ending}" for name in names for ending in ("pdf", "svg")}
+    for name, (ending, width) in itertools.product(names, (("", PAGE), ("-column", COLUMN))):
+        svg = ET.parse(files[f"{name}{ending}.svg"]).getroot()
+        box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", files[f"{name}{ending}.pdf"].read_bytes())
+        assert float(svg.get("width").removesuffix("pt")) == float(box[1]) == 72 * width
+        assert float(box[2]) <= 72 * TALLEST
+    for name in names:
         with Image.open(files[f"{name}.png"]) as picture:
-            assert picture.width > 600 and np.asarray(picture.convert("L")).std() > 5, "something is drawn"
+            assert picture.width == PAGE * plot_style.DPI and np.asarray(picture.convert("L")).std() > 5
 
 
-def test_the_same_run_gives_the_same_bytes(run_data, drawn):
-    again = figures(run_data)
+def test_text_is_vector_and_its_font_is_in_the_file(drawn):
+    assert set(drawn) == {"reference", "actions", "conditions", "examples", "budget"}
+    for figure in drawn.values():
+        pdf = plot_style.pdf(figure)
+        fonts = re.findall(rb"/Type /FontDescriptor.*?endobj", pdf, re.DOTALL)
+        assert fonts and all(b"/FontFile2" in font for font in fonts)
+        assert b"/Type3" not in pdf and b"/Subtype /Image" not in pdf
+        assert b"<image" not in plot_style.svg(figure)
 
-    assert plot_style.svg(drawn["actions"]) == plot_style.svg(again["actions"])
-    assert plot_style.png(drawn["budget"]) == plot_style.png(again["budget"])
-    assert b"<dc:date>" not in plot_style.svg(drawn["budget"])
+
+# -- at the size of a paper --------------------------------------------------------------------------------------------
+def test_no_text_is_small_or_outside(sized):
+    width, made = sized
+    assert set(made) == {"reference", "actions", "conditions", "examples", "capacity", "budget"}
+    for name, figure in made.items():
+        assert figure.get_figwidth() == width and figure.get_figheight() <= TALLEST
+        for text, size, box in Texts(figure).drawn:
+            assert size >= SMALLEST, (name, text)
+            assert box.x0 >= 0 and box.x1 <= 72 * width, (name, text)
+            assert box.y0 >= 0 and box.y1 <= 72 * figure.get_figheight(), (name, text)
 
 
-def test_bars_are_the_shares_and_fill_the_hundred(run_data, drawn):
+def test_no_text_lies_on_another(sized):
+    for name, figure in sized[1].items():
+        for (one, _, box), (other, _, at) in itertools.combinations(Texts(figure).drawn, 2):
+            assert one == other or not box.padded(-1).overlaps(at.padded(-1)), (name, one, other)
+
+
+def test_every_point_has_its_interval(beside, sized):
+    rows = beside.intervals.averages.filter(protocol="mcqa", condition="zero-shot").to_dicts()
+    _, made = sized
+    panel = next(axes for axes in made["reference"].axes if axes.get_title("left") == "average")
+    assert lines(panel) >= {(row["acc_low"], row["acc_high"]) for row in rows}
+    changes = beside.changes.filter(condition="hint").to_dicts()
+    assert lines(made["conditions"].axes[0]) >= {(row["difference_low"], row["difference_high"]) for row in changes}
+    assert lines(made["actions"].axes[0]) >= {
+        (row["share_suggestion_low"], row["share_suggestion_high"]) for row in rows
+    }
+
+
+def lines(panel):
+    """Ends along x of all lines between two points."""
+    return {tuple(line.get_xdata()) for line in panel.lines if len(line.get_xdata()) == 2}
+
+
+def test_the_budget_band_holds_its_curve(page):
+    for panel in page["budget"].axes[: len(MODELS)]:
+        low, high = panel.collections[0].get_paths()[0].get_extents().intervaly
+        curve = panel.lines[-1].get_ydata()
+        assert low <= min(curve) and max(curve) <= high and low < high
+
+
+def test_no_axis_is_symlog_and_a_minus_is_a_minus(sized):
+    for figure in sized[1].values():
+        for axes in figure.axes:
+            assert {axes.get_xscale(), axes.get_yscale()} <= {"linear", "log"}
+            logarithmic = axes.get_xscale() == "log"
+            assert not logarithmic or "log scale" in axes.get_xlabel()
+        assert not [text for text in texts(figure) if re.search(r"(?<![\w.])-\d", text)]
+
+
+def test_baselines_are_grey_or_left_out(beside, page):
+    labels = {text.get_text(): text.get_color() for text in page["reference"].axes[0].get_yticklabels()}
+
+    assert labels["oracle"] != labels["internvl3-2b"]
+    marks = {
+        line.get_color() for line in page["conditions"].axes[0].lines if line.get_marker() == CONDITIONS["hint"][1]
+    }
+    assert marks == {GREY, CONDITIONS["hint"][0]}
+    assert all("grey: baselines" in texts(page[name]) for name in ("reference", "actions", "conditions", "examples"))
+    for maker in MAKERS.values():
+        assert not {"oracle", "grey: baselines"} & set(texts(maker(Drawing(beside, baselines=False))))
+
+
+def test_where_only_baselines_played_none_is_grey(drawn):
+    assert not any("grey: baselines" in texts(figure) for figure in drawn.values())
+
+
+def test_fewer_than_three_models_are_a_table(demo_data, tmp_path):
+    assert figures(read(played(tmp_path / "run", sweep(demo_data, ["oracle", "uniform"], ["zero-shot", "hint"])))) == {}
+
+
+def test_the_same_run_gives_the_same_bytes(numbers, drawn):
+    with plot_style.house():
+        again = MAKERS["actions"](Drawing(Numbers(numbers.run_data, numbers.intervals)))
+        plot_style.lay_out(again)
+
+    for form in (plot_style.svg, plot_style.pdf, plot_style.png):
+        assert form(drawn["actions"]) == form(again), form
+    assert b"<dc:date>" not in plot_style.svg(again) and b"CreationDate" not in plot_style.pdf(again)
+
+
+def test_bars_are_the_shares_and_fill_the_hundred(drawn):
     panel = drawn["actions"].axes[0]
     rows: dict[float, float] = {}
     for bar in panel.patches:
@@ -64,45 +226,59 @@ def test_nothing_outside_a_figure_changes_its_style():
     assert dict(matplotlib.rcParams) == before
 
 
-def test_colours_differ_in_grey_or_by_hatch():
-    grey = [
-        0.299 * r + 0.587 * g + 0.114 * b for r, g, b in (colors.to_rgb(c) for _, c, _ in plot_style.ACTIONS.values())
-    ]
-    hatches = [hatch for _, _, hatch in plot_style.ACTIONS.values()]
+def test_colours_differ_in_grey_or_by_hatch_and_marker():
+    grey = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b in (colors.to_rgb(c) for _, c, _ in ACTIONS.values())]
+    hatches = [hatch for _, _, hatch in ACTIONS.values()]
 
     assert len(set(hatches)) == len(hatches)
     assert all(abs(a - b) > 0.04 for n, a in enumerate(grey) for b in grey[:n])
-    markers = [marker for name, (_, marker) in plot_style.CONDITIONS.items() if name != "reference"]
+    markers = [marker for name, (_, marker) in CONDITIONS.items() if name not in ("zero-shot", "reference")]
     assert len(set(markers)) == len(markers)
     assert len({plot_style.series(number) for number in range(30)}) == 30
 
 
+@pytest.mark.parametrize(
+    "palette",
+    [
+        [colour for _, colour, _ in ACTIONS.values()],
+        [*{CONDITIONS[name][0] for name in ("hint", "history", "random-proactive")}, GREY],
+        [*{CONDITIONS[name][0] for name in ("icl-1", "icl-3")}, GREY],
+        [*{CONDITIONS[name][0] for name in ("zero-shot", "reference")}, GREY],
+        SERIES,
+    ],
+)
+def test_colours_of_one_figure_stay_apart_for_colour_blind_readers(palette):
+    assert closest(palette) >= 10
+
+
 def test_unfinished_is_said_and_pale(demo_data, tmp_path):
-    folder = played(tmp_path / "run", sweep(demo_data, ["oracle", "uniform"]), only=600)
+    folder = played(tmp_path / "run", sweep(demo_data, ["oracle", "uniform", "guess"]), only=900)
     made = figures(read(folder))
 
     assert "not played" in texts(made["reference"])
-    assert any("% played)" in text for text in texts(made["actions"]))
-    assert any("(unfinished)" in text for text in texts(made["budget"]))
+    for name in ("reference", "actions", "conditions", "budget"):
+        assert any(re.search(r"\(\d+%\)$", text) for text in texts(made[name])), name
     assert all("pale: unfinished" in texts(made[name]) for name in ("reference", "actions", "conditions"))
 
 
 def test_a_run_of_one_condition_has_only_the_figures_it_can_have(run_data):
-    one = dataclasses.replace(run_data, planned=run_data.planned.filter(condition="zero-shot"))
+    one = dataclasses.replace(
+        run_data,
+        planned=run_data.planned.filter(condition="zero-shot"),
+        episodes=run_data.episodes.filter(condition="zero-shot"),
+    )
     nothing = dataclasses.replace(run_data, planned=run_data.planned.clear(), episodes=run_data.episodes.clear())
 
     assert set(figures(one)) == {"actions", "budget"}
     assert figures(nothing) == {}
 
 
-def test_capacity_shows_sized_models_by_family(tmp_path):
-    models = ["internvl3-1b", "internvl3-2b", "internvl3-8b", "qwen2.5-vl-3b", "gpt-4.1"]
-    made = figures(read(known(tmp_path / "run", models, ("zero-shot",), most=40)))
-    shown = texts(made["capacity"])
+def test_capacity_shows_sized_models_by_family(page):
+    found = texts(page["capacity"])
 
-    assert {"internvl3", "qwen2.5-vl"} <= set(shown)
-    assert "gpt-4.1" not in shown
-    assert any("Spearman's rho" in text and "4 models" in text for text in shown)
+    assert {"internvl3", "qwen2.5-vl"} <= set(found)
+    assert "gpt-4.1" not in found
+    assert any("Spearman's rho" in text and "6 models" in text for text in found)
     assert family("llava-ov-0.5b") == "llava-ov"
     assert family("7b") == "7b"
 

@@ -221,7 +221,7 @@ def test_what_the_judge_has_not_read_is_not_compared_nor_its_average_nor_shown_a
     found = compare(folder)
 
     assert found["published"].null_count() == found.height > 0
-    assert found.filter(pl.col("scenario") != "avg")["reason"].str.contains("answers are not judged yet").all()
+    assert found.filter(pl.col("scenario") != "avg")["reason"].str.contains("answers not judged yet").all()
     assert found.filter(scenario="avg")["reason"].str.contains("not all seven").all()
     run_data = read(folder)
     ((_, entries),) = open_ended(run_data, estimate(run_data)).rows
@@ -254,11 +254,11 @@ def test_what_the_package_counts_as_wrong_and_we_as_no_answer_is_said(tmp_path):
     folder = spoiled(known(tmp_path / "run", [MODEL], ("zero-shot",)), "unprocessable", "COCO", 10)
     found = compare(folder)
     row = found.row(by_predicate=(pl.col("scenario") == "COCO") & (pl.col("measure") == "acc"), named=True)
-    (told,) = [line for line in reasons(found) if "no answer" in line]
+    (told,) = [line for line in reasons(found) if "without an answer" in line]
 
     right = row["ours"] * (row["finished"] - row["errors"])
     assert row["errors"] > 50 and row["published"] is not None
-    assert told.startswith(f"{MODEL}/COCO/zero-shot: {row['errors']} of 1,240 episodes have no answer")
+    assert told.startswith(f"{MODEL}/COCO/zero-shot: {row['errors']} of 1,240 episodes without an answer")
     assert told.endswith(f"acc is {right / row['finished']:.1f}") and right / row["finished"] < row["ours"]
 
 

@@ -74,10 +74,10 @@ def test_a_table_has_one_verdict_with_figures_outside_distance_and_ranks():
     assert row["mean_absolute"] == pytest.approx(25.05 / 3)
     assert row["rho"] == pytest.approx(0.5), "the second model has overtaken the third"
     assert list(verdicts(compared([0.0, 25.0, 0.05]))) == [
-        "hint (mcqa), acc: 1 of 3 figures differ by more than rounding allows; mean absolute difference 8.35 points,"
+        "hint (mcqa), acc: 1 of 3 figures off by more than rounding allows; mean absolute difference 8.35 points,"
         " rank correlation of 3 models 0.50"
     ]
     assert next(iter(verdicts(compared([0.0, 0.05])))).startswith("hint (mcqa), acc: agrees with the paper; ")
     (decoded_otherwise,) = verdicts(compared([0.0, 25.0, 0.05], exact=False))
-    assert "1 of 3 figures differ from our 95% interval" in decoded_otherwise
+    assert "1 of 3 figures outside our 95% interval" in decoded_otherwise
     assert not list(verdicts(compared([0.0]).clear()))

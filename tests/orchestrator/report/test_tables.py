@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from orchestrator.report.escaping import Entry, Grid, latex, latex_text, markdown, markdown_text, marked
 from orchestrator.report.estimates import estimate
+from orchestrator.report.html.tables import page_table
 from orchestrator.report.judge_tables import averages
 from orchestrator.report.run_data import read
-from orchestrator.report.tables import grids, open_ended, write_tables
+from orchestrator.report.tables import grids, open_ended, paired, write_tables
 from tests.orchestrator.report.runs import known, played, sweep
 
 HOSTILE = [
@@ -110,6 +111,18 @@ def test_models_are_marked_and_baselines_stand_below(tmp_path):
     assert tex[next(n for n, line in enumerate(tex) if line.startswith("oracle")) - 1] == r"\midrule"
     assert r"\textbf" in next(line for line in tex if line.startswith("gpt"))
     assert r"\textbf" not in next(line for line in tex if line.startswith("oracle"))
+
+
+def test_the_paired_table_has_models_first_and_minus_signs(tmp_path):
+    names = ["oracle", "qwen2.5-vl-3b", "llava-1.5-7b"]
+    grid = paired(read(known(tmp_path / "run", names, ("zero-shot", "hint"), most=20)))
+    table = page_table(grid)
+    changes = [entry for _, entries in grid.rows for entry in entries if entry.value]
+
+    assert [name for name, _ in grid.rows] == ["llava-1.5-7b, hint", "qwen2.5-vl-3b, hint", "oracle, hint"]
+    assert [row[0].text for row in table.folded] == ["oracle, hint"] and len(table.rows) == 2
+    assert {entry.text[0] for entry in changes} == {"+", "−"}
+    assert "$-$" in latex(grid) and "−" not in latex(grid)
 
 
 def test_unfinished_is_visible_in_every_format_and_never_best(unfinished):

@@ -153,7 +153,7 @@ def test_a_megabyte_is_cut_and_its_length_told(content):
 def test_errors_reach_the_summary_with_their_marks_shown(html, run_data):
     page = gathered(run_data, None, 0, 0, 10)
     told = " ".join(page.problems)
-    assert "50 episodes have no answer (50 unprocessable)" in told
+    assert "without an answer, and in no measure: 50 episodes (50 unprocessable)" in told
     assert "\\u202eby the processor" in told, "the store has it escaped already"
     assert "&lt;b&gt;refused&lt;/b&gt; \\u202eby" in html and "<b>refused</b>" not in html
 
@@ -249,7 +249,7 @@ def test_the_judge_is_named_and_torn_verdicts_count_as_absent(demo_data, tmp_pat
     run = played(tmp_path / "judged", sweep(demo_data, ["guess"], ["zero-shot"], scenarios=["ROD"]))
     judge(run, read(run).episodes["key"][0])
     page = gathered(read(run), None, 0, 0, 20)
-    assert dict(page.facts)["Judge"] == "rule-1: 1 verdicts"
+    assert dict(page.facts)["Judge"] == "rule-1: 1 verdict"
     (judged,) = [episode["judged"] for episode in page.browser["episodes"] if "judged" in episode]
     assert judged[0]["judge"] == ["rule-1", 0] and judged[0]["suggestion"] is False
 
@@ -281,8 +281,8 @@ def test_a_thumbnail_shows_what_the_model_saw(run_data, demo_data):
 def test_bounds_hold_and_are_told(folder, run_data, demo_data):
     page = gathered(run_data, None, 7, 0, 40)
     assert len(page.browser["pictures"]) == 7 and len(page.browser["episodes"]) == 40
-    assert "40 of 600 episodes are here, drawn with seed 0" in page.about[0]
-    assert re.fullmatch(r"7 pictures of .*; \d+ more were left out to bound the file\.", page.about[1])
+    assert "40 of 600 episodes, drawn with seed 0" in page.about[0]
+    assert re.fullmatch(r"7 pictures of .*; \d+ more left out to bound the file\.", page.about[1])
     spent = EpisodeViews(run_data, Thumbnails(None, 0), most_bytes=1)
     row = run_data.episodes.to_dicts()[0] | {"kind": "correct"}
     assert [spent.add(row, []), spent.add(row, [])] == [True, False]
@@ -350,7 +350,7 @@ def test_one_model_is_spoken_of_as_one(demo_data, tmp_path):
 def test_what_is_unfinished_is_said_first(demo_data, tmp_path):
     wanted = sweep(demo_data, ["oracle", "guess"], ["zero-shot"], scenarios=["ROD", "CIT"])
     page = gathered(read(played(tmp_path / "part", wanted, only=25)), None, 10, 0, 50)
-    assert page.problems[0].startswith("15 of 40 planned episodes are not played yet, in 2 of 4 cells: guess/")
+    assert page.problems[0].startswith("15 of 40 planned episodes not played yet, in 2 of 4 cells: guess/")
     assert [row[11].text for row in page.cells.rows] == ["10", "10", "5/10", "0/10"]
     assert page.cells.rows[3][3].text == "–" and page.cells.rows[3][3].value is None
 
@@ -358,7 +358,10 @@ def test_what_is_unfinished_is_said_first(demo_data, tmp_path):
 def test_a_run_of_nothing_yet_has_a_page(demo_data, tmp_path):
     wanted = sweep(demo_data, ["oracle"], ["zero-shot"], scenarios=["ROD"])
     text = write_page(played(tmp_path / "empty", wanted, only=0)).read_text("utf-8")
-    assert "Nothing is scored yet" in text and "10 of 10 planned episodes are not played yet" in text
+    assert (
+        "Nothing is scored yet" in text
+        and "10 of 10 planned episodes not played yet, in 1 of 1 cell: oracle/ROD/zero-shot" in text
+    )
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):

@@ -371,4 +371,7 @@ def test_print_has_the_tables_whole_and_no_controls(opened):
         "const box = document.querySelector('#table-cells .scroll'); return box.scrollHeight <= box.clientHeight + 1"
     )
     assert browser.execute_script(hidden) and browser.execute_script(whole)
+    style = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
+    assert browser.execute_script(style, "thead button", "display") == "contents", "else a repeated heading is empty"
+    assert browser.execute_script(style, ".table-head", "breakAfter") == "avoid"
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

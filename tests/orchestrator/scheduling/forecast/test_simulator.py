@@ -13,12 +13,13 @@ from orchestrator.scheduling.forecast import throughput, workload
 from orchestrator.scheduling.forecast.forecast import forecast, paces
 from orchestrator.scheduling.forecast.simulator import FaultModel, Simulation, Work, lower_bound, simulate
 from orchestrator.scheduling.forecast.summary import forecast_lines
-from orchestrator.scheduling.forecast.timeline import bars, draw
+from orchestrator.scheduling.forecast.timeline import GREY, PALETTE, bars, draw
 from orchestrator.scheduling.nodes import Node, nodes_of
 from orchestrator.scheduling.scheduler import Demand, Scheduler
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.load import SweepError, load
 from sweeps.spec import Protocol
+from tests.orchestrator.colour_vision import closest
 
 PAPER = Path("sweeps/paper.toml")
 WIDE_ALONE = {"llava-ov-72b", "qwen2.5-vl-32b", "qwen2.5-vl-72b", "internvl3-38b", "internvl3-78b"}
@@ -264,6 +265,12 @@ def test_a_rate_follows_the_pictures_that_a_sweeps_conditions_show():
     assert rates["zero-shot"] / rates["hint"] == pytest.approx(2.21 / 1.33)
     both = load(PAPER, ["conditions=['zero-shot', 'hint']", "only=[]"])
     assert workload.published(both).pictures["qwen2.5-vl-7b"] == pytest.approx((1.33 + 2.21) / 2)
+
+
+def test_the_timelines_colours_stay_apart_for_colour_blind_readers():
+    assert closest([*PALETTE, GREY, "white"]) >= 9, "models, judges and the background"
+    assert closest(PALETTE) >= 12
+    assert closest(PALETTE[:8]) >= 17, "few models are told at a glance"
 
 
 # -- forecast and picture ---------------------------------------------------------------------------------------------------
