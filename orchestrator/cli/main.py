@@ -207,12 +207,15 @@ def report(
     baselines: Annotated[
         bool, typer.Option("--baselines/--no-baselines", help="Draw baselines grey in figures, or leave them out.")
     ] = True,
+    cluster: Annotated[
+        str, typer.Option(metavar="object|picture", help="Count samples of one object, or picture or video, as alike.")
+    ] = "",
 ) -> None:
     """Print the paper's tables, and write tables/, figures/ and report.html from the run folder alone."""
     from orchestrator.report.run_data import read
     from orchestrator.report.tables import paired, write_tables
 
-    found = read(folder, _benchmark(data), judge, strict_paper)
+    found = read(folder, _benchmark(data), judge, strict_paper, cluster)
     _print_tables(found.rows)
     _print_paired(paired(found))
     _print_left_out(found.left_out)
@@ -220,10 +223,15 @@ def report(
         return
     from orchestrator.report.figures import write_figures
     from orchestrator.report.html import write_page
+    from orchestrator.report.outcomes import told
 
     with disk(folder):
-        made = [*write_tables(folder, data, judge, strict_paper), *write_figures(folder, data, baselines)]
-        page = write_page(folder, data, judge=judge, strict=strict_paper, baselines=baselines)
+        made = [
+            *write_tables(folder, data, judge, strict_paper, cluster),
+            *write_figures(folder, data, baselines, cluster),
+        ]
+        page = write_page(folder, data, judge=judge, strict=strict_paper, baselines=baselines, cluster=cluster)
+    print(f"intervals: {told(found)}")
     print(f"{len(made)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
 
 

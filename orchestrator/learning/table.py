@@ -23,6 +23,7 @@ from orchestrator.report import plot_style
 from orchestrator.report.estimates import suggestion_limits
 from orchestrator.report.intervals import Stratum, score_interval
 from orchestrator.report.metrics import lacking
+from orchestrator.report.outcomes import outcomes
 from orchestrator.report.paired_tests import SAMPLE, ZERO_SHOT, paired_strata
 from orchestrator.report.run_data import RunData
 from orchestrator.report.run_data import read as read_run
@@ -125,10 +126,10 @@ def _paired(run: RunData, found: Sequence[After]) -> pl.DataFrame:
     limits: dict[str, int] = {}
     for (scenario, _), limit in suggestion_limits(run).items():
         limits[scenario] = max(limit, limits.get(scenario, 0))
-    episodes = run.scored.filter(pl.col("condition") == ZERO_SHOT).select("model", *SAMPLE, "correct", "turns")
+    episodes = outcomes(run).filter(condition=ZERO_SHOT, protocol="mcqa").drop("condition")
     made = []
     for after in found:
-        base = episodes.filter(pl.col("model") == after.before).drop("model")
+        base = episodes.filter(pl.col("model") == after.before).drop("model", "cluster")
         pairs = episodes.filter(pl.col("model") == after.name).join(base, on=list(SAMPLE), suffix="_other")
         parts = {name: pairs.filter(pl.col("scenario") == name) for name in SCENARIOS}
         strata = {name: paired_strata(part, limits[name]) for name, part in parts.items() if part.height}
@@ -138,7 +139,8 @@ def _paired(run: RunData, found: Sequence[After]) -> pl.DataFrame:
         for label, names in groups.items():
             if names:
                 number = sum(parts[name].height for name in names)
-                right, steps = ([strata[name][k] for name in names] for k in (0, 1))
+                right = [strata[name][0] for name in names]
+                steps = [asked for name in names if (asked := strata[name][1]) is not None]
                 made.append((after.before, after.stage, label, number, *_estimate(right), *_estimate(steps)))
     return pl.DataFrame(made, schema=PAIRED, orient="row")
 

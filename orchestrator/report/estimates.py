@@ -1,7 +1,8 @@
 """Estimates of every cell and of every average over scenarios: each measure with its 95% interval.
 
 A pure function of the episodes: equal episodes give equal bounds in any order. Errors are left out of every measure.
-Samples are taken as drawn independently; how intervals are made is in ``orchestrator.report.intervals``.
+Samples are taken as drawn independently, or in the clusters that the run data name; how intervals are made is in
+``orchestrator.report.intervals``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from envs import SCENARIOS
 from envs.types import Ending, Mode
 from orchestrator.report.intervals import Stratum, Whole, combined, histogram, ratio_interval, score_interval, wilson
 from orchestrator.report.metrics import average
+from orchestrator.report.outcomes import groups_of, with_clusters
 from orchestrator.report.run_data import RunData
 
 GROUP = ("model", "condition", "protocol")
@@ -59,7 +61,7 @@ class _Cell(NamedTuple):
 def estimate(run_data: RunData) -> Estimates:
     """Estimates of every cell and every average of a run."""
     most = suggestion_limits(run_data)
-    episodes = dict(_by_cell(run_data.scored))
+    episodes = dict(_by_cell(with_clusters(run_data.scored, run_data)))
     found: list[dict[str, Any]] = []
     groups: dict[tuple[str, ...], list[_Cell]] = {}
     for row in run_data.rows.select(CELL).iter_rows(named=True):
@@ -89,7 +91,7 @@ def suggestion_limits(run_data: RunData) -> dict[tuple[str, str], int]:
 
 
 def _by_cell(scored: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
-    columns = ["correct", "turns", *dict.fromkeys(SHARES.values())]
+    columns = ["correct", "turns", "cluster", *dict.fromkeys(SHARES.values())]
     whole = [pl.col(name).cast(pl.Int64) for name in dict.fromkeys(columns)]
     rows = scored.select("cell", *whole, (pl.col("ending") == Ending.LIMIT).cast(pl.Int64).alias("limit"))
     return [(str(cell), part) for (cell,), part in rows.sort("cell").group_by(["cell"], maintain_order=True)]
@@ -98,15 +100,15 @@ def _by_cell(scored: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
 def _cell(episodes: pl.DataFrame, most: int) -> _Cell:
     """The estimates of one cell, and the histograms that an average is made of."""
     values: dict[str, Whole] = {name: episodes[name].to_numpy() for name in ("correct", "limit", "turns")}
+    groups = groups_of(episodes)
     strata = {
-        "acc": histogram(100 * values["correct"], 0, 100),
-        "ps": histogram(values["turns"] - 1, 0, most),
-        "loops": histogram(100 * values["limit"], 0, 100),
+        "acc": histogram(100 * values["correct"], 0, 100, groups),
+        "ps": histogram(values["turns"] - 1, 0, most, groups),
+        "loops": histogram(100 * values["limit"], 0, 100, groups),
     }
     estimates = {name: _scored([stratum]) for name, stratum in strata.items() if name == "ps"}
-    for name, hits in (("acc", "correct"), ("loops", "limit")):
-        low, high = wilson(int(values[hits].sum()), episodes.height)
-        estimates[name] = (strata[name].mean, 100 * low, 100 * high)
+    for name in ("acc", "loops"):
+        estimates[name] = proportion(strata[name])
     return _Cell(strata, estimates | {name: _share(episodes, count) for name, count in SHARES.items()})
 
 
@@ -119,12 +121,21 @@ def _average(cells: list[_Cell]) -> Mapping[str, Estimate]:
     return means
 
 
+def proportion(stratum: Stratum) -> Estimate:
+    """A share of episodes in percent, from values that are 0 or 100, with Wilson's interval."""
+    size = float(stratum.counts.sum())
+    low, high = wilson(stratum.mean / 100 * size, size)
+    return stratum.mean, 100 * low, 100 * high
+
+
 def _scored(strata: list[Stratum]) -> Estimate:
     return sum(one.mean for one in strata) / len(strata), *score_interval(strata)
 
 
 def _share(episodes: pl.DataFrame, count: str) -> Estimate:
     """A share of answers in percent, with its interval over episodes."""
+    if not episodes["cluster"].null_count():
+        episodes = episodes.group_by("cluster").agg(pl.col(count, "turns").sum())
     counted = episodes.group_by(count, "turns").len("episodes").sort(count, "turns")
     part, whole, times = (counted[name].cast(pl.Int64).to_numpy() for name in (count, "turns", "episodes"))
     if not int(times @ whole):
@@ -150,8 +161,8 @@ def _frame(rows: list[dict[str, Any]], names: tuple[str, ...]) -> pl.DataFrame:
 
 def _with_score(rows: pl.DataFrame, found: list[dict[str, Any]]) -> pl.DataFrame:
     """Estimates beside counts; acc as ``orchestrator.report.metrics.score`` has it, to the last bit."""
-    counts = rows.select(*CELL, *COUNTS, "acc", "acc_low", "acc_high", "acc_bound")
-    estimates = _frame(found, ("cell",)).drop("acc", "acc_low", "acc_high")
+    counts = rows.select(*CELL, *COUNTS, "acc", "acc_bound")
+    estimates = _frame(found, ("cell",)).drop("acc")
     return counts.join(estimates, on="cell", how="left").sort("cell")
 
 

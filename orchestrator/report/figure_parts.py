@@ -50,7 +50,7 @@ class Numbers:
 
     @cached_property
     def changes(self) -> pl.DataFrame:
-        return averages_against(self.run_data)
+        return averages_against(self.run_data).filter(protocol="mcqa")
 
     @cached_property
     def budget(self) -> pl.DataFrame:

@@ -28,14 +28,16 @@ MAKERS: dict[str, Callable[[Drawing], Figure | None]] = {
 """Name -> what draws it; None where the run has nothing to draw."""
 
 
-def write_figures(folder: Path, data: Path | None = None, baselines: bool = True) -> list[Path]:
+def write_figures(
+    folder: Path, data: Path | None = None, baselines: bool = True, cluster: str = ""
+) -> list[Path]:
     """Every figure that the run has, into ``folder/figures``; the files written, sorted.
 
     ``NAME.pdf``, ``.svg`` and ``.png`` are as wide as a page (6.75 in), ``NAME-column.pdf`` and ``.svg`` as a column
     (3.25 in). Without ``baselines`` these are left out. Raises RunFolderError when the folder is no run.
     """
     place = Path(folder) / "figures"
-    run_data = read(folder, data)
+    run_data = read(folder, data, cluster=cluster)
     numbers = Numbers(run_data, estimate(run_data))
     place.mkdir(exist_ok=True)
     written: list[Path] = []

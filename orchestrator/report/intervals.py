@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm  # type: ignore[import-untyped]
 
+from orchestrator.report.clusters import effective_size
+
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
@@ -35,8 +37,8 @@ class Stratum(NamedTuple):
 
     values: Whole
     """Distinct values (kinds,)."""
-    counts: Whole
-    """How often each was seen (kinds,), all above 0."""
+    counts: Floats
+    """How often each was seen (kinds,), all above 0; of clustered samples scaled to the effective sample size."""
     low: float
     """The least value that the game allows."""
     high: float
@@ -55,10 +57,16 @@ class _Path(NamedTuple):
     variance: Floats
 
 
-def histogram(values: Whole, low: float, high: float) -> Stratum:
-    """The stratum of single observations (n,); bounds are widened to what was seen."""
-    distinct, counts = np.unique(values, return_counts=True)
-    return Stratum(distinct, counts, min(low, float(distinct[0])), max(high, float(distinct[-1])))
+def histogram(values: Whole, low: float, high: float, groups: Whole | None = None) -> Stratum:
+    """The stratum of single observations (n,); bounds are widened to what was seen. ``groups`` (n,) are their clusters."""
+    distinct, seen = np.unique(values, return_counts=True)
+    scale = 1.0 if groups is None else effective_size(values, groups, Z) / len(values)
+    return Stratum(
+        distinct,
+        np.asarray(seen * scale, dtype=np.float64),
+        min(low, float(distinct[0])),
+        max(high, float(distinct[-1])),
+    )
 
 
 def score_interval(strata: Sequence[Stratum]) -> tuple[float, float]:

@@ -10,6 +10,7 @@ import polars as pl
 from orchestrator.report.estimates import GROUP
 from orchestrator.report.intervals import histogram, score_interval
 from orchestrator.report.metrics import BITS, average, packages
+from orchestrator.report.outcomes import groups_of, with_clusters
 from orchestrator.report.run_data import RunData
 
 INTERVALS = [f"{bit}{end}" for bit in BITS for end in ("", "_low", "_high")]
@@ -52,17 +53,17 @@ def title(run_data: RunData) -> str:
 def _bits(run_data: RunData) -> pl.DataFrame:
     """The verdicts of each open-ended cell in percent, 0 or 100, in a fixed order."""
     cells = run_data.rows.filter(pl.col("protocol") == "oeg").select("cell")
-    bits = run_data.verdicts.join(cells, on="cell", how="semi")
+    bits = with_clusters(run_data.verdicts.join(cells, on="cell", how="semi"), run_data)
     if run_data.strict:
         bits = bits.with_columns(packages(bit) for bit in BITS)
     whole = bits.filter(pl.col("aggregate").is_not_null())
-    return whole.select("cell", *[pl.col(bit).cast(pl.Int64) * 100 for bit in BITS]).sort("cell", *BITS)
+    return whole.select("cell", "cluster", *[pl.col(bit).cast(pl.Int64) * 100 for bit in BITS]).sort("cell", *BITS)
 
 
 def _bounds(cells: list[pl.DataFrame]) -> dict[str, float]:
     """The interval of each bit's average over cells."""
     row: dict[str, float] = {}
     for bit in BITS:
-        strata = [histogram(cell[bit].to_numpy(), 0, 100) for cell in cells]
+        strata = [histogram(cell[bit].to_numpy(), 0, 100, groups_of(cell)) for cell in cells]
         row[f"{bit}_low"], row[f"{bit}_high"] = score_interval(strata)
     return row

@@ -1,7 +1,8 @@
 """Differences of averages over scenarios on the same samples: conditions against zero-shot, and models against each other.
 
-Each scenario is a stratum of paired differences and weighs the same; interval and p are of one score test, and Holm's
-correction is over the comparisons of models that the sweep declares (``orchestrator.report.paired_tests``).
+Each scenario is a stratum of paired differences and weighs the same, in multiple choice and in open-ended answers (the
+judge's aggregate); interval and p are of one score test, and Holm's correction is over the comparisons of models that the
+sweep declares (``orchestrator.report.paired_tests``).
 """
 
 from __future__ import annotations
@@ -13,22 +14,24 @@ import polars as pl
 from orchestrator.report.estimates import suggestion_limits
 from orchestrator.report.intervals import Stratum, score_interval, score_p
 from orchestrator.report.paired_tests import (
+    SUGGESTIONS,
     ZERO_SHOT,
-    holm,
     paired_strata,
     pairs_of_conditions,
     pairs_of_models,
+    with_holm,
 )  # fmt: skip
 from orchestrator.report.run_data import RunData
 
-MEASURED = ("difference", "difference_low", "difference_high", "p", "ps_difference", "ps_low", "ps_high", "ps_p")
+MEASURED = ("difference", "difference_low", "difference_high", "p", *SUGGESTIONS)
 
 
 def averages_against(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     """Every other condition against one: one row model x condition x protocol.
 
     Columns: scenarios and n (pairs) in the difference; difference of accuracy (points) and ps_difference (suggestions),
-    each with its 95% interval, p and corrected p; corrected p are null of baselines unless only they are planned.
+    each with its 95% interval, p and corrected p; corrected p are null of baselines unless only they are planned, and
+    all of ps is null of open-ended answers.
     """
     pairs, family = pairs_of_conditions(run_data, condition)
     return _averaged(run_data, pairs, family, ["model", "condition", "protocol"])
@@ -48,8 +51,9 @@ def _averaged(run_data: RunData, pairs: pl.DataFrame, family: pl.DataFrame, name
     for group, part in pairs.sort(*names, "scenario").group_by(names, maintain_order=True):
         scenarios = part.partition_by("scenario", maintain_order=True)
         strata = [paired_strata(one, most[one["scenario"][0]]) for one in scenarios]
-        right, steps = [one for one, _ in strata], [one for _, one in strata]
-        rows.append((*group, len(strata), part.height, *_estimate(right), *_estimate(steps)))
+        right, steps = [one for one, _ in strata], [one for _, one in strata if one is not None]
+        asked = _estimate(steps) if steps else (None,) * len(SUGGESTIONS)
+        rows.append((*group, len(strata), part.height, *_estimate(right), *asked))
     counts = {"scenarios": pl.Int64, "n": pl.Int64}
     schema = {**dict.fromkeys(names, pl.String), **counts, **dict.fromkeys(MEASURED, pl.Float64)}
     found = pl.DataFrame(rows, schema=schema, orient="row")
@@ -63,9 +67,12 @@ def _estimate(strata: list[Stratum]) -> tuple[float, float, float, float]:
 
 
 def _corrected(found: pl.DataFrame, family: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Corrected p of the declared comparisons, those of each protocol together."""
     tests = found.join(family, on=list(names), how="semi", maintain_order="left")
-    adjusted = [
-        pl.Series(f"{name}_holm", holm(tests[name].to_numpy(), family.height), dtype=pl.Float64)
-        for name in ("p", "ps_p")
+    sizes = dict(family.group_by("protocol").len().iter_rows())
+    parts = [
+        part.select(*names).with_columns(with_holm(part, name, sizes[part["protocol"][0]]) for name in ("p", "ps_p"))
+        for part in tests.partition_by("protocol")
     ]
-    return tests.select(*names).with_columns(adjusted)
+    empty = tests.select(*names).with_columns(with_holm(tests, name, 0) for name in ("p", "ps_p"))
+    return pl.concat([empty.clear(), *parts])

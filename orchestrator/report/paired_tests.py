@@ -1,8 +1,9 @@
 """Paired tests: what a condition changes, and how models differ, on the same samples.
 
 An episode without its partner, or one that ended in an error, is in no pair. Accuracy: McNemar's exact test (1947), a
-binomial of the discordant pairs. Suggestions: the exact sign-flip test of the difference in turns. Holm (1979) over the
-comparisons of models that the sweep declares; baselines are reference points, not hypotheses, and are not corrected.
+binomial of the discordant pairs. Suggestions: the exact sign-flip test of the difference in turns. Of samples in clusters
+both are sign-flip tests of the clusters' sums. Holm (1979) over the comparisons of models that the sweep declares, those of
+multiple choice and of open-ended answers apart; baselines are reference points, not hypotheses, and are not corrected.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.stats import binom  # type: ignore[import-untyped]
 
 from orchestrator.report.estimates import suggestion_limits
-from orchestrator.report.intervals import Floats, Stratum, histogram, score_interval
+from orchestrator.report.intervals import Floats, Stratum, Whole, histogram, score_interval
+from orchestrator.report.outcomes import groups_of, outcomes
 from orchestrator.report.run_data import RunData
-from sweeps.spec import Protocol
 
 ALPHA, POWER = 0.05, 0.8
 DETECTABLE_DIGITS = 1e-4
@@ -26,8 +27,8 @@ FFT_ERROR = 1e-12
 """Absolute error that the sign-flip p may have, and the least p that is reported."""
 ZERO_SHOT = "zero-shot"
 SAMPLE = ("scenario", "protocol", "sample_id")
-COMPARED = ("correct", "turns", "correct_other", "turns_other")
-MEASURED = ("difference_low", "difference_high", "ps_difference", "ps_low", "ps_high", "ps_p")
+SUGGESTIONS = ("ps_difference", "ps_low", "ps_high", "ps_p")
+MEASURED = ("effective", "difference_low", "difference_high", "p", *SUGGESTIONS)
 Limits = Mapping[tuple[str, str], int]
 """(scenario, condition) -> the most suggestions of an episode (``suggestion_limits``)."""
 
@@ -35,10 +36,11 @@ Limits = Mapping[tuple[str, str], int]
 def against(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     """Every other condition against one, sample by sample: one row model x scenario x condition x protocol.
 
-    Columns: n (pairs), acc and acc_other (percent, of ``condition``), difference (points) with difference_low and
-    difference_high (Tango's interval), gained and lost (discordant pairs), p, p_holm, detectable (points, at the level of
-    one comparison of the family; see ``detectable``), ps_difference with ps_low, ps_high, ps_p, ps_p_holm. Of baselines
-    p_holm, ps_p_holm and detectable are null, unless nothing but baselines is planned.
+    Columns: n (pairs), acc and acc_other (percent, of ``condition``; of open-ended answers the judge's aggregate), difference
+    (points) with difference_low and difference_high (Tango's interval), gained and lost (discordant pairs), p, p_holm,
+    detectable (points, at the level of one comparison of the family; see ``detectable``), ps_difference with ps_low, ps_high,
+    ps_p, ps_p_holm. Of baselines p_holm, ps_p_holm and detectable are null, unless nothing but baselines is planned; of
+    open-ended answers all of ps.
     """
     pairs, family = pairs_of_conditions(run_data, condition)
     return _compared(pairs, ["model", "scenario", "condition", "protocol"], family, suggestion_limits(run_data))
@@ -55,8 +57,8 @@ def between(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
 
 def pairs_of_conditions(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Episodes of every other condition beside the same model and sample under ``condition``; and the declared comparisons."""
-    scored = run_data.scored.select("model", "condition", *SAMPLE, "correct", "turns")
-    base = scored.filter(pl.col("condition") == condition).drop("condition")
+    scored = outcomes(run_data)
+    base = scored.filter(pl.col("condition") == condition).drop("condition", "cluster")
     pairs = scored.filter(pl.col("condition") != condition).join(base, on=["model", *SAMPLE], suffix="_other")
     planned = _in_family(run_data)
     base_cells = planned.filter(pl.col("condition") == condition)
@@ -67,7 +69,7 @@ def pairs_of_conditions(run_data: RunData, condition: str) -> tuple[pl.DataFrame
 
 def pairs_of_models(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Episodes of every two models on the same sample under one condition; and the declared comparisons."""
-    mine = run_data.scored.filter(pl.col("condition") == condition).select("model", *SAMPLE, "correct", "turns")
+    mine = outcomes(run_data).filter(pl.col("condition") == condition).drop("condition")
     planned = _in_family(run_data).filter(pl.col("condition") == condition).select("model", "scenario", "protocol")
     family = _model_pairs(planned, ["scenario", "protocol"])
     return _model_pairs(mine, list(SAMPLE)), family.select("model", "other", "scenario", "protocol")
@@ -153,32 +155,38 @@ def mcnemar_power(n: int, discordant: float, difference: float, alpha: float) ->
 
 def _in_family(run_data: RunData) -> pl.DataFrame:
     """The planned cells whose comparisons are corrected together: of models, or of baselines where there is no model."""
-    planned = run_data.planned.filter(pl.col("protocol") == Protocol.MCQA.value)
-    models = planned.filter(~pl.col("model").is_in(list(run_data.baselines)))
-    return planned if models.is_empty() else models
+    models = run_data.planned.filter(~pl.col("model").is_in(list(run_data.baselines)))
+    return run_data.planned if models.is_empty() else models
 
 
 def _compared(pairs: pl.DataFrame, names: Sequence[str], family: pl.DataFrame, limits: Limits) -> pl.DataFrame:
     """One row a comparison; ``family`` holds the names of all declared ones, and only they are corrected together."""
-    counts = pairs.group_by(names).agg(_counts()).sort(names)
-    rows = counts.with_columns(pl.Series("p", mcnemar(counts["gained"].to_numpy(), counts["lost"].to_numpy())))
+    rows = pairs.group_by(names).agg(_counts()).sort(names)
     rows = rows.join(_differences(pairs, names, limits), on=list(names), how="left", maintain_order="left")
-    corrected = _corrected(rows.join(family, on=list(names), how="semi", maintain_order="left"), names, family.height)
+    tests = rows.join(family, on=list(names), how="semi", maintain_order="left")
+    sizes = dict(family.group_by("protocol").len().iter_rows())
+    parts = [_corrected(part, names, sizes[part["protocol"][0]]) for part in tests.partition_by("protocol")]
+    corrected = pl.concat(parts or [_corrected(tests, names, 0)])
     rows = rows.join(corrected, on=list(names), how="left", maintain_order="left")
     first = [*names, "n", "acc", "acc_other", "difference", "difference_low", "difference_high", "gained", "lost"]
-    return rows.select(*first, "p", "p_holm", "detectable", *MEASURED[2:], "ps_p_holm")
+    return rows.select(*first, "p", "p_holm", "detectable", *SUGGESTIONS, "ps_p_holm")
 
 
 def _corrected(rows: pl.DataFrame, names: Sequence[str], family: int) -> pl.DataFrame:
     """p_holm, ps_p_holm and detectable of the tests of the family."""
     shares = ((rows["gained"] + rows["lost"]) / rows["n"]).to_list()
     alpha = ALPHA / max(family, 1)
-    least = [detectable(n, share, alpha) for n, share in zip(rows["n"].to_list(), shares, strict=True)]
-    return rows.select(*names).with_columns(
-        pl.Series("p_holm", holm(rows["p"].to_numpy(), family), dtype=pl.Float64),
-        pl.Series("ps_p_holm", holm(rows["ps_p"].to_numpy(), family), dtype=pl.Float64),
-        pl.Series("detectable", least, dtype=pl.Float64),
-    )
+    least = [detectable(int(n), share, alpha) for n, share in zip(rows["effective"].to_list(), shares, strict=True)]
+    adjusted = [with_holm(rows, name, family) for name in ("p", "ps_p")]
+    return rows.select(*names).with_columns(*adjusted, pl.Series("detectable", least, dtype=pl.Float64))
+
+
+def with_holm(rows: pl.DataFrame, name: str, family: int) -> pl.Series:
+    """Holm's adjusted p of a column, as ``<name>_holm``; null where the column is."""
+    known = rows[name].drop_nulls().to_numpy()
+    adjusted = iter(holm(known, family).tolist())
+    values = [None if p is None else next(adjusted) for p in rows[name].to_list()]
+    return pl.Series(f"{name}_holm", values, dtype=pl.Float64)
 
 
 def _counts() -> list[pl.Expr]:
@@ -193,22 +201,49 @@ def _counts() -> list[pl.Expr]:
     ]
 
 
-def paired_strata(pairs: pl.DataFrame, most: int) -> tuple[Stratum, Stratum]:
-    """The differences of one group of pairs: of accuracy in points, and of suggestions, of which an episode has ``most``."""
-    right = pairs["correct"].cast(pl.Int64) - pairs["correct_other"].cast(pl.Int64)
-    steps = pairs["turns"].cast(pl.Int64) - pairs["turns_other"].cast(pl.Int64)
-    return histogram(100 * right.to_numpy(), -100, 100), histogram(steps.to_numpy(), -most, most)
+def paired_strata(pairs: pl.DataFrame, most: int) -> tuple[Stratum, Stratum | None]:
+    """The differences of one group of pairs: of accuracy in points, and of suggestions, of which an episode has ``most``.
+
+    Open-ended answers have no suggestions.
+    """
+    gains, steps, groups = _gains(pairs), _steps(pairs), groups_of(pairs)
+    right = histogram(100 * gains, -100, 100, groups)
+    return right, None if steps is None else histogram(steps, -most, most, groups)
+
+
+def _gains(pairs: pl.DataFrame) -> Whole:
+    return (pairs["correct"].cast(pl.Int64) - pairs["correct_other"].cast(pl.Int64)).to_numpy()
+
+
+def _steps(pairs: pl.DataFrame) -> Whole | None:
+    return None if pairs["turns"].null_count() else (pairs["turns"] - pairs["turns_other"]).to_numpy()
+
+
+def _exact_p(differences: Whole, groups: Whole | None) -> float:
+    """The sign-flip test of differences (n,), or of their sums over clusters; of gains and losses it is McNemar's."""
+    sums = differences if groups is None else np.bincount(groups, differences).astype(np.int64)
+    return sign_flip(*np.unique(sums, return_counts=True))
 
 
 def _differences(pairs: pl.DataFrame, names: Sequence[str], limits: Limits) -> pl.DataFrame:
-    """The intervals of both differences, the mean difference in suggestions and its sign-flip p."""
+    """The intervals and p of both differences, and the mean difference in suggestions."""
     most: dict[str, int] = {}
     for (scenario, _), limit in limits.items():
         most[scenario] = max(limit, most.get(scenario, 0))
     rows = []
     for group, part in pairs.sort(names).group_by(names, maintain_order=True):
-        right, steps = paired_strata(part, most[part["scenario"][0]])
-        p = sign_flip(steps.values, steps.counts)
-        rows.append((*group, *score_interval([right]), steps.mean, *score_interval([steps]), p))
+        (right, steps), differences = paired_strata(part, most[part["scenario"][0]]), _steps(part)
+        asked: tuple[float | None, ...] = (None,) * len(SUGGESTIONS)
+        if steps is not None and differences is not None:
+            asked = (steps.mean, *score_interval([steps]), _exact_p(differences, groups_of(part)))
+        rows.append((*group, float(right.counts.sum()), *score_interval([right]), _p(part), *asked))
     schema = {**dict.fromkeys(names, pl.String), **dict.fromkeys(MEASURED, pl.Float64)}
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _p(pairs: pl.DataFrame) -> float:
+    """The exact p of a difference in accuracy."""
+    gains, groups = _gains(pairs), groups_of(pairs)
+    if groups is not None:
+        return _exact_p(gains, groups)
+    return float(mcnemar((gains > 0).sum(), (gains < 0).sum()))

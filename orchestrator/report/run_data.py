@@ -16,6 +16,7 @@ from envs.bad_lines import LeftOut
 from envs.samples import BadData
 from envs.types import UNSCORED, Mode, Sample
 from orchestrator.planning.build_plan import build_plan
+from orchestrator.report.clusters import CLUSTERS
 from orchestrator.report.judge_agreement import chosen
 from orchestrator.report.metrics import PLANNED, score
 from orchestrator.storage.checksums import damaged
@@ -49,6 +50,8 @@ class RunData:
     """Whose verdicts are shown (``actors.judge_runner.judge_key``)."""
     strict: bool = False
     """Whether a verdict that could not be had counts as the package's three zeros."""
+    cluster: str = ""
+    """By what samples are drawn in clusters (``orchestrator.report.clusters``); empty takes them as independent."""
     notes: tuple[str, ...] = ()
     """What a reader should know about this run, one sentence each."""
     left_out: tuple[LeftOut, ...] = ()
@@ -111,13 +114,16 @@ class RunData:
         return [model.name for model in self.sweep.models if model.source == f"builtin:{policy}"]
 
 
-def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool = False) -> RunData:
+def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = "") -> RunData:
     """What a run folder holds; raises RunFolderError when it is none, or when ``judge`` read nothing there.
 
     ``data`` is where the benchmark lies now; left out, it is where the sweep had it. ``judge`` is whose verdicts count,
     by key or by the start of one; left out, the sweep's own, or the only one. ``strict`` takes the package's zeros.
+    ``cluster`` names the clusters that intervals and tests count with; it needs the samples of what was played.
     """
     folder = Path(folder)
+    if cluster and cluster not in CLUSTERS:
+        raise RunFolderError(f"there is no cluster {cluster!r}; type --cluster {' or --cluster '.join(CLUSTERS)}")
     sweep, planned = stored_sweep(folder), _planned(folder)
     stored = (
         episodes(folder).join(planned.lazy().select("cell"), on="cell", how="semi", maintain_order="left").collect()
@@ -127,10 +133,14 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
     if belonging.height < stored.height:
         notes.append(f"{stored.height - belonging.height:,} episodes of an earlier configuration are left out")
     notes += [f"{name} is damaged or was edited; the same `run` command writes it anew" for name in damaged(folder)]
+    if missing := sorted(set(belonging["scenario"]) - samples.keys()) if cluster else []:
+        raise RunFolderError(
+            f"--cluster {cluster} needs the samples of {missing[0]}, which are not at hand; name their folder: --data DIR"
+        )
     left_out = bad_lines(folder)
     notes += [f"left out: {one}" for one in left_out]
     judge = chosen(folder, sweep, judge)
-    return RunData(folder, sweep, planned, belonging, samples, judge, strict, tuple(notes), left_out)
+    return RunData(folder, sweep, planned, belonging, samples, judge, strict, cluster, tuple(notes), left_out)
 
 
 def _planned(folder: Path) -> pl.DataFrame:

@@ -25,24 +25,33 @@ from orchestrator.report.model_size import capacity
 from orchestrator.report.paired_averages import averages_against, averages_between
 from orchestrator.report.paired_tests import ALPHA, against, between, significant
 from orchestrator.report.published import MEASURES
+from orchestrator.report.ranking import BEATS, beats, chance, ranking
 from orchestrator.report.run_data import RunData, read
 from orchestrator.report.wording import counted, signed
 from orchestrator.storage import atomic_write
 from sweeps.conditions import WITH_EXAMPLES
 from sweeps.load import registry
+from sweeps.spec import Protocol
 
 AVERAGE = "avg"
+PAIRED = {
+    Protocol.MCQA: ("paired", "accuracy"),
+    Protocol.OEG: ("open-ended-paired", "open-ended, share of answers that the judge accepts,"),
+}
+"""Name and measure of the paired table."""
 Row = Mapping[str, Any]
 Format = Callable[[Row], str]
 
 
-def write_tables(folder: Path, data: Path | None = None, judge: str = "", strict: bool = False) -> list[Path]:
+def write_tables(
+    folder: Path, data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
+) -> list[Path]:
     """Markdown, LaTeX and CSV of every table that the run has, and CSV of every measure beside them (``measures``).
 
-    Into ``folder/tables``; returns the files written, sorted. ``judge`` and ``strict`` choose the verdicts, as ``read``
-    does. Raises RunFolderError when the folder is no run.
+    Into ``folder/tables``; returns the files written, sorted. ``judge`` and ``strict`` choose the verdicts and
+    ``cluster`` the clusters, as ``read`` does. Raises RunFolderError when the folder is no run.
     """
-    run_data = read(folder, data, judge, strict)
+    run_data = read(folder, data, judge, strict, cluster)
     place = Path(folder) / "tables"
     place.mkdir(exist_ok=True)
     texts: dict[str, str] = {}
@@ -65,7 +74,7 @@ def measures(run_data: RunData) -> dict[str, pl.DataFrame]:
         "lenient": leniency(run_data),
         "capacity": capacity(run_data),
         "models-paired": between(run_data),
-        "models-paired-averages": averages_between(run_data),
+        "models-paired-averages": averages_between(run_data).join(beats(run_data), on=BEATS, how="left"),
         "paired-averages": averages_against(run_data),
     }
     return {name: frame for name, frame in frames.items() if not frame.is_empty()}
@@ -78,8 +87,10 @@ def grids(run_data: RunData, intervals: Estimates | None = None) -> list[Grid]:
         main(run_data, intervals),
         conditions(run_data, intervals),
         reference(run_data, intervals),
+        ranks(run_data),
         paired(run_data),
         open_ended(run_data, intervals),
+        paired(run_data, Protocol.OEG),
     ]
     return [grid for grid in made if grid.rows]
 
@@ -129,10 +140,11 @@ def reference(run_data: RunData, intervals: Estimates) -> Grid:
     return replace(grid, name="reference", title="accuracy in percent: clear image / zero-shot", numbers=numbers)
 
 
-def paired(run_data: RunData) -> Grid:
+def paired(run_data: RunData, protocol: Protocol = Protocol.MCQA) -> Grid:
     """What each condition changes against zero-shot on the same samples, in points; ``*`` where the corrected p is below 0.05."""
-    found = against(run_data).filter(pl.col("protocol") == "mcqa")
-    means = {(row["model"], row["condition"]): row for row in averages_against(run_data).iter_rows(named=True)}
+    found = against(run_data).filter(protocol=protocol.value)
+    differences = averages_against(run_data).filter(protocol=protocol.value)
+    means = {(row["model"], row["condition"]): row for row in differences.iter_rows(named=True)}
     scenarios, rows, ranked = _present(found["scenario"]), [], 0
     for model in models(run_data, found["model"]):
         played = set(found.filter(model=model)["condition"])
@@ -140,13 +152,36 @@ def paired(run_data: RunData) -> Grid:
             ranked += model not in run_data.baselines
             part = {row["scenario"]: row for row in found.filter(model=model, condition=name).iter_rows(named=True)}
             entries = [_change(part.get(scenario)) for scenario in scenarios]
-            rows.append((f"{model}, {name}", [*entries, _change(means.get((model, name)))]))
+            rows.append((f"{model}, {name}", (*entries, _change(means.get((model, name)), span=True))))
+    name, measure = PAIRED[protocol]
+    test = "sign flips of clusters" if run_data.cluster else "McNemar"
     title = (
-        f"accuracy against zero-shot on the same samples, points; last, the mean over the condition's scenarios (* McNemar, "
-        f"of means a score test; Holm over all models, p < {ALPHA})"
+        f"{measure} against zero-shot on the same samples, points; last, the mean over the condition's scenarios with its 95% "
+        f"interval (* {test}, of means a score test; Holm over all models, p < {ALPHA})"
     )
-    entries_of = tuple((name, tuple(row)) for name, row in rows)
-    return Grid("paired", title, (*scenarios, AVERAGE), entries_of, found, ranked)
+    return Grid(name, title, (*scenarios, AVERAGE), tuple(rows), found, ranked)
+
+
+def ranks(run_data: RunData, condition: str = "zero-shot") -> Grid:
+    """The order of models with complete cells, and how sure it is (``orchestrator.report.ranking``)."""
+    found = ranking(run_data, condition)
+    order = found.filter(protocol="mcqa")
+    rows = tuple((row["model"], tuple(map(Entry, _standing(row)))) for row in order.iter_rows(named=True))
+    columns = ("accuracy", "rank", "ranks not excluded", "best of all", "above the next", "difference")
+    title = (
+        f"{condition}: rank by the average over scenarios on the same samples; chance to be the best, and to be above the next "
+        "model; difference to it in points (95% interval)"
+    )
+    return Grid("ranking", title, columns, rows, found, len(rows))
+
+
+def _standing(row: Row) -> Iterable[str]:
+    yield from (f"{row['average']:.1f}", str(row["rank"]), f"{row['rank_low']} to {row['rank_high']}")
+    yield chance(row["p_best"])
+    if row["next"] is None:
+        yield from ("-", "-")
+    else:
+        yield from (chance(row["p_beats_next"]), _change({**row, "p_holm": None}, span=True).text)
 
 
 def open_ended(run_data: RunData, intervals: Estimates) -> Grid:
@@ -249,10 +284,11 @@ def _over(cells: pl.DataFrame, scenarios: Sequence[str]) -> dict[str, Entry]:
     }
 
 
-def _change(row: Row | None) -> Entry:
+def _change(row: Row | None, span: bool = False) -> Entry:
     if row is None:
         return MISSING
-    return Entry(f"{signed(row['difference'])}{'*' if significant(row['p_holm']) else ''}", row["difference"])
+    interval = f" ({signed(row['difference_low'])} to {signed(row['difference_high'])})" if span else ""
+    return Entry(f"{signed(row['difference'])}{'*' if significant(row['p_holm']) else ''}{interval}", row["difference"])
 
 
 def _errors(run_data: RunData, protocol: str) -> tuple[str, ...]:

@@ -36,14 +36,16 @@ def write_page(
     judge: str = "",
     strict: bool = False,
     baselines: bool = True,
+    cluster: str = "",
 ) -> Path:
     """Write ``folder/report.html`` and return its path; raises RunFolderError when the folder is no run.
 
     ``data`` is where the benchmark lies now (default: where the sweep had it); without it the page has no pictures and no
     options, and says so. ``thumbnails`` and ``episodes`` bound what the browser holds, ``seed`` draws it.
-    ``judge`` and ``strict`` choose the verdicts, as ``read`` does; without ``baselines`` figures leave them out.
+    ``judge`` and ``strict`` choose the verdicts, ``cluster`` the clusters, as ``read`` does; without ``baselines`` figures
+    leave them out.
     """
-    run_data = read(Path(folder), data, judge, strict)
+    run_data = read(Path(folder), data, judge, strict, cluster)
     page = gathered(run_data, data, thumbnails, seed, episodes, baselines)
     target = Path(folder) / NAME
     atomic_write.write(target, rendered(page).encode())

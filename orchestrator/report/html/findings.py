@@ -17,6 +17,7 @@ from orchestrator.report.html.escape import visible
 from orchestrator.report.html.phrasing import listed
 from orchestrator.report.lenient import leniency
 from orchestrator.report.paired_tests import ALPHA, against
+from orchestrator.report.ranking import chance, ranking
 from orchestrator.report.run_data import RunData
 from orchestrator.report.wording import counted, share, signed
 
@@ -69,7 +70,22 @@ def _best(run_data: RunData, rows: pl.DataFrame) -> Iterator[Finding]:
     interval = f", 95% interval {first['acc_low']:.1f} to {first['acc_high']:.1f}" if known else ""
     yield Finding(
         f"{first['acc']:.1f}%",
-        f"is the zero-shot accuracy of {visible(first['model'])}{rank}: mean over {_scope(first)}{interval}{second}.",
+        f"is the zero-shot accuracy of {visible(first['model'])}{rank}: mean over {_scope(first)}{interval}{second}."
+        f"{_sureness(run_data, first['model']) if others else ''}",
+    )
+
+
+def _sureness(run_data: RunData, model: str) -> str:
+    """How sure it is that this model is the best."""
+    found = ranking(run_data).filter(protocol="mcqa", rank=1)
+    if found.is_empty() or found["model"].item() != model:
+        return " Fewer than two are complete, so no rank is given."
+    row = found.row(0, named=True)
+    ranks = "its rank is 1" if row["rank_high"] == 1 else f"ranks 1 to {row['rank_high']} are not excluded"
+    return (
+        f" On the same samples it is the best of {row['models']} with probability {chance(row['p_best'])} ({ranks}), and above "
+        f"{visible(row['next'])} with probability {chance(row['p_beats_next'])}: {signed(row['difference'])} points, 95% "
+        f"interval {signed(row['difference_low'])} to {signed(row['difference_high'])}."
     )
 
 

@@ -14,6 +14,7 @@ from actors.prompts import VERSIONS
 from orchestrator.report.html.escape import visible
 from orchestrator.report.html.phrasing import listed, ordered
 from orchestrator.report.metrics import CUT
+from orchestrator.report.outcomes import told
 from orchestrator.report.provenance import foreign, subset
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables import models
@@ -45,6 +46,7 @@ def facts(run_data: RunData, judged: pl.DataFrame) -> list[Fact]:
         Fact("Decoding", _decoding(sweep)),
         Fact("Prompt text", _prompt(run_data)),
         Fact("Judge", _judge(run_data, judged)),
+        Fact("Intervals", told(run_data)),
         Fact("Seed", str(sweep.seed)),
         Fact("Program", _program(status)),
     ]  # fmt: skip

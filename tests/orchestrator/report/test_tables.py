@@ -15,6 +15,9 @@ from orchestrator.report.escaping import Entry, Grid, latex, latex_text, markdow
 from orchestrator.report.estimates import estimate
 from orchestrator.report.html.tables import page_table
 from orchestrator.report.judge_tables import averages
+from orchestrator.report.paired_averages import averages_against
+from orchestrator.report.paired_tests import against
+from orchestrator.report.ranking import ranking
 from orchestrator.report.run_data import read
 from orchestrator.report.tables import grids, open_ended, paired, write_tables
 from tests.orchestrator.report.runs import known, played, sweep
@@ -165,6 +168,25 @@ def test_open_ended_is_there_when_it_was_played_with_its_judge_and_its_average(r
         by_predicate=(pl.col("model") == models[0]) & (pl.col("condition") == "zero-shot"), named=True
     )
     assert mean["aggregate_low"] < mean["aggregate"] < mean["aggregate_high"] < 6 and mean["all_seven"]
+
+
+def test_open_ended_answers_are_paired_too(tmp_path):
+    models = ["llava-ov-0.5b", "idefics3-8b"]
+    asked = read(known(tmp_path / "run", models, ("zero-shot", "hint"), most=100, protocol="oeg"))
+    bits = asked.verdicts.join(asked.rows.select("cell", "protocol"), on="cell")
+    mine = bits.filter(model=models[0], scenario="QD").pivot("condition", index="sample_id", values="aggregate")
+    row = against(asked).filter(model=models[0], scenario="QD").row(0, named=True)
+    mean = averages_against(asked).filter(model=models[0]).row(0, named=True)
+    grid = next(grid for grid in grids(asked) if grid.name == "open-ended-paired")
+
+    assert row["difference"] == pytest.approx(100 * (mine["hint"].mean() - mine["zero-shot"].mean()))
+    assert (row["n"], row["gained"]) == (100, (mine["hint"] & ~mine["zero-shot"]).sum())
+    assert row["p_holm"] >= row["p"] and row["ps_difference"] is None and row["ps_p_holm"] is None
+    shown = {r["condition"]: r["aggregate"] for r in averages(asked).filter(model=models[0]).iter_rows(named=True)}
+    assert mean["difference"] == pytest.approx(shown["hint"] - shown["zero-shot"])
+    assert mean["difference_low"] < mean["difference"] < mean["difference_high"] and mean["ps_p_holm"] is None
+    assert [name for name, _ in grid.rows] == [f"{model}, hint" for model in models]
+    assert ranking(asked)["protocol"].unique().to_list() == ["oeg"]
 
 
 PAGE = r"""\documentclass{article}\usepackage[T1]{fontenc}\usepackage{textcomp,booktabs,xcolor,graphicx}

@@ -1,0 +1,147 @@
+"""Rankings say how sure they are: probabilities are calibrated, bounds hold the true ranks, nothing unfinished is ranked."""
+
+import dataclasses
+
+import numpy as np
+import polars as pl
+import pytest
+
+from orchestrator.report import ranking as room
+from orchestrator.report.estimates import estimate
+from orchestrator.report.html.findings import findings
+from orchestrator.report.ranking import beats, posterior, ranking
+from orchestrator.report.tables import ranks
+from tests.orchestrator.blocks import episode
+from tests.orchestrator.report.test_estimates import made
+
+SCENARIOS = ("ROD", "QD", "CIT")
+
+
+def answers(rng, chances, n, shared=0.7):
+    """Right answers (n, models): samples that are hard for one model are hard for the others."""
+    common = rng.random((n, 1)) < shared
+    luck = np.where(common, rng.random((n, 1)), rng.random((n, len(chances))))
+    return luck < chances
+
+
+def run_of(run_data, tables, models):
+    rows = [
+        episode(number, f"{name}/{scenario}/zero-shot", correct=bool(right[number, place]), turns=1)
+        for scenario, right in tables.items()
+        for place, name in enumerate(models)
+        for number in range(len(right))
+    ]
+    return made(run_data, rows)
+
+
+def test_the_chance_to_be_best_is_right_as_often_as_it_says(monkeypatch):
+    """Over worlds drawn from the prior, any accuracy as likely: the mean stated chance is the share that came true."""
+    monkeypatch.setattr(room, "DRAWS", 500)
+    rng, said, true = np.random.default_rng(0), [], []
+    for world in range(300):
+        chances = rng.random((3, 4))
+        draws = posterior([(answers(rng, row, 8).astype(float), np.ones(8)) for row in chances], seed=world)
+        share = np.bincount(draws.argmax(axis=1), minlength=4) / len(draws)
+        said += share.tolist()
+        true += (np.arange(4) == chances.mean(axis=0).argmax()).tolist()
+    said, true = np.array(said), np.array(true)
+
+    for low, high in ((0, 0.1), (0.1, 0.3), (0.3, 0.6), (0.6, 0.9), (0.9, 1.01)):
+        here = (said >= low) & (said < high)
+        error = 3 * np.sqrt(max(said[here].mean() * (1 - said[here].mean()), 0.01) / here.sum())
+        assert true[here].mean() == pytest.approx(said[here].mean(), abs=error), (low, high, here.sum())
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_few_samples_on_which_models_differ_make_nothing_certain(n):
+    better = np.column_stack([np.ones(30), np.arange(30) >= n]).astype(float)
+    above = (posterior([(better, np.ones(30))])[:, 0] > posterior([(better, np.ones(30))])[:, 1]).mean()
+
+    assert above == pytest.approx({1: 0.82, 3: 0.96}[n], abs=0.03), (
+        "as the Beta posterior of gains says, prior (1/2, 1/2)"
+    )
+
+
+def bounds_hold(found, chances, models):
+    means = dict(zip(models, chances.mean(axis=0), strict=True))
+    for row in found.iter_rows(named=True):
+        first = 1 + sum(mean > means[row["model"]] + 1e-12 for mean in means.values())
+        if not row["rank_low"] <= first <= row["rank_high"]:
+            return False
+    return True
+
+
+def held(run_data, runs, n, models=("a", "b", "c", "d", "e")):
+    rng, kept = np.random.default_rng(n), 0
+    chances = np.array([[0.5, 0.5, 0.55, 0.6, 0.8]] * 3)
+    for _ in range(runs):
+        tables = {name: answers(rng, row, n) for name, row in zip(SCENARIOS, chances, strict=True)}
+        kept += bounds_hold(ranking(run_of(run_data, tables, models)), chances, models)
+    return kept / runs
+
+
+def test_all_true_ranks_lie_in_their_bounds(run_data, monkeypatch):
+    monkeypatch.setattr(room, "DRAWS", 50)
+    monkeypatch.setattr(room, "AT_ONCE", 50)
+
+    assert held(run_data, 15, 40) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 15)
+
+
+@pytest.mark.long
+def test_all_true_ranks_lie_in_their_bounds_in_many_runs(run_data, monkeypatch):
+    monkeypatch.setattr(room, "DRAWS", 50)
+    monkeypatch.setattr(room, "AT_ONCE", 50)
+
+    for n in (20, 100):
+        share = held(run_data, 300, n)
+        print(f"n {n}: all ranks in their bounds in {100 * share:.1f}% of runs")
+        assert share >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 300)
+
+
+@pytest.fixture
+def three(run_data):
+    """``a`` is right on 80 of 100 samples, ``b`` on 70 of the same, ``c`` on 20."""
+    number = np.arange(100)[:, None]
+    return run_of(run_data, {"QD": number < np.array([80, 70, 20])}, ["a", "b", "c"])
+
+
+def test_a_ranking_by_hand(three):
+    first, second, last = ranking(three).iter_rows(named=True)
+
+    assert [first[name] for name in ("model", "average", "models", "rank", "next")] == ["a", 80, 3, 1, "b"]
+    assert first["p_best"] > 0.99 and first["p_beats_next"] > 0.99
+    assert (first["rank_low"], first["rank_high"]) == (1, 1), "ten gained and none lost: p = 0.002"
+    assert (second["difference"], last["next"], last["p_beats_next"]) == (50, None, None)
+    assert ranking(three).equals(ranking(three))
+
+
+def test_chances_of_two_models_add_up(three):
+    found = beats(three)
+    chances = {(row["model"], row["other"]): row["p_beats"] for row in found.iter_rows(named=True)}
+
+    assert len(chances) == 6
+    assert all(share + chances[other, model] == pytest.approx(1) for (model, other), share in chances.items())
+
+
+def test_what_is_unfinished_has_no_rank(three):
+    more = three.planned.with_columns(pl.when(pl.col("model") == "a").then(101).otherwise("planned").alias("planned"))
+    data = dataclasses.replace(three, planned=more)
+
+    assert ranking(data)["model"].to_list() == ["b", "c"]
+    assert "no rank is given" not in findings(three, estimate(three))[0].text
+    assert "no rank is given" in findings(data, estimate(data))[0].text
+
+
+def test_the_summary_carries_how_sure_the_best_is(three):
+    text = findings(three, estimate(three))[0].text
+
+    assert (
+        "the best of 3 with probability > 99% (its rank is 1), and above b with probability > 99%: +10.0 points" in text
+    )
+
+
+def test_the_table_and_baselines_without_the_oracle(run_data):
+    grid = ranks(run_data)
+
+    assert [name for name, _ in grid.rows] == ranking(run_data)["model"].to_list()
+    assert "oracle" not in dict(grid.rows) and len(grid.rows) == 5
