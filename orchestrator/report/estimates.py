@@ -14,9 +14,17 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Ending, Mode
-from orchestrator.report.intervals import Stratum, Whole, combined, histogram, ratio_interval, score_interval, wilson
+from orchestrator.report.intervals import (
+    Stratum,
+    Whole,
+    combined,
+    histogram,
+    ratio_interval,
+    score_interval,
+)
 from orchestrator.report.metrics import average
 from orchestrator.report.outcomes import groups_of, with_clusters
+from orchestrator.report.proportion import proportion_interval
 from orchestrator.report.run_data import RunData
 
 GROUP = ("model", "condition", "protocol")
@@ -122,9 +130,9 @@ def _average(cells: list[_Cell]) -> Mapping[str, Estimate]:
 
 
 def proportion(stratum: Stratum) -> Estimate:
-    """A share of episodes in percent, from values that are 0 or 100, with Wilson's interval."""
+    """A share of episodes in percent, from values that are 0 or 100, with its interval."""
     size = float(stratum.counts.sum())
-    low, high = wilson(stratum.mean / 100 * size, size)
+    low, high = proportion_interval(stratum.mean / 100 * size, size)
     return stratum.mean, 100 * low, 100 * high
 
 

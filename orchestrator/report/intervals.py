@@ -3,8 +3,9 @@
 A mean is in the interval if the data do not reject it: |observed - mean| <= z * standard error, the error taken from the
 distribution that fits the data best among those with that mean, over all values that the game allows and not only those
 seen. It follows that no interval collapses where all episodes agree: ten episodes without a loop do not exclude loops.
-For one proportion this is Wilson's interval (1927), for a paired difference of proportions Tango's (1998, Statistics in
-Medicine 17:891-908), for an average over strata the score interval under constrained maximum likelihood.
+For a paired difference of proportions this is Tango's interval (1998, Statistics in Medicine 17:891-908), for an average over
+strata the score interval under constrained maximum likelihood. One proportion alone has a wider one
+(``orchestrator.report.proportion``).
 """
 
 from __future__ import annotations
@@ -17,14 +18,11 @@ from numpy.typing import NDArray
 from scipy.stats import norm  # type: ignore[import-untyped]
 
 from orchestrator.report.clusters import effective_size
+from orchestrator.report.proportion import Z, proportion_interval
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-COVERED = 95.0
-"""Percent that an interval covers."""
-Z = float(norm.ppf(0.5 + COVERED / 200))
-"""Standard errors of a two-sided interval."""
 TILTS = np.geomspace(1e-7, 1e9, 1_000)
 REMAINDERS = 1 / (1 + np.geomspace(1e-8, 1e8, 1_000))
 """Grids on which the constrained distributions are computed; bounds are right to 1e-4 of the range."""
@@ -86,25 +84,17 @@ def score_p(strata: Sequence[Stratum]) -> float:
     return float(2 * norm.sf(np.interp(bound, mean[::-1], standardised[::-1])))
 
 
-def wilson(hits: float, n: float) -> tuple[float, float]:
-    """Wilson's interval of a proportion, as shares; ``n`` may be an effective sample size."""
-    share = hits / n
-    centre, half = share + Z**2 / (2 * n), Z * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
-    low, high = (float((centre + sign * half) / (1 + Z**2 / n)) for sign in (-1, 1))
-    return (low if hits > 0 else 0.0), (high if hits < n else 1.0)
-
-
 def ratio_interval(part: Whole, whole: Whole, counts: Whole) -> tuple[float, float]:
     """The interval of sum(part) / sum(whole) over episodes (kinds,) that occur ``counts`` times, as shares.
 
-    Wilson's interval at the effective sample size that the linearised variance between episodes gives (Korn and Graubard
-    1998, Survey Methodology 24:193-201); where all agree, the number of episodes.
+    The interval of a proportion at the effective sample size that the linearised variance between episodes gives (Korn and
+    Graubard 1998, Survey Methodology 24:193-201); where all agree, the number of episodes.
     """
     n, total = float(counts.sum()), float(counts @ whole)
     share = float(counts @ part) / total
     variance = float(counts @ (part - share * whole) ** 2) / total**2
     effective = n if variance == 0 else min(share * (1 - share) / variance, total)
-    return wilson(share * effective, effective)
+    return proportion_interval(share * effective, effective)
 
 
 def combined(parts: Sequence[tuple[float, float, float]]) -> tuple[float, float]:

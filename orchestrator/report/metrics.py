@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Container
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import polars as pl
 
 from envs import SCENARIOS
 from envs.types import CUT_SHORT, ERRORS, UNSCORED, Ending
+from orchestrator.report.proportion import proportion_bounds
 from orchestrator.storage import checksums
 from orchestrator.storage.verdict_store import VERDICTS
 
@@ -36,8 +36,6 @@ CUT: dict[str, str] = dict(
 """Ending that a limit brought about, which is a column too -> what such episodes did, in words."""
 NOT_COMPARABLE = ("prompt_tokens", "reply_tokens")
 """Columns that an engine may report differently for the same answers; they stay out of results.json."""
-Z = NormalDist().inv_cdf(0.975)
-"""Standard deviations of a two-sided 95% interval."""
 DIGITS = 6
 """Decimals in results.json."""
 
@@ -49,7 +47,7 @@ def score(
 
     Counts of episodes: planned, finished (stored, whatever the ending), unprocessable, refused, failed, errors (their
     sum), scored (the rest), correct. Measures over the scored ones, null where there is none: acc, acc_low, acc_high
-    (percent, 95% Wilson interval), ps (mean of turns - 1), loops (percent that ended at the turn limit), turns (in all),
+    (percent, 95% interval), ps (mean of turns - 1), loops (percent that ended at the turn limit), turns (in all),
     share_* (percent of turns), prompt_tokens and reply_tokens (sums). protocol.md, 'Measures'.
 
     Episodes that outgrew the model (``Ending.OVERFLOW``), or whose last reply's tokens were spent in silence (``TRUNCATED``),
@@ -74,7 +72,7 @@ def judged(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool = False)
     """One row a cell with open-ended answers: what one judge found in them.
 
     answered, judged (with a verdict), unjudged (read, but no verdict could be had: counted, never a zero), judge; and
-    category, suggestion, aggregate in percent of the judged, with their 95% Wilson intervals. ``strict`` is the
+    category, suggestion, aggregate in percent of the judged, with their 95% intervals. ``strict`` is the
     package's way for comparison: its own reading of the first reply, and three zeros where none came (``packages``).
     """
     mine = verdicts.select("key", "judge", "reason", *[packages(bit) if strict else pl.col(bit) for bit in BITS])
@@ -98,7 +96,7 @@ def packages(bit: str) -> pl.Expr:
 
 def _interval(bit: str) -> list[pl.Expr]:
     hits, n = pl.col(bit), pl.col("judged")
-    low, high = _wilson(hits, n)
+    low, high = _bounds(hits, n)
     return [_percent(hits, n).alias(bit), low.alias(f"{bit}_low"), high.alias(f"{bit}_high")]
 
 
@@ -156,7 +154,7 @@ def _counts() -> list[pl.Expr]:
 
 
 def _measures() -> list[pl.Expr]:
-    low, high = _wilson(pl.col("correct"), pl.col("scored"))
+    low, high = _bounds(pl.col("correct"), pl.col("scored"))
     shares = [_percent(pl.col(count), pl.col("turns")).alias(share) for share, count in SHARES.items()]
     return [
         pl.sum_horizontal(ERRORS).alias("errors"),
@@ -177,13 +175,10 @@ def _columns() -> list[str]:
     return [*PLANNED, *counts, *measures, "turns", *SHARES, *NOT_COMPARABLE]
 
 
-def _wilson(hits: pl.Expr, n: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """Wilson's score interval of ``hits`` out of ``n`` in percent (Wilson 1927); null for n = 0."""
-    p = _ratio(hits, n)
-    centre = p + Z**2 / (2 * n)
-    half = Z * (p * (1 - p) / n + Z**2 / (4 * n**2)).sqrt()
-    low, high = (100 * (centre + sign * half) / (1 + Z**2 / n) for sign in (-1, 1))
-    return pl.when(hits == 0).then(p).otherwise(low), pl.when(hits == n).then(100 * p).otherwise(high)
+def _bounds(hits: pl.Expr, n: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """The interval of ``hits`` out of ``n`` (``proportion_bounds``) in percent; null for n = 0."""
+    low, high = (pl.when(n > 0).then(100 * bound) for bound in proportion_bounds(hits, n))
+    return low.clip(0, 100), high.clip(0, 100)
 
 
 def _ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:

@@ -81,7 +81,7 @@ CELLS = (
     Column("Model", number=False, filter=True),
     Column("Scenario", number=False, filter=True),
     Column("Condition", number=False, filter=True),
-    Column("Acc %", "share of scored episodes that end correct, with Wilson's 95% interval"),
+    Column("Acc %", "share of scored episodes that end correct, with its 95% interval (Agresti-Coull)"),
     Column("ps", "suggestions per episode (mean of turns - 1), with its 95% score interval"),
     Column(
         "Answers", "what the answers were: suggestion, right category, wrong category, abstention, unparsable", False

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
-from orchestrator.report.intervals import Z, combined, histogram, ratio_interval, score_interval, wilson
+from orchestrator.report.intervals import Z, combined, histogram, ratio_interval, score_interval
+from orchestrator.report.proportion import proportion_bounds, proportion_interval
 
 SIZES = (10, 30, 100, 1000)
 SHARES = (0, 0.001, 0.01, 0.05, 0.2, 0.5, 0.9, 0.99, 1)
@@ -15,13 +16,52 @@ SCENARIOS = 7
 
 
 @given(st.integers(1, 3_000), st.floats(0, 1))
-def test_for_one_proportion_it_is_wilsons(n, share):
+def test_the_score_interval_of_one_stratum_is_wilsons(n, share):
     hits = round(share * n)
     theirs = binomtest(hits, n).proportion_ci(method="wilson")
 
-    assert wilson(hits, n) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
     values = np.repeat([0, 100], [n - hits, hits])
     assert score_interval([histogram(values, 0, 100)]) == pytest.approx((100 * theirs.low, 100 * theirs.high), abs=0.02)
+
+
+def exact_coverage(n: int, bounds, every: int = 1) -> tuple[float, float]:
+    """The least coverage over all proportions, and the mean over proportions of 0.5% to 50%; the other half mirrors it.
+
+    Coverage falls only at the ends of intervals: the proportions beside them hold the least.
+    """
+    hits = np.arange(n + 1)
+    low, high = (np.clip(bound, 0, 1) for bound in bounds(hits, n))
+    ends = np.concatenate([low, high])[:, None] + [-1e-9, 1e-9]
+    shares = np.unique(np.clip(ends, 1e-7, 0.5 + 1e-7))[::every]
+
+    def covered(p):
+        return (binom.pmf(hits, n, p[:, None]) * ((low <= p[:, None]) & (p[:, None] <= high))).sum(axis=1)
+
+    return covered(shares).min(), covered(np.linspace(0.005, 0.5, 500)).mean()
+
+
+@pytest.mark.parametrize("n", [*range(10, 33), 42, 100, 300])
+def test_a_cell_is_covered_at_every_proportion(n):
+    least, mean = exact_coverage(n, proportion_bounds)
+
+    assert least >= 0.93
+    assert 0.95 <= mean <= 0.972
+
+
+@pytest.mark.long
+def test_every_cell_of_ten_to_a_thousand_samples_is_covered():
+    for n in [*range(10, 301), *range(310, 1_001, 10)]:
+        least, mean = exact_coverage(n, proportion_bounds, every=1 if n <= 300 else 5)
+        assert least >= 0.93 and 0.95 <= mean <= 0.972, (n, least, mean)
+
+
+def test_bounds_are_the_same_for_numbers_and_columns_and_end_at_0_and_1():
+    n = np.array([10, 10, 42, 1_000])
+    low, high = proportion_bounds(np.array([0, 10, 3, 1_000]), n)
+
+    assert proportion_interval(3, 42) == (low[2], high[2]) == pytest.approx((0.0162, 0.1985), abs=1e-4)
+    assert proportion_interval(0, 10)[0] == 0 and proportion_interval(10, 10)[1] == 1
+    assert proportion_interval(0, 10)[1] == 1 - proportion_interval(10, 10)[0]
 
 
 def tango(gained: int, lost: int, n: int, side: int) -> float:
