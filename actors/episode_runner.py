@@ -14,6 +14,7 @@ from actors.play import play
 from actors.prompts import examples, staged
 from actors.records import EpisodeBatch, EpisodeRows, PlayedEpisode
 from envs.types import Sample
+from sweeps.conditions import Condition
 from sweeps.spec import Cell
 
 
@@ -29,7 +30,7 @@ class PlanView(Protocol):
 
     def task(self, ordinal: int) -> tuple[int, Sample]: ...
     def key(self, index: int, sample: Sample) -> str: ...
-    def episode_seed(self, sample: Sample) -> int: ...
+    def episode_seed(self, sample: Sample, condition: Condition | None = None) -> int: ...
 
 
 class EpisodeRunner:
@@ -45,7 +46,7 @@ class EpisodeRunner:
 
     async def _episode(self, ordinal: int) -> PlayedEpisode:
         index, sample = self.plan.task(ordinal)
-        cell, seed = self.plan.cells[index], self.plan.episode_seed(sample)
+        cell, seed = self.plan.cells[index], self.plan.episode_seed(sample, self.plan.cells[index].condition)
         shown = staged(sample, cell.condition, self.plan.seed)
         pool, small = self.plan.pools[sample.scenario], cell.model.small_examples
         shots = examples(sample, pool, cell.condition, self.plan.seed, small)

@@ -49,9 +49,10 @@ def staged(sample: Sample, condition: Condition, seed: int) -> Sample:
     """The sample as a condition shows it: suggestions disguised, options in another order; the same for every model."""
     if condition.mode is Mode.RANDOM:
         sample = disguised(sample, seed, condition.source or None)
-    if not condition.shuffled:
+    if not (condition.shuffled or condition.order):
         return sample
-    order = chance(seed, sample.scenario, sample.id, "order")
+    purpose = f"order-{condition.order}" if condition.order else "order"
+    order = chance(seed, sample.scenario, sample.id, purpose)
     options, categories = (tuple(order.sample(side, len(side))) for side in (sample.options, sample.categories))
     return replace(sample, options=options, categories=categories)
 

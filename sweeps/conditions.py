@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from envs.types import Mode
+from sweeps.sampling import Whole
 from sweeps.values import Frozen
 
 
@@ -42,6 +43,10 @@ class Condition(Frozen):
     """A reply that names no option is read again by more tolerant rules (envs/lenient.py)."""
     budget: bool = False
     """The question says how many answers are left."""
+    order: int = Field(default=0, ge=0)
+    """Of a replicate: which order of the options, 0 the condition's own (``Sweep.replicates``)."""
+    draw: int = Field(default=0, ge=0)
+    """Of a replicate: which seed of its episodes, 0 the sweep's own."""
 
     def __eq__(self, other: object) -> bool:
         """Whether both prompt a model in the same way under the same name."""
@@ -52,6 +57,16 @@ class Condition(Frozen):
     def __hash__(self) -> int:
         return hash(self.name)
 
+    def replicate(self, order: int, draw: int) -> Condition:
+        """The same condition with other options first, or another draw; ``hint-order1-seed2``, or itself for 0 and 0."""
+        number = (f"-order{order}" if order else "") + (f"-seed{draw}" if draw else "")
+        return self.model_copy(update={"name": self.name + number, "order": order, "draw": draw})
+
+    @property
+    def is_replicate(self) -> bool:
+        """Whether it repeats another condition."""
+        return bool(self.order or self.draw)
+
     @property
     def many_images(self) -> bool:
         """Whether one prompt can hold several pictures."""
@@ -60,9 +75,30 @@ class Condition(Frozen):
     @property
     def identity(self) -> dict[str, Any]:
         """What changes answers; what came after the first release counts only where it is used, so old keys hold."""
-        since = {"small_examples", "source", "resized", "shuffled", "lenient", "budget"}
+        since = {"small_examples", "source", "resized", "shuffled", "lenient", "budget", "order", "draw"}
         whole = self.model_dump(mode="json", exclude={"name", "scenarios", *since})
         return whole | self.model_dump(mode="json", include=since, exclude_defaults=True)
+
+
+class Replicates(Frozen):
+    """How often each episode of multiple choice is played: every order of the options under every seed.
+
+    The first is what every table shows; the others tell how much order and draw change.
+    """
+
+    orders: Annotated[Whole, Field(ge=1, le=100)] = 1
+    """Orders of the options: the published one, then seeded ones. ``replicates = 3`` means three orders."""
+    seeds: Annotated[Whole, Field(ge=1, le=100)] = 1
+    """Seeds of the decoding and of random moves, for each order."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _counted(cls, fields: Any) -> Any:
+        return {"orders": fields} if isinstance(fields, int) and not isinstance(fields, bool) else fields
+
+    def of(self, condition: Condition) -> tuple[Condition, ...]:
+        """The condition and its replicates."""
+        return tuple(condition.replicate(order, seed) for order in range(self.orders) for seed in range(self.seeds))
 
 
 WITH_EXAMPLES = ("ROD", "MVP-N")

@@ -357,6 +357,8 @@ def _keys(kind: type[BaseModel], table: str = "") -> list[str]:
 def _all_played(table: Mapping[str, Any], protocols: Sequence[Protocol], where: str) -> None:
     """Every key of a selection or a sampling must be for a protocol that the sweep plays."""
     if Protocol.MCQA not in protocols:
+        if "replicates" in table:
+            raise SweepError(f"{where}: replicates are of multiple choice, which is not played here; leave them out")
         for key in (*_given(table.get("selection", {}), "selection"), *_given(table.get("sampling", {}), "sampling")):
             if key not in SHARED:
                 raise SweepError(

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from envs.types import Mode
-from sweeps.conditions import Condition
+from sweeps.conditions import Condition, Replicates
 from sweeps.endpoint import Endpoint, wrong_effort
 from sweeps.sampling import AS_THE_PACKAGE, Sampling, Whole
 from sweeps.values import NAME, Frozen, digest
@@ -320,6 +320,7 @@ class Sweep(Frozen):
     selection: Selection = Selection()
     skip_bad: Annotated[bool, Field(strict=True)] = False
     """Whether bad lines of the data are left out, counted and named; else the first one stops the sweep (``--skip-bad``)."""
+    replicates: Replicates = Replicates()
     open_ended: OpenEnded = OpenEnded()
     """Sampling and selection of cells with protocol ``oeg``."""
     judge: Judge | None = None
@@ -351,13 +352,19 @@ class Sweep(Frozen):
         """Every possible cell, models first, then scenarios, conditions and protocols, as the sweep names them."""
         sampling = {Protocol.MCQA: self.sampling, Protocol.OEG: self.open_ended.sampling}
         return tuple(
-            Cell(model=model, scenario=scenario, condition=condition, protocol=protocol, sampling=sampling[protocol])
+            Cell(model=model, scenario=scenario, condition=replicate, protocol=protocol, sampling=sampling[protocol])
             for model in self.models
             for scenario in self.scenarios
             for condition in self.conditions
             for protocol in self.protocols
+            for replicate in (self.replicates.of(condition) if protocol is Protocol.MCQA else (condition,))
             if not impossible(model, scenario, condition, self.only, protocol)
         )
+
+    @property
+    def repeated(self) -> tuple[Condition, ...]:
+        """The replicates of its conditions, the conditions themselves left out."""
+        return tuple(one for condition in self.conditions for one in self.replicates.of(condition) if one.is_replicate)
 
     @property
     def draws_suggestions(self) -> bool:

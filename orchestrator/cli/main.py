@@ -9,7 +9,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,15 +23,16 @@ from envs import regular
 from envs.samples import BadData
 from orchestrator.cli import listing
 from orchestrator.cli.data import data_app, models_app
+from orchestrator.cli.plan import More, Output, Overrides, SkipBad, SweepFile, plan, sweep_of
 from orchestrator.cli.prompt import prompt
 from orchestrator.cli.sentences import Commands
-from orchestrator.cli.train import learned, plan_lines, train
+from orchestrator.cli.train import learned, train
 from orchestrator.inspection.replay import ReplayError
 from orchestrator.monitoring.console import show
 from orchestrator.object_store import run_location as remote
 from orchestrator.storage import job_paths
 from orchestrator.storage.run_folder import RunFolderError, disk
-from sweeps.load import SweepError, load, skipped
+from sweeps.load import SweepError
 from sweeps.spec import Sweep, Tracking
 
 if TYPE_CHECKING:
@@ -47,17 +48,6 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(models_app, name="models")
 
-SweepFile = Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep file, such as sweeps/demo.toml.")]
-Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the sweep file.")]
-Output = Annotated[
-    str | None,
-    typer.Option("--output", metavar="DIR", help="The run folder, or s3://BUCKET/FOLDER (default outputs/<name>)."),
-]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines of the data out, and count them.")]
-More = Annotated[
-    list[Path],
-    typer.Option("--model", metavar="FILE", help="Play the [[model]] of this file too (`train` writes one)."),
-]
 ByJudge = Annotated[str, typer.Option("--judge", metavar="KEY", help="Whose verdicts (default: the sweep's judge).")]
 StrictPaper = Annotated[
     bool, typer.Option("--strict-paper", help="A verdict that could not be had counts as zeros, as in the package.")
@@ -92,49 +82,7 @@ def list_names(kind: Annotated[str, typer.Argument(metavar="models|judges|scenar
     show(tables[kind]())
 
 
-@app.command()
-def plan(
-    sweep: SweepFile,
-    set_: Overrides = [],  # noqa: B006
-    output: Output = None,
-    skip_bad: SkipBad = False,
-    more: More = [],  # noqa: B006
-    gpus: Annotated[int | None, typer.Option(min=1, max=4096, help="Forecast the sweep on so many GPUs.")] = None,
-    gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s or b200.")] = "h200",
-    price: Annotated[float | None, typer.Option(min=0, help="What a GPU-hour costs you.")] = None,
-    timeline: Annotated[Path | None, typer.Option(metavar="PNG", help="Where the timeline picture goes.")] = None,
-) -> None:
-    """Show cells, episodes, and what is already done; with --gpus, hours, lower bound, cost and a timeline."""
-    from orchestrator.inspection import overflow
-    from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
-
-    if gpus is None and (price is not None or timeline is not None or gpu_type != "h200"):
-        raise SweepError("--price, --timeline and --gpu-type require --gpus N")
-    if gpus is not None:
-        from orchestrator.scheduling.forecast.summary import forecast_lines
-
-        lines = forecast_lines(_local(_sweep(sweep, set_, output, skip_bad, more)), gpus, gpu_type, price, timeline)
-        print(*map(printable, lines), sep="\n")
-        return
-    found = _local(_sweep(sweep, set_, output, skip_bad, more))
-    numbering = build_plan(found)
-    rows = planned_rows(numbering)
-    folder = Path(found.output)
-    stored = (folder / "episodes").is_dir()
-    may_overflow = overflow.lines(overflow.risks(numbering))
-    to_learn = plan_lines(sweep, set_)
-    done = belonging(numbering, folder).group_by("cell").len("done").collect() if stored else None
-    table = Table("cell", "planned", "done")
-    counts = dict(done.iter_rows()) if done is not None else {}
-    for row in rows.iter_rows(named=True):
-        table.add_row(row["cell"], f"{row['planned']:,}", f"{counts.get(row['cell'], 0):,}")
-    show(
-        table,
-        *(f"left out: {reason}" for reason in (*skipped(found), *numbering.left_out)),
-        *may_overflow,
-        *to_learn,
-        f"{rows.height} cells, {numbering.total:,} episodes, {sum(counts.values()):,} done",
-    )
+app.command()(plan)
 
 
 @app.command()
@@ -161,7 +109,7 @@ def run(
     from orchestrator.execution.retry_failed import endings
 
     again = endings(",".join([retry, *(["failed"] if retry_failed else [])]))
-    found = _tracked(_sweep(sweep, set_, output, skip_bad, more), tracking_uri)
+    found = _tracked(sweep_of(sweep, set_, output, skip_bad, more), tracking_uri)
     job_paths.reachable(found.data)
     with remote.place(found.output) as place:
         outcome = play(found, place.folder, update, retry=again)
@@ -349,25 +297,11 @@ def main() -> None:
     app()
 
 
-def _sweep(
-    path: Path, overrides: list[str], output: str | None, skip_bad: bool = False, more: Sequence[Path] = ()
-) -> Sweep:
-    found = load(path, [*overrides, *(["skip_bad=true"] if skip_bad else [])], more)
-    if output is not None and not output.strip():
-        raise SweepError("--output is empty; name a folder, or leave it out for outputs/<name>")
-    return found if output is None else found.model_copy(update={"output": output})
-
-
 def _tracked(sweep: Sweep, uri: str | None) -> Sweep:
     """The sweep with its MLflow: the option's, else the file's; a file that names none takes MLFLOW_TRACKING_URI."""
     if uri is None and sweep.tracking.uri == Tracking().uri:
         uri = os.environ.get("MLFLOW_TRACKING_URI")
     return sweep.model_copy(update={"tracking": sweep.tracking.model_copy(update={"uri": uri})}) if uri else sweep
-
-
-def _local(sweep: Sweep) -> Sweep:
-    """The sweep over a copy that can be read, where its run folder is in a bucket."""
-    return sweep.model_copy(update={"output": str(remote.viewed(sweep.output, started=False))})
 
 
 def _benchmark(data: Path | None) -> Path | None:

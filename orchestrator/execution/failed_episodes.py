@@ -18,7 +18,7 @@ def failed_batch(plan: Plan, ordinals: Sequence[int], reason: str) -> EpisodeBat
     rows = EpisodeRows()
     for ordinal in ordinals:
         index, sample = plan.task(ordinal)
-        key, seed = plan.key(index, sample), plan.episode_seed(sample)
+        key, seed = plan.key(index, sample), plan.episode_seed(sample, plan.cells[index].condition)
         failed = Episode(key, sample, seed, (), Ending.FAILED, reason, 0.0)
         rows.add(PlayedEpisode(ordinal, plan.cells[index], failed))
     return rows.batch()

@@ -16,6 +16,7 @@ from actors.prompts import version
 from envs.bad_lines import LeftOut
 from envs.chance import episode_seed
 from envs.types import Mode, Sample
+from sweeps.conditions import Condition
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
 from sweeps.values import digest
 
@@ -102,9 +103,10 @@ class Plan:
         """``model/scenario/condition/0042-3fa9c1d2``: readable, and unique to all that changes the answer."""
         return f"{self.cells[index].key}/{sample.id:04d}-{digest(self.fingerprints[index] + sample.digest, 4)}"
 
-    def episode_seed(self, sample: Sample) -> int:
-        """The seed of a sample's episodes: the same for every model and condition."""
-        return episode_seed(self.seed, sample.scenario, sample.id)
+    def episode_seed(self, sample: Sample, condition: Condition | None = None) -> int:
+        """The seed of a sample's episodes: the same for every model and condition, another for each draw of a replicate."""
+        purpose = f"episode-{condition.draw}" if condition and condition.draw else "episode"
+        return episode_seed(self.seed, sample.scenario, sample.id, purpose)
 
     def keys(self, index: int) -> Iterator[str]:
         """Keys of one cell in the order of its ordinals."""

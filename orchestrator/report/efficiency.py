@@ -11,8 +11,9 @@ from envs import SCENARIOS
 from envs.types import Action, Ending, Mode, Verdict
 from orchestrator.report.endings import PLACE, state_of
 from orchestrator.report.exact_chance import exact_chance, guess_chance
-from orchestrator.report.intervals import combined, wilson
+from orchestrator.report.intervals import combined
 from orchestrator.report.metrics import PLANNED
+from orchestrator.report.proportion import proportion_interval
 from orchestrator.report.run_data import RunData
 
 SAMPLE = ["mode", "scenario", "sample_id"]
@@ -78,7 +79,7 @@ def efficiency(run_data: RunData) -> pl.DataFrame:
 def budget(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
     """Accuracy when only so many suggestions are allowed: one row cell x budget with names, scored, budget, acc (percent).
 
-    ``acc_low`` and ``acc_high`` are Wilson's 95% limits.
+    ``acc_low`` and ``acc_high`` are its 95% limits.
 
     Budgets run from 0 to the most suggestions of any correct episode, ``longest`` at most. An episode that asked more
     counts as not correct: it had not answered yet.
@@ -91,7 +92,7 @@ def budget(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
     grid = cells.join(steps, how="cross").join(counted, on=["cell", "budget"], how="left").sort("cell", "budget")
     within = pl.col("hits").fill_null(0).cum_sum().over("cell")
     grid = grid.with_columns(within.alias("hits"))
-    limits = [wilson(hits, scored) for hits, scored in grid.select("hits", "scored").iter_rows()]
+    limits = [proportion_interval(hits, scored) for hits, scored in grid.select("hits", "scored").iter_rows()]
     ends = pl.DataFrame(limits, schema={"acc_low": pl.Float64, "acc_high": pl.Float64}, orient="row")
     bounds = ends.select(pl.all() * 100).get_columns()
     return grid.with_columns((100 * pl.col("hits") / pl.col("scored")).alias("acc"), *bounds).drop("hits")

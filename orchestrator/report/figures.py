@@ -28,9 +28,7 @@ MAKERS: dict[str, Callable[[Drawing], Figure | None]] = {
 """Name -> what draws it; None where the run has nothing to draw."""
 
 
-def write_figures(
-    folder: Path, data: Path | None = None, baselines: bool = True, cluster: str = ""
-) -> list[Path]:
+def write_figures(folder: Path, data: Path | None = None, baselines: bool = True, cluster: str = "") -> list[Path]:
     """Every figure that the run has, into ``folder/figures``; the files written, sorted.
 
     ``NAME.pdf``, ``.svg`` and ``.png`` are as wide as a page (6.75 in), ``NAME-column.pdf`` and ``.svg`` as a column

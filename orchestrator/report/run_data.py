@@ -22,7 +22,7 @@ from orchestrator.report.metrics import PLANNED, score
 from orchestrator.storage.checksums import damaged
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.planned_episodes import planned_only
-from orchestrator.storage.run_folder import bad_lines, planned_cells, planned_keys, stored_sweep
+from orchestrator.storage.run_folder import RunFolderError, bad_lines, planned_cells, planned_keys, stored_sweep
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.conditions import CONDITIONS, Condition
 from sweeps.load import SweepError
@@ -56,6 +56,8 @@ class RunData:
     """What a reader should know about this run, one sentence each."""
     left_out: tuple[LeftOut, ...] = ()
     """Bad lines of the data that were not played."""
+    replicates: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Answered ``EPISODES`` rows of replicates: ``condition`` is the one that they repeat, beside it ``order`` and ``draw``."""
 
     @cached_property
     def rows(self) -> pl.DataFrame:
@@ -102,7 +104,8 @@ class RunData:
     @property
     def conditions(self) -> dict[str, Condition]:
         """The conditions that the sweep may name."""
-        return {**CONDITIONS, **{condition.name: condition for condition in self.sweep.conditions}}
+        mine = (*self.sweep.conditions, *self.sweep.repeated)
+        return {**CONDITIONS, **{condition.name: condition for condition in mine}}
 
     @property
     def baselines(self) -> frozenset[str]:
@@ -140,7 +143,23 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
     left_out = bad_lines(folder)
     notes += [f"left out: {one}" for one in left_out]
     judge = chosen(folder, sweep, judge)
-    return RunData(folder, sweep, planned, belonging, samples, judge, strict, cluster, tuple(notes), left_out)
+    names = [condition.name for condition in sweep.repeated]
+    planned, played = (rows.filter(~pl.col("condition").is_in(names)) for rows in (planned, belonging))
+    more = _replicates(sweep, belonging)
+    return RunData(folder, sweep, planned, played, samples, judge, strict, cluster, tuple(notes), left_out, more)
+
+
+def _replicates(sweep: Sweep, episodes: pl.DataFrame) -> pl.DataFrame:
+    rows = [
+        (one.name, condition.name, one.order, one.draw)
+        for condition in sweep.conditions
+        for one in sweep.replicates.of(condition)
+        if one.is_replicate
+    ]
+    schema = {"condition": pl.String, "repeats": pl.String, "order": pl.Int64, "draw": pl.Int64}
+    known = pl.DataFrame(rows, schema=schema, orient="row")
+    found = episodes.filter(~pl.col("ending").is_in(UNSCORED)).join(known, on="condition")
+    return found.drop("condition").rename({"repeats": "condition"})
 
 
 def _planned(folder: Path) -> pl.DataFrame:

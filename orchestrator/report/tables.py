@@ -26,6 +26,7 @@ from orchestrator.report.paired_averages import averages_against, averages_betwe
 from orchestrator.report.paired_tests import ALPHA, against, between, significant
 from orchestrator.report.published import MEASURES
 from orchestrator.report.ranking import BEATS, beats, chance, ranking
+from orchestrator.report.robustness import PARTS, robustness
 from orchestrator.report.run_data import RunData, read
 from orchestrator.report.wording import counted, signed
 from orchestrator.storage import atomic_write
@@ -34,6 +35,7 @@ from sweeps.load import registry
 from sweeps.spec import Protocol
 
 AVERAGE = "avg"
+READINGS = ("acc", "acc_lenient", "acc_lenient_most", "acc_fuzzy", "acc_fuzzy_most")
 PAIRED = {
     Protocol.MCQA: ("paired", "accuracy"),
     Protocol.OEG: ("open-ended-paired", "open-ended, share of answers that the judge accepts,"),
@@ -88,6 +90,8 @@ def grids(run_data: RunData, intervals: Estimates | None = None) -> list[Grid]:
         conditions(run_data, intervals),
         reference(run_data, intervals),
         ranks(run_data),
+        robust(run_data),
+        readings(run_data),
         paired(run_data),
         open_ended(run_data, intervals),
         paired(run_data, Protocol.OEG),
@@ -173,6 +177,50 @@ def ranks(run_data: RunData, condition: str = "zero-shot") -> Grid:
         "model; difference to it in points (95% interval)"
     )
     return Grid("ranking", title, columns, rows, found, len(rows))
+
+
+def robust(run_data: RunData, condition: str = "zero-shot") -> Grid:
+    """Accuracy over all replicates, its range, and what its answers vary with (``orchestrator.report.robustness``)."""
+    found = robustness(run_data)
+    part = found.filter(condition=condition)
+    scenarios = _present(part["scenario"])
+    rows = []
+    for model in models(run_data, part["model"]):
+        cells = {row["scenario"]: row for row in part.filter(model=model).iter_rows(named=True)}
+        rows.append((model, tuple(_spread(cells.get(name)) for name in scenarios)))
+    title = (
+        f"{condition}: accuracy over all replicates, lowest to highest replicate; parts of the variance of an answer: sample / "
+        "option order / draw of the decoding, percent (with one seed the order holds the draw)"
+    )
+    return Grid("robustness", title, tuple(scenarios), tuple(rows), found)
+
+
+def readings(run_data: RunData, condition: str = "zero-shot") -> Grid:
+    """Accuracy under the strict, the lenient and the fuzzy reading, averaged over scenarios (``leniency``)."""
+    found = leniency(run_data).filter(condition=condition, protocol="mcqa")
+    means = found.group_by("model").agg(pl.col(READINGS).mean(), pl.col(READINGS).null_count().name.suffix("_gaps"))
+    known = {row["model"]: row for row in means.iter_rows(named=True)}
+    rows = []
+    for model in models(run_data, found.filter(pl.col("unparsable") > 0)["model"]):
+        row = known[model]
+        lows = [MISSING if row[f"{name}_gaps"] else Entry(_one(row, name), row[name]) for name in READINGS]
+        rows.append((model, (lows[0], *[_up_to(*pair) for pair in (lows[1:3], lows[3:5])])))
+    title = (
+        f"{condition}: accuracy where a reply that names nothing is wrong (strict, the benchmark's), is read by a tolerant rule "
+        "(lenient), or counts as the nearest option (fuzzy); to: if all that would go on ended right"
+    )
+    return Grid("readings", title, ("strict", "lenient", "fuzzy"), tuple(rows), found)
+
+
+def _up_to(low: Entry, high: Entry) -> Entry:
+    return low if low.text == high.text else Entry(f"{low.text} to {high.text}", low.value)
+
+
+def _spread(row: Row | None) -> Entry:
+    if row is None:
+        return MISSING
+    shares = " / ".join("-" if row[name] is None else f"{row[name]:.0f}" for name in PARTS)
+    return Entry(f"{row['acc']:.1f}, {row['least']:.1f} to {row['most']:.1f}; {shares}", row["acc"])
 
 
 def _standing(row: Row) -> Iterable[str]:

@@ -61,7 +61,7 @@ def test_bounds_are_the_same_for_numbers_and_columns_and_end_at_0_and_1():
 
     assert proportion_interval(3, 42) == (low[2], high[2]) == pytest.approx((0.0162, 0.1985), abs=1e-4)
     assert proportion_interval(0, 10)[0] == 0 and proportion_interval(10, 10)[1] == 1
-    assert proportion_interval(0, 10)[1] == 1 - proportion_interval(10, 10)[0]
+    assert proportion_interval(0, 10)[1] == pytest.approx(1 - proportion_interval(10, 10)[0])
 
 
 def tango(gained: int, lost: int, n: int, side: int) -> float:

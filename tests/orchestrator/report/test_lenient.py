@@ -9,6 +9,7 @@ from actors.backend import Reply, Request
 from envs.answers import letter
 from orchestrator.report.lenient import leniency, lenient, readings
 from orchestrator.report.run_data import read
+from orchestrator.report.tables import grids
 from tests.orchestrator.report.runs import played, sweep
 
 TEXTS = ("I cannot tell.", "Rewind the video.", "Mug.", "Key.", "A big dog.", "Fish.")
@@ -92,9 +93,23 @@ def test_the_share_of_episodes_that_would_have_ended_otherwise(wrapped):
     assert set(mumbles["readable"]) == {0}
 
 
+def test_accuracy_stands_side_by_side_under_three_readings(wrapped):
+    rows = leniency(read(wrapped))
+    kept = rows.filter(pl.col("scenario") != "ROD")
+    reads, mumbles = kept.filter(model="wraps"), kept.filter(model="mumbles")
+
+    assert set(reads["acc"]) == {0.0} and set(reads["acc_lenient"]) == set(reads["acc_fuzzy"]) == {100.0}
+    assert set(mumbles["acc_lenient_most"]) == {0.0}, "nobody reads it, and so the nearest option is a guess"
+    assert 0 < mumbles["acc_fuzzy_most"].mean() < 100
+    assert (rows["acc_fuzzy"] <= rows["acc_fuzzy_most"]).all()
+    grid = dict(next(grid for grid in grids(read(wrapped)) if grid.name == "readings").rows)
+    assert [entry.text for entry in grid["wraps"]] == ["0.0", "85.7", "85.7"], "six of seven: nothing counts in ROD"
+
+
 def test_without_the_samples_letters_are_read_and_the_share_is_unknown(wrapped, tmp_path):
     blind = read(wrapped, data=tmp_path / "gone")
 
     assert set(leniency(blind).filter(model="wraps")["share_otherwise"]) == {None}
     assert set(leniency(blind).filter(model="mumbles")["share_otherwise"]) == {0.0}
+    assert set(leniency(blind)["acc_fuzzy"]) == {None}
     assert readings(blind).filter(pl.col("cell").str.starts_with("wraps"))["letter"].null_count() == 0

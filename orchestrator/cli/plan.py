@@ -1,0 +1,106 @@
+"""``plan``: what a sweep would play, its forecast on GPUs, and how many samples it needs; and the options that name a sweep.
+
+Nothing is played and nothing is written but the timeline's picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from actors.printable import printable
+from orchestrator.cli.train import plan_lines
+from orchestrator.monitoring.console import show
+from orchestrator.object_store import run_location as remote
+from sweeps.load import SweepError, load, skipped
+from sweeps.spec import Sweep
+
+GPUS_OF_A_NODE = 8
+"""What GPU-hours of a sample size are reckoned for where --gpus is left out."""
+SweepFile = Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep file, such as sweeps/demo.toml.")]
+Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the sweep file.")]
+Output = Annotated[
+    str | None,
+    typer.Option("--output", metavar="DIR", help="The run folder, or s3://BUCKET/FOLDER (default outputs/<name>)."),
+]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines of the data out, and count them.")]
+More = Annotated[
+    list[Path],
+    typer.Option("--model", metavar="FILE", help="Play the [[model]] of this file too (`train` writes one)."),
+]
+Gpus = Annotated[int | None, typer.Option(min=1, max=4096, help="Forecast the sweep on so many GPUs.")]
+Precision = Annotated[float | None, typer.Option(min=0.05, max=50, help="Samples for an interval of +- POINTS.")]
+Detect = Annotated[float | None, typer.Option(min=0.1, max=50, help="Samples to find a difference of POINTS.")]
+
+
+def plan(
+    sweep: SweepFile,
+    set_: Overrides = [],  # noqa: B006
+    output: Output = None,
+    skip_bad: SkipBad = False,
+    more: More = [],  # noqa: B006
+    gpus: Gpus = None,
+    gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s or b200.")] = "h200",
+    price: Annotated[float | None, typer.Option(min=0, help="What a GPU-hour costs you.")] = None,
+    timeline: Annotated[Path | None, typer.Option(metavar="PNG", help="Where the timeline picture goes.")] = None,
+    precision: Precision = None,
+    detect: Detect = None,
+) -> None:
+    """Show cells, episodes, and what is already done; with --gpus, hours, lower bound, cost and a timeline.
+
+    With --precision or --detect: how many samples a cell needs, and the GPU-hours that they take.
+    """
+    sized = precision is not None or detect is not None
+    if gpus is None and (price is not None or timeline is not None or (gpu_type != "h200" and not sized)):
+        raise SweepError("--price, --timeline and --gpu-type require --gpus N")
+    found = _local(sweep_of(sweep, set_, output, skip_bad, more))
+    if sized:
+        from orchestrator.report import sample_size  # scipy takes a second to import
+
+        lines = sample_size.lines(found, precision, detect, gpus or GPUS_OF_A_NODE, gpu_type)
+    elif gpus is not None:
+        from orchestrator.scheduling.forecast.summary import forecast_lines
+
+        lines = forecast_lines(found, gpus, gpu_type, price, timeline)
+    else:
+        _show_cells(found, plan_lines(sweep, set_))
+        return
+    print(*map(printable, lines), sep="\n")
+
+
+def _show_cells(sweep: Sweep, to_learn: Sequence[str]) -> None:
+    """Print the table of cells, and what stands below it."""
+    from orchestrator.inspection import overflow
+    from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
+
+    numbering = build_plan(sweep)
+    rows, folder = planned_rows(numbering), Path(sweep.output)
+    may_overflow = overflow.lines(overflow.risks(numbering))
+    stored = (folder / "episodes").is_dir()
+    done = belonging(numbering, folder).group_by("cell").len("done").collect() if stored else None
+    counts = dict(done.iter_rows()) if done is not None else {}
+    table = Table("cell", "planned", "done")
+    for row in rows.iter_rows(named=True):
+        table.add_row(row["cell"], f"{row['planned']:,}", f"{counts.get(row['cell'], 0):,}")
+    left_out = [f"left out: {reason}" for reason in (*skipped(sweep), *numbering.left_out)]
+    total = f"{rows.height} cells, {numbering.total:,} episodes, {sum(counts.values()):,} done"
+    show(table, *left_out, *may_overflow, *to_learn, total)
+
+
+def sweep_of(
+    path: Path, overrides: list[str], output: str | None, skip_bad: bool = False, more: Sequence[Path] = ()
+) -> Sweep:
+    """The sweep that the options name; raises SweepError."""
+    found = load(path, [*overrides, *(["skip_bad=true"] if skip_bad else [])], more)
+    if output is not None and not output.strip():
+        raise SweepError("--output is empty; name a folder, or leave it out for outputs/<name>")
+    return found if output is None else found.model_copy(update={"output": output})
+
+
+def _local(sweep: Sweep) -> Sweep:
+    """The sweep over a copy that can be read, where its run folder is in a bucket."""
+    return sweep.model_copy(update={"output": str(remote.viewed(sweep.output, started=False))})

@@ -1,0 +1,40 @@
+"""The fuzzy reading chooses the nearest option, agrees with the lenient one, and shows what choosing always costs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs.fuzzy import fuzzy
+from envs.lenient import lenient
+from tests.envs.lenient_score import replies
+
+TEXTS = ("I cannot tell.", "Rewind the video.", "Mug.", "Key.", "A big dog.", "Fish.")
+
+
+@pytest.mark.parametrize(
+    ("reply", "index"),
+    [("(C)", 2), ("rewinding the video", 1), ("big dogs", 4), ("a fishy thing", 5), ("REWIND  the\nvideo please", 1),
+     ("", None), (" ?!", None)],
+)  # fmt: skip
+def test_what_is_nearest(reply, index):
+    assert fuzzy(reply, TEXTS) == index
+
+
+@given(st.text(max_size=200), st.integers(0, 6))
+def test_it_names_what_was_shown_and_what_the_lenient_reading_names(reply, shown):
+    found, read = fuzzy(reply, TEXTS[:shown]), lenient(reply, shown, TEXTS[:shown])
+
+    assert found is None or 0 <= found < shown
+    assert read is None or found == read
+
+
+def test_on_written_replies_it_finds_more_and_is_wrong_more_often():
+    """The half that no rule was written on: 171 replies, of which some mean nothing that was shown."""
+    rows = [row for row in replies() if row["half"] == "unseen"]
+    read = [(fuzzy(row["reply"], row["options"]), row["meant"]) for row in rows]
+    right = sum(found is not None and found == meant for found, meant in read)
+    precision = right / sum(found is not None for found, _ in read)
+    recall = right / sum(meant is not None for _, meant in read)
+    print(f"fuzzy: precision {precision:.3f}, recall {recall:.3f} of {len(rows)} unseen replies")
+
+    assert recall > 0.957 and precision < 0.9
