@@ -17,14 +17,14 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from orchestrator.object_store.bucket import Bucket, Stored, is_address
 from orchestrator.object_store.uploader import LISTING, SENT, Uploader, files, part_numbers, replaced, shared
 from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock, holder
-from orchestrator.storage import atomic_write, job_paths, lock
+from orchestrator.storage import atomic_write, checksums, job_paths, lock
 from orchestrator.storage.lock import RunFolderError
 
 CACHE = "PROACTIVE_SWEEP_CACHE"
@@ -173,17 +173,25 @@ def _fetch(bucket: Bucket, folder: Path, wanted: Mapping[str, Stored]) -> bool:
     if odd:
         raise RunFolderError(f"{bucket.url} holds an object called {odd[0]}, which is no file of a run folder")
     whole = True
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for name, content in zip(wanted, pool.map(bucket.read, wanted), strict=True):
-            if content is None:
-                whole = False
-                continue
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write.write(path, content)
-            if (modified := wanted[name].modified) is not None:
-                os.utime(path, (modified, modified))
+    for name, content in _contents(bucket, wanted):
+        if content is None:
+            whole = False
+            continue
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write.write(path, content)
+        if (modified := wanted[name].modified) is not None:
+            os.utime(path, (modified, modified))
     return whole
+
+
+def _contents(bucket: Bucket, names: Collection[str]) -> Iterator[tuple[str, bytes | None]]:
+    """Objects and their bytes; the sums come last, when they have a line for each of the others."""
+    others = [name for name in names if name != checksums.NAME]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield from zip(others, pool.map(bucket.read, others), strict=True)
+    if len(others) < len(names):
+        yield checksums.NAME, bucket.read(checksums.NAME)
 
 
 @contextlib.contextmanager

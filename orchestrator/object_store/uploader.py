@@ -17,7 +17,7 @@ from pathlib import Path
 
 from orchestrator.object_store.bucket import PROBE, Bucket, BucketError, Stored
 from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock
-from orchestrator.storage import atomic_write
+from orchestrator.storage import atomic_write, checksums
 from orchestrator.storage.lock import NAME, WRITER, RunFolderError
 
 SENT = "sent"
@@ -148,6 +148,8 @@ class Uploader:
         new, merged = pending(local, self.there)
         look = everything or bool(new) or time.monotonic() - self._looked >= SMALL_FILES_INTERVAL_S
         changed = self._changed(local) if look else []
+        if look:
+            self._looked = time.monotonic()
         if not (new or merged or changed):
             return False
         self.lock.check()
@@ -188,16 +190,19 @@ class Uploader:
 
     def _changed(self, local: Iterable[str]) -> list[str]:
         """Files that are replaced whole, and parts that an episode was taken out of."""
-        self._looked = time.monotonic()
         known = (name for name in local if not part_numbers(name) or name in self.there)
         return [name for name in known if self._sent.get(name) != _state(self.folder / name)]
 
     def _replace(self, name: str) -> None:
+        """Replace an object whole; the sums that hold its own go first, so that nobody reads it beside older sums only."""
         state = _state(self.folder / name)
         try:
-            self.bucket.write(name, (self.folder / name).read_bytes())
+            content = (self.folder / name).read_bytes()
         except FileNotFoundError:
             return
+        if name != checksums.NAME and self._changed([checksums.NAME]):
+            self._replace(checksums.NAME)
+        self.bucket.write(name, content)
         self._sent[name] = state
 
     def _work(self) -> None:

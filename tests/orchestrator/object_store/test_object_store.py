@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from orchestrator.object_store import run_location as remote
 from orchestrator.object_store.bucket import Bucket, BucketError
 from orchestrator.object_store.uploader import Uploader, pending, shared
 from orchestrator.object_store.writer_lock import LOCK, WriterLock
+from orchestrator.storage import checksums
 from orchestrator.storage.episode_store import EpisodeStore, damaged, episodes
 from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator import buckets
@@ -128,6 +130,36 @@ def test_whatever_the_last_object_was_the_bucket_alone_goes_on_without_loss_or_d
         if whole:
             break
     assert whole and cuts >= 8
+
+
+class Watched(Bucket):
+    """After each object, what a reader of that moment would find unlike its sum."""
+
+    unlike: tuple[str, ...] = ()
+
+    def write(self, name, content):
+        super().write(name, content)
+        lines = (self.read(checksums.NAME) or b"").decode().splitlines()
+        sums = {known: {line[:64] for line in lines if line[66:] == known} for known in ("plan.json", "status.json")}
+        self.unlike += tuple(
+            known for known, noted in sums.items() if (now := self.read(known)) and sha256(now).hexdigest() not in noted
+        )
+
+
+def test_no_file_is_in_the_bucket_before_its_sum(service, tmp_path, monkeypatch):
+    machine(monkeypatch, tmp_path, "a")
+    bucket = Watched(f"s3://{buckets.BUCKET}/{tmp_path.name}")
+    lock = WriterLock(bucket, settle=0)
+    lock.take(str)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    uploader = Uploader(bucket, folder, lock, {})
+    for content in (b"1", b"2"):
+        for name in ("plan.json", "status.json"):
+            checksums.write(folder / name, content)
+        uploader.round(everything=True)
+    lock.release()
+    assert bucket.unlike == () and bucket.read("status.json") == b"2"
 
 
 # -- two machines -----------------------------------------------------------------------------------------------------------
