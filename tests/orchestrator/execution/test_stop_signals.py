@@ -12,10 +12,11 @@ from orchestrator.execution.stop_signals import SIGNALS, StopSignals
 
 @pytest.fixture(autouse=True)
 def heeded():
-    """These tests may themselves run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    """These tests may themselves run under nohup, or in the background of a shell, which ignores SIGINT there."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
     yield
-    signal.signal(signal.SIGHUP, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
