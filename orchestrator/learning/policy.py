@@ -47,6 +47,7 @@ class Policy:
                 "a model without such positions as train.model (LLaVA, Idefics3, SmolVLM and InternVL have none)"
             )
         self.before = deepcopy(network).eval().requires_grad_(False) if train.full and train.kl else None
+        torch.use_deterministic_algorithms(True)
         torch.manual_seed(train.seed)  # adapters begin with random numbers
         self.network = network if train.full else adapted(network, train.lora, train.model.name)
         if train.full:
