@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-"""What colours a terminal's text (ECMA-48, SGR): left out, for engines colour their logs."""
+"""What colours a terminal's text (ECMA-48, SGR)."""
 CONTROLS = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # reorder the text around them (UAX 9)
@@ -25,7 +25,12 @@ HIDDEN = re.compile(f"[{CONTROLS}{BLANKS}]")
 
 def printable(text: str) -> str:
     """The text with control and reordering characters escaped; newlines and tabs stay."""
-    return UNSAFE.sub(_escape, COLOUR.sub("", text.replace("\r\n", "\n")))
+    return UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
+
+
+def without_colours(text: str) -> str:
+    """The text of a log without its colours: engines colour their lines, and nothing is hidden with them."""
+    return COLOUR.sub("", text)
 
 
 def one_line(text: str) -> str:

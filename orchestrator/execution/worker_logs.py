@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from actors.printable import printable
+from actors.printable import printable, without_colours
 from actors.process_output import WorkerAddress, excerpt, last_lines
 from actors.redaction import redact_address, redact_addresses, redact_environment
 from orchestrator.scheduling.commands import Abandon, Command, Drop, GiveUp, Start, Stop
@@ -54,7 +54,7 @@ class AttemptLog:
 
     def keep(self, group: str, slot: int, output: str, lost: bool) -> None:
         """Write what a worker printed; of one that was lost the last lines stand in the driver's log, too."""
-        text = printable(redact_addresses(output))
+        text = printable(without_colours(redact_addresses(output)))
         size = len(text.encode("utf-8", "replace"))
         if size <= self.room:
             self.room -= size
@@ -136,7 +136,7 @@ def attempt_log(folder: Path) -> Iterator[AttemptLog]:
 
 class _Redacted(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return printable(redact_addresses(redact_environment(super().format(record))))
+        return printable(without_colours(redact_addresses(redact_environment(super().format(record)))))
 
 
 def log_command(command: Command, names: Mapping[int, str]) -> None:

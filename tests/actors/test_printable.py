@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.printable import UNSAFE, one_line, printable
+from actors.printable import UNSAFE, one_line, printable, without_colours
 from orchestrator.execution.driver import plain
 from orchestrator.execution.worker_logs import AttemptLog, attempt_log
 from tests.actors.hostile import CONTROL
@@ -24,7 +24,8 @@ def test_plain_text_stays(text):
 
 
 def test_colours_go_and_anything_else_becomes_visible():
-    assert printable("\x1b[1;31mred\x1b[0m\x1b]52;c;eA==\x07") == "red\\x1b]52;c;eA==\\x07"
+    assert printable(without_colours("\x1b[1;31mred\x1b[0m\x1b]52;c;eA==\x07")) == "red\\x1b]52;c;eA==\\x07"
+    assert printable("\x1b[1;31mred\x1b[0m") == "\\x1b[1;31mred\\x1b[0m"
     assert printable("10%\r100%\r\n") == "10%\\x0d100%\n"
 
 
