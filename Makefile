@@ -42,8 +42,9 @@ demo-learning: $(VENV)/.model
 	$(BIN)/proactive-sweep run sweeps/demo-learning.toml $(foreach rp,0.5 0.75 1.0,--model outputs/learning/rp-$(rp)/model.toml)
 	$(BIN)/proactive-sweep learned outputs/demo-learning
 
+# two processes: most of the time goes into waiting for processes that start
 test: $(VENV)/.engines
-	$(BIN)/python -m pytest -m "not long"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
 long: $(VENV)/.engines
 	$(BIN)/python -m pytest -m long
