@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from orchestrator.storage.lock import RunFolderError
@@ -13,7 +14,7 @@ COPIES = "working_dir_files"
 def lasting(output: str) -> Path:
     """A run folder's path; raises RunFolderError when it lies in a job's copy of the checkout."""
     path = Path(output)
-    if COPIES in path.resolve().parts:
+    if _in_copy(path):
         raise RunFolderError(
             f"{output} would lie in this job's copy of the checkout, which Ray throws away with the job; pass an --output "
             "that is absolute and on shared storage, or s3://BUCKET/FOLDER"
@@ -24,8 +25,13 @@ def lasting(output: str) -> Path:
 def reachable(data: str) -> None:
     """Raises RunFolderError when the data are looked for in a job's copy of the checkout and are not in it."""
     path = Path(data)
-    if "://" not in data and not path.exists() and COPIES in path.resolve().parts:
+    if "://" not in data and not path.exists() and _in_copy(path):
         raise RunFolderError(
             f"{data} is not in this job's copy of the checkout; name the data by an absolute path that every node sees, "
             "as in --set data=/shared/ProactiveBench/test"
         )
+
+
+def _in_copy(path: Path) -> bool:
+    """``Path.resolve`` raises RuntimeError where links run in a circle; who opens the path says so in a sentence."""
+    return COPIES in Path(os.path.realpath(path)).parts

@@ -26,7 +26,7 @@ from tests.orchestrator.report import runs
 LONG, DEEP = "n" * 5_000, "[" * 3_000
 ODD = (
     "", " ", "-", "--", ".", "..", "/", "/dev/zero", "/dev/null", "/proc/self/mem", "{fifo}", "{device}", "{loop}", "{data}",
-    "{run}", LONG, f"{{data}}/{LONG}", DEEP, CONTROL.replace("\x00", ""), "\udc80\udcff", "💥" * 80, "s3://", "s3:///x", "gs://b",
+    "{run}", LONG, f"{{data}}/{LONG}", DEEP, CONTROL.replace("\x00", ""), "\udc80\udcff", "💥" * 80, "s3://", "s3:///x", "gs://",
     "1e999", "-1", "NaN", "0x10", "9" * 400, "a=b", "selection.limit=9e99", "seed=[", f"seed={DEEP}", "models=[]",
     "conditions=all", "{sweep}", "{data}/ROD_preprocessed.jsonl", "all", "ROD", "hint", "icl-1", "uniform", "rule-judge", "mcqa",
     "oeg", "--help", "--json",
