@@ -1,13 +1,15 @@
 """Intervals hold the truth as often as they say: against closed forms, scipy, and by simulation with seeds."""
 
+from math import sqrt
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
-from scipy.stats import binom, binomtest
+from scipy.stats import binom, binomtest, norm
 
-from orchestrator.report.intervals import Z, combined, histogram, ratio_interval, score_interval
+from orchestrator.report.intervals import Z, combined, histogram, ratio_interval, score_interval, score_p
 from orchestrator.report.proportion import proportion_bounds, proportion_interval
 
 SIZES = (10, 30, 100, 1000)
@@ -175,3 +177,27 @@ def test_the_mean_lies_inside_and_bounds_mirror(values, most):
 
     assert -1e-9 <= low <= observed.mean() + 1e-9 and observed.mean() - 1e-9 <= high <= most + 1e-9
     assert mirrored == pytest.approx((most - high, most - low), abs=1e-6)
+
+
+@pytest.mark.parametrize(("gained", "same", "lost"), [(9, 10, 2), (2, 10, 9), (30, 60, 10), (1, 3, 6), (5, 8, 5)])
+def test_the_p_of_a_paired_difference_is_mcnemars(gained, same, lost):
+    """Tango's score test of no difference is McNemar's: z = (b - c) / sqrt(b + c)."""
+    values = np.repeat([1, 0, -1], [gained, same, lost])
+
+    found = score_p([histogram(values, -1, 1)])
+
+    assert found == pytest.approx(2 * norm.sf(abs(gained - lost) / sqrt(gained + lost)), abs=2e-4)
+    assert (found < 0.05) == (
+        not score_interval([histogram(values, -1, 1)])[0] <= 0 <= score_interval([histogram(values, -1, 1)])[1]
+    )
+
+
+def test_a_ratio_has_the_interval_of_its_effective_sample_size():
+    """Two episodes with 3 of 3 and five with 0 of 4; the variance is the linearised one, written out."""
+    share = 6 / 26
+    variance = (2 * (3 - 3 * share) ** 2 + 5 * (0 - 4 * share) ** 2) / 26**2
+    effective = share * (1 - share) / variance
+
+    found = ratio_interval(np.array([3, 0]), np.array([3, 4]), np.array([2, 5]))
+
+    assert effective < 26 and found == pytest.approx(proportion_interval(share * effective, effective))
