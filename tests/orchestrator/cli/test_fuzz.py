@@ -183,13 +183,13 @@ def test_odd_files_of_a_run_folder(places, tmp_path):
 
 
 @pytest.mark.long
-def test_two_thousand_lines_with_odd_arguments(places):
-    typed(places, 2_000, seed=1)
+def test_many_lines_with_odd_arguments(places):
+    typed(places, 500, seed=1)
 
 
 @pytest.mark.long
-def test_a_thousand_odd_files(places, tmp_path):
-    edited(places, tmp_path, 1_000, seed=1, commands=(*READING, "audit", "report", "track --tracking-uri nowhere://x"))
+def test_many_odd_files(places, tmp_path):
+    edited(places, tmp_path, 100, seed=1, commands=(*READING, "audit", "report", "track --tracking-uri nowhere://x"))
 
 
 @pytest.mark.parametrize(
