@@ -78,8 +78,9 @@ def agrees(path: Path, sums: Sums) -> bool:
 
 def damaged(folder: Path) -> list[str]:
     """Names of the files beside the parts that are there and not as they were written."""
-    names = sorted(name for name in read(folder) if "/" not in name and (folder / name).exists())
-    return [name for name in names if _now(folder / name) not in read(folder)[name]]
+    sums = read(folder)
+    names = sorted(name for name in sums if "/" not in name and (folder / name).exists())
+    return [name for name in names if _now(folder / name) not in sums[name]]
 
 
 def settle(folder: Path) -> None:
