@@ -1,9 +1,12 @@
 """A part whose bytes are not those that were written counts as absent, however well it reads."""
 
+import errno
+import hashlib
 import shutil
 import subprocess
 from random import Random
 
+import polars as pl
 import pytest
 
 from orchestrator.storage import checksums
@@ -53,3 +56,100 @@ def test_what_was_stored_twice_is_told_when_parts_are_merged(tmp_path, caplog):
 
     assert "1 episodes were there twice" in caplog.text
     assert ids(folder) == [1, 2, 3]
+
+
+def test_a_replaced_file_may_have_either_sum_until_it_is_settled(tmp_path):
+    path = tmp_path / "plan.json"
+    checksums.write(path, b"one")
+    checksums.write(path, b"two")
+    one, two = (hashlib.sha256(text).hexdigest() for text in (b"one", b"two"))
+    assert path.read_bytes() == b"two" and sorted(tmp_path.iterdir()) == [path, tmp_path / checksums.NAME]
+    assert checksums.read(tmp_path) == {"plan.json": {one, two}} and checksums.damaged(tmp_path) == []
+    checksums.settle(tmp_path)
+    assert (tmp_path / checksums.NAME).read_text() == f"{two}  plan.json\n"
+    path.write_bytes(b"one")
+    assert checksums.damaged(tmp_path) == ["plan.json"], "the sum before is no longer good"
+
+
+def test_settling_keeps_every_sum_of_parts_missing_and_damaged_files(tmp_path):
+    folder = written(tmp_path / "run", (1, 2))
+    for name in ("gone.json", "odd.json"):
+        checksums.write(folder / name, b"one")
+        checksums.write(folder / name, b"two")
+    (folder / "gone.json").unlink()
+    (folder / "odd.json").write_bytes(b"three")
+    before = (folder / checksums.NAME).read_text()
+    checksums.settle(folder)
+    assert (folder / checksums.NAME).read_text() == before
+    assert checksums.damaged(folder) == ["odd.json"]
+
+
+def test_settling_takes_each_line_once_and_drops_torn_ones(tmp_path):
+    checksums.write(tmp_path / "a.json", b"one")
+    line = (tmp_path / checksums.NAME).read_text()
+    (tmp_path / checksums.NAME).write_text(line + line + "torn")
+    checksums.settle(tmp_path)
+    assert (tmp_path / checksums.NAME).read_text() == line
+    number = (tmp_path / checksums.NAME).stat().st_ino
+    checksums.settle(tmp_path)
+    assert (tmp_path / checksums.NAME).stat().st_ino == number, "nothing to settle, nothing written"
+
+
+def test_content_is_what_was_written_or_an_error_that_names_the_file(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_bytes(b"of an earlier version")
+    assert checksums.content(path) == b"of an earlier version"
+    checksums.write(path, b"one")
+    assert checksums.content(path) == b"one"
+    path.write_bytes(b"edited")
+    with pytest.raises(OSError, match=r"damaged or was edited: sums\.sha256 has another sum.*plan\.json") as told:
+        checksums.content(path)
+    assert told.value.errno == errno.EINVAL
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        checksums.content(path)
+
+
+def test_a_table_beside_the_parts_has_its_sum_before_its_name(tmp_path, monkeypatch):
+    path = tmp_path / "results.parquet"
+    with monkeypatch.context() as patch:
+        patch.setattr(checksums.atomic_write, "publish", lambda path: None)
+        checksums.write_table(path, pl.DataFrame({"a": [1]}))
+        checksums.write(tmp_path / "plan.json", b"one")
+    assert set(checksums.read(tmp_path)) == {"results.parquet", "plan.json"} and not path.exists()
+    checksums.write_table(path, pl.DataFrame({"a": [1, 2]}), compression="uncompressed")
+    assert pl.read_parquet(path)["a"].to_list() == [1, 2] and checksums.damaged(tmp_path) == []
+
+
+def test_a_file_that_cannot_be_read_or_is_no_file_is_damaged(tmp_path):
+    for name in ("a.json", "b.json"):
+        checksums.write(tmp_path / name, b"one")
+    (tmp_path / "a.json").unlink()
+    (tmp_path / "b.json").unlink()
+    (tmp_path / "b.json").mkdir()
+    assert checksums.damaged(tmp_path) == ["b.json"], "a missing file is another finding"
+
+
+def test_the_sum_of_a_part_is_taken_anew_when_the_file_changes(tmp_path):
+    folder = written(tmp_path / "run", (1, 2))
+    path = next((folder / "episodes").glob("part-*.parquet"))
+    sums = checksums.read(folder)
+    assert checksums.agrees(path, sums)
+    path.write_bytes(path.read_bytes() + b"x")
+    assert not checksums.agrees(path, sums) and checksums.agrees(path, {})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{'0' * 63}  a.json",
+        f"{'0' * 64} a.json",
+        f"{'0' * 64}  a/b.json",
+        f"{'0' * 64}  ../a.json",
+        f"{'g' * 64}  a.json",
+        "",
+    ],
+)
+def test_a_line_of_another_form_is_no_sum(tmp_path, line):
+    (tmp_path / checksums.NAME).write_text(f"{line}\n{'1' * 64}  b.json\n")
+    assert checksums.read(tmp_path) == {"b.json": {"1" * 64}}
