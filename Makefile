@@ -44,10 +44,10 @@ demo-learning: $(VENV)/.model
 
 # two processes: most of the time goes into waiting for processes that start
 test: $(VENV)/.engines
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 -m "not long"
 
 long: $(VENV)/.engines
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 -m long
 
 quick: $(VENV)/.base
 	$(BIN)/python -m pytest -m "not slow"

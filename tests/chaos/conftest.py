@@ -12,7 +12,8 @@ import pytest
 from tests.chaos.ground import PLANNED, Ground, sweep, tally
 from tests.conftest import ENVIRONMENT
 
-TABLE = pytest.StashKey[list[tuple[Any, ...]]]()
+PROPERTY = "chaos"
+"""Name of the row that a test leaves in its report, so that it also comes back from another process (pytest-xdist)."""
 HEADER = ("fault", "planned", "stored", "twice", "same results", "orphans")
 
 
@@ -49,15 +50,18 @@ def survived(ground: Ground, undisturbed: bytes, request: pytest.FixtureRequest)
         stored, twice = tally(folder)
         equal = (folder / "results.json").read_bytes() == undisturbed if same is None else same
         left = ground.orphans()
-        rows = request.config.stash.setdefault(TABLE, [])
-        rows.append((fault, planned, stored, twice, "yes" if equal else "NO", len(left)))
+        row = (fault, planned, stored, twice, "yes" if equal else "NO", len(left))
+        request.node.user_properties.append((PROPERTY, row))
         assert (stored, twice, equal, left) == (planned, 0, True, [])
 
     return check
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    rows = config.stash.get(TABLE, [])
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+    rows = [
+        row for report in reports if report.when == "call" for name, row in report.user_properties if name == PROPERTY
+    ]
     if rows:
         terminalreporter.write_sep("-", "chaos")
         for row in (HEADER, *rows):
