@@ -65,9 +65,10 @@ def plan(
     elif gpus is not None:
         from orchestrator.scheduling.forecast.summary import forecast_lines
 
-        lines = forecast_lines(found, gpus, gpu_type, price, timeline)
+        to_learn = plan_lines(sweep, set_, gpu_type, gpus)
+        lines = [*forecast_lines(found, gpus, gpu_type, price, timeline), *to_learn]
     else:
-        _show_cells(found, plan_lines(sweep, set_))
+        _show_cells(found, plan_lines(sweep, set_, gpu_type))
         return
     print(*map(printable, lines), sep="\n")
 

@@ -55,7 +55,7 @@ def learned(
     print(" ".join(str(path) for path in written))
 
 
-def plan_lines(path: Path, overrides: list[str]) -> tuple[str, ...]:
+def plan_lines(path: Path, overrides: list[str], gpu_type: str, gpus: int | None = None) -> tuple[str, ...]:
     """What `plan` says of a sweep file's [train] table; nothing where it has none."""
     from sweeps.load import override_key, read_toml
 
@@ -66,4 +66,4 @@ def plan_lines(path: Path, overrides: list[str]) -> tuple[str, ...]:
         return ()
     from orchestrator.learning.plan import plan_lines as lines
 
-    return tuple(lines(settings.load(path, overrides)))
+    return tuple(lines(settings.load(path, overrides), gpu_type, gpus))

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from actors.image_loader import fit
-from orchestrator.datasets.train_split import is_split
+from orchestrator.datasets.train_split import ROWS, is_split
+from orchestrator.learning import cost
 from orchestrator.learning.settings import Train, Training
 from orchestrator.learning.split_states import states_of_split
 from orchestrator.learning.states import Pool, TrainingState, refuse_test_pictures, states_of
@@ -44,9 +45,19 @@ def described(train: Train) -> str:
     )
 
 
-def plan_lines(training: Training) -> Sequence[str]:
-    """What `plan` says of a training: states and steps; the data are read, no model is. Raises BadData or TrainError."""
-    found = states(training)
-    train, counts = counted(training.train, len(found)), Pool(found, training.train.states).counts()
-    kinds = ", ".join(f"{number:,} {kind}" for kind, number in counts.items())
-    return (f"training of {train.model.name}: {len(found):,} states ({kinds}), {described(train)}",)
+def plan_lines(training: Training, gpu_type: str, gpus: int | None = None) -> Sequence[str]:
+    """What `plan` says of a training: states, steps and hours; the data are read, no model is. Raises BadData or SweepError.
+
+    A forecast (``gpus``) goes without the data: the published train split is counted then.
+    """
+    absent = gpus is not None and not Path(training.train.data).exists()
+    if absent:
+        number, there = ROWS, f"{ROWS:,} states of the published train split ({training.train.data} is not there)"
+    else:
+        found = states(training)
+        counts = Pool(found, training.train.states).counts()
+        kinds = ", ".join(f"{number:,} {kind}" for kind, number in counts.items())
+        number, there = len(found), f"{len(found):,} states ({kinds})"
+    train = counted(training.train, number)
+    hours = cost.told(train, gpu_type, gpus)
+    return (f"training of {train.model.name}: {there}, {described(train)}{hours and ', '}{hours}",)

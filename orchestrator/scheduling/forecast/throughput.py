@@ -111,7 +111,7 @@ def mixed(parts: Sequence[tuple[int, Rate]]) -> Rate:
     return Rate(sum(count for count, _ in some) / seconds, most.start, most.source)
 
 
-def _speed(gpu_type: str) -> float:
+def speed_of(gpu_type: str) -> float:
     """Of one GPU, beside an H200."""
     speed = _table()["speed"].get(gpu_type.lower())
     if speed is None:
@@ -121,7 +121,7 @@ def _speed(gpu_type: str) -> float:
 
 def _decoding(model: ModelSpec, gpu_type: str) -> float:
     """Tokens/s that one replica writes with a full batch."""
-    pace = float(_table()["decoding"]["tokens"]) * _speed(gpu_type) * (model.gpus or 1)
+    pace = float(_table()["decoding"]["tokens"]) * speed_of(gpu_type) * (model.gpus or 1)
     return pace / _billions(model)
 
 
@@ -136,7 +136,7 @@ def _weighed(known: Rate, seen: Observed) -> Rate:
 
 def _pictures_rate(model: ModelSpec, gpu_type: str) -> Rate:
     """Pictures/s by the table; a model it does not have: 150 a GPU for a billion parameters."""
-    speed, row = _speed(gpu_type), _table()["models"].get(model.name)
+    speed, row = speed_of(gpu_type), _table()["models"].get(model.name)
     if row:
         return Rate(row["pictures"] * speed * _part(model), row["start"], "reckoned")
     pictures = min(MAX_PICTURES_PER_S, 150.0 * (model.gpus or 1) / _billions(model))

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from envs.demo import draw
 from orchestrator.cli.main import app
 from orchestrator.learning import settings
 from orchestrator.learning.settings import train_table
@@ -107,12 +106,3 @@ def test_test_samples_as_training_data_stop_the_training_before_a_model_is_loade
 
     assert done.exit_code == 2 and "name a folder without test samples as train.data" in done.output
     assert not (tmp_path / "run/checkpoint.pt").exists()
-
-
-def test_plan_says_what_a_training_will_do(demo_data, tmp_path):
-    draw(tmp_path / "own", 4, 5000, ("QD", "COCO"))
-    done = invoked("plan", DEMO, "--set", f"data={demo_data}", "--set", f"train.data={tmp_path / 'own'}")
-
-    told = " ".join(done.output.split())
-    assert done.exit_code == 0 and "training of embedded:" in told, told
-    assert "120 steps of 16 states x 8 replies (15,360 replies in all)" in told

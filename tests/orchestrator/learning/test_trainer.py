@@ -21,7 +21,7 @@ from actors.hf_backend import Batch, ModelAndProcessor  # noqa: E402
 from envs.demo import draw  # noqa: E402
 from orchestrator.learning import run_files, settings, trainer  # noqa: E402
 from orchestrator.learning.evaluation import evaluate, greedy, measures  # noqa: E402
-from orchestrator.learning.plan import plan_lines, states  # noqa: E402
+from orchestrator.learning.plan import states  # noqa: E402
 from orchestrator.learning.policy import Policy  # noqa: E402
 from orchestrator.learning.rollouts import episodes, turns  # noqa: E402
 from orchestrator.learning.settings import TrainError  # noqa: E402
@@ -297,13 +297,6 @@ def test_every_weight_can_be_trained(own, tmp_path):
 
     assert "lora" not in entry and Path(entry["source"]).parent == (tmp_path / "run").resolve()
     assert ModelAndProcessor(load(DEMO, own[:1], [done.model]).models[1]).network is not None
-
-
-def test_plan_says_states_and_steps(own):
-    (line,) = plan_lines(settings.load(DEMO, own))
-
-    assert line.startswith("training of embedded: ") and "12 hidden" in line and "12 clear" in line
-    assert line.endswith("6 steps of 2 states x 8 replies (96 replies in all)")
 
 
 def test_an_evaluation_counts_what_the_game_says(policy, demo_data):
