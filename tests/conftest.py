@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.actors.hostile import KEY
+
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
@@ -23,8 +25,11 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_NO_USAGE_STATS": "1",
+    "HOSTILE_KEY": KEY,
+    "RAY_raylet_start_wait_time_s": "120",
 }
 """What Ray's processes, and so the engines in them, must find when they start."""
+os.environ["RAY_raylet_start_wait_time_s"] = ENVIRONMENT["RAY_raylet_start_wait_time_s"]  # read when ray is imported
 
 
 @pytest.fixture(scope="session")

@@ -105,7 +105,7 @@ def _fetched(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], No
     last = bucket.read(ATTEMPT)
     if last is None or last != _read(folder / ATTEMPT):
         _put_aside(folder, bucket.url, say)
-    folder.mkdir(parents=True, exist_ok=True)
+    atomic_write.make_private(folder)
     here = set(files(folder))
     for pause in STALE_PAUSES_S:
         there = listed(bucket)
@@ -131,7 +131,7 @@ def _put_aside(folder: Path, url: str, say: Callable[[str], None]) -> None:
 
 def _refreshed(bucket: Bucket, folder: Path) -> None:
     """Make a reader's copy the same as the bucket; a merge in between is met by listing again."""
-    folder.mkdir(parents=True, exist_ok=True)
+    atomic_write.make_private(folder)
     with _alone(folder):
         for pause in STALE_PAUSES_S:
             there = listed(bucket)
@@ -178,7 +178,7 @@ def _fetch(bucket: Bucket, folder: Path, wanted: Mapping[str, Stored]) -> bool:
             whole = False
             continue
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write.make_folders(path.parent)
         atomic_write.write(path, content)
         if (modified := wanted[name].modified) is not None:
             os.utime(path, (modified, modified))
@@ -197,7 +197,7 @@ def _contents(bucket: Bucket, names: Collection[str]) -> Iterator[tuple[str, byt
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Two readers on one machine bring their copy up to date one after the other."""
-    with open(folder / "reader.lock", "wb") as handle:
+    with open(atomic_write.opened(folder / "reader.lock", os.O_WRONLY), "wb") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 

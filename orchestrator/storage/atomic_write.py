@@ -42,6 +42,19 @@ def make_folder(path: Path) -> None:
     path.mkdir(mode=mode(path.parent), exist_ok=True)
 
 
+def make_folders(path: Path) -> None:
+    """``make_folder``, with those above it that are not there."""
+    if not path.parent.is_dir():
+        make_folders(path.parent)
+    make_folder(path)
+
+
+def make_private(path: Path) -> None:
+    """Make a folder of ours that is its owner's alone, also where an earlier version made it more open."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.chmod(0o700)
+
+
 def opened(path: Path, flags: int) -> int:
     """A handle on a file of this folder, made where it is not there."""
     return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, mode(path.parent) & 0o666)

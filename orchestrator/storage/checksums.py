@@ -77,10 +77,16 @@ def agrees(path: Path, sums: Sums) -> bool:
 
 
 def damaged(folder: Path) -> list[str]:
-    """Names of the files beside the parts that are there and not as they were written."""
+    """Names of the files beside the parts that are there and not as they were written, and of tables that are gone."""
     sums = read(folder)
     names = sorted(name for name in sums if "/" not in name and (folder / name).exists())
-    return [name for name in names if _now(folder / name) not in sums[name]]
+    return [name for name in names if _now(folder / name) not in sums[name]] + removed(folder)
+
+
+def removed(folder: Path) -> list[str]:
+    """Tables of which parts were noted and whose folder is not there any more, as ``episodes/``."""
+    tables = {name.partition("/")[0] for name in read(folder) if "/" in name}
+    return sorted(f"{table}/" for table in tables if not (folder / table).is_dir())
 
 
 def settle(folder: Path) -> None:

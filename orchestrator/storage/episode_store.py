@@ -161,15 +161,15 @@ class EpisodeStore:
     def _forget_missing(self) -> None:
         """Leave out parts that somebody removed while this process has the folder: their episodes are pending again."""
         there = {part for part in self._parts if all((self.folder / table / part.name).is_file() for table in TABLES)}
-        for part in self._parts:
-            if part not in there:
-                log.error("%s has gone from %s; its episodes are pending again", part.name, self.folder)
+        if gone := [part.name for part in self._parts if part not in there]:
+            log.error("%s of %s was removed; its episodes are pending again", _named(gone), self.folder)
         self._parts = sorted(there)
 
     def _commit(self, part: Part, frames: dict[str, pl.DataFrame]) -> None:
         """Turns first: from the second rename on the part is there, before it there is nothing."""
         paths = {table: self.folder / table / part.name for table in ("turns", "episodes")}
         for table, path in paths.items():
+            atomic_write.make_folder(path.parent)  # somebody may have removed it
             _written(frames[table], path)
         checksums.note(self.folder, paths.values())
         for path in paths.values():
@@ -193,6 +193,8 @@ class EpisodeStore:
 
     def _opened(self) -> list[Part]:
         """The parts that count, after every byte of them was read; what does not count is moved aside or deleted."""
+        for table in checksums.removed(self.folder):
+            log.error("%s of %s was removed; what it held is pending again", table, self.folder)
         for table in TABLES:
             atomic_write.make_folder(self.folder / table)
             for stale in (self.folder / table).glob(f"part-*{atomic_write.TEMPORARY}"):
@@ -200,6 +202,9 @@ class EpisodeStore:
         found = _scan_folder(self.folder, whole=True)
         for path in found.bad:
             log.error("%s cannot be used and is moved to damaged/; its episodes are pending again", path)
+        if len(found.lone) > 1:  # a crash leaves one
+            names = _named([path.name for path in found.lone])
+            log.error("%s of episodes/ in %s was removed; its episodes are pending again", names, self.folder)
         for path in (*found.bad, *found.lone):
             move_aside(self.folder, path)
         _delete(self.folder, found.merged)
@@ -325,6 +330,11 @@ def _scan(path: Path) -> pl.LazyFrame:
 
 def _height(path: Path) -> int:
     return int(_scan(path).select(pl.len()).collect().item())
+
+
+def _named(names: Sequence[str]) -> str:
+    """Parts in one line, however many."""
+    return names[0] if len(names) == 1 else f"each of {len(names)} parts from {names[0]} to {names[-1]}"
 
 
 def _numbers(folder: Path) -> Iterable[int]:

@@ -40,6 +40,9 @@ class VerdictStore:
         for path in sorted(set(_parts(self.folder)) - set(_good(self.folder))):
             log.error("%s cannot be used and is moved to damaged/; its answers are read again", path)
             move_aside(self.folder.parent, path)
+        if f"{FOLDER}/" in checksums.removed(self.folder.parent):
+            log.error("%s was removed; its answers are read again", self.folder)
+        self._there = {path.name for path in _parts(self.folder)}
         self._waiting: list[pl.DataFrame] = []
         self._since = time.monotonic()
 
@@ -65,12 +68,20 @@ class VerdictStore:
     def compact(self) -> None:
         """Merge all parts into one; a crash in between leaves rows twice, and readers take each once."""
         self.flush()
+        self._forget_missing()
         old = _good(self.folder)
         if len(old) > 1:
             self._write(verdicts(self.folder.parent).collect())
             for path in old:
                 path.unlink(missing_ok=True)
             atomic_write.sync(self.folder)
+            self._there -= {path.name for path in old}
+
+    def _forget_missing(self) -> None:
+        """Say which parts somebody removed while this process has the folder."""
+        if gone := self._there - {path.name for path in _parts(self.folder)}:
+            log.error("%d parts of %s were removed; their answers are read again", len(gone), self.folder)
+        self._there -= gone
 
     def _write(self, frame: pl.DataFrame) -> None:
         atomic_write.make_folder(self.folder)
@@ -78,6 +89,7 @@ class VerdictStore:
         atomic_write.prepare_table(path, frame, compression="zstd", compression_level=3)
         checksums.note(self.folder.parent, [path])
         atomic_write.publish(path)
+        self._there.add(path.name)
 
     def _next_number(self) -> int:
         """A number that no part has, nor had before it was moved aside: a sum is of one part for ever."""

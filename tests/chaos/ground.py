@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ class Ground:
         self.cluster = patient(
             lambda: Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False, **head})
         )
-        self.second = patient(lambda: self.cluster.add_node(**NODE))
+        self.second = patient(self._add)
 
     def close(self) -> None:
         self.cluster.shutdown()
@@ -61,17 +63,30 @@ class Ground:
         return [pid for pid in actors() if parent(pid) in raylets]
 
     def remove_second(self, gracefully: bool = True) -> None:
+        """Nothing where there is none, because the last one did not start."""
+        if self.second not in self.cluster.list_all_nodes():
+            return
         if gracefully:
             self.cluster.remove_node(self.second, allow_graceful=True)
         else:
             os.kill(self.raylet(self.second), signal.SIGKILL)
 
-    def restore_second(self) -> None:
-        """A second node, whatever happened to the last one."""
+    def restore_second(self, seconds: float = 600.0) -> None:
+        """A second node, whatever happened to the last one; raises NoNodeStarted after so many seconds of tries."""
         if self.second in self.cluster.list_all_nodes():
             self.cluster.remove_node(self.second, allow_graceful=False)
-        self.second = patient(lambda: self.cluster.add_node(**NODE))
-        self.cluster.wait_for_nodes()
+        self.second = patient(self._add, seconds)
+        self.cluster.wait_for_nodes(seconds)
+
+    def _add(self) -> Any:
+        """One more node; the cluster keeps none that came too late."""
+        known = set(self.cluster.worker_nodes)
+        try:
+            return self.cluster.add_node(**NODE)
+        except Exception:
+            for late in self.cluster.worker_nodes - known:
+                self.cluster.remove_node(late, allow_graceful=False)
+            raise
 
     def orphans(self, seconds: float = 30.0) -> list[int]:
         """Our actors that are still there some seconds after their driver's end, on any node or without one."""
@@ -81,22 +96,30 @@ class Ground:
         return actors()
 
 
-def patient(start: Callable[[], Any], tries: int = 3) -> Any:
-    """Start a node of Ray, which gives up after 30 s on a busy machine, once more; what was left of it is killed first."""
-    before = set(servers())
-    for left in reversed(range(tries)):
+class NoNodeStarted(Exception):
+    """The machine was too busy for a node of Ray, for as long as a test waits."""
+
+
+def patient(start: Callable[[], Any], seconds: float = 600.0) -> Any:
+    """Start a node of Ray, again and again: Ray gives up after 30 s on a busy machine; what is left of a try is killed."""
+    before, deadline = set(servers()), time.monotonic() + seconds
+    for tries in itertools.count(1):
         try:
             return start()
-        except Exception as problem:  # Ray raises this bare class
+        except Exception as problem:  # Ray raises this bare class, TimeoutError, RuntimeError of its GCS
             for pid in set(servers()) - before:
-                os.kill(pid, signal.SIGKILL)
-            if not left or "timed out during startup" not in str(problem):
-                raise
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() > deadline:
+                load = f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
+                raise NoNodeStarted(f"{tries} tries in {seconds:.0f} s, {load}; Ray says: {problem}") from problem
+            time.sleep(min(30.0, 2.0**tries))  # else each try adds to what made the last one fail
 
 
 def servers() -> list[int]:
     """Pids of Ray's own processes that make a node."""
-    return [pid for pid, line in command_lines() if b"raylet/raylet" in line or b"gcs/gcs_server" in line]
+    parts = (b"raylet/raylet", b"gcs/gcs_server", b"ray/_private/log_monitor.py")
+    return [pid for pid, line in command_lines() if any(part in line for part in parts)]
 
 
 def actors() -> list[int]:

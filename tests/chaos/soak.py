@@ -28,7 +28,7 @@ from orchestrator.object_store import run_location
 from orchestrator.object_store.bucket import Bucket
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.verdict_store import verdicts
-from tests.chaos.ground import Ground, command_lines, parent, parts, tally
+from tests.chaos.ground import Ground, NoNodeStarted, command_lines, parent, parts, tally
 from tests.chaos.growth import Recorder, table
 from tests.chaos.services import AWAY, REPLIES, VERDICTS, Answerer, answering
 from tests.conftest import ENVIRONMENT
@@ -38,6 +38,8 @@ from tests.orchestrator.buckets import service as bucket_service
 SILENCE_S = 60
 PAUSE_S = (5.0, 25.0)
 """Between two faults."""
+PATIENCE_S = 180.0
+"""In which a second node of Ray must start."""
 FAULTY = 0.03
 """Share of the services' answers."""
 URL = f"s3://{BUCKET}/soak"
@@ -168,10 +170,8 @@ class Storm:
         self.ground.remove_second(gracefully)
         time.sleep(self.chance.uniform(0.0, 2.0))
         try:
-            self.ground.restore_second()
-        except (
-            Exception
-        ) as problem:  # Ray's own bare class: the machine is too busy, and the sweep has one node till the next try
+            self.ground.restore_second(PATIENCE_S)
+        except (NoNodeStarted, TimeoutError) as problem:  # the sweep has one node till the next try
             print(f"        no second node: {problem}", flush=True)
 
     # -- services and bucket -------------------------------------------------------------------------------------------

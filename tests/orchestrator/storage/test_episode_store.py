@@ -153,11 +153,12 @@ def test_a_key_counts_once_with_the_turns_it_had_first(tmp_path):
 def test_a_failed_write_loses_nothing(tmp_path):
     opened = EpisodeStore(tmp_path)
     opened.append(numbered(1, 2))
-    shutil.rmtree(tmp_path / "episodes")  # as if the disk had gone away
+    shutil.rmtree(tmp_path / "episodes")
+    (tmp_path / "episodes").write_text("")  # as if the disk had gone away
     with pytest.raises(OSError):
         opened.flush()
 
-    (tmp_path / "episodes").mkdir()
+    (tmp_path / "episodes").unlink()
     opened.close()
     assert sound(tmp_path) == {1, 2}
 
