@@ -29,7 +29,7 @@ ENVIRONMENT = {
     "RAY_raylet_start_wait_time_s": "120",
 }
 """What Ray's processes, and so the engines in them, must find when they start."""
-os.environ["RAY_raylet_start_wait_time_s"] = ENVIRONMENT["RAY_raylet_start_wait_time_s"]  # read when ray is imported
+os.environ.update(RAY_raylet_start_wait_time_s="120")  # Ray reads it when it is imported
 
 
 @pytest.fixture(scope="session")

@@ -291,6 +291,8 @@ WIDTH = 128
 
 def main() -> None:
     """Entry point of the console script."""
+    # seconds that Ray's processes may take to start on a busy machine, in place of 30; read when ray is imported
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
     if isinstance(sys.stdout, io.TextIOWrapper):
         # a job's log shows a line when it is said, and what its encoding has not as an escape
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")

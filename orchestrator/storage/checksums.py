@@ -55,11 +55,12 @@ def write_table(path: Path, frame: pl.DataFrame, **how: Any) -> None:
 
 def content(path: Path) -> bytes:
     """The bytes of a file that lies in a run folder itself; raises OSError, also where they are not those that were written."""
-    found = regular.content(path, LARGEST)
-    known = read(path.parent).get(path.name)
-    if known is not None and sha256(found).hexdigest() not in known:
-        raise OSError(errno.EINVAL, f"it is damaged or was edited: {NAME} has another sum", str(path))
-    return found
+    for _ in range(2):
+        found = regular.content(path, LARGEST)
+        known = read(path.parent).get(path.name)
+        if known is None or sha256(found).hexdigest() in known:
+            return found  # else a writer may have replaced it between the two, and its sums
+    raise OSError(errno.EINVAL, f"it is damaged or was edited: {NAME} has another sum", str(path))
 
 
 def read(folder: Path) -> Sums:
@@ -78,9 +79,12 @@ def agrees(path: Path, sums: Sums) -> bool:
 
 def damaged(folder: Path) -> list[str]:
     """Names of the files beside the parts that are there and not as they were written, and of tables that are gone."""
-    sums = read(folder)
-    names = sorted(name for name in sums if "/" not in name and (folder / name).exists())
-    return [name for name in names if _now(folder / name) not in sums[name]] + removed(folder)
+    names = sorted(name for name in read(folder) if "/" not in name and (folder / name).exists())
+    for _ in range(2):
+        now = {name: _now(folder / name) for name in names}
+        sums = read(folder)  # after the bytes: a file has its line before its name
+        names = [name for name in names if now[name] not in sums.get(name, {now[name]})]
+    return names + removed(folder)
 
 
 def removed(folder: Path) -> list[str]:

@@ -22,6 +22,7 @@ import polars as pl
 
 from actors.records import Columns, EpisodeBatch, EpisodeRow, TurnRow
 from orchestrator.storage import atomic_write, checksums, lock, row_check
+from orchestrator.storage.late_scan import TRIES, late_scan
 from orchestrator.storage.schemas import schema
 
 EPISODES, TURNS = schema(EpisodeRow), schema(TurnRow)
@@ -214,19 +215,19 @@ class EpisodeStore:
 def episodes(folder: Path) -> pl.LazyFrame:
     """The episodes of a run folder (``EPISODES``), each key once; parts that cannot be used are skipped with a warning.
 
-    Safe beside a running writer, but collect soon: a merge deletes the parts that it replaced.
+    Safe beside a running writer: the parts are listed when the frame is collected.
     """
-    return _episodes(Path(folder), _found(Path(folder)))
+    return late_scan(EPISODES, lambda: _episodes(Path(folder), _found(Path(folder))))
 
 
 def turns(folder: Path) -> pl.LazyFrame:
     """The turns of those episodes (``TURNS``), in the order played; turns of anything else count for nothing."""
-    return _turns(Path(folder), _found(Path(folder)))
+    return late_scan(TURNS, lambda: _turns(Path(folder), _found(Path(folder))))
 
 
 def damaged(folder: Path) -> list[Path]:
     """Files among the parts that count as absent: torn, empty, foreign, of another schema, or without their pair."""
-    return _scan_folder(Path(folder)).bad
+    return _settled(Path(folder)).bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,10 +243,20 @@ class _FolderScan:
 
 
 def _found(folder: Path) -> list[Part]:
-    found = _scan_folder(folder)
+    found = _settled(folder)
     for path in found.bad:
         log.warning("%s cannot be used and is skipped; `proactive-sweep run` plays its episodes again", path)
     return found.parts
+
+
+def _settled(folder: Path) -> _FolderScan:
+    """A scan beside a writer: what is bad is so twice, else a merge was between the names, the sums and the bytes."""
+    found = _scan_folder(folder)
+    for _ in range(TRIES):
+        if not found.bad or found.bad == (again := _scan_folder(folder)).bad:
+            break
+        found = again
+    return found
 
 
 def _scan_folder(folder: Path, whole: bool = False) -> _FolderScan:

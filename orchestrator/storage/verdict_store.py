@@ -18,6 +18,7 @@ from actors.records import Columns, VerdictRow
 from envs.types import Ending
 from orchestrator.storage import atomic_write, checksums, row_check
 from orchestrator.storage.episode_store import UNREADABLE, move_aside, turns
+from orchestrator.storage.late_scan import TRIES, late_scan
 from orchestrator.storage.schemas import schema
 
 FOLDER = "verdicts"
@@ -101,7 +102,11 @@ class VerdictStore:
 
 def verdicts(folder: Path) -> pl.LazyFrame:
     """The verdicts of a run folder (``VERDICTS``): the latest of each judge on each episode, in the order of writing."""
-    good = _good(Path(folder) / FOLDER)
+    return late_scan(VERDICTS, lambda: _verdicts(Path(folder) / FOLDER))
+
+
+def _verdicts(folder: Path) -> pl.LazyFrame:
+    good = _good(folder)
     if not good:
         return pl.LazyFrame(schema=VERDICTS)
     rows = pl.scan_parquet(good, schema=VERDICTS, missing_columns="insert", glob=False, hive_partitioning=False)
@@ -137,9 +142,15 @@ def _parts(folder: Path) -> list[Path]:
 
 def _good(folder: Path) -> list[Path]:
     """The parts that count; the sums are read after the names, for a part has its line before its name."""
-    parts = _parts(folder)
-    sums = checksums.read(folder.parent) if parts else {}
-    return [path for path in parts if _usable(path, sums)]
+    for _ in range(TRIES):
+        parts = _parts(folder)
+        sums = checksums.read(folder.parent) if parts else {}
+        good = [path for path in parts if _usable(path, sums)]
+        if len(good) == len(parts) or parts == _parts(folder):
+            break  # else a merge has deleted some meanwhile, and its own part is there
+    for path in (path for path in parts if path not in good):
+        log.warning("%s cannot be used and is skipped; `proactive-sweep judge` reads its answers again", path)
+    return good
 
 
 def _usable(path: Path, sums: checksums.Sums) -> bool:
@@ -149,8 +160,6 @@ def _usable(path: Path, sums: checksums.Sums) -> bool:
         known = good and pl.scan_parquet(path, glob=False).collect_schema() in (VERDICTS, WITHOUT_STRICT)
         if known and f"{FOLDER}/{path.name}" not in sums:
             pl.read_parquet(path, glob=False)
+        return known
     except UNREADABLE:
-        known = False
-    if not known:
-        log.warning("%s cannot be used and is skipped; `proactive-sweep judge` reads its answers again", path)
-    return known
+        return False

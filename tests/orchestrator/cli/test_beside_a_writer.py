@@ -1,0 +1,109 @@
+"""status, report, track, plan, audit and compare beside a sweep that writes: exit code 0, no traceback, and nothing damaged.
+
+The writer is a process of its own that does what drivers do to a folder, much faster: small parts, merges, retries.
+"""
+
+import asyncio
+import multiprocessing
+import shutil
+import time
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from actors.baselines import Baseline
+from actors.episode_runner import EpisodeRunner
+from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
+from orchestrator.report.metrics import score, write_results
+from orchestrator.storage import run_folder
+from orchestrator.storage.episode_store import EpisodeStore, episodes
+from orchestrator.storage.verdict_store import VerdictStore, verdicts
+from sweeps.load import load
+from tests.oracle import oracle_path, oracle_python
+from tests.orchestrator.cli.test_cli import call
+from tests.orchestrator.report import runs
+from tests.orchestrator.storage.test_episode_store import sound
+
+LEAST_S = 6.0
+"""For which the commands are typed over and over."""
+SWEEP = """# A test.
+name = "beside"
+data = "{data}"
+models = ["uniform", "ask-properly"]
+conditions = ["zero-shot", "hint"]
+protocols = ["mcqa", "oeg"]
+judge = {{ model = "rule-judge" }}
+selection = {{ limit = 3 }}
+"""
+
+
+def attempt(folder: Path, file: Path) -> None:
+    """A part every few episodes, then what is at the end of an attempt."""
+    sweep = load(file)
+    plan = build_plan(sweep)
+    with run_folder.claim(folder, sweep, left_out=plan.left_out):
+        store = EpisodeStore(folder, rows=5)
+        finished = set(store.finished()["key"])
+        pending = [ordinal for queue in plan.pending(finished).values() for ordinal in queue][:40]
+        run_folder.write_plan(folder, planned_rows(plan), plan.all_keys())
+        engines = {model.name: Baseline(model.name) for model in sweep.models}
+        asyncio.run(runs._play(EpisodeRunner(plan, engines, in_flight=4), pending, store))
+        store.compact()
+        runs.heard(folder, sweep, sweep.judge, Baseline("rule-judge"), only=20)
+        VerdictStore(folder).compact()
+        write_results(folder, score(belonging(plan, folder), planned_rows(plan), verdicts(folder)))
+        run_folder.write_status(folder, [], finished=False)
+        if not pending:
+            store.take_back(episodes(folder).select("key").collect()["key"].to_list()[::2])
+        store.close()
+
+
+def write(folder: Path, file: Path, stop) -> None:
+    while not stop.is_set():
+        attempt(folder, file)
+
+
+@pytest.fixture
+def writer(tmp_path, demo_data):
+    """A run folder in which somebody writes without end."""
+    folder, file, context = tmp_path / "run", tmp_path / "s.toml", multiprocessing.get_context("spawn")
+    file.write_text(SWEEP.format(data=demo_data))
+    attempt(folder, file)
+    stop = context.Event()
+    process = context.Process(target=write, args=(folder, file, stop), daemon=True)
+    process.start()
+    yield folder, file, process
+    stop.set()
+    process.join(60)
+    assert process.exitcode == 0
+    assert not run_folder.read_status(folder)["damaged"] and sound(folder)
+
+
+def typed(command, process) -> None:
+    assert process.is_alive()
+    done = call(*command)
+    assert done.exit_code == 0 and "Traceback" not in done.output, (command, done.output)
+
+
+def test_commands_that_read_beside_a_writer(writer, tmp_path):
+    folder, file, process = writer
+    commands = [
+        ("status", folder), ("report", folder, "--brief"), ("plan", file, "--output", folder),
+        ("status", folder, "--json"), ("compare", folder), ("agreement", folder),
+    ]  # fmt: skip
+    if oracle_python():
+        commands.append(("audit", folder, "--package", oracle_path(tmp_path), "--python", oracle_python()))
+    deadline = time.monotonic() + LEAST_S
+    for count, command in enumerate(cycle(commands)):
+        if count >= 3 * len(commands) and time.monotonic() > deadline:
+            break
+        typed(command, process)
+
+
+@pytest.mark.slow
+def test_what_writes_reports_beside_a_writer(writer, empty, tmp_path):
+    folder, _, process = writer
+    shutil.copy(empty, tmp_path / "mlflow.db")
+    typed(("report", folder), process)
+    typed(("track", folder, "--tracking-uri", f"sqlite:///{tmp_path / 'mlflow.db'}"), process)

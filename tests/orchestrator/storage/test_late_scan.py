@@ -1,0 +1,60 @@
+"""A frame over files that are merged away while it waits reads what replaced them."""
+
+import polars as pl
+import pytest
+
+from orchestrator.storage.late_scan import TRIES, late_scan
+
+SCHEMA = pl.Schema({"key": pl.String, "n": pl.Int64})
+
+
+def part(path, *numbers):
+    pl.DataFrame({"key": [f"k{n}" for n in numbers], "n": list(numbers)}, schema=SCHEMA).write_parquet(path)
+    return path
+
+
+def merged_away(folder, times):
+    """Scans of a folder whose part goes, so many times, between its listing and its reading."""
+    listed = []
+
+    def scan():
+        for path in folder.glob("*.parquet"):
+            frame = pl.scan_parquet(path)
+        listed.append(path)
+        if len(listed) <= times:
+            path.unlink()
+            part(folder / f"part-{len(listed)}.parquet", 1, 2, 3)
+        return frame
+
+    part(folder / "part-0.parquet", 1, 2)
+    return scan, listed
+
+
+def test_what_a_merge_took_is_read_from_what_replaced_it(tmp_path):
+    scan, listed = merged_away(tmp_path, 2)
+    frame = late_scan(SCHEMA, scan)
+
+    assert listed == [] and frame.collect_schema() == SCHEMA
+    assert frame.filter(pl.col("n") > 1).select("key").collect()["key"].to_list() == ["k2", "k3"]
+    assert len(listed) == 3
+
+
+def test_a_file_that_never_is_there_is_an_error(tmp_path):
+    scan, listed = merged_away(tmp_path, 10**6)
+    with pytest.raises(FileNotFoundError):
+        late_scan(SCHEMA, scan).collect()
+    assert len(listed) == TRIES
+
+
+def test_it_answers_as_a_scan_does(tmp_path):
+    path = part(tmp_path / "part.parquet", 3, 1, 2)
+    plain, late = pl.scan_parquet(path), late_scan(SCHEMA, lambda: pl.scan_parquet(path))
+
+    for ask in (
+        lambda f: f.select(pl.len()),
+        lambda f: f.head(2).filter(pl.col("n") > 1),
+        lambda f: f.filter(pl.col("n").is_in([1, 2])).select("key"),
+        lambda f: f.join(f.filter(pl.col("n") < 3).select("key"), on="key", how="semi", maintain_order="left"),
+        lambda f: f.sort("n").tail(1),
+    ):
+        assert ask(plain).collect().equals(ask(late).collect())
