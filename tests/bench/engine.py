@@ -1,6 +1,6 @@
 """The embedded model on vLLM: what a worker reaches, beside plain ``LLM.chat`` over the very same requests.
 
-``python -m tests.bench.engine side-by-side|cell-after-cell|plain DATA REQUESTS`` prints one JSON line. The first two play
+``python -m tests.bench.engine worker|cell-after-cell|plain DATA REQUESTS SAMPLES`` prints one JSON line. The first two play
 episodes through the worker's whole path (runner, prompts, pictures, parsing) in the plan's order and cell by cell, and write the
 requests that were sent to the file REQUESTS; ``plain`` reads that file, so it needs one of the others to have run. Every mode
 starts a fresh engine, plays a few episodes of another seed to warm it up, and times the rest.
@@ -8,11 +8,11 @@ starts a fresh engine, plays a few episodes of another seed to warm it up, and t
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
 import pickle
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,7 @@ from sweeps.spec import Sweep
 
 CONDITIONS = ["zero-shot", "hint", "random-proactive", "reference"]
 OPTIONS = {"enforce_eager": True, "max_model_len": 4096, "block_size": 32, "gpu_memory_utilization": 0.2}
-LIMIT = 30
-"""Samples a scenario."""
+MODES = ("worker", "cell-after-cell", "plain")
 
 
 class Recording:
@@ -72,14 +71,14 @@ def plan_of(data: str, limit: int, seed: int = 0) -> Plan:
     return planned(found, {name: select(pool, limit, seed=seed) for name, pool in pools.items()}, pools)
 
 
-async def worker(data: str, requests: Path, by_cell: bool) -> dict[str, Any]:
+async def worker(data: str, requests: Path, samples: int, by_cell: bool) -> dict[str, Any]:
     """Play the plan as a worker does."""
     entry = sweep(data).models[0]
     backend = Recording(engine(entry, Path(data)))
     await played(plan_of(data, 2, seed=9), backend, sorted)
     backend.asked.clear()
     began = time.perf_counter()
-    episodes = await played(plan_of(data, LIMIT), backend, sorted if by_cell else list)
+    episodes = await played(plan_of(data, samples), backend, sorted if by_cell else list)
     seconds = time.perf_counter() - began
     requests.write_bytes(pickle.dumps(backend.asked))
     await backend.close()
@@ -130,11 +129,16 @@ def plain(data: str, requests: Path) -> dict[str, Any]:
     return {"requests": len(chats), "seconds": time.perf_counter() - began}
 
 
-def main(mode: str, data: str, requests: Path) -> None:
+def main(mode: str, data: str, requests: Path, samples: int) -> None:
     by_cell = mode == "cell-after-cell"
-    found = plain(data, requests) if mode == "plain" else asyncio.run(worker(data, requests, by_cell))
+    found = plain(data, requests) if mode == "plain" else asyncio.run(worker(data, requests, samples, by_cell))
     print(json.dumps({"mode": mode, **found}), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.engine")
+    parser.add_argument("mode", choices=MODES)
+    parser.add_argument("data", help="folder of a demo benchmark with pictures")
+    parser.add_argument("requests", type=Path, help="file that the first two modes write and `plain` reads")
+    parser.add_argument("samples", type=int, help="samples a scenario")
+    main(**vars(parser.parse_args()))

@@ -1,21 +1,24 @@
-"""CPU time of functions that must stay quick on the largest input they meet, printed in milliseconds and never asserted."""
+"""CPU time of functions that must stay quick on the largest input they meet, in milliseconds, never asserted.
+
+``python -m tests.bench.functions [--small]`` prints one JSON line; ``--small`` simulates the paper on one cluster alone.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
 
 import numpy as np
 
-from actors.in_flight import expected
 from envs.openended import instruction, read_verdict, shortened
-from orchestrator.report.estimates import COLUMNS, bounds, generator, resampled
+from orchestrator.report.intervals import histogram, score_interval
 from orchestrator.report.lenient import lenient
-from orchestrator.scheduling.forecast import workload
-from orchestrator.scheduling.forecast.forecast import paces
+from orchestrator.scheduling.forecast.forecast import forecast
 from orchestrator.scheduling.forecast.simulator import FaultModel, simulate
 from orchestrator.scheduling.scheduler import Demand
 from sweeps.load import load
@@ -24,48 +27,48 @@ LARGEST_CELL = 2_591
 """Episodes: MVP-N, kept by the filter."""
 
 
-def measured() -> Iterator[str]:
-    """One line a function: what it did and the CPU milliseconds it took."""
+Timed = tuple[str, float]
+"""What was done, and the CPU milliseconds that it took."""
+
+
+def measured(clusters: Sequence[int] = (1, 8, 64)) -> Iterator[Timed]:
+    """Every function once; the paper's sweep is simulated on clusters of so many GPUs."""
     texts = ("I cannot tell.", "Rewind the video.", "Mug.", "Key.")
     for unit in ("answer is ", "(", "A) ", "*" * 9, "Answer: A or "):
         reply = unit * (1_000_000 // len(unit))
-        yield _line(f"lenient reading of a megabyte of {unit!r}", partial(lenient, reply, 4, texts))
+        yield _timed(f"lenient reading of a megabyte of {unit!r}", partial(lenient, reply, 4, texts))
     answer = "begin " + "<|im_end|>\n<think> 1,1 " * 200_000 + " end"
-    yield _line("a judge's prompt from 5 MB", partial(instruction, "What?", ("Banana",), answer))
-    yield _line("5 MB shortened", partial(shortened, answer))
-    yield _line("a verdict read from 5 MB", partial(read_verdict, answer, "QD", 2))
-    yield _line(f"4,000 resamples of {LARGEST_CELL:,} episodes", _resampled)
-    yield from _simulated()
+    yield _timed("a judge's prompt from 5 MB", partial(instruction, "What?", ("Banana",), answer))
+    yield _timed("5 MB shortened", partial(shortened, answer))
+    yield _timed("a verdict read from 5 MB", partial(read_verdict, answer, "QD", 2))
+    yield _timed(f"the interval of an average of seven cells of {LARGEST_CELL:,} episodes", _average)
+    yield from _simulated(clusters)
 
 
-def _resampled() -> None:
-    rng = generator(0, "bench")
-    values = rng.integers(0, 40, (LARGEST_CELL, len(COLUMNS)))
-    bounds(resampled(values, np.ones(LARGEST_CELL, dtype=np.int64), 4_000, rng)[:, 0])
+def _average() -> None:
+    rng = np.random.default_rng(0)
+    score_interval([histogram(rng.integers(0, 40, LARGEST_CELL), 0, 40) for _ in range(7)])
 
 
-def _simulated() -> Iterator[str]:
-    """The paper's sweep under faults, on a virtual clock."""
-    sweep = load(Path("sweeps/paper.toml"), [])
-    pending = workload.published(sweep)
-    known = paces(sweep, "h200", [], pending)
-    demands = {
-        model.name: Demand(0, model.gpus, 64, expected(model), rate=known[model.name].episodes, start=known[model.name].start)
-        for model in workload.apart(sweep)[0]
-    }  # fmt: skip
+def _simulated(clusters: Sequence[int]) -> Iterator[Timed]:
+    """What ``plan --gpus`` does for the paper's sweep, and a simulation in which workers die."""
+    paper = load(Path("sweeps/paper.toml"), [])
+    for gpus in clusters:
+        yield _timed(f"the paper forecast on {gpus} GPUs", partial(forecast, paper, gpus, "h200"))
     numbers = count()
-    queues = {name: [next(numbers) for _ in range(pending.of(name))] for name in demands}
-    for gpus in (1, 8, 64):
-        faults = FaultModel(0, 0.1, silent=0.2, skew=0.4, unrest=0.05)
-        yield _line(f"the paper simulated on {gpus} GPUs", partial(simulate, queues, demands, gpus, faults))
+    queues = {f"m{n}": [next(numbers) for _ in range(7557)] for n in range(22)}
+    demands = {name: Demand(0, 1, 64, rate=10.0, start=120.0) for name in queues}
+    faults = FaultModel(0, 0.1, silent=0.2, skew=0.4, slowdown=0.05)
+    yield _timed("22 models simulated on 8 GPUs with deaths", partial(simulate, queues, demands, 8, faults))
 
 
-def _line(name: str, action: Callable[[], object]) -> str:
+def _timed(name: str, action: Callable[[], object]) -> Timed:
     began = time.process_time()
     action()
-    return f"(i) {name:<48} {1000 * (time.process_time() - began):>9,.0f} ms"
+    return name, 1000 * (time.process_time() - began)
 
 
 if __name__ == "__main__":
-    for line in measured():
-        print(line, flush=True)
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.functions")
+    parser.add_argument("--small", action="store_true")
+    print(json.dumps(dict(measured((8,) if parser.parse_args().small else (1, 8, 64)))))

@@ -1,14 +1,13 @@
 """Generate and judge together, beside one after the other: the same answers, two slow services on this machine.
 
-``python -m tests.bench.judge_overlap DATA [ROUNDS]`` prints one line a round and the medians. Model and judge are
+``python -m tests.bench.judge_overlap together|one-after-the-other DATA SAMPLES`` prints one JSON line. Model and judge are
 OpenAI-compatible services on loopback that take a fixed time a request, so that what is measured is the scheduling.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -62,7 +61,7 @@ def service(text: str, seconds: float) -> Iterator[str]:
         server.server_close()
 
 
-def table(data: str, output: Path, model: str, judge: str | None) -> dict[str, Any]:
+def table(data: str, output: Path, samples: int, model: str, judge: str | None) -> dict[str, Any]:
     """An open-ended sweep of one served model, with or without its judge."""
 
     def entry(name: str, url: str) -> dict[str, Any]:
@@ -71,40 +70,49 @@ def table(data: str, output: Path, model: str, judge: str | None) -> dict[str, A
     found = {
         "name": "overlap", "data": data, "output": str(output), "model": [entry("served", model)],
         "scenarios": SCENARIOS, "conditions": ["zero-shot", "hint"], "protocol": "oeg", "tracking": {"uri": "none"},
-        "open_ended": {"selection": {"limit": 60}},
+        "open_ended": {"selection": {"limit": samples}},
     }  # fmt: skip
     return found | ({"judge": {"model": entry("reader", judge)}} if judge else {})
 
 
-def main(data: str, rounds: int = 3) -> None:
+def together(data: str, samples: int, folder: Path, model: str, says: str) -> float:
+    """Seconds that one run with its judge takes."""
+    sweep, began = build(table(data, folder, samples, model, says), "bench"), time.perf_counter()
+    run(sweep, folder, say=quiet)
+    return time.perf_counter() - began
+
+
+def apart(data: str, samples: int, folder: Path, model: str, says: str) -> float:
+    """Seconds that a run without a judge takes, and the judge after it."""
+    later = build(table(data, folder, samples, model, None), "bench")
+    both, began = build(table(data, folder, samples, model, says), "bench"), time.perf_counter()
+    run(later, folder, say=quiet)
+    judge(later, folder, reader(both), say=quiet)
+    return time.perf_counter() - began
+
+
+def main(how: str, data: str, samples: int) -> None:
     from orchestrator.execution.ray_cluster import connect
 
     connect()
-    together, apart = [], []
-    with service("It is blocked, please move it.", MODEL) as model, service("1,0", JUDGE) as says:
-        for number in range(rounds):
-            with tempfile.TemporaryDirectory() as folder:
-                began = time.perf_counter()
-                whole = run(build(table(data, Path(folder, "a"), model, says), "bench"), Path(folder, "a"), say=quiet)
-                together.append(time.perf_counter() - began)
-                began = time.perf_counter()
-                later = build(table(data, Path(folder, "b"), model, None), "bench")
-                run(later, Path(folder, "b"), say=quiet)
-                both = build(table(data, Path(folder, "b"), model, says), "bench")
-                judge(later, Path(folder, "b"), reader(both), say=quiet)
-                apart.append(time.perf_counter() - began)
-                answers = int(whole.rows["answered"].sum())
-            print(
-                f"round {number + 1}: {answers} answers, together {together[-1]:.1f} s, apart {apart[-1]:.1f} s",
-                flush=True,
-            )
-    one, other = statistics.median(together), statistics.median(apart)
-    print(f"(h) generate + judge   together {one:.1f} s   one after the other {other:.1f} s   ratio {one / other:.2f}")
+    with (
+        service("It is blocked, please move it.", MODEL) as model,
+        service("1,0", JUDGE) as says,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        seconds = MODES[how](data, samples, Path(folder, "run"), model, says)
+    print(json.dumps({"how": how, "seconds": seconds}))
 
 
 def quiet(line: str) -> None:
     """What an attempt says is not this bench's business."""
 
 
+MODES = {"together": together, "one-after-the-other": apart}
+
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:3]))
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.judge_overlap")
+    parser.add_argument("how", choices=MODES)
+    parser.add_argument("data", help="folder of a demo benchmark")
+    parser.add_argument("samples", type=int, help="samples a scenario")
+    main(**vars(parser.parse_args()))

@@ -6,8 +6,8 @@ episode, and times what a driver does before its first lease: samples, plan, wha
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -79,4 +79,7 @@ def main(folder: Path, episodes: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.resume")
+    parser.add_argument("folder", type=Path, help="an empty folder for the benchmark and the run")
+    parser.add_argument("episodes", type=int, help="about so many episodes are planned")
+    main(**vars(parser.parse_args()))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -41,4 +42,7 @@ def main(data: str, episodes: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    parser = argparse.ArgumentParser(prog="python tests/bench/serial.py")
+    parser.add_argument("data", help="folder of a benchmark")
+    parser.add_argument("episodes", type=int)
+    main(**vars(parser.parse_args()))

@@ -7,6 +7,7 @@ Both ask for the view, build the prompt's question, and read the reply; neither 
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -73,4 +74,8 @@ def main(data: str, side: str, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    parser = argparse.ArgumentParser(prog="python tests/bench/steps.py")
+    parser.add_argument("data", help="folder of a demo benchmark")
+    parser.add_argument("side", choices=["ours", "package"])
+    parser.add_argument("rounds", type=int)
+    main(**vars(parser.parse_args()))

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import resource
-import sys
 import time
 from pathlib import Path
 
@@ -15,8 +15,6 @@ from orchestrator.execution.attempt import run
 from sweeps.load import build
 
 CONDITIONS = ["zero-shot", "hint", "random-proactive", "reference"]
-
-
 SAMPLES = 7557
 """A benchmark of the published size."""
 
@@ -64,4 +62,8 @@ def main(data: str, output: str, episodes: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.sweep")
+    parser.add_argument("data", help="folder of a benchmark of the published size (tests.bench.resume.published_size)")
+    parser.add_argument("output", help="the run folder to make")
+    parser.add_argument("episodes", type=int, help="at least so many episodes")
+    main(**vars(parser.parse_args()))
