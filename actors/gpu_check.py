@@ -13,6 +13,7 @@ from time import monotonic, sleep
 
 from actors import nvml
 from actors.nvml import Device, Unmeasurable
+from sweeps.values import gpus_told
 
 MEMORY_TIMEOUT_S = 120.0
 """Seconds that the memory of another engine's processes is waited for."""
@@ -92,7 +93,7 @@ def _ids(request: GpuRequest, assigned: list[str], visible: str | None) -> list[
     """The ids of this worker's devices; Ray and the environment must agree, or an engine takes somebody else's GPU."""
     if len(assigned) != request.devices:
         raise DeviceProblem(
-            f"{request.model} asked for {request.gpus:g} GPUs and Ray gave {len(assigned)} ({','.join(assigned)})"
+            f"{request.model} asked for {gpus_told(request.gpus)} and Ray gave {len(assigned)} ({','.join(assigned)})"
         )
     seen = [name.strip() for name in (visible or "").split(",") if name.strip()]
     if seen != assigned:

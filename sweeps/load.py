@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,9 +10,11 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from envs import SCENARIOS, STEMS, regular
+from envs import SCENARIOS, STEMS
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep, impossible
+from sweeps.sweep_file import SweepError as SweepError
+from sweeps.sweep_file import override_key, read_sweep, read_toml
 
 MODELS = Path(__file__).with_name("models.toml")
 JUDGES = Path(__file__).with_name("judges.toml")
@@ -25,17 +26,14 @@ BUILTIN = "builtin:"
 """How the source of a policy or model that ships inside the program begins."""
 SHARED = ("selection.filtered",)
 """Keys of multiple choice that count without it: the report compares with the paper's filtered or unfiltered figures."""
-LARGEST = 1 << 20
-"""A sweep file above a megabyte is a mistake."""
-
-
-class SweepError(ValueError):
-    """What the user should read; its text is the whole message."""
 
 
 def load(path: Path, overrides: Iterable[str] = (), more: Iterable[Path] = ()) -> Sweep:
-    """Read a sweep file, apply ``key=value`` overrides and add the ``[[model]]`` of ``more`` files; raises SweepError."""
-    table = read_toml(path)
+    """Read a sweep file, apply ``key=value`` overrides and add the ``[[model]]`` of ``more`` files; raises SweepError.
+
+    ``path`` may be the name of a sweep that ships (``sweeps.shipped``).
+    """
+    table = read_sweep(path)
     for file in more:
         _add_models(table, file)
     for override in overrides:
@@ -135,44 +133,6 @@ def skipped(sweep: Sweep) -> list[str]:
         for protocol in sweep.protocols
     )
     return list(dict.fromkeys(reason.partition(", not for ")[0] for reason in reasons if reason))
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file as a table; raises SweepError naming file and line."""
-    try:
-        return tomllib.loads(regular.content(path, LARGEST).decode())
-    except FileNotFoundError:
-        raise SweepError(f"there is no sweep file {path}; sweeps/demo.toml is one that works") from None
-    except OSError as problem:
-        raise SweepError(f"{path} cannot be read: {problem.strerror or problem}") from None
-    except UnicodeDecodeError as problem:
-        raise SweepError(f"{path} is not UTF-8 text: {problem}") from None
-    except RecursionError:
-        raise SweepError(f"{path} holds lists or tables that are nested too deep") from None
-    except tomllib.TOMLDecodeError as problem:
-        raise SweepError(f"{path} is not TOML: {problem}") from None
-
-
-def override_key(table: dict[str, Any], override: str) -> None:
-    """``selection.limit=5`` sets a nested key; the value is read as TOML, or else as plain text."""
-    key, equals, text = override.partition("=")
-    if not equals or not all(part.strip() for part in key.split(".")):
-        raise SweepError(f"--set {override!r} must look like key=value, for example --set selection.limit=5")
-    *path, last = (part.strip() for part in key.split("."))
-    for part in path:
-        table = table.setdefault(part, {})
-        if not isinstance(table, dict):
-            raise SweepError(f"--set {override!r}: {part} is a value, not a table")
-    table[last] = _value(text)
-
-
-def _value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except RecursionError:
-        raise SweepError(f"--set: a value of {len(text):,} characters is nested too deep") from None
-    except tomllib.TOMLDecodeError:
-        return text
 
 
 def _listed(value: Any, key: str, where: str) -> list[Any]:

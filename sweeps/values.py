@@ -19,3 +19,8 @@ class Frozen(BaseModel):
 def digest(text: str, size: int = 8) -> str:
     """A short stable hash: ``2 * size`` hex digits."""
     return blake2b(text.encode(), digest_size=size).hexdigest()
+
+
+def gpus_told(number: float) -> str:
+    """``1 GPU``, ``8 GPUs``, ``0.5 GPUs``, as a person reads them."""
+    return f"{number:g} GPU{'' if number == 1 else 's'}"

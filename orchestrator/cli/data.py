@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +16,7 @@ from rich.text import Text
 from actors.printable import printable
 from envs import SCENARIOS
 from envs.samples import BadData
+from orchestrator.cli.as_json import AsJson, show_json
 from orchestrator.monitoring.console import show
 from sweeps.load import SweepError, load, models_named
 from sweeps.spec import ModelSpec
@@ -109,6 +110,7 @@ def check_models(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: all that ship.")] = None,
     sweep: Annotated[Path | None, typer.Option(metavar="SWEEP", help="The models of this sweep file.")] = None,
     gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s, a10 and others.")] = "h200",
+    as_json: AsJson = False,
 ) -> None:
     """Source, architecture, pictures, memory and licence of each model, in one table; exit code 1 if one cannot run.
 
@@ -120,13 +122,14 @@ def check_models(
     if gpu_type not in GPUS:
         raise SweepError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
     found = examine(models_named(names or [], sweep), gpu_type, imports=bool(names or sweep))
-    table = Table("model", "source", "architecture", "pictures", "memory", "packages", "licence")
-    for row in found:
-        table.add_row(*map(_plain, row.cells))
-    show(table, least=WIDTH)
-    if sweep is not None:
-        for line in _may_overflow(sweep):
-            print(printable(line))
+    notes = [] if sweep is None else _may_overflow(sweep)
+    if as_json:
+        show_json({"models": [{**asdict(row), "ok": row.ok} for row in found], "notes": notes})
+    else:
+        table = Table("model", "source", "architecture", "pictures", "memory", "packages", "licence")
+        for row in found:
+            table.add_row(*map(_plain, row.cells))
+        show(table, *map(printable, notes), least=WIDTH)
     raise typer.Exit(0 if all(row.ok for row in found) else 1)
 
 
@@ -184,7 +187,7 @@ def try_models(
     output: Annotated[Path, typer.Option(metavar="DIR", help="Where the rates seen go, for `plan --gpus`.")] = Path(
         "outputs/models-try"
     ),
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Load each model as a run would, play two samples of each scenario x condition, and compare with the package's call."""
     from orchestrator.execution.model_trial import tried
@@ -195,7 +198,7 @@ def try_models(
         rows.append(row)
         print(printable(f"{row.model}: {row.wrong or 'ok'}"), file=sys.stderr)
     if as_json:
-        print(json.dumps([row.table() for row in rows], indent=2))
+        show_json([row.table() for row in rows])
     else:
         heads = ("model", "loads in s", "GiB", "tokens a picture", "episodes/s", "cut short", "equal", "wrong")
         table = Table(*heads)

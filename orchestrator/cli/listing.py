@@ -1,34 +1,76 @@
-"""The tables of ``ls``: models, judges, scenarios and conditions that a sweep file may name, read from the registries."""
+"""``ls``: models, judges, scenarios, conditions and sweeps that may be named, read from the registries."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
 import polars as pl
+import typer
 from rich.markup import escape
 from rich.table import Table
 
 from envs import SCENARIOS
+from orchestrator.cli.as_json import AsJson, show_json
+from orchestrator.monitoring.console import show
+from sweeps import shipped
 from sweeps.conditions import CONDITIONS, VARIANTS
+from sweeps.load import SweepError, registry
 from sweeps.load import judges as shipped_judges
-from sweeps.load import registry
+
+Rows = list[dict[str, Any]]
 
 
-def models() -> Table:
+def models() -> Rows:
     """Every model that ships with the project."""
-    table = Table("name", "source", "backend", "GPUs", "parameters", "pictures", "note")
-    for model in registry().values():
-        size = "" if model.parameters is None else f"{model.parameters:g}B"
-        table.add_row(
-            model.name, model.source, model.backend, str(model.gpus), size, str(model.max_images or "any"), model.note
-        )
-    return table
+    columns = ("name", "source", "backend", "gpus", "parameters", "max_images", "note")
+    return [{name: getattr(model, name) for name in columns} for model in registry().values()]
 
 
-def judges() -> Table:
+def judges() -> Rows:
     """Every judge that ships with the project; a sweep may also name a model as its judge."""
-    table = Table("name", "source", "backend", "GPUs", "note")
-    for model in shipped_judges().values():
-        table.add_row(model.name, model.source, model.backend, str(model.gpus), model.note)
-    return table
+    columns = ("name", "source", "backend", "gpus", "note")
+    return [{name: getattr(model, name) for name in columns} for model in shipped_judges().values()]
+
+
+def scenarios() -> Rows:
+    """The seven scenarios, with their files and hints."""
+    return [
+        {"name": scenario.name, "file": f"{scenario.stem}_preprocessed.jsonl", "hint": scenario.hint}
+        for scenario in SCENARIOS.values()
+    ]
+
+
+def conditions() -> Rows:
+    """Every condition, where it exists and what it does."""
+    return [
+        {"name": name, "scenarios": list(condition.scenarios) or ["all"], "what it does": condition.description}
+        for name, condition in {**CONDITIONS, **VARIANTS}.items()
+    ]
+
+
+def sweeps() -> Rows:
+    """Every sweep that ships, with the question that its file opens with."""
+    return [{"name": name, "question": _first_line(path)} for name, path in shipped.names().items()]
+
+
+KINDS = {function.__name__: function for function in (models, judges, scenarios, conditions, sweeps)}
+HEADINGS = {"gpus": "GPUs", "max_images": "pictures"}
+"""Columns whose heading on the terminal is another word than the key in JSON."""
+Kind = Annotated[str, typer.Argument(metavar="|".join(KINDS), autocompletion=lambda: list(KINDS))]
+
+
+def list_names(kind: Kind, as_json: AsJson = False) -> None:
+    """List what a sweep file or a command may name."""
+    if kind not in KINDS:
+        *others, last = KINDS
+        raise SweepError(f"there is nothing to list as {kind!r}; type {', '.join(others)} or {last}")
+    rows = KINDS[kind]()
+    if as_json:
+        show_json(rows)
+    else:
+        show(_table(rows))
 
 
 def agreement(rows: pl.DataFrame) -> Table:
@@ -43,17 +85,21 @@ def agreement(rows: pl.DataFrame) -> Table:
     return table
 
 
-def scenarios() -> Table:
-    """The seven scenarios, with their files and hints."""
-    table = Table("name", "file", "hint")
-    for scenario in SCENARIOS.values():
-        table.add_row(scenario.name, f"{scenario.stem}_preprocessed.jsonl", scenario.hint)
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(*(HEADINGS.get(name, name) for name in rows[0]))
+    for row in rows:
+        table.add_row(*(escape(_cell(name, value)) for name, value in row.items()))
     return table
 
 
-def conditions() -> Table:
-    """Every condition, where it exists and what it does."""
-    table = Table("name", "scenarios", "what it does")
-    for name, condition in {**CONDITIONS, **VARIANTS}.items():
-        table.add_row(name, ", ".join(condition.scenarios) or "all", condition.description)
-    return table
+def _cell(name: str, value: Any) -> str:
+    if name == "parameters":
+        return "" if value is None else f"{value:g}B"
+    if name == "max_images":
+        return str(value or "any")
+    return ", ".join(value) if isinstance(value, list) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _first_line(path: Path) -> str:
+    with path.open(encoding="utf-8") as lines:
+        return next(lines).removeprefix("# ").strip()

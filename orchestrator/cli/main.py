@@ -6,10 +6,10 @@ Each command is one call into another package; a user's mistake is one sentence 
 from __future__ import annotations
 
 import io
-import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,8 +22,10 @@ from actors.printable import printable
 from envs import regular
 from envs.samples import BadData
 from orchestrator.cli import listing
+from orchestrator.cli.as_json import AsJson, show_json
 from orchestrator.cli.data import data_app, models_app
-from orchestrator.cli.plan import More, Output, Overrides, SkipBad, SweepFile, plan, sweep_of
+from orchestrator.cli.init import init
+from orchestrator.cli.plan import More, Output, Overrides, SkipBad, SweepFile, data_found, plan, sweep_of
 from orchestrator.cli.prompt import prompt
 from orchestrator.cli.sentences import Commands
 from orchestrator.cli.train import learned, train
@@ -32,7 +34,7 @@ from orchestrator.monitoring.console import show
 from orchestrator.object_store import run_location as remote
 from orchestrator.storage import job_paths
 from orchestrator.storage.run_folder import RunFolderError, disk
-from sweeps.load import SweepError
+from orchestrator.storage.software import version
 from sweeps.spec import Sweep, Tracking
 
 if TYPE_CHECKING:
@@ -42,7 +44,6 @@ app = typer.Typer(
     cls=Commands,
     help="Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app, name="data")
@@ -67,21 +68,23 @@ def _viewed(text: str) -> Path:
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", parser=_viewed, help="A run folder, or s3://BUCKET/FOLDER.")]
 
 
-@app.command("ls")
-def list_names(kind: Annotated[str, typer.Argument(metavar="models|judges|scenarios|conditions")]) -> None:
-    """List what a sweep file may name."""
-    tables: dict[str, Callable[[], Table]] = {
-        "models": listing.models,
-        "judges": listing.judges,
-        "scenarios": listing.scenarios,
-        "conditions": listing.conditions,
-    }
-    if kind not in tables:
-        *others, last = tables
-        raise SweepError(f"there is nothing to list as {kind!r}; type {', '.join(others)} or {last}")
-    show(tables[kind]())
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"proactive-sweep {version()}")
+        raise typer.Exit
 
 
+@app.callback()
+def common(
+    told: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals."""
+
+
+app.command()(init)
+app.command("ls")(listing.list_names)
 app.command()(plan)
 
 
@@ -111,6 +114,7 @@ def run(
     again = endings(",".join([retry, *(["failed"] if retry_failed else [])]))
     found = _tracked(sweep_of(sweep, set_, output, skip_bad, more), tracking_uri)
     job_paths.reachable(found.data)
+    data_found(found, sweep)
     with remote.place(found.output) as place:
         outcome = play(found, place.folder, update, retry=again)
     for group, reason in outcome.reasons.items():
@@ -124,14 +128,14 @@ def run(
 
 
 @app.command()
-def status(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+def status(folder: RunFolder, as_json: AsJson = False) -> None:
     """Show how far a run folder is, cell by cell and model by model; of a run that goes on also replicas, pace and ETA."""
     from orchestrator.monitoring.render import status_tables
     from orchestrator.storage.run_folder import read_status
 
     found = read_status(folder)
     if as_json:
-        print(json.dumps(found, indent=2))
+        show_json(found)
         return
     table = Table("cell", "state", "finished", "planned", "errors", Column("reason", overflow="fold"))
     for cell in found["cells"]:
@@ -158,12 +162,19 @@ def report(
     cluster: Annotated[
         str, typer.Option(metavar="object|picture", help="Count samples of one object, or picture or video, as alike.")
     ] = "",
+    as_json: AsJson = False,
 ) -> None:
-    """Print the paper's tables, and write tables/, figures/ and report.html from the run folder alone."""
+    """Print the paper's tables, and write tables/, figures/ and report.html from the run folder alone.
+
+    --brief and --json write nothing.
+    """
     from orchestrator.report.run_data import read
     from orchestrator.report.tables import paired, write_tables
 
     found = read(folder, _benchmark(data), judge, strict_paper, cluster)
+    if as_json:
+        show_json({"cells": found.rows.to_dicts(), "notes": found.notes})
+        return
     _print_tables(found.rows)
     _print_paired(paired(found))
     _print_left_out(found.left_out)
@@ -191,11 +202,15 @@ def compare(
     ] = None,
     judge: ByJudge = "",
     strict_paper: StrictPaper = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show our figures beside the published ones, and say which cannot be compared and why."""
     from orchestrator.report import paper_comparison as beside
 
     rows = beside.compare(folder, _benchmark(data), judge, strict_paper)
+    if as_json:
+        show_json({"figures": rows.to_dicts(), "notes": beside.reasons(rows)})
+        return
     show(*beside.tables(rows), *beside.reasons(rows), least=WIDTH)
 
 
@@ -204,7 +219,7 @@ def judge_answers(
     output: Annotated[str, typer.Argument(metavar="DIR", help="A run folder, or s3://BUCKET/FOLDER.")],
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="A judge by name (default: the sweep's own).")] = "",
     set_: Annotated[
-        list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the [judge] table.")
+        list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the \\[judge] table.")
     ] = [],  # noqa: B006
     again: Annotated[bool, typer.Option("--again", help="Also what it could not give a verdict on.")] = False,
 ) -> None:
@@ -221,7 +236,7 @@ def judge_answers(
 
 
 @app.command()
-def agreement(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+def agreement(folder: RunFolder, as_json: AsJson = False) -> None:
     """Show how far the judges of a run agree: share equal and Cohen's kappa, answer by answer."""
     from orchestrator.report import judge_agreement as judging
     from orchestrator.storage.run_folder import stored_sweep
@@ -229,7 +244,7 @@ def agreement(folder: RunFolder, as_json: Annotated[bool, typer.Option("--json")
     stored_sweep(folder)
     rows = judging.agreement(folder)
     if as_json:
-        print(json.dumps(rows.to_dicts(), indent=2))
+        show_json(rows.to_dicts())
         return
     few = "fewer than two judges have read answers of this run"
     show(listing.agreement(rows) if rows.height else few, least=WIDTH)
@@ -272,13 +287,16 @@ def audit(
     package: Annotated[Path | None, typer.Option(metavar="PATH", help="Folder that holds proactivebench/.")] = None,
     python: Annotated[str | None, typer.Option(help="An interpreter of Python 3.12 or newer.")] = None,
     data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Where the benchmark lies now.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Replay all stored replies and verdicts through the package proactivebench and ours; exit code 1 if any differs."""
     from orchestrator.audit.audit import audit as examine
 
     found = examine(folder, package, python, _benchmark(data))
-    for line in found.lines():
-        print(printable(line))
+    if as_json:
+        show_json({**asdict(found), "clean": found.clean})
+    else:
+        print(*map(printable, found.lines()), sep="\n")
     raise typer.Exit(0 if found.clean else 1)
 
 

@@ -13,15 +13,20 @@ import typer
 from rich.table import Table
 
 from actors.printable import printable
+from envs.samples import BadData
+from orchestrator.cli.as_json import AsJson, show_json
 from orchestrator.cli.train import plan_lines
 from orchestrator.monitoring.console import show
 from orchestrator.object_store import run_location as remote
 from sweeps.load import SweepError, load, skipped
+from sweeps.shipped import missing
 from sweeps.spec import Sweep
 
 GPUS_OF_A_NODE = 8
 """What GPU-hours of a sample size are reckoned for where --gpus is left out."""
-SweepFile = Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep file, such as sweeps/demo.toml.")]
+SweepFile = Annotated[
+    Path, typer.Argument(metavar="SWEEP", help="A sweep file, or the name of one that ships (`ls sweeps`).")
+]
 Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the sweep file.")]
 Output = Annotated[
     str | None,
@@ -30,7 +35,7 @@ Output = Annotated[
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines of the data out, and count them.")]
 More = Annotated[
     list[Path],
-    typer.Option("--model", metavar="FILE", help="Play the [[model]] of this file too (`train` writes one)."),
+    typer.Option("--model", metavar="FILE", help="Play the \\[\\[model]] of this file too (`train` writes one)."),
 ]
 Gpus = Annotated[int | None, typer.Option(min=1, max=4096, help="Forecast the sweep on so many GPUs.")]
 Precision = Annotated[float | None, typer.Option(min=0.05, max=50, help="Samples for an interval of +- POINTS.")]
@@ -49,6 +54,7 @@ def plan(
     timeline: Annotated[Path | None, typer.Option(metavar="PNG", help="Where the timeline picture goes.")] = None,
     precision: Precision = None,
     detect: Detect = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show cells, episodes, and what is already done; with --gpus, hours, lower bound, cost and a timeline.
 
@@ -68,12 +74,22 @@ def plan(
         to_learn = plan_lines(sweep, set_, gpu_type, gpus)
         lines = [*forecast_lines(found, gpus, gpu_type, price, timeline), *to_learn]
     else:
-        _show_cells(found, plan_lines(sweep, set_, gpu_type))
+        data_found(found, sweep)
+        _show_cells(found, plan_lines(sweep, set_, gpu_type), as_json)
         return
-    print(*map(printable, lines), sep="\n")
+    if as_json:
+        show_json({"lines": lines})
+    else:
+        print(*map(printable, lines), sep="\n")
 
 
-def _show_cells(sweep: Sweep, to_learn: Sequence[str]) -> None:
+def data_found(sweep: Sweep, file: Path) -> None:
+    """Raises BadData, saying where it was looked for, when the data folder of the sweep is not there."""
+    if why := missing(sweep.data, file):
+        raise BadData(why)
+
+
+def _show_cells(sweep: Sweep, to_learn: Sequence[str], as_json: bool) -> None:
     """Print the table of cells, and what stands below it."""
     from orchestrator.inspection import overflow
     from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
@@ -84,10 +100,14 @@ def _show_cells(sweep: Sweep, to_learn: Sequence[str]) -> None:
     stored = (folder / "episodes").is_dir()
     done = belonging(numbering, folder).group_by("cell").len("done").collect() if stored else None
     counts = dict(done.iter_rows()) if done is not None else {}
-    table = Table("cell", "planned", "done")
-    for row in rows.iter_rows(named=True):
-        table.add_row(row["cell"], f"{row['planned']:,}", f"{counts.get(row['cell'], 0):,}")
+    cells = [{**row, "done": counts.get(row["cell"], 0)} for row in rows.iter_rows(named=True)]
     left_out = [f"left out: {reason}" for reason in (*skipped(sweep), *numbering.left_out)]
+    if as_json:
+        show_json({"cells": cells, "notes": [*left_out, *may_overflow, *to_learn]})
+        return
+    table = Table("cell", "planned", "done")
+    for row in cells:
+        table.add_row(row["cell"], f"{row['planned']:,}", f"{row['done']:,}")
     total = f"{rows.height} cells, {numbering.total:,} episodes, {sum(counts.values()):,} done"
     show(table, *left_out, *may_overflow, *to_learn, total)
 

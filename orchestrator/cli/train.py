@@ -17,7 +17,7 @@ INTERRUPTED = 130
 
 
 def train(
-    sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep file with a [train] table.")],
+    sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep file with a \\[train] table.")],
     set_: Annotated[
         list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key, such as train.rp=0.75.")
     ] = [],  # noqa: B006
@@ -57,9 +57,9 @@ def learned(
 
 def plan_lines(path: Path, overrides: list[str], gpu_type: str, gpus: int | None = None) -> tuple[str, ...]:
     """What `plan` says of a sweep file's [train] table; nothing where it has none."""
-    from sweeps.load import override_key, read_toml
+    from sweeps.sweep_file import override_key, read_sweep
 
-    table = read_toml(path)
+    table = read_sweep(path)
     for override in overrides:
         override_key(table, override)
     if "train" not in table:

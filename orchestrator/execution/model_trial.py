@@ -24,6 +24,7 @@ from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, Obser
 from orchestrator.scheduling.resources import demands
 from sweeps.load import SweepError
 from sweeps.spec import ModelSpec, Protocol, Sweep
+from sweeps.values import gpus_told
 
 TRIAL_TIMEOUT_S = 3600.0
 """Seconds that the episodes and the comparison of one model may take."""
@@ -45,7 +46,7 @@ def tried(models: Sequence[ModelSpec], sweep: Path | None, data: Path | None, ra
 async def _row(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
     cpus, gpus = ray_cluster.capacity()
     if model.gpus > gpus:
-        return Row(model.name, wrong=f"it takes {model.gpus:g} GPUs, the cluster has {gpus}")
+        return Row(model.name, wrong=f"it takes {gpus_told(model.gpus)}, the cluster has {gpus}")
     demand = next(iter(demands(sweep, cpus, gpus).values()))
     kind = {"accelerator_type": model.accelerator} if model.accelerator else {}
     worker = Worker.options(num_gpus=demand.gpus, num_cpus=demand.cpus, **kind).remote(  # type: ignore[attr-defined]

@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from sweeps.load import SweepError, build, model_named, override_key, read_toml, scenarios_named, validated
+from sweeps.load import SweepError, build, model_named, scenarios_named, validated
 from sweeps.sampling import Whole
 from sweeps.spec import ModelSpec, Sweep
+from sweeps.sweep_file import override_key, read_sweep
 from sweeps.values import Frozen
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -148,7 +149,7 @@ class Training(NamedTuple):
 
 def load(path: Path, overrides: Iterable[str] = ()) -> Training:
     """Read a sweep file that has a ``[train]`` table; raises SweepError."""
-    table = read_toml(path)
+    table = read_sweep(path)
     for override in overrides:
         override_key(table, override)
     return Training(build(table, str(path)), train_table(table, str(path)))

@@ -5,11 +5,16 @@ Their control characters reach the terminal as escapes: they are replaced after 
 
 from __future__ import annotations
 
+import os
+
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
 from actors.printable import printable
+
+WIDEST = 10_000
+"""Columns of what is no terminal."""
 
 
 class Visible:
@@ -24,7 +29,12 @@ class Visible:
 
 
 def show(*what: RenderableType, least: int = 0) -> None:
-    """Print on standard output, at least ``least`` columns wide; a text is taken as it is, without Rich's markup."""
-    console = Console(width=max(least, Console().width))
+    """Print on standard output, at least ``least`` columns wide; a text is taken as it is, without Rich's markup.
+
+    A pipe or a file gets names in full: there a table is as wide as its content, unless COLUMNS says otherwise.
+    """
+    plain = Console()
+    free = not plain.is_terminal and "COLUMNS" not in os.environ
+    console = Console(width=WIDEST if free else max(least, plain.width))
     for one in what:
         console.print(Visible(Text(one) if isinstance(one, str) else one))

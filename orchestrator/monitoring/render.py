@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from orchestrator.monitoring.snapshot import Row, Snapshot, counted, from_json
+from sweeps.values import gpus_told
 
 HEADINGS = ("model", "replicas", "GPUs", "at once", "", "episodes", "/s", "waiting", "playing", "errors", "left")
 BAR_COLUMNS = 16
@@ -69,7 +70,7 @@ def sentence(row: Row) -> str:
     """``qwen: 2 ready, 1 starting, 3 GPUs, 256 at once, 5.1/s, 340 in flight, 2,000 waiting, 3 errors, 12 min left``."""
     parts = [f"{row.ready} ready"]
     parts += [f"{row.starting} starting"] if row.starting else []
-    parts += [f"{row.gpus:g} GPUs"] if row.gpus else []
+    parts += [gpus_told(row.gpus)] if row.gpus else []
     parts += [f"{row.at_once:,} at once"] if row.at_once > 1 else []
     parts += [f"{_rate(row.rate)}/s", f"{row.in_flight:,} in flight", f"{row.waiting:,} waiting"]
     parts += [f"{row.errors:,} errors"] if row.errors else []

@@ -17,8 +17,8 @@ from orchestrator.report.metrics import BITS
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.verdict_store import judges, verdicts
 from sweeps.load import judge as load_judge
-from sweeps.load import override_key
 from sweeps.spec import Judge, Sweep
+from sweeps.sweep_file import override_key
 
 
 def own(sweep: Sweep) -> str:

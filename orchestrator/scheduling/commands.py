@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sweeps.values import gpus_told
+
 
 @dataclass(frozen=True, slots=True)
 class Demand:
@@ -31,6 +33,11 @@ class Demand:
     """The group that reads this one's answers: while it lags far behind, this one gets no new lease."""
     after: bool = False
     """Whether a judge starts only when the groups that it reads are done: one GPU cannot hold both."""
+
+    @property
+    def told(self) -> str:
+        """``2 GPUs of kind H200``."""
+        return gpus_told(self.gpus) + (f" of kind {self.accelerator}" if self.accelerator else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,9 +214,8 @@ class Scheduler:
             demand = group.demand
             most = min(self.nodes.widest(demand.accelerator), self.shares.get(demand.pool, demand.gpus))
             if group.left and demand.gpus > most:
-                kind = f" of kind {demand.accelerator}" if demand.accelerator else ""
                 where = "a node of the cluster" if len(self.nodes.nodes) > 1 else "the cluster"
-                needs = f"{group.name} needs {demand.gpus:g} GPUs{kind}, {where} has {most:g}"
+                needs = f"{group.name} needs {demand.told}, {where} has {most:g}"
                 commands += self._abandon(group, needs)
         return commands
 

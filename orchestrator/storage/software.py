@@ -34,6 +34,14 @@ def versions() -> dict[str, str]:
     return installed
 
 
+def version() -> str:
+    """The version of this program; ``0+unknown`` in a checkout that is not installed."""
+    try:
+        return importlib.metadata.version("proactive-sweep")
+    except importlib.metadata.PackageNotFoundError:
+        return "0+unknown"
+
+
 def commit() -> str | None:
     """The commit of the checkout that runs, with ``-dirty`` where files differ from it; None outside a checkout."""
     root = Path(__file__).parents[2]

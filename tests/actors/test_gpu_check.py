@@ -76,8 +76,8 @@ def test_bytes_may_be_asked_instead_of_a_share(size, fits):
 @pytest.mark.parametrize(
     ("given", "named", "sentence"),
     [
-        ([], "", "asked for 1 GPUs and Ray gave 0"),
-        ([0, 1], "0,1", "asked for 1 GPUs and Ray gave 2"),
+        ([], "", "asked for 1 GPU and Ray gave 0"),
+        ([0, 1], "0,1", "asked for 1 GPU and Ray gave 2"),
         ([3], None, "CUDA_VISIBLE_DEVICES says nothing; unset RAY_EXPERIMENTAL"),
         ([3], "0,1,2,3", "gave qwen the GPUs 3, but CUDA_VISIBLE_DEVICES says 0,1,2,3"),
         ([3], "2", "gave qwen the GPUs 3, but CUDA_VISIBLE_DEVICES says 2"),

@@ -166,4 +166,4 @@ def test_a_cluster_that_lost_its_nodes_is_waited_for_as_long_as_a_silent_worker(
     assert schedule.resized([], 2, 10.0) == []
     assert schedule.died(1, "its node is gone", 11.0) == []
     assert schedule.tick(910.0) == []
-    assert schedule.tick(911.0) == [Abandon("m", "m needs 1 GPUs, the cluster has 0")]
+    assert schedule.tick(911.0) == [Abandon("m", "m needs 1 GPU, the cluster has 0")]

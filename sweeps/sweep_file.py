@@ -1,0 +1,68 @@
+"""Sweep files as tables of TOML: what cannot be read is one sentence that names file, line and what to type."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from envs import regular
+from sweeps import shipped
+
+LARGEST = 1 << 20
+"""A sweep file above a megabyte is a mistake."""
+
+
+class SweepError(ValueError):
+    """What the user should read; its text is the whole message."""
+
+
+def read_sweep(path: Path) -> dict[str, Any]:
+    """The table of a sweep file, or of the shipped sweep of that name, its data folder found; raises SweepError.
+
+    A data folder without a root is taken beside the file where it is there, else from the working folder.
+    """
+    file = shipped.found(path)
+    table = read_toml(file)
+    for part in (table, table.get("train")):
+        if isinstance(part, dict) and isinstance(data := part.get("data"), str):
+            part["data"] = shipped.beside(data, file)
+    return table
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as a table; raises SweepError naming file and line."""
+    try:
+        return tomllib.loads(regular.content(path, LARGEST).decode())
+    except FileNotFoundError:
+        raise SweepError(f"there is no sweep file {path}; {shipped.meant(path)}") from None
+    except OSError as problem:
+        raise SweepError(f"{path} cannot be read: {problem.strerror or problem}") from None
+    except UnicodeDecodeError as problem:
+        raise SweepError(f"{path} is not UTF-8 text: {problem}") from None
+    except RecursionError:
+        raise SweepError(f"{path} holds lists or tables that are nested too deep") from None
+    except tomllib.TOMLDecodeError as problem:
+        raise SweepError(f"{path} is not TOML: {problem}") from None
+
+
+def override_key(table: dict[str, Any], override: str) -> None:
+    """``selection.limit=5`` sets a nested key; the value is read as TOML, or else as plain text."""
+    key, equals, text = override.partition("=")
+    if not equals or not all(part.strip() for part in key.split(".")):
+        raise SweepError(f"--set {override!r} must look like key=value, for example --set selection.limit=5")
+    *path, last = (part.strip() for part in key.split("."))
+    for part in path:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise SweepError(f"--set {override!r}: {part} is a value, not a table")
+    table[last] = _value(text)
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except RecursionError:
+        raise SweepError(f"--set: a value of {len(text):,} characters is nested too deep") from None
+    except tomllib.TOMLDecodeError:
+        return text

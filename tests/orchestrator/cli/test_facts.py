@@ -1,0 +1,159 @@
+"""Facts for programs and pipes: --json holds what the tables show, names are whole, --version and help say what is typed."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import typer
+
+from orchestrator.cli.as_json import show_json
+from orchestrator.cli.main import app, data_app, models_app
+from orchestrator.storage.software import version
+from tests.orchestrator.cli.test_cli import call
+from tests.orchestrator.report import runs
+
+
+@pytest.fixture(scope="module")
+def run(demo_data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("facts") / "run"
+    return runs.played(folder, runs.sweep(demo_data, ["uniform", "oracle"], ["hint"], selection={"limit": 2}))
+
+
+def told(*args):
+    found = call(*args)
+    assert found.exit_code == 0, found.output
+    return json.loads(found.stdout)
+
+
+@pytest.mark.parametrize("kind", ["models", "judges", "scenarios", "conditions", "sweeps"])
+def test_ls_as_json_names_what_the_table_names(kind):
+    rows, table = told("ls", kind, "--json"), call("ls", kind).stdout
+
+    assert rows and all(str(row["name"]) in table for row in rows)
+    assert all(text in table for row in rows for text in row.values() if isinstance(text, str)), (
+        "nothing is cut in a pipe"
+    )
+
+
+def test_a_terminal_of_a_width_keeps_it(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+
+    assert max(map(len, call("ls", "models").stdout.splitlines())) == 60
+
+
+def test_plan_as_json_counts_what_the_table_counts(run, demo_data):
+    options = ("baselines", "--set", f"data={demo_data}", "--output", run)
+    found = told("plan", *options, "--json")
+
+    total = f"{len(found['cells'])} cells, {sum(cell['planned'] for cell in found['cells']):,} episodes"
+    assert total in call("plan", *options).stdout
+    assert found["cells"][0].keys() == {"model", "scenario", "condition", "protocol", "cell", "planned", "done"}
+    assert sum(cell["done"] for cell in found["cells"]) == 28
+
+
+def test_a_forecast_as_json_has_its_lines():
+    assert any("GPU-hours" in line for line in told("plan", "paper", "--precision", "5", "--json")["lines"])
+
+
+def test_status_and_report_as_json(run):
+    assert {cell["state"] for cell in told("status", run, "--json")["cells"]} == {"complete"}
+
+    before = sorted(path.name for path in run.iterdir())
+    cells = told("report", run, "--json")["cells"]
+    assert sorted(path.name for path in run.iterdir()) == before, "nothing is written"
+    assert {cell["acc"] for cell in cells if cell["model"] == "oracle"} == {100.0}
+    assert "oracle" in call("report", run, "--brief").stdout
+
+
+def test_compare_as_json_has_a_reason_where_nothing_is_published(run):
+    found = told("compare", run, "--json")
+
+    assert {row["model"] for row in found["figures"]} == {"uniform", "oracle"} and found["notes"]
+    assert all(row["reason"] for row in found["figures"] if row["published"] is None)
+
+
+def test_models_check_as_json_says_what_is_ok():
+    (row,) = told("models", "check", "uniform", "--json")["models"]
+    assert row["model"] == "uniform" and row["ok"] is True
+
+
+def test_figures_that_are_not_known_are_null_and_control_characters_are_escapes(capsys):
+    show_json({"a": float("nan"), "b": [float("inf"), 1.5, "\x1b[2J\u009b"], "c": ("x",)})
+    printed = capsys.readouterr().out
+
+    assert json.loads(printed) == {"a": None, "b": [None, 1.5, "\x1b[2J\u009b"], "c": ["x"]}
+    assert printed.isascii() and "\x1b" not in printed
+
+
+def test_version_is_the_installed_one():
+    assert call("--version").stdout.strip() == f"proactive-sweep {version()}"
+
+
+def test_shells_can_complete():
+    assert "--install-completion" in call("--help").stdout
+
+
+COMMANDS = {
+    f"{part} {name}".strip(): command
+    for part, group in {"": app, "data": data_app, "models": models_app}.items()
+    for name, command in typer.main.get_command(group).commands.items()
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_shows_the_tables_of_a_sweep_file_in_brackets(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    written = " ".join(str(getattr(part, "help", "")) for part in COMMANDS[name].params)
+
+    shown = call(*name.split(), "--help").stdout
+    assert not re.search(r"(?<!\\)\[\[?[a-z]+\]", written), "Rich takes it for markup"
+    for bracket in re.findall(r"\\\[[^\]]*\]+", written):
+        assert bracket.replace("\\", "") in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "bracket"), [("judge", "[judge] table"), ("train", "[train] table"), ("run", "[[model]]")]
+)
+def test_the_brackets_of_help_are_there(name, bracket, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert bracket in call(name, "--help").stdout
+
+
+def test_init_writes_a_sweep_that_plans_and_says_what_to_type(tmp_path, monkeypatch, demo_data):
+    monkeypatch.chdir(tmp_path)
+    found = call("init", "mine.toml")
+
+    assert found.exit_code == 0 and "proactive-sweep run mine.toml" in found.stdout
+    assert call("plan", "mine.toml").stderr.startswith(
+        "proactive-sweep: there is no data folder 'demo-data' (looked for "
+    )
+    (tmp_path / "demo-data").symlink_to(demo_data)
+    assert "56 cells, 560 episodes" in call("plan", "mine.toml").stdout
+    again = call("init", "mine.toml")
+    assert again.exit_code == 2 and "is left as it is" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("init", "x.txt"), "give it the ending .toml"),
+        (("init", "x.toml", "--from", "dem"), "did you mean 'demo'"),
+        (("init", "file/x.toml"), "cannot be written"),
+    ],
+)
+def test_init_refuses_in_a_sentence(arguments, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+
+    found = call(*arguments)
+    assert found.exit_code == 2 and said in found.stderr and found.stderr.count("\n") == 1
+
+
+def test_a_copy_of_a_shipped_sweep_has_an_output_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert call("init", "again.toml", "--from", "demo").exit_code == 0
+
+    assert "name =" not in (tmp_path / "again.toml").read_text()
+    assert "outputs/again" in call("init", "other.toml", "--from", "demo").stdout.replace("other", "again")

@@ -1,0 +1,62 @@
+"""Sweeps that ship go by name, one's own comes first, and a data folder is looked for beside the file, then here."""
+
+import pytest
+
+from sweeps import shipped
+from sweeps.load import SweepError, load
+from sweeps.sweep_file import read_sweep
+
+OWN = 'data = "mine"\nmodels = ["oracle"]\nscenarios = ["QD"]\n'
+
+
+def test_every_shipped_sweep_has_a_name_that_loads_it_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert {"demo", "paper", "ablations/budget"} <= shipped.names().keys()
+    assert not {"models", "judges", "starter"} & shipped.names().keys()
+    for name in shipped.names():
+        one = load(shipped.Path(name))
+        assert one == load(shipped.Path(f"sweeps/{name}.toml")) and one.name == name.rpartition("/")[2]
+
+
+def test_a_file_of_ones_own_comes_before_a_shipped_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").write_text(OWN)
+
+    assert load(shipped.Path("demo")).scenarios == ("QD",)
+    assert len(load(shipped.Path("demo.toml")).scenarios) == 7
+
+
+def test_a_name_that_is_neither_says_what_to_type(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(SweepError, match="no sweep file baselins; did you mean 'baselines'"):
+        load(shipped.Path("baselins"))
+    with pytest.raises(SweepError, match="ls sweeps"):
+        load(shipped.Path("zzz.toml"))
+
+
+def test_data_are_looked_for_beside_the_file_then_in_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "project/one.toml"
+    file.parent.mkdir()
+    file.write_text(OWN + '[train]\ndata = "mine"\n')
+    relative = shipped.Path("project/one.toml")
+    assert load(relative).data == "mine" and f"{tmp_path}/project/mine and {tmp_path}/mine" in shipped.missing(
+        "mine", relative
+    )
+
+    (tmp_path / "mine").mkdir()
+    assert load(relative).data == "mine" and shipped.missing("mine", relative) == ""
+
+    (tmp_path / "project/mine").mkdir()
+    found = load(relative).data
+    assert found == "project/mine" and shipped.missing(found, relative) == ""
+    assert read_sweep(relative)["train"]["data"] == "project/mine"
+    assert load(relative, ["data=mine"]).data == "mine", "what is typed is of the working folder"
+
+
+def test_the_data_of_a_shipped_sweep_are_not_looked_for_inside_the_program():
+    assert shipped.looked_in("outputs/demo-data", shipped.names()["demo"]) == (shipped.Path("outputs/demo-data"),)
+    assert shipped.looked_in("s3://bucket/data", shipped.Path("a.toml")) == ()
+    assert shipped.missing("hf://owner/name", shipped.Path("a.toml")) == ""

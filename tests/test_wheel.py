@@ -1,0 +1,101 @@
+"""What is published works away from the clone: the source archive is whole, and the wheel built from it plays a sweep."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def tracked():
+    """The files of the repository, as git lists them; skips outside a clone."""
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("the list of files comes from git")
+    told = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [name for name in told.split("\0") if name and (ROOT / name).is_file()]
+
+
+def run(*command, cwd, **environment):
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ} | environment,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def built(hook, source, into):
+    """The name of what setuptools builds, as pip would ask it to."""
+    code = f"from setuptools import build_meta; import sys; print(build_meta.{hook}(sys.argv[1]))"
+    return into / run(sys.executable, "-c", code, into, cwd=source).splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    """The source archive, unpacked, made from a copy of the tracked files alone."""
+    clone, into = tmp_path_factory.mktemp("clone"), tmp_path_factory.mktemp("sdist")
+    for name in tracked():
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, clone / name)
+    made = built("build_sdist", clone, into)
+    with tarfile.open(made) as packed:
+        packed.extractall(into, filter="data")
+    return made.with_name(made.name.removesuffix(".tar.gz"))
+
+
+@pytest.fixture(scope="module")
+def installed(archive, tmp_path_factory):
+    """The folder of commands of a fresh environment that has the wheel, and this one's packages but not its checkout."""
+    place = tmp_path_factory.mktemp("elsewhere")
+    wheel = built("build_wheel", archive, place)
+    run(sys.executable, "-m", "venv", "--without-pip", place / "venv", cwd=place)
+    python = place / "venv/bin/python"
+    own = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=place).strip())
+    (own / "packages.pth").write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
+    pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
+    run(*pip, "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed", wheel, cwd=place)
+    return place / "venv/bin"
+
+
+def test_the_source_archive_holds_every_file_of_the_repository(archive):
+    there = {path.relative_to(archive).as_posix() for path in archive.rglob("*") if path.is_file()}
+
+    assert set(tracked()) - there == set()
+    assert "LICENSE" in there and "sweeps/starter.toml" in there
+
+
+@pytest.mark.slow
+def test_the_wheel_plays_a_sweep_away_from_the_clone(installed, tmp_path):
+    def command(line, **environment):
+        name, *arguments = line.split()
+        return run(
+            installed / name, *arguments, cwd=tmp_path, PROACTIVE_SWEEP_CACHE=str(tmp_path / "cache"), **environment
+        )
+
+    where = run(installed / "python", "-c", "import orchestrator; print(orchestrator.__file__)", cwd=tmp_path)
+    assert "elsewhere" in where, "the wheel's modules, not the checkout's"
+    version = command("proactive-sweep --version").split()[1]
+    assert version == json.loads(command("proactive-sweep ls models --json") and json.dumps(version))
+    assert "baselines" in command("proactive-sweep ls sweeps")
+
+    told = command("proactive-sweep init mine/first.toml")
+    typed = [line.strip().partition("   ")[0] for line in told.splitlines() if line.startswith("  proactive-sweep")]
+    assert [line.split()[1] for line in typed] == ["data", "plan", "run", "report"]
+    said = [command(line) for line in typed]
+
+    assert "14 cells" in said[1] or "56 cells" in said[1]
+    assert "oracle" in said[2] and (tmp_path / "outputs/first/report.html").is_file()
+    assert (tmp_path / "mine/demo-data/QuickDraw_preprocessed.jsonl").is_file(), "the data lie beside the sweep file"
+    shipped = json.loads(command("proactive-sweep plan baselines --set data='mine/demo-data' --json"))
+    assert len(shipped["cells"]) == 168
