@@ -28,12 +28,14 @@ SHARED = ("selection.filtered",)
 """Keys of multiple choice that count without it: the report compares with the paper's filtered or unfiltered figures."""
 
 
-def load(path: Path, overrides: Iterable[str] = (), more: Iterable[Path] = ()) -> Sweep:
+def load(
+    path: Path, overrides: Iterable[str] = (), more: Iterable[Path] = (), keys: Mapping[str, Any] | None = None
+) -> Sweep:
     """Read a sweep file, apply ``key=value`` overrides and add the ``[[model]]`` of ``more`` files; raises SweepError.
 
-    ``path`` may be the name of a sweep that ships (``sweeps.shipped``).
+    ``path`` may be the name of a sweep that ships (``sweeps.shipped``); ``keys`` replace those of its table.
     """
-    table = read_sweep(path)
+    table = {**read_sweep(path), **(keys or {})}
     for file in more:
         _add_models(table, file)
     for override in overrides:

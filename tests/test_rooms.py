@@ -26,6 +26,7 @@ ORDER = (
     "orchestrator.monitoring",
     "orchestrator.execution",
     "orchestrator.learning",
+    "orchestrator.api",
     "orchestrator.cli",
 )
 """Every room of the product, ground first; CONTRIBUTING.md says what each is for."""

@@ -15,10 +15,16 @@ ROOT = Path(__file__).parents[1]
 
 
 def tracked():
-    """The files of the repository, as git lists them; skips outside a clone."""
+    """The files of the repository, new ones too, as git lists them; skips outside a clone."""
     if not (ROOT / ".git").exists() or shutil.which("git") is None:
         pytest.skip("the list of files comes from git")
-    told = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     return [name for name in told.split("\0") if name and (ROOT / name).is_file()]
 
 

@@ -92,15 +92,11 @@ def data_found(sweep: Sweep, file: Path) -> None:
 def _show_cells(sweep: Sweep, to_learn: Sequence[str], as_json: bool) -> None:
     """Print the table of cells, and what stands below it."""
     from orchestrator.inspection import overflow
-    from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
+    from orchestrator.planning.build_plan import build_plan, planned_and_done
 
     numbering = build_plan(sweep)
-    rows, folder = planned_rows(numbering), Path(sweep.output)
+    cells = planned_and_done(numbering, Path(sweep.output)).to_dicts()
     may_overflow = overflow.lines(overflow.risks(numbering))
-    stored = (folder / "episodes").is_dir()
-    done = belonging(numbering, folder).group_by("cell").len("done").collect() if stored else None
-    counts = dict(done.iter_rows()) if done is not None else {}
-    cells = [{**row, "done": counts.get(row["cell"], 0)} for row in rows.iter_rows(named=True)]
     left_out = [f"left out: {reason}" for reason in (*skipped(sweep), *numbering.left_out)]
     if as_json:
         show_json({"cells": cells, "notes": [*left_out, *may_overflow, *to_learn]})
@@ -108,7 +104,8 @@ def _show_cells(sweep: Sweep, to_learn: Sequence[str], as_json: bool) -> None:
     table = Table("cell", "planned", "done")
     for row in cells:
         table.add_row(row["cell"], f"{row['planned']:,}", f"{row['done']:,}")
-    total = f"{rows.height} cells, {numbering.total:,} episodes, {sum(counts.values()):,} done"
+    done = sum(row["done"] for row in cells)
+    total = f"{len(cells)} cells, {numbering.total:,} episodes, {done:,} done"
     show(table, *left_out, *may_overflow, *to_learn, total)
 
 

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,9 +80,11 @@ def run(
     update: bool = False,
     say: Callable[[str], None] = print,
     retry: Collection[Ending] = (),
+    signals: StopSignals | None = None,
 ) -> Outcome:
     """Play what is pending of the sweep, with ``retry`` also what ended so in an earlier attempt.
 
+    ``signals`` are those of the main thread, where this is called in another one.
     Raises RunFolderError when the folder is held or holds another configuration.
     """
     sweep = fixed(sweep)
@@ -91,7 +93,7 @@ def run(
     plan = build_plan(sweep)
     for reason in (*skipped(sweep), *plan.left_out):
         say(f"left out: {reason}")
-    with opened(sweep, plan, output, say, update) as attempt:
+    with opened(sweep, plan, output, say, update, signals) as attempt:
         return attempt.run(retry)
 
 
@@ -111,14 +113,20 @@ def judge(
 
 @contextmanager
 def opened(
-    sweep: Sweep, plan: Plan, output: Path, say: Callable[[str], None], update: bool = False
+    sweep: Sweep,
+    plan: Plan,
+    output: Path,
+    say: Callable[[str], None],
+    update: bool = False,
+    signals: StopSignals | None = None,
 ) -> Iterator[Attempt]:
     """An attempt that holds its run folder until the block ends; raises RunFolderError."""
     claim = run_folder.claim(output, sweep, update, plan.left_out)
-    with StopSignals() as signals, run_folder.disk(output), claim, attempt_log(output) as log:
+    held = nullcontext(signals) if signals else StopSignals()
+    with held as stop, run_folder.disk(output), claim, attempt_log(output) as log:
         store = EpisodeStore(output)
         try:
-            yield Attempt(sweep, plan, output, store, log, say, signals)
+            yield Attempt(sweep, plan, output, store, log, say, stop)
         finally:
             store.close()
 

@@ -21,7 +21,10 @@ WAIT = b"storing what has come back; once more leaves at once, and what is not s
 
 
 class StopSignals:
-    """Holds the process's handlers of these signals until the block ends; outside the main thread it holds none."""
+    """Holds the process's handlers of these signals until the block ends; outside the main thread it holds none.
+
+    What plays may run in another thread of the process (a notebook's cell): a signal stops it all the same.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -29,7 +32,7 @@ class StopSignals:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopSignals:
-        if threading.current_thread() is threading.main_thread():
+        if _in_main_thread():
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
             self._install()
         return self
@@ -44,7 +47,10 @@ class StopSignals:
         """From now on the first signal calls ``stop`` in the running loop; Ray has put handlers of its own in the meantime."""
         loop = asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(stop)
-        self._install()
+        if self.count:  # heard by the main thread while this one was getting ready
+            self._stop()
+        if _in_main_thread():
+            self._install()
 
     def _install(self) -> None:
         for number, before in self._before.items():
@@ -63,6 +69,11 @@ class StopSignals:
                 os.write(2, WAIT)
         with suppress(RuntimeError):  # the loop has ended, and its results are being stored
             self._stop()
+
+
+def _in_main_thread() -> bool:
+    """Python lets no other thread set a handler."""
+    return threading.current_thread() is threading.main_thread()
 
 
 def _leave_terminal() -> None:

@@ -1,4 +1,4 @@
-"""Progress for a person: one live table on a terminal, plain lines with ETA when not, and a file for other terminals."""
+"""Progress for a person: one live table on a terminal or under a notebook's cell, else lines with ETA; and a file."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from rich.table import Table
 
 from orchestrator.monitoring import render, snapshot
 from orchestrator.monitoring.console import Visible
+from orchestrator.monitoring.notebook import NotebookTable
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.tracking.cell_metrics import CellMetricsPublisher, interval
 from orchestrator.tracking.tracker import Tracker
@@ -51,7 +52,7 @@ class Progress:
         totals = {cell: row["planned"] for cell, row in self.rows.items()}
         self.rate_meter = snapshot.RateMeter(self._grouped(totals), self._grouped(before), self._grouped(errors))
         self.console = Console(stderr=True)
-        self.table: Live | None = None
+        self.table: Live | NotebookTable | None = None
         self.began = time.monotonic()
         self._printed, self._tracked, self._written = self.began, 0.0, 0.0
         self._done = 0
@@ -63,6 +64,9 @@ class Progress:
             self.tracker.cell({**row, "finished": min(self.before.get(cell, 0), row["planned"] - 1)})
         if self.console.is_terminal:
             self.table = Live(console=self.console, auto_refresh=False, transient=True)
+        elif self.console.is_jupyter:
+            self.table = NotebookTable()
+        if self.table is not None:
             self.table.start()
         return self
 

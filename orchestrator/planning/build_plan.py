@@ -65,6 +65,15 @@ def planned_rows(plan: Plan) -> pl.DataFrame:
     )
 
 
+def planned_and_done(plan: Plan, folder: Path) -> pl.DataFrame:
+    """``planned_rows``, and in ``done`` how many episodes of each cell the run folder holds."""
+    rows = planned_rows(plan)
+    if not (folder / "episodes").is_dir():
+        return rows.with_columns(pl.lit(0, pl.Int64).alias("done"))
+    done = belonging(plan, folder).group_by("cell").agg(pl.len().cast(pl.Int64).alias("done")).collect()
+    return rows.join(done, on="cell", how="left", maintain_order="left").with_columns(pl.col("done").fill_null(0))
+
+
 def belonging(plan: Plan, folder: Path) -> pl.LazyFrame:
     """The stored episodes of a run folder that belong to this plan."""
     return planned_only(episodes(folder), plan.all_keys())

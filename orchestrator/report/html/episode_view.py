@@ -25,6 +25,7 @@ from envs.types import Move, Sample, State, View
 from orchestrator.report.html.escape import cut
 from orchestrator.report.html.thumbnails import Thumbnails, reference
 from orchestrator.report.run_data import RunData
+from sweeps.conditions import Condition
 
 LONGEST_REPLY = 2_000
 """Characters of a reply, an error or a judge's reasoning that a page holds."""
@@ -84,7 +85,7 @@ class EpisodeViews:
 
     def _view(self, row: Row, turns: Sequence[Row], judged: Sequence[Row]) -> dict[str, Any]:
         sample = self.run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
-        asked, reason = self._posed(row, turns, sample)
+        posed_turns, reason = asked(self.run_data, row, turns)
         shown = turns if len(turns) <= FIRST + LAST else [*turns[:FIRST], *turns[-LAST:]]
         names = ("key", "model", "scenario", "condition", "protocol", "ending", "kind")
         return {
@@ -96,7 +97,7 @@ class EpisodeViews:
             **({"error": list(cut(row["error"], LONGEST_REPLY))} if row["error"] else {}),
             **({"answer": sample.answer, "limit": int(SCENARIOS[sample.scenario].limit(sample))} if sample else {}),
             **({"why": reason} if reason else {}),
-            "turns": [self._turn(turn, asked.get(turn["turn"])) for turn in shown],
+            "turns": [self._turn(turn, posed_turns.get(turn["turn"])) for turn in shown],
             **({"judged": [_judged(one) for one in judged]} if judged else {}),
         }
 
@@ -121,29 +122,31 @@ class EpisodeViews:
             "answer": asked.answer, "asks": list(asked.asks), "said": list(asked.said),
         }  # fmt: skip
 
-    def _openly(self, row: Row, sample: Sample | None) -> dict[int, Posed]:
-        """The one question of an open-ended episode, where the sample is at hand."""
-        condition = self.run_data.conditions.get(row["condition"])
-        if sample is None or condition is None:
-            return {}
-        state = SCENARIOS[sample.scenario].initial(sample, condition.mode, row["seed"])
-        return {0: _unasked(posed_openly(sample, state, condition))}
 
-    def _posed(self, row: Row, turns: Sequence[Row], sample: Sample | None) -> tuple[dict[int, Posed], str]:
-        """Turn -> what it asked, or nothing and the reason."""
-        if not turns:
-            return {}, ""
-        if row["protocol"] != "mcqa":
-            return self._openly(row, sample), "an open question: no options were shown"
-        if sample is None:
-            return {}, "question and options are not shown: the data folder does not hold this sample as it was played"
-        condition = self.run_data.conditions.get(row["condition"])
-        if condition is None:
-            return {}, f"question and options are not shown: the sweep has no condition {row['condition']}"
-        replayed = _replayed(staged(sample, condition, self.run_data.sweep.seed), condition, row["seed"], turns)
-        if replayed is None:
-            return {}, "question and options are not shown: playing the stored replies again gives other readings"
-        return replayed, ""
+def asked(run_data: RunData, row: Row, turns: Sequence[Row]) -> tuple[dict[int, Posed], str]:
+    """Turn of an episode -> what it asked, or nothing and the reason; of an open question both."""
+    sample = run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
+    condition = run_data.conditions.get(row["condition"])
+    if not turns:
+        return {}, ""
+    if row["protocol"] != "mcqa":
+        return _openly(row, sample, condition), "an open question: no options were shown"
+    if sample is None:
+        return {}, "question and options are not shown: the data folder does not hold this sample as it was played"
+    if condition is None:
+        return {}, f"question and options are not shown: the sweep has no condition {row['condition']}"
+    replayed = _replayed(staged(sample, condition, run_data.sweep.seed), condition, row["seed"], turns)
+    if replayed is None:
+        return {}, "question and options are not shown: playing the stored replies again gives other readings"
+    return replayed, ""
+
+
+def _openly(row: Row, sample: Sample | None, condition: Condition | None) -> dict[int, Posed]:
+    """The one question of an open-ended episode, where the sample is at hand."""
+    if sample is None or condition is None:
+        return {}
+    state = SCENARIOS[sample.scenario].initial(sample, condition.mode, row["seed"])
+    return {0: _unasked(posed_openly(sample, state, condition))}
 
 
 def _unasked(view: View) -> Posed:
@@ -151,7 +154,7 @@ def _unasked(view: View) -> Posed:
     return Posed(replace(view, options=(), categories=()), -1, (), (-1, -1))
 
 
-def _replayed(sample: Sample, condition: Any, seed: int, turns: Sequence[Row]) -> dict[int, Posed] | None:
+def _replayed(sample: Sample, condition: Condition, seed: int, turns: Sequence[Row]) -> dict[int, Posed] | None:
     """What each stored reply answered; None when a reading differs from the stored one."""
     game = SCENARIOS[sample.scenario]
     state = game.initial(sample, condition.mode, seed)

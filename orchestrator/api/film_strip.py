@@ -1,0 +1,88 @@
+"""An episode as HTML for a notebook: a card a turn with what the model saw, could choose, said, and how that was read.
+
+No text of a model or of a data file is ever markup: the template escapes, control characters are spelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from orchestrator.datasets.staging import nearby
+from orchestrator.report.html.episode_view import EpisodeViews
+from orchestrator.report.html.escape import visible
+from orchestrator.report.html.thumbnails import Thumbnails
+from orchestrator.report.run_data import RunData
+
+MOST_PICTURES = 40
+LONGEST = 4_000
+"""Characters of a text of a card."""
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True)
+class FilmStrip:
+    """HTML that a notebook shows; ``str()`` is the HTML."""
+
+    html: str
+
+    def __str__(self) -> str:
+        return self.html
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
+def film_strip(
+    run_data: RunData,
+    row: Mapping[str, Any],
+    turns: Sequence[Mapping[str, Any]],
+    judged: Sequence[Mapping[str, Any]] = (),
+    data: Path | None = None,
+) -> FilmStrip:
+    """The strip of an episode (a row of ``EPISODES``) and its turns; ``data`` is where pictures lie now."""
+    place = nearby(run_data.sweep) if data is None else data
+    views = EpisodeViews(run_data, Thumbnails(place if run_data.samples and place.is_dir() else None, MOST_PICTURES))
+    views.add({**row, "kind": row["ending"]}, turns, judged)
+    texts, view = list(views.texts.known), views.found[0]
+    cards = [_card(turn, texts, views.thumbnails.uris) for turn in view["turns"]]
+    verdicts = [{name: _first(value) for name, value in one.items()} for one in view.get("judged", ())]
+    environment = Environment(
+        loader=PackageLoader("orchestrator.api", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["visible"] = lambda text: visible(text, LONGEST)
+    page = environment.get_template("film_strip.html.j2")
+    more = view["played"] - len(cards)
+    return FilmStrip(
+        page.render(episode=view, cards=cards, verdicts=verdicts, more=more, error=_first(view.get("error", "")))
+    )
+
+
+def _card(turn: Mapping[str, Any], texts: Sequence[str], pictures: Sequence[str]) -> dict[str, Any]:
+    """What the template shows of a turn: indexes into texts and pictures replaced by these."""
+    place = turn["picture"]
+    shown = isinstance(place, int)
+    asks, said = set(turn.get("asks", ())), turn.get("said", (-1, -1))
+    suggestions, categories = (turn.get(name, ()) for name in ("options", "categories"))
+    options = [{"text": texts[n], "counts": at in asks, "said": at == said[0]} for at, n in enumerate(suggestions)] + [
+        {"text": texts[n], "counts": at == turn["answer"], "said": at == said[1]} for at, n in enumerate(categories)
+    ]
+    return {
+        "turn": turn["turn"] + 1,
+        "frame": turn["frame"],
+        "picture": pictures[place] if shown else "",
+        "missing": "" if shown else f"no picture: {place}",
+        "prompt": texts[turn["prompt"]] if "prompt" in turn else "",
+        "options": [{"letter": letter, **option} for letter, option in zip(LETTERS, options, strict=False)],
+        "reply": texts[turn["reply"]],
+        "read": " → ".join(filter(None, (turn["action"], turn["move"]))),
+    }
+
+
+def _first(value: Any) -> Any:
+    """The text of a text that was cut to a length (``escape.cut``)."""
+    return value[0] if isinstance(value, list) else value

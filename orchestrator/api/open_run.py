@@ -1,0 +1,111 @@
+"""``Run``: what a run folder holds, as polars frames and as episodes to look at; nothing here changes the folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from orchestrator.api.film_strip import FilmStrip, film_strip
+from orchestrator.object_store.run_location import viewed
+from orchestrator.report.html.episode_view import asked
+from orchestrator.report.run_data import RunData, read
+from orchestrator.storage import episode_store, verdict_store
+from orchestrator.storage.run_folder import RunFolderError, read_status, stored_sweep
+from orchestrator.storage.run_folder import asked as belonging
+from sweeps.spec import Sweep
+
+
+class Run:
+    """A run folder as it was when its frames were first read; ``open_run`` again to see what has come since."""
+
+    def __init__(self, folder: Path, data: Path | None = None, judge: str = "") -> None:
+        """See ``open_run``."""
+        self.folder, self.data, self.judge = folder, data, judge
+        self.sweep: Sweep = stored_sweep(folder)
+
+    def __repr__(self) -> str:
+        cells = self.status()["cells"]
+        finished, planned = (sum(cell[name] for cell in cells) for name in ("finished", "planned"))
+        return f"<Run {self.folder}: {len(cells)} cells, {finished:,} of {planned:,} episodes>"
+
+    def status(self) -> dict[str, Any]:
+        """How far the run is now, as ``proactive-sweep status --json`` prints it."""
+        return read_status(self.folder)
+
+    @cached_property
+    def episodes(self) -> pl.DataFrame:
+        """One row an episode that belongs to the plan, sorted by key (columns: docs/run-folder.md)."""
+        return belonging(self.folder).collect().sort("key")
+
+    @cached_property
+    def turns(self) -> pl.DataFrame:
+        """One row a turn of these episodes, in the order played."""
+        mine = self.episodes.lazy().select("key")
+        return episode_store.turns(self.folder).join(mine, on="key", how="semi").sort("key", "turn").collect()
+
+    @cached_property
+    def verdicts(self) -> pl.DataFrame:
+        """One row an open-ended answer and judge, of every judge that has read it; empty for multiple choice."""
+        mine = self.episodes.lazy().select("key")
+        found = verdict_store.verdicts(self.folder).join(mine, on="key", how="semi").collect()
+        return found.sort("key", "judge")
+
+    @property
+    def results(self) -> pl.DataFrame:
+        """One row a planned cell: planned, finished, errors, acc with its 95% interval, ps, shares, loops, judged bits."""
+        return self._read.rows
+
+    def replay(self, key: str) -> pl.DataFrame:
+        """An episode played again from its stored replies: one row a turn, with question, options and how it was read.
+
+        Columns: turn, frame, image, prompt, options (suggestions, abstention, categories, as lettered), reply, option,
+        category, action, move. Raises RunFolderError where there is no such episode, its samples are not at hand, or the
+        replies are read otherwise now than they were.
+        """
+        row, turns = self._episode(key)
+        posed, why = asked(self._read, row, turns)
+        if why and not posed:
+            raise RunFolderError(f"{key}: {why}")
+        columns = ("reply", "option", "category", "action", "move")
+        rows = [
+            {
+                **{name: turn[name] for name in ("turn", "frame", "image")},
+                "prompt": posed[turn["turn"]].view.prompt,
+                "options": [*posed[turn["turn"]].view.options, *posed[turn["turn"]].view.categories],
+                **{name: turn[name] for name in columns},
+            }
+            for turn in turns
+        ]
+        return pl.DataFrame(rows, schema_overrides={"options": pl.List(pl.String), "move": pl.String})
+
+    def show(self, key: str) -> FilmStrip:
+        """An episode as a strip of pictures with question, options and reply a turn; a notebook shows it."""
+        row, turns = self._episode(key)
+        judged = self.verdicts.filter(pl.col("key") == key).to_dicts()
+        return film_strip(self._read, row, turns, judged, self.data)
+
+    @cached_property
+    def _read(self) -> RunData:
+        return read(self.folder, self.data, self.judge)
+
+    def _episode(self, key: str) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
+        found = self.episodes.filter(pl.col("key") == key)
+        if not found.height:
+            close = get_close_matches(key, self.episodes["key"].to_list(), n=1)
+            meant = f"did you mean {close[0]!r}?" if close else '`.episodes["key"]` lists them'
+            raise RunFolderError(f"{self.folder} has no episode {key!r}; {meant}")
+        return found.row(0, named=True), self.turns.filter(pl.col("key") == key).to_dicts()
+
+
+def open_run(folder: str | Path, data: str | Path | None = None, judge: str = "") -> Run:
+    """Open a run folder, or ``s3://BUCKET/FOLDER`` of which a copy is brought up to date first.
+
+    ``data`` is where the benchmark lies now, if it has moved; ``judge`` is whose verdicts ``results`` counts (default: the
+    sweep's own). Raises RunFolderError where there is no run.
+    """
+    return Run(viewed(str(folder)), None if data is None else Path(data), judge)

@@ -1,0 +1,75 @@
+"""The cells of docs/notebook.md run as written in a kernel, whose event loop is running; an interrupt stops in order."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs/notebook.md"
+SLOW_SWEEP = """
+from threading import Timer
+import os, signal
+Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+from orchestrator import open_run, run, load_sweep
+sweep = load_sweep("baselines", data="demo-data", output="outputs/stopped")
+try:
+    run(sweep)
+    print("went on")
+except KeyboardInterrupt:
+    print("stopped:", open_run("outputs/stopped").status()["finished"])
+"""
+
+
+def cells():
+    return re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.S | re.M)
+
+
+def executed(sources, folder, monkeypatch, ray_address):
+    """The outputs of these cells, each as a list, run in a kernel of this interpreter in ``folder``."""
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    (folder / "bin").mkdir()
+    script = folder / "bin/proactive-sweep"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m orchestrator "$@"\n')
+    script.chmod(0o755)
+    for room in ("envs", "sweeps", "actors", "orchestrator"):  # Ray's workers import from where the driver stands
+        (folder / room).symlink_to(ROOT / room)
+    for name, value in {
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "RAY_ADDRESS": ray_address,
+        "JUPYTER_PATH": str(Path(sys.prefix) / "share/jupyter"),
+        "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
+        "IPYTHONDIR": str(folder / "ipython"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    kernel = nbclient.NotebookClient(
+        book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    )
+    return [cell.outputs for cell in kernel.execute().cells]
+
+
+def text(outputs):
+    """All that outputs show, as plain text."""
+    shown = [out.get("text", "") or str(out.get("data", {}).get("text/plain", "")) for out in outputs]
+    return "\n".join(shown)
+
+
+@pytest.mark.slow
+def test_the_page_runs_and_an_interrupted_cell_stops_in_good_order(tmp_path, monkeypatch, ray_address):
+    pages = cells()
+    found = executed([*pages, SLOW_SWEEP], tmp_path, monkeypatch, ray_address)
+
+    assert len(pages) == 8
+    assert "shape: (168, 7)" in text(found[1])
+    assert "168 cells" in text(found[2]) and "840 of 840 episodes" in text(found[2])
+    assert any("text/html" in out.get("data", {}) for out in found[2][:-1]), "the progress table"
+    assert "data:image/webp;base64," in found[6][0]["data"]["text/html"]
+    assert text(found[7]) == "True"
+    assert "stopped: False" in text(found[8])

@@ -1,0 +1,144 @@
+"""A run folder from Python: frames that agree with the store, an episode replayed and shown, mistakes in sentences."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+import orchestrator
+from orchestrator import RunFolderError, SweepError, load_sweep, open_run, plan
+from orchestrator.api.play import _beside
+from orchestrator.report.run_data import read
+from orchestrator.storage.episode_store import episodes
+from tests.orchestrator.report import runs
+
+
+@pytest.fixture(scope="module")
+def folder(demo_data, tmp_path_factory):
+    wanted = runs.sweep(demo_data, ["uniform", "oracle"], ["zero-shot", "random-proactive"], selection={"limit": 3})
+    return runs.played(tmp_path_factory.mktemp("api") / "run", wanted)
+
+
+def test_the_public_names_are_where_they_are_said_to_be():
+    assert set(orchestrator.__all__) == orchestrator.PLACES.keys() == set(dir(orchestrator))
+    for name, place in orchestrator.PLACES.items():
+        assert getattr(orchestrator, name) is getattr(importlib.import_module(place), name)
+    with pytest.raises(AttributeError, match="no attribute 'plann'"):
+        _ = orchestrator.plann
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = "import sys, orchestrator; print(sorted({'polars', 'ray', 'mlflow', 'pydantic'} & sys.modules.keys()))"
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_frames_are_the_store_and_the_report(folder):
+    run = open_run(folder)
+
+    assert run.episodes.equals(episodes(folder).collect().sort("key"))
+    assert run.turns["key"].n_unique() == run.episodes.filter(pl.col("turns") > 0).height
+    assert run.turns.height == run.episodes["turns"].sum()
+    assert run.verdicts.height == 0 and "judge" in run.verdicts.columns
+    assert run.results.equals(read(folder).rows)
+    assert repr(run) == f"<Run {folder}: 28 cells, 84 of 84 episodes>"
+
+
+def test_every_episode_is_replayed_as_it_was_played(folder):
+    run = open_run(folder)
+
+    for key in run.episodes.filter(scenario="QD")["key"]:
+        again, stored = run.replay(key), run.turns.filter(key=key)
+        same = ["turn", "frame", "image", "reply", "option", "category", "action", "move"]
+        assert again.select(same).rows() == stored.select(same).rows()
+        assert all(len(options) >= 4 for options in again["options"]) and again["prompt"].str.len_chars().min() > 0
+
+
+def test_an_episode_is_shown_with_its_pictures(folder):
+    run = open_run(folder)
+    key = run.episodes.filter(model="oracle", scenario="ROD", condition="zero-shot")["key"][0]
+    shown = run.show(key)
+
+    assert shown._repr_html_() == str(shown)
+    assert str(shown).count("data:image/webp;base64,") == run.replay(key).height
+    assert all(f"Turn {number + 1}" in str(shown) for number in run.replay(key)["turn"])
+    assert run.replay(key)["prompt"][0] in str(shown) and "✓" in str(shown)
+
+
+def test_hostile_texts_are_no_markup_in_a_strip(folder, tmp_path):
+    run = open_run(folder)
+    key = run.episodes.filter(model="uniform", scenario="QD")["key"][0]
+    bad = "<script>alert(1)</script>\x1b[2J\u202e"
+    run.__dict__["turns"] = run.turns.with_columns(pl.lit(bad).alias("reply"), pl.lit(bad).alias("move"))
+    shown = str(run.show(key))
+
+    assert "<script" not in shown and "&lt;script&gt;" in shown
+    assert "\x1b" not in shown and "\u202e" not in shown
+    assert "other readings" in shown, "and a reply that was changed is told"
+    with pytest.raises(RunFolderError, match="other readings"):
+        run.replay(key)
+
+
+def test_an_open_answer_is_shown_with_its_question(demo_data, tmp_path):
+    wanted = runs.sweep(demo_data, ["refuse"], ["hint"], protocol="oeg", scenarios=["QD"])
+    run = open_run(runs.played(tmp_path / "run", wanted))
+    key = run.episodes["key"][0]
+
+    assert run.replay(key)["options"].to_list() == [[]]
+    assert "an open question" in str(run.show(key))
+
+
+def test_mistakes_are_sentences(folder, tmp_path):
+    key = open_run(folder).episodes["key"][0]
+    with pytest.raises(RunFolderError, match="holds no run"):
+        open_run(tmp_path)
+    with pytest.raises(RunFolderError, match=f"no episode '{key}x'; did you mean '{key}'"):
+        open_run(folder).show(f"{key}x")
+    with pytest.raises(RunFolderError, match="lists them"):
+        open_run(folder).replay("?")
+    with pytest.raises(SweepError, match="there is no model 'oracel'"):
+        load_sweep({"data": "x", "models": ["oracel"]})
+
+
+def test_a_moved_folder_of_data_is_named(folder, demo_data, tmp_path):
+    moved = tmp_path / "data"
+    moved.symlink_to(demo_data)
+    key = open_run(folder).episodes["key"][0]
+
+    assert open_run(folder, data=moved).replay(key).equals(open_run(folder).replay(key))
+
+
+def test_a_sweep_comes_from_a_name_a_file_or_a_table(demo_data, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(f'data = "{demo_data}"\nmodels = ["oracle"]\nscenarios = ["QD"]\n')
+    table = {"data": str(demo_data), "models": ["oracle"], "scenarios": ["QD"]}
+
+    assert load_sweep(file) == load_sweep(str(file)) == load_sweep(table, name="mine")
+    assert load_sweep("baselines", data="x", selection={"limit": 2}).selection.limit == 2
+    assert load_sweep(table).output == "outputs/notebook"
+
+
+def test_plan_counts_what_is_done(folder, demo_data):
+    sweep = open_run(folder).sweep.model_copy(update={"output": str(folder)})
+    found = plan(sweep)
+
+    assert found["planned"].sum() == found["done"].sum() == 84
+    assert plan(sweep.model_copy(update={"output": str(folder / "none")}))["done"].sum() == 0
+
+
+def test_work_beside_a_running_loop_returns_and_raises():
+    import asyncio
+
+    def fails():
+        raise SweepError("no")
+
+    async def cell():
+        with pytest.raises(SweepError, match="no"):
+            _beside(fails)
+        return _beside(lambda: asyncio.run(asyncio.sleep(0, 5)))
+
+    assert _beside(lambda: 4) == 4 and asyncio.run(cell()) == 5
