@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-learning test long quick lint bench mutants structure chaos soak gpu clean
+.PHONY: demo demo-learning test long quick lint docs bench mutants structure chaos soak gpu clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -56,6 +56,10 @@ lint: $(VENV)/.base
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# the documentation as a site: build/site/index.html; every link is checked
+docs: $(VENV)/.base
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 # one small change of a module at a time, to see whether its fast tests notice: make mutants PATHS=envs SAMPLE=0
 SAMPLE ?= 60

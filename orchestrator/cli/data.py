@@ -62,6 +62,7 @@ def fetch(
     split: Annotated[str, typer.Option(help="test, the benchmark; or train, the states to learn from.")] = "test",
 ) -> None:
     """Download the published benchmark, unpack it safely and check it; rerun to resume."""
+    from orchestrator.datasets import terms
     from orchestrator.datasets.download import FOLDER
     from orchestrator.datasets.download import fetch as get
 
@@ -72,6 +73,8 @@ def fetch(
         raise BadData(_unwritable(folder, problem)) from None
     if split not in ("test", "train"):
         raise BadData(f"--split {split!r} is neither test nor train")
+    for line in terms.told(("QD", "COCO") if split == "train" else names):
+        print(printable(line), flush=True)
     if split == "train":
         _fetch_train_split(folder, revision)
         return
