@@ -168,8 +168,9 @@ def report(
 
     --brief and --json write nothing.
     """
+    from orchestrator.report.evidence_tables import paired
     from orchestrator.report.run_data import read
-    from orchestrator.report.tables import paired, write_tables
+    from orchestrator.report.tables import write_tables
 
     found = read(folder, _benchmark(data), judge, strict_paper, cluster)
     if as_json:

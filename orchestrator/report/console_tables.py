@@ -34,7 +34,7 @@ def tables(rows: pl.DataFrame) -> Iterator[Table]:
 
 
 def paired(grid: Grid) -> Table:
-    """What conditions change (``report.tables.paired``), models alone; where only baselines were played, these."""
+    """What conditions change (``report.evidence_tables.paired``), models alone; where only baselines were played, these."""
     shown = grid.rows[: grid.ranked] or grid.rows
     folded = counted(len(grid.rows) - len(shown), "row")
     caption = f"{folded} of baselines: tables/{grid.name}.md" if len(shown) < len(grid.rows) else None

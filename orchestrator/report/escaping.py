@@ -34,6 +34,8 @@ class Entry:
     """What best and second are chosen by; None takes no part."""
     mark: str = ""
     unfinished: bool = False
+    episode: str = ""
+    """Key of an episode that the page links to."""
 
 
 MISSING = Entry("-")
@@ -52,6 +54,8 @@ class Grid:
     ranked: int = 0
     """Rows before the baselines."""
     notes: tuple[str, ...] = field(default=())
+    subject: str = "model"
+    """What a row is about: the head of the first column."""
 
 
 def marked(
@@ -75,7 +79,7 @@ def marked(
 
 def markdown(grid: Grid) -> str:
     """A pipe table: best in bold, second in underline, unfinished in italics."""
-    lines = [f"**{markdown_text(grid.title)}**", "", _pipes(["model", *map(markdown_text, grid.columns)])]
+    lines = [f"**{markdown_text(grid.title)}**", "", _pipes([grid.subject, *map(markdown_text, grid.columns)])]
     lines.append(_pipes(["---", *["---:"] * len(grid.columns)]))
     lines += [_pipes([markdown_text(name), *map(_markdown_entry, entries)]) for name, entries in grid.rows]
     return "\n".join([*lines, "", *_legend(grid, markdown_text)]) + "\n"
@@ -86,7 +90,7 @@ def latex(grid: Grid) -> str:
 
     Its first line names the packages that it needs.
     """
-    head = " & ".join(["model", *map(latex_text, grid.columns)])
+    head = " & ".join([grid.subject, *map(latex_text, grid.columns)])
     lines = [
         r"% needs \usepackage[T1]{fontenc}, \usepackage{textcomp,booktabs,xcolor,graphicx}",
         r"\begin{table}", r"\centering", rf"\caption{{{latex_text(grid.title)}}}",

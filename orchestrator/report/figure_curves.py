@@ -30,9 +30,9 @@ from orchestrator.report.figure_parts import (
     legend_height,
     remarks,
 )
+from orchestrator.report.grid_parts import models
 from orchestrator.report.model_size import capacity, points
 from orchestrator.report.plot_style import CONDITIONS, FAINT, GREY
-from orchestrator.report.tables import models
 from orchestrator.report.wording import counted, signed
 
 ZERO_SHOT = "zero-shot"

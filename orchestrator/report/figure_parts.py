@@ -21,10 +21,10 @@ from matplotlib.textpath import TextPath
 from orchestrator.report import plot_style
 from orchestrator.report.efficiency import budget_averages
 from orchestrator.report.estimates import Estimates
+from orchestrator.report.grid_parts import models
 from orchestrator.report.paired_averages import averages_against
 from orchestrator.report.plot_style import GREY, INK, UNFINISHED
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables import models
 
 Row = Mapping[str, Any]
 Handle = Line2D | Patch

@@ -5,10 +5,11 @@ Nothing here needs a model, a cluster or the data folder; where the data folder 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import polars as pl
 
@@ -28,6 +29,8 @@ from sweeps.conditions import CONDITIONS, Condition
 from sweeps.load import SweepError
 from sweeps.spec import Sweep
 
+P = ParamSpec("P")
+Made = TypeVar("Made")
 Samples = Mapping[str, Mapping[int, Sample]]
 """Scenario -> id -> sample."""
 ACROSS, ALONG = ("left", "right", "zoom"), ("up", "down", "zoom")
@@ -58,6 +61,8 @@ class RunData:
     """Bad lines of the data that were not played."""
     replicates: pl.DataFrame = field(default_factory=pl.DataFrame)
     """Answered ``EPISODES`` rows of replicates: ``condition`` is the one that they repeat, beside it ``order`` and ``draw``."""
+    made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What ``once`` has made of this run."""
 
     @cached_property
     def rows(self) -> pl.DataFrame:
@@ -115,6 +120,21 @@ class RunData:
     def playing(self, policy: str) -> list[str]:
         """Names of the models that are this built-in policy."""
         return [model.name for model in self.sweep.models if model.source == f"builtin:{policy}"]
+
+
+def once(
+    function: Callable[Concatenate[RunData, P], Made],
+) -> Callable[Concatenate[RunData, P], Made]:
+    """The same function, made once of each run and arguments; tables, page and figures share what it gives."""
+
+    @wraps(function)
+    def kept(run_data: RunData, /, *args: P.args, **kwargs: P.kwargs) -> Made:
+        place = (function, args, tuple(sorted(kwargs.items())))
+        if place not in run_data.made:
+            run_data.made[place] = function(run_data, *args, **kwargs)
+        return run_data.made[place]  # type: ignore[no-any-return]
+
+    return kept
 
 
 def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = "") -> RunData:

@@ -2,13 +2,14 @@
 
 Drawn by seed and stratum: equal folders show equal episodes, and no ending is left out.
 
-First one sample of every scenario with all its cells, so that models and conditions can be laid side by side; then an
-episode of every ending of every cell; then further samples, scenario by scenario, as far as the bound allows.
+First the hardest samples, an episode each, and one sample of every scenario with all its cells, so that models and conditions
+can be laid side by side; then an episode of every ending of every cell; then further samples, scenario by scenario, as far as
+the bound allows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from random import Random
 
@@ -17,11 +18,14 @@ import polars as pl
 Keys = list[str]
 
 
-def chosen(endings: pl.DataFrame, most: int, seed: int) -> Keys:
-    """At most ``most`` keys in order of importance, from rows key, cell, scenario, protocol, sample_id, kind (``endings``)."""
+def chosen(endings: pl.DataFrame, most: int, seed: int, wanted: Sequence[str] = ()) -> Keys:
+    """At most ``most`` keys in order of importance, from rows key, cell, scenario, protocol, sample_id, kind (``endings``).
+
+    ``wanted`` are those that a table links to.
+    """
     rounds = _samples(endings, seed)
     first = next(rounds, [])
-    order = chain(first, _strata(endings, set(first), seed), chain.from_iterable(rounds))
+    order = chain(wanted, first, _strata(endings, {*wanted, *first}, seed), chain.from_iterable(rounds))
     return [key for key, _ in zip(dict.fromkeys(order), range(most), strict=False)]
 
 

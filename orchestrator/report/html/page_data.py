@@ -17,9 +17,12 @@ from matplotlib.figure import Figure
 from envs import SCENARIOS
 from orchestrator.datasets.staging import nearby
 from orchestrator.report import plot_style
+from orchestrator.report.difficulty import difficulty, hardest
 from orchestrator.report.endings import Kind, endings
 from orchestrator.report.estimates import estimate
+from orchestrator.report.evidence_tables import HARDEST
 from orchestrator.report.figures import figures
+from orchestrator.report.grid_parts import models
 from orchestrator.report.html import summary, tables
 from orchestrator.report.html.episode_sample import chosen
 from orchestrator.report.html.episode_view import EpisodeViews, rows_of
@@ -28,7 +31,7 @@ from orchestrator.report.html.findings import Finding, findings
 from orchestrator.report.html.thumbnails import Thumbnails
 from orchestrator.report.paper_comparison import compared
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables import grids, models
+from orchestrator.report.tables import grids
 from orchestrator.report.wording import counted
 from orchestrator.storage.episode_store import UNREADABLE
 from sweeps.conditions import CONDITIONS
@@ -142,7 +145,8 @@ def _views(
     run_data: RunData, judged: pl.DataFrame, data: Path | None, most_pictures: int, seed: int, most: int
 ) -> tuple[EpisodeViews, list[str]]:
     ended = endings(run_data)
-    keys = chosen(ended, most, seed)
+    linked = hardest(difficulty(run_data), HARDEST)["example"].to_list()
+    keys = chosen(ended, most, seed, linked)
     rows = {row["key"]: row for row in run_data.episodes.join(ended.select("key", "kind"), on="key").to_dicts()}
     turns, verdicts = rows_of(run_data.turns, keys), rows_of(judged.lazy(), keys)
     thumbnails = Thumbnails(data, most_pictures)

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from actors.prompts import VERSIONS
+from orchestrator.report.grid_parts import models
 from orchestrator.report.html.escape import visible
 from orchestrator.report.html.phrasing import listed, ordered
 from orchestrator.report.metrics import CUT
 from orchestrator.report.outcomes import told
 from orchestrator.report.provenance import foreign, subset
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables import models
 from orchestrator.report.wording import counted, share
 from orchestrator.storage.episode_store import damaged
 from orchestrator.storage.run_folder import read_status

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import polars as pl
 
@@ -17,13 +17,13 @@ from envs.types import CUT_SHORT
 from orchestrator.report.efficiency import efficiency, lift
 from orchestrator.report.escaping import Grid
 from orchestrator.report.estimates import Estimates
+from orchestrator.report.grid_parts import models
 from orchestrator.report.html.escape import visible
 from orchestrator.report.lenient import leniency
 from orchestrator.report.paired_tests import ALPHA, against, significant
 from orchestrator.report.paper_comparison import reasons
 from orchestrator.report.plot_style import ACTIONS
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables import models
 from orchestrator.report.wording import signed
 from sweeps.conditions import CONDITIONS
 
@@ -217,13 +217,18 @@ def page_table(grid: Grid) -> PageTable:
         (
             TableCell(visible(name), place, style="name"),
             *[
-                TableCell(visible(entry.text), entry.value, style="pale" if entry.unfinished else entry.mark)
+                TableCell(
+                    visible(entry.text),
+                    entry.value,
+                    style="pale" if entry.unfinished else entry.mark,
+                    link=f"episode={quote(entry.episode)}" if entry.episode else "",
+                )
                 for entry in entries
             ],
         )
         for place, (name, entries) in enumerate(grid.rows)
     )
-    columns = (Column("Model", number=False), *[Column(visible(name)) for name in grid.columns])
+    columns = (Column(grid.subject.capitalize(), number=False), *[Column(visible(name)) for name in grid.columns])
     notes = tuple(visible(note, 400) for note in grid.notes)
     first = grid.ranked if grid.name == "paired" and grid.ranked else len(rows)
     return PageTable(grid.name, visible(grid.title, 400), columns, rows[:first], notes, folded=rows[first:])

@@ -73,7 +73,7 @@ def test_intervals_of_average_differences_are_covered(n):
 
 
 def test_the_tables_hold_them(run_data):
-    from orchestrator.report.tables import paired
+    from orchestrator.report.evidence_tables import paired
 
     grid = paired(run_data)
     means = averages_against(run_data).filter(pl.col("condition") == "hint")

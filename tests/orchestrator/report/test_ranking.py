@@ -8,9 +8,9 @@ import pytest
 
 from orchestrator.report import ranking as room
 from orchestrator.report.estimates import estimate
+from orchestrator.report.evidence_tables import ranks
 from orchestrator.report.html.findings import findings
 from orchestrator.report.ranking import beats, posterior, ranking
-from orchestrator.report.tables import ranks
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.test_estimates import made
 

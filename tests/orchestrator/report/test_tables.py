@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from orchestrator.report.escaping import Entry, Grid, latex, latex_text, markdown, markdown_text, marked
 from orchestrator.report.estimates import estimate
+from orchestrator.report.evidence_tables import paired
 from orchestrator.report.html.tables import page_table
 from orchestrator.report.judge_tables import averages
 from orchestrator.report.paired_averages import averages_against
 from orchestrator.report.paired_tests import against
 from orchestrator.report.ranking import ranking
 from orchestrator.report.run_data import read
-from orchestrator.report.tables import grids, open_ended, paired, write_tables
+from orchestrator.report.tables import grids, open_ended, write_tables
 from tests.orchestrator.report.runs import known, played, sweep
 
 HOSTILE = [
