@@ -3,7 +3,8 @@
 Only models whose cells are complete are ranked, all over the same samples; equal runs give equal figures. Ranks come from
 the corrected paired tests of all pairs: all true ranks lie in their bounds in 95% of runs (Klein, Wright and Wieczorek 2020,
 J. R. Stat. Soc. C 69:589-606; Mogstad, Romano, Shaikh and Wilhelm 2024, Rev. Econ. Stud. 91:476-518). Probabilities come
-from a Bayesian bootstrap of the samples of each scenario (Rubin 1981, Ann. Stat. 9:130-134).
+from a Bayesian bootstrap of the samples of each scenario (Rubin 1981, Ann. Stat. 9:130-134) and from how far the models lie
+apart for these samples (``shrunken``): where the gaps are within the noise, the first of many is mostly first by luck.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ PRIOR = 2.0
 anything is played any accuracy is as likely (Beta(1, 1)), and of two models neither is thought the better."""
 PATTERNS = 64
 """Imagined answer patterns that share the prior: half of them drawn, half their complements."""
+SPREADS = np.geomspace(0.01, 300, 60)
+"""Standard deviations between models that are thought possible, in standard errors."""
 BEATS = ["model", "other", "protocol"]
 """Columns that name a pair of models."""
 SCHEMA = {
@@ -103,6 +106,33 @@ def posterior(answers: Sequence[tuple[Floats, Floats]], seed: int = 0) -> Floats
     return averages / len(answers)
 
 
+def shrunken(draws: Floats, seed: int = 0) -> Floats:
+    """Draws (draws, models) of true averages, given ``draws`` of them in which nothing is known of models beforehand.
+
+    True averages are thought normal around a common one. Their standard deviation is not known: half-Cauchy, of the scale of
+    one standard error (Gelman 2006, Bayesian Anal. 1:515-534; van Zwet and Gelman 2022, Bayesian Anal. 17:729-752), so that
+    the chance to be best of two or twenty models is right on average whether they differ much or hardly at all.
+    """
+    rng, (number, models) = np.random.default_rng(seed), draws.shape
+    variances, axes = np.linalg.eigh(np.cov(draws, rowvar=False))
+    variances = np.maximum(variances, np.finfo(float).tiny)
+    level, at = axes.T @ np.ones(models), axes.T @ draws.mean(axis=0)
+    error = float(np.sqrt((variances.sum() - variances @ level**2 / models) / (models - 1)))
+    wide = variances + (error * SPREADS[:, None]) ** 2
+    known = (level**2 / wide).sum(axis=1)
+    means = (level * at / wide).sum(axis=1) / known
+    away = at - means[:, None] * level
+    log = -0.5 * (np.log(wide).sum(axis=1) + np.log(known) + (away**2 / wide).sum(axis=1)) + np.log(
+        SPREADS / (1 + SPREADS**2)
+    )
+    chances = np.exp(log - log.max())
+    place = rng.choice(len(SPREADS), number, p=chances / chances.sum())
+    mean = (means + rng.standard_normal((number, len(SPREADS))) / np.sqrt(known))[np.arange(number), place]
+    kept = 1 - variances / wide[place]
+    drawn = mean[:, None] * level + kept * (at - mean[:, None] * level)
+    return np.asarray((drawn + np.sqrt(variances * kept) * rng.standard_normal((number, models))) @ axes.T)
+
+
 def _orders(run_data: RunData, condition: str) -> dict[str, _Order]:
     """Protocol -> its ranked models, where there are two or more."""
     scored, found = outcomes(run_data).filter(condition=condition), {}
@@ -114,7 +144,8 @@ def _orders(run_data: RunData, condition: str) -> dict[str, _Order]:
             continue
         averages = 100 * np.mean([right.sum(axis=0) / sizes.sum() for right, sizes in scenarios], axis=0)
         best = sorted(range(len(names)), key=lambda place: (-averages[place], names[place]))
-        found[protocol] = _Order([names[one] for one in best], averages[best], 100 * posterior(scenarios)[:, best])
+        draws = shrunken(100 * posterior(scenarios)[:, best])
+        found[protocol] = _Order([names[one] for one in best], averages[best], draws)
     return found
 
 
