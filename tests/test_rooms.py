@@ -46,6 +46,7 @@ DOORS = {
         "orchestrator/execution/driver.py",
         "orchestrator/execution/model_trial.py",
         "orchestrator/execution/ray_cluster.py",
+        "orchestrator/learning/ray_workers.py",
     ),
     "vllm": ("actors/vllm",),
     "torch": ("actors/hf", "actors/embedded/training/", "orchestrator/learning/"),

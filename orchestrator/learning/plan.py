@@ -28,8 +28,14 @@ def states(training: Training) -> list[TrainingState]:
     return found
 
 
+def drawable(found: Sequence[TrainingState], train: Train) -> list[TrainingState]:
+    """The states of those kinds that ``train.states`` draws at all."""
+    weights = train.states.model_dump()
+    return [state for state in found if weights[state.kind]]
+
+
 def counted(train: Train, number: int) -> Train:
-    """The settings with their number of steps: one pass over the states where the file says none (paper: one epoch)."""
+    """The settings with their number of steps: one pass over so many states where the file says none (paper: one epoch)."""
     cloned_only = train.exploration.clone and not train.steps
     if train.steps or cloned_only:
         return train
@@ -57,7 +63,7 @@ def plan_lines(training: Training, gpu_type: str, gpus: int | None = None) -> Se
         found = states(training)
         counts = Pool(found, training.train.states).counts()
         kinds = ", ".join(f"{number:,} {kind}" for kind, number in counts.items())
-        number, there = len(found), f"{len(found):,} states ({kinds})"
+        number, there = len(drawable(found, training.train)), f"{len(found):,} states ({kinds})"
     train = counted(training.train, number)
     hours = cost.told(train, gpu_type, gpus)
     return (f"training of {train.model.name}: {there}, {described(train)}{hours and ', '}{hours}",)

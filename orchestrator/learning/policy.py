@@ -6,20 +6,17 @@ It reads questions through ``actors.hf_backend``, so it gets the tokens and pixe
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from actors.backend_registry import at_home
 from actors.batching import Job
-from actors.hf_backend import ModelAndProcessor
 from orchestrator.learning.rollouts import Said
-from orchestrator.learning.settings import Lora, Train, TrainError
+from orchestrator.learning.settings import Train, TrainError
+from orchestrator.learning.student import Student, adapters
 
 
 class Prefilled(NamedTuple):
@@ -34,43 +31,32 @@ class Prefilled(NamedTuple):
     """[questions], the position of a reply's first token."""
 
 
-class Policy:
-    """Network, processor and what is trained of it."""
+class Policy(Student):
+    """A student that samples and is trained by hand."""
 
     def __init__(self, train: Train) -> None:
-        self.train = train
-        self.mind = ModelAndProcessor(at_home(train.model))
-        network = self.mind.network
+        super().__init__(train)
+        network = self.network
         if any(hasattr(module, "get_rope_index") for module in network.modules()):
             raise TrainError(
-                f"{train.model.name} numbers positions in three dimensions, which shared prompts are not written for; name "
-                "a model without such positions as train.model (LLaVA, Idefics3, SmolVLM and InternVL have none)"
+                f"{train.model.name} numbers positions in three dimensions, which shared prompts are not written for; set "
+                'train.engine = "trl", or name a model without such positions as train.model (LLaVA, Idefics3, SmolVLM and '
+                "InternVL have none)"
             )
         self.before = deepcopy(network).eval().requires_grad_(False) if train.full and train.kl else None
-        torch.use_deterministic_algorithms(True)
-        torch.manual_seed(train.seed)  # adapters begin with random numbers
-        self.network = network if train.full else adapted(network, train.lora, train.model.name)
+        self.network = network if train.full else self._adapted()
         if train.full:
             self.network.requires_grad_(True)
         self.trained = [p for p in self.network.parameters() if p.requires_grad]
         self.device = self.mind.device
         self.stops = torch.tensor(sorted(self.mind.stops), device=self.device)
-        tokenizer = self.mind.tokenizer
-        self.end = tokenizer.eos_token_id if tokenizer.eos_token_id in self.mind.stops else min(self.mind.stops)
-        self.pad: int = tokenizer.pad_token_id
 
-    # -- text ---------------------------------------------------------------------------------------------------------
-    def text(self, tokens: Sequence[int]) -> str:
-        """A reply as the game reads it: without its end token."""
-        kept = tokens[:-1] if tokens and tokens[-1] in self.mind.stops else tokens
-        text: str = self.mind.writer.decode(list(kept), skip_special_tokens=True, clean_up_tokenization_spaces=True)
-        return text.rstrip("\ufffd")
+    def _adapted(self) -> Any:
+        made = adapters(self.network, self.train.lora, self.train.model.name)
+        from peft import get_peft_model
 
-    def tokens(self, text: str) -> tuple[int, ...]:
-        """A reply as the model would have said it."""
-        return (*self.mind.writer(text, add_special_tokens=False)["input_ids"], self.end)
+        return get_peft_model(self.network, made)
 
-    # -- computing ----------------------------------------------------------------------------------------------------
     def prefill(self, network: Any, jobs: Sequence[Job], grad: bool) -> Prefilled:
         """One pass over the questions."""
         inputs = self.mind.inputs(jobs).to(self.device)
@@ -151,52 +137,9 @@ class Policy:
         with self.network.disable_adapter():
             yield self.network
 
-    # -- keeping ------------------------------------------------------------------------------------------------------
-    def weights(self) -> dict[str, Tensor]:
-        """What is trained, by name."""
-        return {name: p.detach().cpu() for name, p in self.network.named_parameters() if p.requires_grad}
-
-    def restore(self, weights: dict[str, Tensor]) -> None:
-        """Take back what ``weights`` gave."""
-        held = dict(self.network.named_parameters())
-        with torch.no_grad():
-            for name, value in weights.items():
-                held[name].copy_(value)
-
-    def save(self, folder: Path) -> None:
-        """The adapter, or the whole model with its processor, as transformers and vLLM load it."""
-        self.network.save_pretrained(folder)
-        if self.train.full:
-            self.mind.processor.save_pretrained(folder)
-
 
 def chosen(logits: Tensor, temperature: float, chance: torch.Generator) -> Tensor:
     """One token a row."""
     if temperature == 0:
         return logits.argmax(-1)
     return torch.multinomial((logits.float() / temperature).softmax(-1), 1, generator=chance)[:, 0]
-
-
-def adapted(network: Any, lora: Lora, name: str) -> Any:
-    """The network with adapters on the language model's layers of these names; raises TrainError where it has none."""
-    try:
-        from peft import LoraConfig, get_peft_model
-    except ModuleNotFoundError:
-        raise TrainError("adapters need the package peft: pip install 'proactive-sweep[train]'") from None
-    decoder = network.get_decoder()
-    prefix = next(place for place, module in network.named_modules() if module is decoder)
-    linear = {
-        place.rpartition(".")[2]
-        for place, module in network.named_modules()
-        if place.startswith(f"{prefix}.") and isinstance(module, torch.nn.Linear)
-    }
-    if missing := [target for target in lora.targets if target not in linear]:
-        raise TrainError(
-            f"the language model of {name} has no layer {' or '.join(missing)}; name some of {', '.join(sorted(linear))} as "
-            "train.lora.targets"
-        )
-    targets = rf"{re.escape(prefix)}\..*\.({'|'.join(map(re.escape, lora.targets))})"
-    return get_peft_model(
-        network,
-        LoraConfig(r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets),
-    )

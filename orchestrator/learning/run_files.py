@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from pickle import UnpicklingError
 from shutil import rmtree
@@ -21,7 +22,6 @@ from orchestrator.learning.rollouts import Rollout
 from orchestrator.learning.settings import Train, TrainError
 from orchestrator.storage import atomic_write
 from orchestrator.storage.run_folder import differences
-from sweeps.values import digest
 
 if TYPE_CHECKING:
     import torch
@@ -148,26 +148,30 @@ def _mean(values: pl.Series) -> float:
 
 
 # -- the result --------------------------------------------------------------------------------------------------------
-def publish(folder: Path, policy: Policy) -> Path:
-    """Save the trained weights and ``model.toml``, a ``[[model]]`` for sweeps; answers its path.
+def publish(folder: Path, train: Train, save: Callable[[Path], None]) -> Path:
+    """Keep the trained weights that ``save`` writes into a folder, and ``model.toml``, a ``[[model]]`` for sweeps; its path.
 
     The weights' folder is named by their digest, so other weights make other episodes (``ModelSpec.identity``).
     """
-    mark = digest_of(policy)
-    kind = "weights" if policy.train.full else "adapter"
+    kind = "weights" if train.full else "adapter"
+    fresh = folder / f"new-{kind}"
+    rmtree(fresh, ignore_errors=True)
+    save(fresh)
     for old in folder.glob(f"{kind}-*"):
         rmtree(old)
-    place = folder / f"{kind}-{mark}"
-    policy.save(place)
-    atomic_write.write(folder / MODEL, tomli_w.dumps({"model": [entry(folder, policy.train, place)]}).encode())
+    place = fresh.rename(folder / f"{kind}-{digest_of(fresh)}")
+    atomic_write.write(folder / MODEL, tomli_w.dumps({"model": [entry(folder, train, place)]}).encode())
     return folder / MODEL
 
 
-def digest_of(policy: Policy) -> str:
-    """16 hex digits of the trained weights."""
-    from safetensors.torch import save as packed
-
-    return digest(packed({name: value.contiguous() for name, value in policy.weights().items()}).hex())
+def digest_of(weights: Path) -> str:
+    """16 hex digits of the weights in a folder."""
+    found = blake2b(digest_size=8)
+    for part in sorted(weights.glob("*.safetensors")):
+        with part.open("rb") as file:
+            while block := file.read(1 << 20):
+                found.update(block)
+    return found.hexdigest()
 
 
 def entry(folder: Path, train: Train, place: Path) -> dict[str, Any]:

@@ -72,7 +72,12 @@ class Train(Frozen):
     scenarios: tuple[str, ...] = ("QD", "COCO")
     samples: Count | None = None
     """Samples a scenario to learn from, drawn by seed; None takes all."""
-    engine: Literal["native"] = "native"
+    engine: Literal["native", "trl"] = "native"
+    """``native``: exploration, credit by episode, one process. ``trl``: TRL's GRPOTrainer, as the paper; several GPUs."""
+    workers: Count = 1
+    """Processes of Ray Train, with a GPU each where the model takes one; for ``trl`` alone."""
+    zero: Literal[0, 2, 3] = 0
+    """DeepSpeed's ZeRO stage (paper: 3); for ``trl`` alone."""
     rp: Share = 0.5
     """Reward of a valid suggestion; the right category is worth 1, all else 0."""
     states: States = States()
@@ -118,6 +123,34 @@ class Train(Frozen):
         if round(self.exploration.hint * self.rollouts) == self.rollouts:
             raise ValueError("exploration.hint leaves no reply to the question without hint; take a smaller share")
         return self
+
+    @model_validator(mode="after")
+    def _engine(self) -> Train:
+        if self.engine == "native" and (self.workers > 1 or self.zero):
+            raise ValueError('workers and zero are settings of engine = "trl"; the native engine trains in one process')
+        if self.batch % (self.rollouts * self.workers):
+            raise ValueError(
+                f"batch = {self.batch} does not give each of {self.workers} workers whole groups of {self.rollouts}"
+            )
+        if self.engine == "trl" and (strange := self._not_of_trl()):
+            raise ValueError(
+                f'engine = "trl" asks one question a group, each state equally often, and takes no {", ".join(strange)}; leave '
+                'it out, or set engine = "native"'
+            )
+        return self
+
+    def _not_of_trl(self) -> list[str]:
+        """Settings that the native engine alone follows."""
+        weights = {weight for weight in self.states.model_dump().values() if weight}
+        asked = {
+            "exploration.hint": self.exploration.hint,
+            "exploration.clone": self.exploration.clone,
+            'credit = "episode"': self.credit == "episode",
+            "shuffle_rewards": self.shuffle_rewards,
+            "evaluate_every": self.evaluate_every,
+            "unequal weights of states": len(weights) > 1,
+        }
+        return [name for name, wanted in asked.items() if wanted]
 
     @property
     def groups(self) -> int:

@@ -12,7 +12,8 @@ from orchestrator.scheduling.forecast.workload import published
 from sweeps.load import SweepError, build, load, registry
 
 ROOT = Path(__file__).parents[2]
-FILES = [ROOT / "sweeps/paper.toml", ROOT / "sweeps/paper-oeg.toml", *sorted(ROOT.glob("sweeps/ablations/*.toml"))]
+PAPER = [ROOT / f"sweeps/{name}.toml" for name in ("paper", "paper-oeg", "paper-learning")]
+FILES = [*PAPER, *sorted(ROOT.glob("sweeps/ablations/*.toml"))]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)

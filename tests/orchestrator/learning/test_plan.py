@@ -11,6 +11,7 @@ from orchestrator.cli.main import app
 from orchestrator.learning import cost, settings
 from orchestrator.learning.plan import counted, plan_lines
 from orchestrator.learning.settings import train_table
+from orchestrator.learning.trl_engine import order
 from sweeps.load import SweepError
 
 DEMO = Path(__file__).parents[3] / "sweeps" / "demo-learning.toml"
@@ -64,3 +65,14 @@ def test_a_forecast_counts_the_published_split_where_the_data_are_not_there(tmp_
 def test_hours_on_a_gpu_that_nobody_knows_are_one_sentence():
     with pytest.raises(SweepError, match="no rates are known for GPU type 'tpu'"):
         cost.told(paper("qwen2.5-vl-3b"), "tpu")
+
+
+def test_each_pass_of_trl_has_every_state_once_in_an_order_of_its_own():
+    train = train_table(
+        {"train": {"model": "embedded", "data": "d", "engine": "trl", "batch": 32, "steps": 20}}, "x.toml"
+    )
+    places = order(30, train)
+
+    assert len(places) == 80 and sorted(places[:30]) == sorted(places[30:60]) == list(range(30)) != places[:30]
+    assert places[:30] != places[30:60] and len(set(places[60:])) == 20
+    assert places == order(30, train) != order(30, train.model_copy(update={"seed": 1}))

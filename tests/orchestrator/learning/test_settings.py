@@ -36,6 +36,19 @@ def test_defaults_are_the_papers():
     assert train.exploration.hint == 0 and train.exploration.clone == 0 and train.kl == 0
 
 
+def test_the_papers_file_states_the_papers_training():
+    path = DEMO.with_name("paper-learning.toml")
+    for model, more in (("qwen2.5-vl-3b", ()), ("llava-next-mistral-7b", ("train.workers=16",))):
+        for rp in (0.5, 0.75, 1.0):
+            train = settings.load(path, [f"train.model={model}", f"train.rp={rp}", *more]).train
+
+            assert (train.engine, train.zero, train.rp, train.model.name) == ("trl", 3, rp, model)
+            assert (train.groups, train.rollouts, train.batch, train.learning_rate) == (64, 8, 512, 2e-5)
+            assert train.lora.model_dump() == {"r": 16, "alpha": 16, "dropout": 0.1, "targets": ("q_proj", "k_proj")}
+            assert (train.steps, train.warmup, train.final_rate, train.kl, train.states.middle) == (0, 0, 0, 0, 1)
+
+
+TRL = {"engine": "trl", "exploration": {}}
 MISTAKES = {
     "rp above 1": ({"rp": 1.5}, "train: rp = 1.5: input should be less than or equal to 1"),
     "rp below 0": ({"rp": -0.1}, "rp = -0.1: input should be greater than or equal to 0"),
@@ -48,6 +61,12 @@ MISTAKES = {
     "hints alone": ({"exploration": {"hint": 1.0}}, "exploration.hint leaves no reply to the question without hint"),
     "no state": ({"states": {"hidden": 0, "middle": 0, "clear": 0}}, "draws no state"),
     "one reply a group": ({"rollouts": 1}, "rollouts = 1: input should be greater than or equal to 2"),
+    "hints with trl": ({"engine": "trl"}, 'engine = "trl" asks one question a group'),
+    "episodes with trl": ({**TRL, "credit": "episode"}, 'takes no credit = "episode"; leave it out, or set engine'),
+    "views of unequal weight with trl": ({**TRL, "states": {"hidden": 2}}, "takes no unequal weights of states"),
+    "workers of the native engine": ({"workers": 2}, 'workers and zero are settings of engine = "trl"'),
+    "half groups": ({**TRL, "workers": 3}, "does not give each of 3 workers whole groups of 8"),
+    "an unknown stage": ({**TRL, "zero": 1}, "zero = 1"),
     "an unknown credit": ({"credit": "token"}, "credit = 'token'"),
 }
 

@@ -1,0 +1,103 @@
+"""One training in several processes of Ray Train, with a GPU each where the model takes one: where the sweeps run.
+
+All of them must see the training's folder: this machine, or a file system that the nodes share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from os import SEEK_END
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError, WorkerGroupError
+from ray.train.torch import TorchTrainer
+
+from actors.printable import one_line
+from orchestrator.execution import ray_cluster
+from orchestrator.learning.settings import TrainError, Training
+
+LOG = "train.log"
+"""What the first worker tells, line by line; the command shows it as it grows."""
+LOOK_S = 1.0
+"""Seconds between two looks at it."""
+WORKER_CPUS = 1
+
+
+def fit(training: Training, output: Path, say: Callable[[str], None]) -> None:
+    """Train in ``workers`` processes until all steps are done; raises TrainError with the first worker's failure."""
+    workers = training.train.workers
+    ray_cluster.connect()
+    cpus, gpus = ray_cluster.capacity()
+    each = 1 if training.train.model.gpus else 0
+    if (each and workers > gpus) or workers * WORKER_CPUS > cpus:
+        raise TrainError(
+            f"train.workers = {workers} takes {workers * each} GPUs and {workers * WORKER_CPUS} CPUs, and the cluster has "
+            f"{gpus} and {cpus:g}; set train.workers lower"
+        )
+    trainer = TorchTrainer(
+        work,
+        train_loop_config={"training": training, "output": str(output.resolve())},
+        scaling_config=ScalingConfig(
+            num_workers=workers, use_gpu=bool(each), resources_per_worker={"CPU": WORKER_CPUS, "GPU": each}
+        ),
+        run_config=RunConfig(
+            name="workers", storage_path=str(output.resolve() / "ray"), failure_config=FailureConfig(max_failures=0)
+        ),
+    )
+    try:
+        with shown(output / LOG, say):
+            trainer.fit()
+    except TrainingFailedError as problem:
+        raise TrainError(f"a worker of the training failed: {reason(problem)}") from None
+
+
+def work(given: dict[str, Any]) -> None:
+    """What each worker does."""
+    from orchestrator.learning import trl_engine
+    from orchestrator.learning.plan import drawable, states
+    from orchestrator.learning.progress import Stop
+
+    training, output = given["training"], Path(given["output"])
+
+    def tell(line: str) -> None:
+        with (output / LOG).open("a", encoding="utf-8") as log:
+            log.write(line + "\n")
+
+    found = drawable(states(training), training.train)
+    trl_engine.teach(training, output, found, Stop(), tell, tell)
+
+
+@contextmanager
+def shown(log: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Show what is added to a file meanwhile."""
+    log.touch()
+    over = Event()
+    with log.open(encoding="utf-8") as file:
+        file.seek(0, SEEK_END)
+
+        def follow() -> None:
+            while not over.wait(LOOK_S):
+                tell()
+
+        def tell() -> None:
+            for line in file:
+                say(line.rstrip("\n"))
+
+        thread = Thread(target=follow)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            tell()
+
+
+def reason(problem: TrainingFailedError) -> str:
+    """The last line of what the first worker to fail raised."""
+    failures = problem.worker_failures if isinstance(problem, WorkerGroupError) else {}
+    told = str(next(iter(failures.values()), problem)).strip()
+    return one_line(told.splitlines()[-1]) if told else type(problem).__name__

@@ -1,0 +1,113 @@
+"""The engine ``trl``: single turns by TRL's GRPOTrainer, as in the paper, rewarded with the game's own verdict.
+
+Its checkpoints are the trainer's own; on one CPU a resumed training gives the same weights bit for bit.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from shutil import copyfile, rmtree
+
+from orchestrator.learning import run_files
+from orchestrator.learning.metrics_log import MetricsLog
+from orchestrator.learning.progress import Progress, Stop, Trained, stoppable, to_stderr
+from orchestrator.learning.settings import Train, TrainError, Training
+from orchestrator.learning.states import Pool, TrainingState
+
+TRAINED_FILES = ("adapter_*", "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json")
+PROCESSOR_FILES = ("tokenizer*", "*processor*", "chat_template*", "special_tokens_map.json", "vocab*", "merges.txt")
+"""What of a checkpoint is the model; optimiser, scheduler and chance are not."""
+
+
+def train(training: Training, output: Path, found: Sequence[TrainingState], say: Callable[[str], None]) -> Trained:
+    """Train, or go on after the last whole checkpoint, then keep the weights; raises TrainError."""
+    settings = training.train
+    warnings.filterwarnings("ignore", "TRL currently supports vLLM")  # which samples nothing here
+    needed = {"trl": "train", **({"deepspeed": "zero"} if settings.zero else {})}
+    for package, extra in needed.items():
+        if importlib.util.find_spec(package) is None:
+            raise TrainError(
+                f"this training needs the package {package}, which is not installed: pip install 'proactive-sweep[{extra}]'"
+            )
+    if finished(output) < settings.steps:
+        if settings.workers > 1:
+            from orchestrator.learning import ray_workers
+
+            ray_workers.fit(training, output, say)
+        else:
+            with stoppable() as stop:
+                teach(training, output, found, stop, say)
+    done = finished(output)
+    if done < settings.steps:
+        return Trained(output, None, done)
+    path = run_files.publish(output, settings, lambda place: kept(last_checkpoint(output), place, settings.full))
+    return Trained(output, path, done)
+
+
+def teach(
+    training: Training,
+    output: Path,
+    found: Sequence[TrainingState],
+    stop: Stop,
+    say: Callable[[str], None],
+    tell_line: Callable[[str], None] = to_stderr,
+) -> None:
+    """What one process does, alone or as one of several; the first of them tells, measures and writes."""
+    from orchestrator.learning.trl_trainer import VerdictTrainer, config
+
+    settings, start = training.train, finished(output)
+    arguments = config(settings, output)  # before the model is loaded: ZeRO-3 spreads it over the GPUs while it loads
+    with MetricsLog(training.sweep, settings, output) as log:
+        log.off |= not arguments.should_save
+        progress = Progress(settings, log, say, tell_line)
+        if arguments.should_save:
+            run_files.forget_rollouts(output, start)
+            progress.announce(output, Pool(found, settings.states).counts(), start)
+        trainer = VerdictTrainer(settings, arguments, found, progress, stop)
+        trainer.train(resume_from_checkpoint=str(last_checkpoint(output)) if start else None)
+
+
+def order(number: int, train: Train) -> list[int]:
+    """Places of the states of all steps in turn: each pass has every state once, in an order of its own."""
+    needed, places = train.steps * train.groups, list[int]()
+    while len(places) < needed:
+        chance = Random(f"{train.seed}/learning/pass/{len(places) // number}")
+        places += chance.sample(range(number), number)
+    return places[:needed]
+
+
+# -- checkpoints -------------------------------------------------------------------------------------------------------
+def finished(output: Path) -> int:
+    """Steps that the last whole checkpoint has behind it."""
+    found = whole_checkpoints(output)
+    return max(found, default=0)
+
+
+def last_checkpoint(output: Path) -> Path:
+    """The folder of the last whole checkpoint, of which there must be one."""
+    found = whole_checkpoints(output)
+    return found[max(found)]
+
+
+def whole_checkpoints(output: Path) -> dict[int, Path]:
+    """Steps -> folder; the trainer writes ``trainer_state.json`` last, so one without it was cut off, and is removed."""
+    found = {}
+    for place in output.glob("checkpoint-*"):
+        try:
+            found[int(json.loads((place / "trainer_state.json").read_text("utf-8"))["global_step"])] = place
+        except (OSError, ValueError, KeyError):
+            rmtree(place, ignore_errors=True)
+    return found
+
+
+def kept(checkpoint: Path, place: Path, full: bool) -> None:
+    """Copy the model of a checkpoint."""
+    place.mkdir()
+    for pattern in (*TRAINED_FILES, *(PROCESSOR_FILES if full else ())):
+        for file in checkpoint.glob(pattern):
+            copyfile(file, place / file.name)

@@ -1,0 +1,180 @@
+"""TRL's GRPOTrainer over states of the game: what it is given, and every rollout that comes of it.
+
+The tokens and pixels of a question are those that a sweep gives the model; a reply is read as a sweep reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+from accelerate.utils import gather_object
+from datasets import Dataset
+from transformers import PrinterCallback, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from actors.chat_format import conversation
+from orchestrator.learning import run_files
+from orchestrator.learning.progress import Progress, Stop
+from orchestrator.learning.rollouts import PLAIN, Rollout, Said
+from orchestrator.learning.settings import Train
+from orchestrator.learning.states import TrainingState
+from orchestrator.learning.student import Student, adapters
+from orchestrator.learning.trl_engine import order
+
+CHECKPOINTS = 2
+"""That are kept: the last one may be torn."""
+ZERO = {"overlap_comm": True, "contiguous_gradients": True, "stage3_gather_16bit_weights_on_model_save": True}
+
+
+class VerdictTrainer(GRPOTrainer):
+    """GRPOTrainer whose reward is the game's verdict."""
+
+    def __init__(
+        self, train: Train, arguments: GRPOConfig, states: Sequence[TrainingState], progress: Progress, stop: Stop
+    ) -> None:
+        self.settings, self.states, self.progress = train, states, progress
+        self.student = Student(train)
+        self.rolled: list[dict[str, Any]] = []
+        """Rollouts since the last checkpoint, of all processes."""
+        network = self.student.network
+        super().__init__(
+            model=network,
+            args=arguments,
+            reward_funcs=self.verdicts,
+            train_dataset=questions(states, order(len(states), train)),
+            processing_class=self.student.mind.processor,
+            peft_config=None if train.full else adapters(network, train.lora, train.model.name),
+            callbacks=[AfterStep(self, stop)],
+        )
+        self.remove_callback(PrinterCallback)
+
+    def verdicts(self, completion_ids: Sequence[Sequence[int]], place: Sequence[int], **_: Any) -> list[float]:
+        """The reward of each reply."""
+        said = zip(place, completion_ids, strict=True)
+        return [self._outcome(state, tokens)[1].reward(self.settings.rp) for state, tokens in said]
+
+    def _outcome(self, place: int, tokens: Sequence[int]) -> tuple[str, Any]:
+        text = self.student.text(tokens)
+        return text, self.states[place].read(text)
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        made: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        rows = run_files.rows(self.state.global_step, self._rollouts([row["place"] for row in inputs], made))
+        self.rolled += gather_object(rows)
+        return made
+
+    def _rollouts(self, places: Sequence[int], made: dict[str, Any]) -> list[Rollout]:
+        """The replies of this process with TRL's advantages; None in a group whose rewards are all equal."""
+        size = self.settings.rollouts
+        first = self.accelerator.process_index * len(places) // size
+        found = []
+        parts = zip(places, made["completion_ids"], made["completion_mask"], made["advantages"].tolist(), strict=True)
+        for number, (place, ids, mask, advantage) in enumerate(parts):
+            tokens = ids[mask.bool()].tolist()
+            text, outcome = self._outcome(place, tokens)
+            reward, said = outcome.reward(self.settings.rp), Said(tuple(tokens), None)
+            group = first + number // size
+            found.append(Rollout(self.states[place], group, PLAIN, said, text, outcome, reward, advantage))
+        return [one for start in range(0, len(found), size) for one in live(found[start : start + size])]
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Rollouts first: the checkpoint is the commit."""
+        if self.args.should_save and self.rolled:
+            first, last = self.rolled[0]["step"], self.rolled[-1]["step"]
+            run_files.write_rollouts(Path(self.args.output_dir), first, last, self.rolled)
+            self.progress.log.send()
+        self.rolled = []
+        super()._save_checkpoint(model, trial)
+
+
+class AfterStep(TrainerCallback):
+    """Measures each step, tells of it, and ends the training where that was asked for."""
+
+    def __init__(self, trainer: VerdictTrainer, stop: Stop) -> None:
+        self.trainer, self.stop, self.start = trainer, stop, 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Where the training goes on from."""
+        self.start = state.global_step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        """After each step."""
+        step, trainer = state.global_step - 1, self.trainer
+        if args.should_save:
+            rows = [row for row in trainer.rolled if row["step"] == step]
+            trainer.progress.step(step, run_files.measures(pl.DataFrame(rows, schema=run_files.ROLLOUT)))
+            trainer.progress.tell(self.start, step)
+        if self.stop.asked:
+            control.should_save = control.should_training_stop = True
+        return control
+
+
+def live(group: Sequence[Rollout]) -> list[Rollout]:
+    """The group; without advantages where all of its rewards are equal."""
+    teaches = len({rollout.reward for rollout in group}) > 1
+    return list(group) if teaches else [replace(rollout, advantage=None) for rollout in group]
+
+
+def questions(states: Sequence[TrainingState], places: Sequence[int]) -> Dataset:
+    """One row a group, in the order of the steps; a picture is opened when its row is asked for."""
+
+    def shown(batch: dict[str, list[int]]) -> dict[str, list[Any]]:
+        jobs = [states[place].job() for place in batch["place"]]
+        asked = [job.request.messages for job in jobs]
+        return {
+            "place": batch["place"],
+            "prompt": [conversation(messages, lambda image: {"type": "image"}) for messages in asked],
+            "images": [
+                [job.pictures[image] for message in messages for image in message.images]
+                for job, messages in zip(jobs, asked, strict=True)
+            ],
+        }
+
+    return Dataset.from_dict({"place": list(places)}).with_transform(shown)
+
+
+def config(train: Train, output: Path) -> GRPOConfig:
+    """The trainer's arguments; what neither the paper nor the ``[train]`` table states is TRL's default."""
+    replies = train.batch // train.workers
+    at_once = max(n for n in range(1, train.at_once * train.rollouts + 1) if replies % n == 0)
+    on_gpu = bool(train.model.gpus) and torch.cuda.is_available()
+    rate = {"min_lr_rate": train.final_rate} if train.final_rate else {}
+    return GRPOConfig(
+        output_dir=str(output),
+        max_steps=train.steps,
+        per_device_train_batch_size=at_once,
+        gradient_accumulation_steps=replies // at_once,
+        num_generations=train.rollouts,
+        max_completion_length=train.max_tokens,
+        temperature=train.temperature,
+        chat_template_kwargs=train.model.chat or None,
+        beta=train.kl,
+        learning_rate=train.learning_rate,
+        weight_decay=0.0,
+        lr_scheduler_type="cosine_with_min_lr" if rate else "cosine",
+        lr_scheduler_kwargs=rate,
+        warmup_steps=train.warmup,
+        seed=train.seed,
+        shuffle_dataset=False,
+        use_cpu=not on_gpu,
+        bf16=on_gpu,
+        deepspeed=zero(train.zero),
+        save_steps=train.checkpoint_every,
+        save_total_limit=CHECKPOINTS,
+        report_to="none",
+        logging_strategy="no",
+        disable_tqdm=True,
+    )
+
+
+def zero(stage: int) -> dict[str, Any] | None:
+    """DeepSpeed's configuration of a ZeRO stage; sizes are the trainer's."""
+    if not stage:
+        return None
+    sizes = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+    return {"zero_optimization": {"stage": stage, **ZERO}, "bf16": {"enabled": "auto"}, **dict.fromkeys(sizes, "auto")}

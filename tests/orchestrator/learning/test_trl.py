@@ -1,0 +1,149 @@
+"""The engine ``trl``: TRL's trainer asks what a sweep asks, is paid by the game's verdict, resumes, and spreads over workers."""
+
+import tomllib
+from pathlib import Path
+from statistics import mean, stdev
+
+import polars as pl
+import pytest
+
+pytest.importorskip("torch", reason="the extra `transformers` is not installed")
+pytest.importorskip("trl", reason="the package trl is not installed")
+
+from actors.hf_backend import Batch, ModelAndProcessor
+from envs.demo import draw
+from orchestrator.learning import run_files, settings, trainer
+from orchestrator.learning.plan import states
+from orchestrator.learning.student import loadable
+from orchestrator.learning.trl_engine import order, whole_checkpoints
+from sweeps.load import load
+
+pytestmark = pytest.mark.long
+DEMO = Path(__file__).parents[3] / "sweeps" / "demo-learning.toml"
+SMALL = (
+    "train.engine=trl", "train.exploration.hint=0", "train.steps=4", "train.batch=32", "train.checkpoint_every=2",
+    "train.lora.dropout=0.1", "train.temperature=1.5", "tracking.uri=none",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def own(demo_data, tmp_path_factory):
+    """Overrides for a training of seconds."""
+    folder = tmp_path_factory.mktemp("trl") / "data"
+    draw(folder, 12, 5000, ("QD", "COCO"))
+    return [f"data={demo_data}", f"train.data={folder}", *SMALL]
+
+
+def trained(folder, overrides):
+    told = []
+    return trainer.train(settings.load(DEMO, overrides), folder, told.append), told
+
+
+@pytest.fixture(scope="module")
+def whole(own, tmp_path_factory):
+    """A training that was never interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    done, _ = trained(folder, own)
+    assert done.steps == 4 and done.model == folder / "model.toml"
+    return folder
+
+
+def test_the_trainer_reads_the_tokens_and_pixels_of_a_sweep(own, tmp_path):
+    from orchestrator.learning.metrics_log import MetricsLog
+    from orchestrator.learning.progress import Progress, Stop
+    from orchestrator.learning.trl_trainer import VerdictTrainer, config
+
+    made = settings.load(DEMO, own)
+    found, train = states(made), made.train
+    progress = Progress(train, MetricsLog(made.sweep, train, tmp_path), print)
+    asked = VerdictTrainer(train, config(train, tmp_path), found, progress, Stop())
+    places = order(len(found), train)
+    rows = [asked.train_dataset[k] for k in range(8)]
+    prompts = [[{**m, "content": filled(m["content"], row["images"])} for m in row["prompt"]] for row in rows]
+    ids, _, fields = asked._tokenize_prompts(prompts)
+    mine = ModelAndProcessor(loadable(train.model)).inputs([found[place].job() for place in places[:8]])
+
+    assert [row["place"] for row in rows] == places[:8]
+    assert [list(one) for one in ids] == [
+        row[mask.bool()].tolist() for row, mask in zip(mine["input_ids"], mine["attention_mask"], strict=True)
+    ]
+    assert all((fields[name] == mine[name]).all() for name in mine if name.startswith("pixel"))
+
+
+def filled(parts, images):
+    images = iter(images)
+    return [{"type": "image", "image": next(images)} if part["type"] == "image" else part for part in parts]
+
+
+def test_a_group_is_paid_by_the_game(whole, own):
+    found = run_files.read_rollouts(whole)
+    by_key = {state.key: state for state in states(settings.load(DEMO, own))}
+    live = found.drop_nulls("advantage")
+
+    assert found.height == 4 * 32 and found["group"].max() == 3 and found.group_by("step", "group").len().height == 16
+    for row in found.iter_rows(named=True):
+        assert row["reward"] == by_key[row["state"]].read(row["reply"]).reward(0.5)
+    assert live.height >= 8
+    for _, group in live.group_by("step", "group"):
+        rewards = group["reward"].to_list()
+        expected = [(reward - mean(rewards)) / (stdev(rewards) + 1e-4) for reward in rewards]
+        assert group["advantage"].to_list() == pytest.approx(expected, abs=1e-3)
+    dead = found.filter(pl.col("advantage").is_null()).group_by("step", "group").agg(pl.col("reward").n_unique())
+    assert set(dead["reward"]) <= {1}
+
+
+def test_a_training_cut_off_after_a_checkpoint_gives_the_same_weights(whole, own, tmp_path, monkeypatch):
+    from orchestrator.learning.trl_trainer import AfterStep
+
+    after = AfterStep.on_step_end
+
+    def cut(self, args, state, control, **more):
+        if state.global_step == 3:
+            raise KeyboardInterrupt
+        return after(self, args, state, control, **more)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(AfterStep, "on_step_end", cut)
+        trained(tmp_path / "run", own)
+    (tmp_path / "run" / "checkpoint-3").mkdir()
+    done, told = trained(tmp_path / "run", own)
+
+    assert done.model and "2 steps were done before" in told
+    assert adapter(tmp_path / "run").read_bytes() == adapter(whole).read_bytes()
+    assert run_files.read_rollouts(tmp_path / "run").equals(run_files.read_rollouts(whole))
+    assert sorted(whole_checkpoints(tmp_path / "run")) == [2, 4]
+
+
+def adapter(folder):
+    (place,) = folder.glob("adapter-*")
+    return place / "adapter_model.safetensors"
+
+
+def test_a_sweep_plays_what_was_trained(whole, own):
+    entry = tomllib.loads((whole / "model.toml").read_text())["model"][0]
+    before, after = (ModelAndProcessor(loadable(model)) for model in load(DEMO, own[:1], [whole / "model.toml"]).models)
+    jobs = [state.job() for state in states(settings.load(DEMO, own))[:8]]
+    tensors = before.inputs(jobs)
+
+    assert Path(entry["lora"]) == adapter(whole).parent.resolve()
+    assert before.replies(Batch(jobs, before.inputs(jobs)))
+    assert (before.network(**tensors).logits - after.network(**tensors).logits).abs().max() > 1e-4
+
+
+def test_two_workers_of_ray_train_share_a_step(cli, own, tmp_path):
+    given = [*own, "train.workers=2", "train.steps=2"]
+    done = cli.run("train", DEMO, "--output", tmp_path / "run", *(f"--set={one}" for one in given), timeout=280)
+    found = run_files.read_rollouts(tmp_path / "run")
+
+    assert done.returncode == 0 and "24 hidden" in done.stdout and "step 2 of 2" in done.stdout, done.stderr
+    assert found.height == 2 * 32 and adapter(tmp_path / "run").exists()
+    groups = found.group_by("step", "group").agg(pl.len(), pl.col("state").n_unique())
+    assert groups["len"].to_list() == [8] * 8 and groups["state"].to_list() == [1] * 8
+
+
+def test_a_failed_worker_is_one_sentence(cli, own, tmp_path):
+    given = [*own, "train.workers=2", 'train.lora.targets=["q_porj"]']
+    done = cli.run("train", DEMO, "--output", tmp_path / "run", *(f"--set={one}" for one in given), timeout=280)
+
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "a worker of the training failed: " in done.stderr and "has no layer q_porj" in done.stderr
