@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 RESOLVED, CHECKPOINT, ROLLOUTS, MODEL = "train.resolved.toml", "checkpoint.pt", "rollouts", "model.toml"
 SHOWN = 6
 """Differences that a refusal lists."""
+RANKS_OF_VLLM = (16, 32, 64, 128, 256, 320, 512)
+"""``max_lora_rank`` in vLLM 0.32 (``vllm.config.lora``)."""
 ROLLOUT = {
     "step": pl.Int64, "group": pl.Int64, "state": pl.String, "scenario": pl.String, "kind": pl.String,
     "variant": pl.String, "reply": pl.String, "action": pl.String, "right": pl.Boolean, "asked": pl.Boolean,
@@ -178,7 +180,16 @@ def entry(folder: Path, train: Train, place: Path) -> dict[str, Any]:
     """The ``[[model]]`` table: the model before with its adapter, or the new weights in its place."""
     base = train.model.model_dump(mode="json", exclude_defaults=True)
     name = re.sub(r"[^A-Za-z0-9._+-]", "-", f"{train.model.name}-{folder.resolve().name}")
-    learned = {"source": str(place.resolve()), "revision": ""} if train.full else {"lora": str(place.resolve())}
+    learned: dict[str, Any] = (
+        {"source": str(place.resolve()), "revision": ""} if train.full else {"lora": str(place.resolve())}
+    )
+    if not train.full and train.model.backend == "vllm":
+        learned["options"] = {**train.model.options, "max_lora_rank": rank_of_vllm(train.lora.r)}
     told = f"{train.model.name} trained on {', '.join(train.scenarios)} with rp {train.rp:g}, seed {train.seed}"
     made = {**base, "backend": train.model.backend, "gpus": train.model.gpus, "name": name, **learned, "note": told}
     return {key: value for key, value in made.items() if key != "paper" and value != ""}
+
+
+def rank_of_vllm(r: int) -> int:
+    """The largest rank that vLLM is told to make room for: it takes some numbers alone, and 16 where none is said."""
+    return next(rank for rank in RANKS_OF_VLLM if rank >= r)

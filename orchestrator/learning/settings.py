@@ -28,7 +28,7 @@ class TrainError(SweepError):
 class Lora(Frozen):
     """Low-rank adapters of the language model (paper, appendix C)."""
 
-    r: Count = 16
+    r: Annotated[Whole, Field(ge=1, le=512)] = 16
     alpha: Count = 16
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     targets: tuple[str, ...] = ("q_proj", "k_proj")
@@ -202,4 +202,9 @@ def train_table(table: dict[str, Any], where: str) -> Train:
     train = validated(Train, fields, where_train)
     if train.model.backend in ("builtin", "openai"):
         raise TrainError(f"{where_train}: {train.model.name} has no weights here; name a model of transformers or vLLM")
+    if train.model.lora:
+        raise TrainError(
+            f"{where_train}: {train.model.name} has an adapter already ({train.model.lora}), and no second one is put on it; "
+            "name the model without it"
+        )
     return train

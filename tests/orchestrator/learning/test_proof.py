@@ -17,7 +17,7 @@ from orchestrator.learning.policy import Policy
 from tests.orchestrator.learning import proof
 
 SEEDS = tuple(map(int, os.environ.get("PROOF_SEEDS", "0").split(",")))
-"""Training seeds; the figures of docs/learning.md are those of 0 and 1."""
+"""Training seeds; docs/learning.md has the figures of 0, 1 and 2."""
 TRAINED_POINTS, UNSEEN_POINTS = 40, 15
 
 

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
 from orchestrator.learning import settings
+from orchestrator.learning.run_files import entry
 from orchestrator.learning.settings import train_table
 from sweeps.load import SweepError, build
 
@@ -48,6 +49,16 @@ def test_the_papers_file_states_the_papers_training():
             assert (train.steps, train.warmup, train.final_rate, train.kl, train.states.middle) == (0, 0, 0, 0, 1)
 
 
+def test_vllm_is_told_how_large_an_adapter_is(tmp_path):
+    def made(**more):
+        table = {"train": {"model": "llava-next-mistral-7b", "data": "d", **more}}
+        return entry(tmp_path, train_table(table, "x.toml"), tmp_path / "adapter-0")
+
+    assert made()["options"] == {"max_model_len": 32768, "max_lora_rank": 16}
+    assert made(lora={"r": 33})["options"]["max_lora_rank"] == 64
+    assert "options" not in entry(tmp_path, read(), tmp_path / "adapter-0") and "lora" not in made(full=True)
+
+
 TRL = {"engine": "trl", "exploration": {}}
 MISTAKES = {
     "rp above 1": ({"rp": 1.5}, "train: rp = 1.5: input should be less than or equal to 1"),
@@ -57,6 +68,7 @@ MISTAKES = {
     "an unknown scenario": ({"scenarios": ["QDD"]}, "there is no scenario 'QDD'; did you mean 'QD'?"),
     "an unknown model": ({"model": "embeded"}, "there is no model 'embeded'; did you mean 'embedded'?"),
     "a policy": ({"model": "oracle"}, "oracle has no weights here"),
+    "an adapter on an adapter": ({"model": "phi-4-multimodal"}, "has an adapter already (vision-lora)"),
     "an odd batch": ({"batch": 100}, "batch = 100 is no multiple of rollouts = 8"),
     "hints alone": ({"exploration": {"hint": 1.0}}, "exploration.hint leaves no reply to the question without hint"),
     "no state": ({"states": {"hidden": 0, "middle": 0, "clear": 0}}, "draws no state"),

@@ -135,7 +135,7 @@ def test_two_workers_of_ray_train_share_a_step(cli, own, tmp_path):
     done = cli.run("train", DEMO, "--output", tmp_path / "run", *(f"--set={one}" for one in given), timeout=280)
     found = run_files.read_rollouts(tmp_path / "run")
 
-    assert done.returncode == 0 and "24 hidden" in done.stdout and "step 2 of 2" in done.stdout, done.stderr
+    assert done.returncode == 0 and "24 states (12 hidden" in done.stdout and "step 2 of 2" in done.stdout, done.stderr
     assert found.height == 2 * 32 and adapter(tmp_path / "run").exists()
     groups = found.group_by("step", "group").agg(pl.len(), pl.col("state").n_unique())
     assert groups["len"].to_list() == [8] * 8 and groups["state"].to_list() == [1] * 8
