@@ -39,7 +39,7 @@ def test_what_the_engine_takes_decides_unless_the_entry_does(entry, cache, episo
 
 
 def test_of_the_papers_models_none_holds_a_number_of_its_own():
-    assert {name for name, entry in registry().items() if entry.in_flight is not None} == {"embedded"}
+    assert {name for name, entry in registry().items() if entry.in_flight is not None} == {"embedded", "embedded-asks"}
 
 
 def test_leases_follow_what_a_ready_worker_says():

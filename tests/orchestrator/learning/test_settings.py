@@ -68,7 +68,7 @@ MISTAKES = {
     "an unknown scenario": ({"scenarios": ["QDD"]}, "there is no scenario 'QDD'; did you mean 'QD'?"),
     "an unknown model": ({"model": "embeded"}, "there is no model 'embeded'; did you mean 'embedded'?"),
     "a policy": ({"model": "oracle"}, "oracle has no weights here"),
-    "an adapter on an adapter": ({"model": "phi-4-multimodal"}, "has an adapter already (vision-lora)"),
+    "an adapter on an adapter": ({"model": "embedded-asks"}, "has an adapter already (adapter-asks)"),
     "an odd batch": ({"batch": 100}, "batch = 100 is no multiple of rollouts = 8"),
     "hints alone": ({"exploration": {"hint": 1.0}}, "exploration.hint leaves no reply to the question without hint"),
     "no state": ({"states": {"hidden": 0, "middle": 0, "clear": 0}}, "draws no state"),

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from pathlib import Path
 
 import pytest
 
@@ -15,23 +14,16 @@ pytest.importorskip("peft", reason="the package peft is not installed")
 from actors.backend import Request
 from actors.backend_registry import engine
 from envs import SCENARIOS
-from envs.demo import draw
-from orchestrator.learning import settings, trainer
 from orchestrator.learning.states import states_of
-from sweeps.load import load
+from sweeps.load import registry
 from sweeps.sampling import Sampling
 
 pytestmark = pytest.mark.long
-DEMO = Path(__file__).parents[3] / "sweeps" / "demo-learning.toml"
-STRONG = ("train.steps=8", "train.batch=32", "train.learning_rate=2e-2", "train.warmup=0", "tracking.uri=none")
 ON_CPU = {"enforce_eager": True, "max_model_len": 1024, "block_size": 32, "max_lora_rank": 16}
 
 
-def test_greedy_replies_of_a_trained_adapter_are_those_of_transformers(demo_data, tmp_path):
-    draw(tmp_path / "own", 24, 5000, ("QD", "COCO"))
-    given = [f"data={demo_data}", f"train.data={tmp_path / 'own'}", *STRONG]
-    done = trainer.train(settings.load(DEMO, given), tmp_path / "run", lambda line: None)
-    before, after = load(DEMO, given[:1], [done.model]).models
+def test_greedy_replies_of_the_shipped_adapter_are_those_of_transformers(demo_data):
+    before, after = registry()["embedded"], registry()["embedded-asks"]
     served = after.model_copy(update={"backend": "vllm", "options": ON_CPU})
     asked = [
         Request(job.request.messages, Sampling(), 0, job.request.situation)
@@ -40,7 +32,7 @@ def test_greedy_replies_of_a_trained_adapter_are_those_of_transformers(demo_data
     untrained, theirs, mine = (replies(model, demo_data, asked) for model in (before, after, served))
 
     assert len(asked) > 200 and mine == theirs
-    assert sum(a != b for a, b in zip(untrained, theirs, strict=True)) >= 20, "the adapter changes what is said"
+    assert sum(a != b for a, b in zip(untrained, theirs, strict=True)) > 50, "the adapter changes what is said"
 
 
 def replies(model, data, asked):

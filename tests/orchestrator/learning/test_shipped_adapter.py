@@ -1,0 +1,43 @@
+"""The adapter that ships: small, without traces of the machine that made it, and the model asks with it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra `transformers` is not installed")
+pytest.importorskip("peft", reason="the package peft is not installed")
+
+from actors.backend_registry import at_home
+from actors.hf_backend import Batch, ModelAndProcessor
+from envs import SCENARIOS
+from envs.types import Action
+from orchestrator.learning.states import states_of
+from sweeps.load import registry
+
+FOLDER = Path(__file__).parents[3] / "actors" / "embedded" / "adapter-asks"
+
+
+def test_the_folder_is_small_and_names_no_machine():
+    files = sorted(FOLDER.iterdir())
+
+    assert [file.name for file in files] == ["MODEL_CARD.md", "adapter_config.json", "adapter_model.safetensors"]
+    assert sum(file.stat().st_size for file in files) < 1_000_000
+    assert json.loads((FOLDER / "adapter_config.json").read_text())["base_model_name_or_path"] is None
+
+
+@pytest.mark.slow
+def test_the_model_asks_with_it_where_nothing_is_seen_yet_and_only_there(demo_data):
+    found = states_of(demo_data, tuple(SCENARIOS), None, 0)
+    hidden, clear = ([state for state in found if state.kind == kind] for kind in ("hidden", "clear"))
+    before, after = (ModelAndProcessor(at_home(registry()[name])) for name in ("embedded", "embedded-asks"))
+
+    assert asks(after, hidden) >= asks(before, hidden) + 15
+    assert asks(after, clear) <= 2
+
+
+def asks(mind, states):
+    """Of 70 states, at how many the model asks for help."""
+    jobs = [state.job() for state in states]
+    replies = mind.replies(Batch(jobs, mind.inputs(jobs)))
+    return sum(s.read(r.text).action is Action.SUGGESTION for s, r in zip(states, replies, strict=True))
