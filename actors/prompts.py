@@ -6,6 +6,7 @@ whose messages do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,9 +14,9 @@ from actors.backend import Message
 from envs import SCENARIOS
 from envs.chance import chance
 from envs.disguise import disguised
-from envs.stimulus import OPEN_ENDED_HINT, multiple_choice
+from envs.stimulus import OPEN_ENDED_HINT, lettered, multiple_choice
 from envs.types import ImageRef, Mode, Sample, State, View
-from sweeps.conditions import Condition
+from sweeps.conditions import OPTIONS, QUESTION, Condition
 from sweeps.spec import Protocol
 
 VERSIONS = {Protocol.MCQA: "mcqa-1", Protocol.OEG: "oeg-1"}
@@ -61,9 +62,14 @@ def posed(sample: Sample, state: State, condition: Condition) -> View:
     """What is shown and asked at a state, the answers left included where the condition tells them."""
     game = SCENARIOS[sample.scenario]
     view = game.view(sample, state, condition.hint)
-    return (
-        replace(view, prompt=view.prompt + answers_left(game.limit(sample) - state.turn)) if condition.budget else view
-    )
+    budget = answers_left(game.limit(sample) - state.turn) if condition.budget else ""
+    return replace(view, prompt=worded(view.prompt, condition) + budget)
+
+
+def worded(question: str, condition: Condition) -> str:
+    """The question with the preface and the hint of a condition of one's own (``[[condition]]``)."""
+    parts = (condition.preface, question, condition.hint_text)
+    return " ".join(part for part in parts if part)
 
 
 def answers_left(number: int) -> str:
@@ -76,11 +82,18 @@ def messages(
     sample: Sample, view: View, condition: Condition, past: Sequence[Past] = (), examples: Sequence[Message] = ()
 ) -> tuple[Message, ...]:
     """The conversation that asks about ``view``: examples, then earlier turns if the condition keeps them, then it."""
+    before = (*spoken_first(condition), *examples)
     if not condition.history:
-        return (*examples, ask(view))
+        return (*before, ask(view, None, condition.template))
     edge = SCENARIOS[sample.scenario].history_edge if condition.resized else None
-    earlier = [message for seen, said in past for message in exchange(seen, said, edge)]
-    return (*examples, *earlier, ask(view, edge))
+    kept = past[-condition.history_turns :] if condition.history_turns else past
+    earlier = [message for seen, said in kept for message in exchange(seen, said, edge, condition.template)]
+    return (*before, *earlier, ask(view, edge, condition.template))
+
+
+def spoken_first(condition: Condition) -> tuple[Message, ...]:
+    """The system message of a condition that has one."""
+    return (Message("system", condition.system, ()),) if condition.system else ()
 
 
 def posed_openly(sample: Sample, state: State, condition: Condition) -> View:
@@ -97,15 +110,25 @@ def ask_openly(view: View) -> Message:
     return Message("user", view.prompt, (view.image,))
 
 
-def ask(view: View, short_edge: int | None = None) -> Message:
-    """One question with its picture, as the paper's template has it."""
-    text = multiple_choice(view.prompt, view.options + view.categories)
+def ask(view: View, short_edge: int | None = None, template: str = "") -> Message:
+    """One question with its picture, as the paper's template has it, or a template of one's own."""
+    options = view.options + view.categories
+    text = filled(template, view.prompt, options) if template else multiple_choice(view.prompt, options)
     return Message("user", text, (resized(view.image, short_edge),))
 
 
-def exchange(view: View, reply: str, short_edge: int | None) -> tuple[Message, Message]:
+def filled(template: str, question: str, options: tuple[str, ...]) -> str:
+    """The template with question and lettered options, which may themselves look like one."""
+    before, mark, after = re.split(r"(\{question\}|\{options\})", template, maxsplit=1)
+    inserted = {QUESTION: question, OPTIONS: lettered(options)}
+    other = OPTIONS if mark == QUESTION else QUESTION
+    middle, _, end = after.partition(other)
+    return before + inserted[mark] + middle + inserted[other] + end
+
+
+def exchange(view: View, reply: str, short_edge: int | None, template: str = "") -> tuple[Message, Message]:
     """A question and its answer."""
-    return ask(view, short_edge), Message("assistant", reply)
+    return ask(view, short_edge, template), Message("assistant", reply)
 
 
 def resized(image: ImageRef, short_edge: int | None) -> ImageRef:
@@ -136,5 +159,5 @@ def examples(
         message
         for other in drawn
         for view, reply in game.example(other, seed, condition.hint, condition.reasoned, reduced)
-        for message in exchange(view, reply, edge)
+        for message in exchange(view, reply, edge, condition.template)
     )

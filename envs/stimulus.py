@@ -57,9 +57,9 @@ ONE_OPTION_ONLY = "Please only return one of the options without any other words
 
 def multiple_choice(question: str, options: tuple[str, ...]) -> str:
     """The question with its lettered options, each on a line of its own (``apply_multi_choice_template``, short answer)."""
-    return f"{question}{OPTIONS_FOLLOW}{_lettered(options)}{ONE_OPTION_ONLY}"
+    return f"{question}{OPTIONS_FOLLOW}{lettered(options)}{ONE_OPTION_ONLY}"
 
 
 @lru_cache(maxsize=65536)
-def _lettered(options: tuple[str, ...]) -> str:
+def lettered(options: tuple[str, ...]) -> str:
     return "".join(f"{chr(65 + index)}. {option}\n" for index, option in enumerate(options))

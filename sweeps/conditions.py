@@ -5,13 +5,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from envs.types import Mode
 from sweeps.sampling import Whole
-from sweeps.values import Frozen
+from sweeps.values import NAME, Frozen
+
+QUESTION, OPTIONS = "{question}", "{options}"
+"""Where a template of one's own wants the question and the lettered options."""
+REPLICATE = re.compile(r"-(order|seed)\d+$")
+"""How the names of replicates end."""
+LONGEST_TEXT = 10_000
+Words = Annotated[str, Field(max_length=LONGEST_TEXT)]
 
 
 class Condition(Frozen):
@@ -43,10 +51,35 @@ class Condition(Frozen):
     """A reply that names no option is read again by more tolerant rules (envs/lenient.py)."""
     budget: bool = False
     """The question says how many answers are left."""
+    hint_text: Words = ""
+    """A hint of one's own after the question, in place of the scenario's."""
+    preface: Words = ""
+    """Text before the question."""
+    system: Words = ""
+    """A system message before everything else; the model's chat template must take one."""
+    template: Words = ""
+    """The whole message, with ``{question}`` and ``{options}``, in place of the package's wording."""
+    history_turns: Annotated[Whole, Field(ge=0)] = 0
+    """The last so many turns precede the question; 0 keeps all of them. Needs ``history``."""
     order: int = Field(default=0, ge=0)
     """Of a replicate: which order of the options, 0 the condition's own (``Sweep.replicates``)."""
     draw: int = Field(default=0, ge=0)
     """Of a replicate: which seed of its episodes, 0 the sweep's own."""
+
+    @field_validator("template")
+    @classmethod
+    def _complete(cls, value: str) -> str:
+        if value and not all(value.count(part) == 1 for part in (QUESTION, OPTIONS)):
+            raise ValueError(f"must hold {QUESTION} and {OPTIONS} once each")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Condition:
+        if self.hint and self.hint_text:
+            raise ValueError("hint = true is the scenario's own hint; leave it out beside hint_text")
+        if self.history_turns and not self.history:
+            raise ValueError("history_turns needs history = true")
+        return self
 
     def __eq__(self, other: object) -> bool:
         """Whether both prompt a model in the same way under the same name."""
@@ -75,9 +108,31 @@ class Condition(Frozen):
     @property
     def identity(self) -> dict[str, Any]:
         """What changes answers; what came after the first release counts only where it is used, so old keys hold."""
-        since = {"small_examples", "source", "resized", "shuffled", "lenient", "budget", "order", "draw"}
+        since = {
+            "small_examples", "source", "resized", "shuffled", "lenient", "budget", "order", "draw",
+            "hint_text", "preface", "system", "template", "history_turns",
+        }  # fmt: skip
         whole = self.model_dump(mode="json", exclude={"name", "scenarios", *since})
         return whole | self.model_dump(mode="json", include=since, exclude_defaults=True)
+
+
+class OwnCondition(Condition):
+    """A ``[[condition]]`` of a sweep file: any of a condition's fields, under a name that no other has."""
+
+    name: Annotated[str, Field(pattern=NAME, max_length=60)]
+
+    @model_validator(mode="after")
+    def _free(self) -> OwnCondition:
+        if self.name in {**CONDITIONS, **VARIANTS} or self.name == "all":
+            raise ValueError(f"{self.name} is the name of a condition that ships; choose another")
+        if REPLICATE.search(self.name) or self.is_replicate:
+            raise ValueError("order and draw, and names that end like -order1 or -seed1, are of replicates")
+        return self
+
+    @property
+    def plain(self) -> Condition:
+        """The condition itself, as sweeps hold it."""
+        return Condition(**dict(self))
 
 
 class Replicates(Frozen):

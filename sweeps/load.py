@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from envs import SCENARIOS, STEMS
-from sweeps.conditions import CONDITIONS, VARIANTS, Condition
+from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep, impossible
 from sweeps.sweep_file import SweepError as SweepError
 from sweeps.sweep_file import override_key, read_sweep, read_toml
@@ -51,9 +51,12 @@ def build(table: Mapping[str, Any], where: str) -> Sweep:
     named = fields.pop("models", list(own))
     fields["models"] = [_model(entry, own, where) for entry in _listed(named, "models", where)]
     fields["scenarios"] = scenarios_named(fields.get("scenarios", "all"), where)
-    fields["conditions"] = _conditions(fields.get("conditions", ["zero-shot"]), where, fields["scenarios"])
+    mine = own_conditions(fields.pop("condition", []), where)
+    fields["conditions"] = _conditions(
+        fields.get("conditions", list(mine) or ["zero-shot"]), where, fields["scenarios"], mine
+    )
     if "only" in fields:
-        fields["only"] = _only(fields["only"], fields["models"], where)
+        fields["only"] = _only(fields["only"], fields["models"], where, mine)
     if isinstance(fields.get("judge"), dict):
         fields["judge"] = _judge(fields["judge"], own, where)
     fields |= _protocols(fields.pop("protocol", None), fields.get("protocols"), where)
@@ -77,13 +80,19 @@ def _add_models(table: dict[str, Any], file: Path) -> None:
     table["model"] = [*own, *read_toml(file)["model"]]
 
 
-def one_cell(scenario: str, condition: str, model: str = "", protocol: Protocol = Protocol.MCQA) -> Cell:
-    """The cell that these names make, as a command line gives them; any model that can play it if none is named."""
+def one_cell(
+    scenario: str, condition: str, model: str = "", protocol: Protocol = Protocol.MCQA, sweep: Path | None = None
+) -> Cell:
+    """The cell that these names make, as a command line gives them; any model that can play it if none is named.
+
+    The condition may be a ``[[condition]]`` of the file ``sweep``.
+    """
+    own = {} if sweep is None else own_conditions(read_sweep(sweep).get("condition", []), str(sweep))
     entry = _model(model, {}, "--model") if model else ModelSpec(name="any", source="builtin:oracle", backend="builtin")
     cell = Cell(
         model=entry,
         scenario=scenarios_named([scenario], "the command line")[0],
-        condition=_conditions([condition], "--condition")[0],
+        condition=_conditions([condition], "--condition", (), own)[0],
         protocol=protocol,
     )
     if reason := impossible(cell.model, cell.scenario, cell.condition, protocol=protocol):
@@ -198,11 +207,30 @@ def scenarios_named(value: Any, where: str) -> list[str]:
     )
 
 
-def _conditions(value: Any, where: str, scenarios: Sequence[str] = ()) -> list[Condition]:
-    """The conditions named; ``all`` means those that exist for some of the scenarios."""
+def own_conditions(tables: Any, where: str) -> dict[str, Condition]:
+    """The ``[[condition]]`` tables of a sweep file, by name; raises SweepError."""
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise SweepError(f"{where}: conditions of your own are written as [[condition]] tables")
+    found: dict[str, Condition] = {}
+    for number, table in enumerate(tables, 1):
+        place = f"{where}: condition {number}"
+        named = {**table, "scenarios": scenarios_named(table["scenarios"], place)} if "scenarios" in table else table
+        entry = validated(OwnCondition, named, place).plain
+        if entry.name in found:
+            raise SweepError(f"{where}: two [[condition]] tables have the name {entry.name!r}")
+        found[entry.name] = entry
+    return found
+
+
+def _conditions(
+    value: Any, where: str, scenarios: Sequence[str] = (), own: Mapping[str, Condition] | None = None
+) -> list[Condition]:
+    """The conditions named; ``all`` means the paper's that exist for some of the scenarios, and the file's ``own``."""
+    mine = dict(own or {})
     if value == "all":
-        return [c for c in CONDITIONS.values() if not c.scenarios or set(c.scenarios) & set(scenarios)]
-    names, known = _listed(value, "conditions", where), {**CONDITIONS, **VARIANTS}
+        every = (*CONDITIONS.values(), *mine.values())
+        return [c for c in every if not c.scenarios or set(c.scenarios) & set(scenarios)]
+    names, known = _listed(value, "conditions", where), {**CONDITIONS, **VARIANTS, **mine}
     return [known[name] for name in dict.fromkeys(_known(name, known, "condition", where) for name in names)]
 
 
@@ -250,7 +278,7 @@ def _selection(table: Any, scenarios: Sequence[str], where: str) -> Any:
     return {**table, "ids": ids}
 
 
-def _only(tables: Any, models: Sequence[ModelSpec], where: str) -> list[dict[str, Any]]:
+def _only(tables: Any, models: Sequence[ModelSpec], where: str, own: Mapping[str, Condition]) -> list[dict[str, Any]]:
     """``[[only]]`` tables with ``models = "in-history"`` written out; names that do not exist are mistakes."""
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise SweepError(f"{where}: only is written as [[only]] tables with the keys conditions and models")
@@ -261,7 +289,7 @@ def _only(tables: Any, models: Sequence[ModelSpec], where: str) -> list[dict[str
             names = [model.name for model in models if model.in_history]
         known = {model.name: model for model in models}
         chosen = [_known(name, known, "model", f"{where}: only") for name in _listed(names, "only.models", where)]
-        conditions = [c.name for c in _conditions(table.get("conditions", []), f"{where}: only")]
+        conditions = [c.name for c in _conditions(table.get("conditions", []), f"{where}: only", (), own)]
         rules.append({**table, "models": chosen, "conditions": conditions})
     return rules
 

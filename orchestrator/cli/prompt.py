@@ -23,6 +23,9 @@ def prompt(
         "outputs/demo-data"
     ),
     condition: Annotated[str, typer.Option(help="`ls conditions` lists them.")] = "zero-shot",
+    sweep: Annotated[
+        Path | None, typer.Option("--sweep", metavar="SWEEP", help="A file whose \\[\\[condition]] may be named.")
+    ] = None,
     model: Annotated[
         str, typer.Option(help="Apply this model's chat template; a name, or a checkpoint's folder.")
     ] = "",
@@ -36,7 +39,7 @@ def prompt(
 ) -> None:
     """Print exactly what a model, or a judge, is sent, with picture names in place of pictures."""
     entry = asked.checkpoint(model, backend)
-    cell = one_cell(scenario, condition, "" if entry else model, protocol)
+    cell = one_cell(scenario, condition, "" if entry else model, protocol, sweep)
     cell = cell.model_copy(update={"model": entry}) if entry else cell
     by = asked.named_judge(judge, answer, protocol, turn)
     found, pool = asked.find(data, cell.scenario, sample)

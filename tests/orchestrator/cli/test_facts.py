@@ -157,3 +157,12 @@ def test_a_copy_of_a_shipped_sweep_has_an_output_of_its_own(tmp_path, monkeypatc
 
     assert "name =" not in (tmp_path / "again.toml").read_text()
     assert "outputs/again" in call("init", "other.toml", "--from", "demo").stdout.replace("other", "again")
+
+
+def test_prompt_shows_a_condition_of_a_sweep_file(tmp_path, demo_data):
+    file = tmp_path / "mine.toml"
+    file.write_text('[[condition]]\nname = "mine"\nsystem = "Be brief."\nhint_text = "Ask me."\n')
+    found = call("prompt", "ROD", "0", "--data", demo_data, "--sweep", file, "--condition", "mine")
+
+    assert found.exit_code == 0 and "Be brief." in found.stdout and "Ask me." in found.stdout
+    assert call("prompt", "ROD", "0", "--data", demo_data, "--condition", "mine").exit_code == 2

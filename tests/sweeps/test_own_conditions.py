@@ -1,0 +1,136 @@
+"""``[[condition]]`` tables: what they change in a prompt and in a key, that they are played, and mistakes in sentences."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from actors.prompts import ask, messages, posed
+from envs import SCENARIOS
+from envs.samples import load
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.storage.run_folder import resolved, settings, stored_sweep
+from sweeps.conditions import CONDITIONS, Condition
+from sweeps.load import SweepError, build
+from tests.orchestrator.report import runs
+
+OWN = """
+[[condition]]
+name = "polite"
+description = "what does politeness do?"
+hint_text = "Feel free to ask me to change the picture."
+preface = "You are my eyes."
+
+[[condition]]
+name = "terse"
+system = "Answer with one letter."
+template = "Options:\\n{options}Question: {question}"
+history = true
+history_turns = 2
+scenarios = ["quickdraw", "ROD"]
+"""
+
+
+def sweep(data, text=OWN, **more):
+    names = {"scenarios": ["ROD", "QD"], "models": ["uniform"], **more}
+    text = text.replace('"quickdraw"', '"QD"')
+    return build({"data": str(data), **names, **tomllib.loads(text)}, "mine.toml")
+
+
+@pytest.fixture(scope="module")
+def own(demo_data):
+    return {condition.name: condition for condition in sweep(demo_data).conditions}
+
+
+def state(sample):
+    return SCENARIOS[sample.scenario].initial(sample)
+
+
+def test_hint_and_preface_stand_around_the_question(own, demo_data):
+    sample = load(demo_data, "ROD")[0]
+    plain = posed(sample, state(sample), CONDITIONS["zero-shot"])
+    asked = posed(sample, state(sample), own["polite"])
+
+    assert asked.prompt == f"You are my eyes. {plain.prompt} Feel free to ask me to change the picture."
+    assert (asked.options, asked.image) == (plain.options, plain.image)
+    assert messages(sample, plain, CONDITIONS["zero-shot"]) == (ask(plain),)
+
+
+def test_system_template_and_kept_turns(own, demo_data):
+    sample = load(demo_data, "QD")[0]
+    view = posed(sample, state(sample), own["terse"])
+    found = messages(sample, view, own["terse"], [(view, f"reply {n}") for n in range(5)])
+
+    assert [message.role for message in found] == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert found[0].text == "Answer with one letter." and found[0].images == ()
+    assert [found[2].text, found[4].text] == ["reply 3", "reply 4"]
+    assert found[-1].text.startswith("Options:\nA. ") and found[-1].text.endswith(f"\nQuestion: {view.prompt}")
+    assert all(len(message.images) == 1 for message in found if message.role == "user")
+
+
+def test_texts_that_look_like_a_template_are_text(demo_data):
+    sample = load(demo_data, "QD")[0]
+    view = posed(sample, state(sample), Condition(name="c", preface="{options} {question}"))
+    text = ask(view, None, "{question}|{options}").text
+
+    assert text.startswith("{options} {question} ") and text.count("|") == 1 and "A. " in text.partition("|")[2]
+
+
+def test_a_field_in_use_is_in_the_key_and_one_that_is_not_is_not(own):
+    assert CONDITIONS["hint"].identity.keys() == {"hint", "history", "shots", "reasoned", "mode"}
+    assert own["polite"].identity["hint_text"].startswith("Feel free") and "system" not in own["polite"].identity
+    other = own["polite"].model_copy(update={"hint_text": "Ask!"})
+    assert other.identity != own["polite"].identity
+
+
+def test_they_are_played_stored_and_read_back(demo_data, tmp_path):
+    wanted = sweep(demo_data, selection={"limit": 2})
+    folder = runs.played(tmp_path / "run", wanted)
+    stored = stored_sweep(folder)
+
+    assert [c.name for c in wanted.conditions] == ["polite", "terse"]
+    assert stored.conditions == wanted.conditions and "hint_text" in resolved(wanted)
+    changed = sweep(demo_data, OWN.replace("my eyes", "your eyes"), selection={"limit": 2})
+    assert settings(changed) != settings(stored), "a run goes on with the same texts alone"
+    keys = [set(build_plan(one).all_keys()) for one in (wanted, changed)]
+    assert len(keys[0] & keys[1]) == len(keys[0]) // 2, "the other condition's episodes are the same"
+
+
+def test_all_means_the_papers_and_ones_own(demo_data):
+    names = [c.name for c in sweep(demo_data, conditions="all", models=["oracle"]).conditions]
+    assert names == [*CONDITIONS, "polite", "terse"]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ('name = "hint"', "hint is the name of a condition that ships"),
+        ('name = "a/b"', "name = 'a/b'"),
+        ('name = "mine-order1"', "are of replicates"),
+        ('name = "mine"\nhint = true\nhint_text = "x"', "leave it out beside hint_text"),
+        ('name = "mine"\nhistory_turns = 2', "needs history = true"),
+        ('name = "mine"\ntemplate = "{question} {option}"', "must hold {question} and {options} once each"),
+        ('name = "mine"\nhint_txt = "x"', "did you mean 'hint_text'"),
+        ('name = "mine"\nscenarios = ["RODD"]', "there is no scenario 'RODD'"),
+        ('name = "mine"\n[[condition]]\nname = "mine"', "two [[condition]] tables have the name 'mine'"),
+    ],
+)
+def test_mistakes_are_sentences(table, said, demo_data):
+    with pytest.raises(SweepError) as found:
+        sweep(demo_data, f"[[condition]]\n{table}\n")
+    assert said in str(found.value) and str(found.value).startswith("mine.toml: ")
+
+
+def test_one_table_in_place_of_a_list_is_told(demo_data):
+    with pytest.raises(SweepError, match=r"written as \[\[condition\]\] tables"):
+        build({"data": str(demo_data), "models": ["oracle"], "condition": {"name": "x"}}, str(Path("mine.toml")))
+
+
+def test_the_page_shows_a_condition_that_loads_and_names_every_key(demo_data):
+    page = (Path(__file__).parents[2] / "docs/own-sweep.md").read_text(encoding="utf-8")
+    text = next(block for block in page.split("```toml\n")[1:] if "[[condition]]" in block).partition("```")[0]
+
+    assert [c.name for c in sweep(demo_data, text).conditions] == ["hint", "polite"]
+    table = page.partition("## A condition of your own")[2]
+    fields = Condition.model_fields.keys() - {"name", "description", "order", "draw"}
+    assert all(f"`{name}`" in table for name in fields)
