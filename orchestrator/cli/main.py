@@ -35,6 +35,7 @@ from orchestrator.object_store import run_location as remote
 from orchestrator.storage import job_paths
 from orchestrator.storage.run_folder import RunFolderError, disk
 from orchestrator.storage.software import version
+from orchestrator.tracking.remembered import pages
 from sweeps.spec import Sweep, Tracking
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
     left = "is damaged or was edited; the same `run` command writes it anew, or plays its episodes again"
     show(table, *status_tables(found), *(f"{name} {left}" for name in found["damaged"]))
     _print_left_out(found["left_out"])
+    _print_mlflow(folder)
 
 
 @app.command()
@@ -263,6 +265,7 @@ def track(
     from orchestrator.tracking.tracker import track as rebuild
 
     rebuild(folder, tracking_uri, _benchmark(data))
+    _print_mlflow(folder)
 
 
 @app.command()
@@ -355,7 +358,12 @@ def _how_to_look(sweep: Sweep, folder: Path) -> None:
     print(
         f"results: {sweep.output}/results.json; tables, figures and report.html: proactive-sweep report {sweep.output}"
     )
-    if sweep.tracking.uri == "sqlite":
-        print(
-            f"MLflow: mlflow ui --backend-store-uri sqlite:///{folder}/mlflow.db (traces too: proactive-sweep track {folder})"
-        )
+    _print_mlflow(folder)
+    if sweep.tracking.uri != "none":
+        print(f"figures, tables and episodes in MLflow too: proactive-sweep track {folder}")
+
+
+def _print_mlflow(folder: Path) -> None:
+    """Where a browser shows the table of models; nothing where MLflow has not heard of the run."""
+    for line in pages(folder):
+        print(printable(f"MLflow: {line}"))

@@ -36,6 +36,7 @@ from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.verdict_store import verdicts
 from orchestrator.tracking.cell_metrics import CellMetricsPublisher
 from orchestrator.tracking.dataset import described
+from orchestrator.tracking.rollup import Roster
 from orchestrator.tracking.system_metrics import SystemMetrics
 from orchestrator.tracking.tracker import Tracker, parameters
 from sweeps.load import skipped
@@ -271,7 +272,6 @@ class Attempt:
 
     def _tick(self, driver: Driver, progress: Progress) -> None:
         """What happens about twice a second while the driver runs."""
-        progress.tracker.scored(driver.sink.scored)
         progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons)
         self.store.flush_old()
         if self.judge_queue:
@@ -315,8 +315,9 @@ class Attempt:
 
 def tracker_of(sweep: Sweep, output: Path) -> Tracker:
     """The tracker that sends an attempt at the sweep to MLflow; not started."""
-    shown = parameters(sweep.model_dump(mode="json", exclude_none=True))
-    return Tracker(sweep.tracking.uri, sweep.tracking.experiment or sweep.name, output, shown, sweep.name)
+    content = sweep.model_dump(mode="json", exclude_none=True)
+    experiment = sweep.tracking.experiment or sweep.name
+    return Tracker(sweep.tracking.uri, experiment, output, parameters(content), sweep.name, Roster.of(content))
 
 
 def _all_read(rows: pl.DataFrame) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from actors.records import EpisodeBatch
-from envs.types import ERRORS, UNSCORED
+from envs.types import ERRORS
 from orchestrator.execution.circuit_breaker import CircuitBreaker, only
 from orchestrator.planning.plan import Plan
 from orchestrator.storage.episode_store import EpisodeStore
@@ -22,8 +22,6 @@ class ResultSink:
         self.seen = bytearray(plan.total)
         self.per_cell: Counter[str] = Counter()
         """Cell -> episodes stored by this run."""
-        self.scored: Counter[bool] = Counter()
-        """Right or wrong -> episodes of multiple choice that this run stored; errors are neither."""
         self.errors: Counter[str] = Counter()
         """Cell -> those of them that ended as an error."""
 
@@ -53,6 +51,4 @@ class ResultSink:
         cells, endings = batch.episodes["cell"], batch.episodes["ending"]
         self.per_cell.update(cells)
         self.errors.update(cell for cell, ending in zip(cells, endings, strict=True) if ending in ERRORS)
-        results = zip(endings, batch.episodes["correct"], strict=True)
-        self.scored.update(bool(correct) for ending, correct in results if ending not in UNSCORED)
         self.store.append(batch)

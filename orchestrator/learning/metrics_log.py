@@ -14,7 +14,8 @@ from typing import Any
 
 from actors.redaction import redact_address
 from orchestrator.learning.settings import Train
-from orchestrator.tracking.mlflow_client import MlflowRun, address, first_line, milliseconds
+from orchestrator.tracking.mlflow_client import LEVEL, MlflowRun, first_line, milliseconds
+from orchestrator.tracking.remembered import address
 from orchestrator.tracking.tracker import OFF
 from sweeps.spec import Sweep
 
@@ -87,6 +88,7 @@ class MetricsLog:
             self.run = MlflowRun(
                 address(tracking.uri, self.folder), experiment, self.folder, {"model": train.model.name, **params}, name
             )
+            self.run.client.set_tag(self.run.parent, LEVEL, "training")
             self.run.client.set_tag(self.run.parent, "mlflow.note.content", NOTE.replace("MODEL", train.model.name))
         return self.run
 

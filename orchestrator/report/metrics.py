@@ -34,7 +34,7 @@ CUT: dict[str, str] = dict(
     zip(CUT_SHORT, ("outgrew the model", "spent a reply's tokens before its first word"), strict=True)
 )
 """Ending that a limit brought about, which is a column too -> what such episodes did, in words."""
-NOT_COMPARABLE = ("prompt_tokens", "reply_tokens")
+NOT_COMPARABLE = ("prompt_tokens", "reply_tokens", "cost")
 """Columns that an engine may report differently for the same answers; they stay out of results.json."""
 DIGITS = 6
 """Decimals in results.json."""
@@ -48,7 +48,7 @@ def score(
     Counts of episodes: planned, finished (stored, whatever the ending), unprocessable, refused, failed, errors (their
     sum), scored (the rest), correct. Measures over the scored ones, null where there is none: acc, acc_low, acc_high
     (percent, 95% interval), ps (mean of turns - 1), loops (percent that ended at the turn limit), turns (in all),
-    share_* (percent of turns), prompt_tokens and reply_tokens (sums). protocol.md, 'Measures'.
+    share_* (percent of turns), prompt_tokens, reply_tokens (sums) and cost (of all episodes). protocol.md, 'Measures'.
 
     Episodes that outgrew the model (``Ending.OVERFLOW``), or whose last reply's tokens were spent in silence (``TRUNCATED``),
     are scored, as not answered rightly: overflow and truncated count them, and acc_bound and loops_bound are what acc and
@@ -150,6 +150,7 @@ def _counts() -> list[pl.Expr]:
         ],
         pl.col("correct").filter(answered).sum().cast(pl.Int64),
         *[pl.col(name).filter(answered).cast(pl.Int64).sum() for name in summed],
+        pl.col("cost").sum().round(9),
     ]
 
 

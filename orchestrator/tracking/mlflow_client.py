@@ -1,9 +1,9 @@
-"""The MLflow client of a run folder: one parent run, and a nested run for each cell.
+"""The MLflow client of a run folder: a run for the sweep, below it one for each model, below that one for each cell.
 
 Whatever is sent can be sent again, and nothing is made or written twice.
 
-A parent run is known by a random mark that the run folder remembers before the run is made, and a cell's run by its tags
-under that parent. So an answer that was lost on the way, a kill at any moment, a deleted run and an emptied server all end
+A sweep's run is known by a random mark that the run folder remembers before the run is made, and the others by their tags
+under that mark. So an answer that was lost on the way, a kill at any moment, a deleted run and an emptied server all end
 in the same place: what exists is found, what is missing is made.
 """
 
@@ -13,43 +13,47 @@ import json
 import logging
 import math
 import os
-import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, NamedTuple
 
-from actors.redaction import redact_address, redact_addresses
-from orchestrator.storage import atomic_write
-from sweeps.values import digest
+from actors.redaction import redact_addresses
+from orchestrator.tracking import local_store, remembered, rollup, saved_views
+from orchestrator.tracking.remembered import LOCAL, address
+from orchestrator.tracking.rollup import NOBODY, Roster
 
-LINKS = "mlflow.json"
-"""Remembers, per address, which parent run belongs to this folder."""
 MARK = "proactive_sweep.mirror"
-"""Tag of the parent run that holds the mark."""
+"""Tag of every run of a sweep that holds the mark."""
 PARENT = "mlflow.parentRunId"
+MAX_MODELS = 1000
+"""Places in a sweep's table of models."""
 METRICS_PER_CALL = 900
 """Metrics a call may carry; MLflow's own limit is 1,000."""
 RUNS_PER_PAGE = 200
 """Runs a search may return at once, so that one answer stays far under the time-out."""
 MAX_REASON_CHARS = 200
 """Characters of an error message that are shown."""
+LEVEL = "level"
+"""Tag: ``sweep``, ``model`` or ``cell``."""
+RUN_TYPE, EVALUATION = "mlflow.runType", "evaluation"
+"""Tag of an evaluation: MLflow's page opens the run that holds one, so that a sweep's models are seen at first."""
 NOTE = """The sweep **SWEEP** on ProactiveBench: models look at pictures that do not show enough, and may ask for more.
 
-- **Nested runs** are its cells, one for each model, scenario and condition. Filter the list with `tags.model = "..."`,
-  `tags.scenario = "ROD"` or `tags.condition = "hint"`; select some and press *Compare*.
-- **What to look at**: `acc`, percent right, with its 95% interval `acc_low`, `acc_high`; `ps`, suggestions asked for in an
-  episode; `loops`, percent that asked until the limit; `share_*`, what the answers were; `errors` are never zeros in `acc`.
-- **Over time**, on this run: `episodes_done`, `episodes_per_second`, `acc_so_far` (of this attempt, all cells together; it
-  moves as harder cells are reached) and, under *System metrics*, how busy every node's processor, memory and GPUs are.
+- **Below it** is one run a model, and below that one a cell (scenario and condition). This row is the mean over models;
+  baselines (parameter `kind`) are in no mean. `best_acc` and the tag `best_model` name the best one.
+- **Saved views** (*Models*, *Sweeps side by side*, *Cells*) are tables and charts of these.
+- **What to look at**: `acc`, percent right under the condition that the parameter `condition` names, mean over scenarios;
+  `ps`, suggestions asked for in an episode; `loops`, percent that asked until the limit; `acc/SCENARIO`;
+  `acc_under/CONDITION`; of a cell also `acc_low`, `acc_high`, its 95% interval. `errors` are never zeros in `acc`.
+- **Over time**: all of these as episodes finish; here also `episodes_done`, `episodes_per_second` and, under *System
+  metrics*, how busy every node's processor, memory and GPUs are.
 - **Artifacts** and **Traces**: tables, figures, `report.html` and a seeded sample of episodes turn by turn, once
   `proactive-sweep track FOLDER` has been typed. That command rebuilds all of this from the run folder, which is the truth.
 """
 FIRST_METRICS = ("acc", "ps", "aggregate", "category", "suggestion")
 NAMES = ("cell", "model", "scenario", "condition", "protocol")
-LOCAL = "sqlite"
 CLIENT_DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "3",
@@ -66,7 +70,7 @@ class Point(NamedTuple):
     at: int
     """Milliseconds since 1970."""
     measures: Mapping[str, float] = {}
-    """``episodes_per_second``, ``acc_so_far`` (percent right of what this attempt has scored), ``system/...``."""
+    """``episodes_per_second``, ``system/...``."""
 
 
 class Round(NamedTuple):
@@ -83,33 +87,51 @@ class Round(NamedTuple):
 
 
 @dataclass
-class CellRun:
-    """A cell's run as the server last had it."""
+class NestedRun:
+    """A model's or a cell's run as the server last had it."""
 
     id: str
     status: str
-    metrics: dict[str, float]
+    names: dict[str, str]
+    """Of a cell its ``NAMES``, of a model ``model`` alone."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    params: dict[str, str] = field(default_factory=dict)
+    planned: int = 0
+    """Episodes of a cell, as far as this process heard of it."""
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What is known of a cell (``rollup.Row``)."""
+        return {**self.names, **({"planned": self.planned} if self.planned else {}), **self.metrics}
 
 
 class MlflowRun:
-    """One parent run and its cells' runs, found or made. Every method may raise what MLflow raises."""
+    """A sweep's run and those below it, found or made. Every method may raise what MLflow raises."""
 
-    def __init__(self, uri: str, experiment: str, folder: Path, params: Mapping[str, str], name: str) -> None:
-        self.folder, self.uri = folder, uri
+    def __init__(
+        self, uri: str, experiment: str, folder: Path, params: Mapping[str, str], name: str, roster: Roster = NOBODY
+    ) -> None:
+        self.folder, self.uri, self.roster = folder, uri, roster
+        self.local = uri == address(LOCAL, folder)
         self.client = _client(uri)
         self.experiment = self._experiment(experiment)
         self.metrics: dict[str, float] = {}
-        """The parent's latest metrics, as far as known."""
-        self.cells: dict[str, CellRun] = {}
-        self.parent = self._parent(name, params)
+        """The sweep's latest metrics, as far as known."""
+        self.best = ""
+        self.models: dict[str, NestedRun] = {}
+        self.cells: dict[str, NestedRun] = {}
+        self.title = name if name == folder.name else f"{name} · {folder.name}"
+        self.mark = remembered.mark(folder, uri, remembered.identified(name, params))
+        self.parent, self.began = self._parent(name, params)
+        remembered.remember(folder, uri, mark=self.mark, experiment=self.experiment, parent=self.parent)
+        saved_views.send(self.client, self.experiment, roster.conditions)
 
     def send(self, round_: Round) -> None:
         """One round; files come last, so that a server that takes no files still gets the figures and the end."""
         self.send_progress(round_.progress)
         if round_.data:
             self.send_data(round_.data)
-        for row in round_.cells.values():
-            self.send_cell(row)
+        self.send_cells(round_.cells.values())
         if round_.status:
             self.end(round_.status)
         self.send_files(round_.files)
@@ -135,18 +157,57 @@ class MlflowRun:
         for first in range(0, len(metrics), METRICS_PER_CALL):
             self.client.log_batch(self.parent, metrics=metrics[first : first + METRICS_PER_CALL])
 
-    def send_cell(self, row: Mapping[str, Any]) -> None:
-        """Log what changed in one cell since the server heard of it."""
+    def send_cells(self, rows: Collection[Mapping[str, Any]]) -> None:
+        """Log what changed in cells since the server heard of them, then in their models, then in the sweep."""
+        for row in rows:
+            run = self.cells.get(row["cell"]) or self._make_cell(row)
+            run.planned = int(row.get("planned") or 0)
+            values = measured(row) if row.get("finished") else {}  # what has not begun has a run, and nothing to say
+            self._send_metrics(run, values, row["at"], int(row.get("finished") or 0))
+            self._set_status(run, _status(row))
+        for model in dict.fromkeys(str(row["model"]) for row in rows):
+            self._send_model(self.models[model], max(row["at"] for row in rows))
+        if rows:
+            self._send_sweep(max(row["at"] for row in rows))
+
+    def _send_model(self, run: NestedRun, at: int) -> None:
+        cells = [cell for cell in self.cells.values() if cell.names["model"] == run.names["model"]]
+        main = self.roster.main(cell.names["condition"] for cell in cells)
+        values = rollup.of_model([cell.row for cell in cells], main)
+        if values.get("finished"):
+            self._send_metrics(run, values, at, int(values["finished"]), {"condition": main})
+        states = {cell.status for cell in cells}
+        self._set_status(run, "RUNNING" if "RUNNING" in states else "FINISHED" if states == {"FINISHED"} else "FAILED")
+
+    def _send_sweep(self, at: int) -> None:
         from mlflow.entities import Metric
 
-        run = self.cells.get(row["cell"]) or self._make_cell(row)
-        values = measured(row) if row.get("finished") else {}  # what has not begun has a run, and nothing to say
-        new = {name: value for name, value in values.items() if run.metrics.get(name) != value}
+        models = {name: run.metrics for name, run in self.models.items()}
+        values, best = rollup.of_sweep(models, filter(lambda name: self.roster.kind(name) == rollup.BASELINE, models))
+        new = {name: value for name, value in values.items() if self.metrics.get(name) != value}
+        done = int(sum(found.get("finished", 0) for found in models.values()))
         if new:
-            step = int(row.get("finished") or 0)
-            self.client.log_batch(run.id, metrics=[Metric(name, value, row["at"], step) for name, value in new.items()])
-            run.metrics.update(new)
-        self._set_status(run, _status(row))
+            self.client.log_batch(self.parent, metrics=[Metric(name, value, at, done) for name, value in new.items()])
+            self.metrics.update(new)
+        if best and best != self.best:
+            self.client.set_tag(self.parent, "best_model", best)
+            self.best = best
+
+    def _send_metrics(
+        self, run: NestedRun, values: Mapping[str, float], at: int, step: int, more: Mapping[str, str] | None = None
+    ) -> None:
+        """Metrics that changed and, with the first of them, the run's parameters: filters and groups of MLflow's page."""
+        from mlflow.entities import Metric, Param
+
+        new = {name: value for name, value in values.items() if run.metrics.get(name) != value}
+        if not new:
+            return
+        wanted = {"sweep": self.title, "kind": self.roster.kind(run.names["model"]), **run.names, **(more or {})}
+        params = [Param(name, text) for name, text in wanted.items() if name not in (*run.params, "cell")]
+        metrics = [Metric(name, value, at, step) for name, value in new.items()]
+        self.client.log_batch(run.id, metrics=metrics, params=params)
+        run.metrics.update(new)
+        run.params.update(wanted)
 
     def send_files(self, paths: Sequence[Path]) -> None:
         """Files to keep with the parent run; one that is not there is left out."""
@@ -155,13 +216,13 @@ class MlflowRun:
                 self.client.log_artifact(self.parent, str(path))
 
     def end(self, status: str) -> None:
-        """Close the parent run, then the cells that were left unfinished; none of those ever counts as FINISHED."""
+        """Close the sweep's run, then those below that were left unfinished; none of those ever counts as FINISHED."""
         self.client.set_terminated(self.parent, status)
-        for run in self.cells.values():
+        for run in (*self.models.values(), *self.cells.values()):
             if run.status == "RUNNING":
                 self._set_status(run, "FAILED" if status == "FINISHED" else status)
 
-    def _set_status(self, run: CellRun, status: str) -> None:
+    def _set_status(self, run: NestedRun, status: str) -> None:
         if run.status == status:
             return
         if status == "RUNNING":
@@ -170,19 +231,43 @@ class MlflowRun:
             self.client.set_terminated(run.id, status)
         run.status = status
 
-    def _make_cell(self, row: Mapping[str, Any]) -> CellRun:
-        tags = {name: str(row[name]) for name in NAMES} | {PARENT: self.parent}
-        made = self.client.create_run(self.experiment, tags=tags, run_name=run_name(row))
-        run = self.cells[row["cell"]] = CellRun(made.info.run_id, "RUNNING", {})
+    def _make_cell(self, row: Mapping[str, Any]) -> NestedRun:
+        names = {name: str(row[name]) for name in NAMES}
+        model = self.models.get(names["model"]) or self._make_model(names["model"])
+        # "Created" is the sweep's begin for all of them: MLflow's page sorts by it, models first
+        run = self._make(run_name(row), "cell", names, model.id, self.began - 1 - len(self.cells))
+        self.cells[row["cell"]] = run
         return run
 
+    def _make_model(self, model: str) -> NestedRun:
+        name = model if self.local else f"{model} · {self.title}"
+        began = self.began + MAX_MODELS - self.roster.place(model)
+        run = self._make(name, "model", {"model": model}, self.parent, began, {RUN_TYPE: EVALUATION})
+        self.models[model] = run
+        return run
+
+    def _make(
+        self,
+        name: str,
+        level: str,
+        names: dict[str, str],
+        above: str,
+        began: int,
+        more: Mapping[str, str] | None = None,
+    ) -> NestedRun:
+        kind = self.roster.kind(names["model"])
+        tags = {**names, PARENT: above, MARK: self.mark, LEVEL: level, "kind": kind, **(more or {})}
+        made = self.client.create_run(self.experiment, start_time=began, tags=tags, run_name=name)
+        return NestedRun(made.info.run_id, "RUNNING", names)
+
     def _experiment(self, name: str) -> str:
-        """The sweep's experiment; a local one that keeps its files in another folder belongs to a copy, and is not used."""
+        """The sweep's experiment; the files of a local one lie in the run folder, also after that was copied or moved."""
         place = (self.folder / "mlartifacts").resolve().as_uri() if self.uri.startswith("sqlite") else None
-        local = self.uri == address(LOCAL, self.folder)
+        if place and self.local:
+            local_store.move_files(self.folder / "mlflow.db", place)
         wanted, number = name, 1
         while (found := self.client.get_experiment_by_name(wanted)) is not None:
-            if not local or found.artifact_location == place:
+            if not self.local or found.artifact_location == place:
                 if found.lifecycle_stage == "deleted":
                     self.client.restore_experiment(found.experiment_id)
                 return str(found.experiment_id)
@@ -190,35 +275,50 @@ class MlflowRun:
             wanted = f"{name} ({number})"
         return str(self.client.create_experiment(wanted, artifact_location=place))
 
-    def _parent(self, name: str, params: Mapping[str, str]) -> str:
-        """Find the parent run and what is under it, or make it; parameters are written once, later ones do not replace them."""
+    def _parent(self, name: str, params: Mapping[str, str]) -> tuple[str, int]:
+        """Find the sweep's run and what is below it, or make it: its id, and when it began in milliseconds since 1970.
+
+        Parameters are written once, later ones do not replace them.
+        """
         from mlflow.entities import Param
 
-        mark = self.mark = self._mark()
-        found = next(iter(self._search(f"tags.`{MARK}` = '{mark}'")), None)
+        runs = self._search(f"tags.`{MARK}` = '{self.mark}'")
+        found = next((run for run in runs if PARENT not in run.data.tags), None)
         if found is None:
-            tags = {MARK: mark, "mlflow.note.content": _note(self.folder, name), "sweep": name}
-            title = name if name == self.folder.name else f"{name} · {self.folder.name}"
-            found = self.client.create_run(self.experiment, tags=tags, run_name=title)
+            tags = {MARK: self.mark, LEVEL: "sweep", "mlflow.note.content": _note(self.folder, name), "sweep": name}
+            found = self.client.create_run(self.experiment, tags=tags, run_name=self.title)
         else:
             self.client.update_run(found.info.run_id, status="RUNNING")
-            self.metrics = dict(found.data.metrics)
-            self.cells = self._found_cells(found.info.run_id)
+            self.metrics, self.best = dict(found.data.metrics), found.data.tags.get("best_model", "")
+        self._take(found, runs)
         missing = [
             Param(key, redact_addresses(text)[:500]) for key, text in params.items() if key not in found.data.params
         ]
         if missing:
             self.client.log_batch(found.info.run_id, params=missing)
-        parent = str(found.info.run_id)
-        self._remember(mark=mark, experiment=self.experiment, parent=parent)
-        return parent
+        return str(found.info.run_id), int(found.info.start_time)
 
-    def _found_cells(self, parent: str) -> dict[str, CellRun]:
-        return {
-            run.data.tags["cell"]: CellRun(run.info.run_id, run.info.status, dict(run.data.metrics))
-            for run in self._search(f"tags.`{PARENT}` = '{parent}'")
-            if "cell" in run.data.tags
-        }
+    def _take(self, parent: Any, runs: Sequence[Any]) -> None:
+        """The runs below, put where they belong: after their parent was deleted, and of version 0.1.0, which had no models."""
+        self.parent, self.began = str(parent.info.run_id), int(parent.info.start_time)
+        old = [] if LEVEL in parent.data.tags else self._search(f"tags.`{PARENT}` = '{self.parent}'")
+        for run in runs:
+            if run.data.tags.get(LEVEL) == "model":
+                self._put_below(run, self.parent, "model")
+                self.models[run.data.tags["model"]] = _nested(run, ("model",))
+        for run in (*runs, *old):
+            if "cell" in run.data.tags:
+                model = run.data.tags["model"]
+                self._put_below(run, (self.models.get(model) or self._make_model(model)).id, "cell")
+                self.cells[run.data.tags["cell"]] = _nested(run, NAMES)
+        if old:
+            self.client.set_tag(self.parent, LEVEL, "sweep")
+
+    def _put_below(self, run: Any, above: str, level: str) -> None:
+        wanted = {MARK: self.mark, LEVEL: level, "kind": self.roster.kind(run.data.tags["model"]), PARENT: above}
+        for key, text in wanted.items():
+            if run.data.tags.get(key) != text:
+                self.client.set_tag(run.info.run_id, key, text)
 
     def _search(self, wanted: str) -> list[Any]:
         """Runs of the experiment that are not in the bin."""
@@ -231,29 +331,6 @@ class MlflowRun:
             if not token:
                 return runs
 
-    def _mark(self) -> str:
-        """This folder's mark at this address, made on first use; a folder copied elsewhere makes its own."""
-        place = digest(str(self.folder.resolve()))  # no host: a shared folder resumes from any node
-        known = _links(self.folder).get(redact_address(self.uri))
-        if (
-            isinstance(known, dict)
-            and known.get("place") == place
-            and re.fullmatch("[0-9a-f]{16}", str(known.get("mark")))
-        ):
-            return str(known["mark"])
-        mark = token_hex(8)
-        self._remember(place=place, mark=mark)
-        return mark
-
-    def _remember(self, **facts: str) -> None:
-        links = _links(self.folder)
-        key = redact_address(self.uri)
-        before = links.get(key)
-        known = before if isinstance(before, dict) and before.get("mark") == facts["mark"] else {}
-        links[key] = {**known, **facts}
-        if links[key] != before:
-            atomic_write.write(self.folder / LINKS, (json.dumps(links, indent=1) + "\n").encode())
-
 
 def measured(row: Mapping[str, Any]) -> dict[str, float]:
     """The finite numbers of a row; what was not measured is no zero. Conclusions first: MLflow opens on what it heard first."""
@@ -265,11 +342,6 @@ def measured(row: Mapping[str, Any]) -> dict[str, float]:
         and not isinstance(value, bool)
         and math.isfinite(value)
     }
-
-
-def address(uri: str, folder: Path) -> str:
-    """``sqlite`` is a file in the run folder; anything else is an address as it stands."""
-    return f"sqlite:///{(folder / 'mlflow.db').resolve()}" if uri == LOCAL else uri
 
 
 def milliseconds() -> int:
@@ -289,7 +361,7 @@ def _client(uri: str) -> Any:
     # else every ended run prints the server's address, password and all, between the user's own lines
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
     if uri.startswith("sqlite"):
-        _write_ahead()
+        local_store.write_ahead()
     from mlflow.tracking import MlflowClient
 
     for name in ("mlflow", "alembic"):  # how it makes its tables is nobody's news
@@ -297,30 +369,9 @@ def _client(uri: str) -> Any:
     return MlflowClient(tracking_uri=uri)
 
 
-def _write_ahead() -> None:
-    """SQLite in write-ahead mode: five to ten times as many runs a second, and readers do not block.
-
-    Nothing waits for the disk: ``track`` rebuilds a database that a power cut tears, and the store's own fsync goes first.
-    """
-    from sqlalchemy import event
-    from sqlalchemy.engine import Engine
-
-    if not event.contains(Engine, "connect", _pragmas):
-        event.listen(Engine, "connect", _pragmas)
-
-
-def _pragmas(connection: Any, _: Any) -> None:
-    if type(connection).__module__.startswith("sqlite3"):
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=OFF")
-
-
-def _links(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / LINKS).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def _nested(run: Any, keys: Sequence[str]) -> NestedRun:
+    names = {name: run.data.tags.get(name, "") for name in keys}
+    return NestedRun(run.info.run_id, run.info.status, names, dict(run.data.metrics), dict(run.data.params))
 
 
 def first_line(problem: Exception) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.tracking.mlflow_client import MlflowRun, Round, first_line
+from orchestrator.tracking.rollup import Roster
 
 NICENESS = 10
 """Added to the nice value, so that the sweep goes first."""
@@ -37,6 +38,7 @@ class RunArguments(NamedTuple):
     folder: Path
     params: Mapping[str, str]
     name: str
+    roster: Roster
     driver: int
     """The driver's process id."""
 
@@ -48,8 +50,10 @@ class MlflowFailed(Exception):
 class MlflowProcess:
     """The driver's end: a run in a process of its own, started when the first round is sent."""
 
-    def __init__(self, uri: str, experiment: str, folder: Path, params: Mapping[str, str], name: str) -> None:
-        self.arguments = RunArguments(uri, experiment, folder, params, name, os.getpid())
+    def __init__(
+        self, uri: str, experiment: str, folder: Path, params: Mapping[str, str], name: str, roster: Roster
+    ) -> None:
+        self.arguments = RunArguments(uri, experiment, folder, params, name, roster, os.getpid())
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = False
 
@@ -124,7 +128,7 @@ def main() -> None:
             return
         problem = ""
         try:
-            run = run or MlflowRun(*arguments[:5])
+            run = run or MlflowRun(*arguments[:6])
             run.send(round_)
         except Exception as failure:  # whatever MLflow raises: it is the driver's to say
             run, problem = None, first_line(failure)  # found again from the server: runs may have been deleted

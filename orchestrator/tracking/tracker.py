@@ -22,17 +22,18 @@ from actors.redaction import redact_address
 from orchestrator.storage import checksums
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.tracking.mlflow_client import (
-    LOCAL,
     METRICS_PER_CALL,
     NAMES,
     MlflowRun,
     Point,
     Round,
-    address,
     first_line,
     milliseconds,
 )
 from orchestrator.tracking.mlflow_process import MlflowProcess
+from orchestrator.tracking.points import append_point, stored_points
+from orchestrator.tracking.remembered import LOCAL, address
+from orchestrator.tracking.rollup import NOBODY, Roster
 
 SEND_INTERVAL_S = 1.0
 """Seconds between two rounds of sending."""
@@ -48,15 +49,22 @@ OFF = "none"
 class Tracker:
     """Sends one attempt at a sweep to MLflow."""
 
-    def __init__(self, uri: str, experiment: str, folder: Path, sweep_params: Mapping[str, str], run_name: str) -> None:
+    def __init__(
+        self,
+        uri: str,
+        experiment: str,
+        folder: Path,
+        sweep_params: Mapping[str, str],
+        run_name: str,
+        roster: Roster = NOBODY,
+    ) -> None:
         self.off = uri == OFF
         self.uri = address(uri, folder)
         self.experiment, self.folder, self.params, self.name = experiment, folder, dict(sweep_params), run_name
         self._changed = Condition()
         self._pending = Round({}, [], [])
-        self._acc: float | None = None
         self._done = 0
-        self._process = MlflowProcess(self.uri, experiment, folder, self.params, run_name)
+        self._process = MlflowProcess(self.uri, experiment, folder, self.params, run_name, roster)
         self._status = ""
         """Set once, by ``close``: the state in which the parent run ends."""
         self._unreachable = False
@@ -79,16 +87,10 @@ class Tracker:
         with self._changed:
             self._pending.cells[row["cell"]] = {**row, "at": milliseconds()}
 
-    def scored(self, counts: Mapping[bool, int]) -> None:
-        """Right or wrong -> episodes of multiple choice that this attempt has scored; the next point of progress says it."""
-        total = sum(counts.values())
-        self._acc = 100 * counts.get(True, 0) / total if total else None
-
     def progress(self, done: int, planned: int, rate: float) -> None:
         """A point of progress over time on the parent run, at step ``done``; while a server is away the oldest are dropped."""
         self._done = done
-        acc = {} if self._acc is None else {"acc_so_far": self._acc}
-        self._point({"episodes_per_second": rate, **acc})
+        self._point({"episodes_per_second": rate})
 
     def system_metrics(self, load: Mapping[str, float]) -> None:
         """How busy the nodes are now (``tracking.system_metrics``), as system metrics of the parent run."""
@@ -96,8 +98,10 @@ class Tracker:
 
     def _point(self, measures: Mapping[str, float]) -> None:
         if not self.off:
+            point = Point(self._done, milliseconds(), measures)
+            append_point(self.folder, point)
             with self._changed:
-                self._pending.progress.append(Point(self._done, milliseconds(), measures))
+                self._pending.progress.append(point)
                 del self._pending.progress[:-METRICS_PER_CALL]
 
     def dataset(self, data: Mapping[str, Any]) -> None:
@@ -200,7 +204,7 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
     failed = "failed" in rows.columns and bool(rows["failed"].sum())
     ready = Round(
         {row["cell"]: {**row, "at": at} for row in rows.iter_rows(named=True)},
-        [Point(done, at)],
+        [*stored_points(folder), Point(done, at)],
         [folder / "sweep.resolved.toml", folder / "results.json"],
         status="FINISHED" if done == rows["planned"].sum() and not failed else "FAILED",
     )
@@ -208,7 +212,7 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
 
     try:
         experiment = sweep["tracking"].get("experiment") or sweep["name"]
-        run = MlflowRun(uri, experiment, folder, parameters(sweep), sweep["name"])
+        run = MlflowRun(uri, experiment, folder, parameters(sweep), sweep["name"], Roster.of(sweep))
         run.send(ready)
         send_artifacts(run, folder, rows, data)
     except Exception as problem:  # MLflow's stores raise what they like: SQL, HTTP and file errors among them

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 import tomli_w
 
+from orchestrator.tracking.rollup import NOBODY, Roster
 from orchestrator.tracking.tracker import Tracker
 
 
@@ -41,13 +42,22 @@ def parent(found):
 
 def cells(found) -> dict[str, Any]:
     """Cell -> its run; fails where a cell has two."""
-    nested = [run for run in found if "mlflow.parentRunId" in run.data.tags]
+    nested = [run for run in found if run.data.tags["level"] == "cell"]
     assert len({run.data.tags["cell"] for run in nested}) == len(nested), "a cell has two runs"
     return {run.data.tags["cell"]: run for run in nested}
 
 
-def tracker(folder: Path, uri: str = "sqlite", params: dict[str, str] | None = None) -> Tracker:
-    return Tracker(uri, "sweep", folder, params or {"models": "m0, m1"}, "sweep")
+def models(found) -> dict[str, Any]:
+    """Model -> its run; fails where a model has two."""
+    nested = [run for run in found if run.data.tags["level"] == "model"]
+    assert len({run.data.tags["model"] for run in nested}) == len(nested), "a model has two runs"
+    return {run.data.tags["model"]: run for run in nested}
+
+
+def tracker(
+    folder: Path, uri: str = "sqlite", params: dict[str, str] | None = None, roster: Roster = NOBODY
+) -> Tracker:
+    return Tracker(uri, "sweep", folder, params or {"models": "m0, m1"}, "sweep", roster)
 
 
 def mirrored(folder: Path, rows: Sequence[dict[str, Any]], status: str = "FINISHED", **how: Any) -> None:
@@ -56,7 +66,7 @@ def mirrored(folder: Path, rows: Sequence[dict[str, Any]], status: str = "FINISH
     for number, cell in enumerate(rows):
         one.cell(cell)
         one.progress(number, len(rows), 5.0)
-    one.close(status, timeout=60)
+    one.close(status, timeout=120)
 
 
 def kept(folder: Path, rows: Sequence[dict[str, Any]], **sweep: Any) -> None:

@@ -98,7 +98,7 @@ def test_a_server_that_goes_and_comes_back_ends_with_the_right_values(tmp_path, 
         one.start()
         for number in range(10):
             one.cell(row(number, finished=1, acc=1.0))
-        until(lambda: len(runs(plain)) == 11)
+        until(lambda: len(runs(plain)) == 1 + 10 + 10)
     hand_over(one, 1000)
     until(lambda: one._unreachable)
     for number in range(50):

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
 import sqlite3
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import pytest
 
 from orchestrator.execution.attempt import tracker_of
 from orchestrator.storage.lock import RunFolderError
+from orchestrator.tracking.remembered import pages
+from orchestrator.tracking.rollup import Roster
 from orchestrator.tracking.tracker import parameters, track
 from sweeps.conditions import Condition
 from sweeps.spec import ModelSpec, Sweep
+from sweeps.values import digest
 from tests.orchestrator.mlflow_stores import (
     cells,
     client,
     hand_over,
     kept,
     mirrored,
+    models,
     parent,
     refused,
     row,
@@ -53,7 +60,7 @@ def test_770_cells_reach_a_new_local_store_silently_one_parent_and_one_nested_ru
     one.start()
     hand_over(one)
     for number in range(770):
-        one.cell(row(number))
+        one.cell({**row(number), "model": f"m{number % 50}"})
     one.progress(7700, 7700, 5.0)
     one.artifacts([tmp_path / "results.json", tmp_path / "never written"])
     one.close("FINISHED", timeout=300)
@@ -64,14 +71,21 @@ def test_770_cells_reach_a_new_local_store_silently_one_parent_and_one_nested_ru
     assert (said.out, said.err) == ("", "")
     assert set(nested) == {f"m{number}/QD/hint" for number in range(770)}
     assert top.data.params == {"models": "m0, m1"}
-    assert top.data.metrics == {"episodes_done": 7700.0, "episodes_per_second": 5.0}
+    assert set(models(found)) == {f"m{number}" for number in range(50)}
+    shown = {
+        name: top.data.metrics[name] for name in ("episodes_done", "episodes_per_second", "acc", "models", "errors")
+    }
+    assert shown == {"episodes_done": 7700.0, "episodes_per_second": 5.0, "acc": 50.0, "models": 50.0, "errors": 0.0}
     assert [file.path for file in client(tmp_path).list_artifacts(top.info.run_id)] == ["results.json"]
     assert (tmp_path / "mlartifacts").is_dir()
     assert {run.info.status for run in found} == {"FINISHED"}
     one_cell = nested["m7/QD/hint"]
-    assert {name: one_cell.data.tags[name] for name in ("model", "scenario", "condition", "protocol", "mlflow.parentRunId")} == {
-        "model": "m7", "scenario": "QD", "condition": "hint", "protocol": "mcqa", "mlflow.parentRunId": top.info.run_id,
-    }  # fmt: skip
+    names = {"model": "m7", "scenario": "QD", "condition": "hint", "protocol": "mcqa"}
+    assert names.items() <= one_cell.data.tags.items()
+    assert one_cell.data.params == {**names, "kind": "model", "sweep": f"sweep · {tmp_path.name}"}
+    above = models(found)["m7"]
+    assert one_cell.data.tags["mlflow.parentRunId"] == above.info.run_id
+    assert above.data.tags["mlflow.parentRunId"] == top.info.run_id
     assert one_cell.data.metrics["acc"] == 50.0
     assert "loops" not in one_cell.data.metrics, "no value is no zero"
     assert sqlite3.connect(tmp_path / "mlflow.db").execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -118,7 +132,7 @@ def test_a_kill_between_making_runs_and_anything_else_doubles_none(folder):
         "import sys, time; from pathlib import Path; from tests.orchestrator.mlflow_stores import row, tracker\n"
         "import orchestrator.tracking.tracker as tracking; tracking.FIRST_SEND_DELAY_S = 0.0\n"
         "one = tracker(Path(sys.argv[1])); one.start()\n"
-        "for n in range(200): one.cell(row(n))\n"
+        "for n in range(200): one.cell({**row(n), 'model': f'm{n % 10}'})\n"
         "time.sleep(120)"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(folder)], cwd=ROOT)
@@ -133,10 +147,10 @@ def test_a_kill_between_making_runs_and_anything_else_doubles_none(folder):
     finally:
         process.kill()
         process.wait(30)
-    mirrored(folder, [row(number) for number in range(200)])
+    mirrored(folder, [{**row(number), "model": f"m{number % 10}"} for number in range(200)])
 
     assert 20 <= made < 201, "the kill came too early or too late to tell"
-    assert len(cells(runs(folder))) == 200
+    assert (len(cells(runs(folder))), len(models(runs(folder)))) == (200, 10)
     assert parent(runs(folder)).info.status == "FINISHED"
 
 
@@ -145,7 +159,7 @@ def test_a_run_deleted_meanwhile_is_made_anew_and_holds_up_no_other(folder, capf
     one.start()
     for number in range(2):
         one.cell(row(number, finished=1))
-    until(lambda: len(runs(folder)) == 3)
+    until(lambda: len(runs(folder)) == 1 + 2 + 2)
     client(folder).delete_run(cells(runs(folder))["m0/QD/hint"].info.run_id)
     for number in range(2):
         one.cell(row(number, acc=99.0))
@@ -164,20 +178,83 @@ def test_a_run_deleted_meanwhile_is_made_anew_and_holds_up_no_other(folder, capf
     assert parent(runs(folder)).info.status == "FINISHED"
 
 
-def test_a_copied_folder_makes_runs_of_its_own_and_leaves_the_other_alone(folder, tmp_path):
-    kept(folder, [row(0)])
+def test_a_copied_folder_updates_its_runs_and_leaves_the_other_alone(folder, tmp_path):
+    both = [{"name": "m0"}, {"name": "m1"}]
+    kept(folder, [row(0)], models=both)
     track(folder)
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
-    before = sorted(path.relative_to(folder) for path in folder.rglob("*"))
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "mlflow.db" not in path.name}
     mirrored(copy, [row(0, acc=1.0)])
-    track(copy)
+    mine, first = runs(copy), runs(folder)
 
-    assert [run.data.metrics["acc"] for run in cells(runs(copy, "sweep (2)")).values()] == [50.0]
-    assert [run.data.metrics["acc"] for run in cells(runs(copy, "sweep")).values()] == [50.0]
-    files = [path.relative_to(folder) for path in folder.rglob("*") if not path.name.startswith("mlflow.db")]
-    assert sorted(files) == [path for path in before if not path.name.startswith("mlflow.db")]
-    assert len(runs(folder)) == 2
+    assert {run.info.run_id for run in mine} == {run.info.run_id for run in first}
+    assert [run.data.metrics["acc"] for run in cells(mine).values()] == [1.0]
+    assert [run.data.metrics["acc"] for run in cells(first).values()] == [50.0]
+    kept(copy, [row(0, acc=2.0)], models=both)
+    subprocess.run([sys.executable, "-m", "orchestrator", "track", str(copy)], cwd=ROOT, check=True, timeout=120)
+    assert [run.data.metrics["acc"] for run in cells(runs(copy)).values()] == [2.0]
+    assert {run.info.artifact_uri for run in runs(copy)} == {
+        f"{(copy / 'mlartifacts').as_uri()}/{run.info.run_id}/artifacts" for run in runs(copy)
+    }
+    assert client(copy).list_artifacts(parent(runs(copy)).info.run_id), "the files are found where the copy lies"
+    assert before == {
+        path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "mlflow.db" not in path.name
+    }
+
+
+def test_two_copies_of_one_sweep_share_a_run_on_a_server_and_another_sweep_has_its_own(folder, tmp_path):
+    uri = f"sqlite:///{folder / 'mlflow.db'}"
+    places = [tmp_path / name for name in ("one", "two", "other")]
+    for place in places:
+        place.mkdir()
+    mirrored(places[0], [row(0)], uri=uri)
+    for place in places[1:]:
+        shutil.copy(places[0] / "mlflow.json", place)
+    mirrored(places[1], [row(0, acc=1.0)], uri=uri)
+    mirrored(places[2], [row(0, acc=2.0)], uri=uri, params={"models": "another"})
+    found = runs(folder)
+
+    assert len(found) == 2 * 3
+    assert sorted(run.data.metrics["acc"] for run in found if run.data.tags["level"] == "cell") == [1.0, 2.0]
+    assert {run.info.run_name for run in found if run.data.tags["level"] == "model"} == {
+        "m0 · sweep · one",
+        "m0 · sweep · other",
+    }
+
+
+def test_runs_of_the_first_version_are_put_below_their_models(folder):
+    old = client(folder)
+    place = old.create_experiment("sweep", (folder / "mlartifacts").as_uri())
+    top = old.create_run(place, tags={"proactive_sweep.mirror": "0123456789abcdef", "sweep": "sweep"})
+    names = {name: str(row(0)[name]) for name in ("cell", "model", "scenario", "condition", "protocol")}
+    below = old.create_run(place, tags={**names, "mlflow.parentRunId": top.info.run_id})
+    facts = {"place": digest(str(folder.resolve())), "mark": "0123456789abcdef"}
+    (folder / "mlflow.json").write_text(json.dumps({f"sqlite:///{folder / 'mlflow.db'}": facts}))
+    mirrored(folder, [row(0), row(1)])
+    found = runs(folder)
+
+    assert parent(found).info.run_id == top.info.run_id
+    assert cells(found)["m0/QD/hint"].info.run_id == below.info.run_id
+    assert cells(found)["m0/QD/hint"].data.tags["mlflow.parentRunId"] == models(found)["m0"].info.run_id
+    assert len(found) == 1 + 2 + 2
+
+
+def test_baselines_stand_apart_and_the_sweeps_row_names_its_best_model(folder):
+    known = Roster(("m0", "m1", "m2"), frozenset({"m0"}), ("hint",))
+    mirrored(folder, [row(0, acc=100.0), row(1, acc=20.0), row(2, acc=40.0)], roster=known)
+    found = runs(folder)
+    top, below = parent(found), models(found)
+
+    assert (top.data.metrics["acc"], top.data.metrics["best_acc"], top.data.tags["best_model"]) == (30.0, 40.0, "m2")
+    assert {name: run.data.params["kind"] for name, run in below.items()} == {
+        "m0": "baseline",
+        "m1": "model",
+        "m2": "model",
+    }
+    assert below["m2"].data.metrics["acc/QD"] == below["m2"].data.metrics["acc_under/hint"] == 40.0
+    newest = [run.data.tags["level"] + run.data.tags.get("model", "") for run in found]
+    assert newest == ["modelm1", "modelm2", "modelm0", "sweep", "cellm0", "cellm1", "cellm2"], "as the page sorts them"
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"sqlite": 3}', b"\xff\x00", b'{"x": {"mark": "\' OR 1=1"}}'])
@@ -197,7 +274,9 @@ def test_track_rebuilds_the_mirror_from_the_folder_alone_and_doubles_nothing(fol
     nested = cells(found)
 
     assert parent(found).data.params == {"models": "m0", "seed": "3"}
-    assert parent(found).data.metrics == {"episodes_done": 24.0}, "a rate that nobody measured is not made up"
+    assert parent(found).data.metrics["episodes_done"] == 24.0
+    assert "episodes_per_second" not in parent(found).data.metrics, "a rate that nobody measured is not made up"
+    assert models(found)["m2"].info.status == "FAILED"
     assert {name: run.info.status for name, run in nested.items()} == {
         "m0/QD/hint": "FINISHED", "m1/QD/hint": "FINISHED", "m2/QD/hint": "FAILED",
     }  # fmt: skip
@@ -214,15 +293,62 @@ def test_track_after_a_live_sweep_changes_nothing(folder):
     mirrored(folder, [row(0), row(1)])
     live = {run.info.run_id: (run.data.metrics, run.data.params) for run in runs(folder)}
     kept(folder, [row(0), row(1, finished=10)], seed=0)
-    client(folder).log_metric(parent(runs(folder)).info.run_id, "episodes_done", 20.0, step=20)
     track(folder)
     after = runs(folder)
 
     assert {run.info.run_id for run in after} == set(live)
-    assert {run.info.run_id: run.data.metrics for run in cells(after).values()} == {
-        run: metrics for run, (metrics, params) in live.items() if not params
+    for run in (*cells(after).values(), *models(after).values()):
+        assert (run.data.metrics, run.data.params) == live[run.info.run_id]
+    assert parent(after).data.metrics == {**live[parent(after).info.run_id][0], "episodes_done": 20.0}
+
+
+def test_a_rebuilt_run_has_the_points_over_time_that_the_live_one_had(folder, empty, tmp_path):
+    one = tracker(folder)
+    one.start()
+    for number in range(3):
+        one.cell(row(0, finished=number + 1))
+        one.progress(number, 3, 5.0 + number)
+        one.system_metrics({"system/gpus_utilization_percentage": 90.0 + number})
+        time.sleep(0.01)
+    one.close("FINISHED", timeout=60)
+    live = history(folder)
+    with (folder / "progress.jsonl").open("a") as file:
+        file.write('{"done": 1, "at": "no time"}\n[]\n{"done": 7, "at": 9, "acc\\u0000": 1, "x": NaN}\n{"torn')
+    shutil.copy(empty, tmp_path / "mlflow.db")
+    kept(folder, [row(0)])
+    track(folder, f"sqlite:///{tmp_path / 'mlflow.db'}")
+    rebuilt = history(tmp_path)
+
+    assert live["episodes_per_second"] == [(0, 5.0), (1, 6.0), (2, 7.0)]
+    assert {name: points for name, points in rebuilt.items() if name != "episodes_done"} == {
+        name: points for name, points in live.items() if name != "episodes_done"
     }
-    assert parent(after).data.metrics["episodes_per_second"] == 5.0
+
+
+def history(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What the sweep's run has over time: name -> step and value."""
+    top = parent(runs(folder))
+    over_time = [name for name in top.data.metrics if name.startswith(("episodes", "system"))]
+    return {
+        name: [(point.step, point.value) for point in client(folder).get_metric_history(top.info.run_id, name)]
+        for name in over_time
+    }
+
+
+def test_the_views_are_of_the_experiment_and_the_run_folder_knows_their_address(folder):
+    mirrored(folder, [row(0)], roster=Roster(("m0",), conditions=("hint",)))
+    mirrored(folder, [row(0)], roster=Roster(("m0",), conditions=("zero-shot",)))
+    tags = client(folder).get_experiment_by_name("sweep").tags
+    views = {key: json.loads(value) for key, value in tags.items() if key.startswith("mlflow.sharedViewState.")}
+    packed = views["mlflow.sharedViewState.proactive-sweep-models"]["state"].removeprefix("deflate;")
+    state = json.loads(zlib.decompress(base64.b64decode(packed)))
+    (line,) = pages(folder)
+
+    assert {view["name"] for view in views.values()} == {"Models", "Sweeps side by side", "Cells"}
+    assert state["searchFilter"] == "tags.level = 'model'"
+    drawn = [chart["selectedMetrics"] for chart in state["compareRunCharts"] if chart["type"] == "PARALLEL"]
+    assert drawn[0] == ["acc_under/hint", "acc_under/zero-shot"], "conditions of every sweep of the experiment"
+    assert line.endswith("/#/experiments/1/runs?viewStateShareKey=proactive-sweep-models")
 
 
 def test_track_says_of_a_sweep_what_the_live_mirror_says(tmp_path):

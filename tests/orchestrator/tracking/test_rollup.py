@@ -1,0 +1,71 @@
+"""Means of a model and a sweep by hand: scenarios weigh alike, conditions are not mixed, baselines are in no mean."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from orchestrator.tracking.remembered import pages
+from orchestrator.tracking.rollup import Roster, of_model, of_sweep
+
+
+def cell(scenario: str, condition: str = "zero-shot", protocol: str = "mcqa", **measured: float):
+    return {"model": "m", "scenario": scenario, "condition": condition, "protocol": protocol, **measured}
+
+
+def test_a_models_figures_are_means_over_scenarios_under_one_condition():
+    cells = [
+        cell("ROD", acc=10.0, ps=1.0, finished=30, errors=1, cost=0.5),
+        cell("QD", acc=30.0, ps=3.0, finished=10),
+        cell("QD", "hint", acc=90.0, ps=9.0, finished=10, cost=0.25),
+        cell("VSOD"),
+        cell("ROD", protocol="oeg", aggregate=40.0, finished=5),
+        cell("ROD", "hint", "oeg", aggregate=80.0),
+    ]
+
+    assert of_model(cells, "zero-shot") == {
+        "acc": 20.0, "ps": 2.0, "acc/ROD": 10.0, "acc/QD": 30.0, "scenarios": 2.0, "acc_under/zero-shot": 20.0,
+        "ps_under/zero-shot": 2.0, "acc_under/hint": 90.0, "ps_under/hint": 9.0, "aggregate": 40.0, "finished": 55.0,
+        "errors": 1.0, "cost": 0.75,
+    }  # fmt: skip
+    assert of_model([cell("ROD")], "zero-shot") == {}
+    assert "acc_under/a_b" in of_model([cell("ROD", "a=b", acc=1.0)], "a=b"), "a name that MLflow takes"
+
+
+def test_a_sweeps_figures_leave_baselines_out_but_count_their_errors():
+    models = {
+        "oracle": {"acc": 100.0, "errors": 2.0},
+        "one": {"acc": 20.0, "acc/QD": 20.0, "errors": 1.0, "finished": 5.0},
+        "two": {"acc": 40.0, "scenarios": 7.0},
+    }
+    found, best = of_sweep(models, {"oracle"})
+
+    assert best == "two"
+    assert found == {"acc": 30.0, "acc/QD": 20.0, "best_acc": 40.0, "models": 2.0, "errors": 3.0}
+    assert of_sweep({"oracle": {"acc": 100.0, "errors": 1.0}}, {"oracle"}) == ({"errors": 1.0}, "")
+
+
+@pytest.mark.parametrize(
+    ("played", "main"),
+    [(["hint", "zero-shot"], "zero-shot"), (["b", "a"], "b"), (["z", "a"], "a"), (["z", "hint"], "hint"), ([], "")],
+)
+def test_the_condition_of_a_models_own_acc(played, main):
+    assert Roster(conditions=("b", "hint")).main(played) == main
+
+
+def test_models_come_before_baselines_in_the_order_of_the_file():
+    roster = Roster.of(
+        {"models": [{"name": "uniform", "backend": "builtin"}, {"name": "z"}, {"name": "a"}], "conditions": []}
+    )
+
+    assert sorted(["a", "uniform", "z"], key=roster.place) == ["z", "a", "uniform"]
+    assert [roster.kind(name) for name in ("z", "uniform")] == ["model", "baseline"]
+
+
+def test_an_address_keeps_no_password_and_a_strange_memory_says_nothing(tmp_path):
+    strange = {"http://a": {"experiment": "<b>"}, "b": 3, "ftp://c": {"experiment": "1"}}
+    (tmp_path / "mlflow.json").write_text(json.dumps({"https://***@host:1/x/": {"experiment": "3"}, **strange}))
+
+    assert pages(tmp_path) == ["https://host:1/x/#/experiments/3/runs?viewStateShareKey=proactive-sweep-models"]
+    assert pages(tmp_path / "none") == []
