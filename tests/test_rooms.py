@@ -22,6 +22,7 @@ ORDER = (
     "orchestrator.judging",
     "orchestrator.scheduling",
     "orchestrator.report",
+    "orchestrator.merging",
     "orchestrator.tracking",
     "orchestrator.monitoring",
     "orchestrator.execution",

@@ -13,6 +13,7 @@ import polars as pl
 from orchestrator.api.film_strip import FilmStrip, film_strip
 from orchestrator.object_store.run_location import viewed
 from orchestrator.report.html.episode_view import asked
+from orchestrator.report.run_comparison import compare_runs
 from orchestrator.report.run_data import RunData, read
 from orchestrator.storage import episode_store, verdict_store
 from orchestrator.storage.run_folder import RunFolderError, read_status, stored_sweep
@@ -88,6 +89,13 @@ class Run:
         row, turns = self._episode(key)
         judged = self.verdicts.filter(pl.col("key") == key).to_dicts()
         return film_strip(self._read, row, turns, judged, self.data)
+
+    def compare(self, *others: Run) -> pl.DataFrame:
+        """Every other run less this one, on the same samples: one row run x model x scenario x condition x protocol.
+
+        Columns as ``paired_tests.against`` has them: ``difference`` with its interval and ``p_holm``. Raises RunFolderError.
+        """
+        return compare_runs([self.folder, *(other.folder for other in others)], self.data, self.judge).cells
 
     @cached_property
     def _read(self) -> RunData:

@@ -25,15 +25,17 @@ from orchestrator.cli import listing
 from orchestrator.cli.as_json import AsJson, show_json
 from orchestrator.cli.data import data_app, models_app
 from orchestrator.cli.init import init
+from orchestrator.cli.options import WIDTH, ByJudge, RunFolder, RunFolders, StrictPaper, named
 from orchestrator.cli.plan import More, Output, Overrides, SkipBad, SweepFile, data_found, plan, sweep_of
 from orchestrator.cli.prompt import prompt
+from orchestrator.cli.runs import compare_runs, merge
 from orchestrator.cli.sentences import Commands
 from orchestrator.cli.train import learned, train
 from orchestrator.inspection.replay import ReplayError
 from orchestrator.monitoring.console import show
 from orchestrator.object_store import run_location as remote
 from orchestrator.storage import job_paths
-from orchestrator.storage.run_folder import RunFolderError, disk
+from orchestrator.storage.run_folder import disk
 from orchestrator.storage.software import version
 from orchestrator.tracking.remembered import pages
 from sweeps.spec import Sweep, Tracking
@@ -49,24 +51,6 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.add_typer(models_app, name="models")
-
-ByJudge = Annotated[str, typer.Option("--judge", metavar="KEY", help="Whose verdicts (default: the sweep's judge).")]
-StrictPaper = Annotated[
-    bool, typer.Option("--strict-paper", help="A verdict that could not be had counts as zeros, as in the package.")
-]
-
-
-def _named(text: str) -> str:
-    if not text.strip():
-        raise RunFolderError("the name of the run folder is empty; type a folder, or s3://BUCKET/FOLDER")
-    return text
-
-
-def _viewed(text: str) -> Path:
-    return remote.viewed(_named(text))
-
-
-RunFolder = Annotated[Path, typer.Argument(metavar="DIR", parser=_viewed, help="A run folder, or s3://BUCKET/FOLDER.")]
 
 
 def _version(asked: bool) -> None:
@@ -199,18 +183,25 @@ def report(
 
 @app.command()
 def compare(
-    folder: RunFolder,
+    folders: RunFolders,
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
     ] = None,
     judge: ByJudge = "",
     strict_paper: StrictPaper = False,
+    cluster: Annotated[
+        str, typer.Option(metavar="object|picture", help="Of several runs: count samples of one object as alike.")
+    ] = "",
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Of several runs: write every cell there.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show our figures beside the published ones, and say which cannot be compared and why."""
+    """Of one run: our figures beside the published ones. Of several: each less the first, on the same samples."""
+    if len(folders) > 1:
+        compare_runs(folders, _benchmark(data), judge, strict_paper, cluster, csv, as_json)
+        return
     from orchestrator.report import paper_comparison as beside
 
-    rows = beside.compare(folder, _benchmark(data), judge, strict_paper)
+    rows = beside.compare(folders[0], _benchmark(data), judge, strict_paper)
     if as_json:
         show_json({"figures": rows.to_dicts(), "notes": beside.reasons(rows)})
         return
@@ -231,7 +222,7 @@ def judge_answers(
     from orchestrator.report.judge_agreement import reader
     from orchestrator.storage.run_folder import stored_sweep
 
-    with remote.place(_named(output)) as place:
+    with remote.place(named(output)) as place:
         sweep = stored_sweep(place.folder)
         rows, complete = judge(sweep, place.folder, reader(sweep, by, set_), again)
     _print_tables(rows.filter(pl.col("protocol") == "oeg"))
@@ -304,11 +295,8 @@ def audit(
     raise typer.Exit(0 if found.clean else 1)
 
 
-for command in (prompt, train, learned):
+for command in (merge, prompt, train, learned):
     app.command()(command)
-
-WIDTH = 128
-"""Columns that the widest table needs; a narrower terminal wraps it rather than losing digits."""
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from orchestrator.report.intervals import Stratum, score_interval, score_p
 from orchestrator.report.paired_tests import (
     SUGGESTIONS,
     ZERO_SHOT,
+    Limits,
     paired_strata,
     pairs_of_conditions,
     pairs_of_models,
@@ -34,18 +35,18 @@ def averages_against(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFr
     all of ps is null of open-ended answers.
     """
     pairs, family = pairs_of_conditions(run_data, condition)
-    return _averaged(run_data, pairs, family, ["model", "condition", "protocol"])
+    return averaged_pairs(suggestion_limits(run_data), pairs, family, ["model", "condition", "protocol"])
 
 
 def averages_between(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     """Every model against every other under one condition: one row model x other x protocol, model less other."""
     pairs, family = pairs_of_models(run_data, condition)
-    return _averaged(run_data, pairs, family, ["model", "other", "protocol"])
+    return averaged_pairs(suggestion_limits(run_data), pairs, family, ["model", "other", "protocol"])
 
 
-def _averaged(run_data: RunData, pairs: pl.DataFrame, family: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+def averaged_pairs(limits: Limits, pairs: pl.DataFrame, family: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     most: dict[str, int] = {}
-    for (scenario, _), limit in suggestion_limits(run_data).items():
+    for (scenario, _), limit in limits.items():
         most[scenario] = max(limit, most.get(scenario, 0))
     rows = []
     for group, part in pairs.sort(*names, "scenario").group_by(names, maintain_order=True):

@@ -43,7 +43,7 @@ def against(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     open-ended answers all of ps.
     """
     pairs, family = pairs_of_conditions(run_data, condition)
-    return _compared(pairs, ["model", "scenario", "condition", "protocol"], family, suggestion_limits(run_data))
+    return compared_pairs(pairs, ["model", "scenario", "condition", "protocol"], family, suggestion_limits(run_data))
 
 
 def between(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
@@ -52,7 +52,7 @@ def between(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     ``model`` comes before ``other`` by name; differences are model less other. Columns as in ``against``.
     """
     pairs, family = pairs_of_models(run_data, condition)
-    return _compared(pairs, ["model", "other", "scenario", "protocol"], family, suggestion_limits(run_data))
+    return compared_pairs(pairs, ["model", "other", "scenario", "protocol"], family, suggestion_limits(run_data))
 
 
 def pairs_of_conditions(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -159,7 +159,7 @@ def _in_family(run_data: RunData) -> pl.DataFrame:
     return run_data.planned if models.is_empty() else models
 
 
-def _compared(pairs: pl.DataFrame, names: Sequence[str], family: pl.DataFrame, limits: Limits) -> pl.DataFrame:
+def compared_pairs(pairs: pl.DataFrame, names: Sequence[str], family: pl.DataFrame, limits: Limits) -> pl.DataFrame:
     """One row a comparison; ``family`` holds the names of all declared ones, and only they are corrected together."""
     rows = pairs.group_by(names).agg(_counts()).sort(names)
     rows = rows.join(_differences(pairs, names, limits), on=list(names), how="left", maintain_order="left")

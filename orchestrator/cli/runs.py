@@ -1,0 +1,56 @@
+"""Commands on several run folders, and on what leaves one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from actors.printable import printable
+from orchestrator.cli.as_json import show_json
+from orchestrator.cli.options import WIDTH, RunFolders, named
+from orchestrator.monitoring.console import show
+from orchestrator.object_store import run_location as remote
+from orchestrator.storage.run_folder import disk
+
+
+def compare_runs(
+    folders: Sequence[Path],
+    data: Path | None,
+    judge: str,
+    strict: bool,
+    cluster: str,
+    csv: Path | None,
+    as_json: bool,
+) -> None:
+    """Print every further run less the first, sample by sample."""
+    from orchestrator.report import run_comparison as beside
+
+    found = beside.compare_runs(folders, data, judge, strict, cluster)
+    if csv is not None:
+        with disk(csv):
+            found.cells.write_csv(csv)
+    if as_json:
+        show_json({"cells": found.cells.to_dicts(), "averages": found.averages.to_dicts(), "notes": found.notes})
+        return
+    show(*beside.tables(found), beside.LEGEND, *map(printable, found.notes), least=WIDTH)
+
+
+def merge(
+    folders: RunFolders,
+    into: Annotated[str, typer.Option("--into", metavar="DIR", help="A new run folder, or s3://BUCKET/FOLDER.")],
+    prefer: Annotated[
+        str, typer.Option(metavar="DIR", help="Which of them counts where two answers of one key differ.")
+    ] = "",
+) -> None:
+    """Make run folders of one configuration into a new one, every episode once; answers that differ are named."""
+    from orchestrator.merging.merge import merge as merge_folders
+    from orchestrator.merging.merge import sentences
+
+    with remote.place(named(into)) as place:
+        found = merge_folders(folders, place.folder, prefer)
+    for line in sentences(found):
+        print(printable(line))
+    raise typer.Exit(place.code(0))

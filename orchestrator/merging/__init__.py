@@ -1,0 +1,1 @@
+"""Run folders of one configuration made into one."""

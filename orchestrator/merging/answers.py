@@ -1,0 +1,134 @@
+"""Which of several run folders' episodes and verdicts a merged one takes: equal answers once, different ones never unasked.
+
+Two episodes of one key are equal if they ended alike and every turn is the same; seconds, tokens and cost may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from envs.types import Ending
+from orchestrator.storage.episode_store import turns
+from orchestrator.storage.run_folder import asked
+from orchestrator.storage.verdict_store import verdicts
+
+ANSWER = ["ending", "correct", "sample_id", "seed", "turns"]
+"""Columns of an episode that are its answer."""
+BITS = ["category", "suggestion", "aggregate", "strict_category", "strict_suggestion", "strict_aggregate"]
+KEY, JUDGED = ["key"], ["key", "judge"]
+
+
+@dataclass
+class Source:
+    """One folder, and what of it is taken."""
+
+    folder: Path
+    name: str
+    episodes: pl.DataFrame
+    """``EPISODES`` rows that belong to its plan."""
+    own: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Column ``key``: the episodes that are taken from this folder."""
+    agreed: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Column ``key``: those that are taken from this folder or are equal to the one that is taken."""
+
+    @classmethod
+    def of(cls, folder: Path, name: str) -> Source:
+        """Of a run folder; raises RunFolderError."""
+        found = asked(folder).unique("key", keep="first", maintain_order=True).collect()
+        return cls(folder, name, found, found.select("key"), found.select("key"))
+
+    @property
+    def turns(self) -> pl.LazyFrame:
+        """``TURNS`` rows of the episodes that are taken."""
+        return turns(self.folder).join(self.own.lazy(), on="key", how="semi", maintain_order="left")
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Answers of one key that differ between two folders."""
+
+    one: str
+    other: str
+    kind: str
+    """``episode`` or ``verdict``."""
+    keys: tuple[str, ...]
+    taken: str = ""
+    """The folder whose answers are taken; empty where nobody said."""
+
+
+def share_out(sources: Sequence[Source], prefer: int | None = None) -> tuple[list[Conflict], int]:
+    """Leave each key to one source (``Source.own``): the first that has it, a failed episode giving way to an answer.
+
+    Answers that differ are conflicts; of each two folders the preferred one's are taken. Second, how many failed gave way.
+    """
+    conflicts, gave_way = [], 0
+    for place, late in enumerate(sources):
+        for before, early in enumerate(sources[:place]):
+            shared = _within(early.own, _within(late.own, early.own))
+            here, there = _within(early.episodes, shared), _within(late.episodes, shared)
+            failed = here.filter(pl.col("ending") == Ending.FAILED).select("key")
+            failed_there = there.filter(pl.col("ending") == Ending.FAILED).select("key")
+            better = _without(failed, failed_there)
+            differing = _without(_differing(early, late, shared), pl.concat([failed, failed_there]))
+            wins = prefer == place
+            lost = pl.concat([better, differing]) if wins else better
+            early.own, early.agreed = _without(early.own, lost), _without(early.agreed, lost)
+            late.own = _without(late.own, _without(shared, lost))
+            late.agreed = _without(late.agreed, pl.concat([failed_there, differing.clear() if wins else differing]))
+            gave_way += better.height + _without(failed_there, failed).height
+            if differing.height:
+                taken = {place: late.name, before: early.name}.get(prefer if prefer is not None else -1, "")
+                conflicts.append(Conflict(early.name, late.name, "episode", _listed(differing), taken))
+    return conflicts, gave_way
+
+
+def merged_verdicts(sources: Sequence[Source], prefer: int | None = None) -> tuple[pl.DataFrame, list[Conflict]]:
+    """Verdicts on the answers that are taken, each judge's once, a verdict before none; and those that differ."""
+    frames = [
+        verdicts(source.folder).join(source.agreed.lazy(), on="key", how="semi", maintain_order="left").collect()
+        for source in sources
+    ]
+    conflicts = []
+    for place, late in enumerate(frames):
+        for before, early in enumerate(frames[:place]):
+            both = [frame.filter(pl.col("aggregate").is_not_null()).select(*JUDGED, *BITS) for frame in (early, late)]
+            shared = both[0].join(both[1], on=JUDGED, how="semi")
+            differing = shared.join(both[1], on=[*JUDGED, *BITS], how="anti", nulls_equal=True).select("key").unique()
+            if differing.height:
+                taken = {place: sources[place].name, before: sources[before].name}.get(
+                    -1 if prefer is None else prefer, ""
+                )
+                names = sources[before].name, sources[place].name
+                conflicts.append(Conflict(*names, "verdict", _listed(differing), taken))
+    order = sorted(range(len(frames)), key=lambda place: place != prefer)
+    rows = pl.concat([frames[place] for place in order])
+    rows = rows.sort(pl.col("aggregate").is_null(), maintain_order=True)
+    return rows.unique(JUDGED, keep="first", maintain_order=True), conflicts
+
+
+def _differing(early: Source, late: Source, shared: pl.DataFrame) -> pl.DataFrame:
+    """The keys whose episodes, or any of their turns, differ."""
+    episodes = [_within(source.episodes, shared).select("key", *ANSWER) for source in (early, late)]
+    told = [turns(source.folder).join(shared.lazy(), on="key", how="semi").collect() for source in (early, late)]
+    found = [
+        one.join(other, on=one.columns, how="anti", nulls_equal=True).select("key")
+        for pair in (episodes, told)
+        for one, other in (pair, pair[::-1])
+    ]
+    return pl.concat(found).unique()
+
+
+def _within(rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
+    return rows.join(keys, on="key", how="semi", maintain_order="left")
+
+
+def _without(rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
+    return rows.join(keys, on="key", how="anti", maintain_order="left")
+
+
+def _listed(keys: pl.DataFrame) -> tuple[str, ...]:
+    return tuple(keys["key"].unique().sort())
