@@ -23,6 +23,7 @@ ORDER = (
     "orchestrator.scheduling",
     "orchestrator.report",
     "orchestrator.merging",
+    "orchestrator.export",
     "orchestrator.tracking",
     "orchestrator.monitoring",
     "orchestrator.execution",

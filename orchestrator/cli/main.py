@@ -28,7 +28,7 @@ from orchestrator.cli.init import init
 from orchestrator.cli.options import WIDTH, ByJudge, RunFolder, RunFolders, StrictPaper, named
 from orchestrator.cli.plan import More, Output, Overrides, SkipBad, SweepFile, data_found, plan, sweep_of
 from orchestrator.cli.prompt import prompt
-from orchestrator.cli.runs import compare_runs, merge
+from orchestrator.cli.runs import compare_runs, export, merge
 from orchestrator.cli.sentences import Commands
 from orchestrator.cli.train import learned, train
 from orchestrator.inspection.replay import ReplayError
@@ -295,7 +295,7 @@ def audit(
     raise typer.Exit(0 if found.clean else 1)
 
 
-for command in (merge, prompt, train, learned):
+for command in (merge, export, prompt, train, learned):
     app.command()(command)
 
 

@@ -10,7 +10,7 @@ import typer
 
 from actors.printable import printable
 from orchestrator.cli.as_json import show_json
-from orchestrator.cli.options import WIDTH, RunFolders, named
+from orchestrator.cli.options import WIDTH, RunFolder, RunFolders, named
 from orchestrator.monitoring.console import show
 from orchestrator.object_store import run_location as remote
 from orchestrator.storage.run_folder import disk
@@ -54,3 +54,22 @@ def merge(
     for line in sentences(found):
         print(printable(line))
     raise typer.Exit(place.code(0))
+
+
+def export(
+    folder: RunFolder,
+    to: Annotated[str, typer.Option("--to", metavar="csv|every-eval-ever|trajectories", help="The format.")],
+    into: Annotated[
+        Path | None, typer.Option("--into", metavar="DIR", help="A new folder (default: beside the run).")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
+    ] = None,
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who evaluated, for records that ask.")] = "",
+) -> None:
+    """Write a run in a format that others read; nothing is uploaded."""
+    from orchestrator.export.export import export as write
+
+    place = into or folder.with_name(f"{folder.name}-{to}")
+    files = write(folder, to, place, data, by)
+    print(printable(f"{len(files)} files in {place}: {', '.join(files[:4])}{', ...' if len(files) > 4 else ''}"))

@@ -1,0 +1,1 @@
+"""A run folder in the formats of others."""

@@ -1,0 +1,105 @@
+"""What a run holds goes out whole: every episode and turn, valid against the schemas of others, and safe in a spreadsheet."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+
+import polars as pl
+import pytest
+from jsonschema import Draft7Validator
+from typer.testing import CliRunner
+
+from actors.baselines import Baseline
+from orchestrator.cli.main import app
+from orchestrator.export.every_eval_ever import SCHEMAS
+from orchestrator.export.export import FORMATS, export
+from orchestrator.report.run_data import read
+from orchestrator.storage.episode_store import episodes, turns
+from orchestrator.storage.run_folder import RunFolderError
+from tests.orchestrator.report.runs import heard, played, replaced, sweep
+
+HOSTILE = '=HYPERLINK("http://x";"y")'
+
+
+@pytest.fixture(scope="module")
+def run(demo_data, tmp_path_factory):
+    """Two policies in multiple choice and open-ended answers, one reply a formula."""
+    more = {"protocol": ["mcqa", "oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["ROD", "QD"]}
+    wanted = sweep(demo_data, ["uniform", "ask-properly"], ["zero-shot", "hint"], **more)
+    folder = played(tmp_path_factory.mktemp("run") / "run", wanted)
+    heard(folder, wanted, wanted.judge, Baseline("rule-judge"))
+    for path in (folder / "turns").glob("*.parquet"):
+        found = pl.read_parquet(path)
+        first = pl.int_range(pl.len()) == 0
+        replaced(found.with_columns(pl.when(first).then(pl.lit(HOSTILE)).otherwise("reply").alias("reply")), path)
+    return folder
+
+
+def test_csv_has_every_row_and_no_formula(run, tmp_path):
+    assert export(run, "csv", tmp_path / "csv") == ["episodes.csv", "results.csv", "turns.csv", "verdicts.csv"]
+    told = pl.read_csv(tmp_path / "csv/turns.csv")
+
+    assert told.height == turns(run).select(pl.len()).collect().item()
+    assert told.filter(pl.col("reply").str.starts_with("=")).is_empty()
+    assert "'" + HOSTILE in told["reply"].to_list()
+    assert pl.read_csv(tmp_path / "csv/episodes.csv").height == episodes(run).select(pl.len()).collect().item()
+    assert pl.read_csv(tmp_path / "csv/results.csv")["acc"].drop_nulls().to_list() == pytest.approx(
+        read(run).rows["acc"].drop_nulls().to_list()
+    )
+
+
+def test_trajectories_are_the_store_with_questions(run, tmp_path):
+    assert export(run, "trajectories", tmp_path / "t") == ["README.md", "data/episodes.parquet"]
+    found = pl.read_parquet(tmp_path / "t/data/episodes.parquet")
+    again = found.select("key", "turns").explode("turns").unnest("turns").sort("key", "turn")
+
+    assert again.equals(turns(run).collect().select(again.columns).sort("key", "turn")), "replies as they are"
+    assert found["question"].null_count() == 0 and set(found["options"].list.len()) != {0}
+    assert found.filter(protocol="oeg")["verdicts"].list.len().to_list() == [1] * found.filter(protocol="oeg").height
+    card = (tmp_path / "t/README.md").read_text()
+    assert f"{found.height:,} episodes of 2 models" in card and "licence" in card and card.startswith("---\n")
+
+
+def test_records_of_every_eval_ever_are_valid_and_agree_with_the_run(run, tmp_path):
+    into = tmp_path / "eee"
+    names = export(run, "every-eval-ever", into, by="a lab")
+    records = [name for name in names if name.endswith(".json")]
+    schemas = {
+        name: json.loads((SCHEMAS / f"{name}.schema.json").read_text()) for name in ("eval", "instance_level_eval")
+    }
+    assert len(records) == 2
+    for name in records:
+        record = json.loads((into / name).read_text())
+        Draft7Validator(schemas["eval"]).validate(record)
+        detail = record["detailed_evaluation_results"]
+        content = (into / detail["file_path"]).read_bytes()
+        lines = [json.loads(line) for line in content.splitlines()]
+        for line in lines:
+            Draft7Validator(schemas["instance_level_eval"]).validate(line)
+        assert (sha256(content).hexdigest(), len(lines)) == (detail["checksum"], detail["total_rows"])
+        results = {result["evaluation_result_id"]: result for result in record["evaluation_results"]}
+        for number in {line["evaluation_result_id"] for line in lines}:
+            mine = [line["evaluation"]["score"] for line in lines if line["evaluation_result_id"] == number]
+            assert 100 * sum(mine) / len(mine) == pytest.approx(results[number]["score_details"]["score"])
+        assert record["source_metadata"]["source_organization_name"] == "a lab"
+        assert {line["model_id"] for line in lines} == {record["model_info"]["id"]}
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_equal_runs_give_equal_exports_and_none_is_overwritten(run, tmp_path, to):
+    one, two = ({name: (tmp_path / at / name).read_bytes() for name in export(run, to, tmp_path / at)} for at in "ab")
+
+    assert one == two and one
+    with pytest.raises(RunFolderError, match="there already"):
+        export(run, to, tmp_path / "a")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"], "no draft is left"
+
+
+def test_the_command_says_what_it_wrote_and_what_formats_there_are(run, tmp_path):
+    cli = CliRunner()
+    done = cli.invoke(app, ["export", str(run), "--to", "csv", "--into", str(tmp_path / "x")])
+    wrong = cli.invoke(app, ["export", str(run), "--to", "xml"])
+
+    assert done.exit_code == 0 and "4 files in" in done.output
+    assert wrong.exit_code == 2 and "csv, every-eval-ever, trajectories" in wrong.output
