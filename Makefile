@@ -32,6 +32,7 @@ demo: $(VENV)/.model
 	$(BIN)/proactive-sweep data demo outputs/demo-data --samples 210 --keep
 	$(BIN)/proactive-sweep run sweeps/demo.toml
 	$(BIN)/proactive-sweep run sweeps/demo-oeg.toml
+	@echo 'next: . $(BIN)/activate && proactive-sweep report outputs/demo'
 
 # table 3 in small: the embedded model before and after learning from two scenarios, with three rewards
 demo-learning: $(VENV)/.model

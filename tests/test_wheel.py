@@ -83,25 +83,20 @@ def test_the_source_archive_holds_every_file_of_the_repository(archive):
 
 @pytest.mark.slow
 def test_the_wheel_plays_a_sweep_away_from_the_clone(installed, tmp_path):
-    def command(line, **environment):
+    def command(line):
         name, *arguments = line.split()
-        return run(
-            installed / name, *arguments, cwd=tmp_path, PROACTIVE_SWEEP_CACHE=str(tmp_path / "cache"), **environment
-        )
+        return run(installed / name, *arguments, cwd=tmp_path, MLFLOW_TRACKING_URI="none")
 
     where = run(installed / "python", "-c", "import orchestrator; print(orchestrator.__file__)", cwd=tmp_path)
-    assert "elsewhere" in where, "the wheel's modules, not the checkout's"
-    version = command("proactive-sweep --version").split()[1]
-    assert version == json.loads(command("proactive-sweep ls models --json") and json.dumps(version))
-    assert "baselines" in command("proactive-sweep ls sweeps")
+    assert where.startswith(str(installed.parent)), "the wheel's modules, not the checkout's"
 
     told = command("proactive-sweep init mine/first.toml")
     typed = [line.strip().partition("   ")[0] for line in told.splitlines() if line.startswith("  proactive-sweep")]
     assert [line.split()[1] for line in typed] == ["data", "plan", "run", "report"]
     said = [command(line) for line in typed]
 
-    assert "14 cells" in said[1] or "56 cells" in said[1]
+    assert "56 cells, 560 episodes, 0 done" in said[1]
     assert "oracle" in said[2] and (tmp_path / "outputs/first/report.html").is_file()
     assert (tmp_path / "mine/demo-data/QuickDraw_preprocessed.jsonl").is_file(), "the data lie beside the sweep file"
-    shipped = json.loads(command("proactive-sweep plan baselines --set data='mine/demo-data' --json"))
+    shipped = json.loads(command("proactive-sweep plan baselines --set data=mine/demo-data --json"))
     assert len(shipped["cells"]) == 168
