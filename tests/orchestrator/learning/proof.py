@@ -30,8 +30,10 @@ A_FOLDER = 34
 CONTROLS: dict[str, tuple[str, ...]] = {
     "shuffled": ("train.shuffle_rewards=true",),
     "no-exploration": ("train.exploration.hint=0",),
+    "cloning": ("train.steps=0", "train.exploration.clone=20", "train.exploration.hint=0"),
 }
-"""Name -> settings that take away what is to be learnt from. Cloning alone is none: it is shown the right replies."""
+"""Name -> settings that take away what is to be learnt from. Cloning is shown the right replies instead, and gains points by
+that; it does not pass because it asks on at clear views that it named before."""
 
 
 @dataclass(frozen=True)
