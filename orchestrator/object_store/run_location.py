@@ -25,7 +25,9 @@ from orchestrator.object_store.bucket import Bucket, Stored, is_address
 from orchestrator.object_store.uploader import LISTING, SENT, Uploader, files, part_numbers, replaced, shared
 from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock, holder
 from orchestrator.storage import atomic_write, checksums, job_paths, lock
+from orchestrator.storage.episode_store import damaged, move_aside
 from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.verdict_store import damaged_verdicts
 
 CACHE = "PROACTIVE_SWEEP_CACHE"
 """Environment variable: where the local side of a bucket is kept; default ``~/.cache/proactive-sweep``."""
@@ -109,6 +111,7 @@ def _fetched(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], No
     here = set(files(folder))
     for pause in STALE_PAUSES_S:
         there = listed(bucket)
+        here -= _damaged_aside(folder, there, say)
         if _fetch(bucket, folder, {name: there[name] for name in there.keys() - here - replaced(there, here)}):
             break
         time.sleep(pause)
@@ -116,6 +119,16 @@ def _fetched(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], No
     atomic_write.write(folder / ATTEMPT, attempt.encode())
     bucket.write(ATTEMPT, attempt.encode())
     return there
+
+
+def _damaged_aside(folder: Path, there: Collection[str], say: Callable[[str], None]) -> set[str]:
+    """Move parts aside that are damaged here and that the bucket has too: they are fetched again rather than played again."""
+    found = {path.relative_to(folder).as_posix(): path for path in (*damaged(folder), *damaged_verdicts(folder))}
+    moved = sorted(found.keys() & set(there))
+    for name in moved:
+        say(f"{folder / name} is damaged; it is moved to damaged/ and fetched from the bucket again")
+        move_aside(folder, found[name])
+    return set(moved)
 
 
 def _put_aside(folder: Path, url: str, say: Callable[[str], None]) -> None:

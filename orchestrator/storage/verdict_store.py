@@ -38,7 +38,7 @@ class VerdictStore:
         A part is written when ``rows`` verdicts wait, or the oldest has waited ``seconds`` at the next ``append``.
         """
         self.folder, self.rows, self.seconds = Path(folder) / FOLDER, rows, seconds
-        for path in sorted(set(_parts(self.folder)) - set(_good(self.folder))):
+        for path in damaged_verdicts(Path(folder)):
             log.error("%s cannot be used and is moved to damaged/; its answers are read again", path)
             move_aside(self.folder.parent, path)
         if f"{FOLDER}/" in checksums.removed(self.folder.parent):
@@ -111,6 +111,12 @@ def _verdicts(folder: Path) -> pl.LazyFrame:
         return pl.LazyFrame(schema=VERDICTS)
     rows = pl.scan_parquet(good, schema=VERDICTS, missing_columns="insert", glob=False, hive_partitioning=False)
     return rows.unique(["key", "judge"], keep="last", maintain_order=True)
+
+
+def damaged_verdicts(folder: Path) -> list[Path]:
+    """Files among the parts of verdicts that count for nothing: torn, empty, foreign or of another schema."""
+    place = Path(folder) / FOLDER
+    return sorted(set(_parts(place)) - set(_good(place)))
 
 
 def judges(folder: Path) -> list[str]:

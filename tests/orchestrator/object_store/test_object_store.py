@@ -364,25 +364,3 @@ def test_an_object_that_would_leave_the_folder_is_refused(url, tmp_path):
     listed = bucket.listed()
     with pytest.raises(RunFolderError, match="is no file of a run folder"):
         remote._fetch(bucket, tmp_path / "x", {"../../evil": listed["plan.json"]})
-
-
-@pytest.mark.parametrize("before", [None, 0o755], ids=["new", "of an earlier version"])
-def test_local_sides_of_a_run_are_their_owners_alone(url, before):
-    """The writer's folder and a reader's copy: replies and logs are in both."""
-    sides = [remote.folder_of(url, use) for use in ("run", "view")]
-    mask = os.umask(0)
-    try:
-        for side in sides if before else ():
-            side.mkdir(parents=True)
-            side.chmod(before)
-        with remote.place(url, str) as place:
-            write(place.folder, (1,))
-            (place.folder / "logs/attempt-0001").mkdir(parents=True)
-            (place.folder / "logs/attempt-0001/driver.log").write_text("a line")
-        assert remote.viewed(url) == sides[1]
-    finally:
-        os.umask(mask)
-
-    assert [side.stat().st_mode & 0o777 for side in sides] == [0o700, 0o700]
-    inside = {path.relative_to(sides[1]): path.stat().st_mode & 0o777 for path in sides[1].rglob("*")}
-    assert len(inside) > 5 and set(inside.values()) == {0o700, 0o600}, inside
