@@ -66,11 +66,13 @@ class Outcome:
     """Group of models -> why it could not go on."""
     seconds: float = 0.0
     """From the first start of a worker to the last durable episode."""
+    cluster_lost: bool = False
+    """Whether it was Ray that interrupted it."""
 
     @property
     def code(self) -> int:
         """The process's exit code: 0 only when every cell is complete."""
-        if self.interrupted:
+        if self.interrupted and not self.cluster_lost:
             return INTERRUPTED
         return 0 if self.complete else INCOMPLETE
 
@@ -157,6 +159,8 @@ class Attempt:
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Group -> why it could not go on."""
     interrupted: bool = False
+    cluster_lost: bool = False
+    """Whether it was Ray that interrupted it."""
     seconds: float = 0.0
     """From the first start of a worker to the last durable episode."""
 
@@ -247,7 +251,8 @@ class Attempt:
             print(f"{queue.key} read {queue.written:,} answers", file=sys.stderr, flush=True)
         progress.played(sink.done, time.perf_counter() - began)
         if self.interrupted:
-            sentence = f"stopped: {sink.done:,} new episodes are kept; the same command goes on from here"
+            why = "Ray's raylet on this machine has ended" if self.cluster_lost else "stopped"
+            sentence = f"{why}: {sink.done:,} new episodes are kept; the same command goes on from here"
             log.info(sentence)  # a closed terminal shows nothing
             print(sentence, file=sys.stderr)
         self.seconds = time.perf_counter() - started
@@ -263,12 +268,13 @@ class Attempt:
         hosts = SystemMetrics(ray_cluster.hosts, ray_cluster.busy_on)
         tracker = progress.tracker
         watching = None if tracker.off else asyncio.create_task(hosts.run(tracker.system_metrics))
-        with progress:
+        with progress, ray_cluster.watching_raylet(driver.lose_cluster):
             await driver.run(lambda: self._tick(driver, progress))
         if watching:
             watching.cancel()
         write_observed(self.output, driver.schedule, driver.kind, sweep.protocols)
         self.reasons, self.interrupted = dict(driver.reasons), driver.stopping.is_set()
+        self.cluster_lost = driver.cluster_lost
 
     def _tick(self, driver: Driver, progress: Progress) -> None:
         """What happens about twice a second while the driver runs."""
@@ -303,7 +309,7 @@ class Attempt:
     def _outcome(self, rows: pl.DataFrame) -> Outcome:
         played = int(rows["finished"].sum()) == self.plan.total and not int(rows["failed"].sum())
         complete = played and (not self.sweep.judged or _all_read(rows))
-        return Outcome(rows, complete, self.interrupted, self.reasons, self.seconds)
+        return Outcome(rows, complete, self.interrupted, self.reasons, self.seconds, self.cluster_lost)
 
     def _close_tracker(self, tracker: Tracker, outcome: Outcome) -> None:
         for row in outcome.rows.iter_rows(named=True):

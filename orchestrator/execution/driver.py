@@ -103,6 +103,8 @@ class Driver:
         self.workers: dict[int, WorkerHandle] = {}
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
         self.stopping = asyncio.Event()
+        self.cluster_lost = False
+        """Whether it stopped because Ray has ended on this machine."""
         self.reasons: dict[str, str] = {}
         """Group -> the last reason for which a worker of it was lost."""
         self.attempt_log, self.worker_logs = attempt_log, WorkerLogCollector(attempt_log, here(), printed_on)
@@ -149,6 +151,12 @@ class Driver:
     def stop(self) -> None:
         """Leave as soon as possible; what is unfinished stays pending."""
         self.stopping.set()
+
+    def lose_cluster(self) -> None:
+        """Ray has ended on this machine and will end this process: leave before."""
+        log.warning("Ray's raylet on this machine has ended")
+        self.cluster_lost = True
+        self.stop()
 
     # -- commands -----------------------------------------------------------------------------------------------------
     def _act(self, commands: Sequence[Command]) -> None:

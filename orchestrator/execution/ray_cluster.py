@@ -6,11 +6,13 @@ and start in: a shared GPU is a placement group, held until the last of its work
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
+import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import ray
@@ -49,6 +51,42 @@ def gpu_nodes() -> tuple[Node, ...]:
 def here() -> str:
     """Ray's name of the node that this process is on."""
     return str(ray.get_runtime_context().get_node_id())
+
+
+@contextlib.contextmanager
+def watching_raylet(ended: Callable[[], None]) -> Iterator[None]:
+    """Call ``ended`` in the running loop when Ray's process on this node, its raylet, ends before the block does.
+
+    Some seconds later Ray ends every process that has joined by this node, this one too.
+    """
+    handle = _raylet()
+    if handle is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def heard() -> None:
+        loop.remove_reader(handle)
+        ended()
+
+    loop.add_reader(handle, heard)
+    try:
+        yield
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
+
+
+def _raylet() -> int | None:
+    """A handle that can be read once the raylet of this node has ended; None where the system has no such handles."""
+    name = next(node["RayletSocketName"] for node in ray.nodes() if node["NodeID"] == here())
+    try:
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.connect(name)
+            pid, _, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return os.pidfd_open(pid)
+    except (OSError, AttributeError):  # another kernel, or a raylet in another container
+        return None
 
 
 async def printed_on(node: str, streams: Sequence[str]) -> str:

@@ -6,8 +6,10 @@ What was stored stays stored however the process ends; a signal only decides how
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
+import termios
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -80,5 +82,14 @@ def _leave_terminal() -> None:
     """The terminal is gone: what is printed from now on goes nowhere, instead of failing."""
     with open(os.devnull, "wb") as nowhere:
         for stream in (1, 2):
-            if os.isatty(stream):
+            if _terminal(stream):
                 os.dup2(nowhere.fileno(), stream)
+
+
+def _terminal(stream: int) -> bool:
+    """Whether it is a terminal, or was one until it was closed."""
+    try:
+        termios.tcgetattr(stream)
+    except termios.error as problem:
+        return bool(problem.args[0] == errno.EIO)
+    return True

@@ -16,9 +16,10 @@ from orchestrator.storage.episode_store import episodes, turns
 from sweeps.load import load
 from tests.actors.hostile import BODIES, FINAL, KEY, MODES, pieces
 from tests.actors.service import said, service
+from tests.orchestrator.cli.test_cli import call
 from tests.orchestrator.report import runs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 HONEST = ("honest-1", "honest-2")
 FINALS = {f"final-{number}": mode for number, mode in enumerate(FINAL)}
 """Model -> the mode that stops it."""
@@ -72,7 +73,7 @@ def left(folder: Path) -> bytes:
     return raw + b"".join(pl.read_parquet(path).write_ndjson().encode() for path in folder.rglob("*.parquet"))
 
 
-def test_all_modes_in_one_sweep_beside_two_honest_models(cli, demo_data, tmp_path, monkeypatch):
+def test_all_modes_in_one_sweep_beside_two_honest_models(cli, demo_data, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("HOSTILE_KEY", KEY)
     cli.environment["HOSTILE_KEY"] = KEY
     playing, out = Playing(), tmp_path / "run"
@@ -80,13 +81,15 @@ def test_all_modes_in_one_sweep_beside_two_honest_models(cli, demo_data, tmp_pat
         whole = undisturbed(tmp_path / "whole", demo_data, sweep(tmp_path / "a.toml", demo_data, one.url, HONEST))
         file = sweep(tmp_path / "b.toml", demo_data, one.url, (*HONEST, "hostile", *FINALS))
         done = cli.run("run", file, "--output", out)
-    shown = [done, cli.run("status", out), cli.run("report", out), cli.run("track", out)]
-    printed = "".join(f"{one.stdout}{one.stderr}" for one in shown)
+    shown = [call("status", out), call("report", out, "--brief"), call("track", out)]
+    printed = "".join([done.stdout, done.stderr, *(one.output for one in shown), *capfd.readouterr()])
     driver = (out / "logs/attempt-0001/driver.log").read_text()
     stored = episodes(out).filter(pl.col("model") == "hostile").collect()
 
     assert set(playing.mode_of.values()) == set(playing.modes), "every mode was played"
-    assert [one.returncode for one in shown] == [1, 0, 0, 0] and "Traceback" not in printed, printed
+    assert done.returncode == 1 and [one.exit_code for one in shown] == [0, 0, 0] and "Traceback" not in printed, (
+        printed
+    )
     assert rows(out) == rows(whole), "honest models are undisturbed"
     assert stored.height == stored["key"].n_unique() == 140 and "failed" not in set(stored["ending"])
     assert stored.filter(ending="unprocessable")["error"].str.contains("cannot be read").any()

@@ -56,3 +56,14 @@ def test_nohup_is_respected():
         assert signals.count == 0 and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_terminal_that_is_closed_still_counts_as_one():
+    """What is printed to it fails, so it must be replaced; files and pipes stay as they are."""
+    ours, theirs = os.openpty()
+    read, write = os.pipe()
+    assert stop_signals._terminal(theirs) and not stop_signals._terminal(write)
+    os.close(ours)
+    assert not os.isatty(theirs) and stop_signals._terminal(theirs)
+    for handle in (theirs, read, write):
+        os.close(handle)

@@ -1,0 +1,134 @@
+"""A real run that loses its terminal or its Ray, or is stopped by Ctrl-C twice or three times, says what is kept, and goes on."""
+
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("openai", reason="the extra 'openai' is not installed")
+
+from orchestrator.execution import stop_signals
+from orchestrator.storage.episode_store import episodes
+from tests.actors.service import said, service
+from tests.chaos.ground import parent
+from tests.conftest import ROOT, Cli
+from tests.orchestrator.execution.test_attempt import exactly_once
+
+pytestmark = pytest.mark.slow
+SWEEP = """# A test.
+data = "{data}"
+conditions = ["zero-shot"]
+tracking = {{ uri = "none" }}
+[[model]]
+name = "served"
+source = "served"
+in_flight = 4
+endpoint = {{ base_url = "{url}", key_env = "" }}
+"""
+KEPT = r"stopped: (\d+) new episodes are kept; the same command goes on from here"
+
+
+def playing(one, process) -> None:
+    """Wait until some episodes have come back."""
+    before, deadline = len(one.bodies), time.monotonic() + 120
+    while len(one.bodies) < before + 20:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def on_a_terminal(cli, *args):
+    """The command in a session of its own on a new terminal; the terminal's other end."""
+    ours, theirs = os.openpty()
+
+    def session() -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    command = [sys.executable, "-m", "orchestrator", *map(str, args)]
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=cli.environment, cwd=ROOT, preexec_fn=session
+    )
+    os.close(theirs)
+    return process, ours
+
+
+def heeding() -> None:
+    """These tests may themselves run in the background of a shell or under nohup, where signals are ignored."""
+    for number in stop_signals.SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def log_of(out, attempt):
+    return (out / f"logs/attempt-{attempt:04d}/driver.log").read_text()
+
+
+def test_a_run_that_is_stopped_in_each_way_goes_on_and_ends_complete(cli, demo_data, tmp_path):
+    file, out = tmp_path / "s.toml", tmp_path / "run"
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    with service(lambda number, body: said("A")) as one:
+        one.delay = 0.2
+        file.write_text(SWEEP.format(data=demo_data, url=one.url))
+        command = ("run", file, "--output", out)
+
+        process, terminal = on_a_terminal(cli, *command)
+        playing(one, process)
+        os.close(terminal)  # the kernel sends SIGHUP
+        assert process.wait(60) == 130
+        signal.signal(signal.SIGHUP, before)
+        (kept,) = re.findall(KEPT, log_of(out, 1))
+        assert int(kept) == episodes(out).collect().height > 0 and "Traceback" not in log_of(out, 1)
+
+        for times in (2, 3):
+            process = cli.start(*command, preexec_fn=heeding)
+            playing(one, process)
+            for _ in range(times):
+                process.send_signal(signal.SIGINT)
+                time.sleep(0.05)  # signals of one kind that come at once are one
+            _, told = process.communicate(timeout=60)
+            assert process.returncode == 130 and "Traceback" not in told, told
+            if times < stop_signals.PATIENCE:
+                assert len(re.findall(KEPT, told)) == 1, told
+            else:
+                assert re.search(KEPT, told) or "stopped; what was stored is kept" in told, told
+        one.delay = 0.0
+        done = cli.run(*command)
+    assert done.returncode == 0, done.stderr
+    exactly_once(out, 70)
+
+
+def raylet_of(process) -> int:
+    """Pid of the raylet that this driver has started."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"raylet/raylet" in (entry / "cmdline").read_bytes() and parent(int(entry.name)) == process.pid:
+                return int(entry.name)
+        except OSError:
+            continue
+    raise AssertionError("it has no raylet")
+
+
+def test_a_run_whose_raylet_is_killed_keeps_what_came_back(cli, demo_data, tmp_path):
+    file, out = tmp_path / "s.toml", tmp_path / "run"
+    alone = Cli({name: value for name, value in cli.environment.items() if name != "RAY_ADDRESS"})
+    with service(lambda number, body: said("A")) as one:
+        one.delay = 0.2
+        file.write_text(SWEEP.format(data=demo_data, url=one.url))
+        process = alone.start("run", file, "--output", out)
+        playing(one, process)
+        os.kill(raylet_of(process), signal.SIGKILL)
+        _, told = process.communicate(timeout=60)
+        (kept,) = re.findall(KEPT.replace("stopped", "Ray's raylet on this machine has ended"), told)
+        assert process.returncode == 1 and "Traceback" not in told, told
+        assert int(kept) == episodes(out).collect().height > 0
+
+        one.delay = 0.0
+        done = cli.run("run", file, "--output", out)
+    assert done.returncode == 0, done.stderr
+    exactly_once(out, 70)
