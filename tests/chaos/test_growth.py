@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tests.chaos.growth import BOUNDS, INTERVAL_S, Life, looked, table
+from tests.chaos.growth import BOUNDS, INTERVAL_S, Life, looked, started, table
 
 
 def life(memory) -> Life:
@@ -54,4 +54,5 @@ def test_a_process_is_seen_as_the_system_sees_it(tmp_path):
 
     assert before and after and after["handles"] - before["handles"] == 20 and len(room) == 64 << 20
     assert 60 < after["MiB"] - before["MiB"] < 140
-    assert looked(2**30) is None
+    assert looked(2**30) is None and started(2**30) == "" != started(os.getpid()) == started(os.getpid())
+    assert int(started(os.getpid())) >= int(started(os.getppid()))
