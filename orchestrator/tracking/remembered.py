@@ -69,8 +69,8 @@ def pages(folder: Path) -> list[str]:
         experiment = facts.get("experiment", "") if isinstance(facts, dict) else ""
         if not re.fullmatch(r"\d{1,30}", str(experiment)):
             continue
-        if key in (LOCAL, address(LOCAL, folder)):
-            lines.append(f"mlflow ui --backend-store-uri {address(LOCAL, folder)}, then {link(UI, experiment, MODELS)}")
+        if key == LOCAL or key.startswith("sqlite:"):
+            lines.append(f"mlflow ui --backend-store-uri {address(key, folder)}, then {link(UI, experiment, MODELS)}")
         elif (host := urlsplit(key)).scheme in ("http", "https"):
             place = f"{host.scheme}://{host.netloc.rpartition('@')[2]}{host.path.rstrip('/')}"
             lines.append(link(place, experiment, MODELS))

@@ -65,7 +65,12 @@ def test_models_come_before_baselines_in_the_order_of_the_file():
 
 def test_an_address_keeps_no_password_and_a_strange_memory_says_nothing(tmp_path):
     strange = {"http://a": {"experiment": "<b>"}, "b": 3, "ftp://c": {"experiment": "1"}}
-    (tmp_path / "mlflow.json").write_text(json.dumps({"https://***@host:1/x/": {"experiment": "3"}, **strange}))
+    known = {"https://***@host:1/x/": {"experiment": "3"}, "sqlite:////a/b.db": {"experiment": "4"}}
+    (tmp_path / "mlflow.json").write_text(json.dumps({**known, **strange}))
 
-    assert pages(tmp_path) == ["https://host:1/x/#/experiments/3/runs?viewStateShareKey=proactive-sweep-models"]
+    *served, local = pages(tmp_path)
+    assert local.startswith(
+        "mlflow ui --backend-store-uri sqlite:////a/b.db, then http://127.0.0.1:5000/#/experiments/4/"
+    )
+    assert served == ["https://host:1/x/#/experiments/3/runs?viewStateShareKey=proactive-sweep-models"]
     assert pages(tmp_path / "none") == []
