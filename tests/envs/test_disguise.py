@@ -1,5 +1,6 @@
 """Random-proactive shows suggestions that mean nothing here, the same for every model."""
 
+import re
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -31,6 +32,10 @@ def test_every_suggestion_gives_way_and_the_abstention_keeps_its_place(name):
 def test_seeds_and_samples_draw_differently():
     drawn = {disguised(SAMPLES["QD"], seed).options for seed in range(40)}
     assert len(drawn) > 5
+
+
+def test_every_stand_in_is_a_sentence_as_the_published_suggestions_are():
+    assert all(re.fullmatch(r"[A-Z][a-z ]+\.", text) for texts in FOREIGN.values() for text in texts)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
