@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import binom, binomtest, norm
 
+from orchestrator.report.clusters import effective_size
 from orchestrator.report.intervals import Z, combined, histogram, ratio_interval, score_interval, score_p
 from orchestrator.report.proportion import proportion_bounds, proportion_interval
 
@@ -161,6 +162,88 @@ def test_shares_of_answers_are_covered_over_episodes(share):
         held += low - 1e-9 <= share <= high + 1e-9
 
     assert held / runs >= 0.93 - tolerance(runs)
+
+
+SEEN = [np.array([0, 0, 1, 2, 2, 5, 9]), np.array([3, 4, 4, 4, 8]), np.array([0, 1] * 20), np.array([7] * 12)]
+
+
+@pytest.mark.parametrize("values", SEEN)
+def test_cells_that_agree_are_as_good_as_one_of_all_their_episodes(values):
+    """An average of k equal strata has the variance of one stratum with k times the episodes."""
+    one = score_interval([histogram(np.tile(values, 3), 0, 12)])
+
+    assert score_interval([histogram(values, 0, 12)] * 3) == pytest.approx(one, abs=2e-3)
+
+
+@pytest.mark.parametrize("values", SEEN)
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_bounds_follow_the_unit_of_the_values(values, unit):
+    low, high = score_interval([histogram(values, 0, 12)])
+
+    assert score_interval([histogram(values * unit, 0, 12 * unit)]) == pytest.approx(
+        (low * unit, high * unit), rel=1e-6
+    )
+
+
+def test_a_value_that_all_episodes_share_has_the_bounds_of_all_hits():
+    """Whatever lies below is at the bound: 7 times the share of hits."""
+    theirs = binomtest(12, 12).proportion_ci(method="wilson").low
+
+    assert score_interval([histogram(np.array([7] * 12), 0, 12)])[0] == pytest.approx(7 * theirs, abs=1e-3)
+
+
+@pytest.mark.parametrize("values", [SEEN[0], SEEN[2]])
+def test_a_bound_is_a_mean_that_is_just_not_rejected(values):
+    """The distribution that fits best among those with a mean is found by scipy, over all values seen and the bound."""
+    low, _ = score_interval([histogram(values, 0, 12)])
+    kinds, counts = np.unique(np.append(values, 0), return_counts=True)
+    counts = counts - (kinds == 0)
+
+    def excess(mean):
+        def slope(tilt):
+            return (counts / (counts.sum() + tilt * (kinds - mean))) @ (kinds - mean)
+
+        limit = counts.sum() / (mean - 0)
+        tilt = brentq(slope, -counts.sum() / (kinds.max() - mean) * (1 - 1e-9), limit * (1 - 1e-12))
+        shares = counts / (counts.sum() + tilt * (kinds - mean))
+        shares = np.where(kinds == 0, 1 - shares[kinds != 0].sum(), shares)
+        spread = shares @ kinds**2 - mean**2
+        return (values.mean() - mean) / sqrt(spread / len(values)) - Z
+
+    assert excess(low + 0.002) < 0 < excess(max(low - 0.002, 1e-6))
+
+
+def test_a_histogram_has_the_mean_of_its_values_and_the_widest_bounds():
+    values = np.array([9, 3, 3, 5])
+
+    inside, outside = histogram(values, 0, 20), histogram(values, 4, 8)
+    assert (inside.low, inside.high, inside.mean) == (0, 20, 5.0) and (outside.low, outside.high) == (3, 9)
+    assert inside.values.tolist() == [3, 5, 9] and inside.counts.tolist() == [2, 1, 1]
+
+
+def test_clustered_values_count_as_many_as_the_effective_sample_size():
+    values, groups = np.repeat([0, 1, 0, 1], 10), np.repeat([0, 1, 2, 3], 10)
+    effective = effective_size(values, groups, Z)
+
+    counts = histogram(values, 0, 1, groups).counts
+    assert effective < 40 and counts.tolist() == pytest.approx([effective / 2, effective / 2])
+
+
+@pytest.mark.parametrize("most", [4, 40])
+def test_a_mean_of_nothing_is_rejected_where_it_is_outside_the_interval(most):
+    """p and interval are one test turned around, also between bounds that are no mirror images."""
+    for seed in range(60):
+        values = np.random.default_rng(seed).integers(-2, 4, 24)
+        stratum = histogram(values, -3, most)
+        p, (low, high) = score_p([stratum]), score_interval([stratum])
+        assert 0 < p <= 1 and (p == 1) == (values.sum() == 0)
+        assert (p < 0.05) == (not low <= 0 <= high) or 0.045 < p < 0.055
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_mean_of_exactly_one_is_tested_and_a_mean_of_zero_has_p_one(sign):
+    assert score_p([histogram(np.array([1] * 9) * sign, -2, 2)]) < 0.05
+    assert score_p([histogram(np.array([-1, 1] * 9), -2, 2)]) == 1.0
 
 
 def test_averages_of_combined_estimates_do_not_collapse():
