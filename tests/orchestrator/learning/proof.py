@@ -98,9 +98,13 @@ def training(test: Path, learnt: Path, seed: int, more: Iterable[str] = ()) -> T
     return settings.load(DEMO, [*own, *more])
 
 
-def examined(policy: Policy, folders: Sequence[Path], samples: int = A_FOLDER) -> dict[str, Played]:
-    """Scenario -> what the policy does on all samples of the folders."""
-    found = [evaluate(policy, folder, list(SCENARIOS), samples, 0) for folder in folders]
+def examined(policy: Policy, folders: Sequence[Path], samples: int = A_FOLDER) -> list[dict[str, Played]]:
+    """For each folder: scenario -> what the policy does on its samples."""
+    return [evaluate(policy, folder, list(SCENARIOS), samples, 0) for folder in folders]
+
+
+def merged(found: Sequence[Mapping[str, Played]]) -> dict[str, Played]:
+    """Scenario -> what was done on the samples of all folders."""
     return {
         name: Played(*(sum((getattr(part[name], field) for part in found), ()) for field in Played.__slots__))
         for name in SCENARIOS

@@ -39,10 +39,12 @@ def before(ground, held_out):
 
 
 def verdict(ground, held_out, before, name, seed, more=()):
+    """On as many folders as ``held_out`` has."""
     made = proof.training(held_out[0], proof.to_learn_from(ground, seed), seed, more)
-    after = proof.examined(proof.taught(made, ground / name), held_out)
-    found = proof.judged(before, after)
-    print(f"\n{name}: {found}\n{proof.table(before, after)}")
+    old = proof.merged(before[: len(held_out)])
+    new = proof.merged(proof.examined(proof.taught(made, ground / name), held_out))
+    found = proof.judged(old, new)
+    print(f"\n{name}: {found}\n{proof.table(old, new)}")
     return found
 
 
@@ -57,7 +59,9 @@ def test_it_learns_to_ask_also_where_it_was_not_trained(ground, held_out, before
 @pytest.mark.long
 @pytest.mark.parametrize("name", proof.CONTROLS)
 def test_no_control_passes(ground, held_out, before, name):
-    found = verdict(ground, held_out, before, name, 0, proof.CONTROLS[name])
+    """One folder (34 samples a scenario) tells where points are missing, all three whether clear views are."""
+    folders = held_out if name == "cloning" else held_out[:1]
+    found = verdict(ground, folders, before, name, 0, proof.CONTROLS[name])
 
     assert not found.passes(TRAINED_POINTS, UNSEEN_POINTS), str(found)
 
