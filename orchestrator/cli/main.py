@@ -172,11 +172,8 @@ def report(
     from orchestrator.report.outcomes import told
 
     with disk(folder):
-        made = [
-            *write_tables(folder, data, judge, strict_paper, cluster),
-            *write_figures(folder, data, baselines, cluster),
-        ]
-        page = write_page(folder, data, judge=judge, strict=strict_paper, baselines=baselines, cluster=cluster)
+        made = [*write_tables(found), *write_figures(found, baselines=baselines)]
+        page = write_page(found, data, baselines=baselines)
     print(f"intervals: {told(found)}")
     print(f"{len(made)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
 

@@ -56,7 +56,8 @@ def fetch_all(models: Sequence[ModelSpec], say: Say, pauses: Sequence[float] = P
         except FetchError as problem:
             failed.append(model.name)
             say(str(problem))
-    say(f"{len(wanted) - len(failed)} of {len(wanted)} models are here, {_size(arrived)} fetched now")
+    are = "model is" if len(wanted) == 1 else "models are"
+    say(f"{len(wanted) - len(failed)} of {len(wanted)} {are} here, {_size(arrived)} fetched now")
     return failed
 
 

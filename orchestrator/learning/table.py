@@ -242,7 +242,7 @@ def write(folder: Path, found: Learned) -> list[Path]:
 def figure(rows: pl.DataFrame) -> Figure:
     """Accuracy and suggestions of every stage, scenario by scenario; scenarios that were trained on have a star."""
     models = rows["model"].unique(maintain_order=True).to_list()
-    drawn = plot_style.canvas(9, 2.6 * len(models))
+    drawn = plot_style.canvas(plot_style.PAGE, 2.6 * len(models))
     panels = drawn.subplots(len(models), 2, squeeze=False)
     for model, (left, right) in zip(models, panels, strict=True):
         mine = rows.filter(pl.col("model") == model)
@@ -250,7 +250,7 @@ def figure(rows: pl.DataFrame) -> Figure:
             _panel(panel, mine if measure == "acc" else mine.filter(pl.col("stage") != REFERENCE), measure)
             panel.set_xlabel(label)
         left.set_title(plot_style.short(model))
-        left.legend(fontsize=6)
+        left.legend()
     return drawn
 
 

@@ -14,7 +14,7 @@ from orchestrator.report.exact_chance import exact_chance, guess_chance
 from orchestrator.report.intervals import combined
 from orchestrator.report.metrics import PLANNED
 from orchestrator.report.proportion import proportion_interval
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import RunData, once
 
 SAMPLE = ["mode", "scenario", "sample_id"]
 NAMES = ["cell", "model", "scenario", "condition", "protocol"]
@@ -22,6 +22,7 @@ LONGEST_BUDGET = 30
 """Suggestions that a budget curve shows; past it no curve of the paper's models moves."""
 
 
+@once
 def needed(run_data: RunData) -> pl.DataFrame:
     """The turns that each sample needs: mode, scenario, sample_id, needed, source (``oracle`` or ``rules``).
 
@@ -41,6 +42,7 @@ def needed(run_data: RunData) -> pl.DataFrame:
     return pl.concat([seen, rules]).sort(SAMPLE)
 
 
+@once
 def efficiency(run_data: RunData) -> pl.DataFrame:
     """One row a planned cell: measured, needed, asked, surplus, efficiency, efficiency_above_chance, reason.
 
@@ -76,6 +78,7 @@ def efficiency(run_data: RunData) -> pl.DataFrame:
     return rows.with_columns(ratio, reason.alias("reason"), pl.col("measured").fill_null(0)).sort("cell")
 
 
+@once
 def budget(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
     """Accuracy when only so many suggestions are allowed: one row cell x budget with names, scored, budget, acc (percent).
 
@@ -112,6 +115,7 @@ def budget_averages(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.Data
     return pl.DataFrame(rows, schema=schema | {"budget": pl.Int64}, orient="row").sort(names)
 
 
+@once
 def lift(run_data: RunData) -> pl.DataFrame:
     """Accuracy over blind choice among the options, in the same scenario and condition: one row a planned cell.
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Action, Ending, Mode, Move, State, Verdict
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import RunData, once
 
 
 class Kind(StrEnum):
@@ -59,6 +59,7 @@ SIZE = r"\^\d+$"
 """The end of a picture's name that says its size (``ImageRef.key``); size does not change what a view tells."""
 
 
+@once
 def endings(run_data: RunData) -> pl.DataFrame:
     """One row an episode, sorted by key: key, model, scenario, condition, protocol, cell, sample_id, kind (``Kind``)."""
     names = ["key", "model", "scenario", "condition", "protocol", "cell", "sample_id"]
@@ -78,6 +79,7 @@ def taxonomy(run_data: RunData) -> pl.DataFrame:
     return counted.with_columns(finished, percent).sort("cell", rank)
 
 
+@once
 def clear(run_data: RunData) -> pl.DataFrame:
     """Whether the last view was telling: key, clear (null where that is not known), how (``rules`` or ``oracle``)."""
     last = run_data.last

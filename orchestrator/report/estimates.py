@@ -25,7 +25,7 @@ from orchestrator.report.intervals import (
 from orchestrator.report.metrics import average
 from orchestrator.report.outcomes import groups_of, with_clusters
 from orchestrator.report.proportion import proportion_interval
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import RunData, once
 
 GROUP = ("model", "condition", "protocol")
 CELL = ("cell", "model", "scenario", "condition", "protocol")
@@ -66,6 +66,7 @@ class _Cell(NamedTuple):
     estimates: Mapping[str, Estimate]
 
 
+@once
 def estimate(run_data: RunData) -> Estimates:
     """Estimates of every cell and every average of a run."""
     most = suggestion_limits(run_data)
@@ -82,6 +83,7 @@ def estimate(run_data: RunData) -> Estimates:
     return Estimates(_with_score(run_data.rows, found), _with_counts(run_data.rows, averages))
 
 
+@once
 def suggestion_limits(run_data: RunData) -> dict[tuple[str, str], int]:
     """(scenario, condition) -> the most suggestions that an episode may hold: the turn limit less one.
 

@@ -15,7 +15,7 @@ from envs import SCENARIOS
 from envs.chance import episode_seed
 from envs.scenario import Scenario
 from envs.types import Ending, Mode, Sample, State
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import RunData, once
 from sweeps.conditions import Condition
 from sweeps.spec import Protocol
 
@@ -63,6 +63,7 @@ def guess_chance(sample: Sample, state: State) -> float:
     return sample.categories.count(sample.answer) / len(sample.categories)
 
 
+@once
 def exact_chance(run_data: RunData, policy: str = "uniform") -> pl.DataFrame:
     """One row scenario x condition of multiple choice: scenario, condition, protocol, chance (percent).
 

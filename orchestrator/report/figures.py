@@ -11,11 +11,11 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from orchestrator.report import plot_style
-from orchestrator.report.estimates import Estimates, estimate
+from orchestrator.report.estimates import estimate
 from orchestrator.report.figure_curves import budget_figure, capacity_figure
 from orchestrator.report.figure_parts import Drawing, Numbers
 from orchestrator.report.figure_rows import actions, against_reference, changes, changes_by_examples
-from orchestrator.report.run_data import RunData, read
+from orchestrator.report.run_data import RunData, once, opened
 
 MAKERS: dict[str, Callable[[Drawing], Figure | None]] = {
     "reference": against_reference,
@@ -28,29 +28,39 @@ MAKERS: dict[str, Callable[[Drawing], Figure | None]] = {
 """Name -> what draws it; None where the run has nothing to draw."""
 
 
-def write_figures(folder: Path, data: Path | None = None, baselines: bool = True, cluster: str = "") -> list[Path]:
-    """Every figure that the run has, into ``folder/figures``; the files written, sorted.
+def write_figures(
+    run: RunData | Path, data: Path | None = None, baselines: bool = True, cluster: str = ""
+) -> list[Path]:
+    """Every figure that the run has, into ``figures`` of its folder; the files written, sorted.
 
-    ``NAME.pdf``, ``.svg`` and ``.png`` are as wide as a page (6.75 in), ``NAME-column.pdf`` and ``.svg`` as a column
-    (3.25 in). Without ``baselines`` these are left out. Raises RunFolderError when the folder is no run.
+    ``run`` is a run folder, or what was read of one. ``NAME.pdf``, ``.svg`` and ``.png`` are as wide as a page (6.75 in),
+    ``NAME-column.pdf`` and ``.svg`` as a column (3.25 in). Without ``baselines`` these are left out. Raises RunFolderError
+    when the folder is no run.
     """
-    place = Path(folder) / "figures"
-    run_data = read(folder, data, cluster=cluster)
-    numbers = Numbers(run_data, estimate(run_data))
+    run_data = opened(run, data, cluster=cluster)
+    place = run_data.folder / "figures"
     place.mkdir(exist_ok=True)
     written: list[Path] = []
-    for name, figure in _drawn(Drawing(numbers, plot_style.PAGE, baselines)).items():
+    for name, figure in figures(run_data, baselines=baselines).items():
         written += plot_style.save(figure, place, name, ("pdf", "png", "svg"))
-    for name, figure in _drawn(Drawing(numbers, plot_style.COLUMN, baselines)).items():
+    for name, figure in figures(run_data, plot_style.COLUMN, baselines).items():
         written += plot_style.save(figure, place, f"{name}-column", ("pdf", "svg"))
     return sorted(written)
 
 
-def figures(
-    run_data: RunData, intervals: Estimates | None = None, width: float = plot_style.PAGE, baselines: bool = True
-) -> dict[str, Figure]:
+def figures(run_data: RunData, width: float = plot_style.PAGE, baselines: bool = True) -> dict[str, Figure]:
     """Name -> figure of so many inches, those without cells left out; turn them into files with ``plot_style``."""
-    return _drawn(Drawing(Numbers(run_data, intervals or estimate(run_data)), width, baselines))
+    return _figures(run_data, width, baselines)
+
+
+@once
+def _figures(run_data: RunData, width: float, baselines: bool) -> dict[str, Figure]:
+    return _drawn(Drawing(_numbers(run_data), width, baselines))
+
+
+@once
+def _numbers(run_data: RunData) -> Numbers:
+    return Numbers(run_data, estimate(run_data))
 
 
 def _drawn(drawing: Drawing) -> dict[str, Figure]:

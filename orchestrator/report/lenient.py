@@ -16,9 +16,10 @@ from envs.fuzzy import fuzzy
 from envs.lenient import lenient
 from envs.types import Action, Ending
 from orchestrator.report.endings import PLACE, state_of
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import RunData, once
 
 
+@once
 def readings(run_data: RunData) -> pl.DataFrame:
     """One row an episode that ended with an unparsable reply: key, cell, letter, would, would_fuzzy.
 
@@ -37,6 +38,7 @@ def readings(run_data: RunData) -> pl.DataFrame:
     )
 
 
+@once
 def leniency(run_data: RunData) -> pl.DataFrame:
     """One row a planned cell: unparsable (episodes that ended so), readable (of them, leniently), otherwise.
 

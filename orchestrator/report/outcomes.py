@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from envs.types import Ending
 from orchestrator.report.clusters import CLUSTERS
 from orchestrator.report.metrics import packages
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import RunData, once
 
 INDEPENDENT = "95%, over samples taken as drawn independently (--cluster object or picture takes them in clusters)"
 NAMES = ("model", "scenario", "condition", "protocol", "sample_id")
 
 
+@once
 def outcomes(run_data: RunData) -> pl.DataFrame:
     """One row an outcome: model, scenario, condition, protocol, sample_id, correct, turns, cluster.
 
@@ -36,6 +37,7 @@ def with_clusters(rows: pl.DataFrame, run_data: RunData) -> pl.DataFrame:
     return rows.join(clusters(run_data), on=["scenario", "sample_id"], how="left", maintain_order="left")
 
 
+@once
 def clusters(run_data: RunData) -> pl.DataFrame:
     """One row a sample at hand: scenario, sample_id, cluster (numbered in each scenario)."""
     rule, _ = CLUSTERS[run_data.cluster]

@@ -22,11 +22,12 @@ from orchestrator.report.paired_tests import (
     pairs_of_models,
     with_holm,
 )  # fmt: skip
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import RunData, once
 
 MEASURED = ("difference", "difference_low", "difference_high", "p", *SUGGESTIONS)
 
 
+@once
 def averages_against(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     """Every other condition against one: one row model x condition x protocol.
 
@@ -38,6 +39,7 @@ def averages_against(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFr
     return averaged_pairs(suggestion_limits(run_data), pairs, family, ["model", "condition", "protocol"])
 
 
+@once
 def averages_between(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     """Every model against every other under one condition: one row model x other x protocol, model less other."""
     pairs, family = pairs_of_models(run_data, condition)

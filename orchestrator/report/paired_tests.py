@@ -18,7 +18,7 @@ from scipy.stats import binom  # type: ignore[import-untyped]
 from orchestrator.report.estimates import suggestion_limits
 from orchestrator.report.intervals import Floats, Stratum, Whole, histogram, score_interval
 from orchestrator.report.outcomes import groups_of, outcomes
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import RunData, once
 
 ALPHA, POWER = 0.05, 0.8
 DETECTABLE_DIGITS = 1e-4
@@ -33,6 +33,7 @@ Limits = Mapping[tuple[str, str], int]
 """(scenario, condition) -> the most suggestions of an episode (``suggestion_limits``)."""
 
 
+@once
 def against(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     """Every other condition against one, sample by sample: one row model x scenario x condition x protocol.
 
@@ -46,6 +47,7 @@ def against(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     return compared_pairs(pairs, ["model", "scenario", "condition", "protocol"], family, suggestion_limits(run_data))
 
 
+@once
 def between(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     """Every model against every other under one condition: one row model x other x scenario x protocol.
 
@@ -55,6 +57,7 @@ def between(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     return compared_pairs(pairs, ["model", "other", "scenario", "protocol"], family, suggestion_limits(run_data))
 
 
+@once
 def pairs_of_conditions(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Episodes of every other condition beside the same model and sample under ``condition``; and the declared comparisons."""
     scored = outcomes(run_data)
@@ -67,6 +70,7 @@ def pairs_of_conditions(run_data: RunData, condition: str) -> tuple[pl.DataFrame
     return pairs, family.select("model", "scenario", "condition", "protocol")
 
 
+@once
 def pairs_of_models(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Episodes of every two models on the same sample under one condition; and the declared comparisons."""
     mine = outcomes(run_data).filter(pl.col("condition") == condition).drop("condition")

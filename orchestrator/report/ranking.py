@@ -20,7 +20,7 @@ from orchestrator.report.metrics import lacking
 from orchestrator.report.outcomes import groups_of, outcomes
 from orchestrator.report.paired_averages import averages_between
 from orchestrator.report.paired_tests import ZERO_SHOT, significant
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import RunData, once
 
 DRAWS = 4_000
 AT_ONCE = 500
@@ -54,6 +54,7 @@ class _Order(NamedTuple):
     """Of the true averages, in percent (draws, models)."""
 
 
+@once
 def ranking(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     """One row protocol x model with complete cells, best first; protocols with fewer than two such models are left out.
 
@@ -133,6 +134,7 @@ def shrunken(draws: Floats, seed: int = 0) -> Floats:
     return np.asarray((drawn + np.sqrt(variances * kept) * rng.standard_normal((number, models))) @ axes.T)
 
 
+@once
 def _orders(run_data: RunData, condition: str) -> dict[str, _Order]:
     """Protocol -> its ranked models, where there are two or more."""
     scored, found = outcomes(run_data).filter(condition=condition), {}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from orchestrator.report.intervals import histogram, score_interval
 from orchestrator.report.outcomes import groups_of, outcomes, with_clusters
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import RunData, once
 
 NAMES = ("model", "scenario", "condition")
 PARTS = ("var_sample", "var_order", "var_decoding")
@@ -24,6 +24,7 @@ SCHEMA = {
 }
 
 
+@once
 def robustness(run_data: RunData) -> pl.DataFrame:
     """One row a cell of multiple choice with replicates: model, scenario, condition, orders, seeds, n (samples), and
 

@@ -169,6 +169,13 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
     return RunData(folder, sweep, planned, played, samples, judge, strict, cluster, tuple(notes), left_out, more)
 
 
+def opened(
+    run: RunData | Path, data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
+) -> RunData:
+    """A run that is read already, or ``read`` of its folder."""
+    return run if isinstance(run, RunData) else read(run, data, judge, strict, cluster)
+
+
 def _replicates(sweep: Sweep, episodes: pl.DataFrame) -> pl.DataFrame:
     rows = [
         (one.name, condition.name, one.order, one.draw)

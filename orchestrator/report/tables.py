@@ -39,22 +39,23 @@ from orchestrator.report.paired_averages import averages_against, averages_betwe
 from orchestrator.report.paired_tests import between
 from orchestrator.report.published import MEASURES
 from orchestrator.report.ranking import BEATS, beats
-from orchestrator.report.run_data import RunData, read
+from orchestrator.report.run_data import RunData, opened
 from orchestrator.storage import atomic_write
 from sweeps.conditions import WITH_EXAMPLES
 from sweeps.spec import Protocol
 
 
 def write_tables(
-    folder: Path, data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
+    run: RunData | Path, data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
 ) -> list[Path]:
     """Markdown, LaTeX and CSV of every table that the run has, and CSV of every measure beside them (``measures``).
 
-    Into ``folder/tables``; returns the files written, sorted. ``judge`` and ``strict`` choose the verdicts and
-    ``cluster`` the clusters, as ``read`` does. Raises RunFolderError when the folder is no run.
+    ``run`` is a run folder, or what was read of one. Into its ``tables``; returns the files written, sorted. ``judge`` and
+    ``strict`` choose the verdicts and ``cluster`` the clusters, as ``read`` does. Raises RunFolderError when the folder is
+    no run.
     """
-    run_data = read(folder, data, judge, strict, cluster)
-    place = Path(folder) / "tables"
+    run_data = opened(run, data, judge, strict, cluster)
+    place = run_data.folder / "tables"
     place.mkdir(exist_ok=True)
     texts: dict[str, str] = {}
     for grid in grids(run_data):

@@ -40,9 +40,9 @@ def send_artifacts(run: MlflowRun, folder: Path, rows: pl.DataFrame, data: Path 
     intervals = estimate(run_data)
     made = {grid.name: grid.numbers for grid in grids(run_data, intervals)} | measures(run_data)
     send_tables(run, {"cells": rows, **made})
-    for name, figure in figures(run_data, intervals).items():
+    for name, figure in figures(run_data).items():
         _send(run, f"figures/{name}.png", plot_style.png(figure))
-    run.client.log_artifact(run.parent, str(write_page(folder, data)))
+    run.client.log_artifact(run.parent, str(write_page(run_data, data)))
     if run_data.samples:
         run.send_data(described(run_data.sweep.name, run_data.sweep.data, run_data.samples))
     send_transcripts(run, transcripts(run_data, data), (folder / "results.parquet").stat().st_mtime_ns)

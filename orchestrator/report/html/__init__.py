@@ -16,7 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from orchestrator.report.html.escape import inert
 from orchestrator.report.html.page_data import EPISODES, THUMBNAILS, Page, gathered
 from orchestrator.report.html.tables import choices
-from orchestrator.report.run_data import read
+from orchestrator.report.run_data import RunData, opened
 from orchestrator.report.wording import counted
 from orchestrator.storage import atomic_write
 
@@ -28,7 +28,7 @@ SCRIPTS = ("report.js", "tables.js", "episode_view.js", "browser.js")
 
 
 def write_page(
-    folder: Path,
+    run: RunData | Path,
     data: Path | None = None,
     thumbnails: int = THUMBNAILS,
     seed: int = 0,
@@ -38,16 +38,17 @@ def write_page(
     baselines: bool = True,
     cluster: str = "",
 ) -> Path:
-    """Write ``folder/report.html`` and return its path; raises RunFolderError when the folder is no run.
+    """Write ``report.html`` into a run folder and return its path; raises RunFolderError when the folder is no run.
 
-    ``data`` is where the benchmark lies now (default: where the sweep had it); without it the page has no pictures and no
-    options, and says so. ``thumbnails`` and ``episodes`` bound what the browser holds, ``seed`` draws it.
+    ``run`` is the folder, or what was read of it. ``data`` is where the benchmark lies now (default: where the sweep had it);
+    without it the page has no pictures and no options, and says so. ``thumbnails`` and ``episodes`` bound what the browser
+    holds, ``seed`` draws it.
     ``judge`` and ``strict`` choose the verdicts, ``cluster`` the clusters, as ``read`` does; without ``baselines`` figures
     leave them out.
     """
-    run_data = read(Path(folder), data, judge, strict, cluster)
+    run_data = opened(run, data, judge, strict, cluster)
     page = gathered(run_data, data, thumbnails, seed, episodes, baselines)
-    target = Path(folder) / NAME
+    target = run_data.folder / NAME
     atomic_write.write(target, rendered(page).encode())
     return target
 

@@ -114,9 +114,7 @@ def gathered(
         grids=[tables.page_table(grid) for grid in grids(run_data, intervals)],
         cells=tables.cells(run_data, intervals),
         paper=tables.beside_paper(compared(run_data, intervals)),
-        figures=[
-            _figure_file(name, figure) for name, figure in figures(run_data, intervals, baselines=baselines).items()
-        ],
+        figures=[_figure_file(name, figure) for name, figure in figures(run_data, baselines=baselines).items()],
         about=about,
         browser=_browser(views, run_data),
     )

@@ -49,8 +49,9 @@ class Forecast:
         found, held = self.found, self.gpus * self.found.makespan / HOUR
         models = [name for name in self.rates if not name.startswith(JUDGE) and name not in found.abandoned]
         judged = f" and {found.verdicts:,} verdicts" if found.verdicts else ""
+        played = "1 model" if len(models) == 1 else f"{len(models)} models"
         lines = [
-            f"{found.delivered:,} episodes{judged} of {len(models)} models on {self.gpus} {self.gpu_type.upper()}",
+            f"{found.delivered:,} episodes{judged} of {played} on {self.gpus} {self.gpu_type.upper()}",
             f"makespan     {found.makespan / HOUR:.2f} h{self._range()}",
             f"lower bound  {found.bound.seconds / HOUR:.2f} h ({self._ratio()})",
             f"GPU-hours    {held:.1f} held, {found.busy / HOUR:.1f} in use, {len(found.spans)} worker starts",

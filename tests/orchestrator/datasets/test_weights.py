@@ -65,7 +65,7 @@ def test_only_what_engines_read_arrives_and_a_second_call_fetches_nothing(hub, f
     assert arrived(tmp_path) == READ
     assert f"tiny: 4 files, {size:,} bytes; 0 bytes are here, {size:,} bytes to fetch" in first.stdout
     assert f"tiny: 4 files, {size:,} bytes; {size:,} bytes are here, 0 bytes to fetch" in second.stdout
-    assert second.stdout.endswith("1 of 1 models are here, 0 bytes fetched now\n")
+    assert second.stdout.endswith("1 of 1 model is here, 0 bytes fetched now\n")
     assert hub.sent == sent, "nothing was sent twice"
     for name in READ:
         snapshot = tmp_path / f"home/hub/models--someone--tiny/snapshots/{COMMIT}"

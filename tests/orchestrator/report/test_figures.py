@@ -44,7 +44,7 @@ def numbers(run_data):
 @pytest.fixture(scope="module")
 def drawn(numbers):
     """The figures of six baselines alone."""
-    return figures(numbers.run_data, numbers.intervals)
+    return figures(numbers.run_data)
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +61,12 @@ def beside(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(beside):
-    return figures(beside.run_data, beside.intervals)
+    return figures(beside.run_data)
 
 
 @pytest.fixture(scope="module")
 def column(beside):
-    return figures(beside.run_data, beside.intervals, COLUMN)
+    return figures(beside.run_data, COLUMN)
 
 
 @pytest.fixture(params=[PAGE, COLUMN])

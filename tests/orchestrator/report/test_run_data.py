@@ -1,12 +1,16 @@
 """RunData is what belongs to the plan: earlier configurations, other data and damaged files are told apart in a sentence."""
 
+import dataclasses
 import shutil
 
 import polars as pl
 import pytest
 
 from envs.demo import draw
+from orchestrator.report.html import write_page
+from orchestrator.report.paired_tests import against
 from orchestrator.report.run_data import read
+from orchestrator.report.tables import write_tables
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import KEYS
 from tests.orchestrator.report.runs import played, sweep
@@ -79,3 +83,14 @@ def test_a_run_that_has_played_nothing_is_evidence_of_nothing(demo_data, tmp_pat
 
     assert (empty.episodes.height, empty.last.height) == (0, 0)
     assert empty.rows["acc"].null_count() == 7
+
+
+def test_one_reading_of_a_run_makes_each_table_once(run, monkeypatch):
+    data = read(run)
+    found = against(data)
+    monkeypatch.setattr("orchestrator.report.run_data.episodes", None)  # another reading would call it
+
+    write_tables(data)
+    write_page(data, episodes=5)
+    assert against(data) is found
+    assert against(dataclasses.replace(data, cluster="object")) is not found, "another run data, other tables"

@@ -338,7 +338,7 @@ def test_the_forecast_of_open_ended_work_tells_its_verdicts_and_what_they_were_r
 
     rules = open_ended(tmp_path, "judge.model='rule-judge'", "judge.instruction='ours'", 'models=["qwen2.5-vl-7b"]')
     lines = "\n".join(forecast_lines(rules, 8, "h200", timeline=tmp_path / "t.png"))
-    assert "1,260 episodes of 1 models" in lines and "apart, without GPU: rule-judge" in lines
+    assert "1,260 episodes of 1 model on" in lines and "apart, without GPU: rule-judge" in lines
 
 
 def test_what_is_stored_and_unread_waits_for_the_judge_alone(tmp_path):
