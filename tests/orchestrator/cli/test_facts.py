@@ -28,7 +28,8 @@ def told(*args):
 
 
 @pytest.mark.parametrize("kind", ["models", "judges", "scenarios", "conditions", "sweeps"])
-def test_ls_as_json_names_what_the_table_names(kind):
+def test_ls_as_json_names_what_the_table_names(kind, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
     rows, table = told("ls", kind, "--json"), call("ls", kind).stdout
 
     assert rows and all(str(row["name"]) in table for row in rows)
