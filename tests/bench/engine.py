@@ -30,7 +30,7 @@ from envs.render import Renderer
 from envs.samples import load, select
 from orchestrator.planning.plan import Plan, planned
 from sweeps.load import build
-from sweeps.spec import Sweep
+from sweeps.spec import Protocol, Sweep
 
 CONDITIONS = ["zero-shot", "hint", "random-proactive", "reference"]
 OPTIONS = {"enforce_eager": True, "max_model_len": 4096, "block_size": 32, "gpu_memory_utilization": 0.2}
@@ -68,7 +68,8 @@ def sweep(data: str, seed: int = 0) -> Sweep:
 def plan_of(data: str, limit: int, seed: int = 0) -> Plan:
     found = sweep(data, seed)
     pools = {name: load(Path(data), name) for name in SCENARIOS}
-    return planned(found, {name: select(pool, limit, seed=seed) for name, pool in pools.items()}, pools)
+    drawn = {name: select(pool, limit, seed=seed) for name, pool in pools.items()}
+    return planned(found, {Protocol.MCQA: drawn}, pools)
 
 
 async def worker(data: str, requests: Path, samples: int, by_cell: bool) -> dict[str, Any]:
