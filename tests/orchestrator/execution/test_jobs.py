@@ -40,6 +40,11 @@ def checkout(tmp_path_factory) -> Path:
     return folder
 
 
+def test_a_job_takes_the_rooms_of_the_package_and_no_other_folder(checkout):
+    ignored = (ROOT / ".rayignore").read_text().splitlines()
+    assert [path.name for path in sorted(checkout.iterdir()) if path.is_dir() and f"/{path.name}/" not in ignored] == ROOMS
+
+
 BASELINES = (
     "sweeps/demo.toml",
     "--set", 'models=["oracle","uniform","guess"]', "--set", 'conditions=["zero-shot","hint"]', "--tracking-uri", "none",
