@@ -5,7 +5,6 @@ Every record is validated against the vendored schemas (``schemas``) before the 
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 from envs.types import Sample
 from orchestrator.report.html.episode_view import rows_of
 from orchestrator.report.run_data import RunData
+from orchestrator.storage import software
 from orchestrator.storage.run_folder import RunFolderError, read_status
 from sweeps.spec import ModelSpec
 
@@ -82,7 +82,7 @@ def _record(
             "source_name": f"proactive-sweep run {run_data.sweep.name}", "source_type": "evaluation_run",
             "source_organization_name": by or "not stated", "evaluator_relationship": "other",
         },
-        "eval_library": {"name": "proactive-sweep", "version": _version()},
+        "eval_library": {"name": "proactive-sweep", "version": software.version()},
         "model_info": info,
         "evaluation_results": [result for row in rows for result in _results(run_data, row)],
     }  # fmt: skip
@@ -207,13 +207,6 @@ def _attribution(turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         }
         for turn in turns
     ]  # fmt: skip
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("proactive-sweep")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _validator(name: str) -> Draft7Validator:
