@@ -81,7 +81,7 @@ def share_out(sources: Sequence[Source], prefer: int | None = None) -> tuple[lis
             late.agreed = _without(late.agreed, pl.concat([failed_there, differing.clear() if wins else differing]))
             gave_way += better.height + _without(failed_there, failed).height
             if differing.height:
-                taken = {place: late.name, before: early.name}.get(prefer if prefer is not None else -1, "")
+                taken = _preferred(sources, (before, place), prefer)
                 conflicts.append(Conflict(early.name, late.name, "episode", _listed(differing), taken))
     return conflicts, gave_way
 
@@ -99,15 +99,18 @@ def merged_verdicts(sources: Sequence[Source], prefer: int | None = None) -> tup
             shared = both[0].join(both[1], on=JUDGED, how="semi")
             differing = shared.join(both[1], on=[*JUDGED, *BITS], how="anti", nulls_equal=True).select("key").unique()
             if differing.height:
-                taken = {place: sources[place].name, before: sources[before].name}.get(
-                    -1 if prefer is None else prefer, ""
-                )
+                taken = _preferred(sources, (before, place), prefer)
                 names = sources[before].name, sources[place].name
                 conflicts.append(Conflict(*names, "verdict", _listed(differing), taken))
     order = sorted(range(len(frames)), key=lambda place: place != prefer)
     rows = pl.concat([frames[place] for place in order])
     rows = rows.sort(pl.col("aggregate").is_null(), maintain_order=True)
     return rows.unique(JUDGED, keep="first", maintain_order=True), conflicts
+
+
+def _preferred(sources: Sequence[Source], pair: tuple[int, int], prefer: int | None) -> str:
+    """The name of the source that is preferred, where it is one of the two."""
+    return sources[prefer].name if prefer in pair and prefer is not None else ""
 
 
 def _differing(early: Source, late: Source, shared: pl.DataFrame) -> pl.DataFrame:
