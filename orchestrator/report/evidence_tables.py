@@ -8,7 +8,7 @@ import polars as pl
 
 from orchestrator.report.difficulty import Difficulty, difficulty, hardest
 from orchestrator.report.escaping import MISSING, Entry, Grid
-from orchestrator.report.grid_parts import AVERAGE, Row, change, models, present, rounded
+from orchestrator.report.grid_parts import AVERAGE, Row, by_scenario, change, models, present, rounded
 from orchestrator.report.lenient import leniency
 from orchestrator.report.paired_averages import averages_against
 from orchestrator.report.paired_tests import ALPHA, against
@@ -66,12 +66,7 @@ def ranks(run_data: RunData, condition: str = "zero-shot") -> Grid:
 def robust(run_data: RunData, condition: str = "zero-shot") -> Grid:
     """Accuracy over all replicates, its range, and what its answers vary with (``orchestrator.report.robustness``)."""
     found = robustness(run_data)
-    part = found.filter(condition=condition)
-    scenarios = present(part["scenario"])
-    rows = []
-    for model in models(run_data, part["model"]):
-        cells = {row["scenario"]: row for row in part.filter(model=model).iter_rows(named=True)}
-        rows.append((model, tuple(_spread(cells.get(name)) for name in scenarios)))
+    scenarios, rows = by_scenario(run_data, found.filter(condition=condition), _spread)
     title = (
         f"{condition}: accuracy over all replicates, lowest to highest replicate; parts of the variance of an answer: sample / "
         "option order / draw of the decoding, percent (with one seed the order holds the draw)"
@@ -99,10 +94,7 @@ def readings(run_data: RunData, condition: str = "zero-shot") -> Grid:
 def shrunken(run_data: RunData, condition: str = "zero-shot") -> Grid:
     """Accuracy of each cell, drawn towards like cells as far as its own answers are few (``difficulty``)."""
     found = difficulty(run_data).cells.filter(condition=condition)
-    scenarios, rows = present(found["scenario"]), []
-    for model in models(run_data, found["model"]):
-        cells = {row["scenario"]: row for row in found.filter(model=model).iter_rows(named=True)}
-        rows.append((model, tuple(_drawn(cells.get(name)) for name in scenarios)))
+    scenarios, rows = by_scenario(run_data, found, _drawn)
     title = (
         f"{condition}: accuracy that a mixed logistic model of samples, models and conditions gives each cell, in percent, "
         "with its 95% interval; what few answers say by chance is taken out"
@@ -144,9 +136,7 @@ def _hard(row: Row) -> tuple[Entry, ...]:
     )
 
 
-def _drawn(row: Row | None) -> Entry:
-    if row is None:
-        return MISSING
+def _drawn(row: Row) -> Entry:
     return Entry(
         f"{row['acc_shrunk']:.1f} ({row['acc_shrunk_low']:.1f} to {row['acc_shrunk_high']:.1f})", row["acc_shrunk"]
     )
@@ -156,9 +146,7 @@ def _up_to(low: Entry, high: Entry) -> Entry:
     return low if low.text == high.text else Entry(f"{low.text} to {high.text}", low.value)
 
 
-def _spread(row: Row | None) -> Entry:
-    if row is None:
-        return MISSING
+def _spread(row: Row) -> Entry:
     shares = " / ".join("-" if row[name] is None else f"{row[name]:.0f}" for name in PARTS)
     return Entry(f"{row['acc']:.1f}, {row['least']:.1f} to {row['most']:.1f}; {shares}", row["acc"])
 

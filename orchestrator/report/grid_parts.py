@@ -19,6 +19,7 @@ from sweeps.load import registry
 AVERAGE = "avg"
 Row = Mapping[str, Any]
 Format = Callable[[Row], str]
+Line = tuple[str, tuple[Entry, ...]]
 
 
 def models(run_data: RunData, names: Iterable[str]) -> list[str]:
@@ -30,6 +31,15 @@ def models(run_data: RunData, names: Iterable[str]) -> list[str]:
 def present(names: Iterable[str]) -> list[str]:
     found = set(names)
     return [name for name in SCENARIOS if name in found]
+
+
+def by_scenario(run_data: RunData, cells: pl.DataFrame, text: Callable[[Row], Entry]) -> tuple[list[str], list[Line]]:
+    """The scenarios of these cells (one condition's), and a row a model with an entry for each."""
+    scenarios, rows = present(cells["scenario"]), []
+    for model in models(run_data, cells["model"]):
+        found = {row["scenario"]: row for row in cells.filter(model=model).iter_rows(named=True)}
+        rows.append((model, tuple(text(found[name]) if name in found else MISSING for name in scenarios)))
+    return scenarios, rows
 
 
 def cell_grid(

@@ -14,8 +14,8 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from envs import SCENARIOS
 from orchestrator.report.estimates import suggestion_limits
+from orchestrator.report.grid_parts import present
 from orchestrator.report.outcomes import outcomes
 from orchestrator.report.paired_averages import averaged_pairs
 from orchestrator.report.paired_tests import Limits, compared_pairs, significant
@@ -29,6 +29,7 @@ CELL = ["model", "scenario", "condition", "protocol"]
 SAMPLE = [*CELL, "sample_id"]
 MOST = 20
 """Differences of configuration that are told."""
+LEGEND = "* p below 0.05 after Holm's correction over all rows of models; (p) of baselines is not corrected"
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def tables(found: Comparison) -> Iterator[Table]:
     """Printable: for each run and protocol the average's difference with interval and p, and each scenario's difference."""
     for (run, protocol), part in found.averages.group_by(["run", "protocol"], maintain_order=True):
         known = found.cells.filter(run=run, protocol=protocol)
-        scenarios = [name for name in SCENARIOS if name in set(known["scenario"])]
+        scenarios = present(known["scenario"])
         title = f"{escape(str(run))} less {escape(found.names[0])} ({protocol}), points of acc on the same samples"
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
         table.add_column("model, condition", no_wrap=True)
@@ -109,9 +110,6 @@ def _difference(row: dict[str, float | None] | None) -> str:
     if row is None or row["difference"] is None:
         return "-"
     return signed(row["difference"]) + ("*" if significant(row["p_holm"]) else "")
-
-
-LEGEND = "* p below 0.05 after Holm's correction over all rows of models; (p) of baselines is not corrected"
 
 
 def _pairs(run: RunData, base: RunData, name: str, first: str) -> tuple[pl.DataFrame, list[str]]:
