@@ -25,14 +25,17 @@ def found(path: Path) -> Path:
     names where the working folder has no such file."""
     if path.exists() or path.is_absolute():
         return path
-    return names().get(path.as_posix().removeprefix("sweeps/").removesuffix(".toml"), path)
+    return names().get(_name(path), path)
 
 
 def meant(path: Path) -> str:
     """What to type in place of a sweep file that is not there."""
-    name = path.as_posix().removeprefix("sweeps/").removesuffix(".toml")
-    close = get_close_matches(name, list(names()), n=1)
+    close = get_close_matches(_name(path), list(names()), n=1)
     return f"did you mean {close[0]!r}?" if close else "`proactive-sweep ls sweeps` lists those that ship"
+
+
+def _name(path: Path) -> str:
+    return path.as_posix().removeprefix("sweeps/").removesuffix(".toml")
 
 
 def beside(data: str, file: Path) -> str:

@@ -15,9 +15,8 @@ from orchestrator.object_store.run_location import viewed
 from orchestrator.report.html.episode_view import asked
 from orchestrator.report.run_comparison import compare_runs
 from orchestrator.report.run_data import RunData, read
-from orchestrator.storage import episode_store, verdict_store
+from orchestrator.storage import episode_store, run_folder, verdict_store
 from orchestrator.storage.run_folder import RunFolderError, read_status, stored_sweep
-from orchestrator.storage.run_folder import asked as belonging
 from sweeps.spec import Sweep
 
 
@@ -41,7 +40,7 @@ class Run:
     @cached_property
     def episodes(self) -> pl.DataFrame:
         """One row an episode that belongs to the plan, sorted by key (columns: docs/run-folder.md)."""
-        return belonging(self.folder).collect().sort("key")
+        return run_folder.asked(self.folder).collect().sort("key")
 
     @cached_property
     def turns(self) -> pl.DataFrame:
