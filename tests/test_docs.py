@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from orchestrator.cli.main import app, data_app, models_app
 from sweeps.conditions import CONDITIONS
 from sweeps.endpoint import Endpoint
 from sweeps.load import build, load
+from tests.elsewhere import working_folder
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(ROOT.glob("docs/*.md"))
@@ -29,14 +29,8 @@ LINES = [len(text.strip().splitlines()) for text in blocks(QUICKSTART, "toml")]
 
 @pytest.mark.slow
 def test_the_quickstart_runs_as_written(tmp_path, ray_address, monkeypatch):
-    (tmp_path / "bin").mkdir()
-    script = tmp_path / "bin/proactive-sweep"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m orchestrator "$@"\n')
-    script.chmod(0o755)
-    for room in ("envs", "sweeps", "actors", "orchestrator"):  # Ray's workers import from where the driver stands
-        (tmp_path / room).symlink_to(ROOT / room)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name, value in working_folder(tmp_path).items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("RAY_ADDRESS", ray_address)
     told = []
     for command in (line for block in blocks(QUICKSTART, "sh") for line in block.strip().splitlines()):

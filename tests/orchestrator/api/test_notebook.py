@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.elsewhere import working_folder
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs/notebook.md"
@@ -33,15 +34,8 @@ def executed(sources, folder, monkeypatch, ray_address):
     """The outputs of these cells, each as a list, run in a kernel of this interpreter in ``folder``."""
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
-    (folder / "bin").mkdir()
-    script = folder / "bin/proactive-sweep"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m orchestrator "$@"\n')
-    script.chmod(0o755)
-    for room in ("envs", "sweeps", "actors", "orchestrator"):  # Ray's workers import from where the driver stands
-        (folder / room).symlink_to(ROOT / room)
     for name, value in {
-        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
+        **working_folder(folder),
         "RAY_ADDRESS": ray_address,
         "JUPYTER_PATH": str(Path(sys.prefix) / "share/jupyter"),
         "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
