@@ -42,7 +42,9 @@ def checkout(tmp_path_factory) -> Path:
 
 def test_a_job_takes_the_rooms_of_the_package_and_no_other_folder(checkout):
     ignored = (ROOT / ".rayignore").read_text().splitlines()
-    assert [path.name for path in sorted(checkout.iterdir()) if path.is_dir() and f"/{path.name}/" not in ignored] == ROOMS
+    assert [
+        path.name for path in sorted(checkout.iterdir()) if path.is_dir() and f"/{path.name}/" not in ignored
+    ] == ROOMS
 
 
 BASELINES = (
