@@ -46,19 +46,21 @@ def plan(sweep: Sweep) -> pl.DataFrame:
     return planned_and_done(build_plan(sweep), folder)
 
 
-def run(sweep: Sweep, *, update: bool = False, retry: Collection[str] = ()) -> Run:
+def run(sweep: Sweep, *, update: bool = False, retry: Collection[str] = (), reuse: Collection[str] = ()) -> Run:
     """Play what is pending of the sweep and open its run folder (``sweep.output``); the same call continues an interrupted one.
 
-    ``update`` goes on in a folder of another configuration; ``retry`` plays again what ended so (``"failed"`` ...). A cell
-    that could not be completed is in the run's ``status()``. Ctrl-C, or a notebook's stop button, stops in good order and
-    raises KeyboardInterrupt. Raises RunFolderError, BadData or SweepError.
+    ``update`` goes on in a folder of another configuration; ``retry`` plays again what ended so (``"failed"`` ...);
+    ``reuse`` names run folders whose episodes of the same key are taken over, not played. A cell that could not be completed
+    is in the run's ``status()``. Ctrl-C, or a notebook's stop button, stops in good order and raises KeyboardInterrupt.
+    Raises RunFolderError, BadData or SweepError.
     """
     from orchestrator.execution.attempt import run as play
 
     job_paths.reachable(sweep.data)
     again = [Ending(ending) for ending in retry]
+    others = [(str(name), run_location.viewed(str(name))) for name in reuse]
     with run_location.place(sweep.output) as place, StopSignals() as signals:
-        outcome = _beside(lambda: play(sweep, place.folder, update, retry=again, signals=signals))
+        outcome = _beside(lambda: play(sweep, place.folder, update, retry=again, signals=signals, reuse=others))
     if outcome.interrupted:
         raise KeyboardInterrupt
     return open_run(sweep.output)

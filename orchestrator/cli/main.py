@@ -26,7 +26,18 @@ from orchestrator.cli.as_json import AsJson, show_json
 from orchestrator.cli.data import data_app, models_app
 from orchestrator.cli.init import init
 from orchestrator.cli.options import WIDTH, ByJudge, RunFolder, RunFolders, StrictPaper, named
-from orchestrator.cli.plan import More, Output, Overrides, SkipBad, SweepFile, data_found, plan, sweep_of
+from orchestrator.cli.plan import (
+    More,
+    Output,
+    Overrides,
+    Reuse,
+    SkipBad,
+    SweepFile,
+    data_found,
+    plan,
+    reusable_of,
+    sweep_of,
+)
 from orchestrator.cli.prompt import prompt
 from orchestrator.cli.runs import compare_runs, export, merge
 from orchestrator.cli.sentences import Commands
@@ -34,7 +45,7 @@ from orchestrator.cli.train import learned, train
 from orchestrator.inspection.replay import ReplayError
 from orchestrator.monitoring.console import show
 from orchestrator.object_store import run_location as remote
-from orchestrator.storage import job_paths
+from orchestrator.storage import job_paths, reused
 from orchestrator.storage.run_folder import disk
 from orchestrator.storage.software import version
 from orchestrator.tracking.remembered import pages
@@ -91,6 +102,7 @@ def run(
         ),
     ] = "",
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="The same as --retry failed.")] = False,
+    reuse: Reuse = [],  # noqa: B006
 ) -> None:
     """Play what is pending of the sweep; the same command continues an interrupted one."""
     from orchestrator.execution.attempt import run as play
@@ -100,8 +112,9 @@ def run(
     found = _tracked(sweep_of(sweep, set_, output, skip_bad, more), tracking_uri)
     job_paths.reachable(found.data)
     data_found(found, sweep)
+    others = reusable_of(reuse)
     with remote.place(found.output) as place:
-        outcome = play(found, place.folder, update, retry=again)
+        outcome = play(found, place.folder, update, retry=again, reuse=others)
     for group, reason in outcome.reasons.items():
         print(printable(f"{group}: {reason}"), file=sys.stderr)
     if not outcome.interrupted:
@@ -120,7 +133,7 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
 
     found = read_status(folder)
     if as_json:
-        show_json(found)
+        show_json({**found, "reused": reused.per_cell(folder)})
         return
     table = Table("cell", "state", "finished", "planned", "errors", Column("reason", overflow="fold"))
     for cell in found["cells"]:
@@ -130,6 +143,7 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
     left = "is damaged or was edited; the same `run` command writes it anew, or plays its episodes again"
     show(table, *status_tables(found), *(f"{name} {left}" for name in found["damaged"]))
     _print_left_out(found["left_out"])
+    _print_reused(folder)
     _print_mlflow(folder)
 
 
@@ -165,6 +179,7 @@ def report(
     _print_tables(found.rows)
     _print_paired(paired(found))
     _print_left_out(found.left_out)
+    _print_reused(folder)
     if brief:
         return
     from orchestrator.report.figures import write_figures
@@ -330,6 +345,12 @@ def _print_left_out(left_out: Iterable[object]) -> None:
     """The bad lines of the data that nobody played, one line a scenario."""
     for one in left_out:
         print(printable(f"left out: {one}"))
+
+
+def _print_reused(folder: Path) -> None:
+    """How many episodes were played in which other folder."""
+    for sentence in reused.sentences(folder):
+        print(printable(sentence))
 
 
 def _print_paired(grid: Grid) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -15,12 +15,16 @@ from rich.table import Table
 from actors.printable import printable
 from envs.samples import BadData
 from orchestrator.cli.as_json import AsJson, show_json
+from orchestrator.cli.options import viewed
 from orchestrator.cli.train import plan_lines
 from orchestrator.monitoring.console import show
 from orchestrator.object_store import run_location as remote
 from sweeps.load import SweepError, load, skipped
 from sweeps.shipped import missing
 from sweeps.spec import Sweep
+
+if TYPE_CHECKING:
+    from orchestrator.planning.plan import Plan
 
 GPUS_OF_A_NODE = 8
 """What GPU-hours of a sample size are reckoned for where --gpus is left out."""
@@ -37,6 +41,14 @@ More = Annotated[
     list[Path],
     typer.Option("--model", metavar="FILE", help="Play the \\[\\[model]] of this file too (`train` writes one)."),
 ]
+Reuse = Annotated[
+    list[str],
+    typer.Option(
+        "--reuse",
+        metavar="DIR",
+        help="A run folder, or s3://BUCKET/FOLDER, whose episodes are taken, not played; may repeat.",
+    ),
+]
 Gpus = Annotated[int | None, typer.Option(min=1, max=4096, help="Forecast the sweep on so many GPUs.")]
 Precision = Annotated[float | None, typer.Option(min=0.05, max=50, help="Samples for an interval of +- POINTS.")]
 Detect = Annotated[float | None, typer.Option(min=0.1, max=50, help="Samples to find a difference of POINTS.")]
@@ -48,6 +60,7 @@ def plan(
     output: Output = None,
     skip_bad: SkipBad = False,
     more: More = [],  # noqa: B006
+    reuse: Reuse = [],  # noqa: B006
     gpus: Gpus = None,
     gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s or b200.")] = "h200",
     price: Annotated[float | None, typer.Option(min=0, help="What a GPU-hour costs you.")] = None,
@@ -58,11 +71,14 @@ def plan(
 ) -> None:
     """Show cells, episodes, and what is already done; with --gpus, hours, lower bound, cost and a timeline.
 
-    With --precision or --detect: how many samples a cell needs, and the GPU-hours that they take.
+    With --precision or --detect: how many samples a cell needs, and the GPU-hours that they take. With --reuse: how many
+    episodes other runs have.
     """
     sized = precision is not None or detect is not None
     if gpus is None and (price is not None or timeline is not None or (gpu_type != "h200" and not sized)):
         raise SweepError("--price, --timeline and --gpu-type require --gpus N")
+    if reuse and (gpus is not None or sized):
+        raise SweepError("--reuse counts episodes; leave --gpus, --precision and --detect out beside it")
     found = _local(sweep_of(sweep, set_, output, skip_bad, more))
     if sized:
         from orchestrator.report import sample_size  # scipy takes a second to import
@@ -75,7 +91,7 @@ def plan(
         lines = [*forecast_lines(found, gpus, gpu_type, price, timeline), *to_learn]
     else:
         data_found(found, sweep)
-        _show_cells(found, plan_lines(sweep, set_, gpu_type), as_json)
+        _show_cells(found, plan_lines(sweep, set_, gpu_type), as_json, reusable_of(reuse))
         return
     if as_json:
         show_json({"lines": lines})
@@ -89,7 +105,12 @@ def data_found(sweep: Sweep, file: Path) -> None:
         raise BadData(why)
 
 
-def _show_cells(sweep: Sweep, to_learn: Sequence[str], as_json: bool) -> None:
+def reusable_of(names: Sequence[str]) -> list[tuple[str, Path]]:
+    """The folders that ``--reuse`` names, as typed and where they can be read; raises RunFolderError."""
+    return [(name, viewed(name)) for name in dict.fromkeys(names)]
+
+
+def _show_cells(sweep: Sweep, to_learn: Sequence[str], as_json: bool, reuse: Sequence[tuple[str, Path]] = ()) -> None:
     """Print the table of cells, and what stands below it."""
     from orchestrator.inspection import overflow
     from orchestrator.planning.build_plan import build_plan, planned_and_done
@@ -98,15 +119,30 @@ def _show_cells(sweep: Sweep, to_learn: Sequence[str], as_json: bool) -> None:
     cells = planned_and_done(numbering, Path(sweep.output)).to_dicts()
     may_overflow = overflow.lines(overflow.risks(numbering))
     left_out = [f"left out: {reason}" for reason in (*skipped(sweep), *numbering.left_out)]
+    taken = _reused(sweep, numbering, cells, reuse)
     if as_json:
-        show_json({"cells": cells, "notes": [*left_out, *may_overflow, *to_learn]})
+        show_json({"cells": cells, "notes": [*left_out, *may_overflow, *to_learn, *taken]})
         return
-    table = Table("cell", "planned", "done")
+    table = Table("cell", "planned", "done", *(["reused"] if reuse else []))
     for row in cells:
-        table.add_row(row["cell"], f"{row['planned']:,}", f"{row['done']:,}")
+        table.add_row(row["cell"], *(f"{row[name]:,}" for name in ("planned", "done", "reused") if name in row))
     done = sum(row["done"] for row in cells)
     total = f"{len(cells)} cells, {numbering.total:,} episodes, {done:,} done"
-    show(table, *left_out, *may_overflow, *to_learn, total)
+    show(table, *left_out, *may_overflow, *to_learn, *map(printable, taken), total)
+
+
+def _reused(sweep: Sweep, plan: Plan, cells: list[dict[str, Any]], folders: Sequence[tuple[str, Path]]) -> list[str]:
+    """Put into each cell's row what these folders have of it; what is said of each folder."""
+    if not folders:
+        return []
+    from orchestrator.datasets.staging import fixed
+    from orchestrator.merging import reuse
+
+    found = reuse.reusable(fixed(sweep), plan, Path(sweep.output), folders)
+    counts = reuse.per_cell(found)
+    for row in cells:
+        row["reused"] = counts.get(row["cell"], 0)
+    return [line for one in found for line in one.lines]
 
 
 def sweep_of(

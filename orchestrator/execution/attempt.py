@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from envs.types import ERRORS, Ending
+from orchestrator.datasets.sources import address
 from orchestrator.datasets.staging import fixed
 from orchestrator.execution.circuit_breaker import NO_EVIDENCE, CircuitBreaker
 from orchestrator.execution.retry_failed import take_back
@@ -27,11 +28,13 @@ from orchestrator.execution.worker_logs import AttemptLog, attempt_log
 from orchestrator.judging.judge_queue import JudgeQueue, check_wording, unread
 from orchestrator.monitoring.progress import Progress
 from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
+from orchestrator.planning.pictures import FILE as PICTURES
+from orchestrator.planning.pictures import Recorder, ShownPictures
 from orchestrator.planning.plan import Plan, group
 from orchestrator.report.judge_agreement import own
 from orchestrator.report.metrics import score, write_results
 from orchestrator.scheduling.forecast.throughput import write_observed
-from orchestrator.storage import run_folder
+from orchestrator.storage import reused, run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.verdict_store import verdicts
 from orchestrator.tracking.cell_metrics import CellMetricsPublisher
@@ -84,10 +87,12 @@ def run(
     say: Callable[[str], None] = print,
     retry: Collection[Ending] = (),
     signals: StopSignals | None = None,
+    reuse: Sequence[tuple[str, Path]] = (),
 ) -> Outcome:
     """Play what is pending of the sweep, with ``retry`` also what ended so in an earlier attempt.
 
-    ``signals`` are those of the main thread, where this is called in another one.
+    ``signals`` are those of the main thread, where this is called in another one. ``reuse``: run folders, by name and place,
+    whose episodes are taken over where their keys are those of pending ones.
     Raises RunFolderError when the folder is held or holds another configuration.
     """
     sweep = fixed(sweep)
@@ -97,7 +102,7 @@ def run(
     for reason in (*skipped(sweep), *plan.left_out):
         say(f"left out: {reason}")
     with opened(sweep, plan, output, say, update, signals) as attempt:
-        return attempt.run(retry)
+        return attempt.run(retry, reuse)
 
 
 def judge(
@@ -164,19 +169,23 @@ class Attempt:
     seconds: float = 0.0
     """From the first start of a worker to the last durable episode."""
 
-    def run(self, retry: Collection[Ending] = ()) -> Outcome:
+    def run(self, retry: Collection[Ending] = (), reuse: Sequence[tuple[str, Path]] = ()) -> Outcome:
         """Play what is pending, have new answers judged, and score what the folder holds then."""
+        if reuse:
+            self._take_over(reuse)
         if retry:
             again = take_back(self.store, self.plan, self.log.folder, retry)
             self.say(f"{again:,} {' and '.join(retry)} episodes are pending again")
+        reused.settle(self.output)
         self.pending = self.plan.pending(set(self.store.finished()["key"]))
         self.judge_queue = self._own_judge_queue()
         self._announce()
         run_folder.write_plan(self.output, planned_rows(self.plan), self.plan.all_keys())
         tracker = self._start_tracker()
-        if self.pending or self.judge_queue:
-            metrics = None if tracker.off else CellMetricsPublisher(self._scored, tracker.cell)
-            self._play(tracker, metrics)
+        with self._pictures_recorded():
+            if self.pending or self.judge_queue:
+                metrics = None if tracker.off else CellMetricsPublisher(self._scored, tracker.cell)
+                self._play(tracker, metrics)
         if not self.interrupted:
             self.store.compact()
             if self.judge_queue:
@@ -204,6 +213,19 @@ class Attempt:
         return rows, not self._unread(reader)
 
     # -- before -------------------------------------------------------------------------------------------------------
+    def _take_over(self, folders: Sequence[tuple[str, Path]]) -> None:
+        """Take over what the folders have of what is pending; nothing is played here."""
+        from orchestrator.merging import reuse
+
+        found = reuse.reusable(self.sweep, self.plan, self.output, folders)
+        for line in (line for one in found for line in one.lines):
+            self.say(line)
+        taken = reuse.take(self.store, found)
+        read = reuse.take_verdicts(self.sweep, self.output, found)
+        log.info("%d episodes and %d verdicts are taken over from other folders", taken, read)
+        if read:
+            self.say(f"{read:,} verdicts are taken over")
+
     def _own_judge_queue(self) -> JudgeQueue | None:
         """The queue of the sweep's own judge, where there is or will be something to read."""
         judge = self.sweep.judge
@@ -223,6 +245,21 @@ class Attempt:
             f" {self.plan.total - left:,} finished, {left:,} pending"
             + (f", {len(backlog):,} answers to judge" if backlog else "")
         )
+
+    @contextmanager
+    def _pictures_recorded(self) -> Iterator[None]:
+        """Meanwhile write down what the pictures are, where they lie in a folder and models are to see them."""
+        known = not self.pending and (self.output / PICTURES).exists()
+        if known or address(self.sweep.data) is not None or not any(map(ShownPictures.sees, self.plan.cells)):
+            yield
+            return
+        recorder, whole = Recorder(self.plan, Path(self.sweep.data), self.output), False
+        recorder.start()
+        try:
+            yield
+            whole = not self.interrupted
+        finally:
+            recorder.finish(hurry=not whole)
 
     def _start_tracker(self) -> Tracker:
         tracker = tracker_of(self.sweep, self.output)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import polars as pl
 
+from actors.records import EpisodeBatch
 from envs.types import Ending
-from orchestrator.storage.episode_store import turns
+from orchestrator.storage.episode_store import EpisodeStore, turns
 from orchestrator.storage.run_folder import asked
 from orchestrator.storage.verdict_store import verdicts
 
@@ -20,6 +21,8 @@ ANSWER = ["ending", "correct", "sample_id", "seed", "turns"]
 """Columns of an episode that are its answer."""
 BITS = ["category", "suggestion", "aggregate", "strict_category", "strict_suggestion", "strict_aggregate"]
 KEY, JUDGED = ["key"], ["key", "judge"]
+CHUNK = 10_000
+"""Episodes that are written at once."""
 
 
 @dataclass
@@ -111,6 +114,16 @@ def merged_verdicts(sources: Sequence[Source], prefer: int | None = None) -> tup
 def _preferred(sources: Sequence[Source], pair: tuple[int, int], prefer: int | None) -> str:
     """The name of the source that is preferred, where it is one of the two."""
     return sources[prefer].name if prefer in pair and prefer is not None else ""
+
+
+def write_episodes(store: EpisodeStore, sources: Sequence[Source]) -> None:
+    """Store the episodes that each source is left with, whole with their turns, durable at the end. Raises OSError."""
+    for source in sources:
+        mine = source.episodes.join(source.own, on="key", how="semi", maintain_order="left")
+        for chunk in mine.iter_slices(CHUNK):
+            told = source.turns.join(chunk.lazy().select("key"), on="key", how="semi", maintain_order="left").collect()
+            store.append(EpisodeBatch([], chunk.to_dict(as_series=False), told.to_dict(as_series=False)))
+    store.flush()
 
 
 def _differing(early: Source, late: Source, shared: pl.DataFrame) -> pl.DataFrame:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from actors.records import EpisodeBatch
-from orchestrator.merging.answers import Conflict, Source, merged_verdicts, share_out
+from orchestrator.merging.answers import Conflict, Source, merged_verdicts, share_out, write_episodes
 from orchestrator.report.metrics import write_results
 from orchestrator.report.run_data import read
 from orchestrator.report.wording import counted
@@ -25,8 +24,6 @@ from sweeps.spec import Sweep
 
 RECORD = "merged.json"
 """What was merged, how much came from where, and whose answers were taken where they differed."""
-CHUNK = 10_000
-"""Episodes that are written at once."""
 SHOWN = 5
 """Keys of a conflict that a refusal names."""
 
@@ -150,14 +147,7 @@ def _plan(folders: Sequence[Path]) -> tuple[pl.DataFrame, pl.Series]:
 def _write(sources: Sequence[Source], read_by: pl.DataFrame, into: Path) -> None:
     store = EpisodeStore(into)
     try:
-        for source in sources:
-            mine = source.episodes.join(source.own, on="key", how="semi", maintain_order="left")
-            for chunk in mine.iter_slices(CHUNK):
-                told = source.turns.join(
-                    chunk.lazy().select("key"), on="key", how="semi", maintain_order="left"
-                ).collect()
-                store.append(EpisodeBatch([], chunk.to_dict(as_series=False), told.to_dict(as_series=False)))
-        store.flush()
+        write_episodes(store, sources)
         store.compact()
         if (stored := episodes(into).select(pl.len()).collect().item()) != sum(s.own.height for s in sources):
             raise RunFolderError(

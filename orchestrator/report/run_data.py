@@ -23,6 +23,7 @@ from orchestrator.report.metrics import PLANNED, score
 from orchestrator.storage.checksums import damaged
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.planned_episodes import planned_only
+from orchestrator.storage.reused import sentences
 from orchestrator.storage.run_folder import RunFolderError, bad_lines, planned_cells, planned_keys, stored_sweep
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.conditions import CONDITIONS, Condition
@@ -161,7 +162,7 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
             f"--cluster {cluster} needs the samples of {missing[0]}, which are not at hand; name their folder: --data DIR"
         )
     left_out = bad_lines(folder)
-    notes += [f"left out: {one}" for one in left_out]
+    notes += [f"left out: {one}" for one in left_out] + sentences(folder)
     judge = chosen(folder, sweep, judge)
     names = [condition.name for condition in sweep.repeated]
     planned, played = (rows.filter(~pl.col("condition").is_in(names)) for rows in (planned, belonging))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from actors.redaction import redact_addresses
+from orchestrator.storage import reused
 from orchestrator.tracking import local_store, remembered, rollup, saved_views
 from orchestrator.tracking.remembered import LOCAL, address
 from orchestrator.tracking.rollup import NOBODY, Roster
@@ -125,6 +126,8 @@ class MlflowRun:
         self.parent, self.began = self._parent(name, params)
         remembered.remember(folder, uri, mark=self.mark, experiment=self.experiment, parent=self.parent)
         saved_views.send(self.client, self.experiment, roster.conditions)
+        if taken := reused.sentences(folder):
+            self.client.set_tag(self.parent, "reused", "; ".join(taken))
 
     def send(self, round_: Round) -> None:
         """One round; files come last, so that a server that takes no files still gets the figures and the end."""

@@ -12,9 +12,13 @@ import time
 import zlib
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from actors.records import EpisodeBatch
 from orchestrator.execution.attempt import tracker_of
+from orchestrator.storage import reused
+from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.tracking.remembered import pages
 from orchestrator.tracking.rollup import Roster
@@ -238,6 +242,25 @@ def test_runs_of_the_first_version_are_put_below_their_models(folder):
     assert cells(found)["m0/QD/hint"].info.run_id == below.info.run_id
     assert cells(found)["m0/QD/hint"].data.tags["mlflow.parentRunId"] == models(found)["m0"].info.run_id
     assert len(found) == 1 + 2 + 2
+
+
+def test_the_sweeps_run_says_what_was_taken_from_which_folder(folder):
+    noted = {
+        "key": ["k"],
+        "judge": [None],
+        "cell": ["c"],
+        "folder": ["outputs/old"],
+        "taken": ["2026-11-22T10:00:00+00:00"],
+    }
+    reused.note(folder, pl.DataFrame(noted, schema=reused.REUSED))
+    store = EpisodeStore(folder)
+    episode = {name: ["k"] if kind == pl.String else [1] for name, kind in EPISODES.items()} | {"correct": [True]}
+    store.append(EpisodeBatch([0], episode, {name: [] for name in TURNS}))
+    store.close()
+    mirrored(folder, [row(0)])
+
+    said = parent(runs(folder)).data.tags["reused"]
+    assert said == "1 episode was played in outputs/old and taken over on 2026-11-22"
 
 
 def test_baselines_stand_apart_and_the_sweeps_row_names_its_best_model(folder):
