@@ -1,4 +1,4 @@
-"""status, report, track, plan, audit and compare beside a sweep that writes: exit code 0, no traceback, and nothing damaged.
+"""status, report, track, plan, audit, compare and merge beside a sweep that writes: no traceback, and nothing damaged.
 
 The writer is a process of its own that does what drivers do to a folder, much faster: small parts, merges, retries.
 """
@@ -99,6 +99,25 @@ def test_commands_that_read_beside_a_writer(writer, tmp_path):
         if count >= 3 * len(commands) and time.monotonic() > deadline:
             break
         typed(command, process)
+
+
+def test_a_merge_beside_a_writer_is_refused_or_whole(writer, tmp_path):
+    """Between two attempts the folder is free for a moment; what is merged then has every turn of what it took."""
+    folder, file, process = writer
+    still = tmp_path / "still"
+    attempt(still, file)
+    refused, deadline, into = 0, time.monotonic() + LEAST_S, tmp_path / "merged"
+    while not refused or time.monotonic() < deadline:
+        assert process.is_alive()
+        done = call("merge", folder, still, "--prefer", str(still), "--into", into)
+        assert "Traceback" not in done.output
+        if done.exit_code == 0:
+            assert sound(into)
+            shutil.rmtree(into)
+        else:
+            assert done.exit_code == 2 and "is being written; wait for its driver, or stop it" in done.output
+            assert not into.exists()
+            refused += 1
 
 
 @pytest.mark.slow
