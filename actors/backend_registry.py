@@ -52,3 +52,5 @@ def _opened(model: ModelSpec, data: Path) -> Backend:
             from actors.vllm_backend import VLLMBackend
 
             return VLLMBackend(model, data)
+        case "human":
+            raise ValueError(f"{model.name} is a person, who plays with `proactive-sweep play`, not in a sweep")

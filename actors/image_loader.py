@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -58,6 +59,14 @@ class Pictures:
     def close(self) -> None:
         """Release the threads; safe to call twice."""
         self.threads.shutdown(wait=False, cancel_futures=True)
+
+
+def png(picture: Image) -> bytes:
+    """The pixels as PNG, without loss and without what the file told beside them: comments, EXIF, colour profiles."""
+    bare, content = picture.copy(), BytesIO()
+    bare.info = {}
+    bare.save(content, "PNG")
+    return content.getvalue()
 
 
 def fit(model: ModelSpec) -> Fit | None:

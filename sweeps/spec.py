@@ -59,9 +59,9 @@ class ModelSpec(Frozen):
 
     name: Annotated[str, Field(pattern=NAME)]
     source: str
-    """A Hub id, a local folder, an endpoint's model name, or ``builtin:<policy>``."""
+    """A Hub id, a local folder, an endpoint's model name, ``builtin:<policy>``, or ``human:<name>``."""
     revision: str = ""
-    backend: Literal["builtin", "vllm", "transformers", "openai"] = "vllm"
+    backend: Literal["builtin", "vllm", "transformers", "openai", "human"] = "vllm"
     parameters: float | None = None
     """Billions, where published."""
     gpus: int | float = 1
@@ -134,7 +134,7 @@ class ModelSpec(Frozen):
         endpoint = fields.get("endpoint")
         address = endpoint.get("base_url") if isinstance(endpoint, dict) else getattr(endpoint, "base_url", "")
         whole = {"backend": "openai", **fields} if address else fields
-        return {"gpus": 0, **whole} if whole.get("backend") in ("openai", "builtin") else whole
+        return {"gpus": 0, **whole} if whole.get("backend") in ("openai", "builtin", "human") else whole
 
     @property
     def fits_pictures(self) -> bool:
@@ -145,7 +145,7 @@ class ModelSpec(Frozen):
     @property
     def input_version(self) -> int:
         """Version of the tokens and pixels that an engine makes of a conversation; 1 for services, policies and our own model."""
-        ours = self.backend in ("builtin", "openai") or self.source.startswith("builtin:")
+        ours = self.backend in ("builtin", "openai", "human") or self.source.startswith("builtin:")
         return 1 if ours else INPUT_VERSIONS.get(self.architecture, 1)
 
     @property

@@ -38,6 +38,7 @@ from orchestrator.cli.plan import (
     reusable_of,
     sweep_of,
 )
+from orchestrator.cli.play import play
 from orchestrator.cli.prompt import prompt
 from orchestrator.cli.runs import compare_runs, export, merge
 from orchestrator.cli.sentences import Commands
@@ -307,7 +308,7 @@ def audit(
     raise typer.Exit(0 if found.clean else 1)
 
 
-for command in (merge, export, prompt, train, learned):
+for command in (merge, export, prompt, play, train, learned):
     app.command()(command)
 
 

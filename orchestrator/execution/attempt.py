@@ -169,8 +169,16 @@ class Attempt:
     seconds: float = 0.0
     """From the first start of a worker to the last durable episode."""
 
-    def run(self, retry: Collection[Ending] = (), reuse: Sequence[tuple[str, Path]] = ()) -> Outcome:
-        """Play what is pending, have new answers judged, and score what the folder holds then."""
+    def run(
+        self,
+        retry: Collection[Ending] = (),
+        reuse: Sequence[tuple[str, Path]] = (),
+        play: Callable[[Attempt], None] | None = None,
+    ) -> Outcome:
+        """Play what is pending, have new answers judged, and score what the folder holds then.
+
+        ``play`` plays what is pending in place of the workers of a Ray cluster (``orchestrator.human.session.sit``).
+        """
         if reuse:
             self._take_over(reuse)
         if retry:
@@ -183,7 +191,10 @@ class Attempt:
         run_folder.write_plan(self.output, planned_rows(self.plan), self.plan.all_keys())
         tracker = self._start_tracker()
         with self._pictures_recorded():
-            if self.pending or self.judge_queue:
+            if play is not None:
+                if self.pending:
+                    play(self)
+            elif self.pending or self.judge_queue:
                 metrics = None if tracker.off else CellMetricsPublisher(self._scored, tracker.cell)
                 self._play(tracker, metrics)
         if not self.interrupted:

@@ -6,14 +6,12 @@ The same folder, data and seed give the same bytes.
 
 from __future__ import annotations
 
-from base64 import b64encode
-from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
-from orchestrator.report.html.escape import inert
+from orchestrator.report.html.escape import inert, policy_hash
 from orchestrator.report.html.page_data import EPISODES, THUMBNAILS, Page, gathered
 from orchestrator.report.html.tables import choices
 from orchestrator.report.run_data import RunData, opened
@@ -59,7 +57,7 @@ def rendered(page: Page) -> str:
     script = '"use strict";\n(() => {\n' + "\n".join(map(_text, SCRIPTS)) + "})();\n"
     policy = (
         "default-src 'none'; img-src data:; "
-        f"style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+        f"style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'; form-action 'none'"
     )
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(_text("template.html.j2"))
@@ -76,8 +74,3 @@ def rendered(page: Page) -> str:
 
 def _text(name: str) -> str:
     return (files(__package__) / name).read_text("utf-8")
-
-
-def _hash(text: str) -> str:
-    """A source expression of the Content Security Policy (level 2, section 'hash')."""
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,25 +10,19 @@ from pathlib import Path
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from orchestrator.report.html import write_page
 from orchestrator.report.run_data import read
+from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, started
 from tests.orchestrator.report.html.test_page import HOSTILE, hostile_run, judge
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium and chromedriver are not installed"),
 ]
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--window-size=1300,900",
-)  # fmt: skip
 ALARM = "window.alert = window.confirm = window.prompt = (text) => { window.fired = text; };"
 
 
@@ -44,13 +37,7 @@ def page(demo_data, tmp_path_factory) -> str:
 def browser() -> Iterator[webdriver.Chrome]:
     """One browser with a home of its own, which goes with it."""
     home = Path(tempfile.mkdtemp(prefix="page-"))
-    options = Options()
-    options.binary_location = CHROMIUM or ""
-    for flag in (*FLAGS, f"--user-data-dir={home / 'profile'}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    service = Service(DRIVER, env={**os.environ, "HOME": str(home), "TMPDIR": str(home)})
-    driver = webdriver.Chrome(options=options, service=service)
+    driver = started(home)
     driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": ALARM})
     try:
         yield driver

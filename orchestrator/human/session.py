@@ -1,0 +1,89 @@
+"""One sitting: what is pending of a sweep whose only model is a person, asked episode by episode on the page.
+
+An episode is durable before the next one begins, and is played by the runner that plays every model's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+
+from actors.episode_runner import EpisodeRunner
+from envs.chance import chance
+from orchestrator.datasets.staging import local
+from orchestrator.execution.attempt import Attempt
+from orchestrator.human.page import Page, serving
+from orchestrator.human.person import Person
+from orchestrator.human.unfinished import Unfinished
+from orchestrator.planning.plan import Plan
+from orchestrator.report.wording import counted
+
+
+def sit(attempt: Attempt, port: int = 0) -> None:
+    """Play what is pending of the attempt until it is done or somebody stops it; raises SweepError where the port is taken.
+
+    ``port`` is 0 for any free one.
+    """
+    began = time.perf_counter()
+    asyncio.run(_sit(attempt, port))
+    attempt.seconds = time.perf_counter() - began
+
+
+def order(plan: Plan, ordinals: Sequence[int], name: str) -> list[int]:
+    """The ordinals as a person meets them: condition after condition as the sweep names them, in each the samples of all
+    scenarios mixed, drawn by seed and name. What is stored already leaves the others in their order.
+    """
+    conditions = list(dict.fromkeys(cell.condition.name for cell in plan.cells))
+
+    def place(ordinal: int) -> tuple[int, float, int]:
+        index, sample = plan.task(ordinal)
+        drawn = chance(plan.seed, sample.scenario, sample.id, f"order for {name}").random()
+        return conditions.index(plan.cells[index].condition.name), drawn, ordinal
+
+    return sorted(ordinals, key=place)
+
+
+async def _sit(attempt: Attempt, port: int) -> None:
+    plan, (model,) = attempt.plan, attempt.sweep.models
+    person = Person(local(attempt.sweep), Unfinished(attempt.output))
+    ordinals = order(plan, attempt.pending[model.name], model.name)
+    page = Page(person, done=plan.total - len(ordinals), total=plan.total)
+    stopped = asyncio.Event()
+    try:
+        async with serving(page, port) as address:
+            attempt.signals.stop_with(stopped.set)
+            attempt.say(f"open {address} in a browser of this machine; Ctrl-C stops, the same command goes on")
+            playing = asyncio.create_task(_play(attempt, person, page, ordinals, model.name))
+            stop = asyncio.create_task(stopped.wait())
+            await asyncio.wait({playing, stop}, return_when=asyncio.FIRST_COMPLETED)
+            attempt.interrupted = not playing.done()
+            for task in (stop, playing):
+                task.cancel()
+            await asyncio.gather(stop, playing, return_exceptions=True)
+            await person.end()
+    finally:
+        await person.close()
+    if attempt.interrupted:
+        print(_kept(page, person), file=sys.stderr)
+    else:
+        playing.result()
+
+
+async def _play(attempt: Attempt, person: Person, page: Page, ordinals: Sequence[int], name: str) -> None:
+    """Ask for each episode in turn; each is stored, and on the disk, before the next one."""
+    runner = EpisodeRunner(attempt.plan, {name: person}, in_flight=1)
+    for ordinal in ordinals:
+        person.unfinished.open(attempt.plan.key(*attempt.plan.task(ordinal)))
+        async for batch in runner.play([ordinal]):
+            attempt.store.append(batch)
+            attempt.store.flush()
+        person.unfinished.close()
+        page.done += 1
+
+
+def _kept(page: Page, person: Person) -> str:
+    answers = len(person.unfinished.replies)
+    within = f" and {counted(answers, 'answer')} of the next one" if answers else ""
+    return f"stopped: {page.done:,} of {counted(page.total, 'episode')}{within} are kept; the same command goes on from here"

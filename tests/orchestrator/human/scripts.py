@@ -1,0 +1,44 @@
+"""What the oracle would say in a sitting, in the order in which the sitting asks."""
+
+from __future__ import annotations
+
+import asyncio
+
+from actors.backend import Message, Reply, Request
+from actors.baselines import Baseline
+from actors.episode_runner import EpisodeRunner
+from orchestrator.human.session import order
+from orchestrator.planning.build_plan import build_plan
+from sweeps.spec import Sweep
+
+
+class Recorder(Baseline):
+    """The oracle, which keeps what it was asked and said."""
+
+    def __init__(self) -> None:
+        super().__init__("oracle")
+        self.turns: list[tuple[Request, str]] = []
+
+    async def reply(self, request: Request) -> Reply:
+        found = await super().reply(request)
+        self.turns.append((request, found.text))
+        return found
+
+
+def oracle_turns(sweep: Sweep) -> list[tuple[Request, str]]:
+    """Every question of the sitting and the oracle's reply to it."""
+    plan, recorder = build_plan(sweep), Recorder()
+    (name,) = (model.name for model in sweep.models)
+    runner = EpisodeRunner(plan, {name: recorder}, in_flight=1)
+
+    async def all_of_them() -> None:
+        for ordinal in order(plan, plan.pending(())[name], name):
+            async for _ in runner.play([ordinal]):
+                pass
+
+    asyncio.run(all_of_them())
+    return recorder.turns
+
+
+def texts(messages: tuple[Message, ...]) -> list[str]:
+    return [message.text for message in messages]

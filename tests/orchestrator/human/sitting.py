@@ -1,0 +1,147 @@
+"""A sitting in this process, and a visitor who uses its page over HTTP as a browser would."""
+
+from __future__ import annotations
+
+import html
+import http.client
+import os
+import queue
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+from orchestrator.cli.play import sweep_of
+from orchestrator.execution.attempt import Outcome, opened
+from orchestrator.execution.stop_signals import StopSignals
+from orchestrator.human.session import sit
+from orchestrator.planning.build_plan import build_plan
+from sweeps.spec import Sweep
+
+
+def person(data: Path, conditions: str = "zero-shot", limit: int = 1, **more: str) -> Sweep:
+    """The sweep that ``play DATA --as ada`` plays."""
+    sets = [f"selection.limit={limit}", *(f"{key}={value}" for key, value in more.items())]
+    return sweep_of(str(data), "ada", {"conditions": conditions.split(",")}, sets)
+
+
+class Visitor:
+    """Follows redirects, and keeps the body of every response."""
+
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
+        self.host, self.path = parts.netloc, parts.path
+        self.bodies: list[bytes] = []
+        self.headers: dict[str, str] = {}
+        self.page = ""
+
+    def ask(self, method: str, path: str, headers=None, body: str | None = None) -> int:
+        """One request with these headers alone; its status."""
+        connection = http.client.HTTPConnection(self.host, timeout=60)
+        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+        given = {"Host": self.host} | (headers or {})
+        if body is not None:
+            given |= {"Content-Length": str(len(body)), "Content-Type": "application/x-www-form-urlencoded"}
+        for name, value in given.items():
+            connection.putheader(name, value)
+        connection.endheaders(None if body is None else body.encode())
+        response = connection.getresponse()
+        self.bodies.append(response.read())
+        self.headers = dict(response.getheaders())
+        connection.close()
+        return response.status
+
+    def look(self, more: str = "") -> str:
+        """The page as it is now."""
+        assert self.ask("GET", self.path + more) == 200
+        self.page = self.bodies[-1].decode()
+        return self.page
+
+    def post(self, question: object, choice: object) -> int:
+        """Send an answer, and take the page that follows."""
+        form = urlencode({"question": question, "choice": choice})
+        status = self.ask("POST", self.path + "answer", {"Origin": f"http://{self.host}"}, form)
+        if status == 303:
+            self.look(self.headers["Location"].removeprefix(self.path))
+        elif status == 200:
+            self.page = self.bodies[-1].decode()
+        return status
+
+    def say(self, reply: str) -> int:
+        """Choose the first option of this text."""
+        return self.post(self.number, self.options.index(reply))
+
+    def picture(self) -> bytes:
+        """The last picture of the page."""
+        assert self.ask("GET", self.path + self.sources[-1]) == 200
+        return self.bodies[-1]
+
+    @property
+    def number(self) -> str:
+        return re.findall(r'name="question" value="(\d+)"', self.page)[0]
+
+    @property
+    def options(self) -> list[str]:
+        return _texts(r'<span class="option">(.*?)</span></label>', self.page)
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of all messages."""
+        return _texts(r'<div class="text">(.*?)</div>', self.page)
+
+    @property
+    def sources(self) -> list[str]:
+        return re.findall(r'<img src="(.*?)"', self.page)
+
+
+def _texts(pattern: str, page: str) -> list[str]:
+    return [html.unescape(text) for text in re.findall(pattern, page, re.DOTALL)]
+
+
+class Sitting:
+    """What the thread that plays tells the test."""
+
+    def __init__(self) -> None:
+        self.said: queue.Queue[str] = queue.Queue()
+        self.lines: list[str] = []
+        self.outcome: Outcome | None = None
+        self.problem: BaseException | None = None
+
+    def visitor(self) -> Visitor:
+        """Somebody who has the address."""
+        while not (self.lines and self.lines[-1].startswith("open http")):
+            self.lines.append(self.said.get(timeout=60))
+        found = Visitor(self.lines[-1].split()[1])
+        found.look()
+        return found
+
+
+@contextmanager
+def sitting(sweep: Sweep, output: Path) -> Iterator[Sitting]:
+    """A sitting that goes on during the block, and is stopped by Ctrl-C at its end where it has not ended."""
+    found = Sitting()
+
+    def play(signals: StopSignals) -> None:
+        try:
+            with opened(sweep, build_plan(sweep), output, found.said.put, signals=signals) as attempt:
+                found.outcome = attempt.run(play=sit)
+        except BaseException as problem:
+            found.problem = problem
+            found.said.put("open http://failed/")
+
+    with StopSignals() as signals:
+        thread = threading.Thread(target=play, args=(signals,))
+        thread.start()
+        try:
+            yield found
+        finally:
+            thread.join(0.05)
+            while thread.is_alive():
+                os.kill(os.getpid(), signal.SIGINT)
+                thread.join(5)
+                assert signals.count < 3, "it does not stop"
+    if found.problem is not None:
+        raise found.problem

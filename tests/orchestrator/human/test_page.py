@@ -1,0 +1,203 @@
+"""The page is for who has its address, counts an answer once, and tells nothing that a model is not told."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from actors.printable import spelled
+from envs import SCENARIOS
+from envs.scenario import suggestions
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.storage.episode_store import episodes, turns
+from tests.orchestrator.human.scripts import oracle_turns
+from tests.orchestrator.human.sitting import Visitor, person, sitting
+
+HOSTILE = '<script>alert(1)</script><img src=x onerror=alert(2)> "&amp;" \u202egnp.exe\u200b {{ 7 * 7 }}'
+
+
+@pytest.fixture(scope="module")
+def visitor(demo_data, tmp_path_factory):
+    """Somebody at the first question of seven."""
+    with sitting(person(demo_data), tmp_path_factory.mktemp("page") / "run") as found:
+        yield found.visitor()
+
+
+REFUSED = {
+    "another token": ("GET", "/x{path}", {}, 404),
+    "no token": ("GET", "/", {}, 404),
+    "a token that begins alike": ("GET", "{path}x/", {}, 404),
+    "a picture without the token": ("GET", "/picture/1", {}, 404),
+    "another host": ("GET", "{path}", {"Host": "evil.example"}, 403),
+    "another host of the same port": ("GET", "{path}", {"Host": "evil.example:{port}"}, 403),
+    "the right host of another port": ("GET", "{path}", {"Host": "127.0.0.1:1"}, 403),
+    "a page elsewhere that asks": ("GET", "{path}", {"Origin": "http://evil.example"}, 403),
+    "a form elsewhere": ("POST", "{path}answer", {"Origin": "http://evil.example"}, 403),
+    "a form of no origin": ("POST", "{path}answer", {"Origin": "null"}, 403),
+    "a form that says no origin": ("POST", "{path}answer", {}, 403),
+    "the same place without its port": ("POST", "{path}answer", {"Origin": "http://127.0.0.1"}, 403),
+    "an address that is not there": ("GET", "{path}../etc/passwd", {}, 404),
+    "a picture that is not shown": ("GET", "{path}picture/999", {}, 404),
+    "a picture by a file's name": ("GET", "{path}picture/QuickDraw%2F1.png", {}, 404),
+    "another method": ("PUT", "{path}", {"Origin": "http://127.0.0.1:{port}"}, 405),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_refuses(name, visitor):
+    method, path, headers, status = REFUSED[name]
+    known = {"path": visitor.path, "port": visitor.host.partition(":")[2]}
+    given = {key: value.format(**known) for key, value in headers.items()}
+    body = "question=1&choice=0" if method == "POST" else None
+
+    assert visitor.ask(method, path.format(**known).replace("/x/", "/x", 1), given, body) == status
+    assert len(visitor.bodies[-1]) < 40 and b"What" not in visitor.bodies[-1]
+    assert visitor.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert visitor.look() and visitor.number == "1", "and nothing was answered"
+
+
+def test_localhost_is_this_machine(visitor):
+    assert visitor.ask("GET", visitor.path, {"Host": "localhost:" + visitor.host.partition(":")[2]}) == 200
+
+
+@pytest.mark.parametrize(
+    ("form", "status"),
+    [("", 400), ("question=1", 400), ("question=1&choice=", 400), ("question=a&choice=0", 400), ("x" * 5000, 413)],
+)
+def test_what_is_no_answer_is_refused(form, status, visitor):
+    assert visitor.ask("POST", visitor.path + "answer", {"Origin": f"http://{visitor.host}"}, form) == status
+    assert visitor.look() and visitor.number == "1"
+
+
+@pytest.mark.parametrize(("question", "choice"), [(2, 0), (0, 0), (-1, 0), (1, 99), (1, -1), (10**30, 0)])
+def test_an_answer_to_nothing_is_told_so(question, choice, visitor):
+    assert visitor.post(question, choice) == 303
+    assert "was answered already" in visitor.page and visitor.number == "1"
+
+
+def test_headers_keep_it_to_itself(visitor):
+    visitor.look()
+    policy = visitor.headers["Content-Security-Policy"]
+    assert "form-action 'self'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
+    assert visitor.headers["Cache-Control"] == "no-store" and visitor.headers["X-Content-Type-Options"] == "nosniff"
+    assert not re.findall(r'(?:src|href|action)="(?!picture/\d+"|answer"|data:,")', visitor.page), (
+        "nothing from elsewhere"
+    )
+
+
+def test_two_tabs_make_one_answer(demo_data, tmp_path):
+    wanted = person(demo_data, limit=1, scenarios='["QD", "ROD"]')
+    script = oracle_turns(wanted)
+    with sitting(wanted, tmp_path / "run") as found:
+        tabs = [found.visitor() for _ in range(6)]
+        for _, reply in script:
+            for tab in tabs:
+                tab.look()
+            number, choice = tabs[0].number, tabs[0].options.index(reply)
+            with ThreadPoolExecutor(len(tabs)) as crowd:
+                last = list(crowd.map(lambda tab: _survives(tab, number, choice), tabs))  # noqa: B023
+            late = sum("was answered already" in tab.page for tab in tabs)
+            assert late == len(tabs) - 1 or None in last, "at the end the program is gone"
+    assert turns(tmp_path / "run").collect().height == len(script)
+    assert episodes(tmp_path / "run").collect()["ending"].to_list() == ["correct"] * 2
+
+
+def _survives(tab: Visitor, number: str, choice: int) -> int | None:
+    try:
+        return tab.post(number, choice)
+    except OSError:
+        return None
+
+
+def twin(data, other):
+    """The same benchmark with another right answer for every sample that the game allows one."""
+    shutil.copytree(data, other)
+    for file in other.glob("*.jsonl"):
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        for line in lines:
+            line["answer"] = next(name for name in line["categories"] if name != line["answer"])
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return other
+
+
+def bodies(data, output) -> list[bytes]:
+    """All that a benchmark's questions send: pages and pictures, each answered with the first option."""
+    wanted = person(data, "zero-shot,reference")
+    with sitting(wanted, output) as found:
+        visitor = found.visitor()
+        while "<form" in visitor.page:
+            visitor.picture()
+            visitor.post(visitor.number, 0)
+    token = visitor.path.encode()
+    return [body.replace(token, b"/") for body in visitor.bodies]
+
+
+def test_what_is_sent_does_not_depend_on_the_answer(demo_data, tmp_path):
+    one, other = bodies(demo_data, tmp_path / "one"), bodies(twin(demo_data, tmp_path / "data"), tmp_path / "other")
+    assert one == other and len(one) > 2 * 7 * 2
+
+
+def test_no_response_tells_more_than_the_question(demo_data, tmp_path):
+    wanted = person(demo_data, "zero-shot,hint,history", limit=1)
+    plan, script = build_plan(wanted), oracle_turns(wanted)
+    secrets = {word for samples in plan.samples.values() for one in samples for word in (one.answer, *one.categories)}
+    names = {part for request, _ in script for part in re.split(r"[/.]", request.messages[-1].images[0].path)}
+    names |= (
+        {key.rpartition("/")[2] for key in plan.all_keys()}
+        | set(SCENARIOS)
+        | {game.stem for game in SCENARIOS.values()}
+    )
+    with sitting(wanted, tmp_path / "run") as found:
+        visitor = found.visitor()
+        for request, reply in script:
+            page = visitor.page
+            for text in (*(message.text for message in request.messages), *visitor.options):
+                page = page.replace(escaped(text), "")
+            rest = re.sub(r"<style>.*</style>|<script>.*</script>", "", page, flags=re.DOTALL)
+            told = [word for word in secrets | {name for name in names if len(name) > 3} if word in rest]
+            assert told == []
+            visitor.say(reply)
+    assert not any(name.encode() in body for name in names if len(name) > 5 for body in visitor.bodies)
+
+
+def escaped(text: str) -> str:
+    for char, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&#34;"), ("'", "&#39;")):
+        text = text.replace(char, entity)
+    return text
+
+
+def test_texts_of_data_are_text(demo_data, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(demo_data, data)
+    file = next(data.glob("QuickDraw*.jsonl"))
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        line["prompt"] = HOSTILE
+        line["categories"] = [
+            HOSTILE + str(n) if name != line["answer"] else name for n, name in enumerate(line["categories"])
+        ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with sitting(person(data, scenarios='["QD"]'), tmp_path / "run") as found:
+        visitor = found.visitor()
+        assert visitor.texts[0].startswith(spelled(HOSTILE)) and "⟨U+202E⟩gnp" in visitor.texts[0]
+        chosen = next(n for n, text in enumerate(visitor.options) if text.startswith(spelled(HOSTILE)))
+        assert visitor.page.count("<script>") == 1 and "<img src=x" not in visitor.page and "49" not in visitor.texts[0]
+        visitor.post(visitor.number, chosen)
+    said = turns(tmp_path / "run").collect()["reply"].to_list()
+    assert said and said[0].startswith(HOSTILE), "the reply is the option as it is"
+
+
+def test_a_picture_that_cannot_be_shown_ends_its_episode(demo_data, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(demo_data, data)
+    for path in (data / "QuickDraw").rglob("*.png"):
+        path.write_bytes(b"no picture")
+    with sitting(person(data, scenarios='["QD", "ROD"]'), tmp_path / "run") as found:
+        visitor = found.visitor()
+        visitor.say(next(text for text in visitor.options if text not in suggestions(tuple(visitor.options))))
+    stored = episodes(tmp_path / "run").collect()
+    assert dict(stored.select("scenario", "ending").rows()) == {"QD": "unprocessable", "ROD": "wrong"}

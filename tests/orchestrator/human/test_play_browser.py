@@ -1,0 +1,114 @@
+"""A person in headless Chromium plays the oracle's script through all seven scenarios, by keys and clicks, killed once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+from orchestrator.storage.episode_store import episodes, turns
+from tests.conftest import ROOT
+from tests.orchestrator.human.scripts import oracle_turns, texts
+from tests.orchestrator.human.sitting import person
+from tests.orchestrator.human.test_session import stored
+from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, started
+from tests.orchestrator.report.runs import played, sweep
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium and chromedriver are not installed"),
+]
+CONDITIONS = "history"
+QUESTION = (
+    "return document.readyState !== 'complete' ? '' : document.querySelector('[name=question]')?.value ?? 'none left'"
+)
+
+
+@pytest.fixture
+def browser() -> Iterator[webdriver.Chrome]:
+    home = Path(tempfile.mkdtemp(prefix="play-"))
+    driver = started(home)
+    try:
+        yield driver
+    finally:
+        driver.quit()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+class Program:
+    """``play`` in a process of its own."""
+
+    def __init__(self, data: Path, output: Path) -> None:
+        command = [sys.executable, "-m", "orchestrator", "play", data, "--as", "ada", "--samples", "1"]
+        command += ["--conditions", CONDITIONS, "--set", "name=test", "--output", output]
+        self.process = subprocess.Popen(
+            [*map(str, command)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        line = next(line for line in self.process.stdout if line.startswith("open "))
+        self.address = line.split()[1]
+
+
+def shown(browser, selector: str) -> list[str]:
+    return browser.execute_script(f"return [...document.querySelectorAll('{selector}')].map((one) => one.textContent)")
+
+
+def answer(browser, reply: str, by_keys: bool) -> None:
+    """Choose an option and send it: its letter and Enter, or two clicks."""
+    place, before = shown(browser, ".option").index(reply), browser.execute_script(QUESTION)
+    if by_keys:
+        webdriver.ActionChains(browser).send_keys(chr(97 + place), Keys.ENTER).perform()
+    else:
+        browser.find_elements(By.CSS_SELECTOR, "label")[place].click()
+        browser.find_element(By.CSS_SELECTOR, "button").click()
+    WebDriverWait(browser, 60, 0.02).until(lambda b: b.execute_script(QUESTION) not in (before, ""))
+
+
+def test_the_oracles_script_in_a_browser(browser, demo_data, tmp_path):
+    wanted, output = person(demo_data, CONDITIONS, name="test"), tmp_path / "ada"
+    script = oracle_turns(wanted)
+    program = Program(demo_data, output)
+    try:
+        browser.get(program.address)
+        for place, (request, reply) in enumerate(script):
+            if place == 6:
+                program.process.kill()
+                program.process.wait()
+                program = Program(demo_data, output)
+                browser.get(program.address)
+            assert shown(browser, ".text") == texts(request.messages)
+            loaded = "return [...document.images].every((one) => one.complete && one.naturalWidth > 20)"
+            assert browser.execute_script(loaded)
+            answer(browser, reply, by_keys=place % 6 != 3)
+        assert shown(browser, "h1") == ["All episodes are played"]
+        out, _ = program.process.communicate(timeout=60)
+    finally:
+        program.process.kill()
+    other = played(tmp_path / "oracle", sweep(demo_data, ["oracle"], CONDITIONS.split(","), selection={"limit": 1}))
+
+    assert browser.get_log("browser") == []
+    assert program.process.returncode == 0 and "human-ada" in out
+    assert all(mine.equals(theirs) for mine, theirs in zip(stored(output), stored(other), strict=True))
+    assert turns(output).collect().height == len(script)
+
+
+def test_ctrl_c_says_what_is_kept(demo_data, tmp_path):
+    program = Program(demo_data, tmp_path / "run")
+    program.process.send_signal(signal.SIGINT)
+    _, told = program.process.communicate(timeout=60)
+
+    assert program.process.returncode == 130
+    assert told == "stopped: 0 of 7 episodes are kept; the same command goes on from here\n"
+    assert episodes(tmp_path / "run").collect().is_empty()

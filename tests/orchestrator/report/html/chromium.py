@@ -1,0 +1,28 @@
+"""Headless Chromium for tests of pages: a browser with a home of its own, which asks nobody for anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--window-size=1300,900",
+)  # fmt: skip
+
+
+def started(home: Path) -> webdriver.Chrome:
+    """A browser whose profile lies in ``home``; whoever asks for it quits it."""
+    options = Options()
+    options.binary_location = CHROMIUM or ""
+    for flag in (*FLAGS, f"--user-data-dir={home / 'profile'}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    service = Service(DRIVER, env={**os.environ, "HOME": str(home), "TMPDIR": str(home)})
+    return webdriver.Chrome(options=options, service=service)
