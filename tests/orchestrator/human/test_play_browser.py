@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from orchestrator.storage.episode_store import episodes, turns
+from orchestrator.storage.episode_store import turns
 from tests.conftest import ROOT
 from tests.orchestrator.human.scripts import oracle_turns, texts
 from tests.orchestrator.human.sitting import person
@@ -102,13 +101,3 @@ def test_the_oracles_script_in_a_browser(browser, demo_data, tmp_path):
     assert program.process.returncode == 0 and "human-ada" in out
     assert all(mine.equals(theirs) for mine, theirs in zip(stored(output), stored(other), strict=True))
     assert turns(output).collect().height == len(script)
-
-
-def test_ctrl_c_says_what_is_kept(demo_data, tmp_path):
-    program = Program(demo_data, tmp_path / "run")
-    program.process.send_signal(signal.SIGINT)
-    _, told = program.process.communicate(timeout=60)
-
-    assert program.process.returncode == 130
-    assert told == "stopped: 0 of 7 episodes are kept; the same command goes on from here\n"
-    assert episodes(tmp_path / "run").collect().is_empty()

@@ -145,7 +145,8 @@ def test_stopped_in_an_episode_it_goes_on_at_the_same_question(demo_data, tmp_pa
             assert at == {2: 0, 3: 2, len(script): 3}[stop], "neither an answer nor a question twice"
             for _, reply in script[at:stop]:
                 visitor.say(reply)
-    assert found.outcome.complete and stored(output)[1]["reply"].len() == len(script)
+        assert (found.outcome.code, found.outcome.interrupted) == ((0, False) if stop == len(script) else (130, True))
+    assert stored(output)[1]["reply"].len() == len(script)
     told = capfd.readouterr().err
     assert "stopped: 0 of 2 episodes and 2 answers of the next one are kept; the same command goes on from here" in told
 
