@@ -56,7 +56,7 @@ DOORS = {
     "transformers": ("actors/hf", "actors/embedded/training/", "orchestrator/learning/"),
     "peft": ("orchestrator/learning/",),
     "trl": ("orchestrator/learning/",),
-    "aiohttp": ("orchestrator/human/page.py",),
+    "aiohttp": ("orchestrator/datasets/remote_files.py", "orchestrator/human/page.py"),
     "openai": ("actors/openai",),
     "pynvml": ("actors/nvml.py",),
     "mlflow": ("orchestrator/tracking/",),
