@@ -175,10 +175,7 @@ class Attempt:
         reuse: Sequence[tuple[str, Path]] = (),
         play: Callable[[Attempt], None] | None = None,
     ) -> Outcome:
-        """Play what is pending, have new answers judged, and score what the folder holds then.
-
-        ``play`` plays what is pending in place of the workers of a Ray cluster (``orchestrator.human.session.sit``).
-        """
+        """Play what is pending, with ``play`` in place of workers, have new answers judged, and score what the folder holds."""
         if reuse:
             self._take_over(reuse)
         if retry:
@@ -191,9 +188,8 @@ class Attempt:
         run_folder.write_plan(self.output, planned_rows(self.plan), self.plan.all_keys())
         tracker = self._start_tracker()
         with self._pictures_recorded():
-            if play is not None:
-                if self.pending:
-                    play(self)
+            if play and self.pending:
+                play(self)
             elif self.pending or self.judge_queue:
                 metrics = None if tracker.off else CellMetricsPublisher(self._scored, tracker.cell)
                 self._play(tracker, metrics)
