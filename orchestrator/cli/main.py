@@ -47,7 +47,7 @@ from orchestrator.inspection.replay import ReplayError
 from orchestrator.monitoring.console import show
 from orchestrator.object_store import run_location as remote
 from orchestrator.storage import job_paths, reused
-from orchestrator.storage.run_folder import disk
+from orchestrator.storage.disk import disk
 from orchestrator.storage.software import version
 from orchestrator.tracking.remembered import pages
 from sweeps.spec import Sweep, Tracking
@@ -116,13 +116,13 @@ def run(
     others = reusable_of(reuse)
     with remote.place(found.output) as place:
         outcome = play(found, place.folder, update, retry=again, reuse=others)
-    for group, reason in outcome.reasons.items():
-        print(printable(f"{group}: {reason}"), file=sys.stderr)
     if not outcome.interrupted:
         _print_tables(outcome.rows)
         _how_to_look(found, place.folder)
         if failed := int(outcome.rows["failed"].sum()):
             print(f"{failed:,} episodes ended as failed; the same command with --retry-failed plays them again")
+    for group, reason in outcome.reasons.items():
+        print(printable(f"{group}: {reason}"), file=sys.stderr)
     raise typer.Exit(place.code(outcome.code))
 
 

@@ -13,7 +13,7 @@ from orchestrator.cli.as_json import show_json
 from orchestrator.cli.options import WIDTH, RunFolder, RunFolders, named
 from orchestrator.monitoring.console import show
 from orchestrator.object_store import run_location as remote
-from orchestrator.storage.run_folder import disk
+from orchestrator.storage.disk import disk
 
 
 def compare_runs(

@@ -10,8 +10,8 @@ import typer
 from envs.samples import BadData
 from orchestrator.learning import settings
 from orchestrator.monitoring.console import show
+from orchestrator.storage.disk import disk
 from orchestrator.storage.lock import RunFolderError
-from orchestrator.storage.run_folder import disk
 
 INTERRUPTED = 130
 

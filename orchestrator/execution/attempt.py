@@ -14,13 +14,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from envs.types import ERRORS, Ending
 from orchestrator.datasets.sources import address
 from orchestrator.datasets.staging import fixed
+from orchestrator.execution.before_start import hopeless
+from orchestrator.execution.cell_states import cell_states
 from orchestrator.execution.circuit_breaker import NO_EVIDENCE, CircuitBreaker
 from orchestrator.execution.retry_failed import take_back
 from orchestrator.execution.stop_signals import StopSignals
@@ -35,6 +37,7 @@ from orchestrator.report.judge_agreement import own
 from orchestrator.report.metrics import score, write_results
 from orchestrator.scheduling.forecast.throughput import write_observed
 from orchestrator.storage import reused, run_folder
+from orchestrator.storage.disk import disk
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.verdict_store import verdicts
 from orchestrator.tracking.cell_metrics import CellMetricsPublisher
@@ -131,7 +134,7 @@ def opened(
     """An attempt that holds its run folder until the block ends; raises RunFolderError."""
     claim = run_folder.claim(output, sweep, update, plan.left_out)
     held = nullcontext(signals) if signals else StopSignals()
-    with held as stop, run_folder.disk(output), claim, attempt_log(output) as log:
+    with held as stop, disk(output), claim, attempt_log(output) as log:
         store = EpisodeStore(output)
         try:
             yield Attempt(sweep, plan, output, store, log, say, stop)
@@ -187,10 +190,12 @@ class Attempt:
         self._announce()
         run_folder.write_plan(self.output, planned_rows(self.plan), self.plan.all_keys())
         tracker = self._start_tracker()
+        if not play:
+            self._check_models()
         with self._pictures_recorded():
             if play and self.pending:
                 play(self)
-            elif self.pending or self.judge_queue:
+            elif self.pending.keys() - self.reasons.keys() or self.judge_queue:
                 metrics = None if tracker.off else CellMetricsPublisher(self._scored, tracker.cell)
                 self._play(tracker, metrics)
         if not self.interrupted:
@@ -199,7 +204,7 @@ class Attempt:
                 self.judge_queue.verdicts.compact()
         outcome = self._outcome(self._scored())
         write_results(self.output, outcome.rows)
-        states = _states(outcome.rows, self.reasons)
+        states = cell_states(outcome.rows, self.reasons)
         run_folder.write_status(self.output, states, finished=not self.interrupted)
         self._close_tracker(tracker, outcome)
         return outcome
@@ -210,7 +215,9 @@ class Attempt:
         queue = self.judge_queue = JudgeQueue(reader, self.plan, self.store, backlog)
         self.say(f"{self.sweep.name}: {len(backlog):,} answers to read by {queue.key}")
         if backlog:
-            self._play(Tracker("none", "", self.output, {}, ""))
+            self.reasons = hopeless(self.sweep, (), reader)
+            if not self.reasons:
+                self._play(Tracker("none", "", self.output, {}, ""))
             for reason in self.reasons.values():
                 self.say(f"{queue.key}: {reason}")
             queue.verdicts.compact()
@@ -240,6 +247,13 @@ class Attempt:
             return None
         backlog = self._unread(judge)
         return JudgeQueue(judge, self.plan, self.store, backlog) if backlog or self.pending else None
+
+    def _check_models(self) -> None:
+        """Leave out what cannot start here, and say so before Ray starts."""
+        queue = self.judge_queue
+        self.reasons = hopeless(self.sweep, self.pending, queue.judge if queue else None)
+        if queue and queue.group in self.reasons:
+            self.judge_queue = None
 
     def _unread(self, judge: Judge, again: bool = False) -> list[int]:
         return unread(self.plan, belonging(self.plan, self.output), self.output, judge, again)
@@ -283,7 +297,7 @@ class Attempt:
 
         progress = self._progress(tracker, metrics)
         started = time.perf_counter()
-        ray_cluster.connect()
+        ray_cluster.connect(lambda line: print(line, file=sys.stderr, flush=True))
         sink, began = ResultSink(self.store, self.plan, CircuitBreaker(self._answering())), time.perf_counter()
         asyncio.run(self._drive(sink, progress))
         if not self.interrupted:
@@ -307,7 +321,8 @@ class Attempt:
 
         queue = self.judge_queue
         sweep = self.sweep.model_copy(update={"judge": queue.judge if queue else None})
-        driver = Driver(sweep, self.plan, self.pending, sink, self.log, queue)
+        startable = {name: ordinals for name, ordinals in self.pending.items() if name not in self.reasons}
+        driver = Driver(sweep, self.plan, startable, sink, self.log, queue)
         self.signals.stop_with(driver.stop)
         hosts = SystemMetrics(ray_cluster.hosts, ray_cluster.busy_on)
         tracker = progress.tracker
@@ -317,7 +332,7 @@ class Attempt:
         if watching:
             watching.cancel()
         write_observed(self.output, driver.schedule, driver.kind, sweep.protocols)
-        self.reasons, self.interrupted = dict(driver.reasons), driver.stopping.is_set()
+        self.reasons, self.interrupted = {**self.reasons, **driver.reasons}, driver.stopping.is_set()
         self.cluster_lost = driver.cluster_lost
 
     def _tick(self, driver: Driver, progress: Progress) -> None:
@@ -373,26 +388,3 @@ def tracker_of(sweep: Sweep, output: Path) -> Tracker:
 def _all_read(rows: pl.DataFrame) -> bool:
     """Whether the judge has read every answer, those included that it could give no verdict on."""
     return bool((rows["answered"] == rows["judged"] + rows["unjudged"]).all())
-
-
-def _states(rows: pl.DataFrame, reasons: Mapping[str, str]) -> list[dict[str, Any]]:
-    """State of each cell for status.json: complete, partial, waiting or failed, with the reason where there is one."""
-    return [
-        {
-            "cell": row["cell"],
-            "planned": row["planned"],
-            "finished": row["finished"],
-            "errors": row["errors"],
-            "state": _state(row, reasons),
-            "reason": reasons.get(row["model"], "") if row["finished"] < row["planned"] else "",
-        }
-        for row in rows.iter_rows(named=True)
-    ]
-
-
-def _state(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
-    if row["finished"] == row["planned"]:
-        return "failed" if row["failed"] else "complete"
-    if row["model"] in reasons:
-        return "failed"
-    return "partial" if row["finished"] else "waiting"

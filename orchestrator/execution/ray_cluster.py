@@ -11,6 +11,7 @@ import contextlib
 import os
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -29,6 +30,8 @@ CONNECT_PAUSES_S = (0.0, 2.0, 5.0)
 """Seconds before each try to reach or start Ray."""
 CONNECT_TIMEOUT_S = 5.0
 """Seconds that a cluster's port may take to answer."""
+TOLD_INTERVAL_S = 10.0
+"""Seconds between two lines that say how long Ray has been starting."""
 
 
 def capacity() -> tuple[float, int]:
@@ -110,16 +113,42 @@ class ClusterError(SweepError):
     """Why there is no Ray to run on; its text is the whole message."""
 
 
-def connect() -> None:
+def connect(say: Callable[[str], None] = lambda line: None) -> None:
     """Join the cluster that RAY_ADDRESS names, or start one on this machine without dashboard.
 
-    Raises ClusterError where that fails each time that it is tried.
+    ``say`` hears what goes on and how long it takes. Raises ClusterError where that fails each time that it is tried.
     """
     os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
-    address, why = os.environ.get("RAY_ADDRESS", ""), ""
+    address = os.environ.get("RAY_ADDRESS", "")
     if ray.is_initialized():
         return
+    with told_how_long(f"joining Ray at {address}" if address else "starting Ray", say):
+        _tried(address)
+
+
+@contextlib.contextmanager
+def told_how_long(what: str, say: Callable[[str], None], interval: float = TOLD_INTERVAL_S) -> Iterator[None]:
+    """Say what begins, every ``interval`` seconds that it goes on, and how long it took in all."""
+    ended, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not ended.wait(interval):
+            say(f"{what} ... {time.monotonic() - began:.0f} s")
+
+    say(f"{what} ...")
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+        say(f"{what} took {time.monotonic() - began:.1f} s")
+    finally:
+        ended.set()
+        teller.join()
+
+
+def _tried(address: str) -> None:
+    why = ""
     for pause in CONNECT_PAUSES_S:
         time.sleep(pause)
         try:

@@ -9,7 +9,8 @@ from tempfile import mkdtemp
 
 from orchestrator.export import csv_files, every_eval_ever, trajectories
 from orchestrator.report.run_data import RunData, read
-from orchestrator.storage.run_folder import RunFolderError, disk
+from orchestrator.storage.disk import disk
+from orchestrator.storage.run_folder import RunFolderError
 
 FORMATS: dict[str, Callable[[RunData, Path, str], None]] = {
     "csv": csv_files.write,

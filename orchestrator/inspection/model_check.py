@@ -131,12 +131,24 @@ def _policy(model: ModelSpec) -> str:
     return f"no: there is no policy {name!r}; {', '.join(POLICIES)} exist"
 
 
+def wrong_here(model: ModelSpec) -> str:
+    """What keeps a model from starting on this machine: its key, policy, folder or adapter. Nobody is asked; empty if nothing."""
+    if model.backend == "openai":
+        cell = _unkeyed(model)
+    elif model.backend == "builtin":
+        cell = _policy(model)
+    else:
+        found = at_home(model)
+        cell = _adapter(found) or (_found(found).where if _is_folder(found.source) else "")
+    return cell.removeprefix("no: ") if cell.startswith("no: ") else ""
+
+
 # -- the source --------------------------------------------------------------------------------------------------------
 def _found(model: ModelSpec) -> Found:
     folder = Path(model.source)
     if folder.is_dir():
         return _on_disk(folder, "ok: on disk")
-    if folder.is_absolute() or model.source.startswith("."):
+    if _is_folder(model.source):
         return Found(f"no: there is no folder {model.source}")
     if copy := cached(model.source, model.revision):
         return _on_disk(copy, "ok: in the Hub's cache")
@@ -150,9 +162,13 @@ def _found(model: ModelSpec) -> Found:
 
 def _adapter(model: ModelSpec) -> str:
     """What is wrong with a LoRA adapter that is named by its own folder, or an empty string."""
-    folder = Path(model.lora)
-    named = folder.is_absolute() or model.lora.startswith(".")
-    return f"no: there is no adapter {model.lora}" if named and not (folder / "adapter_config.json").is_file() else ""
+    there = (Path(model.lora) / "adapter_config.json").is_file()
+    return f"no: there is no adapter {model.lora}" if _is_folder(model.lora) and not there else ""
+
+
+def _is_folder(name: str) -> bool:
+    """Whether this can only be a folder, not a name of the Hub."""
+    return Path(name).is_absolute() or name.startswith(".")
 
 
 def _on_disk(folder: Path, where: str) -> Found:
@@ -181,18 +197,28 @@ def _told(info: Any) -> str:
     return f"ok: {named}" + ("; gated, ask for access on its page" if getattr(info, "gated", False) else "")
 
 
+def _unkeyed(model: ModelSpec) -> str:
+    """What is wrong with a service's key or address, or an empty string; the service is not asked."""
+    variable, address = model.endpoint.key_env, model.endpoint.base_url
+    key = os.environ.get(variable, "") if variable else ""
+    if address and not address.lower().startswith(("http://", "https://")):
+        return f"no: base_url {address} must start with http:// or https://"
+    if variable and not key:
+        empty = ": set it, or empty key_env in its entry if the service wants none" if address else ""
+        return f"no: {variable} is not set{empty}"
+    if not (key.isascii() and key.isprintable()):
+        return f"no: {variable} holds a line break or a character that no key has"
+    return ""
+
+
 def _endpoint(model: ModelSpec) -> str:
     """Whether the service answers; OpenAI's own is not asked, only its key is looked for."""
     variable, address = model.endpoint.key_env, model.endpoint.base_url
-    key = os.environ.get(variable, "") if variable else ""
-    if variable and not key and not address:
-        return f"no: {variable} is not set"
+    if wrong := _unkeyed(model):
+        return wrong
     if not address:
         return f"ok: {variable} is set (the service is not asked)"
-    if not address.lower().startswith(("http://", "https://")):
-        return f"no: base_url {address} must start with http:// or https://"
-    if not (key.isascii() and key.isprintable()):
-        return f"no: {variable} holds a line break or a character that no key has"
+    key = os.environ.get(variable, "") if variable else ""
     request = urllib.request.Request(
         f"{address.rstrip('/')}/models", headers={"Authorization": f"Bearer {key or 'none'}"}
     )

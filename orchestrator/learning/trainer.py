@@ -21,7 +21,7 @@ from orchestrator.learning.settings import Training
 from orchestrator.learning.states import Pool
 from orchestrator.learning.update import Optimiser
 from orchestrator.storage import job_paths, lock
-from orchestrator.storage.run_folder import disk
+from orchestrator.storage.disk import disk
 
 
 def train(training: Training, output: Path, say: Callable[[str], None] = print) -> Trained:

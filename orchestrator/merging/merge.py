@@ -17,6 +17,7 @@ from orchestrator.report.metrics import write_results
 from orchestrator.report.run_data import read
 from orchestrator.report.wording import counted
 from orchestrator.storage import checksums, lock, run_folder
+from orchestrator.storage.disk import disk
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.run_folder import RunFolderError
 from orchestrator.storage.verdict_store import VerdictStore
@@ -63,7 +64,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> Merged:
     conflicts += differing
     if any(not conflict.taken for conflict in conflicts):
         raise RunFolderError(_refusal(conflicts))
-    with run_folder.disk(into), run_folder.claim(into, sweep, left_out=next(iter(left_out))):
+    with disk(into), run_folder.claim(into, sweep, left_out=next(iter(left_out))):
         run_folder.write_plan(into, planned, keys)
         _write(sources, read_by, into)
         taken = {source.name: source.own.height for source in sources}

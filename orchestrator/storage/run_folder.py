@@ -8,12 +8,9 @@ A run folder belongs to one configuration and one driver: another of either is r
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
-import os
 import platform
-import re
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,10 +51,6 @@ BAD_LINES = "bad_lines.json"
 """What ``skip_bad`` left out of the data; not there where no line was."""
 NOT_IDENTITY = {"output", "tracking", "cluster", "staging", "judge", "models", "conditions"}
 """Keys of a sweep that do not identify a run, or are compared entry by entry."""
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-"""What the system says of a disk that is full, limited, read-only or broken; polars has the number in its text."""
-DENIED = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
-"""What it says of a place that is somebody else's, or of another kind than is wanted."""
 SHOWN = 8
 """Differences that a refusal lists; a person fixes the first ones first."""
 
@@ -93,10 +86,11 @@ def claim(
 ) -> Iterator[None]:
     """Hold a run folder for this sweep, made if it is not there; ``left_out``: the bad lines of its data, where they were read.
 
-    Raises RunFolderError when another driver holds it, or when ``update`` is false and it is of another configuration or
-    of data of which other lines were left out.
+    Raises RunFolderError when another driver holds it, or when ``update`` is false, something was played, and it is of
+    another configuration or of data of which other lines were left out.
     """
     with lock.held(folder, "driver"):
+        update = update or not _holds_anything(folder)
         old = _stored(folder, update)
         changed = [] if old is None else differences(settings(old), settings(sweep))
         if changed and not update:
@@ -106,24 +100,6 @@ def claim(
             _keep_bad_lines(folder, left_out, None if old is None or update else bad_lines(folder))
         checksums.write(folder / RESOLVED, resolved(sweep).encode())
         yield
-
-
-@contextlib.contextmanager
-def disk(folder: Path) -> Iterator[None]:
-    """Turn the error of a disk that is full, failing or somebody else's into RunFolderError: one sentence, and what to do."""
-    try:
-        yield
-    except (OSError, pl.exceptions.PolarsError) as problem:
-        found = re.search(r"os error (\d+)", str(problem))
-        number = int(found[1]) if found else getattr(problem, "errno", None)
-        if number in DENIED and str(folder) in str(problem):
-            raise RunFolderError(f"{folder} cannot be written ({problem}); copy it to a folder of your own") from None
-        if number not in DISK:
-            raise
-        raise RunFolderError(
-            f"{folder} cannot be written: {os.strerror(number)}. Make room; nothing that was stored is lost, and the same"
-            " command goes on"
-        ) from None
 
 
 def resolved(sweep: Sweep) -> str:
@@ -328,6 +304,14 @@ def _keep_bad_lines(folder: Path, found: Sequence[LeftOut], before: Sequence[Lef
 
 def _said(left_out: Sequence[LeftOut]) -> str:
     return ", ".join(f"{counted(one.lines)} of {one.scenario}" for one in left_out) or "no bad line"
+
+
+def _holds_anything(folder: Path) -> bool:
+    """Whether a part of any table is there or was: a folder without one may become any sweep's."""
+    parts = (
+        part for place in ("episodes", "turns", "verdicts", "damaged") for part in (folder / place).glob("*part-*")
+    )
+    return any(parts) or bool(checksums.removed(folder))
 
 
 def _stored(folder: Path, update: bool) -> Sweep | None:

@@ -1,6 +1,8 @@
 """A cluster that cannot be reached, or does not start, is tried again and then one sentence."""
 
+import re
 import socket
+import threading
 
 import pytest
 import ray
@@ -48,3 +50,22 @@ def test_a_cluster_that_comes_up_meanwhile_is_joined(monkeypatch, pauses):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     connect()
     assert tries == ["", "", ""]
+
+
+def test_what_takes_long_is_told_with_its_time_and_what_fails_is_not_said_done(monkeypatch, pauses):
+    said: list[str] = []
+    with ray_cluster.told_how_long("starting Ray", said.append, interval=0.02):
+        while len(said) < 3:
+            threading.Event().wait(0.01)
+    assert said[0] == "starting Ray ..." and re.fullmatch(r"starting Ray \.\.\. \d+ s", said[1])
+    assert re.fullmatch(r"starting Ray took \d+\.\d s", said[-1])
+
+    def fails(address: str) -> None:
+        raise OSError("no room")
+
+    monkeypatch.setattr(ray_cluster, "_init", fails)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    said.clear()
+    with pytest.raises(ClusterError, match=r"Ray does not start on this machine \(no room\)"):
+        connect(said.append)
+    assert said == ["starting Ray ..."]

@@ -24,6 +24,7 @@ from orchestrator.storage.run_folder import (
     read_status,
     resolved,
     settings,
+    stored_sweep,
     write_plan,
     write_status,
 )
@@ -94,8 +95,42 @@ def test_what_changes_no_answer_makes_no_other_run(keys):
     assert changed(**keys) == []
 
 
+def something_played(folder):
+    """A part of whatever content: the folder is of its configuration from now on."""
+    (folder / "episodes").mkdir(parents=True)
+    (folder / "episodes" / "part-00000001.parquet").touch()
+
+
+def test_a_folder_without_an_episode_takes_another_configuration(tmp_path):
+    claimed(tmp_path, sweep())
+    claimed(tmp_path, sweep(seed=1))
+    assert stored_sweep(tmp_path).seed == 1
+    (tmp_path / "sweep.resolved.toml").write_bytes(b"name = ")
+    claimed(tmp_path, sweep(seed=2))
+    something_played(tmp_path)
+    with pytest.raises(RunFolderError, match="seed was 2"):
+        claimed(tmp_path, sweep())
+
+
+@pytest.mark.parametrize("place", ["damaged/episodes-part-00000001.parquet", "verdicts/part-00000001.parquet"])
+def test_what_is_damaged_or_judged_was_played(tmp_path, place):
+    claimed(tmp_path, sweep())
+    (tmp_path / place).parent.mkdir()
+    (tmp_path / place).touch()
+    with pytest.raises(RunFolderError, match="--update"):
+        claimed(tmp_path, sweep(seed=1))
+
+
+def test_a_folder_whose_episodes_were_removed_was_played(tmp_path):
+    claimed(tmp_path, sweep())
+    (tmp_path / "sums.sha256").write_text(f"{'0' * 64}  episodes/part-00000001.parquet\n")
+    with pytest.raises(RunFolderError, match="--update"):
+        claimed(tmp_path, sweep(seed=1))
+
+
 def test_another_configuration_is_refused_with_what_to_type(tmp_path):
     claimed(tmp_path, sweep())
+    something_played(tmp_path)
     before = (tmp_path / "sweep.resolved.toml").read_text()
 
     with pytest.raises(RunFolderError) as refusal:
@@ -111,6 +146,7 @@ def test_another_configuration_is_refused_with_what_to_type(tmp_path):
 
 def test_update_goes_on_with_the_new_configuration(tmp_path):
     claimed(tmp_path, sweep())
+    something_played(tmp_path)
 
     claimed(tmp_path, sweep(seed=1), update=True)
 
@@ -121,6 +157,7 @@ def test_update_goes_on_with_the_new_configuration(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"name = ", b"\xff\xfe", b"name = 's'\nunknown = 1\n"])
 def test_an_unreadable_configuration_is_refused_and_can_be_replaced(tmp_path, content):
+    something_played(tmp_path)
     (tmp_path / "sweep.resolved.toml").write_bytes(content)
 
     with pytest.raises(RunFolderError, match="is no sweep that this version reads"):
