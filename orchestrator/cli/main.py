@@ -40,7 +40,7 @@ from orchestrator.cli.plan import (
 )
 from orchestrator.cli.play import play
 from orchestrator.cli.prompt import prompt
-from orchestrator.cli.runs import compare_runs, export, merge
+from orchestrator.cli.runs import compare_runs, export, leaderboard, merge
 from orchestrator.cli.sentences import Commands
 from orchestrator.cli.train import learned, train
 from orchestrator.inspection.replay import ReplayError
@@ -308,7 +308,7 @@ def audit(
     raise typer.Exit(0 if found.clean else 1)
 
 
-for command in (merge, export, prompt, play, train, learned):
+for command in (merge, export, leaderboard, prompt, play, train, learned):
     app.command()(command)
 
 

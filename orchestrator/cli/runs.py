@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from actors.printable import printable
-from orchestrator.cli.as_json import show_json
+from orchestrator.cli.as_json import AsJson, show_json
 from orchestrator.cli.options import WIDTH, RunFolder, RunFolders, named
 from orchestrator.monitoring.console import show
 from orchestrator.object_store import run_location as remote
@@ -36,6 +37,34 @@ def compare_runs(
         show_json({"cells": found.cells.to_dicts(), "averages": found.averages.to_dicts(), "notes": found.notes})
         return
     show(*beside.tables(found), beside.LEGEND, *map(printable, found.notes), least=WIDTH)
+
+
+def leaderboard(
+    folders: RunFolders,
+    into: Annotated[Path, typer.Option("--into", metavar="FILE", help="The page.")] = Path("leaderboard.html"),
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
+    ] = None,
+    cluster: Annotated[
+        str, typer.Option(metavar="object|picture", help="Count samples of one object, or picture or video, as alike.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Rank the models, and people, of run folders on one offline page, with links into their report pages."""
+    from orchestrator.report.html.leaderboard_page import write_leaderboard
+    from orchestrator.report.leaderboard import leaderboard as ranked
+
+    found = ranked(folders, data, cluster=cluster)
+    if as_json:
+        entrants = {name: asdict(one) for name, one in found.entrants.items()}
+        rows = [entrants[row["name"]] | row for row in found.rows.to_dicts()]
+        show_json({"rows": rows, "cells": found.cells.to_dicts(), "notes": found.notes})
+        return
+    with disk(into):
+        page = write_leaderboard(found, into)
+    for note in found.notes:
+        print(printable(note))
+    print(printable(f"open {page} in a browser"))
 
 
 def merge(

@@ -57,14 +57,14 @@ def compare_runs(
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise RunFolderError("a folder is named twice; type each run once")
     runs = [read(folder, data, judge, strict, cluster) for folder in folders]
-    names = _distinct(folders)
+    names = distinct(folders)
     base, notes = runs[0], []
     pairs, family = [], []
     for run, name in zip(runs[1:], names[1:], strict=True):
         found, told = _pairs(run, base, name, names[0])
         pairs.append(found.with_columns(pl.lit(name).alias("run")))
         family.append(_family(run, base).with_columns(pl.lit(name).alias("run")))
-        notes += [*_configuration(base, run, names[0], name), *told]
+        notes += [*configuration(base, run, names[0], name), *told]
     every, declared = pl.concat(pairs), pl.concat(family)
     if every.is_empty():
         raise RunFolderError(
@@ -157,7 +157,7 @@ def _limits(runs: Sequence[RunData]) -> Limits:
     return most
 
 
-def _configuration(base: RunData, run: RunData, first: str, name: str) -> list[str]:
+def configuration(base: RunData, run: RunData, first: str, name: str) -> list[str]:
     """What differs between two resolved sweeps, without what does not identify a run."""
     before, after = run_folder.settings(base.sweep), run_folder.settings(run.sweep)
     changed = [line.replace(", this sweep says ", f" in {first}, ") for line in run_folder.differences(before, after)]
@@ -166,7 +166,7 @@ def _configuration(base: RunData, run: RunData, first: str, name: str) -> list[s
     return [*told[:MOST], *more] or [f"{first} and {name} are of the same configuration"]
 
 
-def _distinct(folders: Sequence[Path]) -> tuple[str, ...]:
+def distinct(folders: Sequence[Path]) -> tuple[str, ...]:
     """Names of the runs: their folders', with as much of the path as tells them apart."""
     for parts in range(1, max(len(folder.resolve().parts) for folder in folders) + 1):
         names = tuple("/".join(folder.resolve().parts[-parts:]) for folder in folders)

@@ -6,10 +6,12 @@ The same folder, data and seed give the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from orchestrator.report.html.escape import inert, policy_hash
 from orchestrator.report.html.page_data import EPISODES, THUMBNAILS, Page, gathered
@@ -52,24 +54,27 @@ def write_page(
 
 
 def rendered(page: Page) -> str:
-    """The page as HTML; its one style and its one script are named by hash, and nothing else may run or load."""
+    """The page as HTML."""
+    return filled("template.html.j2", SCRIPTS, page=page, content=inert(page.browser))
+
+
+def filled(template: str, scripts: Sequence[str], **values: Any) -> str:
+    """A template of this folder as a page; its one style and one script are named by hash, and nothing else may run or load."""
     style = _text("report.css")
-    script = '"use strict";\n(() => {\n' + "\n".join(map(_text, SCRIPTS)) + "})();\n"
+    script = '"use strict";\n(() => {\n' + "\n".join(map(_text, scripts)) + "})();\n"
     policy = (
         "default-src 'none'; img-src data:; "
         f"style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'; form-action 'none'"
     )
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(_text("template.html.j2"))
-    return template.render(
-        page=page,
-        style=style,
-        script=script,
-        policy=policy,
-        content=inert(page.browser),
-        choices=choices,
-        counted=counted,
+    environment = Environment(
+        loader=PackageLoader(__package__, "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    environment.globals.update(choices=choices, counted=counted, style=style, script=script, policy=policy)
+    return environment.get_template(template).render(**values)
 
 
 def _text(name: str) -> str:

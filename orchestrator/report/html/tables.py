@@ -48,7 +48,9 @@ class TableCell:
     span: tuple[float, float, float] | None = None
     """An interval to draw on a scale of 0 to 100: value, low, high."""
     link: str = ""
-    """Fragment of an address in this page."""
+    """Fragment of an address in this page, or in ``page``."""
+    page: str = ""
+    """Relative address of another page that ``link`` is in."""
 
 
 @dataclass(frozen=True, slots=True)
