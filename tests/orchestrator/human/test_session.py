@@ -166,7 +166,7 @@ def test_a_spoilt_note_of_the_episode_begins_it_anew(demo_data, tmp_path):
     assert episodes(tmp_path / "run").collect().is_empty()
 
 
-def test_what_somebody_types_wrongly_is_a_sentence(demo_data, tmp_path):
+def test_what_somebody_types_wrongly_is_a_sentence(oracle_played, demo_data, tmp_path):
     def told(*arguments: object) -> str:
         done = CliRunner().invoke(app, ["play", *map(str, arguments)])
         assert done.exit_code == 2
@@ -184,7 +184,7 @@ def test_what_somebody_types_wrongly_is_a_sentence(demo_data, tmp_path):
         )
         assert f"port {port} cannot be had" in told(demo_data, "--as", "a", "--output", tmp_path / "b", "--port", port)
     assert 'models was ["human-ada"], this sweep says ["human-bob"]' in told(
-        demo_data, "--as", "bob", "--samples", 1, "--output", tmp_path / "run"
+        demo_data, "--as", "bob", "--samples", 1, "--output", oracle_played[0]
     )
     with pytest.raises(SweepError, match="unknown key 'sample'"):
         person(demo_data, sample="3")
