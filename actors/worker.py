@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import ray
 
@@ -18,6 +19,7 @@ from actors.engine_loader import load
 from actors.episode_runner import EpisodeRunner, PlanView
 from actors.in_flight import Ready, chosen
 from actors.judge_runner import JudgeRunner, LeasedAnswer
+from actors.ledger import Ledger, RemoteBudget
 from actors.process_output import WorkerAddress, excerpt, streams
 from actors.records import EpisodeBatch, VerdictBatch
 from sweeps.spec import Judge, ModelSpec
@@ -35,13 +37,22 @@ def busy() -> dict[str, float]:
     return host_metrics.load()
 
 
+SharedLedger = ray.remote(num_cpus=0, max_restarts=0, max_concurrency=100_000)(Ledger)
+"""The ledger in a process of its own; every waiting request of every worker is one call."""
+
+
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)
 class Worker:
     """Plays leases of one group of models, or reads answers as a judge."""
 
-    def __init__(self, plan: PlanView, models: Sequence[ModelSpec], data: str, judge: Judge | None = None) -> None:
-        """With a ``judge`` the leases are answers to read, and ``models`` is the judge's alone."""
-        self.plan, self.models, self.data, self.judge = plan, models, Path(data), judge
+    def __init__(
+        self, plan: PlanView, models: Sequence[ModelSpec], data: str, judge: Judge | None = None, ledger: Any = None
+    ) -> None:
+        """With a ``judge`` the leases are answers to read, and ``models`` is the judge's alone.
+
+        ``ledger``: the ``SharedLedger`` of the sweep, where its money is bounded.
+        """
+        self.plan, self.models, self.data, self.judge, self.ledger = plan, models, Path(data), judge, ledger
         self.backends: dict[str, Backend] = {}
         self.runner: EpisodeRunner | JudgeRunner | None = None
 
@@ -67,7 +78,10 @@ class Worker:
             lines.append(line)
 
         for model in self.models:
-            self.backends[model.name] = load(model, self.data, ray.get_gpu_ids(), report)
+            self.backends[model.name] = backend = load(model, self.data, ray.get_gpu_ids(), report)
+            if self.ledger is not None and model.backend == "openai":
+                holder = ray.get_runtime_context().get_actor_id()
+                backend.budget = RemoteBudget(self.ledger, model.name, holder)  # type: ignore[attr-defined]
         found = [chosen(model, getattr(self.backends[model.name], "cache_tokens", None)) for model in self.models]
         most = max(found, key=lambda one: one.episodes)
         self.runner = self._runner(most.episodes)

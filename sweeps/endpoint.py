@@ -64,7 +64,7 @@ class Endpoint(Frozen):
     price_source: str = ""
     """Where the prices were read."""
     max_cost: Annotated[float, Field(gt=0)] | None = None
-    """What one worker may spend on this model; then the model stops, and the rest stays pending."""
+    """What all workers and attempts of a run folder may spend on this model; then it stops, and the rest stays pending."""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -76,6 +76,11 @@ class Endpoint(Frozen):
     def largest_picture(self) -> int | None:
         """Bytes that one picture may have as it is sent; None where any size goes."""
         return PICTURE_LIMIT if self.picture_limit is None and self.server == "openai" else self.picture_limit
+
+    @property
+    def priced_or_own(self) -> bool:
+        """Whether what it costs is known: by its prices, or because the address is not a provider's own."""
+        return bool(self.prompt_price or self.reply_price or self.base_url)
 
     @model_validator(mode="after")
     def _priced(self) -> Endpoint:

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from envs.types import Mode
 from sweeps.conditions import Condition, Replicates
 from sweeps.endpoint import Endpoint, wrong_effort
+from sweeps.running import Cluster, Staging, Tracking
 from sweeps.sampling import AS_THE_PACKAGE, Sampling, Whole
 from sweeps.values import NAME, Frozen, digest
 
@@ -255,41 +256,6 @@ class Judge(Completed):
     """Replicas at most; default: as many as its share of the cluster holds."""
 
 
-class Tracking(Frozen):
-    """Where MLflow is."""
-
-    uri: str = "sqlite"
-    """``sqlite`` (a file under the output folder), a server's address, or ``none``."""
-    experiment: str = ""
-    """Defaults to the sweep's name."""
-
-
-class Cluster(Frozen):
-    """How much of the machine a sweep may take; never part of a key."""
-
-    workers: Annotated[Whole, Field(ge=1)] | None = None
-    """Replicas a model without GPU may have; default: one per CPU."""
-    gpus: Annotated[Whole, Field(ge=1)] | None = None
-    """GPUs that the models may take at once; default: all."""
-    silence: Annotated[float, Field(gt=0)] = 900.0
-    """Seconds a worker with work may say nothing before it counts as hung; long reasoning may need more."""
-    judge_gpus: Annotated[Whole, Field(ge=1)] | None = None
-    """GPUs that the judges may take at once; default: all."""
-
-    @property
-    def shares(self) -> dict[str, int]:
-        """Pool -> GPUs it may take at once, where the sweep says so."""
-        asked = {"models": self.gpus, "judges": self.judge_gpus}
-        return {pool: gpus for pool, gpus in asked.items() if gpus is not None}
-
-
-class Staging(Frozen):
-    """How data that an address names are brought to each node; never part of a key."""
-
-    cache: str = ""
-    """Folder on each node; default: ``PROACTIVE_SWEEP_CACHE`` there, or the user's cache folder."""
-
-
 class Only(Frozen):
     """Conditions that some models alone play."""
 
@@ -339,6 +305,18 @@ class Sweep(Frozen):
             raise ValueError(f"is neither a folder nor an address that begins with {', '.join(PLACES)}://")
         if found and scheme != "hf" and ("@" in rest.split("/")[0] or "?" in rest):
             raise ValueError("may hold no password and no signature: a run folder keeps it")
+        return value
+
+    @field_validator("cluster")
+    @classmethod
+    def _priced(cls, value: Cluster, info: ValidationInfo) -> Cluster:
+        free = [
+            one.name
+            for one in info.data.get("models", ())
+            if one.backend == "openai" and not one.endpoint.priced_or_own
+        ]
+        if value.max_cost is not None and free:
+            raise ValueError(f"max_cost needs the prices of {free[0]}: prompt_price and reply_price of its endpoint")
         return value
 
     @field_validator("models", "scenarios", "conditions", "protocols")

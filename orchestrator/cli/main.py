@@ -50,7 +50,8 @@ from orchestrator.storage import job_paths, reused
 from orchestrator.storage.disk import disk
 from orchestrator.storage.software import version
 from orchestrator.tracking.remembered import pages
-from sweeps.spec import Sweep, Tracking
+from sweeps.running import Tracking
+from sweeps.spec import Sweep
 
 if TYPE_CHECKING:
     from orchestrator.report.escaping import Grid

@@ -27,6 +27,7 @@ from orchestrator.datasets.node_staging import NodeStaging
 from orchestrator.execution.failed_episodes import failed_batch
 from orchestrator.execution.ray_cluster import SharedGpus, capacity, gpu_nodes, here, printed_on
 from orchestrator.execution.result_sink import ResultSink
+from orchestrator.execution.spending import Spending
 from orchestrator.execution.worker_logs import (
     AttemptLog,
     WorkerLogCollector,
@@ -109,13 +110,13 @@ class Driver:
         """Group -> the last reason for which a worker of it was lost."""
         self.attempt_log, self.worker_logs = attempt_log, WorkerLogCollector(attempt_log, here(), printed_on)
         self._plan_ref, self.stages = ray.put(plan), NodeStaging(sweep)
-        self.shared = SharedGpus()
+        self.shared, self.spending = SharedGpus(), Spending(sweep, sink.store.folder)
         self._closing: set[asyncio.Task[None]] = set()
 
     async def run(self, tick: Callable[[], None] = lambda: None) -> bool:
         """Play until nothing is pending, or ``stop`` is called; True if all is done. ``tick`` runs about twice a second."""
         self._act(self.schedule.begin(self.now()))
-        ticking = asyncio.create_task(self._tick(tick))
+        ticking, spending = asyncio.create_task(self._tick(tick)), asyncio.create_task(self.spending.watch())
         stopped = asyncio.create_task(self.stopping.wait())
         try:
             while not self.schedule.done and not self.stopping.is_set():
@@ -129,11 +130,13 @@ class Driver:
                 ticking.result()  # it ends only by an error, a full disk for example, which travels up
             return self.schedule.done
         finally:
-            ticking.cancel()
-            stopped.cancel()
+            for task in (ticking, stopped, spending):
+                task.cancel()
             self._kill_all()
             self.shared.close()
             self.stages.close()
+            with contextlib.suppress(RayActorError, TimeoutError):
+                await asyncio.wait_for(self.spending.settle(), STOP_TIMEOUT_S)
             await self.worker_logs.settle(LOG_TIMEOUT_INTERRUPTED_S if self.stopping.is_set() else LOG_TIMEOUT_S)
 
     def now(self) -> float:
@@ -185,7 +188,7 @@ class Driver:
         models = [judge.model] if judge else [model for model in self.sweep.models if group(model) == name]
         options = self.shared.options(start, self.demands[name])
         actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
-            self._plan_ref, models, str(Path(self.sweep.data).resolve()), judge
+            self._plan_ref, models, str(Path(self.sweep.data).resolve()), judge, self.spending.ledger
         )
         self.workers[slot] = WorkerHandle(name, actor, queue)
         self._spawn(slot, self._await_ready(slot))
@@ -222,6 +225,7 @@ class Driver:
         for task in worker.tasks:
             task.cancel()
         ray.kill(worker.actor)
+        self.spending.forget(worker.actor)
         self.shared.left(slot)
         return worker
 

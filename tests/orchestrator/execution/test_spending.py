@@ -1,0 +1,88 @@
+"""Money has one bound for all workers and attempts of a run folder, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import polars as pl
+import pytest
+
+from orchestrator.execution.spending import FILE, before
+from orchestrator.storage import reused
+from orchestrator.storage.episode_store import episodes
+from sweeps.load import SweepError, build
+from tests.actors.service import said, service
+from tests.orchestrator.report.runs import played, replaced, sweep
+
+SWEEP = """name = "s"
+data = "{data}"
+models = ["one", "two"]
+conditions = ["zero-shot", "hint"]
+[cluster]
+workers = 2
+max_cost = {most}
+[tracking]
+uri = "none"
+[[model]]
+name = "one"
+source = "m"
+in_flight = 4
+endpoint = {{base_url = "{url}", key_env = "", prompt_price = 100.0, reply_price = 100.0}}
+[[model]]
+name = "two"
+source = "m"
+in_flight = 4
+endpoint = {{base_url = "{url}", key_env = "", prompt_price = 100.0, reply_price = 100.0}}
+"""
+ONE = 110 * 100 / 1e6
+"""What an answer of the tests' service costs: 100 tokens asked, 10 said."""
+
+
+@pytest.mark.parametrize("content", [None, b"", b"[1]", b'{"vlm": "x"}', b'{"vlm": NaN}', b'{"vlm": 0.1}'])
+def test_what_answers_cost_is_the_least_that_was_spent(demo_data, tmp_path, content):
+    folder = played(tmp_path / "run", sweep(demo_data, ["uniform"], ["hint"], scenarios=["ROD"]))
+    part = next((folder / "episodes").glob("*.parquet"))
+    replaced(pl.read_parquet(part).with_columns(cost=pl.lit(0.25), model=pl.lit("vlm")), part)
+    if content is not None:
+        (folder / FILE).write_bytes(content)
+    assert before(folder) == {"vlm": 2.5}
+
+    (folder / FILE).write_text(json.dumps({"vlm": 3.0, "judge": 1.0}))
+    assert before(folder) == {"vlm": 3.0, "judge": 1.0}
+    (folder / FILE).unlink()
+    rows = episodes(folder).collect().select("key", pl.lit(None, pl.String).alias("judge"), "cell").head(4)
+    reused.note(folder, rows.with_columns(folder=pl.lit("old"), taken=pl.lit("2026-11-22")))
+    assert before(folder) == {"vlm": 1.5}, "what another folder paid is not this one's"
+
+
+def test_a_bound_without_prices_is_refused():
+    model = {"name": "m", "source": "m", "backend": "openai"}
+    table = {"name": "t", "data": "d", "models": ["m"], "model": [model], "cluster": {"max_cost": 1.0}}
+    with pytest.raises(SweepError, match="max_cost needs the prices of m"):
+        build(table, "a test")
+    build({**table, "model": [{**model, "endpoint": {"base_url": "http://127.0.0.1:1"}}]}, "a test")
+
+
+@pytest.mark.slow
+def test_two_models_on_two_workers_and_a_killed_attempt_share_one_bound(cli, demo_data, tmp_path):
+    file, out, most = tmp_path / "s.toml", tmp_path / "run", 60 * ONE
+    with service(lambda number, body: said("A"), delay=0.2) as one:
+        file.write_text(SWEEP.format(data=demo_data, url=one.url, most=most))
+        process = cli.start("run", file, "--output", out)
+        until = time.monotonic() + 120
+        while len(one.bodies) < 20 and time.monotonic() < until and process.poll() is None:
+            time.sleep(0.02)
+        process.kill()
+        process.communicate()
+        first = len(one.bodies)
+        assert first >= 20
+        done = cli.run("run", file, "--output", out)
+        again = cli.run("run", file, "--output", out)
+    in_flight = 2 * 4
+    spent = len(one.bodies) * ONE
+
+    assert done.returncode == again.returncode == 1 and f"of max_cost = {most:g} is spent" in done.stderr
+    assert most * 0.7 < spent <= most + in_flight * ONE, (first, len(one.bodies))
+    assert json.loads((out / FILE).read_text()).keys() == {"one", "two"}
+    assert episodes(out).collect()["cost"].sum() <= most
