@@ -39,7 +39,7 @@ def at_home(model: ModelSpec) -> ModelSpec:
 def _opened(model: ModelSpec, data: Path) -> Backend:
     match model.backend:
         case "builtin":
-            return Baseline(model.source.removeprefix("builtin:"))
+            return Baseline(model.source.removeprefix("builtin:"), model.revision)
         case "openai":
             from actors.openai_backend import OpenAIBackend
 

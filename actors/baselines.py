@@ -11,6 +11,7 @@ from random import Random
 
 from actors.backend import Reply, Request, Situation
 from envs import SCENARIOS
+from envs.installed import function
 from envs.openended import rule_verdict
 from envs.scenario import suggestions
 from envs.types import Mode
@@ -107,8 +108,9 @@ POLICIES: dict[str, Policy] = {
 class Baseline:
     """A policy behind the seam."""
 
-    def __init__(self, policy: str) -> None:
-        self.policy = POLICIES[policy]
+    def __init__(self, policy: str, identity: str = "") -> None:
+        """Raises PackageError where an installed package's policy is not here, or is of another ``identity``."""
+        self.policy: Policy = POLICIES.get(policy) or function("policy", policy, identity)
 
     async def reply(self, request: Request) -> Reply:
         return Reply(self.policy(request.situation, request.seed))

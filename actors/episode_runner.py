@@ -13,6 +13,7 @@ from actors.lease import LeaseState
 from actors.play import play
 from actors.prompts import examples, staged
 from actors.records import EpisodeBatch, EpisodeRows, PlayedEpisode
+from envs.installed import offered, same
 from envs.types import Sample
 from sweeps.conditions import Condition
 from sweeps.spec import Cell
@@ -37,7 +38,12 @@ class EpisodeRunner:
     """Plays the episodes of one group of models."""
 
     def __init__(self, plan: PlanView, backends: Mapping[str, Backend], in_flight: int) -> None:
-        """``backends``: model name -> its engine; ``in_flight``: episodes to play at once."""
+        """``backends``: model name -> its engine; ``in_flight``: episodes to play at once.
+
+        Raises PackageError where a scenario of the plan is of an installed package, and this machine has not the same one.
+        """
+        for name, package in {(cell.scenario, cell.package) for cell in plan.cells if cell.package}:
+            same(offered("scenario", name), package)
         self.plan, self.backends, self.in_flight = plan, backends, in_flight
 
     def play(self, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:

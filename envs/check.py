@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envs import SCENARIOS
+from envs import SCENARIOS, installed, known
 from envs.bad_lines import Problem
 from envs.render import Renderer, Unprocessable, bounded
 from envs.samples import BadData, evaluated, read
@@ -47,9 +47,9 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
 
     Raises BadData for a folder that is not there or a scenario that does not exist.
     """
-    unknown = [name for name in scenarios if name not in SCENARIOS]
+    unknown = [name for name in scenarios if not known(name)]
     if unknown:
-        raise BadData(f"there is no scenario {unknown[0]!r}; {', '.join(SCENARIOS)} exist")
+        raise BadData(f"there is no scenario {unknown[0]!r}; {', '.join((*SCENARIOS, *installed()))} exist")
     if not folder.is_dir():
         raise BadData(
             f"there is no folder {folder}; `proactive-sweep data demo {folder}` draws a small benchmark there"

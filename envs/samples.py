@@ -70,10 +70,12 @@ def kept() -> Mapping[str, frozenset[int]]:
 def evaluated(sample: Sample, filtered: bool) -> bool:
     """Whether a sample is played: its occlusion is not marked as weak and, if ``filtered``, the paper's filter keeps its id.
 
-    The package drops weak occlusions with and without the filter (``JSONLDataset.skip_args``): 63 lines of VSOD stay.
+    The package drops weak occlusions with and without the filter (``JSONLDataset.skip_args``): 63 lines of VSOD stay. The
+    filter keeps every sample of a scenario that is none of the paper's.
     """
     strong = sample.extra.get("strong_occlusions", True) != 0
-    return strong and (not filtered or sample.id in kept()[sample.scenario])
+    known = kept().get(sample.scenario)
+    return strong and (not filtered or known is None or sample.id in known)
 
 
 def load(folder: Path, scenario: str, filtered: bool = True, skipped: list[Problem] | None = None) -> list[Sample]:

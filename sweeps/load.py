@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, get_args
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
-from envs import SCENARIOS, STEMS
+from envs import SCENARIOS
+from envs.installed import PackageError, function
+from sweeps import packages
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition
+from sweeps.packages import BUILTIN
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep, impossible
 from sweeps.sweep_file import SweepError as SweepError
 from sweeps.sweep_file import override_key, read_sweep, read_toml
+from sweeps.validation import validated
 
 MODELS = Path(__file__).with_name("models.toml")
 JUDGES = Path(__file__).with_name("judges.toml")
-Shape = TypeVar("Shape", bound=BaseModel)
 
 JUDGE = "qwen3-8b"
 """The paper's judge."""
-BUILTIN = "builtin:"
-"""How the source of a policy or model that ships inside the program begins."""
 SHARED = ("selection.filtered",)
 """Keys of multiple choice that count without it: the report compares with the paper's filtered or unfiltered figures."""
 
@@ -45,12 +43,23 @@ def load(
 
 def build(table: Mapping[str, Any], where: str) -> Sweep:
     """A sweep from its table; ``where`` names the file in errors. Raises SweepError."""
+    try:
+        packages.check({*registry(), *judges(), *(source.removeprefix(BUILTIN) for source in _builtin())})
+        return _built(table, where)
+    except PackageError as problem:
+        raise SweepError(f"{where}: {problem}") from None
+
+
+def _built(table: Mapping[str, Any], where: str) -> Sweep:
     fields = dict(table)
     fields.pop("train", None)  # of the command `train`, which reads it (orchestrator.learning.settings)
     own = _own_models(fields.pop("model", []), where)
     named = fields.pop("models", list(own))
     fields["models"] = [_model(entry, own, where) for entry in _listed(named, "models", where)]
     fields["scenarios"] = scenarios_named(fields.get("scenarios", "all"), where)
+    fields["packages"] = packages.identities(fields["scenarios"])
+    if "measures" in fields:
+        fields["measures"] = _measures(fields["measures"], where)
     mine = own_conditions(fields.pop("condition", []), where)
     fields["conditions"] = _conditions(
         fields.get("conditions", list(mine) or ["zero-shot"]), where, fields["scenarios"], mine
@@ -171,14 +180,15 @@ def _own(table: Mapping[str, Any], where: str) -> ModelSpec:
     entry = _entry(table, where)
     if entry.backend == "openai" or not (entry.backend == "builtin" or entry.source.startswith(BUILTIN)):
         return entry
-    source, known = BUILTIN + entry.source.removeprefix(BUILTIN), _builtin()
+    source = BUILTIN + entry.source.removeprefix(BUILTIN)
+    known = {**_builtin(), **{f"{BUILTIN}{name}": "builtin" for name in packages.policies()}}
     if source not in known:
         raise SweepError(f"{where}: source = {entry.source!r} is not built in; there are {', '.join(known)}")
     if (known[source] == "builtin") != (entry.backend == "builtin"):
         raise SweepError(
             f"{where}: backend = {entry.backend!r} cannot play {source}; write backend = {known[source]!r}"
         )
-    return entry
+    return packages.pinned(entry)
 
 
 def _builtin() -> dict[str, str]:
@@ -195,16 +205,27 @@ def _model(entry: Any, own: Mapping[str, ModelSpec], where: str, kind: str = "mo
     if isinstance(entry, dict):
         return _own(entry, f"{where}: {kind}s" if kind == "model" else f"{where}: {kind}.model")
     known = {**registry(), **own}
+    if isinstance(entry, str) and entry not in known and (offered := packages.policy(entry)) and kind == "model":
+        return offered
     return known[_known(entry, known, kind, where)]
 
 
 def scenarios_named(value: Any, where: str) -> list[str]:
     if value == "all":
         return list(SCENARIOS)
-    names = {**{name: name for name in SCENARIOS}, **STEMS}
+    names = packages.scenario_names()
     return list(
         dict.fromkeys(names[_known(name, names, "scenario", where)] for name in _listed(value, "scenarios", where))
     )
+
+
+def _measures(value: Any, where: str) -> list[str]:
+    """The measures of installed packages that the value names, each one importable."""
+    known = packages.measures()
+    names = list(dict.fromkeys(_known(name, known, "measure", where) for name in _listed(value, "measures", where)))
+    for name in names:
+        function("measure", name)
+    return names
 
 
 def own_conditions(tables: Any, where: str) -> dict[str, Condition]:
@@ -302,46 +323,6 @@ def _known(name: Any, known: Mapping[str, Any], kind: str, where: str) -> str:
     close = get_close_matches(name, list(known), n=1)
     meant = f"did you mean {close[0]!r}?" if close else f"`proactive-sweep ls {kind}s` lists them"
     raise SweepError(f"{where}: there is no {kind} {name!r}; {meant}")
-
-
-def validated(kind: type[Shape], fields: Mapping[str, Any], where: str) -> Shape:
-    try:
-        return kind(**fields)
-    except ValidationError as problem:
-        raise SweepError(f"{where}: {_sentence(problem, kind)}") from None
-
-
-def _sentence(problem: ValidationError, kind: type[Any]) -> str:
-    """The first complaint, in a user's words."""
-    first = problem.errors()[0]
-    key = ".".join(str(part) for part in first["loc"]) if first["loc"] else "the file"
-    if first["type"] == "extra_forbidden":
-        close = _close(key, _keys(kind))
-        return f"unknown key {key!r}" + (f"; did you mean {close!r}?" if close else "")
-    if first["type"] == "missing":
-        return f"{key!r} is missing"
-    message = first["msg"].removeprefix("Value error, ")
-    return f"{key} = {first['input']!r}: {message[0].lower()}{message[1:]}"
-
-
-def _close(key: str, known: Sequence[str]) -> str:
-    """The known key whose last part is most like this key's, wherever its table is; empty if none is like it."""
-    lasts = {name: name.rpartition(".")[2] for name in known}
-    alike = get_close_matches(key.rpartition(".")[2], set(lasts.values()), n=1)
-    same = [name for name, last in lasts.items() if last in alike]
-    return get_close_matches(key, same, n=1, cutoff=0.0)[0] if same else ""
-
-
-def _keys(kind: type[BaseModel], table: str = "") -> list[str]:
-    """Every key that a table may have, nested ones with the tables that hold them; models have tables of their own."""
-    names: list[str] = []
-    for name, field in kind.model_fields.items():
-        names.append(table + ("protocol" if name == "protocols" else name))
-        kinds = get_args(field.annotation) if isinstance(field.annotation, UnionType) else (field.annotation,)
-        for nested in kinds:
-            if isinstance(nested, type) and issubclass(nested, BaseModel) and nested is not ModelSpec:
-                names += _keys(nested, f"{table}{name}.")
-    return names
 
 
 def _all_played(table: Mapping[str, Any], protocols: Sequence[Protocol], where: str) -> None:

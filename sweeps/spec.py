@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from envs import SCENARIOS
 from envs.types import Mode
 from sweeps.conditions import Condition, Replicates
 from sweeps.endpoint import Endpoint, wrong_effort
@@ -179,6 +180,8 @@ class Cell(Frozen):
     condition: Condition
     protocol: Protocol = Protocol.MCQA
     sampling: Sampling = Sampling()
+    package: str = ""
+    """``package@digest`` of the installed package that the scenario is from; empty for the paper's."""
 
     @property
     def key(self) -> str:
@@ -195,6 +198,7 @@ class Cell(Frozen):
             self.protocol.value,
             self.sampling.identity,
             prompt_version,
+            *([self.package] if self.package else []),
         ]
         return digest(json.dumps(identity, sort_keys=True))
 
@@ -294,6 +298,10 @@ class Sweep(Frozen):
     tracking: Tracking = Tracking()
     cluster: Cluster = Cluster()
     staging: Staging = Staging()
+    packages: dict[str, str] = Field(default_factory=dict)
+    """Scenario -> ``package@digest``, of those that installed packages offer; filled when the file is read."""
+    measures: tuple[str, ...] = ()
+    """Measures of installed packages that the results show beside acc and ps; never part of a key."""
     only: tuple[Only, ...] = ()
     """Which conditions are for some of the models; without a rule every model plays every condition."""
 
@@ -330,7 +338,14 @@ class Sweep(Frozen):
         """Every possible cell, models first, then scenarios, conditions and protocols, as the sweep names them."""
         sampling = {Protocol.MCQA: self.sampling, Protocol.OEG: self.open_ended.sampling}
         return tuple(
-            Cell(model=model, scenario=scenario, condition=replicate, protocol=protocol, sampling=sampling[protocol])
+            Cell(
+                model=model,
+                scenario=scenario,
+                condition=replicate,
+                protocol=protocol,
+                sampling=sampling[protocol],
+                package=self.packages.get(scenario, ""),
+            )
             for model in self.models
             for scenario in self.scenarios
             for condition in self.conditions
@@ -367,6 +382,8 @@ def impossible(
     protocol: Protocol = Protocol.MCQA,
 ) -> str:
     """Why this product is no cell, or an empty string."""
+    if protocol is Protocol.OEG and scenario not in SCENARIOS:
+        return f"open-ended answers are judged by the paper's rules, which have none for {scenario}"
     if protocol is Protocol.OEG and condition.name not in OPEN_ENDED:
         return f"{condition.name} does not exist for open-ended generation, which plays {', '.join(OPEN_ENDED)}"
     if condition.scenarios and scenario not in condition.scenarios:

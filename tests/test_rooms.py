@@ -133,8 +133,8 @@ def file_circle(modules=MODULES) -> list[str]:
 
 
 def strangers(names) -> list[str]:
-    """Python files of the product that stand beside its four folders."""
-    tops = ("envs/", "sweeps/", "actors/", "orchestrator/", "tests/")
+    """Python files of the product that stand beside its four folders; the template is a package of its own."""
+    tops = ("envs/", "sweeps/", "actors/", "orchestrator/", "tests/", "docs/template/")
     return [name for name in names if name.endswith(".py") and not name.startswith(tops)]
 
 

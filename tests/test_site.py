@@ -13,7 +13,9 @@ import orchestrator
 from orchestrator.datasets.terms import TERMS
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md"))
+PAGES = sorted(
+    path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md") if "template" not in path.parts
+)
 
 
 def built(root, into):

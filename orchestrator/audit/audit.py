@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from actors.prompts import staged
+from envs import SCENARIOS
 from orchestrator.audit import multiple_choice, open_ended
 from orchestrator.audit.records import Difference, Recording
 from orchestrator.audit.reference_process import referee
@@ -51,6 +52,8 @@ class Audit:
     """Episodes that the package cannot play (docs/decisions/0001), one sentence each; compared up to there."""
     strange: int = 0
     """Stored episodes that the run was to play and this data folder has no sample for: nothing to compare them with."""
+    own: int = 0
+    """Stored episodes of scenarios of installed packages, which the published package does not know."""
 
     @property
     def clean(self) -> bool:
@@ -68,6 +71,8 @@ class Audit:
                 f"{self.strange:,} stored episodes are not compared: the data folder has other samples than were played;"
                 " name the one of the run with --data"
             )
+        if self.own:
+            yield f"{self.own:,} stored episodes are of scenarios of installed packages, which the published one does not know"
         judged = f", {self.verdicts:,} verdicts" if self.verdicts else ""
         yield f"{self.episodes:,} episodes, {self.turns:,} turns{judged}: {len(self.differences):,} differences"
 
@@ -90,13 +95,19 @@ def audit(folder: Path, package: Path | None = None, python: str | None = None, 
                 found += COMPARED[episode.cell.protocol](episode, told)
                 if told["raised"]:
                     raised.append(f"{episode.row['key']}: the package raises {told['raised']}")
-    return Audit(count, rows, said, tuple(found), tuple(raised), _strange(plan, folder))
+    return Audit(count, rows, said, tuple(found), tuple(raised), _strange(plan, folder), _own(plan, folder))
 
 
 def _strange(plan: Plan, folder: Path) -> int:
     """How many stored episodes of the run's own plan this one does not know."""
     known = pl.LazyFrame({"key": list(plan.all_keys())}, schema={"key": pl.String})
     return int(asked(folder).join(known, on="key", how="anti").select(pl.len()).collect().item())
+
+
+def _own(plan: Plan, folder: Path) -> int:
+    """How many stored episodes are of scenarios that are none of the paper's."""
+    mine = belonging(plan, folder).filter(~pl.col("scenario").is_in(list(SCENARIOS)))
+    return int(mine.select(pl.len()).collect().item())
 
 
 def _sweep(folder: Path, data: Path | None) -> Sweep:
@@ -107,7 +118,7 @@ def _sweep(folder: Path, data: Path | None) -> Sweep:
 def _recordings(plan: Plan, folder: Path) -> Iterator[Recording]:
     """The stored episodes that belong to the plan, model by model."""
     cells = {cell.key: cell for cell in plan.cells}
-    kept = belonging(plan, folder)
+    kept = belonging(plan, folder).filter(pl.col("scenario").is_in(list(SCENARIOS)))
     clash = [name for name in ("turns", "correct", *multiple_choice.COUNTED)]
     kept = kept.rename({name: f"n_{name}" for name in clash})
     for model in dict.fromkeys(cell.model.name for cell in plan.cells):

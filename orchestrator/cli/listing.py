@@ -11,21 +11,35 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from envs import SCENARIOS
+from envs import SCENARIOS, installed
+from envs.installed import Offer, PackageError, function
+from envs.scenario import Scenario
 from orchestrator.cli.as_json import AsJson, show_json
 from orchestrator.monitoring.console import show
-from sweeps import shipped
+from sweeps import packages, shipped
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.load import SweepError, registry
 from sweeps.load import judges as shipped_judges
+from sweeps.spec import ModelSpec
 
 Rows = list[dict[str, Any]]
+MEASURES = {
+    "acc": "percent of episodes that end with the right category",
+    "ps": "mean number of suggestions in an episode",
+    "loops": "percent of episodes that end at the turn limit",
+}
+"""Measures that every table has."""
 
 
 def models() -> Rows:
-    """Every model that ships with the project."""
+    """Every model that ships with the project, and the policies of installed packages."""
     columns = ("name", "source", "backend", "gpus", "parameters", "max_images", "note")
-    return [{name: getattr(model, name) for name in columns} for model in registry().values()]
+    packages.check(registry())
+    own = [
+        ModelSpec(name=name, source=f"{packages.BUILTIN}{name}", backend="builtin", note=_whose(offer))
+        for name, offer in packages.policies().items()
+    ]
+    return [{name: getattr(model, name) for name in columns} for model in (*registry().values(), *own)]
 
 
 def judges() -> Rows:
@@ -35,11 +49,19 @@ def judges() -> Rows:
 
 
 def scenarios() -> Rows:
-    """The seven scenarios, with their files and hints."""
-    return [
-        {"name": scenario.name, "file": f"{scenario.stem}_preprocessed.jsonl", "hint": scenario.hint}
-        for scenario in SCENARIOS.values()
-    ]
+    """The seven scenarios and those of installed packages, with their files and hints; one that is broken says why."""
+    rows = [_scenario(scenario, "") for scenario in SCENARIOS.values()]
+    for name, offer in installed().items():
+        try:
+            rows.append(_scenario(SCENARIOS[name], _whose(offer)))
+        except PackageError as problem:
+            rows.append({"name": name, "file": "", "hint": str(problem), "package": _whose(offer)})
+    return rows
+
+
+def _scenario(scenario: Scenario, package: str) -> dict[str, Any]:
+    file = f"{scenario.stem}_preprocessed.jsonl"
+    return {"name": scenario.name, "file": file, "hint": scenario.hint, "package": package}
 
 
 def conditions() -> Rows:
@@ -50,12 +72,28 @@ def conditions() -> Rows:
     ]
 
 
+def measures() -> Rows:
+    """The measures of every table, and those of installed packages, which a sweep names under ``measures``."""
+    rows: Rows = [{"name": name, "what it is": told, "package": ""} for name, told in MEASURES.items()]
+    for name, offer in packages.measures().items():
+        try:
+            told = (function("measure", name).__doc__ or "").partition("\n")[0]
+        except PackageError as problem:
+            told = str(problem)
+        rows.append({"name": name, "what it is": told, "package": _whose(offer)})
+    return rows
+
+
+def _whose(offer: Offer) -> str:
+    return f"{offer.package} {offer.version}"
+
+
 def sweeps() -> Rows:
     """Every sweep that ships, with the question that its file opens with."""
     return [{"name": name, "question": _first_line(path)} for name, path in shipped.names().items()]
 
 
-KINDS = {function.__name__: function for function in (models, judges, scenarios, conditions, sweeps)}
+KINDS = {function.__name__: function for function in (models, judges, scenarios, conditions, measures, sweeps)}
 HEADINGS = {"gpus": "GPUs", "max_images": "pictures"}
 """Columns whose heading on the terminal is another word than the key in JSON."""
 Kind = Annotated[str, typer.Argument(metavar="|".join(KINDS), autocompletion=lambda: list(KINDS))]

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from actors.printable import one_line
+from envs.installed import PackageError
 from envs.samples import BadData
 from orchestrator.inspection.replay import ReplayError
 from orchestrator.storage.run_folder import RunFolderError
@@ -38,7 +39,7 @@ def sentences() -> Iterator[None]:
     """Turn the errors that a user can cause into one sentence on stderr and an exit code."""
     try:
         yield
-    except (SweepError, BadData, RunFolderError, ReplayError) as mistake:
+    except (SweepError, BadData, PackageError, RunFolderError, ReplayError) as mistake:
         raise _told(str(mistake), USAGE) from None
     except TyperException as mistake:  # an argument that a command does not take
         if type(mistake).__name__ == "NoArgsIsHelpError":

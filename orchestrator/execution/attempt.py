@@ -38,7 +38,7 @@ from orchestrator.report.metrics import score, write_results
 from orchestrator.scheduling.forecast.throughput import write_observed
 from orchestrator.storage import reused, run_folder
 from orchestrator.storage.disk import disk
-from orchestrator.storage.episode_store import EpisodeStore, episodes
+from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.verdict_store import verdicts
 from orchestrator.tracking.cell_metrics import CellMetricsPublisher
 from orchestrator.tracking.dataset import described
@@ -202,7 +202,7 @@ class Attempt:
             self.store.compact()
             if self.judge_queue:
                 self.judge_queue.verdicts.compact()
-        outcome = self._outcome(self._scored())
+        outcome = self._outcome(self._with_own(self._scored()))
         write_results(self.output, outcome.rows)
         states = cell_states(outcome.rows, self.reasons)
         run_folder.write_status(self.output, states, finished=not self.interrupted)
@@ -221,7 +221,7 @@ class Attempt:
             for reason in self.reasons.values():
                 self.say(f"{queue.key}: {reason}")
             queue.verdicts.compact()
-        rows = scored(self.plan, self.output, queue.key)
+        rows = self._with_own(scored(self.plan, self.output, queue.key))
         if own(self.sweep) == queue.key:
             write_results(self.output, rows)
         return rows, not self._unread(reader)
@@ -364,6 +364,17 @@ class Attempt:
     def _scored(self) -> pl.DataFrame:
         """One row a planned cell, open-ended ones by the sweep's own judge."""
         return scored(self.plan, self.output, own(self.sweep))
+
+    def _with_own(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows with the measures of installed packages; one that fails is said, and left out."""
+        if not self.sweep.measures:
+            return rows
+        from orchestrator.report.own_measures import joined, own_measures  # scipy takes a second to import
+
+        own, failed = own_measures(self.sweep.measures, belonging(self.plan, self.output), turns(self.output))
+        for sentence in failed:
+            self.say(sentence)
+        return joined(rows, own)
 
     def _outcome(self, rows: pl.DataFrame) -> Outcome:
         played = int(rows["finished"].sum()) == self.plan.total and not int(rows["failed"].sum())

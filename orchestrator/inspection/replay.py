@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.printable import UNSAFE
-from envs import SCENARIOS, STEMS
+from envs import SCENARIOS, STEMS, known
 from envs.bad_lines import Problem, passed_over
 from envs.samples import load
 from envs.types import Ending, Mode, Sample, View
@@ -108,7 +108,7 @@ def _request(line: str, where: str) -> dict[str, Any]:
     _all_known(found, where)
     name, number, answers = found.get("scenario"), found.get("id"), found.get("answers")
     scenario = STEMS.get(name, name) if isinstance(name, str) else None
-    if scenario not in SCENARIOS:
+    if not isinstance(scenario, str) or not known(scenario):
         raise ReplayError(f"{where}: scenario {name!r} is none of {', '.join(SCENARIOS)}")
     if not isinstance(number, int) or isinstance(number, bool):
         raise ReplayError(f"{where}: id must be a whole number, not {json.dumps(number)}")

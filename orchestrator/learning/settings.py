@@ -11,10 +11,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from sweeps.load import SweepError, build, model_named, scenarios_named, validated
+from sweeps.load import SweepError, build, model_named, scenarios_named
 from sweeps.sampling import Whole
 from sweeps.spec import ModelSpec, Sweep
 from sweeps.sweep_file import override_key, read_sweep
+from sweeps.validation import validated
 from sweeps.values import Frozen
 
 Share = Annotated[float, Field(ge=0, le=1)]

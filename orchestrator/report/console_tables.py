@@ -14,8 +14,9 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from envs import SCENARIOS
+from envs import in_order
 from envs.types import CUT_SHORT
+from orchestrator.report import own_measures
 from orchestrator.report.escaping import Grid
 from orchestrator.report.metrics import CUT, lacking
 from orchestrator.report.wording import counted
@@ -30,7 +31,8 @@ def tables(rows: pl.DataFrame) -> Iterator[Table]:
     """One table a condition (and protocol), in the order of the rows' first appearance in the paper's list."""
     rows = rows.with_columns(lacking(rows.columns).alias("lacking"))
     for (condition, protocol), part in _in_order(rows).group_by(["condition", "protocol"], maintain_order=True):
-        yield _table(part, str(condition), OPEN_ENDED if protocol == "oeg" else CHOICE)
+        shape = OPEN_ENDED if protocol == "oeg" else CHOICE
+        yield _table(part, str(condition), shape.beside(own_measures.names(rows.columns)))
 
 
 def paired(grid: Grid) -> Table:
@@ -69,6 +71,10 @@ class Shape:
     measures: tuple[tuple[str, str], ...]
     """Column and how its figure is written, in order."""
 
+    def beside(self, names: Sequence[str]) -> Shape:
+        """The same with the measures of installed packages behind its own."""
+        return Shape(" / ".join((self.title, *names)), (*self.measures, *((name, "5.1f") for name in names)))
+
 
 CHOICE = Shape("acc % / ps", (("acc", ".1f"), ("ps", "4.1f")))
 OPEN_ENDED = Shape(
@@ -77,7 +83,7 @@ OPEN_ENDED = Shape(
 
 
 def _table(rows: pl.DataFrame, condition: str, shape: Shape) -> Table:
-    scenarios = [name for name in SCENARIOS if name in set(rows["scenario"])]
+    scenarios = in_order(rows["scenario"])
     table = Table(
         title=escape(f"{condition}: {shape.title}{_unread(rows)}"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
         caption=_unanswered(rows), caption_justify="left",
@@ -149,4 +155,5 @@ def _average(part: pl.DataFrame, shape: Shape) -> str:
 
 
 def _written(values: Sequence[object], shape: Shape) -> str:
-    return " /".join(format(value, digits) for value, (_, digits) in zip(values, shape.measures, strict=True))
+    shown = zip(values, shape.measures, strict=True)
+    return " /".join("-" if value is None else format(value, digits) for value, (_, digits) in shown)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from envs import SCENARIOS
+from envs import in_order
 from envs.types import Mode
 from orchestrator.report.item_response import Answers, Fitted, fit
 from orchestrator.report.run_data import RunData, once
@@ -59,7 +59,7 @@ def difficulty(run_data: RunData) -> Difficulty:
     """Shrunk accuracies, hard samples, and how much samples differ."""
     rows = _answers(run_data)
     cells, samples, spreads = [pl.DataFrame(schema=CELLS)], [pl.DataFrame(schema=SAMPLES)], {}
-    for scenario in SCENARIOS:
+    for scenario in in_order(rows["scenario"]):
         part = rows.filter(scenario=scenario)
         if part["model"].n_unique() < FEWEST_MODELS or part["sample_id"].n_unique() < FEWEST_SAMPLES:
             continue

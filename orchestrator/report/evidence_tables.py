@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from envs import in_order
 from orchestrator.report.difficulty import Difficulty, difficulty, hardest
 from orchestrator.report.escaping import MISSING, Entry, Grid
-from orchestrator.report.grid_parts import AVERAGE, Row, by_scenario, change, models, present, rounded
+from orchestrator.report.grid_parts import AVERAGE, Row, by_scenario, change, models, rounded
 from orchestrator.report.lenient import leniency
+from orchestrator.report.own_measures import COUNT, names
 from orchestrator.report.paired_averages import averages_against
 from orchestrator.report.paired_tests import ALPHA, against
 from orchestrator.report.ranking import chance, ranking
@@ -33,7 +35,7 @@ def paired(run_data: RunData, protocol: Protocol = Protocol.MCQA) -> Grid:
     found = against(run_data).filter(protocol=protocol.value)
     differences = averages_against(run_data).filter(protocol=protocol.value)
     means = {(row["model"], row["condition"]): row for row in differences.iter_rows(named=True)}
-    scenarios, rows, ranked = present(found["scenario"]), [], 0
+    scenarios, rows, ranked = in_order(found["scenario"]), [], 0
     for model in models(run_data, found["model"]):
         played = set(found.filter(model=model)["condition"])
         for name in [name for name in run_data.conditions if name in played]:
@@ -100,6 +102,43 @@ def shrunken(run_data: RunData, condition: str = "zero-shot") -> Grid:
         "with its 95% interval; what few answers say by chance is taken out"
     )
     return Grid("shrunken", title, tuple(scenarios), tuple(rows), found, len(rows))
+
+
+def own(run_data: RunData) -> list[Grid]:
+    """One table a measure of an installed package: its mean in each cell, with its 95% interval."""
+    return [_own(run_data, name) for name in names(run_data.rows.columns)]
+
+
+def _own(run_data: RunData, name: str) -> Grid:
+    found = run_data.rows.filter(pl.col(f"{name}{COUNT}") > 0)
+    scenarios, rows = in_order(found["scenario"]), list[tuple[str, tuple[Entry, ...]]]()
+    for model in models(run_data, found["model"]):
+        mine = found.filter(model=model)
+        for condition, protocol in mine.select("condition", "protocol").unique(maintain_order=True).iter_rows():
+            part = mine.filter(condition=condition, protocol=protocol)
+            cells = {row["scenario"]: row for row in part.iter_rows(named=True)}
+            label = f"{model}, {condition}" if protocol == Protocol.MCQA else f"{model}, {condition} ({protocol})"
+            rows.append((label, tuple(_mean(cells.get(scenario), name) for scenario in scenarios)))
+    title = f"{name}: mean over episodes, with its 95% interval (a measure of an installed package)"
+    columns = (
+        "cell",
+        "model",
+        "scenario",
+        "condition",
+        "protocol",
+        name,
+        f"{name}_low",
+        f"{name}_high",
+        f"{name}{COUNT}",
+    )
+    return Grid(f"measure-{name}", title, tuple(scenarios), tuple(rows), found.select(columns), len(rows))
+
+
+def _mean(row: Row | None, name: str) -> Entry:
+    if row is None:
+        return MISSING
+    span = f" ({row[f'{name}_low']:.1f} to {row[f'{name}_high']:.1f})" if row[f"{name}_low"] is not None else ""
+    return Entry(f"{row[name]:.1f}{span}", row[name])
 
 
 def hard_samples(run_data: RunData) -> Grid:

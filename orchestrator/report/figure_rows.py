@@ -5,14 +5,14 @@ Every point has its 95% interval, and every number is one of the tables'.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from envs import SCENARIOS
+from envs import SCENARIOS, in_order
 from envs.types import Mode
 from orchestrator.report import plot_style
 from orchestrator.report.figure_parts import (
@@ -48,7 +48,7 @@ def against_reference(drawing: Drawing) -> Figure | None:
         return None
     cells = drawing.rows(drawing.numbers.intervals.cells).filter(pl.col("acc").is_not_null())
     names = drawing.models(averages["model"])
-    scenarios = [name for name in SCENARIOS if drawing.page and name in set(cells["scenario"])]
+    scenarios = in_order(cells["scenario"]) if drawing.page else []
     across = min(4, len(scenarios) + 1)
     down = -(-(len(scenarios) + 1) // across)
     looks = [dot(CONDITIONS[ZERO_SHOT], "zero-shot"), dot(CONDITIONS[REFERENCE], "reference (clear image)", **HOLLOW)]
@@ -56,16 +56,18 @@ def against_reference(drawing: Drawing) -> Figure | None:
     panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
     for panel, scenario in zip(panels, scenarios, strict=False):
         _dumbbells(drawing, panel, names, cells.filter(scenario=scenario), scenario)
-    _dumbbells(drawing, panels[len(scenarios)], names, averages, _average(averages))
+    _dumbbells(drawing, panels[len(scenarios)], names, averages, _average(averages, cells["scenario"]))
     for panel in panels[len(scenarios) + 1 :]:
         panel.set_visible(False)
     figure.supxlabel("accuracy, %, with 95% intervals")
     return figure
 
 
-def _average(averages: pl.DataFrame) -> str:
+def _average(averages: pl.DataFrame, scenarios: Iterable[str]) -> str:
     most = int(averages["scenarios"].max())  # type: ignore[arg-type]
-    return "average" if most == len(SCENARIOS) else f"average of {most} scenario{'' if most == 1 else 's'}"
+    if most == len(SCENARIOS) and set(scenarios) <= SCENARIOS.keys():
+        return "average"
+    return f"average of {most} scenario{'' if most == 1 else 's'}"
 
 
 def _dumbbells(drawing: Drawing, panel: Axes, names: Sequence[str], rows: pl.DataFrame, title: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from envs import SCENARIOS
+from envs import SCENARIOS, in_order
 from orchestrator.report import escaping
 from orchestrator.report.escaping import MISSING, Entry, Grid
 from orchestrator.report.metrics import CUT
@@ -28,14 +28,14 @@ def models(run_data: RunData, names: Iterable[str]) -> list[str]:
     return sorted(set(names), key=lambda name: (name in run_data.baselines, known.get(name, len(known)), name))
 
 
-def present(names: Iterable[str]) -> list[str]:
-    found = set(names)
-    return [name for name in SCENARIOS if name in found]
+def averaged(scenarios: Sequence[str]) -> str:
+    """The heading of the mean over these scenarios: the paper's name only where they are its seven."""
+    return AVERAGE if set(scenarios) == set(SCENARIOS) else f"avg of {len(scenarios)}"
 
 
 def by_scenario(run_data: RunData, cells: pl.DataFrame, text: Callable[[Row], Entry]) -> tuple[list[str], list[Line]]:
     """The scenarios of these cells (one condition's), and a row a model with an entry for each."""
-    scenarios, rows = present(cells["scenario"]), []
+    scenarios, rows = in_order(cells["scenario"]), []
     for model in models(run_data, cells["model"]):
         found = {row["scenario"]: row for row in cells.filter(model=model).iter_rows(named=True)}
         rows.append((model, tuple(text(found[name]) if name in found else MISSING for name in scenarios)))

@@ -108,6 +108,7 @@ def average(rows: pl.DataFrame) -> pl.DataFrame:
     """
     measured = [pl.col("acc"), *([pl.col("aggregate")] if "aggregate" in rows.columns else [])]
     done = (lacking(rows.columns) == 0) & pl.coalesce(measured).is_not_null()
+    known = pl.col("scenario").is_in(list(SCENARIOS))
     means = (
         rows.sort("cell")
         .group_by("model", "condition", "protocol", maintain_order=True)
@@ -115,7 +116,7 @@ def average(rows: pl.DataFrame) -> pl.DataFrame:
             pl.col("acc", "ps").mean(),
             pl.col("acc").count().cast(pl.Int64).alias("scenarios"),
             done.sum().cast(pl.Int64).alias("complete"),
-            pl.col("scenario").filter(done).n_unique().eq(len(SCENARIOS)).alias("all_seven"),
+            (pl.col("scenario").filter(done).n_unique().eq(len(SCENARIOS)) & known.all()).alias("all_seven"),
         )
     )
     return means.sort("model", "condition", "protocol")

@@ -54,7 +54,7 @@ def subset(run_data: RunData) -> dict[str, str]:
     counts = run_data.rows.filter(protocol="mcqa").group_by("scenario").agg(pl.col("planned").max()).sort("scenario")
     if not pick.filtered:
         found = unfiltered_counts(dict(counts.iter_rows()))
-    for scenario, planned in counts.iter_rows():
+    for scenario, planned in counts.filter(pl.col("scenario").is_in(list(SCENARIOS))).iter_rows():
         whole = len(kept()[scenario])
         if pick.ids.get(scenario) or pick.limit is not None or pick.subset != "all":
             found[scenario] = f"a subset: {counted(planned, 'sample')} by the sweep's selection"
@@ -110,6 +110,8 @@ def _plain(name: str) -> str:
 
 
 def _reason(scenario: str, run_data: RunData, seen: pl.DataFrame) -> str:
+    if scenario not in SCENARIOS:
+        return "no scenario of the paper's: an installed package offers it"
     ids = set(run_data.episodes.filter(pl.col("scenario") == scenario)["sample_id"])
     strange = len(ids - kept()[scenario])
     if run_data.sweep.selection.filtered and strange:

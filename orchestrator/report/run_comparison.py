@@ -14,8 +14,8 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
+from envs import in_order
 from orchestrator.report.estimates import suggestion_limits
-from orchestrator.report.grid_parts import present
 from orchestrator.report.outcomes import outcomes
 from orchestrator.report.paired_averages import averaged_pairs
 from orchestrator.report.paired_tests import Limits, compared_pairs, significant
@@ -80,7 +80,7 @@ def tables(found: Comparison) -> Iterator[Table]:
     """Printable: for each run and protocol the average's difference with interval and p, and each scenario's difference."""
     for (run, protocol), part in found.averages.group_by(["run", "protocol"], maintain_order=True):
         known = found.cells.filter(run=run, protocol=protocol)
-        scenarios = present(known["scenario"])
+        scenarios = in_order(known["scenario"])
         title = f"{escape(str(run))} less {escape(found.names[0])} ({protocol}), points of acc on the same samples"
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
         table.add_column("model, condition", no_wrap=True)

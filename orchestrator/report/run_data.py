@@ -14,12 +14,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import polars as pl
 
 from envs.bad_lines import LeftOut
+from envs.installed import PackageError
 from envs.samples import BadData
 from envs.types import UNSCORED, Mode, Sample
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.clusters import CLUSTERS
 from orchestrator.report.judge_agreement import chosen
 from orchestrator.report.metrics import PLANNED, score
+from orchestrator.report.own_measures import joined, own_measures
 from orchestrator.storage.checksums import damaged
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.planned_episodes import planned_only
@@ -60,6 +62,8 @@ class RunData:
     """What a reader should know about this run, one sentence each."""
     left_out: tuple[LeftOut, ...] = ()
     """Bad lines of the data that were not played."""
+    own: pl.DataFrame | None = None
+    """Measures of installed packages, one row a cell (``orchestrator.report.own_measures``); None where none is asked for."""
     replicates: pl.DataFrame = field(default_factory=pl.DataFrame)
     """Answered ``EPISODES`` rows of replicates: ``condition`` is the one that they repeat, beside it ``order`` and ``draw``."""
     made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -68,7 +72,7 @@ class RunData:
     @cached_property
     def rows(self) -> pl.DataFrame:
         """One row a planned cell (``orchestrator.report.metrics.score``)."""
-        return score(self.episodes.lazy(), self.planned, self.verdicts.lazy(), self.strict)
+        return joined(score(self.episodes.lazy(), self.planned, self.verdicts.lazy(), self.strict), self.own)
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
@@ -167,7 +171,9 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
     names = [condition.name for condition in sweep.repeated]
     planned, played = (rows.filter(~pl.col("condition").is_in(names)) for rows in (planned, belonging))
     more = _replicates(sweep, belonging)
-    return RunData(folder, sweep, planned, played, samples, judge, strict, cluster, tuple(notes), left_out, more)
+    own, failed = own_measures(sweep.measures, played.lazy(), turns(folder))
+    notes += failed
+    return RunData(folder, sweep, planned, played, samples, judge, strict, cluster, tuple(notes), left_out, own, more)
 
 
 def opened(
@@ -199,7 +205,7 @@ def _samples(sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, dict[str, set
     """Samples and planned keys by scenario, as far as the data folder holds what was played."""
     try:
         plan = build_plan(sweep)
-    except (BadData, SweepError, OSError) as problem:
+    except (BadData, PackageError, SweepError, OSError) as problem:
         return {}, {}, [f"the data folder is not at hand ({problem}), so views are judged by the oracle's path"]
     keys: dict[str, set[str]] = {}
     for index, cell in enumerate(plan.cells):

@@ -11,24 +11,24 @@ from pathlib import Path
 
 import polars as pl
 
-from envs import SCENARIOS
+from envs import in_order
 from orchestrator.report import escaping
 from orchestrator.report.difficulty import difficulty
 from orchestrator.report.efficiency import budget_averages, efficiency, lift
 from orchestrator.report.endings import taxonomy
 from orchestrator.report.escaping import MISSING, Entry, Grid
 from orchestrator.report.estimates import Estimates, estimate
-from orchestrator.report.evidence_tables import hard_samples, paired, ranks, readings, robust, shrunken
+from orchestrator.report.evidence_tables import hard_samples, own, paired, ranks, readings, robust, shrunken
 from orchestrator.report.grid_parts import (
     AVERAGE,
     Format,
     Row,
     acc_ps,
     average_entry,
+    averaged,
     cell_grid,
     entry,
     models,
-    present,
     rounded,
 )
 from orchestrator.report.judge_tables import averages, title
@@ -100,6 +100,7 @@ def grids(run_data: RunData, intervals: Estimates | None = None) -> list[Grid]:
         paired(run_data, Protocol.OEG),
         shrunken(run_data),
         hard_samples(run_data),
+        *own(run_data),
     ]
     return [grid for grid in made if grid.rows]
 
@@ -161,7 +162,7 @@ def open_ended(run_data: RunData, intervals: Estimates) -> Grid:
         return " / ".join(rounded(row, measure) for measure in measures)
 
     rows: list[tuple[str, tuple[Entry, ...]]] = []
-    scenarios, means = present(judged["scenario"]), averages(run_data)
+    scenarios, means = in_order(judged["scenario"]), averages(run_data)
     for model in models(run_data, judged["model"]):
         for condition in [name for name in run_data.conditions if name in set(judged.filter(model=model)["condition"])]:
             part = {r["scenario"]: r for r in judged.filter(model=model, condition=condition).iter_rows(named=True)}
@@ -171,13 +172,12 @@ def open_ended(run_data: RunData, intervals: Estimates) -> Grid:
                 Entry(three(mean), None) if mean["complete"] == len(scenarios) else Entry("unfinished", unfinished=True)
             )
             rows.append((f"{model}, {condition}", (*entries, whole)))
-    column = AVERAGE if len(scenarios) == len(SCENARIOS) else f"avg of {len(scenarios)}"
     numbers = pl.concat([judged.drop("lacking"), means.with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
-    return Grid("open-ended", title(run_data), (*scenarios, column), tuple(rows), numbers)
+    return Grid("open-ended", title(run_data), (*scenarios, averaged(scenarios)), tuple(rows), numbers)
 
 
 def _by_scenario(run_data: RunData, cells: pl.DataFrame, averages: pl.DataFrame, text: Format) -> Grid:
-    scenarios = present(cells["scenario"])
+    scenarios = in_order(cells["scenario"])
     counted = cells.with_columns(lacking(cells.columns).alias("lacking"))
     means = {row["model"]: row for row in averages.iter_rows(named=True)}
     rows: list[tuple[str, list[Entry]]] = []
@@ -185,8 +185,7 @@ def _by_scenario(run_data: RunData, cells: pl.DataFrame, averages: pl.DataFrame,
         part = {row["scenario"]: row for row in counted.filter(model=model).iter_rows(named=True)}
         entries = [entry(part.get(name), text) for name in scenarios]
         rows.append((model, [*entries, average_entry(run_data, means.get(model), text)]))
-    column = AVERAGE if len(scenarios) == len(SCENARIOS) else f"avg of {len(scenarios)}"
-    return cell_grid(run_data, "", "", [*scenarios, column], rows, cells, "mcqa")
+    return cell_grid(run_data, "", "", [*scenarios, averaged(scenarios)], rows, cells, "mcqa")
 
 
 def _over(cells: pl.DataFrame, scenarios: Sequence[str]) -> dict[str, Entry]:

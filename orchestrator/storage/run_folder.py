@@ -49,7 +49,7 @@ __all__ = [
 RESOLVED, PLAN, KEYS, STATUS, LIVE = "sweep.resolved.toml", "plan.json", "plan.parquet", "status.json", "live.json"
 BAD_LINES = "bad_lines.json"
 """What ``skip_bad`` left out of the data; not there where no line was."""
-NOT_IDENTITY = {"output", "tracking", "cluster", "staging", "judge", "models", "conditions"}
+NOT_IDENTITY = {"output", "tracking", "cluster", "staging", "judge", "measures", "models", "conditions"}
 """Keys of a sweep that do not identify a run, or are compared entry by entry."""
 SHOWN = 8
 """Differences that a refusal lists; a person fixes the first ones first."""

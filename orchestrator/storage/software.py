@@ -10,6 +10,8 @@ import importlib.metadata
 import subprocess
 from pathlib import Path
 
+from sweeps import packages
+
 PACKAGES = (
     "proactive-sweep",
     "ray",
@@ -26,12 +28,12 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Package -> version, of those that are installed."""
+    """Package -> version, of those that are installed; those too that offer scenarios, policies or measures."""
     installed = {}
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             installed[name] = importlib.metadata.version(name)
-    return installed
+    return {**installed, **packages.versions()}
 
 
 def version() -> str:

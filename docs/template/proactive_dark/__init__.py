@@ -1,0 +1,1 @@
+"""A scenario, a policy and a measure for proactive-sweep."""

@@ -1,0 +1,401 @@
+"""The package of docs/template installs beside the product, is played by a real sweep, and says in a sentence what is wrong."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from scipy.stats import sem, t
+
+import envs
+from actors.baselines import Baseline
+from actors.episode_runner import EpisodeRunner
+from envs.installed import PackageError, offered
+from orchestrator.cli.listing import KINDS
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.report.metrics import score, write_results
+from orchestrator.report.own_measures import joined, own_measures
+from orchestrator.report.run_data import read
+from orchestrator.report.tables import write_tables
+from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
+from orchestrator.storage.run_folder import RunFolderError, claim, read_status
+from sweeps.load import SweepError, build, load
+from sweeps.packages import COLUMNS
+from tests.orchestrator.report import runs
+
+ROOT = Path(__file__).parents[1]
+TEMPLATE = ROOT / "docs/template"
+SECTIONS = {"scenario": "scenarios", "policy": "policies", "measure": "measures"}
+
+
+def install(source, into):
+    """Install a package as pip does, into a folder of its own."""
+    copy = shutil.copytree(source, into.with_name(f"{into.name}-source"))
+    flags = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-index")
+    command = [sys.executable, "-m", "pip", "install", *flags, "--target", str(into), str(copy)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    return into
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    return install(TEMPLATE, tmp_path_factory.mktemp("installed") / "site")
+
+
+@pytest.fixture(scope="module")
+def data(site, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dark") / "data"
+    command = [sys.executable, "-m", "proactive_dark.draw", str(folder)]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(site)}, cwd=site, check=True, timeout=60)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """No module and no scenario of a test's package outlives it."""
+    known, loaded = dict(sys.modules), dict(envs._installed)
+    yield
+    for name in set(sys.modules) - set(known):
+        if name.partition(".")[0] in ("proactive_dark", "proactive_other", "own"):
+            del sys.modules[name]
+    envs._installed.clear()
+    envs._installed.update(loaded)
+
+
+def offering(place, kind, target, name="own-thing", module="", package="own-package"):
+    """A package that offers one thing, as an installer leaves it: metadata, and a module ``own``."""
+    info = place / f"{package.replace('-', '_')}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[proactive_sweep.{SECTIONS[kind]}]\n{name} = {target}\n")
+    (place / "own.py").write_text(module)
+    return place
+
+
+def dark(data, **more):
+    return runs.sweep(data, ["oracle", "ask-once"], ["zero-shot"], scenarios=["DARK"], **more)
+
+
+# -- the template ------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
+def test_its_own_tests_pass_with_it_installed(site):
+    environment = {**os.environ, "PYTHONPATH": f"{site}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        os.devnull,
+        str(TEMPLATE / "tests"),
+    ]
+    done = subprocess.run(command, cwd=site, env=environment, capture_output=True, text=True, timeout=200)
+
+    assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_a_sweep_plays_it_on_ray(cli, site, data, tmp_path):
+    shutil.copy(TEMPLATE / "sweep.toml", tmp_path / "sweep.toml")
+    shutil.copytree(data, tmp_path / "data")
+    cli.environment["PYTHONPATH"] = f"{site}:{ROOT}"
+    done = cli.run("run", tmp_path / "sweep.toml", "--output", tmp_path / "run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "asked-and-right" in done.stdout
+
+    rows = {row["cell"]: row for row in json.loads((tmp_path / "run/results.json").read_text())}
+    assert len(rows) == 9 and rows["oracle/DARK/zero-shot"]["asked-and-right"] == 100.0
+    assert rows["ask-once/DARK/zero-shot"]["ps"] == 1.0 and rows["guess/DARK/hint"]["asked-and-right"] == 0.0
+    assert read_status(tmp_path / "run")["packages"]["proactive-dark"] == "0.1.0"
+    again = cli.run("run", tmp_path / "sweep.toml", "--output", tmp_path / "run")
+    assert "108 finished, 0 pending" in again.stdout
+
+    cli.environment["PYTHONPATH"] = str(ROOT)
+    refused = cli.run("run", tmp_path / "sweep.toml", "--output", tmp_path / "run")
+    assert refused.returncode == 2 and "there is no scenario 'DARK'" in refused.stderr
+
+
+def test_ls_shows_each_with_its_package(site, monkeypatch):
+    monkeypatch.syspath_prepend(site)
+    kinds = {
+        "scenarios": ("DARK", "package"),
+        "measures": ("asked-and-right", "package"),
+        "models": ("ask-once", "note"),
+    }
+
+    for kind, (name, column) in kinds.items():
+        assert {row["name"]: row[column] for row in KINDS[kind]()}[name] == "proactive-dark 0.1.0"
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+def test_keys_change_with_the_packages_files_and_with_nothing_else(site, data, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(site)
+    first = build_plan(dark(data))
+    before = list(first.all_keys())
+    identity = offered("scenario", "DARK").identity
+    assert identity.startswith("proactive-dark@") and first.cells[0].package == identity
+
+    other = shutil.copytree(site, tmp_path / "site")
+    (other / "proactive_dark/__pycache__").mkdir(exist_ok=True)
+    (other / "proactive_dark/__pycache__/more.pyc").write_bytes(b"compiled")
+    monkeypatch.syspath_prepend(other)
+    forget()
+    assert list(build_plan(dark(data)).all_keys()) == before
+
+    with (other / "proactive_dark/scenario.py").open("a") as file:
+        file.write("# changed\n")
+    changed = build_plan(dark(data))
+    assert not set(changed.all_keys()) & set(before)
+    with claim(tmp_path / "run", dark(data, measures=["asked-and-right"])):
+        pass
+    monkeypatch.syspath_prepend(site)
+    forget()
+    with (
+        pytest.raises(RunFolderError, match=r"packages.DARK was .*proactive-dark@"),
+        claim(tmp_path / "run", dark(data)),
+    ):
+        pass
+    with pytest.raises(PackageError, match="install the same package on every node"):
+        EpisodeRunner(changed, {}, 1)
+    with pytest.raises(PackageError, match="install the same package on every node"):
+        Baseline("ask-once", "proactive-dark@0000000000000000")
+
+
+def forget():
+    """As a new process would."""
+    envs._installed.clear()
+    for name in [name for name in sys.modules if name.startswith("proactive_dark")]:
+        del sys.modules[name]
+
+
+def test_the_papers_keys_are_as_they_were_with_a_package_installed(site, demo_data, monkeypatch):
+    before = list(build_plan(runs.sweep(demo_data, ["uniform"], ["zero-shot", "random-proactive"])).all_keys())
+    monkeypatch.syspath_prepend(site)
+
+    assert list(build_plan(runs.sweep(demo_data, ["uniform"], ["zero-shot", "random-proactive"])).all_keys()) == before
+
+
+# -- measures ----------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def run(site, data, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(site)
+    return runs.played(tmp_path / "run", dark(data, measures=["asked-and-right"]))
+
+
+def test_a_measure_stands_in_rows_and_tables_with_its_interval_and_count(run):
+    found = read(run)
+    row = found.rows.filter(model="ask-once").row(0, named=True)
+    right = found.episodes.filter(model="ask-once")["correct"].sum()
+
+    assert row["asked-and-right"] == pytest.approx(100 * right / 12) and row["asked-and-right_n"] == 12
+    assert row["asked-and-right_low"] == pytest.approx(row["acc_low"], abs=1e-9), (
+        "a share has the interval of accuracies"
+    )
+    write_tables(found)
+    table = (run / "tables/measure-asked-and-right.md").read_text()
+    assert (
+        "| ask-once, zero-shot | " in table
+        and "asked-and-right" in (run / "tables/measure-asked-and-right.csv").read_text()
+    )
+
+
+def test_a_mean_of_any_value_has_students_interval(run, tmp_path, monkeypatch):
+    module = """
+import polars as pl
+def squared(episodes, turns):
+    return turns.group_by("key").agg(value=pl.col("image").last().str.extract(r"/([0-9]{4})/").cast(int) ** 2)
+"""
+    monkeypatch.syspath_prepend(offering(tmp_path / "site", "measure", "own:squared", "squared", module))
+    own, failed = own_measures(["squared"], episodes(run), turns(run))
+    assert not failed
+
+    squares = [number**2 for number in range(12)]
+    low, high = t.interval(0.95, 11, sum(squares) / 12, sem(squares))
+    row = own.filter(pl.col("cell").str.starts_with("oracle")).row(0, named=True)
+    found = [row[name] for name in ("squared", "squared_low", "squared_high", "squared_n")]
+    assert found == pytest.approx([sum(squares) / 12, low, high, 12])
+
+
+AS_KEY = "import polars as pl\ndef m(episodes, turns): return "
+WRONG_MEASURES = {
+    "def m(episodes, turns): 1 / 0": r"the measure 'm' failed \(ZeroDivisionError: division by zero\); it is left out",
+    "def m(episodes, turns): return 3": "it gave a int, not a polars frame of key and value",
+    "def m(episodes, turns): return episodes.select('key')": r"the measure 'm' failed \(ColumnNotFoundError",
+    f"{AS_KEY}episodes.select('key', value=pl.lit(float('nan')))": "no finite number",
+    f"{AS_KEY}pl.concat([episodes, episodes]).select('key', value=pl.lit(1))": "gave an episode two values",
+}
+
+
+@pytest.mark.parametrize("module", WRONG_MEASURES)
+def test_a_measure_that_fails_is_left_out_with_a_sentence(run, tmp_path, monkeypatch, module):
+    monkeypatch.syspath_prepend(offering(tmp_path / "site", "measure", "own:m", "m", module))
+    own, (failed,) = own_measures(["m"], episodes(run), turns(run))
+    rows = joined(score(episodes(run), read(run).planned), own)
+
+    assert re.search(WRONG_MEASURES[module], failed)
+    assert "m" not in rows.columns and rows["acc"].null_count() == 0
+
+
+def test_a_report_without_the_package_says_what_is_missing(run, monkeypatch):
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if "site" not in Path(path).name or "packages" in path])
+    forget()
+    notes = " ".join(read(run).notes)
+
+    assert "there is no scenario 'DARK' here: the package that offers it is not installed" in notes
+    assert "there is no measure 'asked-and-right' here" in notes
+    assert len(write_tables(run)) > 10
+
+
+def test_no_measure_may_have_the_name_of_a_column(run):
+    own = {"asked-and-right", "asked-and-right_n", "asked-and-right_low", "asked-and-right_high"}
+    assert set(read(run).rows.columns) - own <= COLUMNS
+
+
+# -- what is wrong with a package --------------------------------------------------------------------------------------
+GAME = "from envs.quickdraw import QuickDraw\nclass Game(QuickDraw):\n    name, stem = 'own-thing', 'Own'\n"
+BARE = "from envs.scenario import Scenario\nclass Game(Scenario):\n    name = 'own-thing'"
+WRONG = {
+    "cannot be imported": (
+        "scenario", "own:Game", "import nowhere_to_be_found", "own-thing",
+        "cannot be imported from own:Game (ModuleNotFoundError: No module named",
+    ),
+    "names nothing": (
+        "scenario", "own:Gone", GAME, "own-thing",
+        "cannot be imported from own:Gone (AttributeError",
+    ),
+    "raises at import": (
+        "policy", "own:p", "1 / 0", "own-thing",
+        "cannot be imported from own:p (ZeroDivisionError: division by zero)",
+    ),
+    "scenario of another type": (
+        "scenario", "own:Game", "Game = 3", "own-thing",
+        "is of the type int; a scenario is a subclass of envs.Scenario",
+    ),
+    "scenario of another class": (
+        "scenario", "own:Game", "class Game: pass", "own-thing",
+        "is the class Game; a scenario is a subclass",
+    ),
+    "no stem": (
+        "scenario", "own:Game", BARE, "own-thing",
+        "says no stem; the class Game must",
+    ),
+    "two names": (
+        "scenario", "own:Game", GAME.replace('own-thing', 'other'), "own-thing",
+        "calls itself 'other' in its class Game; make the two names one",
+    ),
+    "a stem of the paper's": (
+        "scenario", "own:Game", GAME.replace("'Own'", "'QuickDraw'"), "own-thing",
+        "its stem must be a file name of its own",
+    ),
+    "a stem that leaves": (
+        "scenario", "own:Game", GAME.replace("'Own'", "'../Own'"), "own-thing",
+        "its stem must be a file name of its own",
+    ),
+    "scenario name taken": (
+        "scenario", "own:Game", GAME, "ROD",
+        "'ROD' of the installed package own-package 1.0 has a name that is taken here",
+    ),
+    "long name taken": (
+        "scenario", "own:Game", GAME, "QuickDraw",
+        "has a name that is taken here; rename it in that package, or uninstall it",
+    ),
+    "policy name taken": (
+        "policy", "own:p", "", "oracle",
+        "'oracle' of the installed package own-package 1.0 has a name that is taken",
+    ),
+    "name of a model": (
+        "policy", "own:p", "", "qwen2.5-vl-7b",
+        "has a name that is taken here",
+    ),
+    "measure name taken": (
+        "measure", "own:m", "", "acc",
+        "'acc' of the installed package own-package 1.0 has a name that is taken",
+    ),
+    "no name": (
+        "policy", "own:p", "", "../p",
+        "needs a name of letters, digits, dots, dashes",
+    ),
+    "policy is no function": (
+        "policy", "own:p", "p = 'ask'", "own-thing",
+        "is of the type str; a policy is a function of (Situation, seed)",
+    ),
+    "measure is a class": (
+        "measure", "own:M", "class M: pass", "own-thing",
+        "is the class M; a measure is a function of (episodes, turns)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_with_a_package_is_one_sentence(case, tmp_path, monkeypatch):
+    kind, target, module, name, told = WRONG[case]
+    monkeypatch.syspath_prepend(offering(tmp_path, kind, target, name, module))
+    key = {"scenario": "scenarios", "policy": "models", "measure": "measures"}[kind]
+    table = {"data": "data", "models": ["uniform"], "scenarios": ["QD"], key: [name]}
+
+    with pytest.raises(SweepError) as problem:
+        build(table, "mine.toml")
+    assert (
+        told in str(problem.value)
+        and str(problem.value).startswith("mine.toml: the ")
+        and "\n" not in str(problem.value)
+    )
+
+
+def test_two_packages_of_one_name_are_refused_whatever_is_played(tmp_path, monkeypatch):
+    for package in ("own-package", "other-package"):
+        monkeypatch.syspath_prepend(offering(tmp_path / package, "policy", "own:p", package=package))
+
+    with pytest.raises(SweepError, match=r"the policy 'own-thing' .* has the name of one of (own|other)-package"):
+        load(ROOT / "sweeps/demo.toml")
+
+
+def test_a_broken_package_stops_nobody_who_does_not_use_it(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(offering(tmp_path, "scenario", "own:Game", module="1 / 0"))
+    assert len(load(ROOT / "sweeps/demo.toml").cells()) > 0
+    assert "cannot be imported" in {row["name"]: row["hint"] for row in KINDS["scenarios"]()}["own-thing"]
+
+
+def test_open_ended_answers_are_of_the_papers_scenarios(site, data, monkeypatch):
+    monkeypatch.syspath_prepend(site)
+    with pytest.raises(SweepError, match="judged by the paper's rules, which have none for DARK"):
+        dark(data, protocol="oeg")
+
+
+def test_an_average_with_another_scenario_is_not_the_papers(site, data, demo_data, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(site)
+    both = shutil.copytree(demo_data, tmp_path / "both")
+    shutil.copytree(data, both, dirs_exist_ok=True)
+    names = ["ROD", "VSOD", "MVP-N", "IN-C", "QD", "CIT", "DARK"]
+    folder = runs.played(
+        tmp_path / "run", runs.sweep(both, ["oracle"], ["zero-shot"], scenarios=names, selection={"limit": 1})
+    )
+    write_tables(folder)
+
+    head = (folder / "tables/main.md").read_text().splitlines()[2]
+    assert head == "| model | ROD | VSOD | MVP-N | IN-C | QD | CIT | DARK | avg of 7 |"
+
+
+def test_rows_are_written_to_results_with_the_measure(run):
+    found = read(run)
+    store = EpisodeStore(run)
+    store.close()
+    write_results(run, found.rows)
+
+    first = json.loads((run / "results.json").read_text())[0]
+    assert {
+        "acc",
+        "ps",
+        "asked-and-right",
+        "asked-and-right_low",
+        "asked-and-right_high",
+        "asked-and-right_n",
+    } <= first.keys()
