@@ -26,6 +26,7 @@ from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.run_folder import RunFolderError, claim, read_status
 from sweeps.load import SweepError, build, load
 from sweeps.packages import COLUMNS
+from tests.conftest import ENVIRONMENT, Cli
 from tests.orchestrator.report import runs
 
 ROOT = Path(__file__).parents[1]
@@ -103,10 +104,12 @@ def test_its_own_tests_pass_with_it_installed(site):
 
 
 @pytest.mark.slow
-def test_a_sweep_plays_it_on_ray(cli, site, data, tmp_path):
+def test_a_sweep_plays_it_on_ray(site, data, tmp_path):
+    """On a cluster of its own, whose workers find the package as the driver does."""
+    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": f"{site}:{ROOT}", "PYTHONUNBUFFERED": "1"}
+    cli = Cli({name: value for name, value in environment.items() if name != "RAY_ADDRESS"})
     shutil.copy(TEMPLATE / "sweep.toml", tmp_path / "sweep.toml")
     shutil.copytree(data, tmp_path / "data")
-    cli.environment["PYTHONPATH"] = f"{site}:{ROOT}"
     done = cli.run("run", tmp_path / "sweep.toml", "--output", tmp_path / "run")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "asked-and-right" in done.stdout
@@ -115,8 +118,8 @@ def test_a_sweep_plays_it_on_ray(cli, site, data, tmp_path):
     assert len(rows) == 9 and rows["oracle/DARK/zero-shot"]["asked-and-right"] == 100.0
     assert rows["ask-once/DARK/zero-shot"]["ps"] == 1.0 and rows["guess/DARK/hint"]["asked-and-right"] == 0.0
     assert read_status(tmp_path / "run")["packages"]["proactive-dark"] == "0.1.0"
-    again = cli.run("run", tmp_path / "sweep.toml", "--output", tmp_path / "run")
-    assert "108 finished, 0 pending" in again.stdout
+    again = cli.run("plan", tmp_path / "sweep.toml", "--output", tmp_path / "run")
+    assert "108 episodes, 108 done" in again.stdout
 
     cli.environment["PYTHONPATH"] = str(ROOT)
     refused = cli.run("run", tmp_path / "sweep.toml", "--output", tmp_path / "run")
