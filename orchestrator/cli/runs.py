@@ -87,7 +87,7 @@ def merge(
 
 def export(
     folder: RunFolder,
-    to: Annotated[str, typer.Option("--to", metavar="csv|every-eval-ever|trajectories", help="The format.")],
+    to: Annotated[str, typer.Option("--to", metavar="csv|every-eval-ever|inspect|trajectories", help="The format.")],
     into: Annotated[
         Path | None, typer.Option("--into", metavar="DIR", help="A new folder (default: beside the run).")
     ] = None,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
 
-from orchestrator.export import csv_files, every_eval_ever, trajectories
+from orchestrator.export import csv_files, every_eval_ever, inspect_log, trajectories
 from orchestrator.report.run_data import RunData, read
 from orchestrator.storage.disk import disk
 from orchestrator.storage.run_folder import RunFolderError
@@ -15,6 +15,7 @@ from orchestrator.storage.run_folder import RunFolderError
 FORMATS: dict[str, Callable[[RunData, Path, str], None]] = {
     "csv": csv_files.write,
     "every-eval-ever": every_eval_ever.write,
+    "inspect": inspect_log.write,
     "trajectories": trajectories.write,
 }
 """Name -> writes a run into an empty folder; the text is who evaluated."""

@@ -102,4 +102,4 @@ def test_the_command_says_what_it_wrote_and_what_formats_there_are(run, tmp_path
     wrong = cli.invoke(app, ["export", str(run), "--to", "xml"])
 
     assert done.exit_code == 0 and "4 files in" in done.output
-    assert wrong.exit_code == 2 and "csv, every-eval-ever, trajectories" in wrong.output
+    assert wrong.exit_code == 2 and "csv, every-eval-ever, inspect, trajectories" in wrong.output
