@@ -35,6 +35,7 @@ from orchestrator.planning.pictures import Recorder, ShownPictures
 from orchestrator.planning.plan import Plan, group
 from orchestrator.report.judge_agreement import own
 from orchestrator.report.metrics import score, write_results
+from orchestrator.report.own_measures import with_own
 from orchestrator.scheduling.forecast.throughput import write_observed
 from orchestrator.storage import reused, run_folder
 from orchestrator.storage.disk import disk
@@ -366,15 +367,8 @@ class Attempt:
         return scored(self.plan, self.output, own(self.sweep))
 
     def _with_own(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows with the measures of installed packages; one that fails is said, and left out."""
-        if not self.sweep.measures:
-            return rows
-        from orchestrator.report.own_measures import joined, own_measures  # scipy takes a second to import
-
-        own, failed = own_measures(self.sweep.measures, belonging(self.plan, self.output), turns(self.output))
-        for sentence in failed:
-            self.say(sentence)
-        return joined(rows, own)
+        stored = belonging(self.plan, self.output)
+        return with_own(rows, self.sweep.measures, stored, turns(self.output), self.say)
 
     def _outcome(self, rows: pl.DataFrame) -> Outcome:
         played = int(rows["finished"].sum()) == self.plan.total and not int(rows["failed"].sum())

@@ -5,10 +5,9 @@ A measure that fails is left out with one sentence; what was played and the othe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import polars as pl
-from scipy.stats import t as student  # type: ignore[import-untyped]
 
 from envs.installed import PackageError, function
 from envs.types import ERRORS
@@ -46,6 +45,16 @@ def own_measures(
     return rows, failed
 
 
+def with_own(
+    rows: pl.DataFrame, asked: Sequence[str], episodes: pl.LazyFrame, turns: pl.LazyFrame, say: Callable[[str], None]
+) -> pl.DataFrame:
+    """Rows of results with the measures that were asked for; of one that fails the sentence is said."""
+    own, failed = own_measures(asked, episodes, turns)
+    for sentence in failed:
+        say(sentence)
+    return joined(rows, own)
+
+
 def joined(rows: pl.DataFrame, own: pl.DataFrame | None) -> pl.DataFrame:
     """Rows of results, one a cell, with the columns of ``own_measures``; a count is 0 where nothing was measured."""
     if own is None:
@@ -76,6 +85,8 @@ def _shares(found: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]:
 
 
 def _students(found: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]:
+    from scipy.stats import t as student  # type: ignore[import-untyped]  # takes a second to import
+
     freedom = (found["_n"].to_numpy() - 1).clip(1)
     half = pl.Series(student.ppf(0.975, freedom)) * found["_std"] / found["_n"].sqrt()
     return found[name] - half, found[name] + half
