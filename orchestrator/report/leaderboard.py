@@ -13,8 +13,8 @@ from pathlib import Path
 
 import polars as pl
 
+from envs import in_order
 from orchestrator.report.estimates import estimate
-from orchestrator.report.grid_parts import present
 from orchestrator.report.ranking import ranking
 from orchestrator.report.run_comparison import configuration, distinct
 from orchestrator.report.run_data import RunData, Samples, read
@@ -75,7 +75,7 @@ def leaderboard(
     rows, cells = _rows(whole), estimate(whole).cells
     notes = [*_notes(runs, names), *_unranked(rows, entrants)]
     return Leaderboard(
-        {one.name: one for one in entrants.values()}, rows, cells, tuple(present(cells["scenario"])),
+        {one.name: one for one in entrants.values()}, rows, cells, tuple(in_order(cells["scenario"])),
         dict(zip(names, folders, strict=True)), tuple(notes),
     )  # fmt: skip
 
