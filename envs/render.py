@@ -76,6 +76,16 @@ class Renderer:
         self._keep(path, picture)
         return picture
 
+    def size(self, ref: ImageRef) -> tuple[int, int]:
+        """Width and height of the picture that a model sees, from the file's header alone; raises Unprocessable."""
+        with self._opened(ref.path) as picture:
+            size = picture.size if self.fit is None else fitted(picture.size, self.fit)
+        if ref.crop is not None:
+            left, top, right, bottom = bounded(ref.crop, ref.path)
+            size = (right - left, bottom - top)
+        scale = ref.short_edge / min(size) if ref.short_edge else 1.0
+        return int(size[0] * scale), int(size[1] * scale)
+
     def verify(self, path: str) -> None:
         """Check that a file is there and looks like a picture, without decoding it; raises Unprocessable."""
         with self._opened(path) as picture:

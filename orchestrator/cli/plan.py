@@ -120,15 +120,26 @@ def _show_cells(sweep: Sweep, to_learn: Sequence[str], as_json: bool, reuse: Seq
     may_overflow = overflow.lines(overflow.risks(numbering))
     left_out = [f"left out: {reason}" for reason in (*skipped(sweep), *numbering.left_out)]
     taken = _reused(sweep, numbering, cells, reuse)
+    costs = _costs(sweep, numbering, cells)
     if as_json:
-        show_json({"cells": cells, "notes": [*left_out, *may_overflow, *to_learn, *taken]})
+        show_json({"cells": cells, "notes": [*left_out, *may_overflow, *to_learn, *taken, *costs]})
         return
     table = Table("cell", "planned", "done", *(["reused"] if reuse else []))
     for row in cells:
         table.add_row(row["cell"], *(f"{row[name]:,}" for name in ("planned", "done", "reused") if name in row))
     done = sum(row["done"] for row in cells)
     total = f"{len(cells)} cells, {numbering.total:,} episodes, {done:,} done"
-    show(table, *left_out, *may_overflow, *to_learn, *map(printable, taken), total)
+    show(table, *left_out, *may_overflow, *to_learn, *map(printable, [*taken, *costs]), total)
+
+
+def _costs(sweep: Sweep, plan: Plan, cells: Sequence[dict[str, Any]]) -> list[str]:
+    """What services will be asked, and what that costs, for what is neither stored nor reused."""
+    from orchestrator.datasets.staging import nearby
+    from orchestrator.inspection import service_cost
+
+    pending = {row["cell"]: row["planned"] - row["done"] - row.get("reused", 0) for row in cells}
+    found = service_cost.estimates(plan, pending, nearby(sweep), Path(sweep.output))
+    return list(service_cost.lines(found, sweep.cluster.max_cost))
 
 
 def _reused(sweep: Sweep, plan: Plan, cells: list[dict[str, Any]], folders: Sequence[tuple[str, Path]]) -> list[str]:

@@ -1,0 +1,120 @@
+"""What a sweep on services would cost, before a request is sent: bounds that what is played lies between."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from actors.backend import Reply, ScriptedBackend
+from actors.baselines import Baseline
+from envs.render import Renderer
+from envs.types import ImageRef
+from orchestrator.cli.main import app
+from orchestrator.inspection import service_cost
+from orchestrator.inspection.service_pictures import patches, rule, tiles
+from orchestrator.planning.build_plan import build_plan, planned_rows
+from orchestrator.storage.episode_store import episodes
+from tests.orchestrator.report.runs import played, sweep
+
+ENDPOINT = {"base_url": "http://127.0.0.1:9/v1", "key_env": "", "prompt_price": 2.0, "reply_price": 8.0, "priced": "P"}
+ENTRY = {"name": "m", "source": "gpt-4.1", "endpoint": ENDPOINT}
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "tokens"),
+    [
+        ("gpt-4o", (1024, 1024), 765),  # the guide's own examples
+        ("gpt-4o-2024-08-06", (2048, 4096), 1105),
+        ("gpt-4o-mini", (1024, 1024), 2833 + 4 * 5667),
+        ("gpt-4.1", (640, 480), 85 + 2 * 170),
+        ("gpt-4.1", (1, 1), 85 + 170),
+        ("gpt-4.1-nano", (1024, 1024), 2520),
+        ("gpt-4.1-mini", (1800, 2400), 2353),
+        ("o4-mini", (128, 64), 14),
+        ("gpt-5.2", (32, 33), 3),
+    ],
+)
+def test_pictures_count_as_the_provider_says(model, size, tokens):
+    assert rule(model)(*size) == tokens
+
+
+def test_the_guides_example_of_a_picture_that_is_shrunk_and_bounds_of_any():
+    assert patches(1800, 2400) == 1452 and patches(1024, 1024) == 1024
+    assert rule("qwen") is None and rule("gpt-7") is None
+    for size in ((1, 100_000), (7, 7), (20_000, 19_999), (1536 * 32, 32)):
+        assert 1 <= patches(*size) <= 1536 and 1 <= tiles(*size) <= 16
+
+
+def test_a_picture_has_the_size_that_a_model_sees(tmp_path):
+    Image.new("RGB", (640, 480)).save(tmp_path / "a.png")
+    renderer = Renderer(tmp_path)
+    for ref in (ImageRef("a.png"), ImageRef("a.png", (-10.4, 0, 300.2, 100)), ImageRef("a.png", None, 224)):
+        assert renderer.size(ref) == renderer.picture(ref).size
+
+
+class Paid(ScriptedBackend):
+    """A policy whose replies have tokens as a service counts them."""
+
+    def __init__(self, policy: str) -> None:
+        self.policy = Baseline(policy)
+
+    async def reply(self, request):
+        said = await self.policy.reply(request)
+        return Reply(said.text, 500, 3, cost=0.01)
+
+
+@pytest.mark.parametrize("policy", ["always-ask", "guess"])
+def test_what_is_played_lies_between_the_bounds(demo_data, tmp_path, policy):
+    asked = sweep(demo_data, ["m"], ["zero-shot", "history", "reference"], model=[ENTRY])
+    plan = build_plan(asked)
+    pending = dict(planned_rows(plan).select("cell", "planned").iter_rows())
+    (found,) = service_cost.estimates(plan, pending, demo_data, tmp_path / "run")
+    folder = played(tmp_path / "run", asked, backends={"m": Paid(policy)})
+    rows = episodes(folder).collect()
+
+    assert found.episodes == rows.height == sum(pending.values())
+    assert found.least.requests <= rows["turns"].sum() <= found.most.requests + 1e-6
+    if policy == "always-ask":
+        assert rows["turns"].sum() > 0.9 * found.most.requests, "who always asks comes to the limit"
+    assert found.least.reply <= rows["reply_tokens"].sum() <= found.most.reply
+    assert "at what its stored episodes cost" not in found.line
+    (again,) = service_cost.estimates(plan, {next(iter(pending)): 5}, demo_data, folder)
+    mean = rows["cost"].mean()
+    assert again.episodes == 5 and f"{5 * mean:,.2f} at what its stored episodes cost" in again.line
+
+
+def test_what_history_adds_is_every_earlier_turn(demo_data, tmp_path):
+    asked = sweep(demo_data, ["m"], ["zero-shot", "history"], scenarios=["ROD"], model=[ENTRY])
+    plan = build_plan(asked)
+    plain, kept = (service_cost.estimates(plan, {cell.key: 1}, demo_data, tmp_path)[0] for cell in plan.cells)
+    assert plain.least == kept.least and plain.most.requests == kept.most.requests
+    assert kept.most.prompt > 3 * plain.most.prompt
+
+
+def test_pictures_that_are_not_here_and_rules_that_nobody_knows_are_said(demo_data, tmp_path):
+    entry = {**ENTRY, "source": "their-model", "endpoint": {**ENDPOINT, "reply_price": 0.0, "prompt_price": 0.0}}
+    asked = sweep(demo_data, ["m"], ["zero-shot"], scenarios=["ROD"], model=[entry])
+    plan = build_plan(asked)
+    (found,) = service_cost.estimates(plan, {"m/ROD/zero-shot": 10}, tmp_path / "nowhere", tmp_path)
+    assert found.least.prompt > 10 * service_cost.UNKNOWN_PICTURE and found.line.endswith("no prices are in its entry")
+
+
+def test_plan_tells_the_cost_of_each_service_and_of_all(demo_data, tmp_path):
+    file = tmp_path / "s.toml"
+    file.write_text(
+        f'name = "s"\ndata = "{demo_data}"\nmodels = ["gpt-4.1", "o4-mini", "uniform"]\nscenarios = ["QD"]\n'
+        'conditions = ["zero-shot"]\n[cluster]\nmax_cost = 5\n'
+    )
+    notes = json.loads(CliRunner().invoke(app, ["plan", str(file), "--json"]).output)["notes"]
+    assert [line.split(":")[0] for line in notes] == [
+        "gpt-4.1",
+        "o4-mini",
+        "all services",
+        "all services stop at max_cost = 5",
+    ]
+    assert "10 episodes, 10 to " in notes[0] and "USD" in notes[0]
+    low, high = (float(text.replace(",", "")) for text in notes[2].split(": ")[1].split(" to "))
+    assert 0 < low < high
