@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -16,21 +15,13 @@ from envs import SCENARIOS
 from envs.types import Mode
 from sweeps.conditions import Condition, Replicates
 from sweeps.endpoint import Endpoint, wrong_effort
+from sweeps.protocol import Protocol as Protocol
 from sweeps.running import Cluster, Staging, Tracking
 from sweeps.sampling import AS_THE_PACKAGE, Sampling, Whole
 from sweeps.values import NAME, Frozen, digest
 
 PLACES = ("hf", "http", "https", "s3", "gs")
 """Schemes of addresses that data may have."""
-
-
-class Protocol(StrEnum):
-    """How an episode is played and scored."""
-
-    MCQA = "mcqa"
-    """Multiple choice, many turns."""
-    OEG = "oeg"
-    """Open-ended generation, one turn, judged."""
 
 
 PARTS = (0.5, 0.25)

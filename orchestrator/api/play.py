@@ -43,7 +43,7 @@ def plan(sweep: Sweep) -> pl.DataFrame:
     Raises BadData where the data cannot be read.
     """
     folder = run_location.viewed(sweep.output, started=False)
-    return planned_and_done(build_plan(sweep), folder)
+    return pl.DataFrame(planned_and_done(build_plan(sweep), folder))
 
 
 def run(sweep: Sweep, *, update: bool = False, retry: Collection[str] = (), reuse: Collection[str] = ()) -> Run:

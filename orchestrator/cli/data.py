@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -18,8 +18,10 @@ from envs import SCENARIOS
 from envs.samples import BadData
 from orchestrator.cli.as_json import AsJson, show_json
 from orchestrator.monitoring.console import show
-from sweeps.load import SweepError, load, models_named
-from sweeps.spec import ModelSpec
+from sweeps.sweep_file import SweepError
+
+if TYPE_CHECKING:
+    from sweeps.spec import ModelSpec
 
 data_app = typer.Typer(help="The benchmark's data: draw a demo, check a folder.", no_args_is_help=True)
 models_app = typer.Typer(help="The models: what would stop them, before anything starts.", no_args_is_help=True)
@@ -121,6 +123,7 @@ def check_models(
     """
     from orchestrator.inspection.model_check import GPUS
     from orchestrator.inspection.model_check import check as examine
+    from sweeps.load import models_named
 
     if gpu_type not in GPUS:
         raise SweepError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
@@ -147,6 +150,8 @@ def fetch_models(
 
     The cluster is the one that RAY_ADDRESS names. Exit code 1 if some weights are missing.
     """
+    from sweeps.load import load, models_named
+
     if not names and sweep is None:
         raise SweepError("name the models to fetch, or a sweep: models fetch --sweep FILE")
     models = models_named(names or [], sweep)
@@ -170,6 +175,7 @@ def _may_overflow(path: Path) -> list[str]:
     """How many episodes of the sweep may outgrow their models, where its data are at hand."""
     from orchestrator.inspection import overflow
     from orchestrator.planning.build_plan import build_plan
+    from sweeps.load import load
 
     sweep = load(path)
     if "://" not in sweep.data and not Path(sweep.data).is_dir():

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import polars as pl
 import typer
 from rich.markup import escape
 from rich.table import Table
@@ -16,11 +15,11 @@ from envs.installed import Offer, PackageError, function
 from envs.scenario import Scenario
 from orchestrator.cli.as_json import AsJson, show_json
 from orchestrator.monitoring.console import show
-from sweeps import packages, shipped
-from sweeps.conditions import CONDITIONS, VARIANTS
-from sweeps.load import SweepError, registry
-from sweeps.load import judges as shipped_judges
-from sweeps.spec import ModelSpec
+from sweeps import shipped
+from sweeps.sweep_file import SweepError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Rows = list[dict[str, Any]]
 MEASURES = {
@@ -33,6 +32,10 @@ MEASURES = {
 
 def models() -> Rows:
     """Every model that ships with the project, and the policies of installed packages."""
+    from sweeps import packages
+    from sweeps.load import registry
+    from sweeps.spec import ModelSpec
+
     columns = ("name", "source", "backend", "gpus", "parameters", "max_images", "note")
     packages.check(registry())
     own = [
@@ -44,6 +47,8 @@ def models() -> Rows:
 
 def judges() -> Rows:
     """Every judge that ships with the project; a sweep may also name a model as its judge."""
+    from sweeps.load import judges as shipped_judges
+
     columns = ("name", "source", "backend", "gpus", "note")
     return [{name: getattr(model, name) for name in columns} for model in shipped_judges().values()]
 
@@ -66,6 +71,8 @@ def _scenario(scenario: Scenario, package: str) -> dict[str, Any]:
 
 def conditions() -> Rows:
     """Every condition, where it exists and what it does."""
+    from sweeps.conditions import CONDITIONS, VARIANTS
+
     return [
         {"name": name, "scenarios": list(condition.scenarios) or ["all"], "what it does": condition.description}
         for name, condition in {**CONDITIONS, **VARIANTS}.items()
@@ -74,6 +81,8 @@ def conditions() -> Rows:
 
 def measures() -> Rows:
     """The measures of every table, and those of installed packages, which a sweep names under ``measures``."""
+    from sweeps import packages
+
     rows: Rows = [{"name": name, "what it is": told, "package": ""} for name, told in MEASURES.items()]
     for name, offer in packages.measures().items():
         try:

@@ -13,10 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import polars as pl
 import typer
-from rich.markup import escape
-from rich.table import Column, Table
 
 from actors.printable import printable
 from envs import regular
@@ -43,18 +40,15 @@ from orchestrator.cli.prompt import prompt
 from orchestrator.cli.runs import compare_runs, export, leaderboard, merge
 from orchestrator.cli.sentences import Commands
 from orchestrator.cli.train import learned, train
-from orchestrator.inspection.replay import ReplayError
 from orchestrator.monitoring.console import show
-from orchestrator.object_store import run_location as remote
-from orchestrator.storage import job_paths, reused
-from orchestrator.storage.disk import disk
+from orchestrator.storage import job_paths
 from orchestrator.storage.software import version
-from orchestrator.tracking.remembered import pages
-from sweeps.running import Tracking
-from sweeps.spec import Sweep
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from orchestrator.report.escaping import Grid
+    from sweeps.spec import Sweep
 
 app = typer.Typer(
     cls=Commands,
@@ -109,6 +103,7 @@ def run(
     """Play what is pending of the sweep; the same command continues an interrupted one."""
     from orchestrator.execution.attempt import run as play
     from orchestrator.execution.retry_failed import endings
+    from orchestrator.object_store import run_location as remote
 
     again = endings(",".join([retry, *(["failed"] if retry_failed else [])]))
     found = _tracked(sweep_of(sweep, set_, output, skip_bad, more), tracking_uri)
@@ -130,11 +125,16 @@ def run(
 @app.command()
 def status(folder: RunFolder, as_json: AsJson = False) -> None:
     """Show how far a run folder is, cell by cell and model by model; of a run that goes on also replicas, pace and ETA."""
+    from rich.markup import escape
+    from rich.table import Column, Table
+
     from orchestrator.monitoring.render import status_tables
     from orchestrator.storage.run_folder import read_status
 
     found = read_status(folder)
     if as_json:
+        from orchestrator.storage import reused
+
         show_json({**found, "reused": reused.per_cell(folder)})
         return
     table = Table("cell", "state", "finished", "planned", "errors", Column("reason", overflow="fold"))
@@ -187,6 +187,7 @@ def report(
     from orchestrator.report.figures import write_figures
     from orchestrator.report.html import write_page
     from orchestrator.report.outcomes import told
+    from orchestrator.storage.disk import disk
 
     with disk(folder):
         made = [*write_tables(found), *write_figures(found, baselines=baselines)]
@@ -233,13 +234,14 @@ def judge_answers(
 ) -> None:
     """Have the open-ended answers of a run read by a judge: what is pending, or everything by another one."""
     from orchestrator.execution.attempt import judge
+    from orchestrator.object_store import run_location as remote
     from orchestrator.report.judge_agreement import reader
     from orchestrator.storage.run_folder import stored_sweep
 
     with remote.place(named(output)) as place:
         sweep = stored_sweep(place.folder)
         rows, complete = judge(sweep, place.folder, reader(sweep, by, set_), again)
-    _print_tables(rows.filter(pl.col("protocol") == "oeg"))
+    _print_tables(rows.filter(rows["protocol"] == "oeg"))
     raise typer.Exit(place.code(0 if complete else 1))
 
 
@@ -279,7 +281,7 @@ def replay(
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The benchmark folder.")],
 ) -> None:
     """Score recorded answers: JSON lines in, JSON lines out; no picture and no model needed."""
-    from orchestrator.inspection.replay import as_json
+    from orchestrator.inspection.replay import ReplayError, as_json
     from orchestrator.inspection.replay import replay as score_lines
 
     try:
@@ -325,6 +327,8 @@ def main() -> None:
 
 def _tracked(sweep: Sweep, uri: str | None) -> Sweep:
     """The sweep with its MLflow: the option's, else the file's; a file that names none takes MLFLOW_TRACKING_URI."""
+    from sweeps.running import Tracking
+
     if uri is None and sweep.tracking.uri == Tracking().uri:
         uri = os.environ.get("MLFLOW_TRACKING_URI")
     return sweep.model_copy(update={"tracking": sweep.tracking.model_copy(update={"uri": uri})}) if uri else sweep
@@ -351,6 +355,8 @@ def _print_left_out(left_out: Iterable[object]) -> None:
 
 def _print_reused(folder: Path) -> None:
     """How many episodes were played in which other folder."""
+    from orchestrator.storage import reused
+
     for sentence in reused.sentences(folder):
         print(printable(sentence))
 
@@ -373,5 +379,7 @@ def _how_to_look(sweep: Sweep, folder: Path) -> None:
 
 def _print_mlflow(folder: Path) -> None:
     """Where a browser shows the table of models; nothing where MLflow has not heard of the run."""
+    from orchestrator.tracking.remembered import pages
+
     for line in pages(folder):
         print(printable(f"MLflow: {line}"))

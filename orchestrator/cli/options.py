@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.object_store import run_location as remote
-from orchestrator.storage.run_folder import RunFolderError
+from orchestrator.storage.lock import RunFolderError
 
 WIDTH = 128
 """Columns that the widest table needs; a narrower terminal wraps it rather than losing digits."""
@@ -23,7 +22,11 @@ def named(text: str) -> str:
 
 def viewed(text: str) -> Path:
     """A run folder to read (``run_location.viewed``)."""
-    return remote.viewed(named(text))
+    if "://" not in named(text):
+        return Path(text)
+    from orchestrator.object_store import run_location as remote
+
+    return remote.viewed(text)
 
 
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", parser=viewed, help="A run folder, or s3://BUCKET/FOLDER.")]

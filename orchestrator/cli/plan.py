@@ -18,13 +18,12 @@ from orchestrator.cli.as_json import AsJson, show_json
 from orchestrator.cli.options import viewed
 from orchestrator.cli.train import plan_lines
 from orchestrator.monitoring.console import show
-from orchestrator.object_store import run_location as remote
-from sweeps.load import SweepError, load, skipped
 from sweeps.shipped import missing
-from sweeps.spec import Sweep
+from sweeps.sweep_file import SweepError
 
 if TYPE_CHECKING:
     from orchestrator.planning.plan import Plan
+    from sweeps.spec import Sweep
 
 GPUS_OF_A_NODE = 8
 """What GPU-hours of a sample size are reckoned for where --gpus is left out."""
@@ -114,9 +113,10 @@ def _show_cells(sweep: Sweep, to_learn: Sequence[str], as_json: bool, reuse: Seq
     """Print the table of cells, and what stands below it."""
     from orchestrator.inspection import overflow
     from orchestrator.planning.build_plan import build_plan, planned_and_done
+    from sweeps.load import skipped
 
     numbering = build_plan(sweep)
-    cells = planned_and_done(numbering, Path(sweep.output)).to_dicts()
+    cells = planned_and_done(numbering, Path(sweep.output))
     may_overflow = overflow.lines(overflow.risks(numbering))
     left_out = [f"left out: {reason}" for reason in (*skipped(sweep), *numbering.left_out)]
     taken = _reused(sweep, numbering, cells, reuse)
@@ -160,6 +160,8 @@ def sweep_of(
     path: Path, overrides: list[str], output: str | None, skip_bad: bool = False, more: Sequence[Path] = ()
 ) -> Sweep:
     """The sweep that the options name; raises SweepError."""
+    from sweeps.load import load
+
     found = load(path, [*overrides, *(["skip_bad=true"] if skip_bad else [])], more)
     if output is not None and not output.strip():
         raise SweepError("--output is empty; name a folder, or leave it out for outputs/<name>")
@@ -168,4 +170,8 @@ def sweep_of(
 
 def _local(sweep: Sweep) -> Sweep:
     """The sweep over a copy that can be read, where its run folder is in a bucket."""
+    if "://" not in sweep.output:
+        return sweep
+    from orchestrator.object_store import run_location as remote
+
     return sweep.model_copy(update={"output": str(remote.viewed(sweep.output, started=False))})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,11 +12,10 @@ from envs.samples import BadData
 from orchestrator.cli.options import WIDTH, named
 from orchestrator.cli.plan import Overrides
 from orchestrator.monitoring.console import show
-from orchestrator.object_store import run_location as remote
-from sweeps.load import SweepError, build
-from sweeps.spec import Sweep
-from sweeps.sweep_file import override_key, read_sweep
-from sweeps.values import NAME
+from sweeps.sweep_file import SweepError, override_key, read_sweep
+
+if TYPE_CHECKING:
+    from sweeps.spec import Sweep
 
 
 def play(
@@ -38,6 +37,7 @@ def play(
     """
     from orchestrator.execution.attempt import opened
     from orchestrator.human.session import sit
+    from orchestrator.object_store import run_location as remote
     from orchestrator.planning.build_plan import build_plan
     from orchestrator.report.console_tables import tables
 
@@ -53,6 +53,9 @@ def play(
 
 def sweep_of(data: str, name: str, keys: dict[str, Any], overrides: list[str], output: str = "") -> Sweep:
     """The sweep whose one model is this person: of a data folder, or of a sweep file less its models; raises SweepError."""
+    from sweeps.load import build
+    from sweeps.values import NAME
+
     if len(name) > 60 or not re.fullmatch(NAME, name):
         raise SweepError(f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most")
     person = {"name": f"human-{name}", "source": f"human:{name}", "backend": "human"}

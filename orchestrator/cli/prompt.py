@@ -11,9 +11,8 @@ import typer
 
 from actors.printable import printable
 from envs.samples import BadData
-from orchestrator.inspection import prompt_preview as asked
-from sweeps.load import SweepError, one_cell
-from sweeps.spec import Protocol
+from sweeps.protocol import Protocol
+from sweeps.sweep_file import SweepError
 
 
 def prompt(
@@ -38,6 +37,9 @@ def prompt(
     backend: Annotated[str, typer.Option(help="The engine: transformers or vllm (default: the model's own).")] = "",
 ) -> None:
     """Print exactly what a model, or a judge, is sent, with picture names in place of pictures."""
+    from orchestrator.inspection import prompt_preview as asked
+    from sweeps.load import one_cell
+
     entry = asked.checkpoint(model, backend)
     cell = one_cell(scenario, condition, "" if entry else model, protocol, sweep)
     cell = cell.model_copy(update={"model": entry}) if entry else cell

@@ -13,8 +13,6 @@ from actors.printable import printable
 from orchestrator.cli.as_json import AsJson, show_json
 from orchestrator.cli.options import WIDTH, RunFolder, RunFolders, named
 from orchestrator.monitoring.console import show
-from orchestrator.object_store import run_location as remote
-from orchestrator.storage.disk import disk
 
 
 def compare_runs(
@@ -28,6 +26,7 @@ def compare_runs(
 ) -> None:
     """Print every further run less the first, sample by sample."""
     from orchestrator.report import run_comparison as beside
+    from orchestrator.storage.disk import disk
 
     found = beside.compare_runs(folders, data, judge, strict, cluster)
     if csv is not None:
@@ -53,6 +52,7 @@ def leaderboard(
     """Rank the models, and people, of run folders on one offline page, with links into their report pages."""
     from orchestrator.report.html.leaderboard_page import write_leaderboard
     from orchestrator.report.leaderboard import leaderboard as ranked
+    from orchestrator.storage.disk import disk
 
     found = ranked(folders, data, cluster=cluster)
     if as_json:
@@ -77,6 +77,7 @@ def merge(
     """Make run folders of one configuration into a new one, every episode once; answers that differ are named."""
     from orchestrator.merging.merge import merge as merge_folders
     from orchestrator.merging.merge import sentences
+    from orchestrator.object_store import run_location as remote
 
     with remote.place(named(into)) as place:
         found = merge_folders(folders, place.folder, prefer)

@@ -19,8 +19,8 @@ from actors.printable import one_line
 from envs.installed import PackageError
 from envs.samples import BadData
 from orchestrator.inspection.replay import ReplayError
-from orchestrator.storage.run_folder import RunFolderError
-from sweeps.load import SweepError
+from orchestrator.storage.lock import RunFolderError
+from sweeps.sweep_file import SweepError
 
 USAGE, INTERRUPTED = 2, 130
 

@@ -8,9 +8,7 @@ from typing import Annotated
 import typer
 
 from envs.samples import BadData
-from orchestrator.learning import settings
 from orchestrator.monitoring.console import show
-from orchestrator.storage.disk import disk
 from orchestrator.storage.lock import RunFolderError
 
 INTERRUPTED = 130
@@ -24,6 +22,8 @@ def train(
     output: Annotated[str, typer.Option("--output", metavar="DIR", help="The folder of the training.")] = "",
 ) -> None:
     """Train a model on single turns of the game (GRPO); the same command continues an interrupted training."""
+    from orchestrator.learning import settings
+
     training = settings.load(sweep, set_)
     folder = output or training.sweep.output
     if "://" in folder:
@@ -45,6 +45,7 @@ def learned(
 ) -> None:
     """Print table 3 of a run: before and after training, in and out of domain, with paired intervals and the paper's."""
     from orchestrator.learning import table
+    from orchestrator.storage.disk import disk
 
     if data is not None and not data.is_dir():
         raise BadData(f"--data {data} is no folder")
@@ -64,6 +65,7 @@ def plan_lines(path: Path, overrides: list[str], gpu_type: str, gpus: int | None
         override_key(table, override)
     if "train" not in table:
         return ()
+    from orchestrator.learning import settings
     from orchestrator.learning.plan import plan_lines as lines
 
     return tuple(lines(settings.load(path, overrides), gpu_type, gpus))

@@ -19,7 +19,7 @@ from orchestrator.datasets.download import SPARE, Archive, Meter, archive_of, pi
 from orchestrator.datasets.remote_files import FetchError, RemoteFile, RemoteFolder
 from orchestrator.datasets.safe_unzip import BadArchive, Member, unzip
 from orchestrator.datasets.sources import Address, address, pinned, source
-from orchestrator.object_store.run_location import CACHE
+from orchestrator.object_store.bucket import CACHE
 from sweeps.spec import Sweep
 
 Say = Callable[[str], None]

@@ -103,11 +103,12 @@ def _shrinks(cell: Cell) -> bool:
 
 def bounds(model: ModelSpec) -> Bounds:
     """What one prompt of the model may hold: by its entry, its files where they are on this disk, else by the table."""
-    row = _table().get(model.architecture, {})
+    own = _table().get(model.source)
+    row = own or _table().get(model.architecture, {})
     local = at_home(model)
     config = config_on_disk(local)
     context = context_length(local, config or {}) or row.get("context")
-    tokens, source = _counted(local) if config is not None else None, "processor"
+    tokens, source = _counted(local) if config is not None and own is None else None, "processor"
     if tokens is None:
         tokens, source = {size: row.get(size, 0) for size in SIZES}, "table"
     past = model.beyond_context and "max_model_len" not in model.options

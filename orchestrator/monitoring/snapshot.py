@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage import atomic_write
 from orchestrator.storage.run_folder import LIVE
+
+if TYPE_CHECKING:
+    from orchestrator.scheduling.scheduler import Scheduler
 
 WRITE_INTERVAL_S = 5.0
 """Seconds between two versions of the file."""

@@ -18,6 +18,8 @@ from orchestrator.storage.lock import RunFolderError
 
 PROBE = "lock.probe"
 """An object that exists nowhere: a service that replaces it on a condition looks at no conditions."""
+CACHE = "PROACTIVE_SWEEP_CACHE"
+"""Environment variable: where the local side of a bucket is kept; default ``~/.cache/proactive-sweep``."""
 MARKS = ("ETag", "etag", "md5Hash", "mtime", "created")
 """Where services tell an object's content apart; the first that is there counts."""
 TIMES = ("LastModified", "mtime", "updated", "created")

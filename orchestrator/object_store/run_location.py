@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from orchestrator.object_store.bucket import Bucket, Stored, is_address
+from orchestrator.object_store.bucket import CACHE, Bucket, Stored, is_address
 from orchestrator.object_store.uploader import LISTING, SENT, Uploader, files, part_numbers, replaced, shared
 from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock, holder
 from orchestrator.storage import atomic_write, checksums, job_paths, lock
@@ -29,8 +29,6 @@ from orchestrator.storage.episode_store import damaged, move_aside
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.verdict_store import damaged_verdicts
 
-CACHE = "PROACTIVE_SWEEP_CACHE"
-"""Environment variable: where the local side of a bucket is kept; default ``~/.cache/proactive-sweep``."""
 INCOMPLETE = 1
 AT_ONCE = 16
 """Objects that are fetched at the same time."""

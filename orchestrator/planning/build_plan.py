@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from envs.bad_lines import Problem, left_out
 from envs.samples import load as load_samples
@@ -17,9 +16,10 @@ from envs.suggestion_pool import with_known
 from envs.types import Sample
 from orchestrator.datasets.staging import local
 from orchestrator.planning.plan import Plan, planned
-from orchestrator.storage.episode_store import episodes
-from orchestrator.storage.planned_episodes import planned_only
 from sweeps.spec import Selection, Sweep
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def build_plan(sweep: Sweep) -> Plan:
@@ -51,29 +51,40 @@ def build_plan(sweep: Sweep) -> Plan:
     return planned(sweep, samples, pools, left_out(bad))
 
 
-def planned_rows(plan: Plan) -> pl.DataFrame:
-    """One row a cell: names and planned episodes, what ``score`` needs to show cells that have nothing yet."""
-    return pl.DataFrame(
+def planned_cells(plan: Plan) -> list[dict[str, Any]]:
+    """One row a cell: names and planned episodes."""
+    return [
         {
-            "cell": [cell.key for cell in plan.cells],
-            "model": [cell.model.name for cell in plan.cells],
-            "scenario": [cell.scenario for cell in plan.cells],
-            "condition": [cell.condition.name for cell in plan.cells],
-            "protocol": [cell.protocol.value for cell in plan.cells],
-            "planned": [len(plan.drawn(cell)) for cell in plan.cells],
+            "cell": cell.key,
+            "model": cell.model.name,
+            "scenario": cell.scenario,
+            "condition": cell.condition.name,
+            "protocol": cell.protocol.value,
+            "planned": len(plan.drawn(cell)),
         }
-    )
+        for cell in plan.cells
+    ]
 
 
-def planned_and_done(plan: Plan, folder: Path) -> pl.DataFrame:
-    """``planned_rows``, and in ``done`` how many episodes of each cell the run folder holds."""
-    rows = planned_rows(plan)
-    if not (folder / "episodes").is_dir():
-        return rows.with_columns(pl.lit(0, pl.Int64).alias("done"))
-    done = belonging(plan, folder).group_by("cell").agg(pl.len().cast(pl.Int64).alias("done")).collect()
-    return rows.join(done, on="cell", how="left", maintain_order="left").with_columns(pl.col("done").fill_null(0))
+def planned_rows(plan: Plan) -> pl.DataFrame:
+    """``planned_cells`` as a frame: what ``score`` needs to show cells that have nothing yet."""
+    import polars as pl
+
+    return pl.DataFrame(planned_cells(plan))
+
+
+def planned_and_done(plan: Plan, folder: Path) -> list[dict[str, Any]]:
+    """``planned_cells``, and in ``done`` how many episodes of each cell the run folder holds."""
+    rows = planned_cells(plan)
+    if not (folder / "episodes").is_dir():  # polars takes longer to import than a plan to make
+        return [{**row, "done": 0} for row in rows]
+    done = dict(belonging(plan, folder).group_by("cell").len().collect().iter_rows())
+    return [{**row, "done": done.get(row["cell"], 0)} for row in rows]
 
 
 def belonging(plan: Plan, folder: Path) -> pl.LazyFrame:
     """The stored episodes of a run folder that belong to this plan."""
+    from orchestrator.storage.episode_store import episodes
+    from orchestrator.storage.planned_episodes import planned_only
+
     return planned_only(episodes(folder), plan.all_keys())

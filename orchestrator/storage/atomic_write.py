@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
+if TYPE_CHECKING:
+    import polars as pl
 
 TEMPORARY = ".tmp"
 """Ending of a file that is not finished; one writer a folder, so a fixed name is enough."""
