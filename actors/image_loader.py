@@ -52,6 +52,11 @@ class Pictures:
         ready = (loop.run_in_executor(self.threads, one, ref) for ref in wanted)
         return dict(zip(wanted, await asyncio.gather(*ready), strict=True))
 
+    def opened(self, messages: Sequence[Message]) -> dict[ImageRef, Image]:
+        """Every picture of a conversation as RGB pixels, opened in the calling thread; raises as ``shown``."""
+        wanted = dict.fromkeys(image for message in messages for image in message.images)
+        return {image: self.renderer.picture(image) for image in wanted}
+
     def name(self, image: ImageRef) -> str:
         """What an engine's picture cache may know these pixels by: folder, file, crop and size."""
         return f"{self.folder}:{image.key}"

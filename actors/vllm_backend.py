@@ -5,8 +5,9 @@ Facts behind the choices (vLLM 0.32, read in its sources and measured on CPU):
 - The default context of AsyncLLM batches 128 sequences and 2,048 tokens on any GPU, so both limits are always stated.
 - A picture's ``uuid`` is its identity in every cache, as it stands: it names folder, file, crop and size, and the
   pixels go along each time.
-- Front end and engine keep two picture caches in step by the order of requests: nothing is awaited between rendering
-  and handing over. When they still drift apart, a request ends with reason ``error``; rendered again, it is fine.
+- Front end and engine keep two picture caches in step by the order of requests: one thread renders them all, and nothing
+  is awaited between rendering and handing over. When they still drift apart, a request ends with reason ``error``;
+  rendered again, it is fine.
 - ``check_health`` sees a dead engine only. A timed utility call sees a hung one.
 - Multimodal processors add a second start token unless they are told that the chat template has written it; a template
   that writes none needs theirs.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -34,13 +35,14 @@ from vllm.usage.usage_lib import UsageContext
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
-from actors.backend import BackendDied, Overflow, Reply, Request, Unprocessable
-from actors.chat_format import Part, conversation, has_start_token
+from actors.backend import BackendDied, Message, Overflow, Reply, Request, Unprocessable
+from actors.chat_format import Chat, Part, conversation, has_start_token
 from actors.decoding import Decoding, decoding
 from actors.gpu_check import DEFAULT_GPU_SHARE
 from actors.hf_adapter import adapter
 from actors.image_loader import Pictures
 from actors.in_flight import MAX_NUM_SEQS
+from actors.request_pipeline import RequestPipeline
 from envs.types import ImageRef
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
@@ -93,6 +95,7 @@ class VLLMBackend:
         self.own = self.engine.model_config.try_get_generation_config()
         """The checkpoint's generation configuration, which the engine itself does not follow."""
         self.pictures = Pictures(data, model)
+        self.prompts = RequestPipeline(self._chat, self.pictures.threads, self._rendered)
         self.room = asyncio.Semaphore(arguments["max_num_seqs"] + RENDERED_AHEAD)
         self.numbers = count()
         self.deadlines: set[asyncio.Timeout] = set()
@@ -107,10 +110,9 @@ class VLLMBackend:
             raise self.dead
         if self.watch is None:
             self.watch = asyncio.create_task(self._watch())
-        chat = await self._chat(request)
         async with self.room, self._deadline(request.sampling):
             began = perf_counter()
-            output = await self._insist(chat, request)
+            output = await self._insist(request)
             return _reply(output, perf_counter() - began)
 
     @property
@@ -121,7 +123,7 @@ class VLLMBackend:
 
     async def token_ids(self, request: Request) -> list[int]:
         """What the model reads, pictures expanded; raises what the renderer raises for a prompt that it refuses."""
-        return list((await self._rendered(await self._chat(request)))["prompt_token_ids"])
+        return list((await self.prompts.prepared(request.messages))["prompt_token_ids"])
 
     async def close(self) -> None:
         """Shut the engine down and leave no child of it behind; safe to call twice."""
@@ -131,31 +133,33 @@ class VLLMBackend:
         if (handler := self.engine.output_handler) is not None:
             handler.cancel()  # else it reports the end of its engine as a failure
         self.pictures.close()
+        self.prompts.close()
         await asyncio.to_thread(self._end)
 
-    async def _chat(self, request: Request) -> list[dict[str, Any]]:
-        pictures = await self.pictures.shown(request.messages)
-        return conversation(request.messages, lambda image: self._part(image, pictures[image]))
+    def _chat(self, messages: Sequence[Message]) -> Chat:
+        pictures = self.pictures.opened(messages)
+        return conversation(messages, lambda image: self._part(image, pictures[image]))
 
-    async def _rendered(self, chat: list[dict[str, Any]]) -> Any:
-        _, (prompt,) = await self.engine.renderer.render_chat_async([chat], self.template, self.tokens)
+    def _rendered(self, chat: Chat) -> Any:
+        """The prompt: template, tokens and preprocessed pictures."""
+        _, (prompt,) = self.engine.renderer.render_chat([chat], self.template, self.tokens)
         return prompt
 
     def _part(self, image: ImageRef, pixels: Any) -> Part:
         return {"type": "image_pil", "image_pil": pixels, "uuid": self.pictures.name(image)}
 
     # -- one request --------------------------------------------------------------------------------------------------
-    async def _insist(self, chat: list[dict[str, Any]], request: Request) -> Any:
+    async def _insist(self, request: Request) -> Any:
         """The finished output; rendered anew when the engine's picture cache had lost a picture."""
         for _ in range(1 + RESENDS):
-            output = await self._attempt(chat, request)
+            output = await self._attempt(request)
             if output.outputs[0].finish_reason in ("stop", "length"):
                 return output
         raise BackendDied(f"{self.name}: the engine lost the same request {1 + RESENDS} times")
 
-    async def _attempt(self, chat: list[dict[str, Any]], request: Request) -> Any:
+    async def _attempt(self, request: Request) -> Any:
         try:
-            prompt = await self._rendered(chat)
+            prompt = await self.prompts.prepared(request.messages)
             number = f"{self.name}-{next(self.numbers)}"
             how = decoding(request.sampling, self.own, self.penalty)
             choices = parameters(how, request.sampling.max_tokens, request.seed)
@@ -275,6 +279,7 @@ def parameters(how: Decoding, max_tokens: int, seed: int) -> SamplingParams:
         min_tokens=0,
         skip_special_tokens=True,
         output_kind=RequestOutputKind.FINAL_ONLY,
+        skip_clone=True,  # made for one request: the engine may write into it
     )
 
 

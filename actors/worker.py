@@ -15,7 +15,7 @@ import ray
 
 from actors import host_metrics, trial
 from actors.backend import Backend
-from actors.engine_loader import load
+from actors.engine_loader import keep_heap, load
 from actors.episode_runner import EpisodeRunner, PlanView
 from actors.in_flight import Ready, chosen
 from actors.judge_runner import JudgeRunner, LeasedAnswer
@@ -82,6 +82,7 @@ class Worker:
             if self.ledger is not None and model.backend == "openai":
                 holder = ray.get_runtime_context().get_actor_id()
                 backend.budget = RemoteBudget(self.ledger, model.name, holder)  # type: ignore[attr-defined]
+        keep_heap()
         found = [chosen(model, getattr(self.backends[model.name], "cache_tokens", None)) for model in self.models]
         most = max(found, key=lambda one: one.episodes)
         self.runner = self._runner(most.episodes)

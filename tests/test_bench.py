@@ -13,6 +13,7 @@ NEEDS = {
     "sweep": oracle_python() is not None,
     "judge": find_spec("openai") is not None,
     "engine": find_spec("vllm") is not None,
+    "spans": find_spec("vllm") is not None,
 }
 
 

