@@ -13,8 +13,6 @@ from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
-import polars as pl
-
 from actors.backend import Message
 from actors.image_loader import fit
 from actors.prompts import ask_openly, examples, exchange, messages, posed, posed_openly, staged
@@ -24,7 +22,6 @@ from envs.types import Mode, Sample
 from orchestrator.inspection.overflow import bounds
 from orchestrator.inspection.service_pictures import rule
 from orchestrator.planning.plan import Plan
-from orchestrator.storage.episode_store import episodes
 from sweeps.spec import Cell, ModelSpec, Protocol
 
 LOOKED_AT = 30
@@ -170,6 +167,12 @@ def _picture_tokens(model: ModelSpec, data: Path) -> Callable[[Message], int]:
 
 def _played(folder: Path) -> dict[str, float]:
     """Model -> mean cost of its stored episodes, where there are enough of them."""
+    if not (folder / "episodes").is_dir():
+        return {}
+    import polars as pl
+
+    from orchestrator.storage.episode_store import episodes
+
     rows = episodes(folder).group_by("model").agg(pl.col("cost").mean(), pl.len()).filter(pl.col("len") >= ENOUGH)
     return dict(rows.select("model", "cost").collect().iter_rows())
 

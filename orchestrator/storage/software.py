@@ -10,8 +10,6 @@ import importlib.metadata
 import subprocess
 from pathlib import Path
 
-from sweeps import packages
-
 PACKAGES = (
     "proactive-sweep",
     "ray",
@@ -33,6 +31,8 @@ def versions() -> dict[str, str]:
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             installed[name] = importlib.metadata.version(name)
+    from sweeps import packages
+
     return {**installed, **packages.versions()}
 
 

@@ -92,7 +92,7 @@ def test_status_shows_brackets_as_they_are(demo_data, tmp_path):
 
 
 def test_ls_names_all_that_it_can_list_when_asked_for_something_else():
-    assert "type models, judges, scenarios, conditions or sweeps" in call("ls", "planets").stderr
+    assert "type models, judges, scenarios, conditions, measures or sweeps" in call("ls", "planets").stderr
 
 
 def test_plan_counts_cells_and_episodes(demo_data, tmp_path):
