@@ -39,6 +39,7 @@ from orchestrator.report.paired_averages import averages_against, averages_betwe
 from orchestrator.report.paired_tests import between
 from orchestrator.report.published import MEASURES
 from orchestrator.report.ranking import BEATS, beats
+from orchestrator.report.resources import resources
 from orchestrator.report.run_data import RunData, opened
 from orchestrator.storage import atomic_write
 from sweeps.conditions import WITH_EXAMPLES
@@ -81,6 +82,7 @@ def measures(run_data: RunData) -> dict[str, pl.DataFrame]:
         "paired-averages": averages_against(run_data),
         "cells-shrunken": difficulty(run_data).cells,
         "samples-difficulty": difficulty(run_data).samples,
+        "resources": resources(run_data),
     }
     return {name: frame for name, frame in frames.items() if not frame.is_empty()}
 

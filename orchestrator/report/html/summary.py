@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from actors.prompts import VERSIONS
+from orchestrator.report import resources
 from orchestrator.report.grid_parts import models
 from orchestrator.report.html.escape import visible
 from orchestrator.report.html.phrasing import listed, ordered
@@ -48,9 +49,10 @@ def facts(run_data: RunData, judged: pl.DataFrame) -> list[Fact]:
         Fact("Judge", _judge(run_data, judged)),
         Fact("Intervals", told(run_data)),
         Fact("Seed", str(sweep.seed)),
+        Fact("Took", resources.told(run_data)),
         Fact("Program", _program(status)),
     ]  # fmt: skip
-    return found
+    return [fact for fact in found if fact.text]
 
 
 def problems(run_data: RunData) -> list[str]:

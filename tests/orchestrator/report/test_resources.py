@@ -1,0 +1,63 @@
+"""Tokens, money, GPU-hours and energy of each cell: from what the folder holds, null where nothing was read."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+
+from orchestrator.report.html.summary import facts
+from orchestrator.report.resources import kilowatt_hours, resources, told
+from orchestrator.report.run_data import read
+from orchestrator.report.tables import write_tables
+from orchestrator.scheduling.forecast.throughput import EPISODES, Observed, add_observed
+from orchestrator.storage import reused
+from tests.orchestrator.report.runs import known
+
+MODELS = ["qwen2.5-vl-7b", "qwen2.5-vl-72b"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return known(tmp_path / "run", MODELS, most=4, scenarios=["ROD", "QD"])
+
+
+def points(folder, *readings, more=()):
+    lines = [json.dumps({"done": 1, "at": at * 1000, **{f"system/h/gpu_{n}_power_usage_watts": w for n, w in enumerate(watts)}})
+             for at, watts in readings]  # fmt: skip
+    (folder / "progress.jsonl").write_text("\n".join([*lines, *more]))
+
+
+def test_gpu_hours_and_energy_are_shared_by_the_seconds_of_a_models_episodes(folder):
+    add_observed(folder, "H200", {EPISODES: {MODELS[0]: Observed(24, 3600.0), MODELS[1]: Observed(24, 1800.0)}})
+    points(folder, (0, [500.0, 300.0]), (1800, [500.0, 300.0]), (90_000, [900.0]), (91_800, [900.0]))
+    rows = resources(run := read(folder))
+
+    gpus = {model.name: model.gpus for model in run.sweep.models}
+    hours = dict(rows.group_by("model").agg(pl.col("gpu_hours").sum()).iter_rows())
+    assert hours == {MODELS[0]: pytest.approx(gpus[MODELS[0]]), MODELS[1]: pytest.approx(0.5 * gpus[MODELS[1]])}
+    assert rows["gpu_hours"].n_unique() == 2, "episodes of equal seconds take equal shares"
+    assert kilowatt_hours(folder) == pytest.approx(0.4 + 0.45), "the pause between two attempts counts for nothing"
+    assert rows["kwh"].sum() == pytest.approx(0.85)
+    assert "GPU-hours, 0.85 kWh" in told(run) and rows["prompt_tokens"].sum() == run.episodes["prompt_tokens"].sum()
+    assert dict(facts(run, pl.DataFrame()))["Took"] == told(run)
+    assert any(path.name == "resources.csv" for path in write_tables(run))
+
+
+def test_what_nobody_read_is_null_and_never_zero(folder):
+    rows = resources(run := read(folder))
+    assert rows["gpu_hours"].null_count() == rows["kwh"].null_count() == rows.height and "kWh" not in told(run)
+    points(folder, (0, [500.0]), more=["", "[]", "{", '{"at": "x"}', '{"at": 9000, "gpu_0_power_usage_watts": NaN}'])
+    assert kilowatt_hours(folder) is None
+    (folder / "rates.json").write_text('{"gpu": 3}')
+    assert resources(read(folder))["gpu_hours"].null_count() == rows.height
+
+
+def test_what_was_taken_over_took_nothing_here(folder):
+    run = read(folder)
+    taken = run.episodes.filter(scenario="ROD").select("key", pl.lit(None, pl.String).alias("judge"), "cell")
+    reused.note(folder, taken.with_columns(folder=pl.lit("old"), taken=pl.lit("2026-11-22")))
+    rows = resources(read(folder))
+    assert rows.filter(scenario="ROD").select("played", "prompt_tokens", "cost").sum().row(0) == (0, 0, 0.0)
+    assert rows["reused"].sum() == taken.height and rows["played"].sum() == run.episodes.height - taken.height
