@@ -121,7 +121,7 @@ class Sitting:
 
 @contextmanager
 def sitting(sweep: Sweep, output: Path) -> Iterator[Sitting]:
-    """A sitting that goes on during the block, and is stopped by Ctrl-C at its end where it has not ended."""
+    """A sitting that goes on during the block, and is stopped by a signal at its end where it has not ended."""
     found = Sitting()
 
     def play(signals: StopSignals) -> None:
@@ -139,9 +139,10 @@ def sitting(sweep: Sweep, output: Path) -> Iterator[Sitting]:
             yield found
         finally:
             thread.join(0.05)
-            while thread.is_alive():
-                os.kill(os.getpid(), signal.SIGINT)
-                thread.join(5)
-                assert signals.count < 3, "it does not stop"
+            for _ in range(2):
+                if thread.is_alive():
+                    os.kill(os.getpid(), signal.SIGTERM)  # as Ctrl-C, which what runs in the background ignores
+                    thread.join(30)
+            assert not thread.is_alive(), "it does not stop"
     if found.problem is not None:
         raise found.problem

@@ -141,27 +141,20 @@ def test_what_is_sent_does_not_depend_on_the_answer(demo_data, tmp_path):
     assert one == other and len(one) > 2 * 7 * 2
 
 
-def test_no_response_tells_more_than_the_question(demo_data, tmp_path):
-    wanted = person(demo_data, "zero-shot,hint,history", limit=1)
-    plan, script = build_plan(wanted), oracle_turns(wanted)
+def test_no_response_tells_more_than_the_question(oracle_played):
+    plan, asked = build_plan(oracle_played.sweep), oracle_played.questions
     secrets = {word for samples in plan.samples.values() for one in samples for word in (one.answer, *one.categories)}
-    names = {part for request, _ in script for part in re.split(r"[/.]", request.messages[-1].images[0].path)}
-    names |= (
-        {key.rpartition("/")[2] for key in plan.all_keys()}
-        | set(SCENARIOS)
-        | {game.stem for game in SCENARIOS.values()}
-    )
-    with sitting(wanted, tmp_path / "run") as found:
-        visitor = found.visitor()
-        for request, reply in script:
-            page = visitor.page
-            for text in (*(message.text for message in request.messages), *visitor.options):
-                page = page.replace(escaped(text), "")
-            rest = re.sub(r"<style>.*</style>|<script>.*</script>", "", page, flags=re.DOTALL)
-            told = [word for word in secrets | {name for name in names if len(name) > 3} if word in rest]
-            assert told == []
-            visitor.say(reply)
-    assert not any(name.encode() in body for name in names if len(name) > 5 for body in visitor.bodies)
+    names = {part for one in asked for part in re.split(r"[/.]", one.request.messages[-1].images[0].path)}
+    names |= {key.rpartition("/")[2] for key in plan.all_keys()} | {game.stem for game in SCENARIOS.values()}
+    names |= set(SCENARIOS)
+    for one in asked:
+        page = one.page
+        for text in (*(message.text for message in one.request.messages), *one.options):
+            page = page.replace(escaped(text), "")
+        rest = re.sub(r"<style>.*</style>|<script>.*</script>", "", page, flags=re.DOTALL)
+        told = [word for word in secrets | {name for name in names if len(name) > 3} if word in rest]
+        assert told == []
+    assert not any(name.encode() in body for name in names if len(name) > 5 for body in oracle_played.bodies)
 
 
 def escaped(text: str) -> str:

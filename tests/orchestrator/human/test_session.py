@@ -18,12 +18,12 @@ from orchestrator.report.run_data import read
 from orchestrator.report.tables import write_tables
 from orchestrator.storage.episode_store import episodes, turns
 from sweeps.load import SweepError
+from tests.orchestrator.human.conftest import CONDITIONS
 from tests.orchestrator.human.scripts import oracle_turns, texts
 from tests.orchestrator.human.sitting import person, sitting
 from tests.orchestrator.report.runs import played, sweep
 
 OWN = ["key", "cell", "model", "seconds"]
-CONDITIONS = "zero-shot,hint,history"
 
 
 def stored(folder) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -35,57 +35,44 @@ def stored(folder) -> tuple[pl.DataFrame, pl.DataFrame]:
     return told.drop(OWN).sort("place"), said.drop("key").sort("place", "turn")
 
 
-@pytest.fixture(scope="module")
-def oracle_played(demo_data, tmp_path_factory):
-    """A sitting of all scenarios under three conditions, answered as the oracle would; what was seen on the way."""
-    output = tmp_path_factory.mktemp("play") / "ada"
-    wanted = person(demo_data, CONDITIONS, limit=2, name="test")
-    script, seen = oracle_turns(wanted), []
-    with sitting(wanted, output) as found:
-        visitor = found.visitor()
-        for request, reply in script:
-            seen.append((request, visitor.texts, visitor.options, visitor.number, visitor.page))
-            visitor.say(reply)
-        last = visitor.page
-    return output, wanted, seen, last, found
-
-
 def test_the_oracles_script_gives_the_oracles_rows(oracle_played, demo_data, tmp_path):
-    output, _, seen, last, found = oracle_played
-    other = played(tmp_path / "oracle", sweep(demo_data, ["oracle"], CONDITIONS.split(","), selection={"limit": 2}))
+    other = played(tmp_path / "oracle", sweep(demo_data, ["oracle"], list(CONDITIONS), selection={"limit": 1}))
 
-    mine, theirs = stored(output), stored(other)
-    assert mine[0].height == 7 * 2 * 3 and set(mine[0]["ending"]) == {"correct"}
+    mine, theirs = stored(oracle_played.output), stored(other)
+    assert mine[0].height == 7 * 3 and set(mine[0]["ending"]) == {"correct"}
     assert mine[0].equals(theirs[0]) and mine[1].equals(theirs[1])
-    assert mine[1].height == len(seen)
-    assert found.outcome.code == 0 and "All episodes are played" in last
-    assert not (output / "unfinished.json").exists()
+    assert mine[1].height == len(oracle_played.questions)
+    assert oracle_played.outcome.code == 0 and "All episodes are played" in oracle_played.last
+    assert not (oracle_played.output / "unfinished.json").exists()
 
 
 def test_it_is_asked_what_a_model_is_asked(oracle_played):
-    _, _, seen, _, _ = oracle_played
-    for request, shown, options, _, _ in seen:
-        assert shown == texts(request.messages), "prompts byte by byte, earlier turns of history included"
-        assert tuple(options) == request.situation.view.options + request.situation.view.categories
-    assert any(len(shown) > 1 for _, shown, *_ in seen) and any("Hint:" in shown[-1] for _, shown, *_ in seen)
-    assert [number for *_, number, _ in seen] == [str(n) for n in range(1, len(seen) + 1)]
+    for asked in oracle_played.questions:
+        view = asked.request.situation.view
+        assert asked.texts == texts(asked.request.messages), "prompts byte by byte, earlier turns of history included"
+        assert tuple(asked.options) == view.options + view.categories
+    assert any(len(asked.texts) > 1 for asked in oracle_played.questions)
+    assert any("Hint:" in asked.texts[-1] for asked in oracle_played.questions)
+    assert [asked.number for asked in oracle_played.questions] == list(
+        map(str, range(1, len(oracle_played.questions) + 1))
+    )
 
 
 def test_conditions_follow_one_another_and_scenarios_are_mixed(demo_data):
-    plan = build_plan(person(demo_data, CONDITIONS, limit=10))
+    plan = build_plan(person(demo_data, ",".join(CONDITIONS), limit=10))
     every = order(plan, range(plan.total), "human-ada")
     met = [plan.cells[plan.task(one)[0]] for one in every]
     first = [cell.scenario for cell in met if cell.condition.name == "zero-shot"]
 
     assert sorted(every) == list(range(plan.total))
-    assert [cell.condition.name for cell in met] == [name for name in CONDITIONS.split(",") for _ in range(70)]
+    assert [cell.condition.name for cell in met] == [name for name in CONDITIONS for _ in range(70)]
     assert len([1 for one, other in pairwise(first) if one != other]) > 40
     assert order(plan, every[5:], "human-ada") == every[5:], "what is left keeps its order"
     assert order(plan, every, "human-bob") != every
 
 
 def test_commands_take_it_as_any_run(oracle_played, demo_data, tmp_path):
-    output, *_ = oracle_played
+    output = oracle_played.output
     for arguments in (
         ["status", output],
         ["report", output, "--brief"],
@@ -96,9 +83,7 @@ def test_commands_take_it_as_any_run(oracle_played, demo_data, tmp_path):
     told = json.loads(CliRunner().invoke(app, ["status", str(output), "--json"]).output)
     assert {cell["state"] for cell in told["cells"]} == {"complete"}
 
-    other = played(
-        tmp_path / "run", sweep(demo_data, ["oracle", "guess"], CONDITIONS.split(","), selection={"limit": 2})
-    )
+    other = played(tmp_path / "run", sweep(demo_data, ["oracle", "guess"], list(CONDITIONS), selection={"limit": 1}))
     merge([other, output], tmp_path / "both")
     both = read(tmp_path / "both")
     assert set(both.rows["model"]) == {"human-ada", "oracle", "guess"} and both.baselines == {"oracle", "guess"}
@@ -184,7 +169,7 @@ def test_what_somebody_types_wrongly_is_a_sentence(oracle_played, demo_data, tmp
         )
         assert f"port {port} cannot be had" in told(demo_data, "--as", "a", "--output", tmp_path / "b", "--port", port)
     assert 'models was ["human-ada"], this sweep says ["human-bob"]' in told(
-        demo_data, "--as", "bob", "--samples", 1, "--output", oracle_played[0]
+        demo_data, "--as", "bob", "--samples", 1, "--output", oracle_played.output
     )
     with pytest.raises(SweepError, match="unknown key 'sample'"):
         person(demo_data, sample="3")

@@ -1,0 +1,54 @@
+"""One sitting that several tests look at: all scenarios under three conditions, answered as the oracle would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from actors.backend import Request
+from orchestrator.execution.attempt import Outcome
+from sweeps.spec import Sweep
+from tests.orchestrator.human.scripts import oracle_turns
+from tests.orchestrator.human.sitting import person, sitting
+
+CONDITIONS = ("zero-shot", "hint", "history")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What was asked, and what the page had of it."""
+
+    request: Request
+    texts: list[str]
+    options: list[str]
+    number: str
+    page: str
+
+
+@dataclass(frozen=True)
+class Played:
+    """A sitting that came to its end."""
+
+    output: Path
+    sweep: Sweep
+    questions: list[Question]
+    last: str
+    """The last page."""
+    bodies: list[bytes]
+    """Of every response."""
+    outcome: Outcome | None
+
+
+@pytest.fixture(scope="session")
+def oracle_played(demo_data, tmp_path_factory) -> Played:
+    output = tmp_path_factory.mktemp("play") / "ada"
+    wanted = person(demo_data, ",".join(CONDITIONS), limit=1, name="test")
+    questions = []
+    with sitting(wanted, output) as found:
+        visitor = found.visitor()
+        for request, reply in oracle_turns(wanted):
+            questions.append(Question(request, visitor.texts, visitor.options, visitor.number, visitor.page))
+            visitor.say(reply)
+    return Played(output, wanted, questions, visitor.page, visitor.bodies, found.outcome)
