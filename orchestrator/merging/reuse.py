@@ -39,6 +39,10 @@ WHY = {
     "pictures": "may have been shown other pictures",
 }
 """Reason -> what is said of the episodes that are left to be played."""
+IN_KEYS = ("sampling.", "seed ", "open_ended.sampling.", "models.", "conditions.")
+"""What sentences about settings that every key holds begin with (``run_folder.differences``)."""
+SHOWN = 3
+"""Such sentences that are told."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,14 @@ class Reusable:
     source: Source
     left: Counter[str]
     """Reason (``WHY``) -> pending episodes with that key there, which are not taken."""
+    differs: tuple[str, ...] = ()
+    """Where no key is there: what the two configurations decode, ask or draw otherwise, one sentence each."""
 
     @property
     def lines(self) -> Iterator[str]:
         """What is taken from where, and what is not and why."""
-        yield f"{counted(self.source.own.height, 'episode')} of {self.source.name} need not be played"
+        why = f": {'; '.join(self.differs[:SHOWN])}" if self.differs else ""
+        yield f"{counted(self.source.own.height, 'episode')} of {self.source.name} need not be played{why}"
         yield from (f"{count:,} of {self.source.name} {WHY[why]}: not taken" for why, count in self.left.items())
 
 
@@ -143,7 +150,9 @@ def _of(sweep: Sweep, plan: Plan, wanted: pl.DataFrame, name: str, folder: Path)
     there = keep(there, "engine", there.filter(pl.col("model").is_in(_same_backend(sweep, old))))
     there = keep(there, "pictures", _same_pictures(sweep, old, plan, folder, wanted.join(there, on="key", how="semi")))
     own = there.select("key")
-    return Reusable(Source(folder, name, there, own, own), left)
+    changed = [] if own.height or left else run_folder.differences(run_folder.settings(old), run_folder.settings(sweep))
+    differs = tuple(line for line in changed if line.startswith(IN_KEYS))
+    return Reusable(Source(folder, name, there, own, own), left, differs)
 
 
 def _known_ending() -> pl.Expr:

@@ -109,6 +109,8 @@ def test_keys_decide(demo_data, old, tmp_path, change, shared):
     asked = wanted(demo_data, ["zero-shot", "hint"], **change)
     (found,) = reuse.reusable(asked, build_plan(asked), tmp_path / "new", [("old", old)])
     assert found.source.own.height == shared
+    told = next(found.lines)
+    assert ("this sweep says" in told) == (not shared and "'vllm'" not in str(change)), told
 
 
 def test_another_version_of_the_prompts_shares_nothing(demo_data, old, tmp_path, monkeypatch):
