@@ -118,7 +118,7 @@ async def worker(data: str, requests: Path, samples: int, by_cell: bool) -> dict
     episodes = await played(plan_of(data, samples), backend, sorted if by_cell else list, at_once)
     taken = clock.read()
     requests.write_bytes(pickle.dumps(backend.asked))
-    replies = told(backend.said[number] for number in range(len(backend.asked)))
+    replies = told(backend.asked, [backend.said[number] for number in range(len(backend.asked))])
     await backend.close()
     return {"episodes": episodes, "requests": len(backend.asked), "in_flight": at_once, "replies": replies, **taken}
 
@@ -145,12 +145,13 @@ def plain(data: str, requests: Path) -> dict[str, Any]:
     clock = Clock()
     outputs = llm.chat([chat(messages, renderer) for messages in asked], sampling, use_tqdm=False)
     taken = clock.read()
-    return {"requests": len(asked), "replies": told(output.outputs[0].text for output in outputs), **taken}
+    return {"requests": len(asked), "replies": told(asked, [output.outputs[0].text for output in outputs]), **taken}
 
 
-def told(replies: Iterable[str]) -> str:
-    """A digest of the replies, in the order in which they were asked for: greedy, so equal in every mode."""
-    return sha256("\0".join(replies).encode()).hexdigest()[:16]
+def told(asked: Iterable[tuple[Message, ...]], replies: Iterable[str]) -> str:
+    """A digest of what was asked and replied, in whatever order: decoding is greedy, so it is equal in every mode."""
+    pairs = sorted(zip(map(repr, asked), replies, strict=True))
+    return sha256(repr(pairs).encode()).hexdigest()[:16]
 
 
 def chat(messages: Sequence[Message], renderer: Renderer) -> list[dict[str, Any]]:
