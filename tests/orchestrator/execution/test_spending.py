@@ -78,11 +78,10 @@ def test_two_models_on_two_workers_and_a_killed_attempt_share_one_bound(cli, dem
         first = len(one.bodies)
         assert first >= 20
         done = cli.run("run", file, "--output", out)
-        again = cli.run("run", file, "--output", out)
     in_flight = 2 * 4
     spent = len(one.bodies) * ONE
 
-    assert done.returncode == again.returncode == 1 and f"of max_cost = {most:g} is spent" in done.stderr
+    assert done.returncode == 1 and f"of max_cost = {most:g} is spent" in done.stderr
     assert most * 0.7 < spent <= most + in_flight * ONE, (first, len(one.bodies))
     assert json.loads((out / FILE).read_text()).keys() == {"one", "two"}
     assert episodes(out).collect()["cost"].sum() <= most
