@@ -60,7 +60,7 @@ DOORS = {
     "openai": ("actors/openai",),
     "pynvml": ("actors/nvml.py",),
     "mlflow": ("orchestrator/tracking/",),
-    "huggingface_hub": ("orchestrator/datasets/hub.py", "actors/vllm", "actors/hf"),
+    "huggingface_hub": ("orchestrator/datasets/hub.py", "orchestrator/export/publish.py", "actors/vllm", "actors/hf"),
 }
 """Heavy package -> where its door may be."""
 

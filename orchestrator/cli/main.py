@@ -37,6 +37,7 @@ from orchestrator.cli.plan import (
 )
 from orchestrator.cli.play import play
 from orchestrator.cli.prompt import prompt
+from orchestrator.cli.publish import publish
 from orchestrator.cli.runs import compare_runs, export, leaderboard, merge
 from orchestrator.cli.sentences import Commands
 from orchestrator.cli.train import learned, train
@@ -311,7 +312,7 @@ def audit(
     raise typer.Exit(0 if found.clean else 1)
 
 
-for command in (merge, export, leaderboard, prompt, play, train, learned):
+for command in (merge, export, publish, leaderboard, prompt, play, train, learned):
     app.command()(command)
 
 

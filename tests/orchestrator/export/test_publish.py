@@ -1,0 +1,142 @@
+"""Only what a user named, and was shown, is sent: to a Hub on loopback, by huggingface_hub's own requests."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator.cli.main import app
+from orchestrator.export.publish import PublishError, prepared, publish
+from tests.orchestrator.uploadhub import UploadHub, serving
+
+TOKEN = "hf_" + "s" * 34
+NAME = "lab/runs"
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
+    from huggingface_hub import constants
+
+    with serving(UploadHub(TOKEN)) as found:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        monkeypatch.setenv("HF_ENDPOINT", found.address)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        yield found
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """An export, with things in it that nobody named."""
+    place = tmp_path / "export"
+    (place / "data").mkdir(parents=True)
+    (place / "README.md").write_text("---\nlicense: other\n---\n\n# Runs\n")
+    (place / "data/episodes.parquet").write_bytes(b"PAR1" + bytes(range(256)) * 40 + b"PAR1")
+    (place / ".env").write_text("KEY=secret")
+    (place / ".git").mkdir()
+    (place / ".git/config").write_text("secret")
+    (tmp_path / "outside.txt").write_text("secret")
+    (place / "link.txt").symlink_to(tmp_path / "outside.txt")
+    (place / "more").symlink_to(tmp_path)
+    (tmp_path / "report.html").write_text("<p>a report</p>")
+    return place
+
+
+def cli(*arguments):
+    return CliRunner().invoke(app, ["publish", *map(str, arguments)])
+
+
+def test_nothing_is_sent_before_it_was_shown_and_said_yes_to(hub, folder):
+    shown = cli(folder, "--to", NAME)
+
+    assert shown.exit_code == 2 and "nothing was sent; type --yes after looking at the list" in shown.output
+    for said in (
+        "README.md",
+        "data/episodes.parquet",
+        "10,248",
+        "4 links and names that begin with a dot are left out",
+    ):
+        assert said in shown.output
+    assert f"2 files, {10248 + 31:,} bytes, to the private data set lab/runs (new)" in shown.output
+    assert hub.asked == [f"GET /api/datasets/{NAME}"] and not hub.files
+
+
+def test_what_was_shown_arrives_whole_and_nothing_else_does(hub, folder, tmp_path):
+    done = cli(folder, tmp_path / "report.html", "--to", NAME, "--yes")
+
+    assert done.exit_code == 0 and "/commit/" in done.output, done.output
+    assert hub.private == {NAME: True} and hub.commits == 1
+    assert hub.files[NAME] == {
+        "README.md": (folder / "README.md").read_bytes(),
+        "data/episodes.parquet": (folder / "data/episodes.parquet").read_bytes(),
+        "report.html": b"<p>a report</p>",
+    }
+    assert TOKEN not in done.output and len(hub.stored) == 1, "a large file goes its own way"
+
+
+def test_a_data_set_that_is_there_keeps_its_visibility_and_its_other_files(hub, folder):
+    hub.private[NAME], hub.files[NAME] = False, {"old.csv": b"1", "README.md": b"old"}
+    upload = prepared([folder], NAME)
+    publish(upload)
+
+    assert (
+        "to the PUBLIC data set lab/runs (already there: its files of the same name are replaced"
+        in list(upload.lines())[-1]
+    )
+    assert hub.files[NAME]["old.csv"] == b"1" and hub.files[NAME]["README.md"] != b"old"
+    assert "POST /api/repos/create" not in hub.asked
+
+
+def test_public_is_asked_for_in_words(hub, folder):
+    publish(prepared([folder], NAME, public=True))
+    assert hub.private == {NAME: False}
+
+    hub.private[NAME] = True
+    assert any(
+        "makes no data set public that is there already" in line for line in prepared([folder], NAME, True).lines()
+    )
+
+
+def test_a_file_that_did_not_arrive_is_named(hub, folder):
+    hub.ignored.add("data/episodes.parquet")
+    with pytest.raises(PublishError, match=r"1 files did not arrive \(its .gitignore\?\): data/episodes.parquet"):
+        publish(prepared([folder], NAME))
+
+
+def test_a_run_folder_and_a_missing_card_are_noted(hub, folder):
+    (folder / "README.md").unlink()
+    (folder / "sweep.resolved.toml").write_text("")
+    told = "\n".join(prepared([folder], NAME).lines())
+
+    assert "a run folder holds names of this machine" in told and "no README.md" in told
+
+
+def test_refusals_are_sentences_without_the_token(hub, folder, tmp_path, monkeypatch):
+    hub.refusal = 403
+    refused = cli(folder, "--to", NAME, "--yes")
+    assert refused.exit_code == 2 and "the Hub refused lab/runs (403:" in refused.output and hub.commits == 0
+
+    monkeypatch.setenv("HF_TOKEN", "hf_other")
+    wrong = cli(folder, "--to", NAME, "--yes")
+    assert wrong.exit_code == 2 and "(401:" in wrong.output and "hf_other" not in wrong.output
+
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    gone = cli(folder, "--to", NAME, "--yes")
+    assert gone.exit_code == 2 and "the Hub cannot be reached" in gone.output
+
+    monkeypatch.delenv("HF_TOKEN")
+    assert "HF_TOKEN is not set" in cli(folder, "--to", NAME).output
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    for arguments, said in {
+        (folder, "--to", "runs"): "is no name of a data set; write OWNER/NAME",
+        (tmp_path / "nowhere", "--to", NAME): "is no file and no folder",
+        (tmp_path / "empty", "--to", NAME): "there is no file to publish",
+        (folder, folder, "--to", NAME): "is in two of the folders",
+    }.items():
+        done = cli(*arguments)
+        assert done.exit_code == 2 and said in " ".join(done.output.split()), done.output
+    assert os.environ["HF_TOKEN"] == TOKEN

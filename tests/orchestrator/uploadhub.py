@@ -1,0 +1,148 @@
+"""A server on loopback that speaks the Hub's protocol as far as an upload needs it: repositories, large files apart, commits."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+COMMIT = "2e" * 20
+
+
+@dataclass
+class UploadHub:
+    """What the server holds, and what it was asked."""
+
+    token: str
+    private: dict[str, bool] = field(default_factory=dict)
+    """Data set -> whether it is private."""
+    files: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """Data set -> path -> content."""
+    stored: dict[str, bytes] = field(default_factory=dict)
+    """SHA-256 -> bytes of a large file."""
+    commits: int = 0
+    asked: list[str] = field(default_factory=list)
+    """Method and path of every request that came."""
+    ignored: set[str] = field(default_factory=set)
+    """Paths that the repository's .gitignore keeps out."""
+    refusal: int = 0
+    """Status that every commit is answered with, if not 0."""
+    address: str = ""
+
+
+def handler(hub: UploadHub) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one server, one class
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *args: object) -> None:
+            """Say nothing."""
+
+        def body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            parts = []
+            while size := int(self.rfile.readline(), 16):
+                parts.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(parts)
+
+        def told(self, content: object, status: int = 200, **headers: str) -> None:
+            data = json.dumps(content).encode()
+            self.send_response(status)
+            for name, value in {"Content-Type": "application/json", **headers}.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def handle_one(self) -> None:
+            path, content = unquote(urlsplit(self.path).path), self.body()
+            hub.asked.append(f"{self.command} {path}")
+            if path.startswith("/large/"):
+                hub.stored[path.removeprefix("/large/")] = content
+                return self.told({})
+            if self.headers.get("Authorization") != f"Bearer {hub.token}":
+                return self.told({"error": "Invalid credentials"}, 401)
+            return self.api(path, content)
+
+        do_GET = do_POST = do_PUT = handle_one
+
+        def api(self, path: str, content: bytes) -> None:
+            if path == "/api/repos/create":
+                asked = json.loads(content)
+                name = f"{asked['organization']}/{asked['name']}"
+                hub.private[name], hub.files[name] = asked["visibility"] == "private", {}
+                return self.told({"url": f"{hub.address}/datasets/{name}", "name": name})
+            if path == "/api/validate-yaml":
+                return self.told({"errors": [], "warnings": []})
+            name = "/".join(path.removeprefix("/api").removeprefix("/datasets").strip("/").split("/")[:2])
+            name = name.removesuffix(".git")
+            if name not in hub.files:
+                return self.told({"error": "Repository not found"}, 404, X_Error_Code="RepoNotFound")
+            return self.repository(name, path, content)
+
+        def repository(self, name: str, path: str, content: bytes) -> None:
+            files = hub.files[name]
+            if path.endswith("/preupload/main"):
+                asked = json.loads(content)["files"]
+                return self.told({"files": [self.mode(one["path"]) for one in asked]})
+            if path.endswith("/info/lfs/objects/batch"):
+                objects = json.loads(content)["objects"]
+                return self.told({"transfer": "basic", "objects": [self.large(one) for one in objects]})
+            if path.endswith("/commit/main"):
+                return self.commit(name, files, [json.loads(line) for line in content.splitlines()])
+            if "/tree/" in path:
+                return self.told(
+                    [{"type": "file", "path": p, "size": len(c), "oid": "0" * 40} for p, c in files.items()]
+                )
+            return self.told(
+                {"id": name, "sha": COMMIT, "private": hub.private[name], "tags": [],
+                 "siblings": [{"rfilename": path} for path in files]}
+            )  # fmt: skip
+
+        def mode(self, path: str) -> dict[str, object]:
+            large = path.endswith(".parquet")
+            return {"path": path, "uploadMode": "lfs" if large else "regular", "shouldIgnore": path in hub.ignored}
+
+        def large(self, one: dict[str, object]) -> dict[str, object]:
+            return {**one, "actions": {"upload": {"href": f"{hub.address}/large/{one['oid']}", "header": {}}}}
+
+        def commit(self, name: str, files: dict[str, bytes], lines: list[dict[str, dict[str, str]]]) -> None:
+            if hub.refusal:
+                return self.told({"error": "You are not allowed to write here"}, hub.refusal)
+            for line in lines:
+                value = line["value"]
+                if line["key"] == "file":
+                    files[value["path"]] = base64.b64decode(value["content"])
+                if line["key"] == "lfsFile":
+                    data = hub.stored[value["oid"]]
+                    assert hashlib.sha256(data).hexdigest() == value["oid"]
+                    files[value["path"]] = data
+            hub.commits += 1
+            url = f"{hub.address}/datasets/{name}/commit/{COMMIT}"
+            return self.told({"commitUrl": url, "commitOid": COMMIT, "success": True})
+
+    return Handler
+
+
+@contextmanager
+def serving(hub: UploadHub) -> Iterator[UploadHub]:
+    """The hub, reachable at ``hub.address`` while the block runs."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(hub))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    hub.address = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
