@@ -148,19 +148,11 @@ def test_no_response_tells_more_than_the_question(oracle_played):
     names |= {key.rpartition("/")[2] for key in plan.all_keys()} | {game.stem for game in SCENARIOS.values()}
     names |= set(SCENARIOS)
     for one in asked:
-        page = one.page
-        for text in (*(message.text for message in one.request.messages), *one.options):
-            page = page.replace(escaped(text), "")
-        rest = re.sub(r"<style>.*</style>|<script>.*</script>", "", page, flags=re.DOTALL)
+        rest = re.sub(r'<div class="text">.*?</div>|<span class="option">.*?</span>', "", one.page, flags=re.DOTALL)
+        rest = re.sub(r"<style>.*</style>|<script>.*</script>", "", rest, flags=re.DOTALL)
         told = [word for word in secrets | {name for name in names if len(name) > 3} if word in rest]
         assert told == []
     assert not any(name.encode() in body for name in names if len(name) > 5 for body in oracle_played.bodies)
-
-
-def escaped(text: str) -> str:
-    for char, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&#34;"), ("'", "&#39;")):
-        text = text.replace(char, entity)
-    return text
 
 
 def test_texts_of_data_are_text(demo_data, tmp_path):

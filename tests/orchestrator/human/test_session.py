@@ -140,14 +140,15 @@ def test_a_spoilt_note_of_the_episode_begins_it_anew(demo_data, tmp_path):
     wanted = person(demo_data, limit=1, scenarios='["QD"]')
     with sitting(wanted, tmp_path / "run") as found:
         visitor = found.visitor()
-        first = visitor.texts
+        first = visitor.picture()
         visitor.say(oracle_turns(wanted)[0][1])
     note = tmp_path / "run/unfinished.json"
     whole = note.read_bytes()
-    for content in (b"", b"[]", whole[:-3], whole.replace(b'"replies": [', b'"replies": [3, '), b"[" * 3000):
+    another = whole.replace(b'"key": "', b'"key": "x')
+    for content in (b"", b"[]", whole[:-3], whole.replace(b'"replies": [', b'"replies": [3, '), b"[" * 3000, another):
         note.write_bytes(content)
         with sitting(wanted, tmp_path / "run") as found:
-            assert found.visitor().texts == first
+            assert found.visitor().picture() == first, "the same prompt stands at every turn; the picture tells"
     assert episodes(tmp_path / "run").collect().is_empty()
 
 
