@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -44,7 +44,6 @@ from actors.image_loader import Pictures
 from actors.in_flight import MAX_NUM_SEQS
 from actors.request_pipeline import RequestPipeline
 from envs.types import ImageRef
-from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
 
 MAX_NUM_BATCHED_TOKENS = 16384
@@ -95,7 +94,7 @@ class VLLMBackend:
         self.own = self.engine.model_config.try_get_generation_config()
         """The checkpoint's generation configuration, which the engine itself does not follow."""
         self.pictures = Pictures(data, model)
-        self.prompts = RequestPipeline(self._chat, self.pictures.threads, self._rendered)
+        self.prompts = RequestPipeline(self._chat, self.pictures.threads, self.rendered)
         self.room = asyncio.Semaphore(arguments["max_num_seqs"] + RENDERED_AHEAD)
         self.numbers = count()
         self.deadlines: set[asyncio.Timeout] = set()
@@ -106,14 +105,34 @@ class VLLMBackend:
 
     async def reply(self, request: Request) -> Reply:
         """Answer; raises Unprocessable, or BackendDied at once when the engine is gone or hung."""
+        how, sampling = decoding(request.sampling, self.own, self.penalty), request.sampling
+        output, seconds = await self.generated(
+            lambda: self.prompts.prepared(request.messages),
+            lambda: parameters(how, sampling.max_tokens, request.seed),
+            sampling.max_tokens,
+            self.lora,
+        )
+        return _reply(output, seconds)
+
+    async def generated(
+        self,
+        prompt: Callable[[], Awaitable[Any]],
+        choices: Callable[[], SamplingParams],
+        max_tokens: int,
+        lora: LoRARequest | None,
+    ) -> tuple[Any, float]:
+        """The engine's finished output and the seconds that it took; raises as ``reply``.
+
+        Both functions are called once an attempt: the engine may write into what they give.
+        """
         if self.dead is not None:
             raise self.dead
         if self.watch is None:
             self.watch = asyncio.create_task(self._watch())
-        async with self.room, self._deadline(request.sampling):
+        async with self.room, self._deadline(max_tokens):
             began = perf_counter()
-            output = await self._insist(request)
-            return _reply(output, perf_counter() - began)
+            output = await self._insist(prompt, choices, lora)
+            return output, perf_counter() - began
 
     @property
     def cache_tokens(self) -> int | None:
@@ -140,8 +159,8 @@ class VLLMBackend:
         pictures = self.pictures.opened(messages)
         return conversation(messages, lambda image: self._part(image, pictures[image]))
 
-    def _rendered(self, chat: Chat) -> Any:
-        """The prompt: template, tokens and preprocessed pictures."""
+    def rendered(self, chat: Chat) -> Any:
+        """The prompt: template, tokens and preprocessed pictures; raises what the renderer raises."""
         _, (prompt,) = self.engine.renderer.render_chat([chat], self.template, self.tokens)
         return prompt
 
@@ -149,21 +168,23 @@ class VLLMBackend:
         return {"type": "image_pil", "image_pil": pixels, "uuid": self.pictures.name(image)}
 
     # -- one request --------------------------------------------------------------------------------------------------
-    async def _insist(self, request: Request) -> Any:
+    async def _insist(
+        self, prompt: Callable[[], Awaitable[Any]], choices: Callable[[], SamplingParams], lora: LoRARequest | None
+    ) -> Any:
         """The finished output; rendered anew when the engine's picture cache had lost a picture."""
         for _ in range(1 + RESENDS):
-            output = await self._attempt(request)
-            if output.outputs[0].finish_reason in ("stop", "length"):
+            output = await self._attempt(prompt, choices(), lora)
+            if all(one.finish_reason in ("stop", "length") for one in output.outputs):
                 return output
         raise BackendDied(f"{self.name}: the engine lost the same request {1 + RESENDS} times")
 
-    async def _attempt(self, request: Request) -> Any:
+    async def _attempt(
+        self, prompt: Callable[[], Awaitable[Any]], choices: SamplingParams, lora: LoRARequest | None
+    ) -> Any:
         try:
-            prompt = await self.prompts.prepared(request.messages)
+            ready = await prompt()
             number = f"{self.name}-{next(self.numbers)}"
-            how = decoding(request.sampling, self.own, self.penalty)
-            choices = parameters(how, request.sampling.max_tokens, request.seed)
-            async for output in self.engine.generate(prompt, choices, number, lora_request=self.lora):
+            async for output in self.engine.generate(ready, choices, number, lora_request=lora):
                 if output.finished:
                     return output
         except EngineDeadError:
@@ -177,9 +198,9 @@ class VLLMBackend:
         raise self._die("a request ended without an answer")
 
     @asynccontextmanager
-    async def _deadline(self, sampling: Sampling) -> AsyncIterator[None]:
+    async def _deadline(self, max_tokens: int) -> AsyncIterator[None]:
         """Ends the request when its time is over, or when the engine dies meanwhile: BackendDied either way."""
-        seconds = REQUEST_TIMEOUT_S + sampling.max_tokens / SLOWEST
+        seconds = REQUEST_TIMEOUT_S + max_tokens / SLOWEST
         try:
             async with asyncio.timeout(seconds) as deadline:
                 self.deadlines.add(deadline)

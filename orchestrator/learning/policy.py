@@ -19,6 +19,10 @@ from orchestrator.learning.settings import Train, TrainError
 from orchestrator.learning.student import Student, adapters
 
 
+class SamplerDied(TrainError):
+    """The program that samples replies is gone; no weight has changed since the last step."""
+
+
 class Prefilled(NamedTuple):
     """Questions after one pass through the model, padded on the left."""
 
@@ -127,6 +131,9 @@ class Policy(Student):
                 scores = torch.cat([scores, rest.logits], 1)
             told = scores.float().log_softmax(-1).gather(-1, ids[..., None])[..., 0]
         return told, counted
+
+    def close(self) -> None:
+        """Give back what the policy holds beside its weights: here nothing."""
 
     @contextlib.contextmanager
     def untrained(self) -> Iterator[Any]:

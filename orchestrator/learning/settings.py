@@ -75,6 +75,8 @@ class Train(Frozen):
     """Samples a scenario to learn from, drawn by seed; None takes all."""
     engine: Literal["native", "trl"] = "native"
     """``native``: exploration, credit by episode, one process. ``trl``: TRL's GRPOTrainer, as the paper; several GPUs."""
+    sampler: Literal["transformers", "vllm"] = "transformers"
+    """What samples the replies; ``vllm`` is for ``native`` and an entry of that backend, whose options keep memory for both."""
     workers: Count = 1
     """Processes of Ray Train, with a GPU each where the model takes one; for ``trl`` alone."""
     zero: Literal[0, 2, 3] = 0
@@ -129,6 +131,11 @@ class Train(Frozen):
     def _engine(self) -> Train:
         if self.engine == "native" and (self.workers > 1 or self.zero):
             raise ValueError('workers and zero are settings of engine = "trl"; the native engine trains in one process')
+        if self.sampler == "vllm" and (self.engine != "native" or self.model.backend != "vllm" or self.full):
+            raise ValueError(
+                'sampler = "vllm" samples for engine = "native" with adapters (full = false), from a model whose entry has '
+                'backend = "vllm"; leave sampler out, or change that'
+            )
         if self.batch % (self.rollouts * self.workers):
             raise ValueError(
                 f"batch = {self.batch} does not give each of {self.workers} workers whole groups of {self.rollouts}"

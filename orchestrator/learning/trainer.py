@@ -6,6 +6,7 @@ Killed at any moment and started again with the same command it gives the same w
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,9 @@ import polars as pl
 from orchestrator.learning import evaluation, rollouts, run_files
 from orchestrator.learning.metrics_log import MetricsLog
 from orchestrator.learning.plan import counted, drawable, states
-from orchestrator.learning.policy import Policy
-from orchestrator.learning.progress import Progress, Trained, stoppable
-from orchestrator.learning.settings import Training
+from orchestrator.learning.policy import Policy, SamplerDied
+from orchestrator.learning.progress import Progress, Stop, Trained, stoppable
+from orchestrator.learning.settings import Train, Training
 from orchestrator.learning.states import Pool
 from orchestrator.learning.update import Optimiser
 from orchestrator.storage import job_paths, lock
@@ -37,9 +38,17 @@ def train(training: Training, output: Path, say: Callable[[str], None] = print) 
 
             return trl_engine.train(made, output, drawable(found, settings), say)
         pool = Pool(found, settings.states)
-        policy = Policy(settings)
-        with MetricsLog(training.sweep, settings, output) as log:
+        with closing(_policy(settings)) as policy, MetricsLog(training.sweep, settings, output) as log:
             return Attempt(made, output, pool, policy, Progress(settings, log, say)).run()
+
+
+def _policy(train: Train) -> Policy:
+    """The model that learns, with what samples its replies."""
+    if train.sampler == "transformers":
+        return Policy(train)
+    from orchestrator.learning.vllm_policy import VLLMPolicy
+
+    return VLLMPolicy(train)
 
 
 @dataclass
@@ -67,16 +76,25 @@ class Attempt:
         self.progress.announce(self.output, self.pool.counts(), start)
         with stoppable() as stop:
             for step in range(start, train.steps):
-                if stop.asked:
+                if stop.asked or not self._stepped(step, optimiser, stop):
                     self._checkpoint(step, optimiser)
                     return Trained(self.output, None, step)
-                self._step(step, optimiser)
                 if (step + 1) % train.checkpoint_every == 0 or step + 1 == train.steps:
                     self._checkpoint(step + 1, optimiser)
                 self.progress.tell(start, step)
         path = run_files.publish(self.output, train, self.policy.save)
         self.progress.log.file(path)
         return Trained(self.output, path, train.steps)
+
+    def _stepped(self, step: int, optimiser: Optimiser, stop: Stop) -> bool:
+        """Whether the step was made: Ctrl-C reaches an engine that samples too, and ends it before the step begins."""
+        try:
+            self._step(step, optimiser)
+        except SamplerDied:
+            if not stop.asked:
+                raise
+            return False
+        return True
 
     def _step(self, step: int, optimiser: Optimiser) -> None:
         train = self.training.train

