@@ -38,7 +38,7 @@ from orchestrator.cli.plan import (
 from orchestrator.cli.play import play
 from orchestrator.cli.prompt import prompt
 from orchestrator.cli.publish import publish
-from orchestrator.cli.runs import compare_runs, export, leaderboard, merge
+from orchestrator.cli.runs import compare_runs, export, leaderboard, merge, report_runs
 from orchestrator.cli.sentences import Commands
 from orchestrator.cli.train import learned, train
 from orchestrator.monitoring.console import show
@@ -152,7 +152,7 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
 
 @app.command()
 def report(
-    folder: RunFolder,
+    folders: RunFolders,
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
     ] = None,
@@ -165,12 +165,23 @@ def report(
     cluster: Annotated[
         str, typer.Option(metavar="object|picture", help="Count samples of one object, or picture or video, as alike.")
     ] = "",
+    into: Annotated[Path, typer.Option("--into", metavar="FILE", help="Of several runs: the page.")] = Path(
+        "runs.html"
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Print the paper's tables, and write tables/, figures/ and report.html from the run folder alone.
 
+    Of several runs, print what each differs by from the first, and write one page: ranks over all of them, and differences.
     --brief and --json write nothing.
     """
+    if len(folders) > 1 and as_json:
+        compare_runs(folders, _benchmark(data), judge, strict_paper, cluster, None, as_json)
+        return
+    if len(folders) > 1:
+        report_runs(folders, _benchmark(data), judge, strict_paper, cluster, into, brief)
+        return
+    (folder,) = folders
     from orchestrator.report.evidence_tables import paired
     from orchestrator.report.run_data import read
     from orchestrator.report.tables import write_tables

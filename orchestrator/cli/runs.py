@@ -38,6 +38,28 @@ def compare_runs(
     show(*beside.tables(found), beside.LEGEND, *map(printable, found.notes), least=WIDTH)
 
 
+def report_runs(
+    folders: Sequence[Path], data: Path | None, judge: str, strict: bool, cluster: str, into: Path, brief: bool
+) -> None:
+    """Print what each further run differs by from the first, and write one page about all of them unless ``brief``."""
+    from orchestrator.report import run_comparison as beside
+    from orchestrator.report.html.leaderboard_page import write_leaderboard
+    from orchestrator.report.leaderboard import leaderboard as ranked
+    from orchestrator.storage.disk import disk
+
+    found = ranked(folders, data, judge, strict, cluster)
+    try:
+        differences = beside.compare_runs(folders, data, judge, strict, cluster)
+        show(*beside.tables(differences), beside.LEGEND, *map(printable, differences.notes), least=WIDTH)
+    except beside.NothingInCommon as nothing:
+        differences = None
+        print(printable(str(nothing)))
+    if not brief:
+        with disk(into):
+            page = write_leaderboard(found, into, True, differences)
+        print(printable(f"open {page} in a browser"))
+
+
 def leaderboard(
     folders: RunFolders,
     into: Annotated[Path, typer.Option("--into", metavar="FILE", help="The page.")] = Path("leaderboard.html"),

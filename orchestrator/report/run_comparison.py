@@ -5,9 +5,10 @@ Differences are a run less the first one, of pairs of episodes; p is corrected o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from rich.box import SIMPLE_HEAD
@@ -32,6 +33,10 @@ MOST = 20
 LEGEND = "* p below 0.05 after Holm's correction over all rows of models; (p) of baselines is not corrected"
 
 
+class NothingInCommon(RunFolderError):
+    """No model and condition of two runs was played on the same samples."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Runs beside the first one."""
@@ -52,7 +57,7 @@ def compare_runs(
     """Every further run less the first, paired by sample; the other arguments are ``run_data.read``'s.
 
     An episode without its partner, or that ended in an error, is in no pair; nor is one of another picture, so that folders
-    of different data are never paired by number alone. Raises RunFolderError.
+    of different data are never paired by number alone. Raises RunFolderError, NothingInCommon where no pair is left.
     """
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise RunFolderError("a folder is named twice; type each run once")
@@ -67,7 +72,7 @@ def compare_runs(
         notes += [*configuration(base, run, names[0], name), *told]
     every, declared = pl.concat(pairs), pl.concat(family)
     if every.is_empty():
-        raise RunFolderError(
+        raise NothingInCommon(
             f"{', '.join(names)} have no model and condition on the same samples in common, so there is nothing to compare"
         )
     limits = _limits(runs)
@@ -94,13 +99,14 @@ def tables(found: Comparison) -> Iterator[Table]:
             asked = "-" if row["ps_difference"] is None else signed(row["ps_difference"])
             table.add_row(
                 escape(f"{row['model']}, {row['condition']}"), f"{row['n']:,}", signed(row["difference"]),
-                f"{signed(row['difference_low'])} to {signed(row['difference_high'])}", _p(row), asked,
+                f"{signed(row['difference_low'])} to {signed(row['difference_high'])}", p_value(row), asked,
                 *(_difference(cells.get(name)) for name in scenarios),
             )  # fmt: skip
         yield table
 
 
-def _p(row: dict[str, float | None]) -> str:
+def p_value(row: Mapping[str, Any]) -> str:
+    """The corrected p of a row as text; in brackets the one of a baseline, which is not corrected."""
     value = row["p_holm"] if row["p_holm"] is not None else row["p"]
     text = "<0.001" if value is not None and value < 0.001 else f"{value:.3f}"
     return text if row["p_holm"] is not None else f"({text})"

@@ -15,10 +15,12 @@ from urllib.parse import quote, urlencode
 import polars as pl
 
 from orchestrator.report.html import NAME, filled
+from orchestrator.report.html.difference_tables import difference_tables
 from orchestrator.report.html.escape import visible
 from orchestrator.report.html.tables import GAP, Column, PageTable, TableCell
 from orchestrator.report.leaderboard import BASELINE, PERSON, Entrant, Leaderboard
 from orchestrator.report.ranking import chance
+from orchestrator.report.run_comparison import Comparison
 from orchestrator.storage import atomic_write
 
 Row = Mapping[str, Any]
@@ -53,16 +55,22 @@ class RunLink:
     page: str
 
 
-def write_leaderboard(found: Leaderboard, target: Path) -> Path:
-    """Write the page and return its path; links are relative to it. Raises OSError."""
+def write_leaderboard(found: Leaderboard, target: Path, report: bool = False, beside: Comparison | None = None) -> Path:
+    """Write the page and return its path; links are relative to it. Raises OSError.
+
+    ``report``: it is the report of several runs; ``beside``: what each differs by from the first.
+    """
     pages = {run: _report(folder, target) for run, folder in found.folders.items()}
     conditions = found.rows["condition"].unique(maintain_order=True)
     sections = [_section(found, condition, pages) for condition in conditions]
     runs = [RunLink(visible(run), page) for run, page in pages.items()]
     notes = [visible(note, 600) for note in found.notes]
-    atomic_write.write(
-        target, filled("leaderboard.html.j2", SCRIPTS, sections=sections, runs=runs, notes=notes).encode()
+    differences = difference_tables(beside) if beside else ()
+    title = "Runs side by side" if report else "Leaderboard"
+    page = filled(
+        "leaderboard.html.j2", SCRIPTS, title=title, sections=sections, differences=differences, runs=runs, notes=notes
     )
+    atomic_write.write(target, page.encode())
     return target
 
 

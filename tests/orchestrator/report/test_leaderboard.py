@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from html.parser import HTMLParser
 from urllib.parse import unquote
@@ -19,7 +20,9 @@ from orchestrator.report.html import write_page
 from orchestrator.report.html.leaderboard_page import write_leaderboard
 from orchestrator.report.leaderboard import leaderboard
 from orchestrator.report.ranking import ranking
+from orchestrator.report.run_comparison import compare_runs
 from orchestrator.report.run_data import read
+from orchestrator.report.wording import signed
 from orchestrator.storage.run_folder import RunFolderError
 from tests.orchestrator.report.runs import heard, played, sweep
 
@@ -168,3 +171,43 @@ def test_the_command(folders, tmp_path):
     assert wrong.exit_code == 2 and "holds no run" in wrong.output
     nowhere = CliRunner().invoke(app, ["leaderboard", str(folders / "one"), "--into", str(tmp_path / "a/b/c.html")])
     assert nowhere.exit_code == 2 and "Traceback" not in nowhere.output
+
+
+def told(*arguments, code=0):
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    assert done.exit_code == code, done.output
+    return " ".join(done.output.split())
+
+
+def test_several_runs_are_reported_on_one_page(folders, tmp_path):
+    page, pair = tmp_path / "runs.html", [folders / "one", folders / "whole"]
+    said = told("report", *pair, "--into", page)
+    found = compare_runs(pair).averages
+
+    assert "less one (mcqa), points of acc" in said and "in a browser" in said
+    content = page.read_text()
+    shown = cells(content.split('id="table-difference-0"')[1].split("</table>")[0])
+    assert "<title>Runs side by side" in content and len(shown) == found.height == 8
+    for line, row in zip(shown, found.iter_rows(named=True), strict=True):
+        assert line[:3] == [row["model"], row["condition"], str(row["n"])]
+        assert line[3].startswith(signed(row["difference"])) and len(line) == 6 + 7
+    told("report", *pair, "--brief", "--into", tmp_path / "none.html")
+    assert not (tmp_path / "none.html").exists()
+    assert json.loads(told("report", *pair, "--json"))["averages"] == found.to_dicts()
+
+
+def cells(table):
+    """The texts of each row of a table's body."""
+    rows = table.split("<tbody>")[1].split("<tr>")[1:]
+    return [[" ".join(re.sub("<[^>]*>", " ", one).split()) for one in re.split("</t[hd]>", row)[:-1]] for row in rows]
+
+
+def test_runs_with_nothing_in_common_are_ranked_on_one_page(demo_data, tmp_path):
+    one = played(tmp_path / "one", sweep(demo_data, ["ask-properly"], ["zero-shot"]))
+    two = played(tmp_path / "two", sweep(demo_data, ["uniform"], ["zero-shot"]))
+    said = told("report", one, two, "--into", tmp_path / "runs.html")
+
+    assert "no model and condition on the same samples in common" in said
+    shown = (tmp_path / "runs.html").read_text()
+    assert "Differences" not in shown and "ask-properly" in shown and "uniform" in shown
+    assert "is named twice" in told("report", one, one, code=2)
