@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Rows = list[dict[str, Any]]
 MEASURES = {
     "acc": "percent of episodes that end with the right category",
+    "acc_first": "percent of episodes that end with the right category at the first turn",
     "ps": "mean number of suggestions in an episode",
     "loops": "percent of episodes that end at the turn limit",
 }

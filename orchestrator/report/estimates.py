@@ -38,8 +38,9 @@ SHARES = {
     "share_unparsable": "unparsable",
 }
 """Share of answers -> the count of an episode that it sums; ``share_right`` are right categories."""
-MEASURES = ("acc", "ps", "mean_turns", "loops", *SHARES)
-"""Measures of a cell: percent, but for ps and mean_turns (protocol.md, 'Measures')."""
+MEASURES = ("acc", "acc_first", "ps", "mean_turns", "loops", *SHARES)
+"""Measures of a cell: percent, but for ps and mean_turns (protocol.md, 'Measures'); ``acc_first`` is accuracy at the first turn
+(paper, section 3.3: what the filter bounds)."""
 Estimate = tuple[float, float, float]
 """A value and its interval."""
 
@@ -113,18 +114,19 @@ def _cell(episodes: pl.DataFrame, most: int) -> _Cell:
     groups = groups_of(episodes)
     strata = {
         "acc": histogram(100 * values["correct"], 0, 100, groups),
+        "acc_first": histogram(100 * values["correct"] * (values["turns"] == 1), 0, 100, groups),
         "ps": histogram(values["turns"] - 1, 0, most, groups),
         "loops": histogram(100 * values["limit"], 0, 100, groups),
     }
     estimates = {name: _scored([stratum]) for name, stratum in strata.items() if name == "ps"}
-    for name in ("acc", "loops"):
+    for name in ("acc", "acc_first", "loops"):
         estimates[name] = proportion(strata[name])
     return _Cell(strata, estimates | {name: _share(episodes, count) for name, count in SHARES.items()})
 
 
 def _average(cells: list[_Cell]) -> Mapping[str, Estimate]:
     """Unweighted means over scenarios: each scenario is a stratum."""
-    means = {name: _scored([cell.strata[name] for cell in cells]) for name in ("acc", "ps", "loops")}
+    means = {name: _scored([cell.strata[name] for cell in cells]) for name in ("acc", "acc_first", "ps", "loops")}
     for name in SHARES:
         parts = [cell.estimates[name] for cell in cells]
         means[name] = (sum(value for value, _, _ in parts) / len(parts), *combined(parts))

@@ -46,9 +46,10 @@ def score(
     """One row a planned cell, sorted by cell.
 
     Counts of episodes: planned, finished (stored, whatever the ending), unprocessable, refused, failed, errors (their
-    sum), scored (the rest), correct. Measures over the scored ones, null where there is none: acc, acc_low, acc_high
-    (percent, 95% interval), ps (mean of turns - 1), loops (percent that ended at the turn limit), turns (in all),
-    share_* (percent of turns), prompt_tokens, reply_tokens (sums) and cost (of all episodes). protocol.md, 'Measures'.
+    sum), scored (the rest), correct, correct_first (of these, at the first turn). Measures over the scored ones, null
+    where there is none: acc, acc_low, acc_high (percent, 95% interval), acc_first (percent that end right at the first
+    turn), ps (mean of turns - 1), loops (percent that ended at the turn limit), turns (in all), share_* (percent of
+    turns), prompt_tokens, reply_tokens (sums) and cost (of all episodes). protocol.md, 'Measures'.
 
     Episodes that outgrew the model (``Ending.OVERFLOW``), or whose last reply's tokens were spent in silence (``TRUNCATED``),
     are scored, as not answered rightly: overflow and truncated count them, and acc_bound and loops_bound are what acc and
@@ -150,6 +151,7 @@ def _counts() -> list[pl.Expr]:
             for ending in (*ERRORS, Ending.LIMIT, *CUT_SHORT)
         ],
         pl.col("correct").filter(answered).sum().cast(pl.Int64),
+        (pl.col("correct") & (pl.col("turns") == 1)).filter(answered).sum().cast(pl.Int64).alias("correct_first"),
         *[pl.col(name).filter(answered).cast(pl.Int64).sum() for name in summed],
         pl.col("cost").sum().round(9),
     ]
@@ -163,6 +165,7 @@ def _measures() -> list[pl.Expr]:
         _percent(pl.col("correct"), pl.col("scored")).alias("acc"),
         low.alias("acc_low"),
         high.alias("acc_high"),
+        _percent(pl.col("correct_first"), pl.col("scored")).alias("acc_first"),
         _ratio(pl.col("turns") - pl.col("scored"), pl.col("scored")).alias("ps"),
         _percent(pl.col(Ending.LIMIT), pl.col("scored")).alias("loops"),
         _percent(pl.sum_horizontal("correct", *CUT_SHORT), pl.col("scored")).alias("acc_bound"),
@@ -172,8 +175,8 @@ def _measures() -> list[pl.Expr]:
 
 
 def _columns() -> list[str]:
-    counts = ["finished", "scored", *ERRORS, "errors", "correct", *map(str, CUT_SHORT)]
-    measures = ["acc", "acc_low", "acc_high", "acc_bound", "ps", "loops", "loops_bound"]
+    counts = ["finished", "scored", *ERRORS, "errors", "correct", "correct_first", *map(str, CUT_SHORT)]
+    measures = ["acc", "acc_low", "acc_high", "acc_bound", "acc_first", "ps", "loops", "loops_bound"]
     return [*PLANNED, *counts, *measures, "turns", *SHARES, *NOT_COMPARABLE]
 
 

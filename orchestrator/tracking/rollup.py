@@ -14,7 +14,7 @@ MODEL, BASELINE = "model", "baseline"
 """What a row of the sweep's models may be (tag and parameter ``kind``)."""
 USUAL = "zero-shot"
 """The condition of a model's own ``acc`` where it was played under it."""
-MEANS = ("acc", "ps", "loops")
+MEANS = ("acc", "acc_first", "ps", "loops")
 READ = ("aggregate", "category", "suggestion")
 """A judge's bits: percent of the open-ended answers."""
 DECIMALS = 2

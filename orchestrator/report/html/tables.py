@@ -84,6 +84,7 @@ CELLS = (
     Column("Scenario", number=False, filter=True),
     Column("Condition", number=False, filter=True),
     Column("Acc %", "share of scored episodes that end correct, with its 95% interval (Agresti-Coull)"),
+    Column("First turn %", "share of scored episodes that end correct at the first turn: what needs no help"),
     Column("ps", "suggestions per episode (mean of turns - 1), with its 95% score interval"),
     Column(
         "Answers", "what the answers were: suggestion, right category, wrong category, abstention, unparsable", False
@@ -155,6 +156,7 @@ def _cell(
         TableCell(visible(row["scenario"]), visible(row["scenario"])),
         TableCell(visible(name), visible(name)),
         _measure(row, "acc", span=True),
+        _number(row["acc_first"]),
         _measure(row, "ps"),
         _answers(row),
         _change(change),

@@ -32,7 +32,15 @@ def test_measures_equal_those_of_score_and_lie_in_their_intervals(run_data):
     cells = estimate(run_data).cells
     both = cells.join(run_data.rows, on="cell", suffix="_score")
 
-    for name in ("ps", "loops", "share_suggestion", "share_abstention", "share_category", "share_unparsable"):
+    for name in (
+        "acc_first",
+        "ps",
+        "loops",
+        "share_suggestion",
+        "share_abstention",
+        "share_category",
+        "share_unparsable",
+    ):
         assert both[name].to_list() == pytest.approx(both[f"{name}_score"].to_list())
     for name in MEASURES:
         inside = (both[f"{name}_low"] <= both[name] + 1e-9) & (both[name] <= both[f"{name}_high"] + 1e-9)

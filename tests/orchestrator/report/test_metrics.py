@@ -50,7 +50,9 @@ def test_measures_by_hand():
     )
 
     assert (row["planned"], row["finished"], row["scored"], row["errors"], row["correct"]) == (10, 4, 4, 0, 2)
-    assert row["acc"] == 50.0
+    assert (row["acc"], row["acc_first"], row["correct_first"]) == (50.0, 25.0, 1), (
+        "one of the two right ones asked first"
+    )
     assert row["ps"] == (0 + 3 + 1 + 4) / 4
     assert row["turns"] == 12
     assert row["loops"] == 25.0
