@@ -104,6 +104,7 @@ def test_its_own_tests_pass_with_it_installed(site):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_plays_it_on_ray(site, data, tmp_path):
     """On a cluster of its own, whose workers find the package as the driver does."""
     environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": f"{site}:{ROOT}", "PYTHONUNBUFFERED": "1"}

@@ -65,6 +65,7 @@ def test_a_bound_without_prices_is_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_models_on_two_workers_and_a_killed_attempt_share_one_bound(cli, demo_data, tmp_path):
     file, out, most = tmp_path / "s.toml", tmp_path / "run", 60 * ONE
     with service(lambda number, body: said("A"), delay=0.2) as one:

@@ -101,7 +101,8 @@ def test_two_tabs_make_one_answer(demo_data, tmp_path):
             with ThreadPoolExecutor(len(tabs)) as crowd:
                 last = list(crowd.map(lambda tab: _survives(tab, number, choice), tabs))  # noqa: B023
             late = sum("was answered already" in tab.page for tab in tabs)
-            assert late == len(tabs) - 1 or None in last, "at the end the program is gone"
+            ended = 200 in last or None in last  # after the last answer a late tab sees the end, or nobody any more
+            assert late == len(tabs) - 1 or ended
     assert turns(tmp_path / "run").collect().height == len(script)
     assert episodes(tmp_path / "run").collect()["ending"].to_list() == ["correct"] * 2
 

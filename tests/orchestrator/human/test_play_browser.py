@@ -26,6 +26,7 @@ from tests.orchestrator.report.runs import played, sweep
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium and chromedriver are not installed"),
 ]
 CONDITIONS = "history"
