@@ -5,7 +5,9 @@ A file is there whole or not at all, also after a crash at any step; and it is n
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +59,15 @@ def make_private(path: Path) -> None:
 
 
 def opened(path: Path, flags: int) -> int:
-    """A handle on a file of this folder, made where it is not there."""
-    return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, mode(path.parent) & 0o666)
+    """A handle on a file of this folder, made where it is not there.
+
+    Raises OSError, also for what is no file: it never waits for the reader of a pipe.
+    """
+    handle = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, mode(path.parent) & 0o666)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+    return handle
 
 
 def publish(path: Path) -> None:
