@@ -179,7 +179,7 @@ def report(
         compare_runs(folders, _benchmark(data), judge, strict_paper, cluster, None, as_json)
         return
     if len(folders) > 1:
-        report_runs(folders, _benchmark(data), judge, strict_paper, cluster, into, brief)
+        report_runs(folders, _benchmark(data), judge, strict_paper, cluster, None if brief else into)
         return
     (folder,) = folders
     from orchestrator.report.evidence_tables import paired

@@ -39,24 +39,26 @@ def compare_runs(
 
 
 def report_runs(
-    folders: Sequence[Path], data: Path | None, judge: str, strict: bool, cluster: str, into: Path, brief: bool
+    folders: Sequence[Path], data: Path | None, judge: str, strict: bool, cluster: str, into: Path | None
 ) -> None:
-    """Print what each further run differs by from the first, and write one page about all of them unless ``brief``."""
+    """Print what each further run differs by from the first, and write one page about all of them, none without ``into``."""
     from orchestrator.report import run_comparison as beside
     from orchestrator.report.html.leaderboard_page import write_leaderboard
     from orchestrator.report.leaderboard import leaderboard as ranked
+    from orchestrator.report.run_data import several
     from orchestrator.storage.disk import disk
 
-    found = ranked(folders, data, judge, strict, cluster)
+    runs = several(folders, data, judge, strict, cluster)
+    found = ranked(runs)
     try:
-        differences = beside.compare_runs(folders, data, judge, strict, cluster)
+        differences = beside.compare_runs(runs)
         show(*beside.tables(differences), beside.LEGEND, *map(printable, differences.notes), least=WIDTH)
     except beside.NothingInCommon as nothing:
         differences = None
         print(printable(str(nothing)))
-    if not brief:
+    if into is not None:
         with disk(into):
-            page = write_leaderboard(found, into, True, differences)
+            page = write_leaderboard(found, into, "Runs side by side", differences)
         print(printable(f"open {page} in a browser"))
 
 

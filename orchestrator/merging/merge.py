@@ -91,8 +91,7 @@ def sentences(found: Merged) -> list[str]:
 
 def _names(folders: Sequence[Path]) -> list[str]:
     """The folders as they were typed; raises where one is named twice."""
-    if len({folder.resolve() for folder in folders}) < len(folders):
-        raise RunFolderError("a folder is named twice; type each folder once")
+    lock.named_once(folders)
     if len(folders) < 2:
         raise RunFolderError("one folder is nothing to merge; type two or more folders before --into")
     return [str(folder) for folder in folders]

@@ -24,7 +24,7 @@ from orchestrator.planning.build_plan import belonging
 from orchestrator.planning.pictures import ShownPictures
 from orchestrator.planning.plan import Plan
 from orchestrator.report.wording import counted
-from orchestrator.storage import reused, run_folder
+from orchestrator.storage import lock, reused, run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.run_folder import RunFolderError
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
@@ -73,7 +73,7 @@ def reusable(sweep: Sweep, plan: Plan, output: Path, folders: Sequence[tuple[str
         wanted = wanted.join(belonging(plan, output).select("key").collect(), on="key", how="anti")
     found = []
     for name, folder in folders:
-        if folder.resolve() == output.resolve():
+        if lock.resolved(folder) == lock.resolved(output):
             raise RunFolderError(
                 f"--reuse {name} is the run's own folder; leave it out: what it holds is not played again"
             )

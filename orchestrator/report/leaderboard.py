@@ -17,7 +17,7 @@ from envs import in_order
 from orchestrator.report.estimates import estimate
 from orchestrator.report.ranking import ranking
 from orchestrator.report.run_comparison import configuration, distinct
-from orchestrator.report.run_data import RunData, Samples, read
+from orchestrator.report.run_data import RunData, Samples, several
 from orchestrator.report.wording import counted
 from orchestrator.storage.run_folder import RunFolderError
 from sweeps.spec import ModelSpec
@@ -60,13 +60,16 @@ class Leaderboard:
 
 
 def leaderboard(
-    folders: Sequence[Path], data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
+    given: Sequence[RunData | Path],
+    data: Path | None = None,
+    judge: str = "",
+    strict: bool = False,
+    cluster: str = "",
 ) -> Leaderboard:
-    """The leaderboard of these run folders; the other arguments are ``run_data.read``'s. Raises RunFolderError."""
-    if len({folder.resolve() for folder in folders}) < len(folders):
-        raise RunFolderError("a folder is named twice; type each run once")
+    """The leaderboard of these runs; the other arguments are ``run_data.read``'s. Raises RunFolderError."""
+    runs = [_choices(run) for run in several(given, data, judge, strict, cluster)]
+    folders = [run.folder for run in runs]
     names = distinct(folders)
-    runs = [_choices(read(folder, data, judge, strict, cluster)) for folder in folders]
     if not any(run.planned.height for run in runs):
         raise RunFolderError(f"{', '.join(names)}: open-ended answers are not ranked here; `report` has their tables")
     _same_samples(runs, names)

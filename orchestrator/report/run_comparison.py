@@ -20,7 +20,7 @@ from orchestrator.report.estimates import suggestion_limits
 from orchestrator.report.outcomes import outcomes
 from orchestrator.report.paired_averages import averaged_pairs
 from orchestrator.report.paired_tests import Limits, compared_pairs, significant
-from orchestrator.report.run_data import RunData, read
+from orchestrator.report.run_data import RunData, several
 from orchestrator.report.wording import counted, signed
 from orchestrator.storage import run_folder
 from orchestrator.storage.run_folder import RunFolderError
@@ -52,17 +52,19 @@ class Comparison:
 
 
 def compare_runs(
-    folders: Sequence[Path], data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
+    given: Sequence[RunData | Path],
+    data: Path | None = None,
+    judge: str = "",
+    strict: bool = False,
+    cluster: str = "",
 ) -> Comparison:
     """Every further run less the first, paired by sample; the other arguments are ``run_data.read``'s.
 
     An episode without its partner, or that ended in an error, is in no pair; nor is one of another picture, so that folders
     of different data are never paired by number alone. Raises RunFolderError, NothingInCommon where no pair is left.
     """
-    if len({folder.resolve() for folder in folders}) < len(folders):
-        raise RunFolderError("a folder is named twice; type each run once")
-    runs = [read(folder, data, judge, strict, cluster) for folder in folders]
-    names = distinct(folders)
+    runs = several(given, data, judge, strict, cluster)
+    names = distinct([run.folder for run in runs])
     base, notes = runs[0], []
     pairs, family = [], []
     for run, name in zip(runs[1:], names[1:], strict=True):

@@ -5,7 +5,7 @@ Nothing here needs a model, a cluster or the data folder; where the data folder 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from pathlib import Path
@@ -22,6 +22,7 @@ from orchestrator.report.clusters import CLUSTERS
 from orchestrator.report.judge_agreement import chosen
 from orchestrator.report.metrics import PLANNED, score
 from orchestrator.report.own_measures import joined, own_measures
+from orchestrator.storage import lock
 from orchestrator.storage.checksums import damaged
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.planned_episodes import planned_only
@@ -181,6 +182,14 @@ def opened(
 ) -> RunData:
     """A run that is read already, or ``read`` of its folder."""
     return run if isinstance(run, RunData) else read(run, data, judge, strict, cluster)
+
+
+def several(
+    runs: Sequence[RunData | Path], data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
+) -> list[RunData]:
+    """Runs that are compared, each read once (``opened``); raises RunFolderError where one is named twice."""
+    lock.named_once(run.folder if isinstance(run, RunData) else run for run in runs)
+    return [opened(run, data, judge, strict, cluster) for run in runs]
 
 
 def _replicates(sweep: Sweep, episodes: pl.DataFrame) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,24 @@ class RunFolderError(Exception):
     """What the user should read about a run folder; its text is the whole message."""
 
 
+def resolved(folder: Path) -> Path:
+    """Where a folder lies, links followed; of a link to itself its own name, which ``Path.resolve`` raises for."""
+    return Path(os.path.realpath(folder))
+
+
+def named_once(folders: Iterable[Path]) -> None:
+    """Raises RunFolderError where a folder is named twice, under another name too."""
+    named = [resolved(folder) for folder in folders]
+    if len(set(named)) < len(named):
+        raise RunFolderError("a folder is named twice; type each folder once")
+
+
 def acquire(folder: Path, role: str) -> None:
     """Take the folder for this process; its ``driver`` and its ``store`` share one lock, two of a kind do not.
 
     Raises RunFolderError, naming the holder, when somebody has it.
     """
-    place = folder.resolve()
+    place = resolved(folder)
     if place in _held and role in _held[place][1]:
         raise RunFolderError(f"{folder} is already open in this process ({os.getpid()}); close it first")
     handle = _held[place][0] if place in _held else _locked(folder)
@@ -46,7 +58,7 @@ def acquire(folder: Path, role: str) -> None:
 
 def release(folder: Path, role: str) -> None:
     """Give up a role; the lock goes with the last one."""
-    place = folder.resolve()
+    place = resolved(folder)
     if place not in _held:
         return
     handle, roles = _held[place]
@@ -86,7 +98,7 @@ def holder(folder: Path) -> dict[str, Any] | None:
 def _locked(folder: Path) -> int:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # replies, logs: its owner's alone, unless made before
-        handle = atomic_write.opened(folder / NAME, os.O_RDWR | os.O_NONBLOCK)
+        handle = atomic_write.opened(folder / NAME, os.O_RDWR)
     except OSError as problem:
         raise RunFolderError(f"{folder} cannot be a run folder ({problem.strerror}); pass another --output") from None
     try:

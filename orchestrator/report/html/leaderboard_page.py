@@ -55,10 +55,12 @@ class RunLink:
     page: str
 
 
-def write_leaderboard(found: Leaderboard, target: Path, report: bool = False, beside: Comparison | None = None) -> Path:
+def write_leaderboard(
+    found: Leaderboard, target: Path, title: str = "Leaderboard", beside: Comparison | None = None
+) -> Path:
     """Write the page and return its path; links are relative to it. Raises OSError.
 
-    ``report``: it is the report of several runs; ``beside``: what each differs by from the first.
+    ``beside``: what each run differs by from the first, where that is shown too.
     """
     pages = {run: _report(folder, target) for run, folder in found.folders.items()}
     conditions = found.rows["condition"].unique(maintain_order=True)
@@ -66,7 +68,6 @@ def write_leaderboard(found: Leaderboard, target: Path, report: bool = False, be
     runs = [RunLink(visible(run), page) for run, page in pages.items()]
     notes = [visible(note, 600) for note in found.notes]
     differences = difference_tables(beside) if beside else ()
-    title = "Runs side by side" if report else "Leaderboard"
     page = filled(
         "leaderboard.html.j2", SCRIPTS, title=title, sections=sections, differences=differences, runs=runs, notes=notes
     )

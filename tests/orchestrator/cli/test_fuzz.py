@@ -49,6 +49,10 @@ COMMANDS = {
     "data demo": ("{fifo}", "--samples", "--seed", "--keep"),
     "models check": ("uniform", "--sweep", "--gpu-type"),
     "models fetch": ("uniform", "--sweep"),
+    "leaderboard": ("{run}", "--into", "page.html", "--data", "--judge"),
+    "merge": ("{run}", "{run}", "--into", "merged", "--prefer"),
+    "export": ("{run}", "--to", "csv", "--into", "exported", "--by"),
+    "learned": ("{run}", "--data"),
 }
 """Command -> the words that its lines are drawn from, beside ``ODD``."""
 READING = ("status", "report --brief", "compare", "agreement", "run {sweep} --output", "judge", "plan {sweep} --output")
@@ -198,6 +202,27 @@ def test_many_odd_files(places, tmp_path):
 @pytest.mark.parametrize("name", ["/dev/zero", "{fifo}", "{loop}", LONG, "{data}"])
 def test_what_is_no_file_is_a_sentence(places, command, name):
     called(*filled([*command, name], places))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["report {run} {loop}", "compare {loop} {run}", "leaderboard {run} {loop}", "merge {run} {loop} --into merged",
+     "run {sweep} --output {loop}", "run {sweep} --output new --reuse {loop}"],
+)  # fmt: skip
+def test_a_folder_that_is_a_link_to_itself_is_a_sentence(places, line):
+    found = CliRunner().invoke(app, filled(line.split(), places))
+
+    assert found.exit_code == 2 and found.stderr.startswith("proactive-sweep: "), found.output
+    assert found.stderr.count("\n") == 1 and "named twice" not in found.stderr
+
+
+def test_a_pipe_in_the_place_of_the_sums_is_a_sentence(places, tmp_path):
+    folder = Path(shutil.copytree(places["run"], tmp_path / "copy"))
+    (folder / checksums.NAME).unlink()
+    os.mkfifo(folder / checksums.NAME)
+    found = CliRunner().invoke(app, filled(["run", "{sweep}", "--output", str(folder)], places))
+
+    assert found.exit_code == 2 and checksums.NAME in found.stderr and found.stderr.count("\n") == 1, found.output
 
 
 @pytest.mark.parametrize(
