@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,12 +16,11 @@ import typer
 
 from actors.printable import printable
 from envs import regular
-from envs.samples import BadData
 from orchestrator.cli import listing
 from orchestrator.cli.as_json import AsJson, show_json
 from orchestrator.cli.data import data_app, models_app
 from orchestrator.cli.init import init
-from orchestrator.cli.options import WIDTH, ByJudge, RunFolder, RunFolders, StrictPaper, named
+from orchestrator.cli.options import WIDTH, MovedData, RunFolder, named
 from orchestrator.cli.plan import (
     More,
     Output,
@@ -36,9 +34,11 @@ from orchestrator.cli.plan import (
     sweep_of,
 )
 from orchestrator.cli.play import play
+from orchestrator.cli.printing import print_left_out, print_mlflow, print_reused, print_tables
 from orchestrator.cli.prompt import prompt
 from orchestrator.cli.publish import publish
-from orchestrator.cli.runs import compare_runs, export, leaderboard, merge, report_runs
+from orchestrator.cli.report import compare, leaderboard, report
+from orchestrator.cli.runs import export, merge
 from orchestrator.cli.sentences import Commands
 from orchestrator.cli.train import learned, train
 from orchestrator.monitoring.console import show
@@ -46,9 +46,6 @@ from orchestrator.storage import job_paths
 from orchestrator.storage.software import version
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from orchestrator.report.escaping import Grid
     from sweeps.spec import Sweep
 
 app = typer.Typer(
@@ -114,7 +111,7 @@ def run(
     with remote.place(found.output) as place:
         outcome = play(found, place.folder, update, retry=again, reuse=others)
     if not outcome.interrupted:
-        _print_tables(outcome.rows)
+        print_tables(outcome.rows)
         _how_to_look(found, place.folder)
         if failed := int(outcome.rows["failed"].sum()):
             print(f"{failed:,} episodes ended as failed; the same command with --retry-failed plays them again")
@@ -145,94 +142,13 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
         )
     left = "is damaged or was edited; the same `run` command writes it anew, or plays its episodes again"
     show(table, *status_tables(found), *(f"{name} {left}" for name in found["damaged"]))
-    _print_left_out(found["left_out"])
-    _print_reused(folder)
-    _print_mlflow(folder)
+    print_left_out(found["left_out"])
+    print_reused(folder)
+    print_mlflow(folder)
 
 
-@app.command()
-def report(
-    folders: RunFolders,
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
-    ] = None,
-    brief: Annotated[bool, typer.Option("--brief", help="Only print the tables.")] = False,
-    judge: ByJudge = "",
-    strict_paper: StrictPaper = False,
-    baselines: Annotated[
-        bool, typer.Option("--baselines/--no-baselines", help="Draw baselines grey in figures, or leave them out.")
-    ] = True,
-    cluster: Annotated[
-        str, typer.Option(metavar="object|picture", help="Count samples of one object, or picture or video, as alike.")
-    ] = "",
-    into: Annotated[Path, typer.Option("--into", metavar="FILE", help="Of several runs: the page.")] = Path(
-        "runs.html"
-    ),
-    as_json: AsJson = False,
-) -> None:
-    """Print the paper's tables, and write tables/, figures/ and report.html from the run folder alone.
-
-    Of several runs, print what each differs by from the first, and write one page: ranks over all of them, and differences.
-    --brief and --json write nothing.
-    """
-    if len(folders) > 1 and as_json:
-        compare_runs(folders, _benchmark(data), judge, strict_paper, cluster, None, as_json)
-        return
-    if len(folders) > 1:
-        report_runs(folders, _benchmark(data), judge, strict_paper, cluster, None if brief else into)
-        return
-    (folder,) = folders
-    from orchestrator.report.evidence_tables import paired
-    from orchestrator.report.run_data import read
-    from orchestrator.report.tables import write_tables
-
-    found = read(folder, _benchmark(data), judge, strict_paper, cluster)
-    if as_json:
-        show_json({"cells": found.rows.to_dicts(), "notes": found.notes})
-        return
-    _print_tables(found.rows)
-    _print_paired(paired(found))
-    _print_left_out(found.left_out)
-    _print_reused(folder)
-    if brief:
-        return
-    from orchestrator.report.figures import write_figures
-    from orchestrator.report.html import write_page
-    from orchestrator.report.outcomes import told
-    from orchestrator.storage.disk import disk
-
-    with disk(folder):
-        made = [*write_tables(found), *write_figures(found, baselines=baselines)]
-        page = write_page(found, data, baselines=baselines)
-    print(f"intervals: {told(found)}")
-    print(f"{len(made)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
-
-
-@app.command()
-def compare(
-    folders: RunFolders,
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
-    ] = None,
-    judge: ByJudge = "",
-    strict_paper: StrictPaper = False,
-    cluster: Annotated[
-        str, typer.Option(metavar="object|picture", help="Of several runs: count samples of one object as alike.")
-    ] = "",
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Of several runs: write every cell there.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Of one run: our figures beside the published ones. Of several: each less the first, on the same samples."""
-    if len(folders) > 1:
-        compare_runs(folders, _benchmark(data), judge, strict_paper, cluster, csv, as_json)
-        return
-    from orchestrator.report import paper_comparison as beside
-
-    rows = beside.compare(folders[0], _benchmark(data), judge, strict_paper)
-    if as_json:
-        show_json({"figures": rows.to_dicts(), "notes": beside.reasons(rows)})
-        return
-    show(*beside.tables(rows), *beside.reasons(rows), least=WIDTH)
+app.command()(report)
+app.command()(compare)
 
 
 @app.command("judge")
@@ -253,7 +169,7 @@ def judge_answers(
     with remote.place(named(output)) as place:
         sweep = stored_sweep(place.folder)
         rows, complete = judge(sweep, place.folder, reader(sweep, by, set_), again)
-    _print_tables(rows.filter(rows["protocol"] == "oeg"))
+    print_tables(rows.filter(rows["protocol"] == "oeg"))
     raise typer.Exit(place.code(0 if complete else 1))
 
 
@@ -276,15 +192,13 @@ def agreement(folder: RunFolder, as_json: AsJson = False) -> None:
 def track(
     folder: RunFolder,
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow: 'sqlite' or an address.")] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
-    ] = None,
+    data: MovedData = None,
 ) -> None:
     """Rebuild the MLflow run of a run folder, with tables, figures, the report and a sample of episodes as traces."""
     from orchestrator.tracking.tracker import track as rebuild
 
-    rebuild(folder, tracking_uri, _benchmark(data))
-    _print_mlflow(folder)
+    rebuild(folder, tracking_uri, data)
+    print_mlflow(folder)
 
 
 @app.command()
@@ -309,13 +223,13 @@ def audit(
     folder: RunFolder,
     package: Annotated[Path | None, typer.Option(metavar="PATH", help="Folder that holds proactivebench/.")] = None,
     python: Annotated[str | None, typer.Option(help="An interpreter of Python 3.12 or newer.")] = None,
-    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Where the benchmark lies now.")] = None,
+    data: MovedData = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay all stored replies and verdicts through the package proactivebench and ours; exit code 1 if any differs."""
     from orchestrator.audit.audit import audit as examine
 
-    found = examine(folder, package, python, _benchmark(data))
+    found = examine(folder, package, python, data)
     if as_json:
         show_json({**asdict(found), "clean": found.clean})
     else:
@@ -346,52 +260,10 @@ def _tracked(sweep: Sweep, uri: str | None) -> Sweep:
     return sweep.model_copy(update={"tracking": sweep.tracking.model_copy(update={"uri": uri})}) if uri else sweep
 
 
-def _benchmark(data: Path | None) -> Path | None:
-    """The folder that ``--data`` names, if it is one."""
-    if data is not None and not data.is_dir():
-        raise BadData(f"--data {data} is no folder; name the one that holds the *_preprocessed.jsonl files")
-    return data
-
-
-def _print_tables(rows: pl.DataFrame) -> None:
-    from orchestrator.report.console_tables import tables
-
-    show(*tables(rows), least=WIDTH)
-
-
-def _print_left_out(left_out: Iterable[object]) -> None:
-    """The bad lines of the data that nobody played, one line a scenario."""
-    for one in left_out:
-        print(printable(f"left out: {one}"))
-
-
-def _print_reused(folder: Path) -> None:
-    """How many episodes were played in which other folder."""
-    from orchestrator.storage import reused
-
-    for sentence in reused.sentences(folder):
-        print(printable(sentence))
-
-
-def _print_paired(grid: Grid) -> None:
-    from orchestrator.report.console_tables import paired
-
-    if grid.rows:
-        show(paired(grid), least=WIDTH)
-
-
 def _how_to_look(sweep: Sweep, folder: Path) -> None:
     print(
         f"results: {sweep.output}/results.json; tables, figures and report.html: proactive-sweep report {sweep.output}"
     )
-    _print_mlflow(folder)
+    print_mlflow(folder)
     if sweep.tracking.uri != "none":
         print(f"figures, tables and episodes in MLflow too: proactive-sweep track {folder}")
-
-
-def _print_mlflow(folder: Path) -> None:
-    """Where a browser shows the table of models; nothing where MLflow has not heard of the run."""
-    from orchestrator.tracking.remembered import pages
-
-    for line in pages(folder):
-        print(printable(f"MLflow: {line}"))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from envs.samples import BadData
 from orchestrator.storage.lock import RunFolderError
 
 WIDTH = 128
@@ -29,6 +30,13 @@ def viewed(text: str) -> Path:
     return remote.viewed(text)
 
 
+def benchmark(text: str) -> Path:
+    """The folder that ``--data`` names; raises BadData where it is none."""
+    if not Path(text).is_dir():
+        raise BadData(f"--data {text} is no folder; name the one that holds the *_preprocessed.jsonl files")
+    return Path(text)
+
+
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", parser=viewed, help="A run folder, or s3://BUCKET/FOLDER.")]
 RunFolders = Annotated[
     list[Path], typer.Argument(metavar="DIR...", parser=viewed, help="Run folders, or s3://BUCKET/FOLDER.")
@@ -36,4 +44,11 @@ RunFolders = Annotated[
 ByJudge = Annotated[str, typer.Option("--judge", metavar="KEY", help="Whose verdicts (default: the sweep's judge).")]
 StrictPaper = Annotated[
     bool, typer.Option("--strict-paper", help="A verdict that could not be had counts as zeros, as in the package.")
+]
+MovedData = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", parser=benchmark, help="The benchmark folder, if it has moved.")
+]
+"""The data of a run that has been played."""
+Cluster = Annotated[
+    str, typer.Option(metavar="object|picture", help="Count samples of one object, or picture or video, as alike.")
 ]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from envs.samples import BadData
+from orchestrator.cli.options import MovedData
 from orchestrator.monitoring.console import show
 from orchestrator.storage.lock import RunFolderError
 
@@ -39,16 +39,12 @@ def train(
 
 def learned(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder with models before and after training.")],
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder, if it has moved.")
-    ] = None,
+    data: MovedData = None,
 ) -> None:
     """Print table 3 of a run: before and after training, in and out of domain, with paired intervals and the paper's."""
     from orchestrator.learning import table
     from orchestrator.storage.disk import disk
 
-    if data is not None and not data.is_dir():
-        raise BadData(f"--data {data} is no folder")
     found = table.read(folder, data)
     show(*table.tables(found), least=150)
     with disk(folder):
