@@ -5,8 +5,9 @@ Every leased episode leaves in exactly one batch, or ``play`` raises.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Protocol
+from weakref import WeakSet
 
 from actors.backend import Backend
 from actors.lease import LeaseState
@@ -45,10 +46,18 @@ class EpisodeRunner:
         for name, package in {(cell.scenario, cell.package) for cell in plan.cells if cell.package}:
             same(offered("scenario", name), package)
         self.plan, self.backends, self.in_flight = plan, backends, in_flight
+        self._leases: WeakSet[LeaseState[int, PlayedEpisode, EpisodeBatch]] = WeakSet()
 
     def play(self, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
         """Batches of finished episodes, in the order in which they finish; raises as ``LeaseState.batches``."""
-        return LeaseState(ordinals, self._episode, EpisodeRows).batches(self.in_flight)
+        lease = LeaseState(ordinals, self._episode, EpisodeRows)
+        self._leases.add(lease)
+        return lease.batches(self.in_flight)
+
+    def recall(self, ordinals: Collection[int]) -> None:
+        """Leave out what is not begun of these episodes, in the leases of this moment."""
+        for lease in self._leases:
+            lease.recall(ordinals)
 
     async def _episode(self, ordinal: int) -> PlayedEpisode:
         index, sample = self.plan.task(ordinal)

@@ -6,8 +6,9 @@ Every leased answer leaves with exactly one verdict, or ``judge`` raises.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import NamedTuple
+from weakref import WeakSet
 
 from actors.backend import Backend
 from actors.episode_runner import PlanView
@@ -47,11 +48,18 @@ class JudgeRunner:
         """``in_flight``: answers to read at once, by default what the entry tells. Raises ValueError as ``judge_key``."""
         self.plan, self.spec, self.backend, self.key = plan, judge, backend, judge_key(judge)
         self.in_flight = in_flight or expected(judge.model)
+        self._leases: WeakSet[LeaseState[LeasedAnswer, JudgedAnswer, VerdictBatch]] = WeakSet()
 
     def judge(self, answers: Sequence[LeasedAnswer]) -> AsyncIterator[VerdictBatch]:
         """Batches of verdicts, in the order in which they are given; raises as ``LeaseState.batches``."""
         lease = LeaseState(answers, self._verdict, lambda: VerdictRows(self.key))
+        self._leases.add(lease)
         return lease.batches(self.in_flight)
+
+    def recall(self, ordinals: Collection[int]) -> None:
+        """Leave out what is not begun of these answers, in the leases of this moment."""
+        for lease in self._leases:
+            lease.recall([answer for answer in lease.items if answer.ordinal in ordinals])
 
     async def _verdict(self, answer: LeasedAnswer) -> JudgedAnswer:
         index, sample = self.plan.task(answer.ordinal)

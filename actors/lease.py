@@ -1,12 +1,12 @@
 """Works through the items of one lease with many in flight, and hands over the results in batches.
 
-Every leased item leaves in exactly one batch, or working through the lease raises.
+Every leased item leaves in exactly one batch or is recalled before it is begun, or working through the lease raises.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 BATCH_EPISODES = 64
@@ -41,6 +41,7 @@ class LeaseState(Generic[Item, Result, Batch]):
         """``work`` makes an item's result, ``rows`` opens an empty batch."""
         self.items, self.work, self.new_rows = items, work, rows
         self._left = iter(items)
+        self._recalled: set[Item] = set()
         self._rows = rows()
         self._full: asyncio.Queue[Batch | None] = asyncio.Queue(maxsize=4)
 
@@ -62,8 +63,14 @@ class LeaseState(Generic[Item, Result, Batch]):
                 task.cancel()
             await asyncio.gather(*lanes, closing, return_exceptions=True)
 
+    def recall(self, items: Collection[Item]) -> None:
+        """Leave out those of the items that are not begun."""
+        self._recalled.update(items)
+
     async def _lane(self) -> None:
         for item in self._left:
+            if item in self._recalled:
+                continue
             result = await self.work(item)
             self._rows.add(result)  # looked up after the await: another lane may have closed the batch meanwhile
             if len(self._rows) >= BATCH_EPISODES:

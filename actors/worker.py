@@ -108,6 +108,11 @@ class Worker:
         async for batch in self.runner.judge(answers):
             yield batch
 
+    async def recall(self, ordinals: Sequence[int]) -> None:
+        """Leave out what is not begun of these leased episodes or answers; their leases end without them."""
+        if self.runner is not None:
+            self.runner.recall(frozenset(ordinals))
+
     async def tried(self, ordinals: Sequence[int]) -> trial.Tried:
         """What ``models try`` asks of a worker that is ready; its only engine is closed afterwards."""
         (model,) = self.models

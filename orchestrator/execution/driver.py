@@ -39,7 +39,7 @@ from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan, group
 from orchestrator.scheduling.forecast.workload import estimated
 from orchestrator.scheduling.resources import demands, shares
-from orchestrator.scheduling.scheduler import Abandon, Command, Drop, GiveUp, Lease, Scheduler, Start, Stop
+from orchestrator.scheduling.scheduler import Abandon, Command, Drop, GiveUp, Lease, Recall, Scheduler, Start, Stop
 from sweeps.spec import Sweep
 
 BACKPRESSURE = 16
@@ -173,6 +173,8 @@ class Driver:
                     self._spawn(slot, self._stream(slot, lease, ordinals))
                 case Stop(slot) if slot in self.workers:
                     self._stop(slot)
+                case Recall(slot, ordinals) if slot in self.workers:
+                    self.workers[slot].actor.recall.remote(ordinals)
                 case Drop(slot, reason) if slot in self.workers:
                     self.reasons[self.workers[slot].group] = reason
                     self._kill(slot, lost=True)

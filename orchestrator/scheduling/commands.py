@@ -87,4 +87,12 @@ class Abandon:
     reason: str
 
 
-Command = Start | Lease | Stop | Drop | GiveUp | Abandon
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Ask a worker to leave out those of these leased episodes that it has not begun; its leases end without them."""
+
+    slot: int
+    ordinals: tuple[int, ...]
+
+
+Command = Start | Lease | Stop | Drop | GiveUp | Abandon | Recall

@@ -1,29 +1,21 @@
 """The scheduler: events come in, commands go out. It holds no device, and equal events give equal commands.
 
-Every pending episode is in exactly one place: waiting in its group's queue, leased to one worker, delivered, or given up.
+Every pending episode is in exactly one place: waiting in its group's queue, leased to one worker, delivered, given up or
+cancelled.
 Events carry the time, no clock is read here: execution/driver acts on commands with Ray, forecast/simulator virtually.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
-from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp, Lease, Start, Stop
-from orchestrator.scheduling.nodes import Node, Nodes, Place, nodes_of
-from orchestrator.scheduling.state import (
-    LATE_FACTOR,
-    LEASES_PER_WORKER,
-    SILENCE_TIMEOUT_S,
-    WorkerGroup,
-    WorkerSlot,
-    cpus_taken,
-    fewest_leaving,
-    finish_time,
-)
+from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp, Lease, Recall, Start, Stop
+from orchestrator.scheduling.nodes import Node, Nodes
+from orchestrator.scheduling.placement import Placement
+from orchestrator.scheduling.state import LATE_FACTOR, WorkerGroup, WorkerSlot
 
-__all__ = ["Abandon", "Command", "Demand", "Drop", "GiveUp", "Lease", "Scheduler", "Start", "Stop"]
+__all__ = ["Abandon", "Command", "Demand", "Drop", "GiveUp", "Lease", "Recall", "Scheduler", "Start", "Stop"]
 
 MAX_LONE_DEATHS = 2
 """Workers that die while playing one episode alone before it is set aside as failed; workers also die for other reasons."""
@@ -33,42 +25,12 @@ SUSPECT_LEASE = 16
 """Suspects are played again so many at a time, and one by one if that kills another worker."""
 MAX_FAILED_STARTS = 3
 """Failed starts in a row after which a group is abandoned."""
-MIN_GAIN = 0.01
-"""One more replica is worth its start if it ends its group's work earlier by at least this fraction of that start."""
 MAX_UNREAD = 4096
 """Answers that may wait for a judge at work before those who write them get no new lease."""
 
 
-class Scheduler:
-    """The state; each event method takes the time in seconds and returns the commands that follow."""
-
-    def __init__(
-        self,
-        pending: Mapping[str, Sequence[int]],
-        demands: Mapping[str, Demand],
-        cpus: float,
-        gpus: int,
-        nodes: Sequence[Node] = (),
-        shares: Mapping[str, float] | None = None,
-        together: Callable[[int, int], bool] = lambda one, other: False,
-        silence: float = SILENCE_TIMEOUT_S,
-    ) -> None:
-        """``together`` tells whether two neighbours in a queue are one sample's, which no lease takes apart.
-
-        ``silence``: seconds a worker with a lease may say nothing before its work is taken back.
-        """
-        self.groups = {name: WorkerGroup(name, demands[name], deque(queue)) for name, queue in pending.items()}
-        self.cpus = cpus
-        self.nodes = Nodes(nodes or nodes_of(gpus))
-        self.shares = dict(shares or {})
-        """Pool -> GPUs it may take at once; a pool that is not named may take all."""
-        self.together, self.silence = together, silence
-        self.slots: dict[int, WorkerSlot] = {}
-        self.lone_deaths: Counter[tuple[str, int]] = Counter()
-        """Group, episode -> workers that died while playing nothing else."""
-        self.now = self.changed = 0.0
-        self._slots = 0
-        self._leases = 0
+class Scheduler(Placement):
+    """Each event method takes the time in seconds and returns the commands that follow."""
 
     @property
     def done(self) -> bool:
@@ -118,7 +80,7 @@ class Scheduler:
         worker = self.slots[slot]
         self._observe(worker, 0)
         worker.due.pop(lease, None)
-        worker.group.waiting.extendleft(reversed(worker.leases.pop(lease, {})))
+        worker.group.waiting.extendleft(reversed(worker.group.wanted(worker.leases.pop(lease, {}))))
         worker.suspected = False
         return self._assign(slot)
 
@@ -158,11 +120,21 @@ class Scheduler:
             self.nodes.take(worker.node, worker.group.demand.gpus, worker.shared)
         return self._place()
 
-    # -- what is known --------------------------------------------------------------------------------------------------
-    def remaining(self, group: WorkerGroup) -> int:
-        """Episodes that are not delivered yet, leased ones included."""
-        return group.left + sum(slot.held for slot in self.slots.values() if slot.group is group)
+    def cancel(self, name: str, ordinals: Container[int], now: float = 0.0) -> list[Command]:
+        """No more of these episodes of a group are handed out; those in play end and are delivered.
 
+        Nothing brings a cancelled one back: neither the end of its lease nor its worker's death. A judge's group keeps the
+        answers that are there.
+        """
+        self._advance(now)
+        if name not in self.groups:
+            return []
+        group = self.groups[name]
+        group.cancel(ordinals)
+        recalls = self._recall(group, ordinals)
+        return [*recalls, *self._stop_unneeded(group), *self._assign_idle(), *self._place()]
+
+    # -- what follows -----------------------------------------------------------------------------------------------
     def _advance(self, now: float) -> None:
         self.now = max(self.now, now)
 
@@ -178,6 +150,11 @@ class Scheduler:
         worker = self.slots.pop(slot)
         self.nodes.give(worker.node, worker.group.demand.gpus, worker.shared)
         return worker
+
+    def _recall(self, group: WorkerGroup, ordinals: Container[int]) -> list[Command]:
+        """Ask the group's workers to leave out those of the episodes that they have not begun."""
+        leased = {slot: s.among(ordinals) for slot, s in self.slots.items() if s.group is group}
+        return [Recall(slot, held) for slot, held in leased.items() if held]
 
     def _requeue_lost(self, slot: int, reason: str) -> list[Command]:
         """Requeue what a lost worker held; count the failed start, or the episode that it died with alone."""
@@ -203,8 +180,8 @@ class Scheduler:
 
     def _suspect(self, group: WorkerGroup, ordinals: tuple[int, ...]) -> None:
         """Put back what a dead worker held: episodes that only waited into the queue, those in play into smaller leases."""
-        in_play = ordinals[:MAX_SUSPECTS]
-        group.waiting.extendleft(reversed(ordinals[MAX_SUSPECTS:]))
+        in_play = group.wanted(ordinals[:MAX_SUSPECTS])
+        group.waiting.extendleft(reversed(group.wanted(ordinals[MAX_SUSPECTS:])))
         size = SUSPECT_LEASE if len(in_play) > SUSPECT_LEASE else 1
         group.suspects.extend(in_play[first : first + size] for first in range(0, len(in_play), size))
 
@@ -237,90 +214,6 @@ class Scheduler:
             commands.append(Start(self._slots, group.name, node, shared))
         self._make_room()
         return commands
-
-    def _next_to_start(self) -> WorkerGroup | None:
-        """The next group to have one more replica.
-
-        A group that its replicas cannot finish by the time a perfect schedule would end comes first, wide ones before
-        narrow ones, so that narrow ones fill the gaps and no wide one waits for them; then the longest work per replica.
-        """
-        fitting = [group for group in self.groups.values() if group.left and self._fits(group)]
-        if not fitting:
-            return None
-        replicas = Counter(slot.group.name for slot in self.slots.values())
-        work = {group.name: self.remaining(group) / group.rate for group in fitting}
-        paying = [group for group in fitting if self._replica_pays(group, work[group.name])]
-        horizon = self._horizon() if len(paying) > 1 else 0.0
-
-        def need(group: WorkerGroup) -> tuple[bool, float, float]:
-            count, seconds = replicas[group.name], work[group.name]
-            behind = count * max(horizon - group.start, 0.0) < seconds if count else True
-            return behind, group.demand.gpus if behind else 0, seconds / (count + 1)
-
-        return max(paying, key=need, default=None)
-
-    def _fits(self, group: WorkerGroup) -> bool:
-        demand = group.demand
-        if demand.after and self._awaits_answers(group):
-            return False
-        cpus = self.cpus - cpus_taken(self.slots.values(), self._room(demand))
-        if demand.cpus > cpus and not (demand.gpus == 0 and not self.slots):
-            return False
-        if not demand.gpus:
-            return True
-        return demand.gpus <= self._free_in_pool(demand.pool) and self._room(demand) is not None
-
-    def _room(self, demand: Demand) -> Place | None:
-        """Where a replica fits; a node that workers leave for a wider one takes none that is no wider than they are."""
-        if not demand.gpus:
-            return Place()
-        kept = {slot.node for slot in self.slots.values() if slot.leaving and slot.group.demand.gpus >= demand.gpus}
-        return self.nodes.best(demand.gpus, demand.accelerator, kept)
-
-    def _free_in_pool(self, pool: str) -> float:
-        """GPUs that the pool may still take."""
-        if pool not in self.shares:
-            return self.nodes.total
-        return self.shares[pool] - sum(s.group.demand.gpus for s in self.slots.values() if s.group.demand.pool == pool)
-
-    def _replica_pays(self, group: WorkerGroup, seconds: float) -> bool:
-        """Whether one more replica ends the group's ``seconds`` of work sooner, replicas that still start included.
-
-        While another group waits for its first worker, each replica must even have more than a start's work left.
-        """
-        slots = [slot for slot in self.slots.values() if slot.group is group]
-        if not slots:
-            return True
-        if len(slots) >= group.demand.replicas or group.left <= len(slots) * LEASES_PER_WORKER:
-            return False
-        if self._some_without_worker():
-            return seconds / len(slots) > group.start
-        ready = [self.now if slot.ready else max(self.now, slot.began + group.start) for slot in slots]
-        saved = finish_time(ready, seconds) - finish_time([*ready, self.now + group.start], seconds)
-        return saved > MIN_GAIN * group.start
-
-    def _some_without_worker(self) -> bool:
-        staffed = {slot.group.name for slot in self.slots.values()}
-        return any(group.left and group.name not in staffed for group in self.groups.values())
-
-    def _horizon(self) -> float:
-        """Seconds to the end if all pending work were spread evenly over all GPUs."""
-        pending = [(group.demand.gpus, self.remaining(group) / group.rate) for group in self.groups.values()]
-        return sum(gpus * seconds for gpus, seconds in pending) / max(1, self.nodes.total)
-
-    def _make_room(self) -> None:
-        """Narrower workers of a node or of a shared GPU take no new lease when a group has work, no worker, and no room."""
-        replicas = {slot.group.name for slot in self.slots.values()}
-        for group in self.groups.values():
-            demand = group.demand
-            waits = group.left and demand.gpus and group.name not in replicas
-            if waits and demand.gpus <= self._free_in_pool(demand.pool):
-                for slot in fewest_leaving(self.slots.values(), self.nodes, demand):
-                    slot.leaving = True
-
-    def _awaits_answers(self, judge: WorkerGroup) -> bool:
-        """Whether answers for this judge are still being written."""
-        return any(group.demand.judge == judge.name and self.remaining(group) for group in self.groups.values())
 
     def _judge_is_behind(self, group: WorkerGroup) -> bool:
         """Whether the group's judge is at work and has ``MAX_UNREAD`` answers to read."""

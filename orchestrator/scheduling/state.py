@@ -6,7 +6,7 @@ Every pending episode is in one place: waiting or suspected in its group, or lea
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -51,6 +51,19 @@ class WorkerGroup:
     """Seconds that its replicas took to start."""
     abandoned: bool = False
     """Whether it was given up: what arrives for it later waits for another attempt."""
+
+    cancelled: list[Container[int]] = field(default_factory=list)
+    """Episodes that nobody is to play any more."""
+
+    def cancel(self, ordinals: Container[int]) -> None:
+        """Take these out of the queues, and remember that they are not to come back."""
+        self.cancelled.append(ordinals)
+        self.waiting = deque(self.wanted(self.waiting))
+        self.suspects = deque(kept for lease in self.suspects if (kept := self.wanted(lease)))
+
+    def wanted(self, ordinals: Iterable[int]) -> tuple[int, ...]:
+        """Those of the episodes that are not cancelled."""
+        return tuple(one for one in ordinals if not any(one in cancelled for cancelled in self.cancelled))
 
     @property
     def left(self) -> int:
@@ -113,6 +126,10 @@ class WorkerSlot:
     def held(self) -> int:
         """Episodes leased here and not delivered."""
         return sum(map(len, self.leases.values()))
+
+    def among(self, ordinals: Container[int]) -> tuple[int, ...]:
+        """Those of the episodes that are leased here and not delivered."""
+        return tuple(one for lease in self.leases.values() for one in lease if one in ordinals)
 
     def deadline(self, now: float, silence: float) -> float:
         """When the newest lease here is far too late; never, where no pace is known."""

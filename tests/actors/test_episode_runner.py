@@ -99,3 +99,25 @@ def test_the_conditions_of_one_sample_stand_side_by_side(plan):
     changes = sum(a != b for a, b in pairwise(samples))
 
     assert changes + 1 == len(set(samples)), "a sample must not come back once it was left"
+
+
+def test_what_is_recalled_is_left_out_unless_it_was_begun_and_the_lease_ends_in_good_order(plan):
+    """Two leases at a time: the recall counts for the leases of that moment, not for one that comes later."""
+    pending = plan.pending(())["builtin"]
+    runner = EpisodeRunner(plan, {"uniform": Dawdling(3)}, 8)
+
+    async def played():
+        streams = [asyncio.create_task(collected(runner, part)) for part in (pending[:200], pending[200:400])]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the lanes of both have begun
+        runner.recall(frozenset(pending[:390]))
+        found = [batch for stream in streams for batch in (await stream)[0]]
+        later, _ = await collected(runner, pending[:20])
+        return Counter(o for b in found for o in b.ordinals), Counter(o for b in later for o in b.ordinals)
+
+    first, later = asyncio.run(played())
+
+    assert set(first.values()) == {1}
+    assert set(pending[390:400]) <= first.keys(), "what nobody recalled is played"
+    assert len(first) <= 10 + 2 * 8, "of the others only those that were begun"
+    assert later == Counter(pending[:20])

@@ -13,7 +13,18 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from orchestrator.scheduling.nodes import Node, nodes_of
-from orchestrator.scheduling.scheduler import Abandon, Command, Demand, Drop, GiveUp, Lease, Scheduler, Start, Stop
+from orchestrator.scheduling.scheduler import (
+    Abandon,
+    Command,
+    Demand,
+    Drop,
+    GiveUp,
+    Lease,
+    Recall,
+    Scheduler,
+    Start,
+    Stop,
+)
 
 BATCH_EPISODES = 64
 """Episodes a worker hands over at once."""
@@ -141,6 +152,8 @@ class Replica:
     silent: bool = False
     gone: bool = False
     leases: set[int] = field(default_factory=set)
+    recalled: set[int] = field(default_factory=set)
+    """Episodes of its leases that it leaves out: what was recalled, less what its engine had at once."""
 
 
 class Simulation:
@@ -189,6 +202,8 @@ class Simulation:
                     self._end(slot, "stopped")
                 case Drop(slot):
                     self._end(slot, "lost")
+                case Recall(slot, ordinals):
+                    self.replicas[slot].recalled.update(ordinals[self.replicas[slot].work.at_once :])
                 case GiveUp(ordinals):
                     self.given_up.update(ordinals)
                 case Abandon(name, reason):
@@ -229,6 +244,7 @@ class Simulation:
     def _deliver(self, replica: Replica, lease: int, block: Sequence[int]) -> Sequence[Command]:
         if replica.gone or replica.silent:
             return []
+        block = [ordinal for ordinal in block if ordinal not in replica.recalled]
         fresh = [ordinal for ordinal in block if ordinal not in self.seen]
         self.duplicates += len(block) - len(fresh)
         self.seen.update(fresh)
