@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from tests import loopback
 
 COMMIT = "1f" * 20
 
@@ -133,14 +134,5 @@ def handler(hub: Hub) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one serve
 @contextmanager
 def serving(hub: Hub) -> Iterator[Hub]:
     """The hub, reachable at ``hub.address`` while the block runs."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(hub))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    hub.address = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with loopback.serving(handler(hub)) as hub.address:
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

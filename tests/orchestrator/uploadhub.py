@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote, urlsplit
+
+from tests import loopback
 
 COMMIT = "2e" * 20
 
@@ -135,14 +136,5 @@ def handler(hub: UploadHub) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one
 @contextmanager
 def serving(hub: UploadHub) -> Iterator[UploadHub]:
     """The hub, reachable at ``hub.address`` while the block runs."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(hub))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    hub.address = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with loopback.serving(handler(hub)) as hub.address:
         yield hub
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

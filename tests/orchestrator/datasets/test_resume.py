@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
 from random import Random
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from orchestrator.datasets import remote_files
 from orchestrator.datasets.remote_files import FetchError
 from orchestrator.datasets.sources import Web
+from tests import loopback
 
 pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
 NAME = "data1.zip"
@@ -42,21 +43,8 @@ def serve(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(remote_files, "RETRY_PAUSE_S", 0.01)
-    running = []
-
-    def start(state: Changing) -> str:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler(state))
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        running.append((server, thread))
-        return f"http://127.0.0.1:{server.server_port}/bench"
-
-    yield start
-    for server, thread in running:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with ExitStack() as running:
+        yield lambda state: f"{running.enter_context(loopback.serving(handler(state)))}/bench"
 
 
 def handler(state: Changing) -> type[BaseHTTPRequestHandler]:

@@ -8,11 +8,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 import zipfile
 from contextlib import contextmanager
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from orchestrator.datasets.safe_unzip import BadArchive
 from orchestrator.datasets.sources import address
 from orchestrator.datasets.staging import stage
 from sweeps.load import SweepError, build
+from tests import loopback
 from tests.conftest import ENVIRONMENT, ROOT, Cli
 from tests.orchestrator.hubserver import COMMIT, Hub, serving
 
@@ -65,16 +65,8 @@ def web(folder: Path, pace: float = 0.0):
                 outputfile.write(chunk)
                 time.sleep(pace)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/test", gets
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with loopback.serving(functools.partial(Handler, directory=str(folder))) as address:
+        yield f"{address}/test", gets
 
 
 @pytest.fixture

@@ -10,14 +10,13 @@ import pytest
 from jsonschema import Draft7Validator
 from typer.testing import CliRunner
 
-from actors.baselines import Baseline
 from orchestrator.cli.main import app
 from orchestrator.export.every_eval_ever import SCHEMAS
 from orchestrator.export.export import FORMATS, export
 from orchestrator.report.run_data import read
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.run_folder import RunFolderError
-from tests.orchestrator.report.runs import heard, played, replaced, sweep
+from tests.orchestrator.report.runs import exported
 
 HOSTILE = '=HYPERLINK("http://x";"y")'
 
@@ -25,15 +24,7 @@ HOSTILE = '=HYPERLINK("http://x";"y")'
 @pytest.fixture(scope="module")
 def run(demo_data, tmp_path_factory):
     """Two policies in multiple choice and open-ended answers, one reply a formula."""
-    more = {"protocol": ["mcqa", "oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["ROD", "QD"]}
-    wanted = sweep(demo_data, ["uniform", "ask-properly"], ["zero-shot", "hint"], **more)
-    folder = played(tmp_path_factory.mktemp("run") / "run", wanted)
-    heard(folder, wanted, wanted.judge, Baseline("rule-judge"))
-    for path in (folder / "turns").glob("*.parquet"):
-        found = pl.read_parquet(path)
-        first = pl.int_range(pl.len()) == 0
-        replaced(found.with_columns(pl.when(first).then(pl.lit(HOSTILE)).otherwise("reply").alias("reply")), path)
-    return folder
+    return exported(tmp_path_factory.mktemp("run") / "run", demo_data, HOSTILE)
 
 
 def test_csv_has_every_row_and_no_formula(run, tmp_path):

@@ -11,11 +11,10 @@ from zipfile import ZipFile
 import polars as pl
 import pytest
 
-from actors.baselines import Baseline
 from orchestrator.export.export import export
 from orchestrator.report.run_data import read
 from orchestrator.storage.episode_store import turns
-from tests.orchestrator.report.runs import heard, played, replaced, sweep
+from tests.orchestrator.report.runs import exported, replaced
 
 HOSTILE = '</script><img src="http://x/y.png" onerror=alert(1)>\x1b[2J\u202eattachment://0123 {"role": "user"}\x00'
 READER = """
@@ -44,14 +43,7 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def run(demo_data, tmp_path_factory):
     """Two policies in multiple choice and open-ended answers, one reply hostile, one episode refused."""
-    more = {"protocol": ["mcqa", "oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["ROD", "QD"]}
-    wanted = sweep(demo_data, ["uniform", "ask-properly"], ["zero-shot", "hint"], **more)
-    folder = played(tmp_path_factory.mktemp("run") / "run", wanted)
-    heard(folder, wanted, wanted.judge, Baseline("rule-judge"))
-    for path in (folder / "turns").glob("*.parquet"):
-        found = pl.read_parquet(path)
-        first = pl.int_range(pl.len()) == 0
-        replaced(found.with_columns(pl.when(first).then(pl.lit(HOSTILE)).otherwise("reply").alias("reply")), path)
+    folder = exported(tmp_path_factory.mktemp("run") / "run", demo_data, HOSTILE)
     for path in (folder / "episodes").glob("*.parquet"):
         found = pl.read_parquet(path)
         last = (pl.int_range(pl.len()) == 0) & (pl.col("protocol") == "mcqa")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from tests.conftest import ROOT
 from tests.orchestrator.human.scripts import oracle_turns, texts
 from tests.orchestrator.human.sitting import person
 from tests.orchestrator.human.test_session import stored
-from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, started
+from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, browsing
 from tests.orchestrator.report.runs import played, sweep
 
 pytestmark = [
@@ -37,13 +35,8 @@ QUESTION = (
 
 @pytest.fixture
 def browser() -> Iterator[webdriver.Chrome]:
-    home = Path(tempfile.mkdtemp(prefix="play-"))
-    driver = started(home)
-    try:
+    with browsing() as driver:
         yield driver
-    finally:
-        driver.quit()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 class Program:

@@ -76,6 +76,19 @@ async def _play(runner: EpisodeRunner, ordinals, store: EpisodeStore) -> None:
 
 
 # -- runs whose figures are known --------------------------------------------------------------------------------------
+def exported(output: Path, data: Path, first_reply: str) -> Path:
+    """A run of two policies in multiple choice and open-ended answers; the first reply of every part is ``first_reply``."""
+    more = {"protocol": ["mcqa", "oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["ROD", "QD"]}
+    wanted = sweep(data, ["uniform", "ask-properly"], ["zero-shot", "hint"], **more)
+    played(output, wanted)
+    heard(output, wanted, wanted.judge, Baseline("rule-judge"))
+    for path in (output / "turns").glob("*.parquet"):
+        found = pl.read_parquet(path)
+        first = pl.int_range(pl.len()) == 0
+        replaced(found.with_columns(pl.when(first).then(pl.lit(first_reply)).otherwise("reply").alias("reply")), path)
+    return output
+
+
 def replaced(rows: pl.DataFrame, part: Path) -> None:
     """Put other rows into a stored part, as the store does: with the sum of its new bytes."""
     rows.write_parquet(atomic_write.temporary(part))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from selenium import webdriver
@@ -17,8 +20,19 @@ FLAGS = (
 )  # fmt: skip
 
 
-def started(home: Path) -> webdriver.Chrome:
-    """A browser whose profile lies in ``home``; whoever asks for it quits it."""
+@contextmanager
+def browsing() -> Iterator[webdriver.Chrome]:
+    """A browser, and the folder of its profile, for as long as the block runs."""
+    home = Path(tempfile.mkdtemp(prefix="chromium-"))
+    driver = _started(home)
+    try:
+        yield driver
+    finally:
+        driver.quit()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _started(home: Path) -> webdriver.Chrome:
     options = Options()
     options.binary_location = CHROMIUM or ""
     for flag in (*FLAGS, f"--user-data-dir={home / 'profile'}"):

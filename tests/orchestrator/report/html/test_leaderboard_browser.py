@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from selenium import webdriver
@@ -15,7 +12,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 from orchestrator.report.html import write_page
 from orchestrator.report.html.leaderboard_page import write_leaderboard
 from orchestrator.report.leaderboard import leaderboard
-from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, started
+from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, browsing
 from tests.orchestrator.report.html.test_page_browser import column, drain, numbers, requested
 from tests.orchestrator.report.test_leaderboard import run
 
@@ -27,13 +24,8 @@ pytestmark = [
 
 @pytest.fixture
 def browser() -> Iterator[webdriver.Chrome]:
-    home = Path(tempfile.mkdtemp(prefix="board-"))
-    driver = started(home)
-    try:
+    with browsing() as driver:
         yield driver
-    finally:
-        driver.quit()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def test_it_sorts_and_leads_to_episodes(browser, demo_data, tmp_path):

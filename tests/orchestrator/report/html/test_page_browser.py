@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from selenium import webdriver
@@ -16,7 +13,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from orchestrator.report.html import write_page
 from orchestrator.report.run_data import read
-from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, started
+from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, browsing
 from tests.orchestrator.report.html.test_page import HOSTILE, hostile_run, judge
 
 pytestmark = [
@@ -35,15 +32,9 @@ def page(demo_data, tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[webdriver.Chrome]:
-    """One browser with a home of its own, which goes with it."""
-    home = Path(tempfile.mkdtemp(prefix="page-"))
-    driver = started(home)
-    driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": ALARM})
-    try:
+    with browsing() as driver:
+        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": ALARM})
         yield driver
-    finally:
-        driver.quit()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture
