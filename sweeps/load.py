@@ -11,6 +11,8 @@ from envs import SCENARIOS
 from envs.installed import PackageError, function
 from sweeps import packages
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition
+from sweeps.ids_file import KEY as IDS_FILE
+from sweeps.ids_file import with_ids
 from sweeps.packages import BUILTIN
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep, impossible
 from sweeps.sweep_file import SweepError as SweepError
@@ -276,17 +278,21 @@ def _selections(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The selections that the fields give, their ids by the short names of scenarios that the sweep plays."""
     scenarios, found = fields["scenarios"], {}
     if "selection" in fields:
-        found["selection"] = _selection(fields["selection"], scenarios, f"{where}: selection.ids")
+        found["selection"] = _selection(fields["selection"], scenarios, where, "selection")
     if isinstance(open_ended := fields.get("open_ended"), dict) and "selection" in open_ended:
-        pick = _selection(open_ended["selection"], scenarios, f"{where}: open_ended.selection.ids")
+        pick = _selection(open_ended["selection"], scenarios, where, "open_ended.selection")
         found["open_ended"] = {**open_ended, "selection": pick}
     return found
 
 
-def _selection(table: Any, scenarios: Sequence[str], where: str) -> Any:
+def _selection(table: Any, scenarios: Sequence[str], file: str, place: str) -> Any:
+    if isinstance(table, dict) and IDS_FILE in table:
+        return with_ids(
+            table, scenarios, lambda name: scenarios_named([name], f"{file}: {place}.{IDS_FILE}")[0], file, place
+        )
     if not isinstance(table, dict) or not isinstance(table.get("ids"), dict):
         return table
-    ids: dict[str, Any] = {}
+    where, ids = f"{file}: {place}.ids", dict[str, Any]()
     for name, numbers in table["ids"].items():
         (scenario,) = scenarios_named([name], where)
         if scenario not in scenarios:

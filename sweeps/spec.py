@@ -202,7 +202,7 @@ class Selection(Frozen):
     filtered: bool = True
     """Keep the 7,557 samples that the paper evaluates; false keeps every line."""
     ids: dict[str, list[Whole]] = Field(default_factory=dict)
-    """Scenario -> ids; a scenario named here plays just these."""
+    """Scenario -> ids; a scenario named here plays just these. A file's ``ids_file`` becomes these (``sweeps.ids_file``)."""
     subset: Literal["all", "open-ended"] = "all"
     """``open-ended``: the paper's 100 samples a scenario (kept entries, file order, shuffled by seed 0)."""
 

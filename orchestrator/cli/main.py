@@ -19,6 +19,7 @@ from envs import regular
 from orchestrator.cli import listing
 from orchestrator.cli.as_json import AsJson, show_json
 from orchestrator.cli.data import data_app, models_app
+from orchestrator.cli.filter import filter as recomputed_filter
 from orchestrator.cli.init import init
 from orchestrator.cli.options import WIDTH, MovedData, RunFolder, named
 from orchestrator.cli.plan import (
@@ -237,7 +238,7 @@ def audit(
     raise typer.Exit(0 if found.clean else 1)
 
 
-for command in (merge, export, publish, leaderboard, prompt, play, train, learned):
+for command in (merge, export, publish, leaderboard, recomputed_filter, prompt, play, train, learned):
     app.command()(command)
 
 
