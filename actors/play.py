@@ -23,6 +23,7 @@ class Shown:
 
     turn: Turn | OpenAnswer
     image: ImageRef
+    """``NO_PICTURE`` where it was about none."""
     reply: Reply
 
 
@@ -69,7 +70,7 @@ async def play(
         state, turn = game.step(sample, state, read)
         if read != reply.text:
             turn = replace(turn, reply=reply.text)
-        shown.append(Shown(turn, conversation[-1].images[0], reply))
+        shown.append(Shown(turn, next(iter(conversation[-1].images), view.image), reply))
         if condition.history:
             past.append((view, reply.text))
     ending = Ending.TRUNCATED if silenced(shown[-1].reply) else state.ending

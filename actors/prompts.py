@@ -15,7 +15,7 @@ from envs import SCENARIOS
 from envs.chance import chance
 from envs.disguise import disguised
 from envs.stimulus import OPEN_ENDED_HINT, lettered, multiple_choice
-from envs.types import ImageRef, Mode, Sample, State, View
+from envs.types import NO_PICTURE, ImageRef, Mode, Sample, State, View
 from sweeps.conditions import OPTIONS, QUESTION, Condition
 from sweeps.spec import Protocol
 
@@ -63,7 +63,20 @@ def posed(sample: Sample, state: State, condition: Condition) -> View:
     game = SCENARIOS[sample.scenario]
     view = game.view(sample, state, condition.hint)
     budget = answers_left(game.limit(sample) - state.turn) if condition.budget else ""
-    return replace(view, prompt=worded(view.prompt, condition) + budget)
+    return replace(view, image=pictured(view, sample, condition), prompt=worded(view.prompt, condition) + budget)
+
+
+def pictured(view: View, sample: Sample, condition: Condition) -> ImageRef:
+    """What stands for the sample's picture; ValueError where none was drawn for it to be swapped with."""
+    if condition.picture == "blank":
+        return replace(view.image, grey=True)
+    if condition.picture == "none":
+        return NO_PICTURE
+    if condition.picture == "own":
+        return view.image
+    if sample.swapped is None:
+        raise ValueError(f"no picture was drawn to be swapped with that of sample {sample.scenario}/{sample.id}")
+    return sample.swapped.image
 
 
 def worded(question: str, condition: Condition) -> str:
@@ -111,10 +124,11 @@ def ask_openly(view: View) -> Message:
 
 
 def ask(view: View, short_edge: int | None = None, template: str = "") -> Message:
-    """One question with its picture, as the paper's template has it, or a template of one's own."""
+    """One question with its picture, if it has one, as the paper's template has it, or a template of one's own."""
     options = view.options + view.categories
     text = filled(template, view.prompt, options) if template else multiple_choice(view.prompt, options)
-    return Message("user", text, (resized(view.image, short_edge),))
+    shown = () if view.image == NO_PICTURE else (resized(view.image, short_edge),)
+    return Message("user", text, shown)
 
 
 def filled(template: str, question: str, options: tuple[str, ...]) -> str:
@@ -133,7 +147,7 @@ def exchange(view: View, reply: str, short_edge: int | None, template: str = "")
 
 def resized(image: ImageRef, short_edge: int | None) -> ImageRef:
     """The same picture at another size; None leaves it alone."""
-    return image if short_edge is None else replace(image, short_edge=short_edge)
+    return image if short_edge is None or image == NO_PICTURE else replace(image, short_edge=short_edge)
 
 
 def examples(

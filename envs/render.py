@@ -24,6 +24,8 @@ LARGEST_PICTURE = 64_000_000
 """Pixels a picture may have, before and after the crop."""
 FARTHEST = 1e6
 """Pixels from the picture's corner that a crop's edge may lie; infinity and nan are farther."""
+GREY = (128, 128, 128)
+"""Of a blank picture: half of full brightness."""
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF")
 
 
@@ -64,6 +66,8 @@ class Renderer:
         picture = self.source(ref.path)
         if ref.crop is not None:
             picture = picture.crop(bounded(ref.crop, ref.path))  # black where it lies outside the picture
+        if ref.grey:
+            picture = Image.new("RGB", picture.size, GREY)
         return picture if ref.short_edge is None else _resized(picture, ref.short_edge, ref.path)
 
     def source(self, path: str) -> Image.Image:

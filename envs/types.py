@@ -118,6 +118,8 @@ class Sample:
     """Hash of the line's content, 16 hex digits: part of an episode's key."""
     known: Mapping[str, tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
     """Scenario -> every suggestion that its file in the sample's data folder holds, sorted; None for a sample from no folder."""
+    swapped: Swapped | None = field(default=None, compare=False, repr=False)
+    """The picture that stands for its own under the condition ``swapped``; None where nothing is played under it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +131,28 @@ class ImageRef:
     crop: Crop | None = None
     short_edge: int | None = None
     """Resize so that the shorter side has this many pixels; None keeps the size."""
+    grey: bool = False
+    """Every pixel is the same grey; file, crop and edge say the size alone."""
 
     @property
     def key(self) -> str:
-        """A name that two references share only if they show the same pixels."""
+        """A name that two references share only if they show the same pixels; empty for ``NO_PICTURE``."""
         crop = "" if self.crop is None else "@" + ",".join(map(repr, self.crop))
         edge = "" if self.short_edge is None else f"^{self.short_edge}"
-        return f"{self.path}{crop}{edge}"
+        return f"{self.path}{crop}{'#grey' if self.grey else ''}{edge}"
+
+
+NO_PICTURE = ImageRef("")
+"""Stands where nothing is shown."""
+
+
+class Swapped(NamedTuple):
+    """The picture of another sample."""
+
+    id: int
+    """The other sample's, as ``digest`` is."""
+    digest: str
+    image: ImageRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +160,7 @@ class View:
     """What the model sees at one turn."""
 
     image: ImageRef
+    """``NO_PICTURE`` where the question is asked without one."""
     prompt: str
     """Question with its pre-prompt and hint."""
     options: tuple[str, ...]

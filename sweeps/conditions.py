@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -61,6 +61,9 @@ class Condition(Frozen):
     """The whole message, with ``{question}`` and ``{options}``, in place of the package's wording."""
     history_turns: Annotated[Whole, Field(ge=0)] = 0
     """The last so many turns precede the question; 0 keeps all of them. Needs ``history``."""
+    picture: Literal["own", "blank", "swapped", "none"] = "own"
+    """What stands for the sample's picture in every question: itself, a grey one of its size, the first picture of another
+    sample with another answer (drawn by seed), or nothing. Solved examples keep theirs."""
     order: int = Field(default=0, ge=0)
     """Of a replicate: which order of the options, 0 the condition's own (``Sweep.replicates``)."""
     draw: int = Field(default=0, ge=0)
@@ -106,11 +109,16 @@ class Condition(Frozen):
         return self.history or self.shots > 0
 
     @property
+    def unseen(self) -> bool:
+        """Whether it hides the sample's own picture, so that what is answered rightly was not seen."""
+        return self.picture != "own"
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What changes answers; what came after the first release counts only where it is used, so old keys hold."""
         since = {
             "small_examples", "source", "resized", "shuffled", "lenient", "budget", "order", "draw",
-            "hint_text", "preface", "system", "template", "history_turns",
+            "hint_text", "preface", "system", "template", "history_turns", "picture",
         }  # fmt: skip
         whole = self.model_dump(mode="json", exclude={"name", "scenarios", *since})
         return whole | self.model_dump(mode="json", include=since, exclude_defaults=True)
@@ -241,6 +249,9 @@ VARIANTS: dict[str, Condition] = {
         Condition(
             name="hint-budget", description="ablation: hint, and how many answers are left", hint=True, budget=True
         ),
+        Condition(name="blank", description="probe: a grey picture of the same size", picture="blank"),
+        Condition(name="swapped", description="probe: the first picture of another sample (seeded)", picture="swapped"),
+        Condition(name="text-only", description="probe: the question without its picture", picture="none"),
     )
 }
 """One change each, for ablations (sweeps/ablations)."""

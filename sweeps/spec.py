@@ -207,6 +207,8 @@ class Selection(Frozen):
     """``open-ended``: the paper's 100 samples a scenario (kept entries, file order, shuffled by seed 0)."""
 
 
+PICTURE_NEEDED = ("InstructBlipForConditionalGeneration",)
+"""Architectures whose ``generate`` takes no question without a picture."""
 OPEN_ENDED = ("zero-shot", "hint", "reference")
 """The conditions of open-ended generation (protocol.md, last section)."""
 
@@ -356,6 +358,11 @@ class Sweep(Frozen):
         return any(condition.mode is Mode.RANDOM for condition in self.conditions)
 
     @property
+    def swaps_pictures(self) -> bool:
+        """Whether some questions show another sample's picture."""
+        return any(condition.picture == "swapped" for condition in self.conditions)
+
+    @property
     def judged(self) -> bool:
         """Whether some cells are open-ended and somebody reads their answers."""
         return self.judge is not None and Protocol.OEG in self.protocols
@@ -381,6 +388,8 @@ def impossible(
         return f"{condition.name} exists only for {' and '.join(condition.scenarios)}, not for {scenario}"
     if condition.many_images and model.max_images == 1:
         return f"{model.name} takes one picture a prompt, {condition.name} needs several"
+    if condition.picture == "none" and model.architecture in PICTURE_NEEDED:
+        return f"{model.name} takes no question without a picture, {condition.name} shows none"
     if any(rule.forbids(model, condition) for rule in only):
         return f"{condition.name} is kept from {model.name} by [[only]]"
     return ""

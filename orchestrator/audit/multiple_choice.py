@@ -91,10 +91,10 @@ def _played(episode: Recording) -> Iterator[tuple[str, dict[str, Any]]]:
         read = forgiven(sample, state, reply) if condition.lenient else reply
         state, turn = game.step(sample, state, read)
         move = turn.move and turn.move.value
-        crop = view.image.crop and [float(edge) for edge in view.image.crop]
+        crop = plain.image.crop and [float(edge) for edge in plain.image.crop]
         options = [*view.options, *view.categories]
         yield read, {
             "image": resized(view.image, edge).key, "option": turn.option.value, "category": turn.category.value,
             "action": turn.action.value, "move": move, "frame": turn.frame, "ending": state.ending and state.ending.value,
-            "package": [view.image.path, crop, plain.prompt, options, turn.option.value, turn.category.value, move],
+            "package": [plain.image.path, crop, plain.prompt, options, turn.option.value, turn.category.value, move],
         }  # fmt: skip

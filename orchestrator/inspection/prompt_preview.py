@@ -19,6 +19,7 @@ from envs.bad_lines import Problem, passed_over
 from envs.render import Unprocessable
 from envs.samples import BadData, evaluated, load
 from envs.suggestion_pool import with_known
+from envs.swapped import with_swapped
 from envs.types import Mode, Sample, State
 from sweeps.conditions import Condition
 from sweeps.load import SweepError, models_named, registry
@@ -34,6 +35,8 @@ def conversation(
 
     Raises BadData when right suggestions end the episode before that turn.
     """
+    if condition.picture == "swapped":
+        (sample,) = with_swapped([sample], pool, seed)
     shown = staged(sample, condition, seed)
     game, past = SCENARIOS[sample.scenario], list[Past]()
     state = game.initial(shown, condition.mode, seed)

@@ -13,6 +13,7 @@ from envs.bad_lines import Problem, left_out
 from envs.samples import load as load_samples
 from envs.samples import select
 from envs.suggestion_pool import with_known
+from envs.swapped import with_swapped
 from envs.types import Sample
 from orchestrator.datasets.staging import local
 from orchestrator.planning.plan import Plan, planned
@@ -36,9 +37,11 @@ def build_plan(sweep: Sweep) -> Plan:
 
     def pool(pick: Selection) -> dict[str, list[Sample]]:
         found = {name: loaded(name, pick.filtered) for name in sweep.scenarios}
-        if not sweep.draws_suggestions:
-            return found
-        return {name: with_known(samples, folder) for name, samples in found.items()}
+        if sweep.draws_suggestions:
+            found = {name: with_known(samples, folder) for name, samples in found.items()}
+        if sweep.swaps_pictures:
+            found = {name: with_swapped(samples, samples, sweep.seed) for name, samples in found.items()}
+        return found
 
     def drawn(pick: Selection, pools: Mapping[str, list[Sample]]) -> dict[str, list[Sample]]:
         return {n: select(whole, pick.limit, pick.ids.get(n), pick.subset, sweep.seed) for n, whole in pools.items()}

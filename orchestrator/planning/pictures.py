@@ -72,10 +72,17 @@ class ShownPictures:
         """Paths of the pictures of one episode, its solved examples' included."""
         if not self.sees(cell):
             return frozenset()
+        return self._asked_about(cell, sample) | self._shots(cell, sample)
+
+    def _asked_about(self, cell: Cell, sample: Sample) -> frozenset[str]:
+        if cell.condition.picture == "none":
+            return frozenset()
+        if cell.condition.picture == "swapped":
+            return frozenset() if sample.swapped is None else frozenset({sample.swapped.image.path})
         place = (sample.scenario, sample.id)
         if place not in self._own:
             self._own[place] = frozenset(ref.path for ref in reachable(sample))
-        return self._own[place] | self._shots(cell, sample)
+        return self._own[place]
 
     @staticmethod
     def sees(cell: Cell) -> bool:

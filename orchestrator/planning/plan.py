@@ -101,7 +101,8 @@ class Plan:
 
     def key(self, index: int, sample: Sample) -> str:
         """``model/scenario/condition/0042-3fa9c1d2``: readable, and unique to all that changes the answer."""
-        return f"{self.cells[index].key}/{sample.id:04d}-{digest(self.fingerprints[index] + sample.digest, 4)}"
+        cell = self.cells[index]
+        return f"{cell.key}/{sample.id:04d}-{digest(self.fingerprints[index] + _content(cell, sample), 4)}"
 
     def episode_seed(self, sample: Sample, condition: Condition | None = None) -> int:
         """The seed of a sample's episodes: the same for every model and condition, another for each draw of a replicate."""
@@ -110,9 +111,10 @@ class Plan:
 
     def keys(self, index: int) -> Iterator[str]:
         """Keys of one cell in the order of its ordinals."""
-        prefix, fingerprint = self.cells[index].key, self.fingerprints[index]
-        for sample in self.drawn(self.cells[index]):
-            yield f"{prefix}/{sample.id:04d}-{digest(fingerprint + sample.digest, 4)}"
+        cell, fingerprint = self.cells[index], self.fingerprints[index]
+        prefix = cell.key
+        for sample in self.drawn(cell):
+            yield f"{prefix}/{sample.id:04d}-{digest(fingerprint + _content(cell, sample), 4)}"
 
     def all_keys(self) -> Iterator[str]:
         """Keys of all cells, in the order of ordinals."""
@@ -139,6 +141,13 @@ class Plan:
         for index, cell in enumerate(self.cells):
             blocks.setdefault((cell.model.name, cell.scenario, cell.protocol), []).append(index)
         yield from blocks.values()
+
+
+def _content(cell: Cell, sample: Sample) -> str:
+    """Digest of the sample's line, and of the one whose picture is shown in its place."""
+    if cell.condition.picture != "swapped" or sample.swapped is None:
+        return sample.digest
+    return sample.digest + sample.swapped.digest
 
 
 def planned(

@@ -78,7 +78,7 @@ def hardest(found: Difficulty, most: int) -> pl.DataFrame:
 
 
 def _answers(run_data: RunData) -> pl.DataFrame:
-    clear = [name for name, one in run_data.conditions.items() if one.mode is Mode.REFERENCE]
+    clear = [name for name, one in run_data.conditions.items() if one.mode is Mode.REFERENCE or one.unseen]
     models = ~pl.col("model").is_in(list(run_data.baselines))
     rows = run_data.scored.filter(models & ~pl.col("condition").is_in(clear), protocol="mcqa")
     return rows.select("key", "scenario", *CELL, "sample_id", "correct")

@@ -88,6 +88,10 @@ def clear(run_data: RunData) -> pl.DataFrame:
     found = found.join(_oracle_images(run_data), on=["scenario", "sample_id"], how="left", maintain_order="left")
     same = pl.col("image").str.replace(SIZE, "").eq(pl.col("oracle_image").str.replace(SIZE, ""))
     by_oracle = pl.when(pl.col("mode") == Mode.REFERENCE).then(True).otherwise(same)
+    hidden = last.select("key", pl.col("condition").is_in(run_data.unseen).alias("hidden"))
+    found = found.join(hidden, on="key", maintain_order="left").with_columns(
+        by_rules=pl.when("hidden").then(False).otherwise("by_rules")
+    )
     how = (
         pl.when(pl.col("by_rules").is_not_null())
         .then(pl.lit("rules"))
@@ -121,6 +125,7 @@ def _by_rules(run_data: RunData, last: pl.DataFrame) -> pl.Series:
 def _oracle_images(run_data: RunData) -> pl.DataFrame:
     """The picture on which the oracle answered each sample in plain play: scenario, sample_id, oracle_image."""
     asked = pl.col("model").is_in(run_data.playing("oracle")) & (pl.col("mode") == Mode.PLAY)
+    asked &= ~pl.col("condition").is_in(run_data.unseen)
     right = run_data.last.filter(asked & (pl.col("ending") == Ending.CORRECT))
     first = right.unique(["scenario", "sample_id"], keep="first", maintain_order=True)
     return first.select("scenario", "sample_id", pl.col("image").alias("oracle_image"))

@@ -119,6 +119,11 @@ class RunData:
         return {**CONDITIONS, **{condition.name: condition for condition in mine}}
 
     @property
+    def unseen(self) -> list[str]:
+        """Names of the conditions that hide the sample's own picture."""
+        return [name for name, condition in self.conditions.items() if condition.unseen]
+
+    @property
     def baselines(self) -> frozenset[str]:
         """Names of the policies that need no model."""
         return frozenset(model.name for model in self.sweep.models if model.backend == "builtin")

@@ -41,6 +41,7 @@ from orchestrator.report.published import MEASURES
 from orchestrator.report.ranking import BEATS, beats
 from orchestrator.report.resources import resources
 from orchestrator.report.run_data import RunData, opened
+from orchestrator.report.unseen import unseen
 from orchestrator.storage import atomic_write
 from sweeps.conditions import WITH_EXAMPLES
 from sweeps.spec import Protocol
@@ -94,6 +95,7 @@ def grids(run_data: RunData, intervals: Estimates | None = None) -> list[Grid]:
         main(run_data, intervals),
         conditions(run_data, intervals),
         reference(run_data, intervals),
+        unseen(run_data, intervals),
         ranks(run_data),
         robust(run_data),
         readings(run_data),

@@ -29,10 +29,17 @@ def pool(name):
     return [replace(SAMPLES[name], id=n, prompt=f"What is number {n}?", digest=f"d{n}") for n in range(12)]
 
 
+def strangers(name):
+    """Samples with other answers and pictures of their own."""
+    one = SAMPLES[name]
+    return [replace(o, answer=one.categories[o.id % 4], image=f"other{o.id}-{one.image}") for o in pool(name)]
+
+
 @pytest.mark.parametrize(("name", "condition"), CELLS, ids=lambda x: getattr(x, "name", x))
 def test_the_conversation_is_the_golden_one(name, condition):
     turn = 1 if condition.history else 0
-    text = written(conversation(SAMPLES[name], pool(name), condition, seed=0, turn=turn)) + "\n"
+    others = strangers(name) if condition.picture == "swapped" else pool(name)
+    text = written(conversation(SAMPLES[name], others, condition, seed=0, turn=turn)) + "\n"
     path = GOLDEN / f"{name}-{condition.name}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text, encoding="utf-8")

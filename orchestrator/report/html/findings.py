@@ -19,6 +19,7 @@ from orchestrator.report.lenient import leniency
 from orchestrator.report.paired_tests import ALPHA, against
 from orchestrator.report.ranking import chance, ranking
 from orchestrator.report.run_data import RunData
+from orchestrator.report.unseen import sentence
 from orchestrator.report.wording import counted, share, signed
 
 Row = Mapping[str, Any]
@@ -40,6 +41,7 @@ def findings(run_data: RunData, intervals: Estimates) -> list[Finding]:
         *_clear(run_data, means),
         *_asking(_of(run_data, means, "zero-shot")),
         *_changes(run_data),
+        *_unseen(run_data, intervals),
         *_failures(run_data),
         *_parsing(run_data),
     ]
@@ -149,7 +151,8 @@ def _asking(rows: pl.DataFrame) -> Iterator[Finding]:
 
 def _changes(run_data: RunData) -> Iterator[Finding]:
     """The condition that changes most cells for sure."""
-    found = against(run_data).filter((pl.col("protocol") == "mcqa") & (pl.col("condition") != "reference"))
+    others = ["reference", *run_data.unseen]
+    found = against(run_data).filter((pl.col("protocol") == "mcqa") & ~pl.col("condition").is_in(others))
     real = found.filter(~pl.col("model").is_in(list(run_data.baselines)))
     found = found if real.is_empty() else real
     if found.is_empty():
@@ -173,6 +176,12 @@ def _changes(run_data: RunData) -> Iterator[Finding]:
         f"points is the mean change under {visible(top['condition'])}, the condition that changes most: against zero-shot on "
         f"the same samples {top['up']} of {top['len']} cells rise and {top['down']} fall significantly (exact McNemar, Holm).",
     )
+
+
+def _unseen(run_data: RunData, intervals: Estimates) -> Iterator[Finding]:
+    figure, told = sentence(run_data, intervals)
+    if told:
+        yield Finding(figure, visible(told, 600))
 
 
 def _failures(run_data: RunData) -> Iterator[Finding]:

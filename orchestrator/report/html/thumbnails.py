@@ -24,16 +24,16 @@ MOST_BYTES = 6_000_000
 CACHE = 64 << 20
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
-_KEY = re.compile(rf"(.*?)(?:@({_NUMBER}),({_NUMBER}),({_NUMBER}),({_NUMBER}))?(?:\^(\d{{1,6}}))?", re.DOTALL)
+_KEY = re.compile(rf"(.*?)(?:@({_NUMBER}),({_NUMBER}),({_NUMBER}),({_NUMBER}))?(#grey)?(?:\^(\d{{1,6}}))?", re.DOTALL)
 
 
 def reference(key: str) -> ImageRef:
     """The picture that a stored name means (``ImageRef.key`` read backwards)."""
     found = _KEY.fullmatch(key)
     assert found is not None  # the first group takes whatever the others do not
-    path, *crop, edge = found.groups()
+    path, *crop, grey, edge = found.groups()
     box = None if crop[0] is None else (float(crop[0]), float(crop[1]), float(crop[2]), float(crop[3]))
-    return ImageRef(path, box, None if edge is None else int(edge))
+    return ImageRef(path, box, None if edge is None else int(edge), grey is not None)
 
 
 class Thumbnails:
@@ -53,8 +53,10 @@ class Thumbnails:
         """The picture's number, or the reason why it is not there."""
         if self.renderer is None:
             return "the data folder is not at hand"
+        if not key:
+            return "none was shown"
         ref = reference(key)
-        seen = ImageRef(ref.path, ref.crop)
+        seen = ImageRef(ref.path, ref.crop, grey=ref.grey)
         if seen.key not in self._known:
             self._known[seen.key] = self._drawn(self.renderer, seen)
         return self._known[seen.key]

