@@ -91,6 +91,12 @@ class Reply:
     seconds: float = 0.0
     cost: float = 0.0
     """In the currency of the model's price entry; 0 where nothing is billed."""
+    cached_tokens: int | None = None
+    """Of ``prompt_tokens``, those whose attention the engine had from an earlier request; None where it does not tell."""
+    pictures: int | None = None
+    """Pictures of the prompt; None where the next field is."""
+    cached_pictures: int | None = None
+    """Of these, those that the engine had preprocessed for an earlier request; None where it does not tell."""
 
 
 class Backend(Protocol):

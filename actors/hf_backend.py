@@ -219,7 +219,7 @@ class ModelAndProcessor:
         text = text.rstrip("\ufffd")  # half a character at the end: vLLM holds it back, so this door does too
         counted = len(tokens) if end is None else end + 1
         finish = "length" if end is None else "stop"
-        return Reply(text, prompt, counted, finish, perf_counter() - job.asked)
+        return Reply(text, prompt, counted, finish, perf_counter() - job.asked, cached_tokens=0)
 
     def forget(self) -> None:
         """Free the device; safe to call twice."""

@@ -222,7 +222,7 @@ class OpenAIBackend:
         if choice.refusal:
             raise Refused(self._clean(f"{self.model.name}: {choice.refusal}"))
         text = redact_key(choice.text, self.key)
-        return Reply(text, used.prompt, used.reply, choice.finish, seconds, cost)
+        return Reply(text, used.prompt, used.reply, choice.finish, seconds, cost, used.cached)
 
     def _charge(self, used: Tokens, ceiling: float) -> float:
         """What an answer cost; where its counts are odd, the budget takes the most that it may have cost."""

@@ -31,6 +31,8 @@ class Tokens:
     reply: int = 0
     odd: str = ""
     """What could not be taken for a count; empty where all is well, or nothing was said."""
+    cached: int | None = None
+    """Of the prompt's, those that the service had cached; None where it does not say, or says more than there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,13 @@ def tokens(answer: Mapping[str, Any]) -> Tokens:
     counts = {name: usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens")}
     odd = [f"{name} is {_shown(count)}" for name, count in counts.items() if not _is_count(count)]
     prompt, reply = (count if _is_count(count) else 0 for count in counts.values())
-    return Tokens(prompt, reply, ", ".join(odd))
+    return Tokens(prompt, reply, ", ".join(odd), _cached(usage, prompt))
+
+
+def _cached(usage: Mapping[str, Any], prompt: int) -> int | None:
+    details = usage.get("prompt_tokens_details")
+    found = details.get("cached_tokens") if isinstance(details, dict) else None
+    return int(found) if _is_count(found) and found <= prompt else None  # type: ignore[operator,arg-type]
 
 
 def first_choice(answer: Mapping[str, Any]) -> Answer:

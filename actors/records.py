@@ -47,6 +47,10 @@ class EpisodeRow(NamedTuple):
     prompt_tokens: int
     reply_tokens: int
     cost: float
+    cached_tokens: int | None
+    """As in ``Reply``, over all turns: null where an engine does not tell, and in parts of earlier versions."""
+    pictures: Int32 | None
+    cached_pictures: Int32 | None
 
 
 class TurnRow(NamedTuple):
@@ -205,8 +209,18 @@ def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
         episode.key, cell.key, cell.model.name, cell.scenario, cell.condition.name,
         cell.protocol.value, episode.sample.id, episode.seed, episode.ending.value, correct,
         turns, did.count(Action.SUGGESTION), did.count(Action.ABSTENTION), did.count(Action.CATEGORY),
-        did.count(Action.UNPARSABLE), error, episode.seconds, prompt, reply, cost,
+        did.count(Action.UNPARSABLE), error, episode.seconds, prompt, reply, cost, *_reuse(episode),
     )  # fmt: skip
+
+
+def _reuse(episode: Episode) -> tuple[int | None, int | None, int | None]:
+    """cached_tokens, pictures and cached_pictures of an episode: None where any of its replies has None."""
+    replies = [shown.reply for shown in episode.turns]
+    tokens, pictures, cached = (
+        [getattr(reply, name) for reply in replies] for name in ("cached_tokens", "pictures", "cached_pictures")
+    )
+    told = [None if not counts or None in counts else sum(counts) for counts in (tokens, pictures, cached)]
+    return told[0], told[1], told[2]
 
 
 def turn_row(key: str, number: int, shown: Shown) -> TurnRow:

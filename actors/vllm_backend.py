@@ -22,7 +22,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 from vllm import SamplingParams
@@ -70,6 +70,14 @@ REFUSALS = (VLLMClientError, ValueError, TypeError, ArithmeticError)
 """What renderers and processors raise for an input that they cannot take."""
 
 
+class Sent(NamedTuple):
+    """The pictures of one prompt."""
+
+    pictures: int
+    cached: int
+    """Those that the engine's process has from an earlier request: they are neither preprocessed nor sent again."""
+
+
 class VLLMBackend:
     """One engine in child processes, asked by hundreds of episodes at once. Lives in the event loop that asks first."""
 
@@ -106,13 +114,13 @@ class VLLMBackend:
     async def reply(self, request: Request) -> Reply:
         """Answer; raises Unprocessable, or BackendDied at once when the engine is gone or hung."""
         how, sampling = decoding(request.sampling, self.own, self.penalty), request.sampling
-        output, seconds = await self.generated(
+        output, pictures, seconds = await self.generated(
             lambda: self.prompts.prepared(request.messages),
             lambda: parameters(how, sampling.max_tokens, request.seed),
             sampling.max_tokens,
             self.lora,
         )
-        return _reply(output, seconds)
+        return _reply(output, pictures, seconds)
 
     async def generated(
         self,
@@ -120,8 +128,8 @@ class VLLMBackend:
         choices: Callable[[], SamplingParams],
         max_tokens: int,
         lora: LoRARequest | None,
-    ) -> tuple[Any, float]:
-        """The engine's finished output and the seconds that it took; raises as ``reply``.
+    ) -> tuple[Any, Sent, float]:
+        """The engine's finished output, the pictures that were sent, and the seconds that it took; raises as ``reply``.
 
         Both functions are called once an attempt: the engine may write into what they give.
         """
@@ -131,8 +139,8 @@ class VLLMBackend:
             self.watch = asyncio.create_task(self._watch())
         async with self.room, self._deadline(max_tokens):
             began = perf_counter()
-            output = await self._insist(prompt, choices, lora)
-            return output, perf_counter() - began
+            output, pictures = await self._insist(prompt, choices, lora)
+            return output, pictures, perf_counter() - began
 
     @property
     def cache_tokens(self) -> int | None:
@@ -170,23 +178,24 @@ class VLLMBackend:
     # -- one request --------------------------------------------------------------------------------------------------
     async def _insist(
         self, prompt: Callable[[], Awaitable[Any]], choices: Callable[[], SamplingParams], lora: LoRARequest | None
-    ) -> Any:
-        """The finished output; rendered anew when the engine's picture cache had lost a picture."""
+    ) -> tuple[Any, Sent]:
+        """The finished output, and what was sent; rendered anew when the engine's picture cache had lost a picture."""
         for _ in range(1 + RESENDS):
-            output = await self._attempt(prompt, choices(), lora)
+            output, pictures = await self._attempt(prompt, choices(), lora)
             if all(one.finish_reason in ("stop", "length") for one in output.outputs):
-                return output
+                return output, pictures
         raise BackendDied(f"{self.name}: the engine lost the same request {1 + RESENDS} times")
 
     async def _attempt(
         self, prompt: Callable[[], Awaitable[Any]], choices: SamplingParams, lora: LoRARequest | None
-    ) -> Any:
+    ) -> tuple[Any, Sent]:
         try:
             ready = await prompt()
+            pictures = sent(ready)
             number = f"{self.name}-{next(self.numbers)}"
             async for output in self.engine.generate(ready, choices, number, lora_request=lora):
                 if output.finished:
-                    return output
+                    return output, pictures
         except EngineDeadError:
             raise self._die("the engine process died") from None
         except EngineGenerateError as wrapped:
@@ -321,6 +330,15 @@ def _refused(name: str, refusal: BaseException | None) -> Unprocessable:
     return (Overflow if outgrown else Unprocessable)(f"{name}: {refusal}")
 
 
-def _reply(output: Any, seconds: float) -> Reply:
-    said = output.outputs[0]
-    return Reply(said.text, len(output.prompt_token_ids), len(said.token_ids), said.finish_reason, seconds)
+def sent(prompt: Any) -> Sent:
+    """What a rendered prompt shows; of a picture that the engine has, its name alone goes along."""
+    pictures = prompt.get("mm_kwargs", {}).get("image", ())
+    return Sent(len(pictures), sum(picture is None for picture in pictures))
+
+
+def _reply(output: Any, pictures: Sent, seconds: float) -> Reply:
+    said, asked = output.outputs[0], len(output.prompt_token_ids)
+    return Reply(
+        said.text, asked, len(said.token_ids), said.finish_reason, seconds,
+        cached_tokens=output.num_cached_tokens, pictures=pictures.pictures, cached_pictures=pictures.cached,
+    )  # fmt: skip

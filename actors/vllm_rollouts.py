@@ -47,7 +47,7 @@ async def sampled(backend: VLLMBackend, chat: Chat, how: Sampling, adapter: Path
             detokenize=False, output_kind=RequestOutputKind.FINAL_ONLY,
         )  # fmt: skip
 
-    found, _ = await backend.generated(prompt, choices, how.max_tokens, request)
+    found, *_ = await backend.generated(prompt, choices, how.max_tokens, request)
     return [_reply(one) for one in sorted(found.outputs, key=lambda one: int(one.index))]
 
 

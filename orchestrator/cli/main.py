@@ -128,21 +128,23 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
     from rich.table import Column, Table
 
     from orchestrator.monitoring.render import status_tables
+    from orchestrator.storage import engine_cache
     from orchestrator.storage.run_folder import read_status
 
     found = read_status(folder)
     if as_json:
         from orchestrator.storage import reused
 
-        show_json({**found, "reused": reused.per_cell(folder)})
+        show_json({**found, "reused": reused.per_cell(folder), "cached": engine_cache.shares(folder)})
         return
-    table = Table("cell", "state", "finished", "planned", "errors", Column("reason", overflow="fold"))
+    columns = ("cell", "state", "finished", "planned", "errors", "reason")
+    table = Table(*columns[:-1], Column(columns[-1], overflow="fold"))
     for cell in found["cells"]:
-        table.add_row(
-            *(escape(str(cell[name])) for name in ("cell", "state", "finished", "planned", "errors", "reason"))
-        )
+        table.add_row(*(escape(str(cell[name])) for name in columns))
     left = "is damaged or was edited; the same `run` command writes it anew, or plays its episodes again"
     show(table, *status_tables(found), *(f"{name} {left}" for name in found["damaged"]))
+    for line in engine_cache.sentences(folder):
+        print(printable(line))
     print_left_out(found["left_out"])
     print_reused(folder)
     print_mlflow(folder)

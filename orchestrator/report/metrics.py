@@ -17,6 +17,7 @@ from envs import SCENARIOS
 from envs.types import CUT_SHORT, ERRORS, UNSCORED, Ending
 from orchestrator.report.proportion import proportion_bounds
 from orchestrator.storage import checksums
+from orchestrator.storage.engine_cache import CACHED, cached
 from orchestrator.storage.verdict_store import VERDICTS
 
 PLANNED = ("model", "scenario", "condition", "protocol", "cell", "planned")
@@ -34,7 +35,7 @@ CUT: dict[str, str] = dict(
     zip(CUT_SHORT, ("outgrew the model", "spent a reply's tokens before its first word"), strict=True)
 )
 """Ending that a limit brought about, which is a column too -> what such episodes did, in words."""
-NOT_COMPARABLE = ("prompt_tokens", "reply_tokens", "cost")
+NOT_COMPARABLE = ("prompt_tokens", "reply_tokens", "cost", *CACHED)
 """Columns that an engine may report differently for the same answers; they stay out of results.json."""
 DIGITS = 6
 """Decimals in results.json."""
@@ -49,7 +50,7 @@ def score(
     sum), scored (the rest), correct, correct_first (of these, at the first turn). Measures over the scored ones, null
     where there is none: acc, acc_low, acc_high (percent, 95% interval), acc_first (percent that end right at the first
     turn), ps (mean of turns - 1), loops (percent that ended at the turn limit), turns (in all), share_* (percent of
-    turns), prompt_tokens, reply_tokens (sums) and cost (of all episodes). protocol.md, 'Measures'.
+    turns), prompt_tokens, reply_tokens (sums), cost (of all episodes), and ``CACHED``. protocol.md, 'Measures'.
 
     Episodes that outgrew the model (``Ending.OVERFLOW``), or whose last reply's tokens were spent in silence (``TRUNCATED``),
     are scored, as not answered rightly: overflow and truncated count them, and acc_bound and loops_bound are what acc and
@@ -59,7 +60,7 @@ def score(
     Where a cell is open-ended, more columns (``judged``), from one judge's ``verdicts``.
     """
     counted = episodes.group_by("cell").agg(_counts()).collect()
-    sums = [name for name in counted.columns if name != "cell"]
+    sums = [name for name in counted.columns if name not in ("cell", *CACHED)]
     rows = planned.select(PLANNED).join(counted, on="cell", how="left").with_columns(pl.col(sums).fill_null(0))
     rows = rows.with_columns(_measures()).select(_columns()).sort("cell")
     if "oeg" not in set(planned["protocol"]):
@@ -154,6 +155,7 @@ def _counts() -> list[pl.Expr]:
         (pl.col("correct") & (pl.col("turns") == 1)).filter(answered).sum().cast(pl.Int64).alias("correct_first"),
         *[pl.col(name).filter(answered).cast(pl.Int64).sum() for name in summed],
         pl.col("cost").sum().round(9),
+        *cached(),
     ]
 
 

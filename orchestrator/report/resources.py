@@ -20,7 +20,8 @@ from envs import regular
 from orchestrator.report.run_data import RunData, once
 from orchestrator.report.wording import counted
 from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, OBSERVED, observed
-from orchestrator.storage import checksums, reused
+from orchestrator.storage import checksums, engine_cache, reused
+from orchestrator.storage.engine_cache import CACHED, cached
 
 HOUR = 3600.0
 LONGEST_GAP_S = 1800.0
@@ -33,7 +34,7 @@ WATTS = "_power_usage_watts"
 
 @once
 def resources(run_data: RunData) -> pl.DataFrame:
-    """One row a planned cell: played, reused (episodes), prompt_tokens, reply_tokens, cost, gpu_hours, kwh.
+    """One row a planned cell: played, reused (episodes), prompt_tokens, reply_tokens, ``CACHED``, cost, gpu_hours, kwh.
 
     ``cost`` is in the currency of the prices; ``gpu_hours`` and ``kwh`` are null where nothing was read.
     """
@@ -41,7 +42,7 @@ def resources(run_data: RunData) -> pl.DataFrame:
     mine = run_data.episodes.join(taken, on="key", how="anti")
     others = run_data.episodes.join(taken, on="key", how="semi").group_by("cell").agg(pl.len().alias("reused"))
     sums = mine.group_by("cell").agg(
-        pl.len().alias("played"), pl.col("prompt_tokens", "reply_tokens", "cost").sum(), pl.col("seconds").sum()
+        pl.len().alias("played"), pl.col("prompt_tokens", "reply_tokens", "cost", "seconds").sum(), *cached()
     )
     names = run_data.planned.select("cell", "model", "scenario", "condition", "protocol").sort("cell")
     rows = names.join(sums, on="cell", how="left").join(others, on="cell", how="left")
@@ -54,7 +55,7 @@ def resources(run_data: RunData) -> pl.DataFrame:
     energy, known = kilowatt_hours(run_data.folder), float(rows["gpu_hours"].sum())
     each = None if energy is None or not known else energy / known
     rows = rows.with_columns((pl.col("gpu_hours") * pl.lit(each, pl.Float64)).alias("kwh"))
-    return rows.select(*names.columns, *counts, "cost", "gpu_hours", "kwh")
+    return rows.select(*names.columns, *counts, *CACHED, "cost", "gpu_hours", "kwh")
 
 
 def told(run_data: RunData) -> str:
@@ -64,6 +65,7 @@ def told(run_data: RunData) -> str:
     tokens = int(rows["prompt_tokens"].sum()) + int(rows["reply_tokens"].sum())
     parts = [f"{hours:,.1f} GPU-hours" if hours else "", f"{energy:,.2f} kWh" if energy else ""]
     parts += [f"{cost:,.2f} paid to services" if cost else "", f"{tokens:,} tokens" if tokens else ""]
+    parts.append(engine_cache.told(run_data.episodes.select(cached()).to_dicts()[0]))
     taken = int(rows["reused"].sum())
     parts += [f"{counted(taken, 'episode')} taken over from other runs" if taken else ""]
     return ", ".join(part for part in parts if part)

@@ -27,6 +27,9 @@ from orchestrator.storage.schemas import schema
 
 EPISODES, TURNS = schema(EpisodeRow), schema(TurnRow)
 TABLES = {"episodes": EPISODES, "turns": TURNS}
+REUSE = ("cached_tokens", "pictures", "cached_pictures")
+EARLIER = {"episodes": [pl.Schema({name: kind for name, kind in EPISODES.items() if name not in REUSE})]}
+"""As earlier versions wrote a table; read with nulls in the place of what they lack."""
 LARGE = 200_000
 """Episodes from which on a part is left as it is when small ones are merged."""
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
@@ -310,13 +313,15 @@ def _usable(path: Path, whole: bool, kept: checksums.Sums) -> bool:
         schema = _scan(path).collect().schema if whole else _scan(path).collect_schema()
     except UNREADABLE:
         return False
-    return schema == TABLES[path.parent.name]
+    table = path.parent.name
+    return schema in (TABLES[table], *EARLIER.get(table, ()))
 
 
 def _scans(folder: Path, table: str, parts: Sequence[Part]) -> pl.LazyFrame:
     """All rows in the order of the parts; column ``part`` is the place of the row's part in that order."""
     files = [str(folder / table / part.name) for part in parts]
-    rows = pl.scan_parquet(files, schema=TABLES[table], glob=False, hive_partitioning=False, include_file_paths="part")
+    read = {"missing_columns": "insert", "glob": False, "hive_partitioning": False, "include_file_paths": "part"}
+    rows = pl.scan_parquet(files, schema=TABLES[table], **read)  # type: ignore[arg-type]
     return rows.with_columns(pl.col("part").cast(pl.Enum(files)).to_physical())
 
 

@@ -141,6 +141,22 @@ def test_the_engine_tells_how_much_its_cache_holds(talk: Talk) -> None:
 
 
 @slow
+def test_what_the_engine_has_from_an_earlier_request_is_counted(talk: Talk) -> None:
+    words = "A question of which no other test asks a word, long enough to fill several blocks. " * 8
+
+    def one(*numbers: int, text: str = words) -> Reply:
+        (reply,) = talk.replies([asked(user(text, *map(picture, numbers)), max_tokens=1)])
+        return reply
+
+    first, again, other = one(6, 7), one(6, 7), one(6, 5, 7)
+
+    assert first.cached_tokens is not None and first.cached_tokens < first.prompt_tokens // 4 and first.pictures == 2
+    assert first.prompt_tokens - 256 < (again.cached_tokens or 0) < again.prompt_tokens and again.cached_pictures == 2
+    assert (other.pictures, other.cached_tokens) != (again.pictures, again.cached_tokens)
+    assert (one(text=words).pictures, one(text=words).cached_pictures) == (0, 0)
+
+
+@slow
 def test_greedy_replies_are_those_of_transformers(talk: Talk, folder: Path) -> None:
     """The same conversation, the same tokens: the checkpoint's default of sampling is not heard, its penalty is."""
     many = requests(max_tokens=12)

@@ -30,6 +30,9 @@ def episode(number, cell=CELL, ending=Ending.CORRECT, turns=2, **other):
         "prompt_tokens": 100,
         "reply_tokens": 3,
         "cost": 0.0,
+        "cached_tokens": None,
+        "pictures": None,
+        "cached_pictures": None,
     }
     assert other.keys() <= row.keys()
     return {**row, **other}

@@ -194,6 +194,7 @@ def _episode(cell, key, number, kind, suggestions):
         "suggestions": suggestions, "abstentions": int(kind == "abstention"),
         "categories": int(kind in ("correct", "wrong")), "unparsable": int(kind == "unparsable"),
         "error": None, "seconds": 0.1, "prompt_tokens": 1, "reply_tokens": 1, "cost": 0.0,
+        "cached_tokens": None, "pictures": None, "cached_pictures": None,
     }  # fmt: skip
 
 

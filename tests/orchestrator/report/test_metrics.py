@@ -189,7 +189,7 @@ def test_results_json_reads_as_one_row_a_cell(tmp_path):
             name: pytest.approx(full[name], abs=1e-6) if isinstance(full[name], float) else full[name] for name in row
         }
         assert list(row) == sorted(row)
-        assert not {"seconds", "prompt_tokens", "reply_tokens", "cost"} & row.keys()
+        assert not {"seconds", "prompt_tokens", "reply_tokens", "cost", "prompt_cached", "pictures_cached"} & row.keys()
     assert pl.read_parquet(tmp_path / "results.parquet").equals(table_)
     assert not list(tmp_path.glob("*.tmp"))
 

@@ -6,14 +6,16 @@ import json
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
+from orchestrator.cli.main import app
 from orchestrator.report.html.summary import facts
 from orchestrator.report.resources import kilowatt_hours, resources, told
 from orchestrator.report.run_data import read
 from orchestrator.report.tables import write_tables
 from orchestrator.scheduling.forecast.throughput import EPISODES, Observed, add_observed
-from orchestrator.storage import reused
-from tests.orchestrator.report.runs import known
+from orchestrator.storage import engine_cache, reused
+from tests.orchestrator.report.runs import known, replaced
 
 MODELS = ["qwen2.5-vl-7b", "qwen2.5-vl-72b"]
 
@@ -52,6 +54,27 @@ def test_what_nobody_read_is_null_and_never_zero(folder):
     assert kilowatt_hours(folder) is None
     (folder / "rates.json").write_text('{"gpu": 3}')
     assert resources(read(folder))["gpu_hours"].null_count() == rows.height
+
+
+def test_shares_of_tokens_and_pictures_from_a_cache_are_of_those_that_an_engine_told(folder):
+    for path in (folder / "episodes").glob("*.parquet"):
+        rows, hers = pl.read_parquet(path), pl.col("model") == MODELS[0]
+        counts = {"cached_tokens": 0.75 * pl.col("prompt_tokens"), "pictures": 4, "cached_pictures": 1}
+        replaced(
+            rows.with_columns(pl.col("prompt_tokens") * 100).with_columns(
+                pl.when(hers).then(count).cast(rows.schema[name]).alias(name) for name, count in counts.items()
+            ),
+            path,
+        )
+    rows = resources(run := read(folder))
+    mine, other = rows.filter(model=MODELS[0]), rows.filter(model=MODELS[1])
+
+    assert set(mine["prompt_cached"]) == {75.0} and set(mine["pictures_cached"]) == {25.0}
+    assert other["prompt_cached"].null_count() == other["pictures_cached"].null_count() == other.height > 0
+    assert engine_cache.shares(folder, "model") == {MODELS[0]: {"prompt_cached": 75.0, "pictures_cached": 25.0}}
+    assert "75% of prompt tokens from the engine's cache, 25% of pictures preprocessed before" in told(run)
+    assert CliRunner().invoke(app, ["status", str(folder)]).output.count(f"{MODELS[0]}: 75% of prompt tokens") == 1
+    assert set(run.rows.filter(model=MODELS[0])["prompt_cached"]) == {75.0}
 
 
 def test_what_was_taken_over_took_nothing_here(folder):

@@ -18,19 +18,22 @@ from actors.records import (
     TurnRow,
     VerdictRow,
     VerdictRows,
+    episode_row,
 )
 from envs.openended import Bits
 from envs.types import Action, Ending, ImageRef, Move, OpenAnswer, Turn, Verdict
-from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore, episodes, turns
+from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore, damaged, episodes, turns
 from orchestrator.storage.schemas import schema
 from orchestrator.storage.verdict_store import VERDICTS, VerdictStore, verdicts
 from sweeps.load import build
 from tests.envs.games import SAMPLES
+from tests.orchestrator.report.runs import replaced
 
 STORED = {
     "episodes": "key:String cell:String model:String scenario:String condition:String protocol:String sample_id:Int64 "
     "seed:Int64 ending:String correct:Boolean turns:Int32 suggestions:Int32 abstentions:Int32 categories:Int32 "
-    "unparsable:Int32 error:String seconds:Float64 prompt_tokens:Int64 reply_tokens:Int64 cost:Float64",
+    "unparsable:Int32 error:String seconds:Float64 prompt_tokens:Int64 reply_tokens:Int64 cost:Float64 "
+    "cached_tokens:Int64 pictures:Int32 cached_pictures:Int32",
     "turns": "key:String turn:Int32 frame:Int32 image:String reply:String option:String category:String action:String "
     "move:String",
     "verdicts": "key:String judge:String cell:String model:String scenario:String condition:String sample_id:Int64 "
@@ -38,7 +41,7 @@ STORED = {
     "seconds:Float64 prompt_tokens:Int64 reply_tokens:Int64 cost:Float64 strict_category:Boolean "
     "strict_suggestion:Boolean strict_aggregate:Boolean",
 }
-"""What run folders hold since the first version: another name, order or type would damage every part in them."""
+"""What run folders hold: another name, order or type would damage every part in them; what came later is at the end."""
 
 
 def cell(protocol="mcqa"):
@@ -86,6 +89,36 @@ def test_what_a_worker_sends_is_what_the_store_reads_back(tmp_path):
     assert (first["ending"], first["correct"], first["suggestions"], first["cost"]) == ("limit", False, 1, 0.25)
     assert (failed["error"], failed["turns"], answered["correct"]) == ("gone", 0, None)
     assert [turn["move"] for turn in turns(tmp_path).collect().iter_rows(named=True)] == ["left", None]
+
+
+def test_what_an_engine_had_before_is_counted_over_turns_and_unknown_where_one_does_not_tell():
+    asked = Turn(3, "A", Verdict.CORRECT, Verdict.MISMATCH, Action.SUGGESTION, Move.LEFT)
+    known = [Reply("A", 100, 2, cached_tokens=n, pictures=2, cached_pictures=n // 10) for n in (0, 10, 20)]
+
+    def counted(replies):
+        shown = tuple(Shown(asked, ImageRef("ROD/1.jpg"), reply) for reply in replies)
+        return episode_row(cell(), replace(episode("a", asked, Ending.LIMIT), turns=shown))[-3:]
+
+    assert counted(known) == (30, 6, 3)
+    assert counted([*known, Reply("A")]) == counted([]) == (None, None, None)
+    assert counted([Reply("A", 100, 2, cached_tokens=7)]) == (7, None, None)
+
+
+def test_a_folder_of_an_earlier_version_is_read_with_nulls_and_merged_with_new_parts(tmp_path):
+    for key in ("a", "b"):
+        store = EpisodeStore(tmp_path)
+        rows = EpisodeRows()
+        rows.add(PlayedEpisode(5, cell(), replace(episode(key, OpenAnswer(1, "?"), Ending.ANSWERED), turns=())))
+        store.append(rows.batch())
+        store.close()
+    path = tmp_path / "episodes/part-00000001.parquet"
+    replaced(pl.read_parquet(path).drop("cached_tokens", "pictures", "cached_pictures"), path)
+    store = EpisodeStore(tmp_path)
+    store.compact()
+    store.close()
+
+    assert [p.name for p in (tmp_path / "episodes").iterdir()] == ["part-00000001-00000002.parquet"]
+    assert sorted(episodes(tmp_path).collect()["key"]) == ["a", "b"] and not damaged(tmp_path)
 
 
 def test_what_a_judges_worker_sends_is_what_the_store_reads_back(tmp_path):
