@@ -71,6 +71,10 @@ class Pace:
         while (left := self.resting_until - monotonic()) > 0:
             await asyncio.sleep(left + chance.uniform(0, min(left, 1.0)))
 
+    def bound(self, max_in_flight: int) -> None:
+        """Another most for requests in flight."""
+        self.max_in_flight, self.allowed = max_in_flight, min(self.allowed, float(max_in_flight))
+
     def answered(self) -> None:
         """The service kept up."""
         growth = 1.0 if self.round == 0 else 1.0 / self.allowed

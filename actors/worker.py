@@ -113,6 +113,14 @@ class Worker:
         if self.runner is not None:
             self.runner.recall(frozenset(ordinals))
 
+    async def set_in_flight(self, episodes: int) -> None:
+        """Play so many at once from the next lease on, where one of a service's limits allows it."""
+        if self.runner is not None:
+            self.runner.in_flight = episodes
+        for backend in self.backends.values():
+            if (pace := getattr(backend, "pace", None)) is not None:
+                pace.bound(episodes)
+
     async def tried(self, ordinals: Sequence[int]) -> trial.Tried:
         """What ``models try`` asks of a worker that is ready; its only engine is closed afterwards."""
         (model,) = self.models

@@ -18,6 +18,7 @@ from actors.printable import printable
 from envs import regular
 from orchestrator.cli import listing
 from orchestrator.cli.as_json import AsJson, show_json
+from orchestrator.cli.ctl import ctl
 from orchestrator.cli.data import data_app, models_app
 from orchestrator.cli.filter import filter as recomputed_filter
 from orchestrator.cli.init import init
@@ -240,7 +241,7 @@ def audit(
     raise typer.Exit(0 if found.clean else 1)
 
 
-for command in (merge, export, publish, leaderboard, recomputed_filter, prompt, play, train, learned):
+for command in (ctl, merge, export, publish, leaderboard, recomputed_filter, prompt, play, train, learned):
     app.command()(command)
 
 

@@ -24,6 +24,8 @@ from orchestrator.datasets.staging import fixed
 from orchestrator.execution.before_start import hopeless
 from orchestrator.execution.cell_states import cell_states
 from orchestrator.execution.circuit_breaker import NO_EVIDENCE, CircuitBreaker
+from orchestrator.execution.live_control import LiveControl, take_waiting
+from orchestrator.execution.outcome import Outcome as Outcome
 from orchestrator.execution.retry_failed import take_back
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.execution.worker_logs import AttemptLog, attempt_log
@@ -38,6 +40,7 @@ from orchestrator.report.metrics import score, write_results
 from orchestrator.report.own_measures import with_own
 from orchestrator.scheduling.forecast.throughput import write_observed
 from orchestrator.storage import reused, run_folder
+from orchestrator.storage.control_log import Standing, standing
 from orchestrator.storage.disk import disk
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.verdict_store import verdicts
@@ -55,33 +58,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-INTERRUPTED = 130
-INCOMPLETE = 1
 CLOSE_TIMEOUT_S, CLOSE_TIMEOUT_INTERRUPTED_S = 60.0, 2.0
 """Seconds that MLflow gets at the end to take what it lacks; and where somebody stopped the run."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What an attempt came to."""
-
-    rows: pl.DataFrame
-    """One row a cell (``score``)."""
-    complete: bool
-    interrupted: bool
-    reasons: Mapping[str, str]
-    """Group of models -> why it could not go on."""
-    seconds: float = 0.0
-    """From the first start of a worker to the last durable episode."""
-    cluster_lost: bool = False
-    """Whether it was Ray that interrupted it."""
-
-    @property
-    def code(self) -> int:
-        """The process's exit code: 0 only when every cell is complete."""
-        if self.interrupted and not self.cluster_lost:
-            return INTERRUPTED
-        return 0 if self.complete else INCOMPLETE
 
 
 def run(
@@ -172,6 +150,8 @@ class Attempt:
     """Whether it was Ray that interrupted it."""
     seconds: float = 0.0
     """From the first start of a worker to the last durable episode."""
+    standing: Standing = field(default_factory=Standing)
+    """What somebody has paused or cancelled."""
 
     def run(
         self,
@@ -186,7 +166,9 @@ class Attempt:
             again = take_back(self.store, self.plan, self.log.folder, retry)
             self.say(f"{again:,} {' and '.join(retry)} episodes are pending again")
         reused.settle(self.output)
+        take_waiting(self.output, self.sweep, self.plan, self.store, self.log.folder)
         self.pending = self.plan.pending(set(self.store.finished()["key"]))
+        self.standing = standing(self.output)
         self.judge_queue = self._own_judge_queue()
         self._announce()
         run_folder.write_plan(self.output, planned_rows(self.plan), self.plan.all_keys())
@@ -196,7 +178,7 @@ class Attempt:
         with self._pictures_recorded():
             if play and self.pending:
                 play(self)
-            elif self.pending.keys() - self.reasons.keys() or self.judge_queue:
+            elif self._asked_for().keys() - self.reasons.keys() or self.judge_queue:
                 metrics = None if tracker.off else CellMetricsPublisher(self._scored, tracker.cell)
                 self._play(tracker, metrics)
         if not self.interrupted:
@@ -205,7 +187,7 @@ class Attempt:
                 self.judge_queue.verdicts.compact()
         outcome = self._outcome(self._with_own(self._scored()))
         write_results(self.output, outcome.rows)
-        states = cell_states(outcome.rows, self.reasons)
+        states = cell_states(outcome.rows, self.reasons, self.standing)
         run_folder.write_status(self.output, states, finished=not self.interrupted)
         self._close_tracker(tracker, outcome)
         return outcome
@@ -247,7 +229,7 @@ class Attempt:
         if not self.sweep.judged or judge is None:
             return None
         backlog = self._unread(judge)
-        return JudgeQueue(judge, self.plan, self.store, backlog) if backlog or self.pending else None
+        return JudgeQueue(judge, self.plan, self.store, backlog) if backlog or self._asked_for() else None
 
     def _check_models(self) -> None:
         """Leave out what cannot start here, and say so before Ray starts."""
@@ -267,6 +249,19 @@ class Attempt:
             f" {self.plan.total - left:,} finished, {left:,} pending"
             + (f", {len(backlog):,} answers to judge" if backlog else "")
         )
+        unfinished = {self.plan.cells[self.plan.task(o)[0]].key: None for queue in self.pending.values() for o in queue}
+        for line in self.standing.sentences(unfinished):
+            self.say(line)
+
+    def _asked_for(self) -> Mapping[str, Sequence[int]]:
+        """What is pending of cells that nobody has cancelled."""
+        cancelled = {n for n, cell in enumerate(self.plan.cells) if self.standing.cancelled(cell.key)}
+        if not cancelled:
+            return self.pending
+        left = {
+            name: [o for o in queue if self.plan.task(o)[0] not in cancelled] for name, queue in self.pending.items()
+        }
+        return {name: queue for name, queue in left.items() if queue}
 
     @contextmanager
     def _pictures_recorded(self) -> Iterator[None]:
@@ -324,20 +319,22 @@ class Attempt:
         sweep = self.sweep.model_copy(update={"judge": queue.judge if queue else None})
         startable = {name: ordinals for name, ordinals in self.pending.items() if name not in self.reasons}
         driver = Driver(sweep, self.plan, startable, sink, self.log, queue)
+        control = LiveControl(driver, self.plan, self.output, self.standing)
         self.signals.stop_with(driver.stop)
         hosts = SystemMetrics(ray_cluster.hosts, ray_cluster.busy_on)
         tracker = progress.tracker
         watching = None if tracker.off else asyncio.create_task(hosts.run(tracker.system_metrics))
         with progress, ray_cluster.watching_raylet(driver.lose_cluster):
-            await driver.run(lambda: self._tick(driver, progress))
+            await driver.run(lambda: self._tick(driver, progress, control))
         if watching:
             watching.cancel()
         write_observed(self.output, driver.schedule, driver.kind, sweep.protocols)
         self.reasons, self.interrupted = {**self.reasons, **driver.reasons}, driver.stopping.is_set()
         self.cluster_lost = driver.cluster_lost
 
-    def _tick(self, driver: Driver, progress: Progress) -> None:
+    def _tick(self, driver: Driver, progress: Progress, control: LiveControl) -> None:
         """What happens about twice a second while the driver runs."""
+        control.poll()
         progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons)
         self.store.flush_old()
         if self.judge_queue:

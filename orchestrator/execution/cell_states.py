@@ -1,4 +1,7 @@
-"""State of each cell for ``status.json``: complete, partial, waiting or failed, with the reason where there is one."""
+"""State of each cell for ``status.json``, with the reason where there is one.
+
+complete, partial, waiting or failed; paused or cancelled where somebody asked for that and it is not finished.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,14 @@ from typing import Any
 
 import polars as pl
 
+from orchestrator.storage.control_log import Standing
 
-def cell_states(rows: pl.DataFrame, reasons: Mapping[str, str]) -> list[dict[str, Any]]:
+
+def cell_states(
+    rows: pl.DataFrame, reasons: Mapping[str, str], standing: Standing | None = None
+) -> list[dict[str, Any]]:
     """One dict a cell, of scored rows; ``reasons``: group -> why it could not go on."""
-    return [
+    cells = [
         {
             "cell": row["cell"],
             "planned": row["planned"],
@@ -21,6 +28,7 @@ def cell_states(rows: pl.DataFrame, reasons: Mapping[str, str]) -> list[dict[str
         }
         for row in rows.iter_rows(named=True)
     ]
+    return (standing or Standing()).marked(cells)
 
 
 def _state(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:

@@ -25,7 +25,7 @@ from actors.records import EpisodeBatch, VerdictBatch
 from actors.worker import Worker
 from orchestrator.datasets.node_staging import NodeStaging
 from orchestrator.execution.failed_episodes import failed_batch
-from orchestrator.execution.ray_cluster import SharedGpus, capacity, gpu_nodes, here, printed_on
+from orchestrator.execution.ray_cluster import SharedGpus, capacity, gpu_nodes, here, hosts, printed_on
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.execution.spending import Spending
 from orchestrator.execution.worker_logs import (
@@ -115,7 +115,7 @@ class Driver:
 
     async def run(self, tick: Callable[[], None] = lambda: None) -> bool:
         """Play until nothing is pending, or ``stop`` is called; True if all is done. ``tick`` runs about twice a second."""
-        self._act(self.schedule.begin(self.now()))
+        self.act(self.schedule.begin(self.now()))
         ticking, spending = asyncio.create_task(self._tick(tick)), asyncio.create_task(self.spending.watch())
         stopped = asyncio.create_task(self.stopping.wait())
         try:
@@ -125,7 +125,7 @@ class Driver:
                 if not event.done():
                     event.cancel()
                     break
-                self._act(event.result()())
+                self.act(event.result()())
             if ticking.done():
                 ticking.result()  # it ends only by an error, a full disk for example, which travels up
             return self.schedule.done
@@ -155,6 +155,18 @@ class Driver:
         """Leave as soon as possible; what is unfinished stays pending."""
         self.stopping.set()
 
+    def set_in_flight(self, name: str, episodes: int) -> None:
+        """Have the workers of a model play so many episodes at once, those that start later too."""
+        models = [m.model_copy(update={"in_flight": episodes}) if m.name == name else m for m in self.sweep.models]
+        self.sweep = self.sweep.model_copy(update={"models": tuple(models)})
+        for worker in self.workers.values():
+            if worker.group == name:
+                worker.actor.set_in_flight.remote(episodes)
+
+    def hosts(self) -> dict[str, str]:
+        """Living nodes -> their hosts."""
+        return hosts()
+
     def lose_cluster(self) -> None:
         """Ray has ended on this machine and will end this process: leave before."""
         log.warning("Ray's raylet on this machine has ended")
@@ -162,7 +174,7 @@ class Driver:
         self.stop()
 
     # -- commands -----------------------------------------------------------------------------------------------------
-    def _act(self, commands: Sequence[Command]) -> None:
+    def act(self, commands: Sequence[Command]) -> None:
         """Act; a worker that was lost while its event waited is passed over, for the schedule hears of it next."""
         for command in commands:
             log_command(command, {slot: worker.group for slot, worker in self.workers.items()})
@@ -262,7 +274,7 @@ class Driver:
         stream, absent = self._leased(self.workers[slot], ordinals)
         if absent:
             log.error("%d answers are not in the store any more, and nobody judges them", len(absent))
-            self._act(self.schedule.delivered(slot, lease, absent, self.now()))
+            self.act(self.schedule.delivered(slot, lease, absent, self.now()))
         while True:
             try:
                 batch = await _next(stream)
@@ -271,7 +283,7 @@ class Driver:
             self._store(batch)
             if (reason := self.sink.breaker.stopped.get(self.workers[slot].group)) is not None:
                 raise ModelStopped(reason)
-            self._act(self.schedule.delivered(slot, lease, batch.ordinals, self.now()))
+            self.act(self.schedule.delivered(slot, lease, batch.ordinals, self.now()))
         self.events.put_nowait(lambda: self.schedule.drained(slot, lease, self.now()))
 
     def _leased(self, worker: WorkerHandle, ordinals: Sequence[int]) -> tuple[Any, list[int]]:

@@ -6,6 +6,7 @@ Every planned episode passes once, however often a presumed-dead worker delivers
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from actors.records import EpisodeBatch
 from envs.types import ERRORS
@@ -18,7 +19,7 @@ class ResultSink:
     """Lets every planned episode through once: late duplicates of a presumed-dead worker are dropped by ordinal."""
 
     def __init__(self, store: EpisodeStore, plan: Plan, breaker: CircuitBreaker | None = None) -> None:
-        self.store, self.breaker = store, breaker or CircuitBreaker()
+        self.store, self.plan, self.breaker = store, plan, breaker or CircuitBreaker()
         self.seen = bytearray(plan.total)
         self.per_cell: Counter[str] = Counter()
         """Cell -> episodes stored by this run."""
@@ -41,6 +42,14 @@ class ResultSink:
         for part in (passed, *released):
             self._keep(part)
         return passed
+
+    def forget(self, ordinals: Sequence[int]) -> None:
+        """These failed episodes were taken out of the store, and may be stored again."""
+        for ordinal in ordinals:
+            self.seen[ordinal] = 0
+            cell = self.plan.cells[self.plan.task(ordinal)[0]].key
+            self.per_cell[cell] -= 1
+            self.errors[cell] -= 1
 
     def release(self) -> None:
         """At the end: store what was held back of models that were not stopped."""

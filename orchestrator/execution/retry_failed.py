@@ -35,13 +35,33 @@ def endings(text: str) -> tuple[Ending, ...]:
 
 
 def take_back(store: EpisodeStore, plan: Plan, log_folder: Path, kinds: Collection[Ending] = (Ending.FAILED,)) -> int:
-    """Make the plan's episodes that ended as one of ``kinds`` pending again; how many they were.
+    """Make the plan's episodes that ended as one of ``kinds`` pending again; how many they were."""
+    return len(taken_back(store, plan, log_folder, kinds))
+
+
+def taken_back(
+    store: EpisodeStore,
+    plan: Plan,
+    log_folder: Path,
+    kinds: Collection[Ending],
+    cells: Collection[str] | None = None,
+) -> list[int]:
+    """The same, of these cells alone; the ordinals of what is pending again.
 
     ``log_folder``, that of the attempt, has their old rows on the disk before the first one goes. After a crash in between
     the same command takes back the rest. Episodes of other plans stay as they are.
     """
-    found = belonging(plan, store.folder).filter(pl.col("ending").is_in([str(kind) for kind in kinds])).collect()
-    if found.height:
-        atomic_write.write(log_folder / RECORD, found.select("key", "cell", "ending", "error").write_ndjson().encode())
-        store.take_back(set(found["key"]))
-    return found.height
+    store.flush()
+    wanted = pl.col("ending").is_in([str(kind) for kind in kinds])
+    found = (
+        belonging(plan, store.folder).filter(wanted & (cells is None or pl.col("cell").is_in(cells or ()))).collect()
+    )
+    if not found.height:
+        return []
+    record = log_folder / RECORD
+    before = record.read_bytes() if record.exists() else b""
+    atomic_write.write(record, before + found.select("key", "cell", "ending", "error").write_ndjson().encode())
+    keys = set(found["key"])
+    store.take_back(keys)
+    places = [(n, plan.offsets[n]) for n, cell in enumerate(plan.cells) if cell.key in set(found["cell"])]
+    return [first + number for n, first in places for number, key in enumerate(plan.keys(n)) if key in keys]

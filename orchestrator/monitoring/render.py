@@ -73,6 +73,8 @@ def sentence(row: Row) -> str:
     parts += [gpus_told(row.gpus)] if row.gpus else []
     parts += [f"{row.at_once:,} at once"] if row.at_once > 1 else []
     parts += [f"{_rate(row.rate)}/s", f"{row.in_flight:,} in flight", f"{row.waiting:,} waiting"]
+    parts += [f"{row.paused:,} paused"] if row.paused else []
+    parts += [f"{row.cancelled:,} cancelled"] if row.cancelled else []
     parts += [f"{row.errors:,} errors"] if row.errors else []
     parts += [f"{span(row.seconds_left)} left"] if row.seconds_left is not None else []
     return f"{row.name}: {', '.join(parts)}"
@@ -107,8 +109,18 @@ def _cells(row: Row) -> Sequence[str | ProgressBar]:
         f"{row.waiting:,}" if row.waiting else "",
         f"{row.in_flight:,}" if row.in_flight else "",
         f"{row.errors:,}" if row.errors else "",
-        "lost" if lost else "done" if row.done >= row.planned else span(row.seconds_left),
+        "lost" if lost else _left(row),
     )
+
+
+def _left(row: Row) -> str:
+    if row.in_flight or row.waiting:
+        return span(row.seconds_left)
+    if row.paused:
+        return "paused"
+    if row.done + row.cancelled >= row.planned:
+        return "cancelled" if row.cancelled else "done"
+    return span(row.seconds_left)
 
 
 def _rate(rate: float) -> str:

@@ -53,6 +53,9 @@ class Row:
     """Why a worker of it was lost last."""
     at_once: int = 0
     """Episodes that one of its replicas plays at once; 0 without a replica."""
+    paused: int = 0
+    """Episodes that somebody has paused (``proactive-sweep ctl``)."""
+    cancelled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,8 @@ class RateMeter:
     ) -> Snapshot:
         """The snapshot of this moment: ``stored`` and ``errors`` count this attempt's episodes by group."""
         judges = {name for name, group in schedule.groups.items() if group.demand.pool == "judges"}
-        counts = Counter(stored) + Counter({name: schedule.groups[name].played for name in judges})
+        counts = Counter(stored)  # less than nothing where failed ones of an earlier attempt are played again
+        counts.update({name: schedule.groups[name].played for name in judges})
         rates = self._rates(counts, now)
         names = dict.fromkeys((*self.planned, *schedule.groups))
         rows = [self._row(name, schedule, counts[name], rates.get(name, 0.0), name in judges) for name in names]
@@ -135,6 +139,8 @@ class RateMeter:
             waiting=waiting,
             in_flight=in_flight,
             at_once=group.demand.at_once if group and slots else 0,
+            paused=len(group.parked) if group else 0,
+            cancelled=len(group.dropped) if group else 0,
             seconds_left=0.0 if left <= 0 else left / rate if rate > 0 else None,
         )
 

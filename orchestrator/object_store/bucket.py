@@ -55,15 +55,16 @@ class Bucket:
         self.fs, self.root = _opened(self.url)
         self.conditions = conditional.conditions(self.fs)
 
-    def listed(self) -> dict[str, Stored]:
-        """Every object, by name, in the order of the service: by name where it is S3."""
+    def listed(self, under: str = "") -> dict[str, Stored]:
+        """Every object, or those in a folder, by name there, in the order of the service: by name where it is S3."""
+        root = f"{self.root}/{under}" if under else self.root
         with self._errors("listed"):
             self.fs.invalidate_cache()
             try:
-                found: Mapping[str, Mapping[str, Any]] = self.fs.find(self.root, detail=True)
+                found: Mapping[str, Mapping[str, Any]] = self.fs.find(root, detail=True)
             except FileNotFoundError:
                 return {}
-        return {name.removeprefix(f"{self.root}/"): _stored(info) for name, info in found.items()}
+        return {name.removeprefix(f"{root}/"): _stored(info) for name, info in found.items()}
 
     def read(self, name: str) -> bytes | None:
         """An object's bytes; None when it is not there."""

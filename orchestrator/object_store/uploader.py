@@ -17,14 +17,16 @@ from pathlib import Path
 
 from orchestrator.object_store.bucket import PROBE, Bucket, BucketError, Stored
 from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock
-from orchestrator.storage import atomic_write, checksums
+from orchestrator.storage import atomic_write, checksums, control_log
 from orchestrator.storage.lock import NAME, WRITER, RunFolderError
 
 SENT = "sent"
 """Local file: all of this folder is in the bucket."""
 LISTING = "listing"
 """Local file of a reader: what it has of the bucket."""
-LOCAL_ONLY = frozenset({PROBE, NAME, WRITER, ATTEMPT, SENT, LISTING, "reader.lock", "damaged", "mlartifacts", "mlruns"})
+LOCAL_ONLY = frozenset(
+    {PROBE, NAME, WRITER, ATTEMPT, SENT, LISTING, "reader.lock", "damaged", "mlartifacts", "mlruns", control_log.INBOX}
+)
 """What belongs to this machine alone."""
 ROUND_INTERVAL_S = 1.0
 """Seconds between two searches for new parts."""
@@ -33,6 +35,8 @@ SMALL_FILES_INTERVAL_S = 5.0
 """Seconds between two comparisons of the files that are replaced whole."""
 UPLOAD_TIMEOUT_S = 600.0
 """Seconds for which the end of an attempt waits for a bucket that takes nothing."""
+COMMANDS_INTERVAL_S = 2.0
+"""Seconds between two searches for commands (``proactive-sweep ctl``), each one request."""
 RETRY_PAUSE_S = 2.0
 """Seconds after a failure before the next try; twice as long after each further one."""
 LONGEST_PAUSE_S = 30.0
@@ -118,7 +122,7 @@ class Uploader:
             name: _state(folder / name) for name in filter(part_numbers, there) if _same(folder / name, there[name])
         }
         """File -> time and size of what the bucket has."""
-        self._looked = 0.0
+        self._looked = self._listened = 0.0
         self._closing = threading.Event()
         self._failed: RunFolderError | None = None
         """Why the last round did not come to its end."""
@@ -172,6 +176,18 @@ class Uploader:
         self.there -= absent
         return absent
 
+    def fetch_commands(self) -> None:
+        """Bring what somebody asks of the sweep to this folder, where the driver looks; one that is too large comes empty."""
+        self._listened = time.monotonic()
+        found = self.bucket.listed(control_log.INBOX)
+        for name in sorted(name for name in found if control_log.NAME.fullmatch(name)):
+            place = f"{control_log.INBOX}/{name}"
+            content = self.bucket.read(place) if found[name].size <= control_log.LARGEST else b""
+            if content is not None:
+                atomic_write.make_folder(self.folder / control_log.INBOX)
+                atomic_write.write(self.folder / place, content)
+                self.bucket.delete([place])
+
     def _upload(self, name: str) -> None:
         """Write a part that the bucket has not; the lock is looked at again before the one that commits episodes."""
         state = _state(self.folder / name)
@@ -211,6 +227,8 @@ class Uploader:
             self._closing.wait(self._pause() if self._failed else ROUND_INTERVAL_S)
             closing = self._closing.is_set()
             try:
+                if not closing and time.monotonic() - self._listened >= COMMANDS_INTERVAL_S:
+                    self.fetch_commands()
                 done = not self.round(everything=closing) and closing and not self.lost()
                 since, self._failed, self._failures = time.monotonic(), None, 0
                 if done:

@@ -37,6 +37,18 @@ def judge_group(judge: Judge) -> str:
 
 
 @dataclass(frozen=True)
+class OrdinalsOf:
+    """The ordinals of some cells, without a list of them."""
+
+    offsets: Sequence[int]
+    cells: Collection[int]
+    """Indexes."""
+
+    def __contains__(self, ordinal: object) -> bool:
+        return isinstance(ordinal, int) and bisect_right(self.offsets, ordinal) - 1 in self.cells
+
+
+@dataclass(frozen=True)
 class Plan:
     """Cells, samples, and the numbering of their product; it travels to every worker once."""
 

@@ -24,6 +24,7 @@ from orchestrator.report.metrics import PLANNED, score
 from orchestrator.report.own_measures import joined, own_measures
 from orchestrator.storage import lock
 from orchestrator.storage.checksums import damaged
+from orchestrator.storage.control_log import standing
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.planned_episodes import planned_only
 from orchestrator.storage.reused import sentences
@@ -173,6 +174,7 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
         )
     left_out = bad_lines(folder)
     notes += [f"left out: {one}" for one in left_out] + sentences(folder)
+    notes += _held(folder, planned, belonging)
     judge = chosen(folder, sweep, judge)
     names = [condition.name for condition in sweep.repeated]
     planned, played = (rows.filter(~pl.col("condition").is_in(names)) for rows in (planned, belonging))
@@ -208,6 +210,13 @@ def _replicates(sweep: Sweep, episodes: pl.DataFrame) -> pl.DataFrame:
     known = pl.DataFrame(rows, schema=schema, orient="row")
     found = episodes.filter(~pl.col("ending").is_in(UNSCORED)).join(known, on="condition")
     return found.drop("condition").rename({"repeats": "condition"})
+
+
+def _held(folder: Path, planned: pl.DataFrame, stored: pl.DataFrame) -> list[str]:
+    """What was cancelled or paused before it was finished."""
+    done = dict(stored.group_by("cell").len().iter_rows())
+    unfinished = [cell for cell, size in planned.select("cell", "planned").iter_rows() if done.get(cell, 0) < size]
+    return standing(folder).sentences(unfinished)
 
 
 def _planned(folder: Path) -> pl.DataFrame:

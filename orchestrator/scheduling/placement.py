@@ -42,22 +42,31 @@ class Placement:
 
         ``silence``: seconds a worker with a lease may say nothing before its work is taken back.
         """
+        self.demands = demands
         self.groups = {name: WorkerGroup(name, demands[name], deque(queue)) for name, queue in pending.items()}
         self.cpus = cpus
         self.nodes = Nodes(nodes or nodes_of(gpus))
         self.shares = dict(shares or {})
         """Pool -> GPUs it may take at once; a pool that is not named may take all."""
+        self.closed: frozenset[str] = frozenset()
+        """Nodes that get no worker."""
         self.together, self.silence = together, silence
         self.slots: dict[int, WorkerSlot] = {}
         self.lone_deaths: Counter[tuple[str, int]] = Counter()
         """Group, episode -> workers that died while playing nothing else."""
         self.now = self.changed = 0.0
+        self.begun = False
         self._slots = 0
         self._leases = 0
 
     def remaining(self, group: WorkerGroup) -> int:
         """Episodes that are not delivered yet, leased ones included."""
         return group.left + sum(slot.held for slot in self.slots.values() if slot.group is group)
+
+    def _release(self, slot: int) -> WorkerSlot:
+        worker = self.slots.pop(slot)
+        self.nodes.give(worker.node, worker.group.demand.gpus, worker.shared)
+        return worker
 
     def _next_to_start(self) -> WorkerGroup | None:
         """The next group to have one more replica.
@@ -96,7 +105,7 @@ class Placement:
         if not demand.gpus:
             return Place()
         kept = {slot.node for slot in self.slots.values() if slot.leaving and slot.group.demand.gpus >= demand.gpus}
-        return self.nodes.best(demand.gpus, demand.accelerator, kept)
+        return self.nodes.best(demand.gpus, demand.accelerator, kept | self.closed)
 
     def _free_in_pool(self, pool: str) -> float:
         """GPUs that the pool may still take."""

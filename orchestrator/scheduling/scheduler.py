@@ -1,18 +1,18 @@
 """The scheduler: events come in, commands go out. It holds no device, and equal events give equal commands.
 
-Every pending episode is in exactly one place: waiting in its group's queue, leased to one worker, delivered, given up or
-cancelled.
+Every pending episode is in exactly one place: waiting in its group's queue, leased to one worker, delivered, given up, or
+kept out of the queue because somebody paused or cancelled it.
 Events carry the time, no clock is read here: execution/driver acts on commands with Ray, forecast/simulator virtually.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp, Lease, Recall, Start, Stop
+from orchestrator.scheduling.control import PAUSE_GRACE_S, Control
 from orchestrator.scheduling.nodes import Node, Nodes
-from orchestrator.scheduling.placement import Placement
 from orchestrator.scheduling.state import LATE_FACTOR, WorkerGroup, WorkerSlot
 
 __all__ = ["Abandon", "Command", "Demand", "Drop", "GiveUp", "Lease", "Recall", "Scheduler", "Start", "Stop"]
@@ -29,18 +29,20 @@ MAX_UNREAD = 4096
 """Answers that may wait for a judge at work before those who write them get no new lease."""
 
 
-class Scheduler(Placement):
+class Scheduler(Control):
     """Each event method takes the time in seconds and returns the commands that follow."""
 
     @property
     def done(self) -> bool:
-        """Whether nothing is waiting and nothing is leased."""
-        return not any(group.left for group in self.groups.values()) and not any(s.leases for s in self.slots.values())
+        """Whether nothing is waiting, paused or leased."""
+        pending = any(group.left or group.parked for group in self.groups.values())
+        return not pending and not any(slot.leases for slot in self.slots.values())
 
     # -- events -------------------------------------------------------------------------------------------------------
     def begin(self, now: float = 0.0) -> list[Command]:
         """The first event: the sweep starts."""
         self._advance(now)
+        self.begun = True
         return self._abandon_too_wide() + self._place()
 
     def ready(self, slot: int, now: float = 0.0, at_once: int = 0) -> list[Command]:
@@ -69,7 +71,7 @@ class Scheduler(Placement):
         group = self.groups[name]
         if group.abandoned:
             return []
-        group.waiting.extend(ordinals)
+        group.waiting.extend(group.wanted(ordinals))
         return self._abandon_too_wide() + self._assign_idle() + self._place()
 
     def drained(self, slot: int, lease: int, now: float = 0.0) -> list[Command]:
@@ -120,24 +122,7 @@ class Scheduler(Placement):
             self.nodes.take(worker.node, worker.group.demand.gpus, worker.shared)
         return self._place()
 
-    def cancel(self, name: str, ordinals: Container[int], now: float = 0.0) -> list[Command]:
-        """No more of these episodes of a group are handed out; those in play end and are delivered.
-
-        Nothing brings a cancelled one back: neither the end of its lease nor its worker's death. A judge's group keeps the
-        answers that are there.
-        """
-        self._advance(now)
-        if name not in self.groups:
-            return []
-        group = self.groups[name]
-        group.cancel(ordinals)
-        recalls = self._recall(group, ordinals)
-        return [*recalls, *self._stop_unneeded(group), *self._assign_idle(), *self._place()]
-
     # -- what follows -----------------------------------------------------------------------------------------------
-    def _advance(self, now: float) -> None:
-        self.now = max(self.now, now)
-
     def _observe(self, worker: WorkerSlot, played: int) -> None:
         """A worker with leases was busy since it was last heard of; a suspect plays alone and tells nothing of a rate."""
         if not worker.suspected:
@@ -146,16 +131,6 @@ class Scheduler(Placement):
         worker.last_heard = self.now
 
     # -- decisions ----------------------------------------------------------------------------------------------------
-    def _release(self, slot: int) -> WorkerSlot:
-        worker = self.slots.pop(slot)
-        self.nodes.give(worker.node, worker.group.demand.gpus, worker.shared)
-        return worker
-
-    def _recall(self, group: WorkerGroup, ordinals: Container[int]) -> list[Command]:
-        """Ask the group's workers to leave out those of the episodes that they have not begun."""
-        leased = {slot: s.among(ordinals) for slot, s in self.slots.items() if s.group is group}
-        return [Recall(slot, held) for slot, held in leased.items() if held]
-
     def _requeue_lost(self, slot: int, reason: str) -> list[Command]:
         """Requeue what a lost worker held; count the failed start, or the episode that it died with alone."""
         worker = self._release(slot)
@@ -197,8 +172,8 @@ class Scheduler(Placement):
         return commands
 
     def _abandon(self, group: WorkerGroup, reason: str) -> list[Command]:
-        group.suspects.clear()
-        group.waiting.clear()
+        for queue in (group.suspects, group.waiting, group.parked, group.dropped):
+            queue.clear()
         group.abandoned = True
         return [Abandon(group.name, reason)]
 
@@ -221,10 +196,15 @@ class Scheduler(Placement):
         return judge is not None and judge.left >= MAX_UNREAD and any(s.group is judge for s in self.slots.values())
 
     def _keeps_idle(self, worker: WorkerSlot) -> bool:
-        """Whether a worker without a lease stays: a judge until answers arrive, a writer until its judge has caught up."""
+        """Whether a worker without a lease stays: a judge until answers arrive, a writer until its judge has caught up.
+
+        One whose work was paused stays a moment, in case that is taken back.
+        """
+        group = worker.group
         if worker.leaving:
             return False
-        group = worker.group
+        if group.parked and self.now - group.parked_since < PAUSE_GRACE_S and not self._some_wait_for_room():
+            return True
         return (self._awaits_answers(group) and not self._some_wait_for_room()) or (
             group.left > 0 and self._judge_is_behind(group)
         )
@@ -273,6 +253,12 @@ class Scheduler(Placement):
         for slot in starting:
             self._release(slot)
         return [Stop(slot) for slot in starting]
+
+    def _follow(self, group: WorkerGroup) -> list[Command]:
+        if not self.begun:
+            return []
+        stopped = self._stop_unneeded(group)
+        return [*stopped, *self._assign_idle(), *self._place()]
 
     def _next_lease(self, worker: WorkerSlot) -> tuple[int, ...]:
         group = worker.group

@@ -53,17 +53,46 @@ class WorkerGroup:
     """Whether it was given up: what arrives for it later waits for another attempt."""
 
     cancelled: list[Container[int]] = field(default_factory=list)
-    """Episodes that nobody is to play any more."""
+    """Episodes that nobody is to play any more in this attempt."""
+    paused: Container[int] = ()
+    withdrawn: Container[int] = ()
+    """Cancelled by somebody who may take that back."""
+    parked: deque[int] = field(default_factory=deque)
+    """What is paused and not leased: it is pending, and nobody plays it."""
+    dropped: deque[int] = field(default_factory=deque)
+    """What is withdrawn and not leased."""
+    parked_since: float = 0.0
 
     def cancel(self, ordinals: Container[int]) -> None:
         """Take these out of the queues, and remember that they are not to come back."""
         self.cancelled.append(ordinals)
-        self.waiting = deque(self.wanted(self.waiting))
+        self._sort_out(())
+
+    def hold(self, paused: Container[int], withdrawn: Container[int]) -> None:
+        """Keep these out of the queues from now on, and bring back what was kept out before and is in neither."""
+        self.paused, self.withdrawn = paused, withdrawn
+        aside = (*self.dropped, *self.parked)
+        self.dropped.clear()
+        self.parked.clear()
+        self._sort_out(aside)
+
+    def _sort_out(self, more: Iterable[int]) -> None:
         self.suspects = deque(kept for lease in self.suspects if (kept := self.wanted(lease)))
+        self.waiting = deque(self.wanted((*self.waiting, *more)))
 
     def wanted(self, ordinals: Iterable[int]) -> tuple[int, ...]:
-        """Those of the episodes that are not cancelled."""
-        return tuple(one for one in ordinals if not any(one in cancelled for cancelled in self.cancelled))
+        """Those of the episodes that may be handed out; the others are parked or dropped."""
+        kept = list[int]()
+        for one in ordinals:
+            if any(one in cancelled for cancelled in self.cancelled):
+                continue
+            queue = self.dropped if one in self.withdrawn else self.parked if one in self.paused else kept
+            queue.append(one)
+        return tuple(kept)
+
+    def barred(self, one: int) -> bool:
+        """Whether an episode is cancelled, withdrawn or paused."""
+        return one in self.paused or one in self.withdrawn or any(one in cancelled for cancelled in self.cancelled)
 
     @property
     def left(self) -> int:
@@ -127,9 +156,10 @@ class WorkerSlot:
         """Episodes leased here and not delivered."""
         return sum(map(len, self.leases.values()))
 
-    def among(self, ordinals: Container[int]) -> tuple[int, ...]:
-        """Those of the episodes that are leased here and not delivered."""
-        return tuple(one for lease in self.leases.values() for one in lease if one in ordinals)
+    @property
+    def leased(self) -> tuple[int, ...]:
+        """Episodes leased here and not delivered."""
+        return tuple(one for lease in self.leases.values() for one in lease)
 
     def deadline(self, now: float, silence: float) -> float:
         """When the newest lease here is far too late; never, where no pace is known."""

@@ -27,6 +27,7 @@ from envs import regular
 from envs.bad_lines import LeftOut, counted, from_json
 from envs.types import ERRORS, Ending
 from orchestrator.storage import checksums, lock
+from orchestrator.storage.control_log import Standing, standing
 from orchestrator.storage.episode_store import UNREADABLE, episodes
 from orchestrator.storage.episode_store import damaged as damaged_parts
 from orchestrator.storage.lock import RunFolderError
@@ -227,9 +228,17 @@ def read_status(folder: Path) -> dict[str, Any]:
     if not (folder / PLAN).exists():
         raise RunFolderError(f"{folder} holds no run yet; `proactive-sweep run SWEEP --output {folder}` starts one")
     reasons = {cell["cell"]: cell["reason"] for cell in (status or {}).get("cells", ())}
-    cells = _counted(folder, planned_cells(folder), reasons)
+    cells = _standing(folder).marked(_counted(folder, planned_cells(folder), reasons))
     now = {"running": running, "live": _read(folder / LIVE) if running is not None else None}
     return {**(status or {}), "finished": False, **now, **about, "cells": cells}
+
+
+def _standing(folder: Path) -> Standing:
+    """What was asked of the run; nothing where the log is damaged, which ``damaged`` names."""
+    try:
+        return standing(folder)
+    except RunFolderError:
+        return Standing()
 
 
 def _changed_since_status(folder: Path) -> bool:

@@ -1,0 +1,270 @@
+"""What somebody asked of a running sweep: one file a command in ``control/``, and ``control.jsonl``, which says what came of it.
+
+Anyone who may write into the run folder may ask; the driver alone writes the log. What is in the log counts for every later
+attempt, and a command that stands there is never taken a second time. No file in ``control/`` can do more than be refused.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from envs import regular
+from orchestrator.storage import atomic_write, checksums
+from orchestrator.storage.episode_store import move_aside
+from orchestrator.storage.lock import RunFolderError
+
+INBOX, LOG = "control", "control.jsonl"
+NAME = re.compile(r"[0-9]{19}-[0-9a-f]{12}\.json")
+"""Nanoseconds since 1970, so that commands are taken in the order in which they were asked, and chance."""
+LARGEST = 16 * 1024
+"""Bytes of a command's file."""
+MOST_AT_ONCE = 256
+"""Commands that are taken at one look; the others wait for the next one."""
+ALL = "all"
+JUDGE = "judge"
+"""The target that names the judge's workers; no cell's key has one part."""
+
+Verb = Literal["pause", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain"]
+Text = Annotated[str, Field(max_length=300)]
+
+
+class Command(BaseModel):
+    """What somebody asks for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    verb: Verb
+    target: Text
+    """``all``, ``judge``, or MODEL[/SCENARIO[/CONDITION]], whose parts may hold ``*``; a key of ``set``; a node."""
+    value: Text = ""
+    """Of ``set``."""
+    who: Text = ""
+    host: Text = ""
+    asked: Text = ""
+    """UTC, ISO 8601; who, where and when are as the asking process says."""
+
+    @property
+    def told(self) -> str:
+        """``cancel u3/*/hint by ana on node1, 2026-11-22T12:00:00+00:00``."""
+        return f"{self} by {self.who} on {self.host}, {self.asked}"
+
+    def __str__(self) -> str:
+        """``cancel u3/*/hint``, as it was typed."""
+        return f"{self.verb} {self.target}" + (f"={self.value}" if self.verb == "set" else "")
+
+
+class Entry(BaseModel):
+    """A line of the log."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str
+    """Of the command's file."""
+    command: Command | None
+    """None where the file was none."""
+    taken: str
+    """UTC, ISO 8601."""
+    effect: str
+    """A sentence."""
+    refused: bool = False
+
+
+def command(verb: Verb, target: str, value: str = "") -> Command:
+    """A command by the user of this process; raises RunFolderError where a part is longer than a command may be."""
+    try:
+        return Command(verb=verb, target=target, value=value, who=_user(), host=socket.gethostname(), asked=_now())
+    except ValidationError:
+        raise RunFolderError(f"{verb} takes a target of at most 300 characters") from None
+
+
+def file_of(one: Command) -> tuple[str, bytes]:
+    """Name and bytes of a command's file."""
+    return f"{time.time_ns():019d}-{secrets.token_hex(6)}.json", one.model_dump_json().encode()
+
+
+def ask(folder: Path, one: Command) -> str:
+    """Leave a command in a run folder; its name. Raises OSError."""
+    name, content = file_of(one)
+    atomic_write.make_folder(folder / INBOX)
+    atomic_write.write(folder / INBOX / name, content)
+    return name
+
+
+def waiting(folder: Path) -> list[str]:
+    """Names of the command files that nobody has taken, oldest first."""
+    try:
+        return sorted(path.name for path in (folder / INBOX).iterdir() if NAME.fullmatch(path.name))[:MOST_AT_ONCE]
+    except OSError:
+        return []
+
+
+def take(folder: Path, act: Callable[[Command], tuple[str, bool]]) -> list[Entry]:
+    """Take what waits, in order: ``act`` tells what came of a command, and whether it was refused. For the driver alone.
+
+    A command is in the log before its file goes; one that is there already is not taken again.
+    """
+    names = waiting(folder)
+    if not names:
+        return []
+    known = {entry.name for entry in history(folder)}
+    found = [_taken(folder, name, act) for name in names if name not in known]
+    if found:
+        _append(folder, found)
+    for name in names:
+        with suppress(OSError):
+            (folder / INBOX / name).unlink()
+    return found
+
+
+def history(folder: Path) -> list[Entry]:
+    """The log; raises RunFolderError where it is damaged, for then nobody knows what was cancelled."""
+    try:
+        return parsed(checksums.content(folder / LOG), str(folder))
+    except FileNotFoundError:
+        return []
+    except OSError as problem:
+        raise _damaged(str(folder), problem.strerror or str(problem)) from None
+
+
+def parsed(content: bytes, where: str) -> list[Entry]:
+    """The entries of a log's bytes; raises RunFolderError as ``history``."""
+    try:
+        return [Entry.model_validate_json(line) for line in content.decode().splitlines()]
+    except ValueError:
+        raise _damaged(where, "it is not as it was written") from None
+
+
+def _damaged(where: str, why: str) -> RunFolderError:
+    return RunFolderError(
+        f"{where}/{LOG} is damaged ({why}); what was paused or cancelled is not known any more: move the file away to play"
+        " everything"
+    )
+
+
+def _taken(folder: Path, name: str, act: Callable[[Command], tuple[str, bool]]) -> Entry:
+    path = folder / INBOX / name
+    try:
+        one = Command.model_validate_json(regular.content(path, LARGEST))
+    except (OSError, ValueError) as problem:
+        why = getattr(problem, "strerror", None) or "it is not what `proactive-sweep ctl` writes"
+        with suppress(OSError):
+            move_aside(folder, path)
+        return Entry(name=name, command=None, taken=_now(), refused=True, effect=f"set aside in damaged/: {why}")
+    effect, refused = act(one)
+    return Entry(name=name, command=one, taken=_now(), effect=effect, refused=refused)
+
+
+def _append(folder: Path, entries: Iterable[Entry]) -> None:
+    before = checksums.content(folder / LOG) if (folder / LOG).exists() else b""
+    lines = "".join(f"{entry.model_dump_json()}\n" for entry in entries)
+    checksums.write(folder / LOG, before + lines.encode())
+
+
+# -- what the log comes to ------------------------------------------------------------------------------------------------
+class Standing:
+    """What is paused, cancelled, set and drained after all commands of a log."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.entries: list[Entry] = []
+        """Those that were not refused."""
+        self.settings: dict[str, str] = {}
+        self.drained: set[str] = set()
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: Entry) -> None:
+        """One more line."""
+        if entry.refused or entry.command is None:
+            return
+        self.entries.append(entry)
+        self.note(entry.command)
+
+    def note(self, one: Command) -> None:
+        """What a command sets."""
+        if one.verb == "set":
+            self.settings[one.target] = one.value
+        if one.verb == "drain":
+            self.drained.add(one.target)
+        if one.verb == "undrain":
+            self.drained.discard(one.target)
+
+    def paused(self, cell: str) -> Command | None:
+        """The command by which a cell, or ``judge``, is paused; None where it is not."""
+        last = self._last(cell, "pause", "resume")
+        return last if last is not None and last.verb == "pause" else None
+
+    def cancelled(self, cell: str) -> Command | None:
+        """The command by which a cell is cancelled; None where it is not."""
+        last = self._last(cell, "cancel", "restore")
+        return last if last is not None and last.verb == "cancel" else None
+
+    def marked(self, cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Cells of a status, those that are not finished with state and reason of what was asked of them."""
+        return [self._marked(cell) if cell["finished"] < cell["planned"] else cell for cell in cells]
+
+    def _marked(self, cell: dict[str, Any]) -> dict[str, Any]:
+        if (by := self.cancelled(cell["cell"])) is not None:
+            return {**cell, "state": "cancelled", "reason": by.told}
+        if (by := self.paused(cell["cell"])) is not None:
+            return {**cell, "state": "paused", "reason": by.told}
+        return cell
+
+    def sentences(self, cells: Iterable[str]) -> list[str]:
+        """``3 cells are cancelled (cancel u3 by ana on node1, 2026-11-22T12:00:00+00:00): u3/ROD/hint, ...``; paused alike."""
+        found: dict[Command, list[str]] = {}
+        for cell in cells if self.entries else ():
+            if (by := self.cancelled(cell) or self.paused(cell)) is not None:
+                found.setdefault(by, []).append(cell)
+        return [_sentence(by, names) for by, names in found.items()]
+
+    def _last(self, cell: str, *verbs: str) -> Command | None:
+        commands = (entry.command for entry in reversed(self.entries))
+        return next((c for c in commands if c is not None and c.verb in verbs and matches(c.target, cell)), None)
+
+
+def standing(folder: Path) -> Standing:
+    """What a run folder's log comes to; raises RunFolderError as ``history``."""
+    return Standing(history(folder))
+
+
+def matches(target: str, cell: str) -> bool:
+    """Whether a target names a cell (``model/scenario/condition``), or ``judge``."""
+    if target == ALL:
+        return True
+    parts, names = target.split("/"), cell.split("/")
+    return len(parts) <= len(names) and all(fnmatchcase(name, part) for name, part in zip(names, parts, strict=False))
+
+
+def matching(target: str, cells: Iterable[str]) -> Iterator[str]:
+    """The cells that a target names."""
+    return (cell for cell in cells if matches(target, cell))
+
+
+def _sentence(by: Command, cells: list[str]) -> str:
+    state, undone = ("cancelled", "restore") if by.verb == "cancel" else ("paused", "resume")
+    shown = ", ".join(cells[:3]) + (", ..." if cells[3:] else "")
+    count = "1 cell is" if len(cells) == 1 else f"{len(cells)} cells are"
+    return f"{count} {state} ({by.told}; `ctl DIR {undone}` takes that back): {shown}"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except OSError:  # a user without a name, as in a container
+        return "somebody"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,242 @@
+"""A two-node cluster without Ray: the schedule, sink, store, log and episodes are the real ones, its workers and clock are not.
+
+Equal seeds give equal runs. Workers die, nodes leave, the driver dies between any two steps and in the middle of a command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+from actors.baselines import Baseline
+from actors.episode_runner import EpisodeRunner
+from orchestrator.execution.attempt import scored
+from orchestrator.execution.failed_episodes import failed_batch
+from orchestrator.execution.live_control import LiveControl
+from orchestrator.execution.result_sink import ResultSink
+from orchestrator.planning.plan import Plan
+from orchestrator.report.metrics import write_results
+from orchestrator.scheduling.nodes import Node
+from orchestrator.scheduling.resources import demands, shares
+from orchestrator.scheduling.scheduler import Abandon, Drop, GiveUp, Lease, Recall, Scheduler, Start, Stop
+from orchestrator.storage import control_log, lock
+from orchestrator.storage.episode_store import EpisodeStore, episodes
+from sweeps.load import build
+from sweeps.spec import Sweep
+
+NODES = (Node("n1", 2), Node("n2", 2))
+HOSTS = {"n1": "first", "n2": "second"}
+MODELS, GPUS = ("m0", "m1", "m2", "wide"), {"wide": 2}
+
+
+class Died(Exception):
+    """The driver, where the test wants it to."""
+
+
+def sweep_of(data: Path) -> Sweep:
+    """Four models of a GPU or two each, each a group of its own, under three conditions of all scenarios."""
+    models = [{"name": n, "source": n, "backend": "vllm", "gpus": GPUS.get(n, 1), "in_flight": 4} for n in MODELS]
+    table = {"name": "controlled", "data": str(data), "model": models}
+    return build({**table, "conditions": ["zero-shot", "hint", "reference"]}, "controlled.toml")
+
+
+@dataclass
+class Cluster:
+    """What a driver is to ``LiveControl``, and the world that it acts in."""
+
+    sweep: Sweep
+    plan: Plan
+    folder: Path
+    chance: Random
+    poison: set[int] = field(default_factory=set)
+    """Episodes that kill whoever plays them."""
+    judge_queue: None = None
+    time: float = 0.0
+
+    def begin(self) -> None:
+        """A new driver of the run folder."""
+        self.store = EpisodeStore(self.folder, rows=64, seconds=1e9)
+        self.sink = ResultSink(self.store, self.plan)
+        self.attempt_log = SimpleNamespace(folder=self.folder)
+        self.nodes: tuple[Node, ...] = NODES
+        self.alive: dict[int, str] = {}
+        """Worker -> its node."""
+        self.leases: list[Lease] = []
+        pending = self.plan.pending(set(self.store.finished()["key"]))
+        found = demands(self.sweep, 8, 4)
+        self.schedule = Scheduler(pending, found, 8, 4, NODES, shares(self.sweep, 4), self.plan.together)
+        standing = control_log.standing(self.folder)
+        self.control = LiveControl(self, self.plan, self.folder, standing)  # type: ignore[arg-type]
+        self.act(self.schedule.begin(self.now()))
+
+    def die(self) -> None:
+        """The driver is killed: what it had not flushed is lost, and whoever played with it."""
+        lock.release(self.folder, "store")
+        self.begin()
+
+    def close(self) -> bytes:
+        """End in good order; results.json."""
+        self.store.compact()
+        self.store.close()
+        write_results(self.folder, scored(self.plan, self.folder, ""))
+        return (self.folder / "results.json").read_bytes()
+
+    # -- what LiveControl uses --------------------------------------------------------------------------------------------
+    def now(self) -> float:
+        return self.time
+
+    def hosts(self) -> dict[str, str]:
+        return HOSTS
+
+    def set_in_flight(self, name: str, episodes: int) -> None:
+        assert name in MODELS and episodes > 0
+
+    def act(self, commands) -> None:
+        for command in commands:
+            match command:
+                case Start(slot, _, node):
+                    self.alive[slot] = node
+                case Lease():
+                    self.leases.append(command)
+                case Recall(slot, ordinals):
+                    self._recall(slot, set(ordinals[self.chance.randint(0, 8) :]))
+                case Stop(slot) | Drop(slot):
+                    self._forget(slot)
+                case GiveUp(ordinals, reason):
+                    self.sink.add(failed_batch(self.plan, ordinals, reason))
+                case Abandon(name, reason):
+                    raise AssertionError(f"{name} is abandoned: {reason}")
+
+    # -- what happens -----------------------------------------------------------------------------------------------------
+    def step(self, deaths: float = 0.0) -> None:
+        """A worker dies, is ready, or plays a part of a lease; or time passes."""
+        self.time += self.chance.random() * 10
+        starting = [slot for slot in self.alive if not self.schedule.slots[slot].ready]
+        if self.alive and self.chance.random() < deaths:
+            return self._kill(self.chance.choice(sorted(self.alive)), "killed")
+        if starting and (not self.leases or self.chance.random() < 0.5):
+            return self.act(self.schedule.ready(self.chance.choice(starting), self.now()))
+        if self.leases:
+            return self._play(self.leases[self.chance.randrange(len(self.leases))])
+        return self.act(self.schedule.tick(self.now()))
+
+    def lose_node(self) -> None:
+        """A node leaves or comes back."""
+        self.nodes = self.chance.choice([NODES, NODES, NODES[:1], NODES[1:]])
+        there = {node.name for node in self.nodes}
+        self.act(self.schedule.resized(self.nodes, 8, self.now()))
+        for slot in [slot for slot, node in self.alive.items() if node not in there]:
+            if slot in self.alive:
+                self._kill(slot, "its node is gone")
+
+    def _play(self, lease: Lease) -> None:
+        """Some of a lease's episodes are played and delivered, and sometimes its end comes."""
+        first = lease.ordinals[: self.chance.randint(1, 6)]
+        poisoned = next((number for number, one in enumerate(first) if one in self.poison), None)
+        played = first[:poisoned]
+        for batch in asyncio.run(self._batches(played)):
+            self.sink.add(batch)
+            self.act(self.schedule.delivered(lease.slot, lease.lease, batch.ordinals, self.now()))
+        if lease.slot not in self.alive:
+            return
+        if poisoned is not None:
+            return self._kill(lease.slot, "poison")
+        here = next(number for number, one in enumerate(self.leases) if one.lease == lease.lease)
+        left = [one for one in self.leases[here].ordinals if one not in played]
+        self.leases[here] = Lease(lease.slot, lease.lease, tuple(left))
+        if not left:
+            self.leases.pop(here)
+            self.act(self.schedule.drained(lease.slot, lease.lease, self.now()))
+
+    async def _batches(self, ordinals: Sequence[int]):
+        backends = dict.fromkeys(MODELS, Baseline("uniform"))
+        return [batch async for batch in EpisodeRunner(self.plan, backends, 8).play(ordinals)]
+
+    def _recall(self, slot: int, left_out: set[int]) -> None:
+        for number, lease in enumerate(self.leases):
+            if lease.slot == slot:
+                kept = tuple(one for one in lease.ordinals if one not in left_out)
+                self.leases[number] = Lease(slot, lease.lease, kept)
+
+    def _kill(self, slot: int, reason: str) -> None:
+        self._forget(slot)
+        self.act(self.schedule.died(slot, reason, self.now()))
+
+    def _forget(self, slot: int) -> None:
+        self.alive.pop(slot, None)
+        self.leases = [lease for lease in self.leases if lease.slot != slot]
+
+
+class Somebody:
+    """Asks for random things, some of which are none, and takes all of them back in the end."""
+
+    def __init__(self, cluster: Cluster, chance: Random) -> None:
+        self.cluster, self.chance, self.asked = cluster, chance, 0
+
+    def asks(self) -> None:
+        """One command, left in the folder."""
+        verb = self.chance.choice(["pause", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain", "odd"])
+        self.asked += 1
+        if verb == "odd":
+            return self._odd()
+        if verb == "set":
+            key = self.chance.choice(
+                ["cluster.gpus", "m0.in_flight", "wide.in_flight", "m1.revision", "cluster.workers"]
+            )
+            return self._ask(verb, key, self.chance.choice(["1", "2", "3", "4", "all", "-1", "many"]))
+        if verb in ("drain", "undrain"):
+            return self._ask(verb, self.chance.choice(["n1", "second", "n2", "nowhere", "n"]))
+        return self._ask(verb, self.chance.choice(["all", "m0", "m*/ROD", "*/*/hint", "wide/QD/reference", "nobody"]))
+
+    def takes_all_back(self) -> None:
+        for verb, target, value in [
+            ("resume", "all", ""), ("restore", "all", ""), ("requeue", "all", ""),
+            ("set", "cluster.gpus", "all"), ("undrain", "n1", ""), ("undrain", "n2", ""), ("undrain", "second", ""),
+        ]:  # fmt: skip
+            self._ask(verb, target, value)
+
+    def _ask(self, verb, target: str, value: str = "") -> None:
+        control_log.ask(self.cluster.folder, control_log.command(verb, target, value))
+
+    def _odd(self) -> None:
+        """A file that no `ctl` wrote."""
+        contents = [b"", b"\xff\x00", b"{}", b"[" * 9000, b'{"verb": "rm", "target": "/"}', b"x" * 20_000]
+        name, _ = control_log.file_of(control_log.command("pause", "all"))
+        place = self.cluster.folder / control_log.INBOX
+        place.mkdir(exist_ok=True)
+        (place / name).write_bytes(self.chance.choice(contents))
+
+
+def finish(cluster: Cluster) -> None:
+    """Play to the end; failed episodes are asked for again until there is none."""
+    for _ in range(100_000):
+        cluster.control.poll()
+        if cluster.schedule.done:
+            cluster.store.flush()
+            if not episodes(cluster.folder).filter(ending="failed").collect().height:
+                return
+            control_log.ask(cluster.folder, control_log.command("requeue", "all"))
+        else:
+            cluster.step()
+    raise AssertionError("the sweep never ends")
+
+
+def dies_while_polling(cluster: Cluster, patch, after: bool) -> None:
+    """The driver dies when it has done a command: before or after it stands in the log."""
+    real = control_log._append
+
+    def append(folder, entries):
+        if after:
+            real(folder, entries)
+        raise Died
+
+    patch.setattr(control_log, "_append", append)
+    with suppress(Died):
+        cluster.control.poll()
+    patch.setattr(control_log, "_append", real)
+    cluster.die()

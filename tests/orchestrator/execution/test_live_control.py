@@ -1,0 +1,209 @@
+"""Live control of a sweep: whatever is asked, and whatever dies, each episode is stored once and the results are the same."""
+
+from random import Random
+
+import pytest
+
+from orchestrator.execution.live_control import take_waiting
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.storage import control_log
+from orchestrator.storage.episode_store import episodes, turns
+from tests.orchestrator.execution.controlled import MODELS, Cluster, Somebody, dies_while_polling, finish, sweep_of
+
+COMMANDS = 200
+
+
+@pytest.fixture(scope="module")
+def sweep(demo_data):
+    return sweep_of(demo_data)
+
+
+@pytest.fixture(scope="module")
+def plan(sweep):
+    return build_plan(sweep)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(sweep, plan, tmp_path_factory):
+    """results.json of the same sweep, of which nobody asked anything."""
+    cluster = Cluster(sweep, plan, tmp_path_factory.mktemp("undisturbed"), Random(0))
+    cluster.begin()
+    finish(cluster)
+    return cluster.close()
+
+
+@pytest.fixture
+def cluster(sweep, plan, tmp_path):
+    found = Cluster(sweep, plan, tmp_path, Random(1))
+    found.begin()
+    yield found
+    found.store.close()
+
+
+def ask(cluster, verb, target, value="") -> control_log.Entry:
+    """Ask, have the driver look, and read what came of it."""
+    name = control_log.ask(cluster.folder, control_log.command(verb, target, value))
+    cluster.control.poll()
+    return next(entry for entry in control_log.history(cluster.folder) if entry.name == name)
+
+
+def stored(folder) -> set[str]:
+    return set(episodes(folder).collect()["key"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_200_random_commands_and_faults_lose_and_double_nothing(sweep, plan, undisturbed, tmp_path, seed, monkeypatch):
+    chance = Random(f"controlled/{seed}")
+    cluster = Cluster(sweep, plan, tmp_path, chance, poison=set(chance.sample(range(plan.total), 3)))
+    cluster.begin()
+    somebody, deaths = Somebody(cluster, chance), 0
+    while somebody.asked < COMMANDS:
+        for _ in range(chance.randint(0, 3)):
+            cluster.step(deaths=0.02)
+        somebody.asks()
+        fault = chance.random()
+        if fault < 0.04:
+            dies_while_polling(cluster, monkeypatch, after=fault < 0.02)
+        elif fault < 0.06:
+            cluster.die()
+        elif fault < 0.12:
+            cluster.lose_node()
+        deaths += fault < 0.06
+        cluster.control.poll()
+    before = len(stored(tmp_path))
+    cluster.poison.clear()
+    cluster.nodes = ()
+    somebody.takes_all_back()
+    cluster.die()
+    finish(cluster)
+    results = cluster.close()
+
+    rows = episodes(tmp_path).collect()
+    assert deaths and 0 < before < plan.total, "the commands fall into the run"
+    assert (rows.height, rows["key"].n_unique()) == (plan.total, plan.total)
+    assert set(rows["key"]) == set(plan.all_keys())
+    assert turns(tmp_path).collect().height == rows["turns"].sum()
+    assert results == undisturbed
+    taken = [entry.name for entry in control_log.history(tmp_path)]
+    assert len(taken) == len(set(taken)), "no command is taken twice"
+    assert len(taken) >= COMMANDS and not control_log.waiting(tmp_path)
+    assert any(entry.refused for entry in control_log.history(tmp_path))
+
+
+def test_a_paused_model_is_played_no_more_until_it_is_resumed(cluster, plan):
+    assert ask(cluster, "pause", "m0").effect == "21 cells are paused; what is in play ends and is stored"
+    for _ in range(5000):
+        cluster.step()
+    cluster.store.flush()
+    played = stored(cluster.folder)
+
+    assert not any(key.startswith("m0/") for key in played)
+    assert len(played) == plan.total * 3 // 4
+    assert not cluster.schedule.done and not cluster.alive
+
+    ask(cluster, "resume", "all")
+    finish(cluster)
+    assert len(stored(cluster.folder)) == plan.total
+
+
+def test_a_cancelled_cell_stays_cancelled_for_the_next_driver_and_comes_back_when_it_is_restored(cluster, plan):
+    ask(cluster, "cancel", "*/ROD/hint")
+    cluster.die()
+    finish(cluster)
+    cells = set(episodes(cluster.folder).collect()["cell"])
+
+    assert not any(cell.endswith("/ROD/hint") for cell in cells)
+    assert len(cells) == len(plan.cells) - len(MODELS)
+    assert cluster.schedule.done, "the sweep ends without what is cancelled"
+
+    ask(cluster, "restore", "all")
+    finish(cluster)
+    assert stored(cluster.folder) == set(plan.all_keys())
+
+
+def test_failed_episodes_are_played_again_while_the_sweep_runs(cluster, plan):
+    cluster.poison |= {3, 200}
+    for _ in range(20_000):
+        if cluster.schedule.done:
+            break
+        cluster.step()
+    cluster.poison.clear()
+
+    assert ask(cluster, "requeue", "all").effect == "2 failed episodes are pending again"
+    assert cluster.sink.done == plan.total - 2 and not cluster.schedule.done
+    finish(cluster)
+    assert cluster.sink.done == plan.total and not cluster.sink.errors.total()
+    assert (cluster.folder / "retried.jsonl").read_text().count("\n") == 2
+
+
+def test_what_is_set_is_set_again_by_the_next_driver(cluster):
+    assert ask(cluster, "set", "cluster.gpus", "2").effect == "cluster.gpus is 2"
+    assert ask(cluster, "set", "m1.in_flight", "64").effect == "m1.in_flight is 64"
+    cluster.die()
+
+    assert cluster.schedule.shares == {"models": 2}
+    assert cluster.schedule.groups["m1"].demand.at_once == 64
+    assert ask(cluster, "set", "cluster.gpus", "all").effect == "cluster.gpus is all"
+    assert cluster.schedule.shares == {}
+
+
+def test_a_drained_node_plays_nothing_until_it_is_undrained_for_the_next_driver_too(cluster):
+    ask(cluster, "drain", "second")
+    cluster.die()
+    for _ in range(20):
+        cluster.step()
+        assert "n2" not in cluster.alive.values()
+
+    ask(cluster, "undrain", "second")
+    assert "n2" in cluster.alive.values()
+
+
+@pytest.mark.parametrize(
+    "verb, target, value, why",
+    [
+        ("pause", "m9", "", "m9 names no cell of this sweep; its models are m0, m1, m2, wide"),
+        ("cancel", "judge", "", "judge names no cell of this sweep"),
+        ("set", "cluster.gpus", "1", "cluster.gpus=1 is less than the 2 GPUs that one worker takes"),
+        ("set", "cluster.gpus", "0", "cluster.gpus takes a whole number from 1 to 4096, or all"),
+        ("set", "m0.in_flight", "all", "m0.in_flight takes a whole number from 1 to 4096"),
+        ("set", "m0.in_flight", "²", "m0.in_flight takes a whole number from 1 to 4096"),
+        ("set", "sampling.seed", "1", "sampling.seed is nothing that can be set while a sweep runs"),
+        ("drain", "n", "", "n names several nodes with GPUs of the cluster; they are first (n1), second (n2)"),
+        ("drain", "n3", "", "n3 names no node with GPUs of the cluster"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_one_sentence_and_changes_nothing(cluster, verb, target, value, why):
+    before = cluster.schedule.shares, cluster.schedule.closed, list(cluster.control.standing.entries)
+
+    entry = ask(cluster, verb, target, value)
+
+    assert entry.refused and entry.effect.startswith(why)
+    assert (cluster.schedule.shares, cluster.schedule.closed, list(cluster.control.standing.entries)) == before
+    assert not control_log.standing(cluster.folder).entries
+
+
+def test_what_was_asked_while_nobody_played_holds_before_there_is_a_driver(cluster, plan, sweep):
+    """Else a run with nothing left to play would never hear that there is something again."""
+    cluster.poison |= {3}
+    for _ in range(20_000):
+        if cluster.schedule.done:
+            break
+        cluster.step()
+    cluster.store.flush()
+    for verb, target, value in [
+        ("requeue", "all", ""),
+        ("cancel", "m1", ""),
+        ("set", "cluster.gpus", "1"),
+        ("pause", "m9", ""),
+    ]:
+        control_log.ask(cluster.folder, control_log.command(verb, target, value))
+
+    take_waiting(cluster.folder, sweep, plan, cluster.store, cluster.folder)
+
+    found = [(entry.refused, entry.effect) for entry in control_log.history(cluster.folder)]
+    assert found[:2] == [
+        (False, "1 failed episode is pending again"),
+        (False, "21 cells are cancelled; what is in play ends and is stored"),
+    ]
+    assert [refused for refused, _ in found[2:]] == [True, True]
+    assert len(cluster.store.finished()) == plan.total - 1

@@ -1,0 +1,131 @@
+"""Commands in a run folder: taken once and in order, whatever lies beside them, and a log that says what they come to."""
+
+import json
+import os
+
+import pytest
+
+from orchestrator.storage import checksums, control_log
+from orchestrator.storage.control_log import LOG, Command, Entry, Standing, ask, command, history, matches, take
+from orchestrator.storage.lock import RunFolderError
+
+
+def done(one: Command) -> tuple[str, bool]:
+    return f"did {one}", False
+
+
+def standing(*asked: tuple[str, str]) -> Standing:
+    entries = [Command(verb=verb, target=target, who="ana", host="h", asked="now") for verb, target in asked]
+    return Standing(Entry(name=str(n), command=one, taken="", effect="") for n, one in enumerate(entries))
+
+
+def test_commands_are_taken_once_in_the_order_in_which_they_were_asked(tmp_path):
+    for target in ("b", "a", "c"):
+        ask(tmp_path, command("pause", target))
+
+    assert [entry.effect for entry in take(tmp_path, done)] == ["did pause b", "did pause a", "did pause c"]
+    assert take(tmp_path, done) == [] and not list((tmp_path / "control").iterdir())
+    assert [str(entry.command) for entry in history(tmp_path)] == ["pause b", "pause a", "pause c"]
+    assert not checksums.damaged(tmp_path)
+
+
+def test_a_command_that_stands_in_the_log_is_not_done_again(tmp_path):
+    """The driver died between the log and the removal of the file."""
+    name = ask(tmp_path, command("cancel", "m"))
+    content = (tmp_path / "control" / name).read_bytes()
+    take(tmp_path, done)
+    (tmp_path / "control" / name).write_bytes(content)
+
+    assert take(tmp_path, lambda one: pytest.fail("it is done twice")) == []
+    assert not (tmp_path / "control" / name).exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff", b"[" * 10_000, b"null", b'{"verb": "pause"}', b'{"verb": "rm", "target": "/"}', b" " * 20_000,
+     b'{"verb": "pause", "target": 1}', json.dumps({"verb": "pause", "target": "x" * 301}).encode(),
+     b'{"verb": "pause", "target": "m", "more": 1}'],
+)  # fmt: skip
+def test_a_file_that_is_no_command_is_set_aside_with_a_sentence(tmp_path, content):
+    name = ask(tmp_path, command("pause", "m"))
+    (tmp_path / "control" / name).write_bytes(content)
+
+    (entry,) = take(tmp_path, lambda one: pytest.fail("it is no command"))
+
+    assert entry.refused and entry.effect.startswith("set aside in damaged/: ")
+    assert (tmp_path / "damaged" / f"control-{name}").read_bytes() == content
+    assert take(tmp_path, done) == []
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_what_is_no_file_is_neither_read_nor_waited_for(tmp_path, make):
+    name = ask(tmp_path, command("pause", "m"))
+    place = tmp_path / "control" / name
+    place.unlink()
+    make(place)
+    ask(tmp_path, command("resume", "m"))
+
+    assert [entry.refused for entry in take(tmp_path, done)] == [True, False]
+    assert take(tmp_path, done) == []
+
+
+def test_other_names_are_left_where_they_are(tmp_path):
+    ask(tmp_path, command("pause", "m"))
+    for name in ("notes.txt", "1.json", "../x.json", f"{'1' * 19}-{'a' * 12}.json.tmp"):
+        (tmp_path / "control" / name.replace("/", "-")).write_text("{}")
+
+    assert len(take(tmp_path, done)) == 1
+    assert len(list((tmp_path / "control").iterdir())) == 4
+
+
+def test_a_damaged_log_is_a_sentence_and_nothing_is_taken(tmp_path):
+    ask(tmp_path, command("pause", "m"))
+    take(tmp_path, done)
+    ask(tmp_path, command("resume", "m"))
+    with (tmp_path / LOG).open("a") as file:
+        file.write("{}\n")
+
+    for read in (history, lambda folder: take(folder, done)):
+        with pytest.raises(RunFolderError, match=r"is damaged .*; what was paused or cancelled is not known any more"):
+            read(tmp_path)
+    assert checksums.damaged(tmp_path) == [LOG]
+
+
+@pytest.mark.parametrize(
+    "target, cell, is_named",
+    [
+        ("all", "m/ROD/hint", True), ("m", "m/ROD/hint", True), ("m", "m2/ROD/hint", False), ("m*", "m2/ROD/hint", True),
+        ("*/ROD", "m/ROD/hint", True), ("*/*/hint", "m/ROD/hint", True), ("*/*/hint", "m/ROD/hint-oeg", False),
+        ("m/ROD/hint/0001", "m/ROD/hint", False), ("judge", "judge", True), ("m", "judge", False),
+    ],
+)  # fmt: skip
+def test_a_target_names_cells_by_their_parts(target, cell, is_named):
+    assert matches(target, cell) is is_named
+
+
+def test_the_last_command_about_a_cell_counts_and_pause_and_cancel_are_apart():
+    found = standing(("pause", "all"), ("cancel", "b"), ("resume", "a/*"), ("restore", "b/QD"))
+
+    assert [bool(found.paused(cell)) for cell in ("a/ROD/x", "b/ROD/x", "judge")] == [False, True, True]
+    assert [bool(found.cancelled(cell)) for cell in ("a/ROD/x", "b/ROD/x", "b/QD/x")] == [False, True, False]
+    assert found.sentences(["a/ROD/x", "b/ROD/x", "b/ROD/y", "b/QD/x"]) == [
+        "2 cells are cancelled (cancel b by ana on h, now; `ctl DIR restore` takes that back): b/ROD/x, b/ROD/y",
+        "1 cell is paused (pause all by ana on h, now; `ctl DIR resume` takes that back): b/QD/x",
+    ]
+
+
+def test_a_status_tells_what_is_held_only_of_cells_that_are_not_finished():
+    cells = [
+        {"cell": c, "planned": 2, "finished": n, "state": "s", "reason": ""} for c, n in (("a/R/x", 1), ("b/R/x", 2))
+    ]
+
+    marked = standing(("cancel", "all")).marked(cells)
+
+    assert [cell["state"] for cell in marked] == ["cancelled", "s"]
+    assert marked[0]["reason"] == "cancel all by ana on h, now"
+
+
+def test_too_long_a_target_is_a_sentence():
+    with pytest.raises(RunFolderError, match="takes a target of at most 300 characters"):
+        command("pause", "x" * 301)
+    assert control_log.LARGEST > 6 * 300 * 6, "what may be asked fits a command's file, escaped"
