@@ -58,6 +58,7 @@ DOORS = {
     "trl": ("orchestrator/learning/",),
     "aiohttp": ("orchestrator/datasets/remote_files.py", "orchestrator/human/page.py"),
     "openai": ("actors/openai",),
+    "textual": ("orchestrator/monitoring/top.py",),
     "pynvml": ("actors/nvml.py",),
     "mlflow": ("orchestrator/tracking/",),
     "huggingface_hub": ("orchestrator/datasets/hub.py", "orchestrator/export/publish.py", "actors/vllm", "actors/hf"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,9 +13,8 @@ from orchestrator.cli.options import named
 from orchestrator.storage.lock import RunFolderError
 
 if TYPE_CHECKING:
-    from orchestrator.storage.control_log import Command, Entry
+    from orchestrator.storage.control_log import Entry
 
-ALL_BY_DEFAULT = ("pause", "resume", "restore", "requeue")
 ON_A_CLUSTER = ("drain",)
 """What means nothing where no driver is at work."""
 REFUSED, UNHEARD = 2, 1
@@ -41,12 +40,13 @@ def ctl(
 ) -> None:
     """Pause, cancel or play again models and cells of a running sweep; change its GPUs or its pace; empty a node."""
     from orchestrator.object_store.asking import Asking
+    from orchestrator.storage.control_log import typed
 
     place = Asking(named(output))
     if not verb:
         _show(place.history(), as_json)
         return
-    asked = asked_for(verb, target)
+    asked = typed(verb, target)
     if not place.running and verb in ON_A_CLUSTER:
         raise RunFolderError(f"nobody plays {output} now, so no node of it can be emptied")
     name = place.ask(asked)
@@ -60,23 +60,6 @@ def ctl(
     if answer.refused:
         raise RunFolderError(f"{asked} is refused: {answer.effect}")
     print(printable(answer.effect))
-
-
-def asked_for(verb: str, target: str) -> Command:
-    """The command that was typed; raises RunFolderError where it is none."""
-    from orchestrator.storage.control_log import ALL, Verb, command
-
-    found = next((known for known in get_args(Verb) if known == verb), None)
-    if found is None:
-        raise RunFolderError(f"ctl does not know {verb}; type one of {', '.join(get_args(Verb))}")
-    if found == "set":
-        key, equals, value = target.partition("=")
-        if not (key and equals and value):
-            raise RunFolderError("set takes KEY=VALUE: cluster.gpus=4, cluster.judge_gpus=1, MODEL.in_flight=32")
-        return command(found, key, value)
-    if not target and found not in ALL_BY_DEFAULT:
-        raise RunFolderError(f"{verb} takes a target; --help says which")
-    return command(found, target or ALL)
 
 
 def _show(entries: list[Entry], as_json: bool) -> None:

@@ -42,6 +42,7 @@ from orchestrator.cli.publish import publish
 from orchestrator.cli.report import compare, leaderboard, report
 from orchestrator.cli.runs import export, merge
 from orchestrator.cli.sentences import Commands
+from orchestrator.cli.top import top
 from orchestrator.cli.train import learned, train
 from orchestrator.monitoring.console import show
 from orchestrator.storage import job_paths
@@ -241,7 +242,7 @@ def audit(
     raise typer.Exit(0 if found.clean else 1)
 
 
-for command in (ctl, merge, export, publish, leaderboard, recomputed_filter, prompt, play, train, learned):
+for command in (ctl, top, merge, export, publish, leaderboard, recomputed_filter, prompt, play, train, learned):
     app.command()(command)
 
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -33,6 +33,8 @@ LARGEST = 16 * 1024
 MOST_AT_ONCE = 256
 """Commands that are taken at one look; the others wait for the next one."""
 ALL = "all"
+ALL_BY_DEFAULT = ("pause", "resume", "restore", "requeue")
+"""Verbs that mean everything where no target is typed."""
 JUDGE = "judge"
 """The target that names the judge's workers; no cell's key has one part."""
 
@@ -87,6 +89,21 @@ def command(verb: Verb, target: str, value: str = "") -> Command:
         return Command(verb=verb, target=target, value=value, who=_user(), host=socket.gethostname(), asked=_now())
     except ValidationError:
         raise RunFolderError(f"{verb} takes a target of at most 300 characters") from None
+
+
+def typed(verb: str, target: str) -> Command:
+    """The command of two words; raises RunFolderError where they are none."""
+    found = next((known for known in get_args(Verb) if known == verb), None)
+    if found is None:
+        raise RunFolderError(f"ctl does not know {verb}; type one of {', '.join(get_args(Verb))}")
+    if found == "set":
+        key, equals, value = target.partition("=")
+        if not (key and equals and value):
+            raise RunFolderError("set takes KEY=VALUE: cluster.gpus=4, cluster.judge_gpus=1, MODEL.in_flight=32")
+        return command(found, key, value)
+    if not target and found not in ALL_BY_DEFAULT:
+        raise RunFolderError(f"{verb} takes a target; --help says which")
+    return command(found, target or ALL)
 
 
 def file_of(one: Command) -> tuple[str, bytes]:
