@@ -66,6 +66,8 @@ class Situation:
     """Whether free text is wanted: the view's options are then not shown."""
     answer: str = ""
     """What a judge is to read; empty in every other request."""
+    dialogue: bool = False
+    """Whether a judge reads one answer of several (``envs.dialogue``), and not the only one."""
 
 
 @dataclass(frozen=True, slots=True)

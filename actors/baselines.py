@@ -11,6 +11,7 @@ from random import Random
 
 from actors.backend import Reply, Request, Situation
 from envs import SCENARIOS
+from envs.dialogue import rule_reply
 from envs.installed import function
 from envs.openended import rule_verdict
 from envs.scenario import suggestions
@@ -88,6 +89,8 @@ def refuse(now: Situation, seed: int) -> str:
 
 def rule_judge(now: Situation, seed: int) -> str:
     """A judge's reply by fixed rules (``envs.rulejudge``); it reads the answer itself and no instruction."""
+    if now.dialogue:
+        return rule_reply(now.sample, now.state, now.answer)
     return rule_verdict(now.sample, now.answer, reference=now.state.mode is Mode.REFERENCE)
 
 

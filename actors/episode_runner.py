@@ -5,8 +5,8 @@ Every leased episode leaves in exactly one batch, or ``play`` raises.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import Protocol
 from weakref import WeakSet
 
 from actors.backend import Backend
@@ -14,13 +14,14 @@ from actors.lease import LeaseState
 from actors.play import play
 from actors.prompts import examples, staged
 from actors.records import EpisodeBatch, EpisodeRows, PlayedEpisode
+from actors.turn_judge import TurnJudge
 from envs.installed import offered, same
 from envs.types import Sample
 from sweeps.conditions import Condition
-from sweeps.spec import Cell
+from sweeps.spec import Cell, Judge, Protocol
 
 
-class PlanView(Protocol):
+class PlanView(typing.Protocol):
     """What a worker needs of a plan (``orchestrator.planning.plan.Plan``)."""
 
     @property
@@ -29,6 +30,8 @@ class PlanView(Protocol):
     def pools(self) -> Mapping[str, tuple[Sample, ...]]: ...
     @property
     def seed(self) -> int: ...
+    @property
+    def turn_judge(self) -> Judge | None: ...
 
     def task(self, ordinal: int) -> tuple[int, Sample]: ...
     def key(self, index: int, sample: Sample) -> str: ...
@@ -38,14 +41,16 @@ class PlanView(Protocol):
 class EpisodeRunner:
     """Plays the episodes of one group of models."""
 
-    def __init__(self, plan: PlanView, backends: Mapping[str, Backend], in_flight: int) -> None:
-        """``backends``: model name -> its engine; ``in_flight``: episodes to play at once.
+    def __init__(
+        self, plan: PlanView, backends: Mapping[str, Backend], in_flight: int, judge: TurnJudge | None = None
+    ) -> None:
+        """``backends``: model name -> its engine; ``in_flight``: episodes to play at once; ``judge``: of ``oeg-multi``.
 
         Raises PackageError where a scenario of the plan is of an installed package, and this machine has not the same one.
         """
         for name, package in {(cell.scenario, cell.package) for cell in plan.cells if cell.package}:
             same(offered("scenario", name), package)
-        self.plan, self.backends, self.in_flight = plan, backends, in_flight
+        self.plan, self.backends, self.in_flight, self.judge = plan, backends, in_flight, judge
         self._leases: WeakSet[LeaseState[int, PlayedEpisode, EpisodeBatch]] = WeakSet()
 
     def play(self, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
@@ -66,4 +71,11 @@ class EpisodeRunner:
         pool, small = self.plan.pools[sample.scenario], cell.model.small_examples
         shots = examples(sample, pool, cell.condition, self.plan.seed, small)
         key = self.plan.key(index, sample)
-        return PlayedEpisode(ordinal, cell, await play(shown, cell, self.backends[cell.model.name], key, seed, shots))
+        played = await play(shown, cell, self.backends[cell.model.name], key, seed, shots, self.judge)
+        return PlayedEpisode(ordinal, cell, played)
+
+
+def judge_needed(plan: PlanView, models: Collection[str]) -> Judge | None:
+    """The judge that answers of these models wait for, turn by turn; None where none of their cells needs one."""
+    waits = any(cell.protocol is Protocol.OEG_MULTI and cell.model.name in models for cell in plan.cells)
+    return plan.turn_judge if waits else None

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
+from typing import Generic, TypeVar
 
 from actors.backend import ENDS_EPISODE, Backend, Message, Refused, Reply, Request, Situation
 from actors.prompts import posed_openly
@@ -22,7 +23,10 @@ from envs.openended import JUDGE_VERSION, Bits, accepted, instruction, read_verd
 from envs.types import Mode, Sample
 from sweeps.spec import Cell, Judge
 
+Found = TypeVar("Found")
 PACKAGE, MODULE = "proactivebench", "open_ended_gen.py"
+RULES = "builtin:rule-judge"
+"""Source of the judge by fixed rules."""
 STEP = 0x9E3779B97F4A7C15
 """Between the seeds of two attempts; odd, so that no two of them meet."""
 
@@ -49,28 +53,35 @@ class Judged:
 
 
 @dataclass(slots=True)
-class _Attempts:
-    """The attempts so far."""
+class Attempts(Generic[Found]):
+    """What a judge said about one answer, attempt by attempt."""
 
     began: float = field(default_factory=perf_counter)
     replies: list[Reply] = field(default_factory=list)
     count: int = 0
     failed: int = 0
-    strict: Bits | None = None
+    read: Found | None = None
+    """What was found in the last reply; None where no reply could be read."""
+    reason: str = ""
+    """Why nothing was; empty where something was."""
 
-    def judged(self, bits: Bits | None, reason: str = "") -> Judged:
-        return Judged(
-            bits,
-            self.replies[-1].text if self.replies else "",
-            self.count,
-            reason,
-            self.failed > 0,
-            perf_counter() - self.began,
-            sum(reply.prompt_tokens for reply in self.replies),
-            sum(reply.reply_tokens for reply in self.replies),
-            sum(reply.cost for reply in self.replies),
-            self.strict,
-        )
+    @property
+    def text(self) -> str:
+        """The last reply, reasoning included; empty where none came."""
+        return self.replies[-1].text if self.replies else ""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Of all attempts, as ``reply_tokens`` and ``cost``."""
+        return sum(reply.prompt_tokens for reply in self.replies)
+
+    @property
+    def reply_tokens(self) -> int:
+        return sum(reply.reply_tokens for reply in self.replies)
+
+    @property
+    def cost(self) -> float:
+        return sum(reply.cost for reply in self.replies)
 
 
 async def judge(sample: Sample, cell: Cell, answer: str, judge: Judge, backend: Backend, seed: int) -> Judged:
@@ -81,7 +92,26 @@ async def judge(sample: Sample, cell: Cell, answer: str, judge: Judge, backend: 
     paper's instruction is wanted and the package ``proactivebench`` is absent.
     """
     messages, situation, count = asked(sample, cell, answer, judge)
-    attempts, reason = _Attempts(), ""
+    heard = await attempted(
+        messages, situation, judge, backend, seed, lambda r: read_verdict(r, sample.scenario, count)
+    )
+    strict = strict_verdict(heard.replies[0].text, sample.scenario, count) if heard.replies else None
+    return Judged(
+        heard.read, heard.text, heard.count, heard.reason, heard.failed > 0, perf_counter() - heard.began,
+        heard.prompt_tokens, heard.reply_tokens, heard.cost, strict,
+    )  # fmt: skip
+
+
+async def attempted(
+    messages: tuple[Message, ...],
+    situation: Situation,
+    judge: Judge,
+    backend: Backend,
+    seed: int,
+    read: Callable[[str], Found | None],
+) -> Attempts[Found]:
+    """Ask the judge until ``read`` finds something in its reply, at most ``judge.attempts`` times; raises BackendDied."""
+    attempts = Attempts[Found]()
     for attempt in range(judge.attempts):
         attempts.count += 1
         request = Request(messages, judge.sampling, attempt_seed(seed, attempt), situation)
@@ -89,16 +119,16 @@ async def judge(sample: Sample, cell: Cell, answer: str, judge: Judge, backend: 
             reply = await backend.reply(request)
         except (*ENDS_EPISODE, Refused) as refusal:  # it would be refused again
             attempts.failed += 1
-            return attempts.judged(None, f"{'refused' if isinstance(refusal, Refused) else 'unprocessable'}: {refusal}")
+            attempts.reason = f"{'refused' if isinstance(refusal, Refused) else 'unprocessable'}: {refusal}"
+            return attempts
         attempts.replies.append(reply)
-        if attempt == 0:
-            attempts.strict = strict_verdict(reply.text, sample.scenario, count)
-        bits = read_verdict(reply.text, sample.scenario, count)
-        if bits is not None:
-            return attempts.judged(bits)
+        attempts.read = read(reply.text)
+        if attempts.read is not None:
+            attempts.reason = ""
+            return attempts
         attempts.failed += 1
-        reason = unread(reply)
-    return attempts.judged(None, reason)
+        attempts.reason = unread(reply)
+    return attempts
 
 
 def asked(sample: Sample, cell: Cell, answer: str, judge: Judge) -> tuple[tuple[Message, ...], Situation, int]:

@@ -13,14 +13,12 @@ from weakref import WeakSet
 from actors.backend import Backend
 from actors.episode_runner import PlanView
 from actors.in_flight import expected
-from actors.judge import instruction_hash, judge
+from actors.judge import RULES, instruction_hash, judge
 from actors.lease import LeaseState
 from actors.records import JudgedAnswer, VerdictBatch, VerdictRows
 from envs import rulejudge
 from sweeps.spec import Judge
 from sweeps.values import digest
-
-RULES = "builtin:rule-judge"
 
 
 class LeasedAnswer(NamedTuple):

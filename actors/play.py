@@ -11,9 +11,10 @@ from time import perf_counter
 
 from actors.backend import ENDS_EPISODE, Backend, Message, Overflow, Refused, Reply, Request, Situation, Unprocessable
 from actors.prompts import Past, ask_openly, messages, posed, posed_openly
+from actors.turn_judge import NoVerdict, TurnJudge
 from envs import SCENARIOS
 from envs.lenient import forgiven
-from envs.types import Ending, ImageRef, OpenAnswer, Sample, State, Turn
+from envs.types import Ending, ImageRef, JudgedTurn, OpenAnswer, Sample, State, Turn
 from sweeps.spec import Cell, ModelSpec, Protocol
 
 
@@ -21,7 +22,7 @@ from sweeps.spec import Cell, ModelSpec, Protocol
 class Shown:
     """A turn together with the picture it was about."""
 
-    turn: Turn | OpenAnswer
+    turn: Turn | OpenAnswer | JudgedTurn
     image: ImageRef
     """``NO_PICTURE`` where it was about none."""
     reply: Reply
@@ -43,16 +44,26 @@ class Episode:
 
 
 async def play(
-    sample: Sample, cell: Cell, backend: Backend, key: str, seed: int, examples: Sequence[Message] = ()
+    sample: Sample,
+    cell: Cell,
+    backend: Backend,
+    key: str,
+    seed: int,
+    examples: Sequence[Message] = (),
+    judge: TurnJudge | None = None,
 ) -> Episode:
     """Play one episode.
 
-    ``seed`` decides random-proactive moves and, with the turn's number, the decoding of every turn.
-    Raises BackendDied (the episode is pending again); a request that can never be answered ends the episode instead.
+    ``seed`` decides random-proactive moves and, with the turn's number, the decoding of every turn. ``judge`` reads the answers
+    of ``oeg-multi``. Raises BackendDied (the episode is pending again); a request that can never be answered ends the episode
+    instead.
     """
     began = perf_counter()
     if cell.protocol is Protocol.OEG:
         return await _answer(sample, cell, backend, key, seed)
+    if cell.protocol is Protocol.OEG_MULTI:
+        assert judge is not None, "oeg-multi is played with a judge"
+        return await _converse(sample, cell, backend, key, seed, judge)
     condition, game = cell.condition, SCENARIOS[sample.scenario]
     state = game.initial(sample, condition.mode, seed)
     shown: list[Shown] = []
@@ -93,8 +104,29 @@ async def _answer(sample: Sample, cell: Cell, backend: Backend, key: str, seed: 
     return _ended(key, sample, seed, [shown], Ending.ANSWERED, None, began)
 
 
+async def _converse(sample: Sample, cell: Cell, backend: Backend, key: str, seed: int, judge: TurnJudge) -> Episode:
+    """Open-ended generation over several turns: the judge says which option an answer stands for, and the game goes on."""
+    began, game = perf_counter(), SCENARIOS[sample.scenario]
+    state, shown = game.initial(sample, cell.condition.mode, seed), list[Shown]()
+    while state.ending is None:
+        view = posed_openly(sample, state, cell.condition)
+        situation = Situation(sample, state, view, open_ended=True)
+        try:
+            reply = await backend.reply(Request((ask_openly(view),), cell.sampling, turn_seed(seed, state), situation))
+            read = await judge.read(sample, state, view, key, reply.text)
+        except (*ENDS_EPISODE, Refused) as refusal:
+            return _ended(key, sample, seed, shown, declined(refusal), refusal, began)
+        except NoVerdict as problem:
+            return _ended(key, sample, seed, shown, Ending.FAILED, problem, began)
+        state, turn = game.step(sample, state, read.option)
+        judged = JudgedTurn(replace(turn, reply=reply.text), read.option, read.text)
+        shown.append(Shown(judged, view.image, reply))
+    ending = Ending.TRUNCATED if silenced(shown[-1].reply) else state.ending
+    return _ended(key, sample, seed, shown, ending, None, began)
+
+
 def declined(refusal: Exception) -> Ending:
-    """How an episode of multiple choice ends whose request can never be answered."""
+    """How an episode of several turns ends whose request can never be answered."""
     if isinstance(refusal, Overflow):
         return Ending.OVERFLOW
     return Ending.REFUSED if isinstance(refusal, Refused) else Ending.UNPROCESSABLE

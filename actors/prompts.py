@@ -19,7 +19,7 @@ from envs.types import NO_PICTURE, ImageRef, Mode, Sample, State, View
 from sweeps.conditions import OPTIONS, QUESTION, Condition
 from sweeps.spec import Protocol
 
-VERSIONS = {Protocol.MCQA: "mcqa-1", Protocol.OEG: "oeg-1"}
+VERSIONS = {Protocol.MCQA: "mcqa-1", Protocol.OEG: "oeg-1", Protocol.OEG_MULTI: "oeg-1"}
 EXAMPLES_VERSION = "examples-2"
 """2: the pictures of solved examples keep their own size."""
 DISGUISE_VERSION = "disguise-2"

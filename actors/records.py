@@ -13,7 +13,7 @@ from actors.judge import Judged
 from actors.play import Episode, Shown
 from actors.printable import one_line
 from envs.openended import Bits
-from envs.types import Action, Ending, OpenAnswer
+from envs.types import Action, Ending, JudgedTurn, OpenAnswer, Turn
 from sweeps.spec import Cell, Protocol
 
 Columns = dict[str, list[Any]]
@@ -54,7 +54,7 @@ class EpisodeRow(NamedTuple):
 
 
 class TurnRow(NamedTuple):
-    """One row an answered question; the last four are null for an open-ended answer."""
+    """One row an answered question; option to move are null for the only answer of open-ended generation."""
 
     key: str
     turn: Int32
@@ -66,6 +66,10 @@ class TurnRow(NamedTuple):
     action: str | None
     move: str | None
     """Null also where the reply asked for no move."""
+    read_as: str | None
+    """The option that an answer of ``oeg-multi`` stands for, empty where it names none; null in the other protocols."""
+    judged: str | None
+    """The judge's reply about it, reasoning included; null in the other protocols."""
 
 
 class VerdictRow(NamedTuple):
@@ -195,7 +199,7 @@ def columns(names: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> Columns:
 
 def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
     """One row of the table episodes; an open-ended answer is neither right nor wrong."""
-    did = [None if isinstance(shown.turn, OpenAnswer) else shown.turn.action for shown in episode.turns]
+    did = [None if isinstance(shown.turn, OpenAnswer) else _turn(shown.turn).action for shown in episode.turns]
     correct = None if cell.protocol is Protocol.OEG else episode.ending is Ending.CORRECT
     turns = len(did) + (episode.ending is Ending.OVERFLOW)  # the turn that could not be asked is one, too
     error = None if episode.error is None else one_line(episode.error)
@@ -224,14 +228,20 @@ def _reuse(episode: Episode) -> tuple[int | None, int | None, int | None]:
 
 
 def turn_row(key: str, number: int, shown: Shown) -> TurnRow:
-    """One row of the table turns; of an open-ended answer there is only the text."""
-    turn = shown.turn
+    """One row of the table turns; of an answer that a judge reads later there is only the text."""
+    turn, image = shown.turn, shown.image.key
     if isinstance(turn, OpenAnswer):
-        return TurnRow(key, number, turn.frame, shown.image.key, turn.reply, None, None, None, None)
-    move = None if turn.move is None else turn.move.value
+        return TurnRow(key, number, turn.frame, image, turn.reply, None, None, None, None, None, None)
+    heard = (turn.option, turn.judged) if isinstance(turn, JudgedTurn) else (None, None)
+    did = _turn(turn)
+    move = None if did.move is None else did.move.value
     return TurnRow(
-        key, number, turn.frame, shown.image.key, turn.reply, turn.option.value, turn.category.value, turn.action.value, move,
-    )  # fmt: skip
+        key, number, did.frame, image, did.reply, did.option.value, did.category.value, did.action.value, move, *heard
+    )
+
+
+def _turn(turn: Turn | JudgedTurn) -> Turn:
+    return turn.turn if isinstance(turn, JudgedTurn) else turn
 
 
 def verdict_row(judge: str, answer: JudgedAnswer) -> VerdictRow:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ import ray
 from actors import host_metrics, trial
 from actors.backend import Backend
 from actors.engine_loader import keep_heap, load
-from actors.episode_runner import EpisodeRunner, PlanView
+from actors.episode_runner import EpisodeRunner, PlanView, judge_needed
 from actors.in_flight import Ready, chosen
 from actors.judge_runner import JudgeRunner, LeasedAnswer
 from actors.ledger import Ledger, RemoteBudget
 from actors.process_output import WorkerAddress, excerpt, streams
 from actors.records import EpisodeBatch, VerdictBatch
+from actors.turn_judge import TurnJudge
 from sweeps.spec import Judge, ModelSpec
 
 
@@ -54,6 +55,8 @@ class Worker:
         """
         self.plan, self.models, self.data, self.judge, self.ledger = plan, models, Path(data), judge, ledger
         self.backends: dict[str, Backend] = {}
+        self.turn_judge: TurnJudge | None = None
+        """Who reads answers while their episodes wait, where some of the models play ``oeg-multi``."""
         self.runner: EpisodeRunner | JudgeRunner | None = None
 
     async def place(self) -> WorkerAddress:
@@ -78,10 +81,10 @@ class Worker:
             lines.append(line)
 
         for model in self.models:
-            self.backends[model.name] = backend = load(model, self.data, ray.get_gpu_ids(), report)
-            if self.ledger is not None and model.backend == "openai":
-                holder = ray.get_runtime_context().get_actor_id()
-                backend.budget = RemoteBudget(self.ledger, model.name, holder)  # type: ignore[attr-defined]
+            self.backends[model.name] = self._loaded(model, report)
+        reader = None if self.judge else judge_needed(self.plan, self.backends.keys())
+        if reader is not None:
+            self.turn_judge = TurnJudge(reader, self._loaded(reader.model, report))
         keep_heap()
         found = [chosen(model, getattr(self.backends[model.name], "cache_tokens", None)) for model in self.models]
         most = max(found, key=lambda one: one.episodes)
@@ -91,10 +94,18 @@ class Worker:
         report(str(most))
         return Ready(lines, most.episodes)
 
+    def _loaded(self, model: ModelSpec, report: Callable[[str], None]) -> Backend:
+        """The model's engine, within the sweep's budget where it is a service."""
+        backend = load(model, self.data, ray.get_gpu_ids(), report)
+        if self.ledger is not None and model.backend == "openai":
+            holder = ray.get_runtime_context().get_actor_id()
+            backend.budget = RemoteBudget(self.ledger, model.name, holder)  # type: ignore[attr-defined]
+        return backend
+
     def _runner(self, in_flight: int) -> EpisodeRunner | JudgeRunner:
         if self.judge is not None:
             return JudgeRunner(self.plan, self.judge, self.backends[self.judge.model.name], in_flight)
-        return EpisodeRunner(self.plan, self.backends, in_flight)
+        return EpisodeRunner(self.plan, self.backends, in_flight, self.turn_judge)
 
     async def play(self, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
         """Stream of batches until every leased episode is out."""
@@ -128,5 +139,5 @@ class Worker:
 
     async def close(self) -> None:
         """Release every engine; the driver kills the actor afterwards."""
-        for backend in self.backends.values():
+        for backend in (*self.backends.values(), *([self.turn_judge.backend] if self.turn_judge else [])):
             await backend.close()

@@ -118,14 +118,23 @@ def strict_verdict(text: str, scenario: str, count: int) -> Bits:
 
 
 def _bits(said: str, scenario: str, count: int) -> Bits | None:
-    lists = LISTS.findall(said)
-    if not lists:
-        return None
-    marks = [mark.strip() == "1" for mark in lists[-1].split(",")]
-    if len(marks) != count:
+    marks = _marks(said, count)
+    if marks is None:
         return None
     border = suggested(scenario)
     return Bits(category=any(marks[border:]), suggestion=any(marks[:border]))
+
+
+def read_marks(text: str, count: int) -> tuple[bool, ...] | None:
+    """The marks of a judge's reply about ``count`` things; None where ``read_verdict`` has no bits either."""
+    said = spoken(text)
+    return None if said is None else _marks(said, count)
+
+
+def _marks(said: str, count: int) -> tuple[bool, ...] | None:
+    lists = LISTS.findall(said)
+    marks = tuple(mark.strip() == "1" for mark in lists[-1].split(",")) if lists else ()
+    return marks if marks and len(marks) == count else None
 
 
 # -- what a judge is asked ---------------------------------------------------------------------------------------------
@@ -155,7 +164,7 @@ what in the answer supports your decision. Then end with one last line that hold
 order of the list{separated}, and nothing after them."""
 
 
-def instruction(question: str, answers: Sequence[str], answer: str) -> str:
+def instruction(question: str, answers: Sequence[str], answer: str, task: str = TASK) -> str:
     """The judge's message: the task, the accepted answers by number, and the answer inside a fence it cannot forge.
 
     The fence's name is a hash of the answer, so the answer cannot hold it; marks that engines read as the end of a
@@ -167,7 +176,7 @@ def instruction(question: str, answers: Sequence[str], answer: str) -> str:
     separated = ", separated by commas" if len(answers) > 1 else ""
     marks = {"fence": fence, "count": len(answers), "separated": separated}
     parts = (
-        TASK,
+        task,
         f"The question was:\n{harmless(question)}",
         f"The list:\n{listed}",
         DATA.format(**marks),

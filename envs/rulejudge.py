@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from hashlib import sha256
 
-from envs.rulewords import IDEAS, NEGATIONS, NUMBERS, REPAIRS, Idea
+from envs.rulewords import IDEAS, KNOWING, NEGATIONS, NUMBERS, REFUSALS, REPAIRS, Idea
 
 VERSION = "rules-1"
 """Raised when a rule below changes; the words have a hash of their own."""
@@ -35,6 +35,12 @@ def fingerprint() -> str:
     tables = [{name: [p.pattern for p in idea] for name, idea in table.items()} for table in (IDEAS, REPAIRS)]
     told = json.dumps([*tables, sorted(NEGATIONS), NUMBERS, REACH, LOOK_BACK, MOST], sort_keys=True)
     return f"{VERSION}:{sha256(told.encode()).hexdigest()[:16]}"
+
+
+def turn_fingerprint() -> str:
+    """Which rules and words read one answer of several."""
+    more = json.dumps([fingerprint(), sorted(REFUSALS), sorted(KNOWING)])
+    return f"{VERSION}:{sha256(more.encode()).hexdigest()[:16]}"
 
 
 def reply(answers: Sequence[str], suggestions: int, answer: str) -> str:
@@ -64,6 +70,33 @@ def words(text: str) -> list[str]:
     plain = unicodedata.normalize("NFKC", text).casefold()
     spelled = (word.translate(APOSTROPHES) for word in WORDS.findall(plain))
     return [NUMBERS.get(word, word) for word in spelled]
+
+
+def turn_marks(
+    asks: Sequence[str], others: Sequence[str], categories: Sequence[str], answer: str
+) -> tuple[list[bool], bool, bool, list[bool]]:
+    """What one answer of several does: asks said, something else asked for, declined, categories said.
+
+    An ask that stands there word for word keeps those out that share only its idea. ``others`` are suggestions that are not
+    possible now; an idea of any scenario counts as one. Declined is an answer that says nothing else.
+    """
+    said = sentences(answer)
+    word_for_word = [says(said, ask) for ask in asks]
+    asked = word_for_word if any(word_for_word) else [says(said, ask, idea_of(ask)) for ask in asks]
+    ideas = (*IDEAS.values(), *REPAIRS.values())
+    other = any(says(said, one, idea_of(one)) for one in others) or any(says(said, "", idea) for idea in ideas)
+    named = [says(said, category) for category in categories]
+    other = other and not any(asked)
+    declined = not (other or any(asked) or any(named)) and any(_declines(sentence) for sentence in said)
+    return asked, other, declined, named
+
+
+def _declines(sentence: list[str]) -> bool:
+    """Whether a sentence says that something cannot be told."""
+    return any(
+        word in REFUSALS or (word in NEGATIONS and KNOWING & set(sentence[place + 1 : place + 1 + LOOK_BACK]))
+        for place, word in enumerate(sentence)
+    )
 
 
 def says(said: list[list[str]], accepted: str, idea: Idea | None = None) -> bool:

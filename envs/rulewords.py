@@ -72,6 +72,15 @@ NEGATIONS = frozenset(
 )  # fmt: skip
 """Words that take back what follows them; apostrophes are gone by then."""
 
+REFUSALS = frozenset(
+    ("cannot", "cant", "couldnt", "unable", "impossible", "nobody", "unclear", "unsure", "undecidable")
+)  # fmt: skip
+"""Words by which an answer declines."""
+KNOWING = frozenset(
+    ("tell", "know", "sure", "see", "say", "answer", "determine", "identify", "recognise", "recognize", "idea")
+)
+"""Words that decline where a negation stands before them."""
+
 NUMBERS = {
     name: str(number)
     for number, name in enumerate(

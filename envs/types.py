@@ -198,6 +198,18 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgedTurn:
+    """One open-ended answer of several, and what a judge made of it."""
+
+    turn: Turn
+    """What the game made of ``option``; its ``reply`` is the model's own text."""
+    option: str
+    """The option that the answer stands for (``envs.dialogue.meant``), empty where it names none."""
+    judged: str
+    """The judge's reply."""
+
+
+@dataclass(frozen=True, slots=True)
 class OpenAnswer:
     """One open-ended answer, its reasoning included; no rule reads it."""
 

@@ -77,6 +77,7 @@ def _built(table: Mapping[str, Any], where: str) -> Sweep:
     _all_played(table, sweep.protocols, where)
     sweep = sweep.model_copy(update={"output": sweep.output or f"outputs/{sweep.name}"})
     _all_used(sweep, where)
+    _read_between_turns(sweep, where)
     return sweep
 
 
@@ -341,7 +342,7 @@ def _all_played(table: Mapping[str, Any], protocols: Sequence[Protocol], where: 
                 raise SweepError(
                     f"{where}: {key} is for multiple choice, which is not played here; write open_ended.{key}"
                 )
-    if Protocol.OEG not in protocols:
+    if not any(protocol.in_words for protocol in protocols):
         for key in _given(table.get("open_ended", {}), "open_ended"):
             other = key.removeprefix("open_ended.")
             raise SweepError(
@@ -356,6 +357,28 @@ def _given(value: Any, key: str) -> Iterator[str]:
         return
     for name, nested in value.items():
         yield from _given(nested, f"{key}.{name}")
+
+
+def _read_between_turns(sweep: Sweep, where: str) -> None:
+    """``oeg-multi`` needs a judge that a worker can ask while the episode waits."""
+    if Protocol.OEG_MULTI not in sweep.protocols:
+        return
+    if sweep.judge is None:
+        raise SweepError(
+            f'{where}: protocol = "oeg-multi" needs a judge, which reads each answer before the next picture is shown; add '
+            '[judge] with model = "rule-judge" or a service'
+        )
+    model = sweep.judge.model
+    if model.backend not in ("builtin", "openai"):
+        raise SweepError(
+            f'{where}: judge.model {model.name} runs on {model.backend}; protocol = "oeg-multi" asks its judge at every turn, so '
+            f"it must answer beside the models: start `vllm serve {model.source}` and give a [[model]] with its endpoint.base_url"
+        )
+    if sweep.judge.instruction != "ours":
+        raise SweepError(
+            f'{where}: judge.instruction = "paper" is of one-turn answers, and none is published for several turns; write "ours" '
+            'for protocol = "oeg-multi"'
+        )
 
 
 def _all_used(sweep: Sweep, where: str) -> None:

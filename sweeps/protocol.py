@@ -10,3 +10,22 @@ class Protocol(StrEnum):
     """Multiple choice, many turns."""
     OEG = "oeg"
     """Open-ended generation, one turn, judged."""
+    OEG_MULTI = "oeg-multi"
+    """Open-ended generation, many turns: a judge reads each answer before the next picture is shown."""
+
+    @property
+    def told(self) -> str:
+        """Its name in a sentence."""
+        names = {Protocol.MCQA: "multiple choice", Protocol.OEG: "open-ended generation"}
+        return names.get(self, "open-ended generation over several turns")
+
+    @property
+    def in_words(self) -> bool:
+        """Whether answers are free text."""
+        return self is not Protocol.MCQA
+
+
+OPEN_ENDED = ("zero-shot", "hint", "reference")
+"""The conditions of open-ended generation (protocol.md, last section)."""
+IN_WORDS = {Protocol.OEG: OPEN_ENDED, Protocol.OEG_MULTI: ("zero-shot", "hint")}
+"""The same by protocol: on the clear picture there is nothing left to ask for."""

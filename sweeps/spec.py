@@ -15,6 +15,7 @@ from envs import SCENARIOS
 from envs.types import Mode
 from sweeps.conditions import Condition, Replicates
 from sweeps.endpoint import Endpoint, wrong_effort
+from sweeps.protocol import IN_WORDS
 from sweeps.protocol import Protocol as Protocol
 from sweeps.running import Cluster, Staging, Tracking
 from sweeps.sampling import AS_THE_PACKAGE, Sampling, Whole
@@ -209,8 +210,6 @@ class Selection(Frozen):
 
 PICTURE_NEEDED = ("InstructBlipForConditionalGeneration",)
 """Architectures whose ``generate`` takes no question without a picture."""
-OPEN_ENDED = ("zero-shot", "hint", "reference")
-"""The conditions of open-ended generation (protocol.md, last section)."""
 
 
 class Completed(Frozen):
@@ -240,7 +239,7 @@ class OpenEnded(Completed):
 
 
 class Judge(Completed):
-    """Who reads open-ended answers: part of every verdict's key, never of an episode's (docs/decisions/0003)."""
+    """Who reads open-ended answers: part of every verdict's key, and of episodes' in ``oeg-multi`` (decisions 0003, 0010)."""
 
     model: ModelSpec
     instruction: Literal["ours", "paper"] = "ours"
@@ -285,9 +284,9 @@ class Sweep(Frozen):
     """Whether bad lines of the data are left out, counted and named; else the first one stops the sweep (``--skip-bad``)."""
     replicates: Replicates = Replicates()
     open_ended: OpenEnded = OpenEnded()
-    """Sampling and selection of cells with protocol ``oeg``."""
+    """Sampling and selection of cells with protocol ``oeg`` or ``oeg-multi``."""
     judge: Judge | None = None
-    """Who reads the answers of those cells; None leaves them unjudged."""
+    """Who reads the answers of those cells; None leaves those of ``oeg`` unjudged."""
     tracking: Tracking = Tracking()
     cluster: Cluster = Cluster()
     staging: Staging = Staging()
@@ -329,14 +328,14 @@ class Sweep(Frozen):
 
     def cells(self) -> tuple[Cell, ...]:
         """Every possible cell, models first, then scenarios, conditions and protocols, as the sweep names them."""
-        sampling = {Protocol.MCQA: self.sampling, Protocol.OEG: self.open_ended.sampling}
+        openly = self.open_ended.sampling
         return tuple(
             Cell(
                 model=model,
                 scenario=scenario,
                 condition=replicate,
                 protocol=protocol,
-                sampling=sampling[protocol],
+                sampling=openly if protocol.in_words else self.sampling,
                 package=self.packages.get(scenario, ""),
             )
             for model in self.models
@@ -364,12 +363,17 @@ class Sweep(Frozen):
 
     @property
     def judged(self) -> bool:
-        """Whether some cells are open-ended and somebody reads their answers."""
+        """Whether some cells end with an open-ended answer and somebody reads it."""
         return self.judge is not None and Protocol.OEG in self.protocols
 
     def selects(self, protocol: Protocol) -> Selection:
         """Which samples the cells of a protocol play."""
-        return self.open_ended.selection if protocol is Protocol.OEG else self.selection
+        return self.open_ended.selection if protocol.in_words else self.selection
+
+    @property
+    def turn_judge(self) -> Judge | None:
+        """Who reads answers while their episodes wait; None where no episode does."""
+        return self.judge if Protocol.OEG_MULTI in self.protocols else None
 
 
 def impossible(
@@ -380,10 +384,11 @@ def impossible(
     protocol: Protocol = Protocol.MCQA,
 ) -> str:
     """Why this product is no cell, or an empty string."""
-    if protocol is Protocol.OEG and scenario not in SCENARIOS:
+    if protocol.in_words and scenario not in SCENARIOS:
         return f"open-ended answers are judged by the paper's rules, which have none for {scenario}"
-    if protocol is Protocol.OEG and condition.name not in OPEN_ENDED:
-        return f"{condition.name} does not exist for open-ended generation, which plays {', '.join(OPEN_ENDED)}"
+    if condition.name not in IN_WORDS.get(protocol, (condition.name,)):
+        plays = ", ".join(IN_WORDS[protocol])
+        return f"{condition.name} does not exist for {protocol.told}, which plays {plays}"
     if condition.scenarios and scenario not in condition.scenarios:
         return f"{condition.name} exists only for {' and '.join(condition.scenarios)}, not for {scenario}"
     if condition.many_images and model.max_images == 1:

@@ -1,6 +1,6 @@
 """``audit``: replays every stored reply through our game and the package ``proactivebench``, and lists each difference.
 
-``multiple_choice`` and ``open_ended`` say what is compared in each protocol.
+``multiple_choice``, ``open_ended`` and ``several_turns`` say what is compared in each protocol.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import polars as pl
 
 from actors.prompts import staged
 from envs import SCENARIOS
-from orchestrator.audit import multiple_choice, open_ended
+from orchestrator.audit import multiple_choice, open_ended, several_turns
 from orchestrator.audit.records import Difference, Recording
 from orchestrator.audit.reference_process import referee
 from orchestrator.datasets.staging import local
@@ -30,13 +30,15 @@ BATCH = 1_000
 """Episodes sent to the package at once."""
 SHOWN = 20
 """Differences that are printed; the count tells all."""
+STORED = (*multiple_choice.STORED, *several_turns.JUDGED)
+"""Columns of a turn that are read."""
 JUDGES = ("judge", *open_ended.READ, *(f"strict_{name}" for name in open_ended.READ), "attempts", "text")
 """Columns of a verdict that are compared."""
 TASK: Mapping[Protocol, Callable[[Recording], dict[str, Any]]] = {
-    Protocol.MCQA: multiple_choice.task, Protocol.OEG: open_ended.task
+    Protocol.MCQA: multiple_choice.task, Protocol.OEG: open_ended.task, Protocol.OEG_MULTI: several_turns.task
 }  # fmt: skip
 COMPARED: Mapping[Protocol, Callable[[Recording, Mapping[str, Any]], Iterator[Difference]]] = {
-    Protocol.MCQA: multiple_choice.compared, Protocol.OEG: open_ended.compared
+    Protocol.MCQA: multiple_choice.compared, Protocol.OEG: open_ended.compared, Protocol.OEG_MULTI: several_turns.compared
 }  # fmt: skip
 
 
@@ -124,12 +126,12 @@ def _recordings(plan: Plan, folder: Path) -> Iterator[Recording]:
     for model in dict.fromkeys(cell.model.name for cell in plan.cells):
         mine = kept.filter(pl.col("model") == model)
         said = turns(folder).join(mine.select("key"), on="key", how="semi").sort("key", "turn")
-        lists = said.group_by("key").agg(*multiple_choice.STORED)
+        lists = said.group_by("key").agg(*STORED)
         heard = verdicts(folder).filter(pl.col("model") == model).sort("key", "judge")
         judged = heard.group_by("key").agg(pl.struct(JUDGES).alias("verdicts"))
         rows = mine.join(lists, on="key", how="left").join(judged, on="key", how="left").sort("key")
         for row in rows.collect().iter_rows(named=True):
             cell = cells[row["cell"]]
-            whole = row | {name: row[name] or [] for name in multiple_choice.STORED}
+            whole = row | {name: row[name] or [] for name in STORED}
             shown = staged(plan.played[cell.scenario][row["sample_id"]], cell.condition, plan.seed)
             yield Recording(whole, cell, shown, row["verdicts"] or ())

@@ -14,7 +14,7 @@ from typing import Any
 from actors.prompts import posed, resized
 from envs import SCENARIOS
 from envs.lenient import forgiven
-from envs.types import ERRORS, Action, Ending
+from envs.types import ERRORS, Action, Ending, State, Turn, View
 from orchestrator.audit.records import Difference, Recording
 
 STORED = ("image", "reply", "option", "category", "action", "move", "frame")
@@ -38,8 +38,12 @@ def task(episode: Recording) -> dict[str, Any]:
 
 def compared(episode: Recording, told: Mapping[str, Any]) -> Iterator[Difference]:
     """What the store, our game and the package (``told``, see ``orchestrator/referee.py``) do not agree on."""
-    row, played = episode.row, list(_played(episode))
-    mine = [facts for _, facts in played]
+    yield from differences(episode, told, [facts for _, facts in _played(episode)])
+
+
+def differences(episode: Recording, told: Mapping[str, Any], mine: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
+    """The same of turns (``facts``) that our game has played already."""
+    row = episode.row
     for number, ours in enumerate(mine):
         kept = {name: row[name][number] for name in STORED if name != "reply"}
         theirs = told["turns"][number] if number < len(told["turns"]) else None
@@ -90,11 +94,16 @@ def _played(episode: Recording) -> Iterator[tuple[str, dict[str, Any]]]:
         view, plain = posed(sample, state, condition), game.view(sample, state, condition.hint)
         read = forgiven(sample, state, reply) if condition.lenient else reply
         state, turn = game.step(sample, state, read)
-        move = turn.move and turn.move.value
-        crop = plain.image.crop and [float(edge) for edge in plain.image.crop]
-        options = [*view.options, *view.categories]
-        yield read, {
-            "image": resized(view.image, edge).key, "option": turn.option.value, "category": turn.category.value,
-            "action": turn.action.value, "move": move, "frame": turn.frame, "ending": state.ending and state.ending.value,
-            "package": [plain.image.path, crop, plain.prompt, options, turn.option.value, turn.category.value, move],
-        }  # fmt: skip
+        yield read, facts(view, plain, resized(view.image, edge).key, state, turn)
+
+
+def facts(view: View, plain: View, image: str, after: State, turn: Turn) -> dict[str, Any]:
+    """What is compared of one turn: the stored columns, and what the package tells of it (of the ``plain`` view)."""
+    move = turn.move and turn.move.value
+    crop = plain.image.crop and [float(edge) for edge in plain.image.crop]
+    options = [*view.options, *view.categories]
+    return {
+        "image": image, "option": turn.option.value, "category": turn.category.value,
+        "action": turn.action.value, "move": move, "frame": turn.frame, "ending": after.ending and after.ending.value,
+        "package": [plain.image.path, crop, plain.prompt, options, turn.option.value, turn.category.value, move],
+    }  # fmt: skip

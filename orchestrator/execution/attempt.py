@@ -316,7 +316,7 @@ class Attempt:
         from orchestrator.execution.driver import Driver
 
         queue = self.judge_queue
-        sweep = self.sweep.model_copy(update={"judge": queue.judge if queue else None})
+        sweep = self.sweep.model_copy(update={"judge": queue.judge if queue else self.sweep.turn_judge})
         startable = {name: ordinals for name, ordinals in self.pending.items() if name not in self.reasons}
         driver = Driver(sweep, self.plan, startable, sink, self.log, queue)
         control = LiveControl(driver, self.plan, self.output, self.standing)

@@ -20,10 +20,10 @@ from orchestrator.execution.driver import START_TIMEOUT_S, plain
 from orchestrator.inspection import model_try
 from orchestrator.inspection.model_try import Row
 from orchestrator.planning.plan import Plan
-from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, Observed, add_observed
+from orchestrator.scheduling.forecast.throughput import KIND, Observed, add_observed
 from orchestrator.scheduling.resources import demands
 from sweeps.load import SweepError
-from sweeps.spec import ModelSpec, Protocol, Sweep
+from sweeps.spec import ModelSpec, Sweep
 from sweeps.values import gpus_told
 
 TRIAL_TIMEOUT_S = 3600.0
@@ -84,7 +84,7 @@ async def _tried(worker: Any, model: ModelSpec, sweep: Sweep, plan: Plan) -> Row
 def _keep(folder: Path, model: ModelSpec, sweep: Sweep, row: Row) -> None:
     """Add what was seen of a model on GPUs, where a forecast of a sweep beside that folder finds it."""
     nodes = ray_cluster.gpu_nodes()
-    kind = {Protocol.MCQA: EPISODES, Protocol.OEG: ANSWERS, None: ""}[model_try.protocol(sweep)]
+    kind = KIND.get(model_try.protocol(sweep), "")
     if not (nodes and nodes[0].accelerator and model.gpus and row.rate and row.loads is not None and kind):
         return
     seen = Observed(row.episodes, row.episodes / row.rate, (row.loads,))

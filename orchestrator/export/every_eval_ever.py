@@ -21,7 +21,7 @@ from orchestrator.report.html.episode_view import rows_of
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import software
 from orchestrator.storage.run_folder import RunFolderError, read_status
-from sweeps.spec import ModelSpec
+from sweeps.spec import ModelSpec, Protocol
 
 VERSION = "0.3.0"
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -107,7 +107,8 @@ def _model(model: ModelSpec, packages: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _results(run_data: RunData, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    sampling, condition = run_data.sweep.sampling, run_data.conditions.get(row["condition"])
+    sweep, condition = run_data.sweep, run_data.conditions.get(row["condition"])
+    sampling = sweep.open_ended.sampling if Protocol(row["protocol"]).in_words else sweep.sampling
     details = {
         name: str(row[name])
         for name in ("planned", "finished", "errors", "scored", "loops")
@@ -119,7 +120,7 @@ def _results(run_data: RunData, row: Mapping[str, Any]) -> Iterator[dict[str, An
         args: dict[str, Any] = {"max_tokens": sampling.max_tokens}
         yield {
             "evaluation_result_id": f"{row['cell']}/{metric}",
-            "evaluation_name": f"ProactiveBench {row['scenario']} ({row['condition']})",
+            "evaluation_name": _named(row),
             "source_data": _source(run_data, row),
             "metric_config": ACC if metric == "acc" else PS,
             "score_details": {"score": score, "details": details, "uncertainty": uncertainty},
@@ -129,6 +130,11 @@ def _results(run_data: RunData, row: Mapping[str, Any]) -> Iterator[dict[str, An
                                        else condition.model_dump_json()},
             },
         }  # fmt: skip
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    protocol = "" if row["protocol"] == Protocol.MCQA else f", {row['protocol']}"
+    return f"ProactiveBench {row['scenario']} ({row['condition']}{protocol})"
 
 
 def _source(run_data: RunData, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,7 +152,7 @@ def _source(run_data: RunData, row: Mapping[str, Any]) -> dict[str, Any]:
 def _write_lines(
     path: Path, run_data: RunData, model: ModelSpec, record: Mapping[str, Any], valid: Draft7Validator
 ) -> int:
-    """One line an answered episode of multiple choice; how many."""
+    """One line an episode that is scored by its ending, as multiple choice is; how many."""
     mine = run_data.scored.filter(pl.col("model") == model.name).sort("key")
     with path.open("w", encoding="utf-8") as file:
         for chunk in mine.iter_slices(CHUNK):
@@ -163,13 +169,14 @@ def _line(
     row: Mapping[str, Any], turns: Sequence[Mapping[str, Any]], sample: Sample | None, record: Mapping[str, Any]
 ) -> dict[str, Any]:
     question, answer = ("", []) if sample is None else (sample.prompt, [sample.answer])
-    choices = None if sample is None else [*sample.options, *sample.categories]
+    in_words = Protocol(row["protocol"]).in_words
+    choices = None if sample is None or in_words else [*sample.options, *sample.categories]
     messages = [message for turn in turns for message in _messages(turn, question)]
     return {
         "schema_version": VERSION,
         "evaluation_id": record["evaluation_id"],
         "model_id": record["model_info"]["id"],
-        "evaluation_name": f"ProactiveBench {row['scenario']} ({row['condition']})",
+        "evaluation_name": _named(row),
         "evaluation_result_id": f"{row['cell']}/acc",
         "sample_id": f"{row['scenario']}/{row['sample_id']}",
         "sample_hash": None if sample is None else sha256((question + "".join(answer)).encode()).hexdigest(),
@@ -177,7 +184,7 @@ def _line(
         "input": {"raw": question, "reference": answer, "choices": choices},
         "output": None,
         "messages": messages,
-        "answer_attribution": _attribution(turns),
+        "answer_attribution": _attribution(turns, "a judge" if in_words else "option text, then option letter"),
         "evaluation": {
             "score": float(bool(row["correct"])), "is_correct": bool(row["correct"]), "num_turns": max(1, row["turns"])
         },
@@ -198,11 +205,11 @@ def _messages(turn: Mapping[str, Any], question: str) -> Iterator[dict[str, Any]
     yield {"turn_idx": 2 * turn["turn"] + 1, "role": "assistant", "content": turn["reply"]}
 
 
-def _attribution(turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _attribution(turns: Sequence[Mapping[str, Any]], method: str) -> list[dict[str, Any]]:
     return [
         {
             "turn_idx": 2 * turn["turn"] + 1, "source": f"messages[{2 * turn['turn'] + 1}].content",
-            "extracted_value": str(turn["action"]), "extraction_method": "option text, then option letter",
+            "extracted_value": str(turn["action"]), "extraction_method": method,
             "is_terminal": turn is turns[-1],
         }
         for turn in turns

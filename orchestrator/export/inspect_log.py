@@ -34,7 +34,7 @@ CHUNK = 2_000
 """Episodes whose turns are held at once."""
 LONGEST_SUMMARY = 500
 """Characters of a text in the list of samples; the sample itself has all."""
-MEASURES = {Protocol.MCQA: ("acc", "ps"), Protocol.OEG: BITS}
+MEASURES = {Protocol.MCQA: ("acc", "ps"), Protocol.OEG: BITS, Protocol.OEG_MULTI: ("acc", "ps")}
 """Columns of the results that a log's metrics are; shares are from 0 to 1 there."""
 Row = Mapping[str, Any]
 Found = dict[str, Any]
@@ -104,7 +104,7 @@ class _Log:
 
     def _spec(self) -> Found:
         sweep = self.run_data.sweep
-        sampling = sweep.sampling if self.protocol is Protocol.MCQA else sweep.open_ended.sampling
+        sampling = sweep.open_ended.sampling if self.protocol.in_words else sweep.sampling
         shown = sampling.model_dump(exclude_none=True)
         known = {name: shown[name] for name in ("max_tokens", "temperature", "top_p", "top_k") if name in shown}
         return {
@@ -124,7 +124,7 @@ class _Log:
     def _results(self) -> Found:
         """The cells' figures as the run's tables have them; the first metric is their unweighted mean, the paper's average."""
         names = [name for name in MEASURES[self.protocol] if name in self.rows.columns and self.rows[name].count()]
-        answered = int(self.rows["scored" if self.protocol is Protocol.MCQA else "finished"].sum())
+        answered = int(self.rows["finished" if self.protocol is Protocol.OEG else "scored"].sum())
         return {
             "total_samples": int(self.rows["planned"].sum()),
             "completed_samples": self.episodes.height,
@@ -186,10 +186,12 @@ class _Log:
         place = f"{row['key']}/{turn['turn']}"
         text = f"[picture: {turn['image']}]"
         if posed is not None:
-            openly = self.protocol is Protocol.OEG
-            question = ask_openly(posed.view) if openly else ask(posed.view, template=self.condition.template)
+            question = (
+                ask_openly(posed.view) if self.protocol.in_words else ask(posed.view, template=self.condition.template)
+            )
             text = f"{text}\n\n{question.text}"
         read = {name: turn[name] for name in ("frame", "image", "option", "category", "action", "move")}
+        read |= {name: turn[name] for name in ("read_as", "judged") if turn[name] is not None}
         yield {"id": f"{place}/question", "role": "user", "source": "input", "content": text, "metadata": read}
         yield {
             "id": f"{place}/reply", "role": "assistant", "source": "generate", "content": turn["reply"] or "",

@@ -11,7 +11,7 @@ import polars as pl
 
 from orchestrator.report.run_data import RunData
 
-TURN = ("turn", "frame", "image", "reply", "option", "category", "action", "move")
+TURN = ("turn", "frame", "image", "reply", "option", "category", "action", "move", "read_as", "judged")
 CARD = """---
 license: other
 license_name: see-the-card
@@ -36,6 +36,7 @@ configs:
 | model, scenario, condition, protocol, sample_id, seed | what was played |
 | ending, correct, error | how it ended; `correct` is null for open-ended answers, which a judge reads |
 | turns | one entry a question: `frame`, `image`, `reply`; how it was read (`option`, `category`, `action`); `move` asked for |
+| turns, open-ended | beside these `read_as`, the option that a judge made of the answer, and `judged`, its reply |
 | question, options, categories, answer | of the sample as the benchmark has it{questions} |
 | verdicts | a judge's three bits on an open-ended answer |
 | seconds, prompt_tokens, reply_tokens, cost | what it took |

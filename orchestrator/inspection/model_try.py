@@ -88,6 +88,7 @@ def planned(model: ModelSpec, sweep: Path | None, data: Path | None) -> tuple[Sw
             "data": str(data) if data else found.data,
             "selection": few,
             "open_ended": found.open_ended.model_copy(update={"selection": few}),
+            "protocols": tuple(dict.fromkeys(Protocol.OEG if p.in_words else p for p in found.protocols)),
             "judge": None,
         }
     )

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from actors import turn_judge
 from actors.backend import BackendError, Message, Request, Situation
 from actors.judge import asked
 from actors.prompts import Past, ask_openly, examples, messages, posed, posed_openly, staged
@@ -65,15 +66,15 @@ def put(
 ) -> tuple[Message, ...]:
     """What the cell's model is sent or, where a judge is named, what it is sent about ``answer``; raises ValueError."""
     if judge is not None:
-        return judging(sample, cell, judge, answer)
-    if cell.protocol is Protocol.OEG:
-        return open_ended(sample, cell.condition)
+        return judging(sample, cell, judge, answer, turn)
+    if cell.protocol.in_words:
+        return open_ended(sample, cell.condition, turn)
     return conversation(sample, pool, cell.condition, seed, turn, cell.model.small_examples)
 
 
 def named_judge(name: str, answer: str, protocol: Protocol, turn: int) -> Judge | None:
     """The judge that a command line names; raises SweepError where the options do not fit together."""
-    if (name or answer) and protocol is not Protocol.OEG:
+    if (name or answer) and not protocol.in_words:
         raise SweepError("--judge and --answer are about open-ended answers: add --protocol oeg")
     if protocol is Protocol.OEG and turn:
         raise SweepError(f"open-ended generation has one turn, 0; --turn {turn} asks for another")
@@ -82,14 +83,30 @@ def named_judge(name: str, answer: str, protocol: Protocol, turn: int) -> Judge 
     return load_judge({"model": name}, "the command line") if name else None
 
 
-def open_ended(sample: Sample, condition: Condition) -> tuple[Message, ...]:
-    """The one message of open-ended generation: the first state's picture and question, without any option."""
-    state = SCENARIOS[sample.scenario].initial(sample, condition.mode)
-    return (ask_openly(posed_openly(sample, state, condition)),)
+def open_ended(sample: Sample, condition: Condition, turn: int = 0) -> tuple[Message, ...]:
+    """The one message of open-ended generation: a state's picture and question, without any option; raises BadData."""
+    return (ask_openly(posed_openly(sample, after(sample, condition, turn), condition)),)
 
 
-def judging(sample: Sample, cell: Cell, judge: Judge, answer: str) -> tuple[Message, ...]:
-    """What a judge is sent about this answer; raises ValueError as ``actors.judge.papers`` does."""
+def after(sample: Sample, condition: Condition, turn: int) -> State:
+    """The state at a turn whose earlier ones were answered with suggestions that count; raises BadData where they end it."""
+    game = SCENARIOS[sample.scenario]
+    state = game.initial(sample, condition.mode)
+    while state.turn < turn:
+        asks = game.askable(sample, state) if state.ending is None and condition.mode is not Mode.REFERENCE else ()
+        if not asks:
+            raise BadData(f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {state.turn} is its last")
+        state, _ = game.step(sample, state, asks[0])
+    if state.ending is not None:
+        raise BadData(f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {state.turn - 1} is its last")
+    return state
+
+
+def judging(sample: Sample, cell: Cell, judge: Judge, answer: str, turn: int = 0) -> tuple[Message, ...]:
+    """What a judge is sent about this answer; raises BadData as ``after``, ValueError as ``actors.judge.papers`` does."""
+    if cell.protocol is Protocol.OEG_MULTI:
+        state = after(sample, cell.condition, turn)
+        return turn_judge.put(sample, state, posed_openly(sample, state, cell.condition), answer)[0]
     return asked(sample, cell, answer, judge)[0]
 
 

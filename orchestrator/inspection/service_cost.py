@@ -135,9 +135,10 @@ def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message],
     condition, game = cell.condition, SCENARIOS[sample.scenario]
     state = game.initial(sample, condition.mode, 0)
     longest = cell.sampling.max_tokens + cell.model.endpoint.reserve
-    if cell.protocol is Protocol.OEG:
+    if cell.protocol.in_words:
         first = tokens(ask_openly(posed_openly(sample, state, condition)))
-        return Asked(1, first, LETTER), Asked(1, first, longest)
+        turns = game.limit(sample) if cell.protocol is Protocol.OEG_MULTI else 1
+        return Asked(1, first, LETTER), Asked(turns, turns * first, turns * longest)
     view = posed(sample, state, condition)
     shots = examples(sample, plan.pools[sample.scenario], condition, plan.seed, cell.model.small_examples)
     first = sum(map(tokens, messages(sample, view, condition, (), shots)))

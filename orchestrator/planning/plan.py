@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from actors.prompts import version
+from actors.turn_judge import turn_judge_key
 from envs.bad_lines import LeftOut
 from envs.chance import episode_seed
 from envs.types import Mode, Sample
@@ -62,10 +63,12 @@ class Plan:
     """Scenario -> the samples played as open-ended generation."""
     left_out: tuple[LeftOut, ...] = ()
     """The bad lines of the scenarios' files that nobody plays (``skip_bad``)."""
+    turn_judge: Judge | None = None
+    """Who reads answers while their episodes wait (``oeg-multi``): part of those episodes' keys."""
 
     def drawn(self, cell: Cell) -> tuple[Sample, ...]:
         """The samples of a cell, in the order of its ordinals."""
-        return (self.open_ended if cell.protocol is Protocol.OEG else self.samples)[cell.scenario]
+        return (self.open_ended if cell.protocol.in_words else self.samples)[cell.scenario]
 
     @cached_property
     def played(self) -> dict[str, dict[int, Sample]]:
@@ -94,8 +97,13 @@ class Plan:
             + f"/{self.seed}"
             + (pools[cell.scenario] if cell.condition.shots else "")
             + (self._known(cell) if cell.condition.mode is Mode.RANDOM else "")
+            + (self._read_by if cell.protocol is Protocol.OEG_MULTI else "")
             for cell in self.cells
         ]
+
+    @cached_property
+    def _read_by(self) -> str:
+        return turn_judge_key(self.turn_judge) if self.turn_judge else ""
 
     def _known(self, cell: Cell) -> str:
         """Hash of the suggestions that random-proactive draws from."""
@@ -169,9 +177,10 @@ def planned(
     left_out: Sequence[LeftOut] = (),
 ) -> Plan:
     """The plan of a sweep over loaded samples: protocol -> scenario -> those played."""
+    openly = next((protocol for protocol in samples if protocol.in_words), Protocol.OEG)
     choice, open_ended = (
         {name: tuple(found) for name, found in samples.get(protocol, {}).items()}
-        for protocol in (Protocol.MCQA, Protocol.OEG)
+        for protocol in (Protocol.MCQA, openly)
     )
     whole = {name: tuple(found) for name, found in pools.items()}
-    return Plan(sweep.cells(), choice, whole, sweep.seed, open_ended, tuple(left_out))
+    return Plan(sweep.cells(), choice, whole, sweep.seed, open_ended, tuple(left_out), sweep.turn_judge)

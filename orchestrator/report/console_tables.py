@@ -6,7 +6,7 @@ A cell that is not complete shows how far it is; an error is never shown as a ze
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -31,7 +31,7 @@ def tables(rows: pl.DataFrame) -> Iterator[Table]:
     """One table a condition (and protocol), in the order of the rows' first appearance in the paper's list."""
     rows = rows.with_columns(lacking(rows.columns).alias("lacking"))
     for (condition, protocol), part in _in_order(rows).group_by(["condition", "protocol"], maintain_order=True):
-        shape = OPEN_ENDED if protocol == "oeg" else CHOICE
+        shape = {"oeg": OPEN_ENDED, "oeg-multi": SEVERAL_TURNS}.get(str(protocol), CHOICE)
         yield _table(part, str(condition), shape.beside(own_measures.names(rows.columns)))
 
 
@@ -77,6 +77,7 @@ class Shape:
 
 
 CHOICE = Shape("acc % / ps", (("acc", ".1f"), ("ps", "4.1f")))
+SEVERAL_TURNS = replace(CHOICE, title="open-ended over several turns, acc % / ps")
 OPEN_ENDED = Shape(
     "open-ended, either / category / suggestion %", (("aggregate", ".0f"), ("category", ".0f"), ("suggestion", ".0f"))
 )

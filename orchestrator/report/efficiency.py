@@ -15,6 +15,7 @@ from orchestrator.report.intervals import combined
 from orchestrator.report.metrics import PLANNED
 from orchestrator.report.proportion import proportion_interval
 from orchestrator.report.run_data import RunData, once
+from sweeps.spec import Protocol
 
 SAMPLE = ["mode", "scenario", "sample_id"]
 NAMES = ["cell", "model", "scenario", "condition", "protocol"]
@@ -50,8 +51,8 @@ def efficiency(run_data: RunData) -> pl.DataFrame:
     ``surplus`` their ratio in percent (null where nothing is needed). ``efficiency`` is success weighted by path length in
     percent (Anderson et al. 2018, arXiv:1807.06757): mean of correct x needed / max(needed, turns). An early lucky guess
     earns all of it; ``efficiency_above_chance`` takes from every wrong category what the same guess would win by chance
-    (``guess_penalty``), so that guessing is worth 0 and the oracle 100; null where the samples are not at hand. Both are
-    null with a reason where no need is known.
+    (``guess_penalty``), so that guessing is worth 0 and the oracle 100; null where the samples are not at hand, and in
+    words, where no options are shown to guess among. Both are null with a reason where no need is known.
     """
     mode = _mode(run_data)
     turns = pl.col("turns").cast(pl.Int64)
@@ -59,7 +60,7 @@ def efficiency(run_data: RunData) -> pl.DataFrame:
     known = run_data.scored.with_columns(mode).join(needed(run_data), on=SAMPLE)
     known = known.join(guess_penalty(run_data), on="key", how="left")
     credit = pl.col("correct").cast(pl.Int64) - pl.col("penalty").fill_null(0)
-    at_hand = pl.col("scenario").is_in(list(run_data.samples))
+    at_hand = pl.col("scenario").is_in(list(run_data.samples)) & (pl.col("protocol") == Protocol.MCQA)
     means = known.group_by("cell").agg(
         pl.len().cast(pl.Int64).alias("measured"),
         (pl.col("needed") - 1).mean().alias("needed"),
@@ -144,7 +145,7 @@ def guess_penalty(run_data: RunData) -> pl.DataFrame:
     is worth 0 to whoever guesses, whenever he does (correction for guessing; Frary 1988, Educational Measurement 7:33-38).
     """
     wrong = (pl.col("action") == Action.CATEGORY) & (pl.col("category") == Verdict.WRONG)
-    last = run_data.last.filter(wrong)
+    last = run_data.last.filter(wrong, protocol=Protocol.MCQA.value)
     penalties: list[float | None] = []
     for row in last.select(PLACE).iter_rows():
         sample = run_data.samples.get(row[0], {}).get(row[1])

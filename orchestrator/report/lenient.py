@@ -17,6 +17,7 @@ from envs.lenient import lenient
 from envs.types import Action, Ending
 from orchestrator.report.endings import PLACE, state_of
 from orchestrator.report.run_data import RunData, once
+from sweeps.spec import Protocol
 
 
 @once
@@ -28,7 +29,7 @@ def readings(run_data: RunData) -> pl.DataFrame:
     ``would_fuzzy`` is the same of the fuzzy reading (``envs.fuzzy``), null without the sample.
     """
     wrong = (pl.col("action") == Action.UNPARSABLE) & (pl.col("ending") == Ending.WRONG)
-    last = run_data.last.filter(wrong)
+    last = run_data.last.filter(wrong, protocol=Protocol.MCQA.value)  # what a judge has read is not read again
     replies = last.select(*PLACE, "reply", "condition").iter_rows()
     found = [_read(run_data, tuple(row[:7]), *row[7:]) for row in replies]
     return last.select("key", "cell").with_columns(
@@ -40,7 +41,7 @@ def readings(run_data: RunData) -> pl.DataFrame:
 
 @once
 def leniency(run_data: RunData) -> pl.DataFrame:
-    """One row a planned cell: unparsable (episodes that ended so), readable (of them, leniently), otherwise.
+    """One row a planned cell, but of ``oeg-multi``, which a judge reads: unparsable (that ended so), readable, otherwise.
 
     ``share_readable`` is percent of the unparsable, ``share_otherwise`` percent of the scored episodes (null where the
     samples are not at hand and something was read); ``would_correct`` counts those that would be correct at once.
@@ -60,7 +61,11 @@ def leniency(run_data: RunData) -> pl.DataFrame:
         fuzzy.is_in(["correct", "go on"]).sum().cast(pl.Int64).alias("fuzzy_otherwise"),
     )  # fmt: skip
     names = ["cell", "model", "scenario", "condition", "protocol", "scored", "correct"]
-    rows = run_data.rows.select(names).join(counted, on="cell", how="left")
+    rows = (
+        run_data.rows.filter(pl.col("protocol") != Protocol.OEG_MULTI)
+        .select(names)
+        .join(counted, on="cell", how="left")
+    )
     rows = rows.with_columns(
         pl.col("unparsable", "readable", "otherwise", "would_correct", "fuzzy_correct", "fuzzy_otherwise").fill_null(0),
         pl.col("unknown", "blind").fill_null(False),

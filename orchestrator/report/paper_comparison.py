@@ -15,6 +15,7 @@ import polars as pl
 from rich.markup import escape
 from rich.table import Table
 
+from actors.turn_judge import turn_judge_key
 from envs import SCENARIOS
 from orchestrator.report.estimates import GROUP, Estimates, estimate
 from orchestrator.report.judge_tables import INTERVALS, averages
@@ -40,6 +41,11 @@ SCHEMA = {
     "apart": pl.String,
 }
 COUNTS = ("answered", "judged", "unjudged", "lacking", "judge")
+OUR_READING = (
+    "oeg-multi: the paper says of these answers only that every inapplicable suggestion is mapped to a random valid one "
+    "(section 4.2); which answers are suggestions, the judge's wording and the draw are our reading "
+    "(docs/decisions/0010-open-ended-turns.md)"
+)
 PAPERS_JUDGE = "the paper's are by Qwen3-8B, sampled, with the package's instruction"
 
 
@@ -132,8 +138,13 @@ class _Case:
         self.paper = {model.name: model.paper for model in sweep.models}
         self.filtered = sweep.selection.filtered
         self.foreign, self.subset, self.judged = foreign(run_data), subset(run_data), open_ended_subset(run_data)
-        self.decoding = {"mcqa": _decoding(sweep.sampling), "oeg": _sampled(sweep.open_ended.sampling)}
-        self.apart = {"mcqa": _apart(sweep.sampling, "mcqa"), "oeg": _apart(sweep.open_ended.sampling, "oeg")}
+        openly = sweep.open_ended.sampling
+        self.decoding = {"mcqa": _decoding(sweep.sampling), "oeg": _sampled(openly), "oeg-multi": _sampled(openly)}
+        self.apart = {"mcqa": _apart(sweep.sampling, "mcqa"), "oeg": _apart(openly, "oeg")}
+        reader = (
+            f"{OUR_READING}; answers read by {turn_judge_key(sweep.turn_judge)}" if sweep.turn_judge else OUR_READING
+        )
+        self.apart["oeg-multi"] = "; ".join(filter(None, (reader, _apart(openly, "oeg-multi"))))
         self.cells = run_data.rows
         published = figures().filter(pl.col("filtered") == self.filtered)
         keys = ["protocol", "condition", "paper", "scenario", "measure"]
@@ -177,7 +188,7 @@ class _Case:
             return f"the published table of {cell['condition']} has no row of {paper}"
         if decoding := self.decoding[cell["protocol"]]:
             return decoding
-        subsets = self.judged if cell["protocol"] == "oeg" else self.subset
+        subsets = self.subset if cell["protocol"] == "mcqa" else self.judged
         return self._samples(scenario, subsets) or self._unfinished(cell, scenario)
 
     def _samples(self, scenario: str, complaints: Mapping[str, str]) -> str | None:
@@ -263,7 +274,7 @@ def _sampled(sampling: Sampling) -> str | None:
 
 def _apart(sampling: Sampling, protocol: str) -> str:
     """What of the decoding differs from the package's where figures are compared all the same; empty if nothing does."""
-    package = AS_THE_PACKAGE if protocol == "oeg" else Sampling(checkpoint=True)
+    package = Sampling(checkpoint=True) if protocol == "mcqa" else AS_THE_PACKAGE
     if sampling == package:
         return ""
     ours, theirs = (f"{one.told}, at most {one.max_tokens:,} new tokens" for one in (sampling, package))

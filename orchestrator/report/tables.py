@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from actors.turn_judge import turn_judge_key
 from envs import in_order
 from orchestrator.report import escaping
 from orchestrator.report.difficulty import difficulty
@@ -102,6 +103,8 @@ def grids(run_data: RunData, intervals: Estimates | None = None) -> list[Grid]:
         paired(run_data),
         open_ended(run_data, intervals),
         paired(run_data, Protocol.OEG),
+        several_turns(run_data, intervals),
+        paired(run_data, Protocol.OEG_MULTI),
         shrunken(run_data),
         hard_samples(run_data),
         *own(run_data),
@@ -180,7 +183,30 @@ def open_ended(run_data: RunData, intervals: Estimates) -> Grid:
     return Grid("open-ended", title(run_data), (*scenarios, averaged(scenarios)), tuple(rows), numbers)
 
 
-def _by_scenario(run_data: RunData, cells: pl.DataFrame, averages: pl.DataFrame, text: Format) -> Grid:
+def several_turns(run_data: RunData, intervals: Estimates) -> Grid:
+    """Open-ended answers over several turns: acc and ps by scenario, a row a model and condition (paper, Table 10)."""
+    cells, means = (frame.filter(protocol=Protocol.OEG_MULTI.value) for frame in intervals)
+    parts = []
+    for name in [name for name in run_data.conditions if name in set(cells["condition"])]:
+        mine, mean = cells.filter(condition=name), means.filter(condition=name)
+        parts.append(_by_scenario(run_data, mine, mean, acc_ps, Protocol.OEG_MULTI, f", {name}"))
+    judge = run_data.sweep.turn_judge
+    if not parts or judge is None:
+        return Grid("open-ended-turns", "", (), (), cells)
+    title = f"open-ended over several turns: accuracy in percent / mean number of suggestions; judge {turn_judge_key(judge)}"
+    rows = tuple(row for part in parts for row in part.rows)
+    grid = replace(parts[0], name="open-ended-turns", title=title, rows=rows, numbers=_numbers(cells, means))
+    return replace(grid, ranked=parts[0].ranked if len(parts) == 1 else 0)
+
+
+def _by_scenario(
+    run_data: RunData,
+    cells: pl.DataFrame,
+    averages: pl.DataFrame,
+    text: Format,
+    protocol: Protocol = Protocol.MCQA,
+    named: str = "",
+) -> Grid:
     scenarios = in_order(cells["scenario"])
     counted = cells.with_columns(lacking(cells.columns).alias("lacking"))
     means = {row["model"]: row for row in averages.iter_rows(named=True)}
@@ -189,7 +215,8 @@ def _by_scenario(run_data: RunData, cells: pl.DataFrame, averages: pl.DataFrame,
         part = {row["scenario"]: row for row in counted.filter(model=model).iter_rows(named=True)}
         entries = [entry(part.get(name), text) for name in scenarios]
         rows.append((model, [*entries, average_entry(run_data, means.get(model), text)]))
-    return cell_grid(run_data, "", "", [*scenarios, averaged(scenarios)], rows, cells, "mcqa")
+    grid = cell_grid(run_data, "", "", [*scenarios, averaged(scenarios)], rows, cells, protocol)
+    return replace(grid, rows=tuple((name + named, entries) for name, entries in grid.rows))
 
 
 def _over(cells: pl.DataFrame, scenarios: Sequence[str]) -> dict[str, Entry]:

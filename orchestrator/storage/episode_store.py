@@ -27,8 +27,10 @@ from orchestrator.storage.schemas import schema
 
 EPISODES, TURNS = schema(EpisodeRow), schema(TurnRow)
 TABLES = {"episodes": EPISODES, "turns": TURNS}
-REUSE = ("cached_tokens", "pictures", "cached_pictures")
-EARLIER = {"episodes": [pl.Schema({name: kind for name, kind in EPISODES.items() if name not in REUSE})]}
+LATER = ("cached_tokens", "pictures", "cached_pictures", "read_as", "judged")
+EARLIER = {
+    table: [pl.Schema({n: kind for n, kind in whole.items() if n not in LATER})] for table, whole in TABLES.items()
+}
 """As earlier versions wrote a table; read with nulls in the place of what they lack."""
 LARGE = 200_000
 """Episodes from which on a part is left as it is when small ones are merged."""

@@ -71,7 +71,8 @@ def of_model(cells: Sequence[Row], main: str) -> dict[str, float]:
     """A model's measures from its cells.
 
     Under the condition ``main``: ``acc``, ``ps``, ``loops`` (means over scenarios), ``acc/SCENARIO``, ``scenarios`` (how many are
-    in the mean) and, where answers are open-ended, the judge's bits. Under every condition: ``acc_under/CONDITION`` and
+    in the mean) and, where answers are open-ended, the judge's bits, and over several turns
+    ``acc_in_words`` and ``ps_in_words``. Under every condition: ``acc_under/CONDITION`` and
     ``ps_under/CONDITION``. Of all cells: the sums of ``SUMS``. What was not measured is left out.
     """
     played = [cell for cell in cells if cell["protocol"] == "mcqa"]
@@ -84,6 +85,8 @@ def of_model(cells: Sequence[Row], main: str) -> dict[str, float]:
         found |= {f"{part}_under/{name}": mean for part in ("acc", "ps") if (mean := _mean(under, part)) is not None}
     answers = [cell for cell in cells if cell["protocol"] == "oeg" and cell["condition"] == main]
     found |= {bit: mean for bit in READ if (mean := _mean(answers, bit)) is not None}
+    turns = [cell for cell in cells if cell["protocol"] == "oeg-multi" and cell["condition"] == main]
+    found |= {f"{part}_in_words": mean for part in ("acc", "ps") if (mean := _mean(turns, part)) is not None}
     return {FORBIDDEN.sub("_", name): value for name, value in (found | _sums(cells)).items()}
 
 

@@ -16,8 +16,9 @@ from envs.stimulus import OPEN_ENDED_HINT, ROD_REFERENCE, VIDEO_PREFACE
 from envs.types import Action, Ending, Mode
 from sweeps.conditions import CONDITIONS
 from sweeps.load import registry
+from sweeps.protocol import OPEN_ENDED
 from sweeps.sampling import Sampling
-from sweeps.spec import OPEN_ENDED, Cell, ModelSpec, Protocol
+from sweeps.spec import Cell, ModelSpec, Protocol
 from tests.envs.games import SAMPLES
 
 MODEL = ModelSpec(name="m", source="builtin:refuse", backend="builtin")

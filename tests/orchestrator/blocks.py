@@ -50,6 +50,8 @@ def turn(key, number, reply="A"):
         "category": "correct",
         "action": str(Action.CATEGORY),
         "move": None,
+        "read_as": None,
+        "judged": None,
     }
 
 

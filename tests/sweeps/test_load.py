@@ -320,3 +320,26 @@ def test_decoding_may_follow_the_checkpoint(tmp_path):
     ):
         with pytest.raises(SweepError, match=why):
             build({**table, "sampling": bad}, "x.toml")
+
+
+def test_answers_of_several_turns_have_a_judge_that_can_be_asked_between_them():
+    talk = {**SMALL, "protocol": "oeg-multi", "conditions": ["zero-shot", "hint"]}
+    for reader, told in (
+        ({}, 'protocol = "oeg-multi" needs a judge'),
+        ({"judge": {"model": "qwen3-8b"}}, "start `vllm serve Qwen/Qwen3-8B`"),
+        (
+            {"judge": {"model": "rule-judge", "instruction": "paper"}},
+            'judge.instruction = "paper" is of one-turn answers',
+        ),
+    ):
+        with pytest.raises(SweepError, match=r"small\.toml: ") as problem:
+            build({**talk, **reader}, "small.toml")
+        assert told in str(problem.value)
+
+    both = build({**talk, "protocol": ["mcqa", "oeg-multi"], "judge": {"model": "rule-judge"}}, "small.toml")
+    assert [cell.key for cell in both.cells()] == [
+        f"oracle/QD/{name}" for name in ("zero-shot", "zero-shot-oeg-multi", "hint", "hint-oeg-multi")
+    ]
+    assert both.turn_judge is both.judge and not both.judged
+    with pytest.raises(SweepError, match="reference does not exist for open-ended generation over several turns"):
+        build({**talk, "conditions": ["reference"], "judge": {"model": "rule-judge"}}, "small.toml")

@@ -26,6 +26,7 @@ from orchestrator.report.html.escape import cut
 from orchestrator.report.html.thumbnails import Thumbnails, reference
 from orchestrator.report.run_data import RunData
 from sweeps.conditions import Condition
+from sweeps.spec import Protocol
 
 LONGEST_REPLY = 2_000
 """Characters of a reply, an error or a judge's reasoning that a page holds."""
@@ -129,6 +130,10 @@ def asked(run_data: RunData, row: Row, turns: Sequence[Row]) -> tuple[dict[int, 
     condition = run_data.conditions.get(row["condition"])
     if not turns:
         return {}, ""
+    if row["protocol"] == Protocol.OEG_MULTI:
+        return _several(
+            row, sample, condition, turns
+        ), "open questions: no options were shown, and a judge read each answer"
     if row["protocol"] != "mcqa":
         return _openly(row, sample, condition), "an open question: no options were shown"
     if sample is None:
@@ -147,6 +152,20 @@ def _openly(row: Row, sample: Sample | None, condition: Condition | None) -> dic
         return {}
     state = SCENARIOS[sample.scenario].initial(sample, condition.mode, row["seed"])
     return {0: _unasked(posed_openly(sample, state, condition))}
+
+
+def _several(row: Row, sample: Sample | None, condition: Condition | None, turns: Sequence[Row]) -> dict[int, Posed]:
+    """The questions of an open-ended episode of several turns, as far as what the judge read leads to the stored frames."""
+    if sample is None or condition is None:
+        return {}
+    game, found = SCENARIOS[sample.scenario], dict[int, Posed]()
+    state = game.initial(sample, condition.mode, row["seed"])
+    for turn in turns:
+        if state.ending is not None or state.frame != turn["frame"]:
+            return found
+        found[turn["turn"]] = _unasked(posed_openly(sample, state, condition))
+        state, _ = game.step(sample, state, turn["read_as"] or "")
+    return found
 
 
 def _unasked(view: View) -> Posed:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from actors.prompts import VERSIONS
+from actors.turn_judge import turn_judge_key
 from orchestrator.report import resources
 from orchestrator.report.grid_parts import models
 from orchestrator.report.html.escape import visible
@@ -23,7 +24,7 @@ from orchestrator.report.wording import counted, share
 from orchestrator.storage.episode_store import damaged
 from orchestrator.storage.run_folder import read_status
 from sweeps.conditions import CONDITIONS
-from sweeps.spec import Protocol, Sweep
+from sweeps.spec import Sweep
 
 Row = Mapping[str, Any]
 
@@ -97,12 +98,10 @@ def _data(run_data: RunData) -> str:
 
 def _decoding(sweep: Sweep) -> str:
     """Of each protocol that the sweep plays."""
-    names = {Protocol.MCQA: "multiple choice", Protocol.OEG: "open-ended"}
-    choices = {Protocol.MCQA: sweep.sampling, Protocol.OEG: sweep.open_ended.sampling}
     decodings = []
     for protocol in sweep.protocols:
-        sampling = choices[protocol]
-        decodings.append(f"{names[protocol]} {sampling.told}, at most {sampling.max_tokens:,} new tokens a reply")
+        sampling = sweep.open_ended.sampling if protocol.in_words else sweep.sampling
+        decodings.append(f"{protocol.told} {sampling.told}, at most {sampling.max_tokens:,} new tokens a reply")
     return "; ".join(decodings)
 
 
@@ -113,7 +112,7 @@ def _prompt(run_data: RunData) -> str:
 
 
 def _versions() -> str:
-    return " and ".join(VERSIONS.values())
+    return " and ".join(dict.fromkeys(VERSIONS.values()))
 
 
 def _judge(run_data: RunData, judged: pl.DataFrame) -> str:
@@ -121,6 +120,8 @@ def _judge(run_data: RunData, judged: pl.DataFrame) -> str:
         return f"{listed(judged['judge'].cast(pl.String).unique().sort().to_list(), 3)}: {counted(judged.height, 'verdict')}"
     if "oeg" in set(run_data.rows["protocol"]):
         return "open-ended answers are not judged yet"
+    if judge := run_data.sweep.turn_judge:
+        return f"{turn_judge_key(judge)}: reads each answer before the next picture is shown"
     return "none: multiple choice is read by rule, as the package reads it"
 
 

@@ -161,15 +161,17 @@ def _billions(model: ModelSpec) -> float:
 # -- what real runs saw -------------------------------------------------------------------------------------------------
 EPISODES, ANSWERS, VERDICTS = "models", "answers", "verdicts"
 """Kinds of work: of multiple choice, open-ended, and a judge's."""
+KIND: Mapping[Protocol | None, str] = {Protocol.MCQA: EPISODES, Protocol.OEG: ANSWERS}
+"""Protocol -> the kind of work whose rate it tells."""
 
 
 def write_observed(folder: Path, schedule: Scheduler, gpu_type: str, protocols: Sequence[Protocol]) -> None:
     """Keep what a run on GPUs saw in its folder, added to what earlier attempts there saw.
 
-    Models that played both protocols tell no rate of either; their judge does.
+    Models that played several protocols tell no rate of any, nor do those whose episodes wait for a judge.
     """
     only = protocols[0] if len(protocols) == 1 else None
-    played = {Protocol.MCQA: EPISODES, Protocol.OEG: ANSWERS, None: ""}[only]
+    played = KIND.get(only, "")
     seen: dict[str, dict[str, Observed]] = {}
     for name, replicas in schedule.groups.items():
         kind = VERDICTS if name.startswith(JUDGE) else played

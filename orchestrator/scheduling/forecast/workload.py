@@ -53,7 +53,10 @@ def counted(episodes: Iterable[tuple[Cell, int]], unread: int = 0) -> PendingWor
             pictures[name] = pictures.get(name, 0.0) + number * pictures_shown(cell.condition)
     choice = counts[Protocol.MCQA]
     means = {name: shown / choice[name] for name, shown in pictures.items() if choice[name]}
-    return PendingWork(choice, counts[Protocol.OEG], means, unread)
+    openly = (
+        counts[Protocol.OEG] + counts[Protocol.OEG_MULTI]
+    )  # of several turns: each as one, what models do is not known
+    return PendingWork(choice, openly, means, unread)
 
 
 def _samples(pick: Selection, scenario: str) -> int:

@@ -64,6 +64,36 @@ def judged(demo_data, tmp_path_factory):
     return runs.heard(folder, wanted, wanted.judge.model_copy(update={"model": other}), ScriptedBackend(misread))
 
 
+@pytest.fixture(scope="module")
+def talked(demo_data, tmp_path_factory):
+    """A run folder of open-ended episodes of several turns, some of whose requests are not possible."""
+    wanted = runs.sweep(
+        demo_data, ["oracle", "ask-properly", "guess-aloud"], ["zero-shot", "hint"], protocol="oeg-multi",
+        judge={"model": "rule-judge"}, open_ended={"selection": {"limit": 4}},
+    )  # fmt: skip
+    lost = ScriptedBackend(
+        lambda request: ("Turn the lamp on.", "Please move the camera.", "Let us wait.")[request.seed % 3]
+    )
+    return runs.played(tmp_path_factory.mktemp("run") / "talked", wanted, backends={"guess-aloud": lost})
+
+
+def test_judged_turns_are_read_and_played_again(talked, tmp_path, package):
+    found = audit(talked, package, oracle_python())
+
+    assert found.clean and found.episodes == 3 * 2 * 7 * 4 and found.turns > found.episodes
+    marks = pl.col("judged").str.replace(r"0(?:,[01])*$", "0")
+    other = pl.col("read_as").str.replace("left", "right")
+    for change in (
+        {"turns_judged": marks},
+        {"turns_read_as": other.alias("read_as")},
+        {"turns_move": pl.lit(None, pl.String)},
+    ):
+        changed = {name: expr.alias(name.removeprefix("turns_")) for name, expr in change.items()}
+        assert audit(copied(talked, tmp_path / next(iter(change)), **changed), package, oracle_python()).differences, (
+            change
+        )
+
+
 def copied(played: Path, target: Path, **changes: pl.Expr) -> Path:
     """The run folder with a changed column in one of its tables: ``turns_reply=...``."""
     for table in ("episodes", "turns", "verdicts"):

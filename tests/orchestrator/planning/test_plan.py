@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan, group, judge_group, planned
 from sweeps.load import build
 from sweeps.spec import Protocol
@@ -191,3 +192,19 @@ def test_a_scenario_of_which_no_sample_is_played_has_no_episode():
 
 def test_of_a_sweep_of_one_cell_everything_is_pending_and_the_first_ordinal_is_zero():
     assert made(models=["uniform"], scenarios=["ROD"], conditions=["hint"]).pending(()) == {"builtin": [0, 1, 2]}
+
+
+def test_another_judge_is_another_episode_where_it_reads_between_turns(demo_data):
+    def keys(protocol, attempts):
+        judge = {"model": "rule-judge", "attempts": attempts}
+        table = {
+            "data": str(demo_data),
+            "models": ["oracle"],
+            "scenarios": ["QD"],
+            "protocol": protocol,
+            "judge": judge,
+        }
+        return set(build_plan(build(table, "test.toml")).all_keys())
+
+    assert keys("oeg-multi", 2).isdisjoint(keys("oeg-multi", 3))
+    assert keys("oeg", 2) == keys("oeg", 3)

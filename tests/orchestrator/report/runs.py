@@ -11,6 +11,7 @@ from actors.baselines import Baseline
 from actors.episode_runner import EpisodeRunner
 from actors.judge_runner import JudgeRunner, LeasedAnswer
 from actors.records import EpisodeBatch
+from actors.turn_judge import TurnJudge
 from envs import SCENARIOS
 from envs.samples import kept
 from orchestrator.judging.judge_queue import unread
@@ -43,7 +44,7 @@ def played(output: Path, wanted: Sweep, only: int | None = None, backends=None) 
         finished = set(store.finished()["key"])
         pending = [ordinal for queue in plan.pending(finished).values() for ordinal in queue][:only]
         run_folder.write_plan(output, planned_rows(plan), plan.all_keys())
-        asyncio.run(_play(EpisodeRunner(plan, engines, in_flight=8), pending, store))
+        asyncio.run(_play(EpisodeRunner(plan, engines, in_flight=8, judge=_turn_judge(wanted)), pending, store))
         store.close()
         write_results(output, score(belonging(plan, output), planned_rows(plan)))
     return output
@@ -63,6 +64,10 @@ def heard(output: Path, wanted: Sweep, judge: Judge, backend, only: int | None =
 async def _judge(runner: JudgeRunner, leased, kept: VerdictStore) -> None:
     async for batch in runner.judge(leased):
         kept.append(batch.verdicts)
+
+
+def _turn_judge(wanted: Sweep) -> TurnJudge | None:
+    return TurnJudge(wanted.turn_judge, _engine(wanted.turn_judge.model.source)) if wanted.turn_judge else None
 
 
 def _engine(source: str):
@@ -205,7 +210,7 @@ def _turn(cell, key, turn, kind):
         "reply": kind,
         "option": "correct" if kind == "suggestion" else "mismatch",
         "category": kind if kind in ("correct", "wrong") else "mismatch",
-        "action": action, "move": "left" if kind == "suggestion" else None,
+        "action": action, "move": "left" if kind == "suggestion" else None, "read_as": None, "judged": None,
     }  # fmt: skip
 
 

@@ -53,6 +53,23 @@ def test_what_prints_names_both_figures_and_what_cannot_be_checked(equal):
     assert any("cannot be checked" in line for line in told)
 
 
+def test_several_turns_in_words_are_set_beside_table_10_with_what_of_it_is_our_reading(tmp_path):
+    told = {"protocol": "oeg-multi", "judge": {"model": "rule-judge"}, "open_ended": {"sampling": "checkpoint"}}
+    folder = known(tmp_path / "run", ["qwen2.5-vl-7b"], ("zero-shot", "hint"), most=100, **told)
+    found = compare(folder)
+    ours, hint = found.filter(condition="zero-shot"), found.filter(condition="hint")
+    rod = ours.filter(scenario="ROD", measure="acc")
+
+    assert set(found["protocol"]) == {"oeg-multi"} and set(ours["measure"]) == {"acc", "ps"}
+    assert ours["reason"].null_count() == ours.height == 8 * 2 and ours["inside"].all() and not ours["exact"].any()
+    assert ours["difference"].abs().max() < 0.1
+    assert rod["published"].item() == 1.1 and rod["ours"].item() == pytest.approx(100 / 88)
+    assert (
+        hint["reason"].str.contains("no table per model of hint (oeg-multi, filtered) is published", literal=True).all()
+    )
+    assert any("our reading" in line and "rule-judge/turns-1-" in line for line in reasons(found))
+
+
 def test_a_figure_outside_our_interval_is_marked(tmp_path):
     folder = known(tmp_path / "run", [MODEL], ("zero-shot",))
     from actors.records import EpisodeBatch

@@ -27,6 +27,7 @@ from orchestrator.storage.schemas import schema
 from orchestrator.storage.verdict_store import VERDICTS, VerdictStore, verdicts
 from sweeps.load import build
 from tests.envs.games import SAMPLES
+from tests.orchestrator import blocks
 from tests.orchestrator.report.runs import replaced
 
 STORED = {
@@ -35,7 +36,7 @@ STORED = {
     "unparsable:Int32 error:String seconds:Float64 prompt_tokens:Int64 reply_tokens:Int64 cost:Float64 "
     "cached_tokens:Int64 pictures:Int32 cached_pictures:Int32",
     "turns": "key:String turn:Int32 frame:Int32 image:String reply:String option:String category:String action:String "
-    "move:String",
+    "move:String read_as:String judged:String",
     "verdicts": "key:String judge:String cell:String model:String scenario:String condition:String sample_id:Int64 "
     "category:Boolean suggestion:Boolean aggregate:Boolean reason:String first_failed:Boolean attempts:Int32 text:String "
     "seconds:Float64 prompt_tokens:Int64 reply_tokens:Int64 cost:Float64 strict_category:Boolean "
@@ -51,6 +52,21 @@ def cell(protocol="mcqa"):
 @pytest.mark.parametrize(("table", "found"), [("episodes", EPISODES), ("turns", TURNS), ("verdicts", VERDICTS)])
 def test_stored_columns_are_those_of_every_run_folder_before(table, found):
     assert " ".join(f"{name}:{kind}" for name, kind in found.items()) == STORED[table]
+
+
+def test_turns_of_before_answers_were_read_turn_by_turn_are_read_with_nulls(tmp_path):
+    store = EpisodeStore(tmp_path)
+    store.append(blocks.block([blocks.episode(0)]))
+    store.close()
+    (part,) = (tmp_path / "turns").glob("*.parquet")
+    replaced(pl.read_parquet(part).drop("read_as", "judged"), part)
+    store = EpisodeStore(tmp_path)
+    store.append(blocks.block([blocks.episode(1)]))
+    store.compact()
+    store.close()
+
+    found = turns(tmp_path).collect()
+    assert found.schema == TURNS and found["key"].n_unique() == 2 and found["judged"].null_count() == found.height
 
 
 @pytest.mark.parametrize(("row", "found"), [(EpisodeRow, EPISODES), (TurnRow, TURNS), (VerdictRow, VERDICTS)])

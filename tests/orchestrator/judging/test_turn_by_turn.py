@@ -1,0 +1,89 @@
+"""Open-ended episodes of several turns on Ray: equal bytes with any workers and after a kill, a mute judge leaves no zero."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from orchestrator.storage.episode_store import episodes, turns
+from tests.actors.service import Answer, said, service
+from tests.orchestrator.execution.test_attempt import exactly_once
+from tests.orchestrator.judging.test_judging import by, many, sweep
+
+RULES = '[judge]\nmodel = "rule-judge"\n'
+TALKERS = '["oracle", "ask-properly", "guess-aloud", "refuse"]'
+
+
+def several(path: Path) -> Path:
+    path.write_text(path.read_text().replace('"oeg"', '"oeg-multi"'))
+    return path
+
+
+@pytest.mark.slow
+def test_one_worker_and_four_give_the_same_bytes_and_policies_what_they_are_built_for(cli, demo_data, tmp_path):
+    path, written = several(sweep(tmp_path / "x.toml", demo_data, RULES, TALKERS)), []
+    for workers in (1, 4):
+        out = tmp_path / f"by-{workers}"
+        done = cli.run("run", path, "--output", out, "--set", f"cluster.workers={workers}")
+        assert done.returncode == 0, done.stderr
+        exactly_once(out, 4 * 2 * 70)
+        told = (
+            turns(out)
+            .select("key", "turn", "image", "reply", "read_as", "judged", "move")
+            .sort("key", "turn")
+            .collect()
+        )
+        written.append(((out / "results.json").read_bytes(), told))
+
+    assert written[0][0] == written[1][0] and written[0][1].equals(written[1][1])
+    means = pl.read_parquet(out / "results.parquet").group_by("model").agg(pl.col("acc", "ps").mean()).sort("model")
+    acc = dict(means.select("model", "acc").iter_rows())
+    assert acc["oracle"] == 100 and acc["ask-properly"] == acc["refuse"] == 0 < acc["guess-aloud"] < 50
+    assert dict(means.select("model", "ps").iter_rows())["guess-aloud"] == 0
+
+
+@pytest.mark.long
+def test_a_killed_driver_and_the_same_command_give_byte_identical_results(cli, demo_data, tmp_path):
+    path, out, whole = several(many(tmp_path / "x.toml", demo_data, 150)), tmp_path / "killed", tmp_path / "whole"
+    first = cli.start("run", path, "--output", out)
+    deadline = time.monotonic() + 90
+    while not list((out / "episodes").glob("part-*.parquet")) and first.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate()
+    assert 0 < episodes(out).collect().height < 150 * 140, (
+        "the kill must fall into the middle for this test to mean anything"
+    )
+
+    assert cli.run("run", path, "--output", out).returncode == 0
+    assert cli.run("run", path, "--output", whole).returncode == 0
+    exactly_once(out, 150 * 140)
+    assert (out / "results.json").read_bytes() == (whole / "results.json").read_bytes()
+
+
+@pytest.mark.long
+def test_a_mute_judge_leaves_failed_episodes_that_another_command_plays_again(cli, demo_data, tmp_path):
+    pytest.importorskip("openai", reason="the extra 'openai' is not installed")
+    healthy: list[bool] = []
+
+    def answer(number: int, body: dict) -> Answer:
+        count = body["messages"][-1]["content"].split("The list:\n")[1].split("\n\n")[0].count("\n") + 1
+        return said(",".join("0" * count) if healthy else "I cannot decide.")
+
+    out = tmp_path / "run"
+    with service(answer) as judge:
+        path = several(sweep(tmp_path / "x.toml", demo_data, by(judge.url), '["refuse"]', 'scenarios = ["ROD"]\n'))
+        assert cli.run("run", path, "--output", out).returncode == 1
+        rows = pl.read_parquet(out / "results.parquet")
+        assert set(rows["failed"]) == {10} and rows["acc"].null_count() == rows.height, "no verdict is no zero"
+        errors = set(episodes(out).collect()["error"])
+        assert errors == {"served gave no verdict on turn 0: no list of 0 and 1 of the right length"}
+        healthy.append(True)
+        assert cli.run("run", path, "--output", out, "--retry-failed").returncode == 0
+    assert set(pl.read_parquet(out / "results.parquet")["acc"]) == {0.0}
+    exactly_once(out, 20)
