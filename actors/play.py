@@ -13,6 +13,7 @@ from actors.backend import ENDS_EPISODE, Backend, Message, Overflow, Refused, Re
 from actors.prompts import Past, ask_openly, messages, posed, posed_openly
 from actors.turn_judge import NoVerdict, TurnJudge
 from envs import SCENARIOS
+from envs.frames import frames, named
 from envs.lenient import forgiven
 from envs.types import Ending, ImageRef, JudgedTurn, OpenAnswer, Sample, State, Turn
 from sweeps.spec import Cell, ModelSpec, Protocol
@@ -65,6 +66,8 @@ async def play(
         assert judge is not None, "oeg-multi is played with a judge"
         return await _converse(sample, cell, backend, key, seed, judge)
     condition, game = cell.condition, SCENARIOS[sample.scenario]
+    if condition.every_frame:
+        return await _map(sample, cell, backend, key, seed, examples)
     state = game.initial(sample, condition.mode, seed)
     shown: list[Shown] = []
     past: list[Past] = []
@@ -86,6 +89,25 @@ async def play(
             past.append((view, reply.text))
     ending = Ending.TRUNCATED if silenced(shown[-1].reply) else state.ending
     return _ended(key, sample, seed, shown, ending, None, began)
+
+
+async def _map(
+    sample: Sample, cell: Cell, backend: Backend, key: str, seed: int, examples: Sequence[Message]
+) -> Episode:
+    """One turn a picture that play could reach, nearest first: which category it shows, without anything to ask for."""
+    began, shown = perf_counter(), list[Shown]()
+    for state in frames(sample):
+        view = posed(sample, state, cell.condition)
+        conversation = messages(sample, view, cell.condition, (), examples)
+        request = Request(conversation, cell.sampling, turn_seed(seed, state), Situation(sample, state, view))
+        try:
+            within(conversation, cell.model)
+            reply = await backend.reply(request)
+        except (*ENDS_EPISODE, Refused) as refusal:
+            return _ended(key, sample, seed, shown, declined(refusal), refusal, began)
+        turn = named(sample, state, reply.text)
+        shown.append(Shown(turn, next(iter(conversation[-1].images), view.image), reply))
+    return _ended(key, sample, seed, shown, Ending.MAPPED, None, began)
 
 
 async def _answer(sample: Sample, cell: Cell, backend: Backend, key: str, seed: int) -> Episode:

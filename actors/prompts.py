@@ -63,7 +63,9 @@ def posed(sample: Sample, state: State, condition: Condition) -> View:
     game = SCENARIOS[sample.scenario]
     view = game.view(sample, state, condition.hint)
     budget = answers_left(game.limit(sample) - state.turn) if condition.budget else ""
-    return replace(view, image=pictured(view, sample, condition), prompt=worded(view.prompt, condition) + budget)
+    options = () if condition.every_frame else view.options
+    question = worded(view.prompt, condition) + budget
+    return replace(view, image=pictured(view, sample, condition), prompt=question, options=options)
 
 
 def pictured(view: View, sample: Sample, condition: Condition) -> ImageRef:

@@ -35,7 +35,7 @@ class EpisodeRow(NamedTuple):
     seed: int
     ending: str
     correct: bool | None
-    """Null for an open-ended answer: it is a judge's matter."""
+    """Null for an open-ended answer, which is a judge's matter, and for a decision map, which has none."""
     turns: Int32
     suggestions: Int32
     abstentions: Int32
@@ -200,7 +200,8 @@ def columns(names: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> Columns:
 def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
     """One row of the table episodes; an open-ended answer is neither right nor wrong."""
     did = [None if isinstance(shown.turn, OpenAnswer) else _turn(shown.turn).action for shown in episode.turns]
-    correct = None if cell.protocol is Protocol.OEG else episode.ending is Ending.CORRECT
+    unscored = cell.protocol is Protocol.OEG or cell.condition.every_frame
+    correct = None if unscored else episode.ending is Ending.CORRECT
     turns = len(did) + (episode.ending is Ending.OVERFLOW)  # the turn that could not be asked is one, too
     error = None if episode.error is None else one_line(episode.error)
     prompt = reply = 0

@@ -5,17 +5,16 @@ Every picture that any episode can show is checked.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from envs import SCENARIOS, installed, known
 from envs.bad_lines import Problem
+from envs.frames import places
 from envs.render import Renderer, Unprocessable, bounded
 from envs.samples import BadData, evaluated, read
-from envs.scenario import LastImageSettles, Scenario
-from envs.types import ImageRef, Mode, Sample, State
+from envs.types import ImageRef, Mode, Sample
 
 
 @dataclass(frozen=True)
@@ -75,21 +74,7 @@ def reachable(sample: Sample) -> Iterator[ImageRef]:
     """Every picture that some run of right suggestions shows, and the reference."""
     game = SCENARIOS[sample.scenario]
     yield game.view(sample, game.initial(sample, Mode.REFERENCE)).image
-    waiting, seen = deque([game.initial(sample)]), set()
-    while waiting:
-        state = waiting.popleft()
-        place = _place(game, state)
-        if state.ending is not None or place in seen:
-            continue
-        seen.add(place)
-        yield game.image(sample, state)
-        waiting += [game.step(sample, state, ask)[0] for ask in game.askable(sample, state)]
-
-
-def _place(game: Scenario, state: State) -> tuple[object, ...]:
-    """What the rest of play depends on; where it may walk in circles, the turn is left out (the earliest comes first)."""
-    turn = state.turn if isinstance(game, LastImageSettles) else 0
-    return state.frame, state.last, state.across, state.along, turn
+    yield from (game.image(sample, state) for state in places(sample))
 
 
 def _crops(refs: Sequence[ImageRef], sample: Sample) -> Iterator[Problem]:

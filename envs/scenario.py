@@ -40,6 +40,8 @@ class Scenario:
     placeholders: ClassVar[tuple[str, ...]] = ("image",)
     """Fields that ``image_template`` may name."""
 
+    most_frames: ClassVar[int | None] = None
+    """Pictures of a sample that a decision map asks about at most (``envs.frames``); None asks about all."""
     reasoning: ClassVar[str] = ""
     """Chain-of-thought wording before an example's suggestion; empty where the paper has no examples."""
     example_edge: ClassVar[int | None] = None

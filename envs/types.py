@@ -51,6 +51,8 @@ class Ending(StrEnum):
     """A picture could not be read, or the model's processor refused it."""
     ANSWERED = "answered"
     """Free text was given (open-ended generation); whether it is right is a judge's matter."""
+    MAPPED = "mapped"
+    """Every picture was asked about (condition every-frame): what it knew is no score, and the game gives no such ending."""
     REFUSED = "refused"
     """The provider declined to answer (content filter)."""
     FAILED = "failed"
@@ -61,8 +63,8 @@ ERRORS = (Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED)
 """Endings that are no answer, in the order of their columns in every table; the game gives none of them."""
 CUT_SHORT = (Ending.OVERFLOW, Ending.TRUNCATED)
 """Endings that a limit brought about: scored as not right, shown with the bound that they leave; the game gives none of them."""
-UNSCORED = (*ERRORS, Ending.ANSWERED)
-"""Endings that multiple choice does not score: free text is a judge's matter."""
+UNSCORED = (*ERRORS, Ending.ANSWERED, Ending.MAPPED)
+"""Endings that multiple choice does not score: free text is a judge's matter, a decision map has no single answer."""
 
 
 class Mode(StrEnum):

@@ -16,6 +16,7 @@ class VideoOcclusion(Ring):
     preface = stimulus.VIDEO_PREFACE
     cue = {"rewind the video.": Move.REWIND, "wait for the": Move.WAIT}
     back = Move.REWIND
+    most_frames = 32
 
     def path(self, sample: Sample, state: State) -> str:
         return sample.image.format(image=str(state.frame).zfill(4))

@@ -64,6 +64,8 @@ class Condition(Frozen):
     picture: Literal["own", "blank", "swapped", "none"] = "own"
     """What stands for the sample's picture in every question: itself, a grey one of its size, the first picture of another
     sample with another answer (drawn by seed), or nothing. Solved examples keep theirs."""
+    every_frame: bool = False
+    """No game: the categories alone are asked of every picture that an episode could reach (``envs.frames``)."""
     order: int = Field(default=0, ge=0)
     """Of a replicate: which order of the options, 0 the condition's own (``Sweep.replicates``)."""
     draw: int = Field(default=0, ge=0)
@@ -82,6 +84,12 @@ class Condition(Frozen):
             raise ValueError("hint = true is the scenario's own hint; leave it out beside hint_text")
         if self.history_turns and not self.history:
             raise ValueError("history_turns needs history = true")
+        if self.every_frame and (
+            self.history or self.lenient or self.budget or self.unseen or self.mode is not Mode.PLAY
+        ):
+            raise ValueError(
+                "every_frame asks each picture afresh; leave out history, lenient, budget, picture and mode"
+            )
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -119,6 +127,7 @@ class Condition(Frozen):
         since = {
             "small_examples", "source", "resized", "shuffled", "lenient", "budget", "order", "draw",
             "hint_text", "preface", "system", "template", "history_turns", "picture",
+            "every_frame",
         }  # fmt: skip
         whole = self.model_dump(mode="json", exclude={"name", "scenarios", *since})
         return whole | self.model_dump(mode="json", include=since, exclude_defaults=True)
@@ -160,7 +169,9 @@ class Replicates(Frozen):
         return {"orders": fields} if isinstance(fields, int) and not isinstance(fields, bool) else fields
 
     def of(self, condition: Condition) -> tuple[Condition, ...]:
-        """The condition and its replicates."""
+        """The condition and its replicates; a decision map has none."""
+        if condition.every_frame:
+            return (condition,)
         return tuple(condition.replicate(order, seed) for order in range(self.orders) for seed in range(self.seeds))
 
 
@@ -252,6 +263,11 @@ VARIANTS: dict[str, Condition] = {
         Condition(name="blank", description="probe: a grey picture of the same size", picture="blank"),
         Condition(name="swapped", description="probe: the first picture of another sample (seeded)", picture="swapped"),
         Condition(name="text-only", description="probe: the question without its picture", picture="none"),
+        Condition(
+            name="every-frame",
+            description="decision map: the categories alone, asked of every picture that an episode could reach",
+            every_frame=True,
+        ),
     )
 }
 """One change each, for ablations (sweeps/ablations)."""

@@ -132,6 +132,8 @@ def _recordings(plan: Plan, folder: Path) -> Iterator[Recording]:
         rows = mine.join(lists, on="key", how="left").join(judged, on="key", how="left").sort("key")
         for row in rows.collect().iter_rows(named=True):
             cell = cells[row["cell"]]
+            if cell.condition.every_frame:
+                continue  # the package asks no such question
             whole = row | {name: row[name] or [] for name in STORED}
             shown = staged(plan.played[cell.scenario][row["sample_id"]], cell.condition, plan.seed)
             yield Recording(whole, cell, shown, row["verdicts"] or ())

@@ -35,6 +35,7 @@ from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
 from orchestrator.planning.pictures import FILE as PICTURES
 from orchestrator.planning.pictures import Recorder, ShownPictures
 from orchestrator.planning.plan import Plan, group
+from orchestrator.report.decision_map import Stored, with_decisions
 from orchestrator.report.judge_agreement import own
 from orchestrator.report.metrics import score, write_results
 from orchestrator.report.own_measures import with_own
@@ -364,8 +365,10 @@ class Attempt:
         return scored(self.plan, self.output, own(self.sweep))
 
     def _with_own(self, rows: pl.DataFrame) -> pl.DataFrame:
-        stored = belonging(self.plan, self.output)
-        return with_own(rows, self.sweep.measures, stored, turns(self.output), self.say)
+        stored, said = belonging(self.plan, self.output), turns(self.output)
+        conditions = {condition.name: condition for condition in self.sweep.conditions}
+        rows = with_decisions(rows, Stored(stored, said, conditions, self.plan.played))
+        return with_own(rows, self.sweep.measures, stored, said, self.say)
 
     def _outcome(self, rows: pl.DataFrame) -> Outcome:
         played = int(rows["finished"].sum()) == self.plan.total and not int(rows["failed"].sum())

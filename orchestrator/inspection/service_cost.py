@@ -17,6 +17,7 @@ from actors.backend import Message
 from actors.image_loader import fit
 from actors.prompts import ask_openly, examples, exchange, messages, posed, posed_openly, staged
 from envs import SCENARIOS
+from envs.frames import frames
 from envs.render import Renderer, Unprocessable
 from envs.types import Mode, Sample
 from orchestrator.inspection.overflow import bounds
@@ -144,6 +145,9 @@ def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message],
     first = sum(map(tokens, messages(sample, view, condition, (), shots)))
     turns = 1 if condition.mode is Mode.REFERENCE else game.limit(sample)
     before = 0
+    if condition.every_frame:
+        turns = len(frames(sample))
+        return Asked(turns, turns * first, turns * LETTER), Asked(turns, turns * first, turns * longest)
     if condition.history:
         edge = game.history_edge if condition.resized else None
         earlier = sum(map(tokens, exchange(view, "", edge, condition.template))) + cell.sampling.max_tokens

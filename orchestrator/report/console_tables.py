@@ -17,6 +17,7 @@ from rich.table import Table
 from envs import in_order
 from envs.types import CUT_SHORT
 from orchestrator.report import own_measures
+from orchestrator.report.decision_map import MAP
 from orchestrator.report.escaping import Grid
 from orchestrator.report.metrics import CUT, lacking
 from orchestrator.report.wording import counted
@@ -30,6 +31,8 @@ SHOWN = 6
 def tables(rows: pl.DataFrame) -> Iterator[Table]:
     """One table a condition (and protocol), in the order of the rows' first appearance in the paper's list."""
     rows = rows.with_columns(lacking(rows.columns).alias("lacking"))
+    if MAP in rows.columns:  # a decision map has no accuracy
+        rows = rows.filter(~pl.col(MAP))
     for (condition, protocol), part in _in_order(rows).group_by(["condition", "protocol"], maintain_order=True):
         shape = {"oeg": OPEN_ENDED, "oeg-multi": SEVERAL_TURNS}.get(str(protocol), CHOICE)
         yield _table(part, str(condition), shape.beside(own_measures.names(rows.columns)))

@@ -68,6 +68,10 @@ class RunData:
     """Measures of installed packages, one row a cell (``orchestrator.report.own_measures``); None where none is asked for."""
     replicates: pl.DataFrame = field(default_factory=pl.DataFrame)
     """Answered ``EPISODES`` rows of replicates: ``condition`` is the one that they repeat, beside it ``order`` and ``draw``."""
+    maps: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """``EPISODES`` rows of decision maps (``Condition.every_frame``), which are no part of ``episodes``."""
+    planned_maps: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Rows as ``planned``, of these."""
     made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What ``once`` has made of this run."""
 
@@ -90,7 +94,11 @@ class RunData:
     @property
     def turns(self) -> pl.LazyFrame:
         """``TURNS`` rows of these episodes, in the order played."""
-        return turns(self.folder).join(self.episodes.lazy().select("key"), on="key", how="semi", maintain_order="left")
+        return self.turns_of(self.episodes)
+
+    def turns_of(self, episodes: pl.DataFrame) -> pl.LazyFrame:
+        """``TURNS`` rows of some episodes, in the order played."""
+        return turns(self.folder).join(episodes.lazy().select("key"), on="key", how="semi", maintain_order="left")
 
     @cached_property
     def last(self) -> pl.DataFrame:
@@ -176,12 +184,16 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
     notes += [f"left out: {one}" for one in left_out] + sentences(folder)
     notes += _held(folder, planned, belonging)
     judge = chosen(folder, sweep, judge)
+    mapped = pl.col("condition").is_in([condition.name for condition in sweep.conditions if condition.every_frame])
+    maps = [rows.filter(mapped) for rows in (belonging, planned)]
     names = [condition.name for condition in sweep.repeated]
-    planned, played = (rows.filter(~pl.col("condition").is_in(names)) for rows in (planned, belonging))
+    planned, played = (rows.filter(~pl.col("condition").is_in(names) & ~mapped) for rows in (planned, belonging))
     more = _replicates(sweep, belonging)
     own, failed = own_measures(sweep.measures, played.lazy(), turns(folder))
     notes += failed
-    return RunData(folder, sweep, planned, played, samples, judge, strict, cluster, tuple(notes), left_out, own, more)
+    return RunData(
+        folder, sweep, planned, played, samples, judge, strict, cluster, tuple(notes), left_out, own, more, *maps
+    )
 
 
 def opened(

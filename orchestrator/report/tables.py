@@ -14,6 +14,7 @@ import polars as pl
 from actors.turn_judge import turn_judge_key
 from envs import in_order
 from orchestrator.report import escaping
+from orchestrator.report.decision_tables import known, regret
 from orchestrator.report.difficulty import difficulty
 from orchestrator.report.efficiency import budget_averages, efficiency, lift
 from orchestrator.report.endings import taxonomy
@@ -97,6 +98,8 @@ def grids(run_data: RunData, intervals: Estimates | None = None) -> list[Grid]:
         conditions(run_data, intervals),
         reference(run_data, intervals),
         unseen(run_data, intervals),
+        known(run_data),
+        regret(run_data),
         ranks(run_data),
         robust(run_data),
         readings(run_data),
