@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
@@ -62,3 +63,21 @@ class Sampling(Frozen):
 
 AS_THE_PACKAGE = Sampling(checkpoint=True, sampled=True, max_tokens=LONGEST_REPLY)
 """How the package's open-ended example has answers and verdicts written."""
+
+
+class Completed(Frozen):
+    """A table that names some keys of an inner one changes those alone: the others keep the defaults given here."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, fields: Any) -> Any:
+        if not isinstance(fields, Mapping):
+            return fields
+        inner = {name: info.default for name, info in cls.model_fields.items() if isinstance(info.default, Frozen)}
+        if fields.get("sampling") == "checkpoint":
+            fields = {**fields, "sampling": {"checkpoint": True}}
+        named = {name: fields[name] for name in inner if isinstance(fields.get(name), Mapping)}
+        follows = {
+            name: AS_THE_PACKAGE for name, part in named.items() if name == "sampling" and part.get("checkpoint")
+        }
+        return {**fields, **{name: {**(inner | follows)[name].model_dump(), **part} for name, part in named.items()}}

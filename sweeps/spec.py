@@ -6,7 +6,6 @@ No model, no cluster and no file is touched here. Keys hash what changes an answ
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -15,10 +14,11 @@ from envs import SCENARIOS
 from envs.types import Mode
 from sweeps.conditions import Condition, Replicates
 from sweeps.endpoint import Endpoint, wrong_effort
+from sweeps.precision import Precision
 from sweeps.protocol import IN_WORDS
 from sweeps.protocol import Protocol as Protocol
 from sweeps.running import Cluster, Staging, Tracking
-from sweeps.sampling import AS_THE_PACKAGE, Sampling, Whole
+from sweeps.sampling import Completed, Sampling, Whole
 from sweeps.values import NAME, Frozen, digest
 
 PLACES = ("hf", "http", "https", "s3", "gs")
@@ -212,24 +212,6 @@ PICTURE_NEEDED = ("InstructBlipForConditionalGeneration",)
 """Architectures whose ``generate`` takes no question without a picture."""
 
 
-class Completed(Frozen):
-    """A table that names some keys of an inner one changes those alone: the others keep the defaults given here."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _complete(cls, fields: Any) -> Any:
-        if not isinstance(fields, Mapping):
-            return fields
-        inner = {name: info.default for name, info in cls.model_fields.items() if isinstance(info.default, Frozen)}
-        if fields.get("sampling") == "checkpoint":
-            fields = {**fields, "sampling": {"checkpoint": True}}
-        named = {name: fields[name] for name in inner if isinstance(fields.get(name), Mapping)}
-        follows = {
-            name: AS_THE_PACKAGE for name, part in named.items() if name == "sampling" and part.get("checkpoint")
-        }
-        return {**fields, **{name: {**(inner | follows)[name].model_dump(), **part} for name, part in named.items()}}
-
-
 class OpenEnded(Completed):
     """How open-ended cells differ from multiple choice: sampled, long, and on the paper's subset (package ``tests/oeg.py``)."""
 
@@ -283,6 +265,8 @@ class Sweep(Frozen):
     skip_bad: Annotated[bool, Field(strict=True)] = False
     """Whether bad lines of the data are left out, counted and named; else the first one stops the sweep (``--skip-bad``)."""
     replicates: Replicates = Replicates()
+    precision: Precision | None = None
+    """When multiple choice is known precisely enough to stop; None plays everything. Never part of a key."""
     open_ended: OpenEnded = OpenEnded()
     """Sampling and selection of cells with protocol ``oeg`` or ``oeg-multi``."""
     judge: Judge | None = None
@@ -317,6 +301,15 @@ class Sweep(Frozen):
         ]
         if value.max_cost is not None and free:
             raise ValueError(f"max_cost needs the prices of {free[0]}: prompt_price and reply_price of its endpoint")
+        return value
+
+    @field_validator("precision")
+    @classmethod
+    def _reachable(cls, value: Precision | None, info: ValidationInfo) -> Precision | None:
+        names = [condition.name for condition in info.data.get("conditions", ())]
+        choice = Protocol.MCQA in info.data.get("protocols", (Protocol.MCQA,))
+        if value and (reason := value.unfit(choice, info.data.get("replicates") != Replicates(), names)):
+            raise ValueError(reason)
         return value
 
     @field_validator("models", "scenarios", "conditions", "protocols")

@@ -17,6 +17,7 @@ ORDER = (
     "orchestrator.object_store",
     "orchestrator.datasets",
     "orchestrator.planning",
+    "orchestrator.precision",
     "orchestrator.inspection",
     "orchestrator.audit",
     "orchestrator.judging",

@@ -36,7 +36,7 @@ from orchestrator.cli.plan import (
     sweep_of,
 )
 from orchestrator.cli.play import play
-from orchestrator.cli.printing import print_left_out, print_mlflow, print_reused, print_tables
+from orchestrator.cli.printing import precision_lines, print_left_out, print_mlflow, print_reused, print_tables
 from orchestrator.cli.prompt import prompt
 from orchestrator.cli.publish import publish
 from orchestrator.cli.report import compare, leaderboard, report
@@ -133,18 +133,19 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
     from orchestrator.storage import engine_cache
     from orchestrator.storage.run_folder import read_status
 
-    found = read_status(folder)
+    found, precise = read_status(folder), precision_lines(folder)
     if as_json:
         from orchestrator.storage import reused
 
-        show_json({**found, "reused": reused.per_cell(folder), "cached": engine_cache.shares(folder)})
+        more = {"precision": precise} if precise else {}
+        show_json({**found, **more, "reused": reused.per_cell(folder), "cached": engine_cache.shares(folder)})
         return
     columns = ("cell", "state", "finished", "planned", "errors", "reason")
     table = Table(*columns[:-1], Column(columns[-1], overflow="fold"))
     for cell in found["cells"]:
         table.add_row(*(escape(str(cell[name])) for name in columns))
     left = "is damaged or was edited; the same `run` command writes it anew, or plays its episodes again"
-    show(table, *status_tables(found), *(f"{name} {left}" for name in found["damaged"]))
+    show(table, *status_tables(found), *(f"{name} {left}" for name in found["damaged"]), *precise)
     for line in engine_cache.sentences(folder):
         print(printable(line))
     print_left_out(found["left_out"])

@@ -115,21 +115,34 @@ def _show_cells(sweep: Sweep, to_learn: Sequence[str], as_json: bool, reuse: Seq
     from orchestrator.planning.build_plan import build_plan, planned_and_done
     from sweeps.load import skipped
 
-    numbering = build_plan(sweep)
+    numbering, precise = _precise(sweep, build_plan(sweep))
     cells = planned_and_done(numbering, Path(sweep.output))
     may_overflow = overflow.lines(overflow.risks(numbering))
     left_out = [f"left out: {reason}" for reason in (*skipped(sweep), *numbering.left_out)]
     taken = _reused(sweep, numbering, cells, reuse)
     costs = _costs(sweep, numbering, cells)
     if as_json:
-        show_json({"cells": cells, "notes": [*left_out, *may_overflow, *to_learn, *taken, *costs]})
+        show_json({"cells": cells, "notes": [*left_out, *may_overflow, *to_learn, *precise, *taken, *costs]})
         return
     table = Table("cell", "planned", "done", *(["reused"] if reuse else []))
     for row in cells:
         table.add_row(row["cell"], *(f"{row[name]:,}" for name in ("planned", "done", "reused") if name in row))
     done = sum(row["done"] for row in cells)
-    total = f"{len(cells)} cells, {numbering.total:,} episodes, {done:,} done"
-    show(table, *left_out, *may_overflow, *to_learn, *map(printable, [*taken, *costs]), total)
+    total = f"{len(cells)} cells, {numbering.wanted:,} episodes, {done:,} done"
+    show(table, *left_out, *may_overflow, *to_learn, *precise, *map(printable, [*taken, *costs]), total)
+
+
+def _precise(sweep: Sweep, plan: Plan) -> tuple[Plan, list[str]]:
+    """The plan less what comes after stops by precision, and what is said of them."""
+    if sweep.precision is None:
+        return plan, []
+    from orchestrator.planning.build_plan import planned_cells
+    from orchestrator.precision.stopping import filled
+    from orchestrator.report.stopped import ahead, told
+
+    found = plan.stopped(filled(plan, Path(sweep.output)).stops())
+    lines = [*told(sweep.precision, planned_cells(found)), *ahead(sweep.precision, plan.cells, plan.sizes)]
+    return found, lines
 
 
 def _costs(sweep: Sweep, plan: Plan, cells: Sequence[dict[str, Any]]) -> list[str]:

@@ -21,6 +21,17 @@ def print_tables(rows: pl.DataFrame) -> None:
     show(*tables(rows), least=WIDTH)
 
 
+def precision_lines(folder: Path) -> list[str]:
+    """The rule by which cells of a run stop, and what it has saved; none without a rule."""
+    from orchestrator.report.stopped import told
+    from orchestrator.storage.run_folder import RunFolderError, planned_cells, stored_sweep
+
+    try:
+        return told(stored_sweep(folder).precision, planned_cells(folder))
+    except RunFolderError:
+        return []
+
+
 def print_left_out(left_out: Iterable[object]) -> None:
     """The bad lines of the data that nobody played, one line a scenario."""
     for one in left_out:

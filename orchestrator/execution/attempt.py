@@ -24,27 +24,30 @@ from orchestrator.datasets.staging import fixed
 from orchestrator.execution.before_start import hopeless
 from orchestrator.execution.cell_states import cell_states
 from orchestrator.execution.circuit_breaker import NO_EVIDENCE, CircuitBreaker
-from orchestrator.execution.live_control import LiveControl, take_waiting
+from orchestrator.execution.live_control import LiveControl, asked_for, take_waiting
 from orchestrator.execution.outcome import Outcome as Outcome
+from orchestrator.execution.precise_stops import PreciseStops
 from orchestrator.execution.retry_failed import take_back
+from orchestrator.execution.scored import all_read
+from orchestrator.execution.scored import scored as scored
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.execution.worker_logs import AttemptLog, attempt_log
 from orchestrator.judging.judge_queue import JudgeQueue, check_wording, unread
 from orchestrator.monitoring.progress import Progress
-from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
+from orchestrator.planning.build_plan import belonging, build_plan, planned_cells, planned_rows
 from orchestrator.planning.pictures import FILE as PICTURES
 from orchestrator.planning.pictures import Recorder, ShownPictures
 from orchestrator.planning.plan import Plan, group
 from orchestrator.report.decision_map import Stored, with_decisions
 from orchestrator.report.judge_agreement import own
-from orchestrator.report.metrics import score, write_results
+from orchestrator.report.metrics import write_results
 from orchestrator.report.own_measures import with_own
+from orchestrator.report.stopped import told
 from orchestrator.scheduling.forecast.throughput import write_observed
 from orchestrator.storage import reused, run_folder
 from orchestrator.storage.control_log import Standing, standing
 from orchestrator.storage.disk import disk
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.verdict_store import verdicts
 from orchestrator.tracking.cell_metrics import CellMetricsPublisher
 from orchestrator.tracking.dataset import described
 from orchestrator.tracking.rollup import Roster
@@ -122,12 +125,6 @@ def opened(
             store.close()
 
 
-def scored(plan: Plan, output: Path, judge: str, strict: bool = False) -> pl.DataFrame:
-    """One row a planned cell (``score``), open-ended ones by this judge."""
-    read = verdicts(output).filter(pl.col("judge") == judge)
-    return score(belonging(plan, output), planned_rows(plan), read, strict)
-
-
 @dataclass
 class Attempt:
     """What one attempt holds: the claimed run folder, what is pending, and what playing it came to."""
@@ -153,6 +150,8 @@ class Attempt:
     """From the first start of a worker to the last durable episode."""
     standing: Standing = field(default_factory=Standing)
     """What somebody has paused or cancelled."""
+    stops: PreciseStops = field(init=False)
+    """The cells that have stopped by precision."""
 
     def run(
         self,
@@ -168,24 +167,28 @@ class Attempt:
             self.say(f"{again:,} {' and '.join(retry)} episodes are pending again")
         reused.settle(self.output)
         take_waiting(self.output, self.sweep, self.plan, self.store, self.log.folder)
+        self._find_stops()
+        self._replan()
         self.pending = self.plan.pending(set(self.store.finished()["key"]))
         self.standing = standing(self.output)
         self.judge_queue = self._own_judge_queue()
         self._announce()
-        run_folder.write_plan(self.output, planned_rows(self.plan), self.plan.all_keys())
         tracker = self._start_tracker()
         if not play:
             self._check_models()
         with self._pictures_recorded():
             if play and self.pending:
                 play(self)
-            elif self._asked_for().keys() - self.reasons.keys() or self.judge_queue:
+            elif asked_for(self.plan, self.pending, self.standing).keys() - self.reasons.keys() or self.judge_queue:
                 metrics = None if tracker.off else CellMetricsPublisher(self._scored, tracker.cell)
                 self._play(tracker, metrics)
         if not self.interrupted:
             self.store.compact()
             if self.judge_queue:
                 self.judge_queue.verdicts.compact()
+        if self.plan.precision:
+            self._find_stops()
+            self._replan()
         outcome = self._outcome(self._with_own(self._scored()))
         write_results(self.output, outcome.rows)
         states = cell_states(outcome.rows, self.reasons, self.standing)
@@ -195,6 +198,7 @@ class Attempt:
 
     def judge(self, reader: Judge, again: bool) -> tuple[pl.DataFrame, bool]:
         """Have the judge read stored answers; the scored rows by it, and whether it has read all of them."""
+        self._find_stops()
         backlog = self._unread(reader, again)
         queue = self.judge_queue = JudgeQueue(reader, self.plan, self.store, backlog)
         self.say(f"{self.sweep.name}: {len(backlog):,} answers to read by {queue.key}")
@@ -209,6 +213,18 @@ class Attempt:
         if own(self.sweep) == queue.key:
             write_results(self.output, rows)
         return rows, not self._unread(reader)
+
+    def _find_stops(self) -> None:
+        """Leave out of the plan what comes after a stop, by what is stored."""
+        self.stops = PreciseStops(self.plan, self.output)
+        self.plan = self.plan.stopped(self.stops.stops)
+
+    def _replan(self) -> pl.DataFrame:
+        """Take the stops of this moment into the plan, and write it down; one row a planned cell."""
+        self.stops.changed, self.plan = False, self.plan.stopped(self.stops.stops)
+        planned = planned_rows(self.plan)
+        run_folder.write_plan(self.output, planned, self.plan.all_keys())
+        return planned
 
     # -- before -------------------------------------------------------------------------------------------------------
     def _take_over(self, folders: Sequence[tuple[str, Path]]) -> None:
@@ -230,7 +246,8 @@ class Attempt:
         if not self.sweep.judged or judge is None:
             return None
         backlog = self._unread(judge)
-        return JudgeQueue(judge, self.plan, self.store, backlog) if backlog or self._asked_for() else None
+        some = backlog or asked_for(self.plan, self.pending, self.standing)
+        return JudgeQueue(judge, self.plan, self.store, backlog) if some else None
 
     def _check_models(self) -> None:
         """Leave out what cannot start here, and say so before Ray starts."""
@@ -246,23 +263,13 @@ class Attempt:
         left = sum(map(len, self.pending.values()))
         backlog = self.judge_queue.backlog if self.judge_queue else ()
         self.say(
-            f"{self.sweep.name}: {len(self.plan.cells)} cells, {self.plan.total:,} episodes,"
-            f" {self.plan.total - left:,} finished, {left:,} pending"
+            f"{self.sweep.name}: {len(self.plan.cells)} cells, {self.plan.wanted:,} episodes,"
+            f" {self.plan.wanted - left:,} finished, {left:,} pending"
             + (f", {len(backlog):,} answers to judge" if backlog else "")
         )
         unfinished = {self.plan.cells[self.plan.task(o)[0]].key: None for queue in self.pending.values() for o in queue}
-        for line in self.standing.sentences(unfinished):
+        for line in (*self.standing.sentences(unfinished), *told(self.plan.precision, planned_cells(self.plan))):
             self.say(line)
-
-    def _asked_for(self) -> Mapping[str, Sequence[int]]:
-        """What is pending of cells that nobody has cancelled."""
-        cancelled = {n for n, cell in enumerate(self.plan.cells) if self.standing.cancelled(cell.key)}
-        if not cancelled:
-            return self.pending
-        left = {
-            name: [o for o in queue if self.plan.task(o)[0] not in cancelled] for name, queue in self.pending.items()
-        }
-        return {name: queue for name, queue in left.items() if queue}
 
     @contextmanager
     def _pictures_recorded(self) -> Iterator[None]:
@@ -295,7 +302,10 @@ class Attempt:
         progress = self._progress(tracker, metrics)
         started = time.perf_counter()
         ray_cluster.connect(lambda line: print(line, file=sys.stderr, flush=True))
-        sink, began = ResultSink(self.store, self.plan, CircuitBreaker(self._answering())), time.perf_counter()
+        sink, began = (
+            ResultSink(self.store, self.plan, CircuitBreaker(self._answering()), self.stops.stored),
+            time.perf_counter(),
+        )
         asyncio.run(self._drive(sink, progress))
         if not self.interrupted:
             sink.release()
@@ -319,7 +329,7 @@ class Attempt:
         queue = self.judge_queue
         sweep = self.sweep.model_copy(update={"judge": queue.judge if queue else self.sweep.turn_judge})
         startable = {name: ordinals for name, ordinals in self.pending.items() if name not in self.reasons}
-        driver = Driver(sweep, self.plan, startable, sink, self.log, queue)
+        driver = Driver(sweep, self.plan, startable, sink, self.log, queue, self.stops.cancelled)
         control = LiveControl(driver, self.plan, self.output, self.standing)
         self.signals.stop_with(driver.stop)
         hosts = SystemMetrics(ray_cluster.hosts, ray_cluster.busy_on)
@@ -338,6 +348,8 @@ class Attempt:
         control.poll()
         progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons)
         self.store.flush_old()
+        if self.stops.changed:
+            progress.replanned(self._replan())
         if self.judge_queue:
             self.judge_queue.flush()
 
@@ -357,7 +369,7 @@ class Attempt:
     def _finished(self) -> dict[str, int]:
         """Cell -> planned episodes that are stored already."""
         missing = Counter(self.plan.task(ordinal)[0] for queue in self.pending.values() for ordinal in queue)
-        return {cell.key: len(self.plan.drawn(cell)) - missing[n] for n, cell in enumerate(self.plan.cells)}
+        return {cell.key: self.plan.size(n) - missing[n] for n, cell in enumerate(self.plan.cells)}
 
     # -- after --------------------------------------------------------------------------------------------------------
     def _scored(self) -> pl.DataFrame:
@@ -371,8 +383,8 @@ class Attempt:
         return with_own(rows, self.sweep.measures, stored, said, self.say)
 
     def _outcome(self, rows: pl.DataFrame) -> Outcome:
-        played = int(rows["finished"].sum()) == self.plan.total and not int(rows["failed"].sum())
-        complete = played and (not self.sweep.judged or _all_read(rows))
+        played = int(rows["finished"].sum()) == self.plan.wanted and not int(rows["failed"].sum())
+        complete = played and (not self.sweep.judged or all_read(rows))
         return Outcome(rows, complete, self.interrupted, self.reasons, self.seconds, self.cluster_lost)
 
     def _close_tracker(self, tracker: Tracker, outcome: Outcome) -> None:
@@ -388,8 +400,3 @@ def tracker_of(sweep: Sweep, output: Path) -> Tracker:
     content = sweep.model_dump(mode="json", exclude_none=True)
     experiment = sweep.tracking.experiment or sweep.name
     return Tracker(sweep.tracking.uri, experiment, output, parameters(content), sweep.name, Roster.of(content))
-
-
-def _all_read(rows: pl.DataFrame) -> bool:
-    """Whether the judge has read every answer, those included that it could give no verdict on."""
-    return bool((rows["answered"] == rows["judged"] + rows["unjudged"]).all())

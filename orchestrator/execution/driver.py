@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,9 +89,14 @@ class Driver:
         sink: ResultSink,
         attempt_log: AttemptLog,
         judge_queue: JudgeQueue | None = None,
+        cancelled: Callable[[], Mapping[str, Container[int]]] = dict,
     ) -> None:
-        """``pending``: group -> ordinals to play. With a ``judge_queue`` its judge reads open-ended answers as they come."""
+        """``pending``: group -> ordinals to play. With a ``judge_queue`` its judge reads open-ended answers as they come.
+
+        ``cancelled`` says after each batch what nobody needs to play any more: group -> ordinals.
+        """
         self.sweep, self.plan, self.sink, self.judge_queue = sweep, plan, sink, judge_queue
+        self.cancelled = cancelled
         cpus, gpus = capacity()
         self.nodes = gpu_nodes()
         self.kind = self.nodes[0].accelerator if self.nodes else ""
@@ -284,6 +289,8 @@ class Driver:
             if (reason := self.sink.breaker.stopped.get(self.workers[slot].group)) is not None:
                 raise ModelStopped(reason)
             self.act(self.schedule.delivered(slot, lease, batch.ordinals, self.now()))
+            for name, unneeded in self.cancelled().items():
+                self.act(self.schedule.cancel(name, unneeded, self.now()))
         self.events.put_nowait(lambda: self.schedule.drained(slot, lease, self.now()))
 
     def _leased(self, worker: WorkerHandle, ordinals: Sequence[int]) -> tuple[Any, list[int]]:

@@ -6,7 +6,7 @@ A command only changes who plays what and when; what is stored, and under which 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -260,3 +260,12 @@ def told(entry: Entry) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def asked_for(plan: Plan, pending: Mapping[str, Sequence[int]], standing: Standing) -> Mapping[str, Sequence[int]]:
+    """What is pending of cells that nobody has cancelled."""
+    cancelled = {n for n, cell in enumerate(plan.cells) if standing.cancelled(cell.key)}
+    if not cancelled:
+        return pending
+    left = {name: [o for o in queue if plan.task(o)[0] not in cancelled] for name, queue in pending.items()}
+    return {name: queue for name, queue in left.items() if queue}

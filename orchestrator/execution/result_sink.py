@@ -6,7 +6,7 @@ Every planned episode passes once, however often a presumed-dead worker delivers
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from actors.records import EpisodeBatch
 from envs.types import ERRORS
@@ -18,8 +18,16 @@ from orchestrator.storage.episode_store import EpisodeStore
 class ResultSink:
     """Lets every planned episode through once: late duplicates of a presumed-dead worker are dropped by ordinal."""
 
-    def __init__(self, store: EpisodeStore, plan: Plan, breaker: CircuitBreaker | None = None) -> None:
+    def __init__(
+        self,
+        store: EpisodeStore,
+        plan: Plan,
+        breaker: CircuitBreaker | None = None,
+        stored: Callable[[EpisodeBatch], None] = lambda batch: None,
+    ) -> None:
+        """``stored`` hears of every batch that is kept."""
         self.store, self.plan, self.breaker = store, plan, breaker or CircuitBreaker()
+        self._stored = stored
         self.seen = bytearray(plan.total)
         self.per_cell: Counter[str] = Counter()
         """Cell -> episodes stored by this run."""
@@ -61,3 +69,4 @@ class ResultSink:
         self.per_cell.update(cells)
         self.errors.update(cell for cell, ending in zip(cells, endings, strict=True) if ending in ERRORS)
         self.store.append(batch)
+        self._stored(batch)

@@ -103,6 +103,12 @@ class Progress:
         if self.table is not None:
             self.table.update(Visible(self._table(current)), refresh=True)
 
+    def replanned(self, planned: pl.DataFrame) -> None:
+        """Take how many episodes each cell has now: the precision rule has stopped some."""
+        self.rows = {row["cell"]: row for row in planned.iter_rows(named=True)}
+        self.planned = int(planned["planned"].sum())
+        self.rate_meter.planned = self._grouped({cell: row["planned"] for cell, row in self.rows.items()})
+
     def played(self, done: int, seconds: float) -> None:
         """Print how many episodes an attempt played, and how fast."""
         self.tracker.progress(self.finished + done, self.planned, done / seconds)

@@ -125,7 +125,7 @@ class RateMeter:
         waiting = group.left if group else 0
         in_flight = sum(len(lease) for slot in slots for lease in slot.leases.values())
         done = self.before.get(name, 0) + stored
-        planned = stored + waiting + in_flight if judges else self.planned.get(name, 0)
+        planned = stored + waiting + in_flight if judges else max(self.planned.get(name, 0), done)
         left = planned - done
         return Row(
             name=name,

@@ -55,7 +55,7 @@ def build_plan(sweep: Sweep) -> Plan:
 
 
 def planned_cells(plan: Plan) -> list[dict[str, Any]]:
-    """One row a cell: names and planned episodes."""
+    """One row a cell: names and planned episodes; where cells stop by precision also ``full``, those of its whole set."""
     return [
         {
             "cell": cell.key,
@@ -63,9 +63,10 @@ def planned_cells(plan: Plan) -> list[dict[str, Any]]:
             "scenario": cell.scenario,
             "condition": cell.condition.name,
             "protocol": cell.protocol.value,
-            "planned": len(plan.drawn(cell)),
+            "planned": plan.size(index),
+            **({"full": len(plan.drawn(cell))} if plan.precision else {}),
         }
-        for cell in plan.cells
+        for index, cell in enumerate(plan.cells)
     ]
 
 

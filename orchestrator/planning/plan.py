@@ -1,6 +1,7 @@
 """The plan of a sweep: it numbers all episodes, and lists those that are pending.
 
-Every planned episode has one ordinal and one key, and is pending until it is stored; to resume is to plan again.
+Every planned episode has one ordinal and one key, and is pending until it is stored; to resume is to plan again. Where the
+sweep stops by precision, the order of playing is drawn by seed, and what comes after a cell's stop belongs no more.
 """
 
 from __future__ import annotations
@@ -8,21 +9,23 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain, groupby, zip_longest
 
 from actors.prompts import version
 from actors.turn_judge import turn_judge_key
 from envs.bad_lines import LeftOut
-from envs.chance import episode_seed
+from envs.chance import chance, episode_seed
 from envs.types import Mode, Sample
 from sweeps.conditions import Condition
+from sweeps.precision import Precision
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
 from sweeps.values import digest
 
 BUILTIN_GROUP = "builtin"
 """Policies need no loading, so one worker hosts all of them."""
+Ordinals = tuple[int, ...]
 JUDGE = "judge:"
 """What the name of a judge's workers begins with; no model's name holds a colon."""
 
@@ -65,10 +68,32 @@ class Plan:
     """The bad lines of the scenarios' files that nobody plays (``skip_bad``)."""
     turn_judge: Judge | None = None
     """Who reads answers while their episodes wait (``oeg-multi``): part of those episodes' keys."""
+    precision: Precision | None = None
+    """The rule by which cells stop; with one, samples are played in an order drawn by seed, scenarios in turn."""
+    stops: Mapping[int, int] = field(default_factory=dict)
+    """Index of a cell -> after how many samples of that order it was stopped: the others do not belong."""
 
     def drawn(self, cell: Cell) -> tuple[Sample, ...]:
         """The samples of a cell, in the order of its ordinals."""
         return (self.open_ended if cell.protocol.in_words else self.samples)[cell.scenario]
+
+    @cached_property
+    def ranks(self) -> dict[str, tuple[int, ...]]:
+        """Scenario -> the place of each sample of multiple choice in the drawn order, which is every model's and condition's."""
+        return {name: drawn_order(self.seed, name, [one.id for one in found]) for name, found in self.samples.items()}
+
+    @property
+    def sizes(self) -> list[int]:
+        """Samples of each cell, those after its stop included."""
+        return [len(self.drawn(cell)) for cell in self.cells]
+
+    def stopped(self, stops: Mapping[int, int]) -> Plan:
+        """The same plan with these cells stopped, and no others."""
+        return replace(self, stops=dict(stops))
+
+    def size(self, index: int) -> int:
+        """Samples of a cell that belong."""
+        return self.stops.get(index, len(self.drawn(self.cells[index])))
 
     @cached_property
     def played(self) -> dict[str, dict[int, Sample]]:
@@ -81,12 +106,17 @@ class Plan:
     @cached_property
     def offsets(self) -> list[int]:
         """First ordinal of each cell, and the total at the end."""
-        return [0, *accumulate(len(self.drawn(cell)) for cell in self.cells)]
+        return [0, *accumulate(self.sizes)]
 
     @property
     def total(self) -> int:
-        """Planned episodes."""
+        """Planned episodes, those after a stop included."""
         return self.offsets[-1]
+
+    @property
+    def wanted(self) -> int:
+        """Episodes that belong."""
+        return sum(map(self.size, range(len(self.cells))))
 
     @cached_property
     def fingerprints(self) -> list[str]:
@@ -130,30 +160,51 @@ class Plan:
         return episode_seed(self.seed, sample.scenario, sample.id, purpose)
 
     def keys(self, index: int) -> Iterator[str]:
-        """Keys of one cell in the order of its ordinals."""
+        """Keys of one cell in the order of its ordinals, those after its stop included."""
         cell, fingerprint = self.cells[index], self.fingerprints[index]
         prefix = cell.key
         for sample in self.drawn(cell):
             yield f"{prefix}/{sample.id:04d}-{digest(fingerprint + _content(cell, sample), 4)}"
 
     def all_keys(self) -> Iterator[str]:
-        """Keys of all cells, in the order of ordinals."""
+        """Keys of all episodes that belong, in the order of ordinals."""
         for index in range(len(self.cells)):
-            yield from self.keys(index)
+            yield from (key for number, key in enumerate(self.keys(index)) if self._belongs(index, number))
+
+    def _belongs(self, index: int, number: int) -> bool:
+        """Whether a cell was not stopped before its sample of this number."""
+        return index not in self.stops or self.ranks[self.cells[index].scenario][number] < self.stops[index]
 
     def pending(self, finished: Collection[str]) -> dict[str, list[int]]:
         """Group -> ordinals still to play; the conditions of one sample stand side by side, so that caches help."""
         waiting: dict[str, list[int]] = {}
-        for indexes in self._blocks():
-            rows = [self._unfinished(index, finished) for index in indexes]
-            queue = waiting.setdefault(group(self.cells[indexes[0]].model), [])
-            queue.extend(ordinal for sample in zip(*rows, strict=True) for ordinal in sample if ordinal >= 0)
+        for model, blocks in groupby(self._blocks(), lambda block: self.cells[block[0]].model):
+            samples = [self._by_sample(block, finished) for block in blocks]
+            queue = waiting.setdefault(group(model), [])
+            queue.extend(ordinal for sample in self._in_turn(samples) for ordinal in sample if ordinal >= 0)
         return {name: queue for name, queue in waiting.items() if queue}
 
+    def _by_sample(self, indexes: Sequence[int], finished: Collection[str]) -> list[Ordinals]:
+        """The ordinals of cells that share samples, one tuple a sample, in the order of playing; -1 where nothing is to play."""
+        rows = list(zip(*(self._unfinished(index, finished) for index in indexes), strict=True))
+        cell = self.cells[indexes[0]]
+        if not self.precision or cell.protocol.in_words:
+            return rows
+        return [row for _, row in sorted(zip(self.ranks[cell.scenario], rows, strict=True))]
+
+    def _in_turn(self, scenarios: Sequence[list[Ordinals]]) -> Iterator[Ordinals]:
+        """The samples of one model: scenario after scenario, or one of each in turn."""
+        if not self.precision:
+            return chain.from_iterable(scenarios)
+        return chain.from_iterable(zip_longest(*scenarios, fillvalue=()))
+
     def _unfinished(self, index: int, finished: Collection[str]) -> list[int]:
-        """The cell's ordinals, -1 where the episode is stored."""
+        """The cell's ordinals, -1 where the episode is stored or does not belong."""
         first = self.offsets[index]
-        return [-1 if key in finished else first + number for number, key in enumerate(self.keys(index))]
+        return [
+            -1 if key in finished or not self._belongs(index, number) else first + number
+            for number, key in enumerate(self.keys(index))
+        ]
 
     def _blocks(self) -> Iterator[list[int]]:
         """Cells that share model and samples, by index."""
@@ -170,6 +221,13 @@ def _content(cell: Cell, sample: Sample) -> str:
     return sample.digest + sample.swapped.digest
 
 
+def drawn_order(seed: int, scenario: str, ids: Sequence[int]) -> tuple[int, ...]:
+    """The place of each sample in an order drawn by seed; of fewer samples it is the same one without the others."""
+    draws = [(chance(seed, scenario, one, "order").random(), one) for one in ids]
+    order = sorted(range(len(ids)), key=draws.__getitem__)
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
 def planned(
     sweep: Sweep,
     samples: Mapping[Protocol, Mapping[str, Sequence[Sample]]],
@@ -183,4 +241,5 @@ def planned(
         for protocol in (Protocol.MCQA, openly)
     )
     whole = {name: tuple(found) for name, found in pools.items()}
-    return Plan(sweep.cells(), choice, whole, sweep.seed, open_ended, tuple(left_out), sweep.turn_judge)
+    rule, judge = sweep.precision, sweep.turn_judge
+    return Plan(sweep.cells(), choice, whole, sweep.seed, open_ended, tuple(left_out), judge, rule)

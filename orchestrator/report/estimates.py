@@ -26,6 +26,7 @@ from orchestrator.report.metrics import average
 from orchestrator.report.outcomes import groups_of, with_clusters
 from orchestrator.report.proportion import proportion_interval
 from orchestrator.report.run_data import RunData, once
+from orchestrator.report.stopped import Intervals, in_order, intervals, stopped_cells, target
 
 GROUP = ("model", "condition", "protocol")
 CELL = ("cell", "model", "scenario", "condition", "protocol")
@@ -72,16 +73,46 @@ def estimate(run_data: RunData) -> Estimates:
     """Estimates of every cell and every average of a run."""
     most = suggestion_limits(run_data)
     episodes = dict(_by_cell(with_clusters(run_data.scored, run_data)))
-    found: list[dict[str, Any]] = []
+    bounded, found = at_any_stop(run_data, most), list[dict[str, Any]]()
     groups: dict[tuple[str, ...], list[_Cell]] = {}
     for row in run_data.rows.select(CELL).iter_rows(named=True):
         if row["cell"] not in episodes:
             continue
         cell = _cell(episodes[row["cell"]], most[row["scenario"], row["condition"]])
-        found.append({"cell": row["cell"], **_columns(cell.estimates)})
+        found.append({"cell": row["cell"], **_columns(_with(cell.estimates, bounded.get((row["cell"],), {})))})
         groups.setdefault(tuple(row[name] for name in GROUP), []).append(cell)
-    averages = [dict(zip(GROUP, names, strict=True)) | _columns(_average(cells)) for names, cells in groups.items()]
+    averages = [
+        dict(zip(GROUP, names, strict=True)) | _columns(_with(_average(cells), bounded.get(names, {})))
+        for names, cells in groups.items()
+    ]
     return Estimates(_with_score(run_data.rows, found), _with_counts(run_data.rows, averages))
+
+
+def at_any_stop(run_data: RunData, most: Mapping[tuple[str, str], int]) -> dict[tuple[str, ...], Intervals]:
+    """The intervals of stopped cells, by (cell,), and of averages over some of them, by ``GROUP``."""
+    rule, full = run_data.sweep.precision, stopped_cells(run_data.rows)
+    if rule is None or not full:
+        return {}
+    found: dict[tuple[str, ...], Intervals] = {}
+    for names, rows in run_data.rows.filter(protocol="mcqa").group_by(GROUP, maintain_order=True):
+        cells = [row for row in rows.iter_rows(named=True) if row["finished"]]
+        if not any(row["cell"] in full for row in cells):
+            continue
+        parts = [in_order(run_data.episodes.filter(cell=row["cell"]), run_data.sweep.seed) for row in cells]
+        limits = [max(most[row["scenario"], row["condition"]], 1) for row in cells]
+        for row, part, limit in zip(cells, parts, limits, strict=True):
+            if row["cell"] in full:
+                found[row["cell"],] = intervals([part], [full[row["cell"]]], target(rule, rows, row), limit)
+        points = target(rule, rows, cells[0]) / (len(cells) ** 0.5)
+        found[tuple(map(str, names))] = intervals(parts, [row["full"] for row in cells], points, max(limits))
+    return found
+
+
+def _with(estimates: Mapping[str, Estimate], bounds: Intervals) -> Mapping[str, Estimate]:
+    """The same values, some with other bounds, which hold the value too."""
+    values = {name: estimates[name][0] for name in bounds}
+    moved = {name: (v, min(v, bounds[name][0]), max(v, bounds[name][1])) for name, v in values.items()}
+    return {**estimates, **moved}
 
 
 @once

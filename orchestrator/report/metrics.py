@@ -57,12 +57,15 @@ def score(
     loops would be if all of them had ended right, or at the turn limit; the true figure of a model without such limits
     lies between. Both equal the figure itself where nothing was cut short.
 
+    Of a sweep that stops by precision also ``full``: the samples of the cell's whole set (``planned`` of them count).
+
     Where a cell is open-ended, more columns (``judged``), from one judge's ``verdicts``.
     """
     counted = episodes.group_by("cell").agg(_counts()).collect()
     sums = [name for name in counted.columns if name not in ("cell", *CACHED)]
-    rows = planned.select(PLANNED).join(counted, on="cell", how="left").with_columns(pl.col(sums).fill_null(0))
-    rows = rows.with_columns(_measures()).select(_columns()).sort("cell")
+    full = [name for name in planned.columns if name == "full"]
+    rows = planned.select(*PLANNED, *full).join(counted, on="cell", how="left").with_columns(pl.col(sums).fill_null(0))
+    rows = rows.with_columns(_measures()).select(*_columns(), *full).sort("cell")
     if "oeg" not in set(planned["protocol"]):
         return rows
     read = judged(episodes, pl.LazyFrame(schema=VERDICTS) if verdicts is None else verdicts, strict)

@@ -22,6 +22,8 @@ from orchestrator.report.clusters import CLUSTERS
 from orchestrator.report.judge_agreement import chosen
 from orchestrator.report.metrics import PLANNED, score
 from orchestrator.report.own_measures import joined, own_measures
+from orchestrator.report.stopped import stopped_cells, told, with_anytime
+from orchestrator.report.wording import counted
 from orchestrator.storage import lock
 from orchestrator.storage.checksums import damaged
 from orchestrator.storage.control_log import standing
@@ -49,7 +51,7 @@ class RunData:
     folder: Path
     sweep: Sweep
     planned: pl.DataFrame
-    """One row a planned cell: model, scenario, condition, protocol, cell, planned."""
+    """One row a planned cell: model, scenario, condition, protocol, cell, planned; and ``full`` where cells stop by precision."""
     episodes: pl.DataFrame
     """``EPISODES`` rows that belong to the plan."""
     samples: Samples = field(default_factory=dict)
@@ -78,7 +80,9 @@ class RunData:
     @cached_property
     def rows(self) -> pl.DataFrame:
         """One row a planned cell (``orchestrator.report.metrics.score``)."""
-        return joined(score(self.episodes.lazy(), self.planned, self.verdicts.lazy(), self.strict), self.own)
+        stored = self.episodes.lazy()
+        rows = score(stored, self.planned, self.verdicts.lazy(), self.strict)
+        return joined(with_anytime(rows, stored, self.sweep.precision, self.sweep.seed), self.own)
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
@@ -173,8 +177,7 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
     )
     samples, keys, notes = _samples(sweep if data is None else sweep.model_copy(update={"data": str(data)}), stored)
     belonging = _belonging(stored, planned_keys(folder), keys).collect().sort("key")
-    if belonging.height < stored.height:
-        notes.append(f"{stored.height - belonging.height:,} episodes of an earlier configuration are left out")
+    notes += _not_counted(sweep, planned, stored.height - belonging.height)
     notes += [f"{name} is damaged or was edited; the same `run` command writes it anew" for name in damaged(folder)]
     if missing := sorted(set(belonging["scenario"]) - samples.keys()) if cluster else []:
         raise RunFolderError(
@@ -231,9 +234,25 @@ def _held(folder: Path, planned: pl.DataFrame, stored: pl.DataFrame) -> list[str
     return standing(folder).sentences(unfinished)
 
 
+def _not_counted(sweep: Sweep, planned: pl.DataFrame, others: int) -> list[str]:
+    """What stopped by precision, and what is stored beyond the plan."""
+    notes = told(sweep.precision, planned.to_dicts())
+    if stopped := stopped_cells(planned):
+        notes.append(
+            f"intervals of accuracy, suggestions and loops of {counted(len(stopped), 'stopped cell')} hold at any stop, for the"
+            " whole set of samples; those of shares of answers, of budgets and of paired tests take the number as given"
+        )
+    if others:
+        kind = "after a stop or of an earlier configuration" if stopped else "of an earlier configuration"
+        notes.append(f"{others:,} episodes {kind} are left out")
+    return notes
+
+
 def _planned(folder: Path) -> pl.DataFrame:
-    schema = {name: pl.Int64 if name == "planned" else pl.String for name in PLANNED}
-    return pl.DataFrame(planned_cells(folder), schema=schema)
+    cells = planned_cells(folder)
+    names = [*PLANNED, *(["full"] if any("full" in cell for cell in cells) else [])]
+    rows = [{"full": cell["planned"], **cell} for cell in cells]
+    return pl.DataFrame(rows, schema={name: pl.Int64 if name in ("planned", "full") else pl.String for name in names})
 
 
 def _samples(sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, dict[str, set[str]], list[str]]:

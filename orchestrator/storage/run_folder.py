@@ -15,7 +15,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 import polars as pl
 import tomli_w
@@ -50,7 +50,7 @@ __all__ = [
 RESOLVED, PLAN, KEYS, STATUS, LIVE = "sweep.resolved.toml", "plan.json", "plan.parquet", "status.json", "live.json"
 BAD_LINES = "bad_lines.json"
 """What ``skip_bad`` left out of the data; not there where no line was."""
-NOT_IDENTITY = {"output", "tracking", "cluster", "staging", "judge", "measures", "models", "conditions"}
+NOT_IDENTITY = {"output", "tracking", "cluster", "staging", "judge", "measures", "precision", "models", "conditions"}
 """Keys of a sweep that do not identify a run, or are compared entry by entry."""
 SHOWN = 8
 """Differences that a refusal lists; a person fixes the first ones first."""
@@ -65,6 +65,8 @@ class PlannedCell(TypedDict):
     protocol: str
     cell: str
     planned: Annotated[int, Field(ge=0, lt=2**53)]
+    full: NotRequired[Annotated[int, Field(ge=0, lt=2**53)]]
+    """Of a sweep that stops by precision: the episodes of the cell's whole set; more than ``planned`` where it has stopped."""
 
 
 class CellStatus(TypedDict):
@@ -140,7 +142,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None = None) -> None:
-    """``plan.json`` from one row a cell: cell, model, scenario, condition, protocol, planned.
+    """``plan.json`` from one row a cell: cell, model, scenario, condition, protocol, planned, and ``full`` of ``PlannedCell``.
 
     ``keys`` of all episodes go into ``plan.parquet``: so that what belongs to the plan is known without the data folder.
     """

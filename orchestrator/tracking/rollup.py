@@ -19,7 +19,7 @@ READ = ("aggregate", "category", "suggestion")
 """A judge's bits: percent of the open-ended answers."""
 DECIMALS = 2
 """Of a mean: MLflow's table shows every digit that it is given."""
-SUMS = ("planned", "finished", "errors", "cost", "prompt_tokens", "reply_tokens")
+SUMS = ("planned", "full", "finished", "errors", "cost", "prompt_tokens", "reply_tokens")
 FORBIDDEN = re.compile(r"[^\w\-. :/]")
 """Characters that MLflow takes in no metric's name."""
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from orchestrator.judging.judge_queue import check_wording, unread
 from orchestrator.planning.build_plan import belonging, build_plan
 from orchestrator.planning.plan import Plan
+from orchestrator.precision.reckoned import reckoned
 from orchestrator.scheduling.forecast.forecast import HOUR, forecast
-from orchestrator.scheduling.forecast.workload import PendingWork, counted, runs_beside
+from orchestrator.scheduling.forecast.workload import PendingWork, counted, runs_beside, samples_of
 from sweeps.load import SweepError
 from sweeps.spec import Sweep
 
@@ -29,6 +30,23 @@ def outstanding(sweep: Sweep, plan: Plan) -> PendingWork:
         check_wording(sweep.judge)
         waiting = len(unread(plan, belonging(plan, folder), folder, sweep.judge))
     return counted(((plan.cells[index], number) for index, number in numbers.items()), waiting)
+
+
+def _precise(sweep: Sweep, plan: Plan | None, gpus: int, gpu_type: str) -> list[str]:
+    """What ``[precision]`` leaves of the whole sweep, in episodes and GPU-hours, by the accuracies that it may find."""
+    if sweep.precision is None:
+        return []
+    cells = plan.cells if plan else sweep.cells()
+    whole = [len(plan.drawn(cell)) if plan else samples_of(sweep, cell) for cell in cells]
+    lines = []
+    for share in (0.25, 0.5):
+        works = [counted(zip(cells, n, strict=True)) for n in (whole, reckoned(sweep.precision, cells, whole, share))]
+        full, part = (forecast(sweep, gpus, gpu_type, runs_beside(sweep), work).found for work in works)
+        lines.append(
+            f"precision {sweep.precision.told}, where accuracies are {share:.0%}: {part.delivered:,} of"
+            f" {full.delivered:,} episodes, {part.busy / HOUR:.1f} of {full.busy / HOUR:.1f} GPU-hours in use"
+        )
+    return lines
 
 
 def forecast_lines(
@@ -57,4 +75,4 @@ def forecast_lines(
         raise SweepError(f"the timeline cannot be written to {path}: {problem.strerror or problem}") from None
     absent = "the data folder is not there: episodes are counted for the published benchmark, none finished"
     notes = [f"left out: {one}" for one in plan.left_out] if plan else [absent]
-    return [*outlook.lines(price), *notes, f"timeline: {path}"]
+    return [*outlook.lines(price), *_precise(sweep, plan, gpus, gpu_type), *notes, f"timeline: {path}"]

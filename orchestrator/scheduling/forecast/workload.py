@@ -40,7 +40,12 @@ class PendingWork:
 
 def published(sweep: Sweep) -> PendingWork:
     """A sweep over the published benchmark of which nothing is played, reckoned from the kept ids: needs no data folder."""
-    return counted((cell, _samples(sweep.selects(cell.protocol), cell.scenario)) for cell in sweep.cells())
+    return counted((cell, samples_of(sweep, cell)) for cell in sweep.cells())
+
+
+def samples_of(sweep: Sweep, cell: Cell) -> int:
+    """Samples of a cell over the published benchmark."""
+    return _samples(sweep.selects(cell.protocol), cell.scenario)
 
 
 def counted(episodes: Iterable[tuple[Cell, int]], unread: int = 0) -> PendingWork:

@@ -1,0 +1,70 @@
+"""The accuracy on a whole finite set of samples, from the part that is played: an interval that holds at every stop.
+
+A betting confidence sequence (Waudby-Smith and Ramdas 2024, J. R. Stat. Soc. B 86:1-27, theorem 3: two capital processes,
+each at half of alpha), on samples drawn without replacement (their section 5; Waudby-Smith and Ramdas 2020, NeurIPS), of an
+unweighted average over strata. In a round each stratum draws one sample, or is known whole. A round's value
+
+    y_k = mean over strata of (1 - k / N) x_k + (sum of the stratum's k earlier values) / N
+
+is the conditional expectation's: whatever came before, its mean is the average over strata of the whole sets' means. So
+these are bounded values of one mean, and betting on it gains nothing on average: for any bets that look at the past alone,
+the chance that the capital ever reaches 2 / alpha is at most alpha / 2 (Ville 1939), so a mean for which it once did is
+rejected for good. No value is assumed normal, and no number of samples too small. Bets are target / (estimated conditional
+variance), the ones that are best where the interval has the half-width ``target``; another target gives a wider interval and
+no less valid one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+ALPHA = 0.05
+LARGEST_BET = 0.9
+"""Of what a bet can lose at most, so that no capital falls to nothing."""
+PRIOR_SAMPLES, PRIOR_VARIANCE = 4.0, 0.25
+"""Imagined samples a stratum, with the variance of an accuracy of 50%: the first bets are small."""
+HALVINGS = 40
+"""Of the range in which a bound lies: right to 1e-12."""
+
+
+def interval(values: Floats, sizes: Whole, target: float) -> tuple[float, float]:
+    """The 95% confidence sequence after so many rounds, of the average over strata of the whole sets' means.
+
+    ``values`` (rounds, strata), in [0, 1], in the order drawn; what stands below a stratum's size is not read. ``sizes``
+    (strata,) are the whole sets'. ``target``: the half-width, of the same unit, at which sampling is meant to stop.
+    """
+    rounds = np.arange(len(values))[:, None]
+    drawn = np.where(rounds < sizes, values, 0.0)
+    before = np.vstack([np.zeros(len(sizes)), np.cumsum(drawn, axis=0)])
+    left = np.maximum(1 - rounds / sizes, 0.0)
+    seen = (left * drawn + before[:-1] / sizes).mean(axis=1)
+    bets = _bets(drawn, before[:-1], np.minimum(rounds, sizes), left, target)
+    low = float((before[-1] / sizes).mean())
+    high = low + float(np.maximum(1 - len(values) / sizes, 0.0).mean())
+    below, above = _bound(seen, bets, low, high), -_bound(-seen, bets, -high, -low)
+    return min(below, above), max(below, above)  # they cross where the truth is rejected from both sides
+
+
+def _bets(drawn: Floats, sums: Floats, counts: Whole, left: Floats, target: float) -> Floats:
+    """What is bet in each round (rounds,), from earlier rounds alone."""
+    squares = np.vstack([np.zeros(drawn.shape[1]), np.cumsum(drawn**2, axis=0)[:-1]])
+    spread = squares - sums**2 / np.maximum(counts, 1)
+    variance = (PRIOR_SAMPLES * PRIOR_VARIANCE + spread) / (PRIOR_SAMPLES + counts)
+    conditional = (left**2 * variance).mean(axis=1) / drawn.shape[1]
+    widest = left.mean(axis=1)
+    tiny = np.finfo(float).tiny
+    bets = np.minimum(target / np.maximum(conditional, tiny), LARGEST_BET / np.maximum(widest, tiny))
+    return np.where(widest > 0, bets, 0.0)
+
+
+def _bound(seen: Floats, bets: Floats, low: float, high: float) -> float:
+    """The least mean in [low, high] that was never rejected: the capital of bets on a greater one falls as the mean grows."""
+    limit = np.log(2 / ALPHA)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.log1p(bets * (seen - middle)).cumsum().max() >= limit else (low, middle)
+    return low

@@ -1,0 +1,51 @@
+"""When a cell is known precisely enough to stop: ``[precision]`` of a sweep file. Never part of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from sweeps.values import Frozen
+
+BASE = "zero-shot"
+"""The condition that ``difference`` compares every other one with, as the report's paired tests do."""
+Points = Annotated[float, Field(ge=0.1, le=25, strict=True)]
+
+
+class Precision(Frozen):
+    """Half-widths of 95% intervals, in points; multiple choice stops once all that are given are reached."""
+
+    half_width: Points | None = None
+    """Of accuracy: on a model's average over scenarios, or of each cell."""
+    per: Literal["average", "cell"] = "average"
+    """What ``half_width`` is of."""
+    difference: Points | None = None
+    """Of the paired difference in the average over scenarios between each condition and zero-shot."""
+
+    @model_validator(mode="after")
+    def _some(self) -> Precision:
+        if self.half_width is None and self.difference is None:
+            raise ValueError("give half_width or difference, in points")
+        if self.half_width is None and self.per == "cell":
+            raise ValueError('per = "cell" is of half_width; give that too, or leave per out')
+        return self
+
+    def unfit(self, multiple_choice: bool, repeated: bool, conditions: Sequence[str]) -> str:
+        """Why a sweep cannot stop by this rule, or an empty string."""
+        if not multiple_choice:
+            return "stops multiple choice, which is not played here; leave it out"
+        if repeated:
+            return "stops cells early, and replicates repeat whole cells; leave one of the two out"
+        if self.difference is not None and (BASE not in conditions or len(conditions) < 2):
+            return f"difference compares conditions with {BASE}; name {BASE} and another in conditions"
+        return ""
+
+    @property
+    def told(self) -> str:
+        """The rule in words: ``+-1 points on the average over scenarios``."""
+        of = "in every cell" if self.per == "cell" else "on the average over scenarios"
+        parts = [f"+-{self.half_width:g} points {of}"] if self.half_width is not None else []
+        parts += [f"+-{self.difference:g} points between conditions"] if self.difference is not None else []
+        return " and ".join(parts)

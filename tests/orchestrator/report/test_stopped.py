@@ -1,0 +1,104 @@
+"""A run with stopped cells: counted by their prefix, bounded by the interval that holds at any stop, told in words."""
+
+import math
+
+import polars as pl
+import pytest
+
+from orchestrator.planning.build_plan import build_plan, planned_rows
+from orchestrator.precision.stopping import bounds, filled
+from orchestrator.report.estimates import estimate
+from orchestrator.report.run_data import read
+from orchestrator.report.stopped import in_order
+from orchestrator.storage import run_folder
+from orchestrator.tracking.rollup import of_model
+from tests.orchestrator.precision.wide import wide
+from tests.orchestrator.report import runs
+
+MODELS = ["uniform", "first-option"]
+
+
+@pytest.fixture(scope="module")
+def data(demo_data, tmp_path_factory):
+    return wide(demo_data, tmp_path_factory.mktemp("wide") / "data")
+
+
+def stopped(data, folder, rule):
+    """A run folder of a sweep whose cells have stopped by the rule, and its stops by cell."""
+    wanted = runs.sweep(data, MODELS, ["zero-shot", "hint"], precision=rule)
+    runs.played(folder, wanted)
+    plan = build_plan(wanted)
+    plan = plan.stopped(filled(plan, folder).stops())
+    run_folder.write_plan(folder, planned_rows(plan), plan.all_keys())
+    return plan, {plan.cells[index].key: n for index, n in plan.stops.items()}
+
+
+@pytest.mark.parametrize("rule", [{"half_width": 10}, {"half_width": 20, "per": "cell"}])
+def test_a_stopped_cell_counts_its_prefix_and_has_the_interval_that_holds_at_any_stop(data, tmp_path, rule):
+    plan, stops = stopped(data, tmp_path, rule)
+    run_data = read(tmp_path)
+    cells = {row["cell"]: row for row in estimate(run_data).cells.iter_rows(named=True)}
+    rows = {row["cell"]: row for row in run_data.rows.iter_rows(named=True)}
+    points = rule["half_width"] * (1 if "per" in rule else math.sqrt(7))
+
+    assert stops and plan.wanted < plan.total
+    for index, cell in enumerate(plan.cells):
+        row, full = rows[cell.key], len(plan.drawn(cell))
+        assert (row["planned"], row["finished"], row["full"]) == (plan.size(index), plan.size(index), full)
+        mine = in_order(run_data.episodes.filter(cell=cell.key), run_data.sweep.seed)
+        ids = [one.id for _, one in sorted(zip(plan.ranks[cell.scenario], plan.drawn(cell), strict=True), key=first)]
+        assert mine["sample_id"].to_list() == ids[: plan.size(index)]
+        if cell.key in stops:
+            right = mine["correct"].cast(pl.Float64).to_numpy()
+            low, high = bounds([right], [full], stops[cell.key], points / 100)
+            assert row["acc_low"] == pytest.approx(min(100 * low, row["acc"]))
+            assert row["acc_high"] == pytest.approx(max(100 * high, row["acc"]))
+            for name in ("acc", "acc_first", "ps", "loops"):
+                assert cells[cell.key][f"{name}_low"] <= cells[cell.key][name] <= cells[cell.key][f"{name}_high"]
+            assert (cells[cell.key]["acc_low"], cells[cell.key]["acc_high"]) == (row["acc_low"], row["acc_high"])
+
+
+def first(pair):
+    return pair[0]
+
+
+def test_the_average_of_a_stopped_model_is_as_precise_as_the_rule_says(data, tmp_path):
+    _, stops = stopped(data, tmp_path, {"half_width": 10})
+    averages = estimate(read(tmp_path)).averages
+
+    seen = 0
+    for row in averages.iter_rows(named=True):
+        if any(name.startswith(f"{row['model']}/") and name.endswith(f"/{row['condition']}") for name in stops):
+            seen += 1
+            assert 0 < row["acc_high"] - row["acc_low"] <= 20.0001
+    assert seen
+
+
+def test_the_report_says_what_has_stopped_and_what_beyond_the_stop_is_left_out(data, tmp_path):
+    plan, stops = stopped(data, tmp_path, {"half_width": 10})
+    notes = read(tmp_path).notes
+    saved = plan.total - plan.wanted
+
+    assert f"precision +-10 points on the average over scenarios: {len(stops)} of 28 cells stopped" in notes[0]
+    assert notes[0].endswith(f"{saved:,} of {plan.total:,} episodes not needed")
+    assert any("hold at any stop" in note for note in notes)
+    assert any(note.startswith(f"{saved:,} episodes after a stop") for note in notes)
+
+
+def test_mlflow_has_what_counts_and_what_would_be_played_without_the_rule(data, tmp_path):
+    plan, _ = stopped(data, tmp_path, {"half_width": 10})
+    found = of_model(read(tmp_path).rows.to_dicts(), "zero-shot")
+
+    assert (found["planned"], found["full"]) == (plan.wanted, plan.total)
+
+
+def test_without_the_rule_the_folder_is_the_full_set_again(data, tmp_path):
+    stopped(data, tmp_path / "a", {"half_width": 10})
+    whole = runs.sweep(data, MODELS, ["zero-shot", "hint"])
+    with run_folder.claim(tmp_path / "a", whole):
+        pass
+    runs.played(tmp_path / "a", whole)
+    runs.played(tmp_path / "b", whole)
+
+    assert (tmp_path / "a/results.json").read_bytes() == (tmp_path / "b/results.json").read_bytes()
+    assert "full" not in read(tmp_path / "a").rows.columns
