@@ -65,6 +65,7 @@ def place(output: str, say: Callable[[str], None] = print) -> Iterator[RunLocati
     try:
         found = RunLocation(folder_of(bucket.url, "run"))
         uploader = Uploader(bucket, found.folder, writer, _fetched(bucket, found.folder, writer.attempt, say))
+        uploader.fetch_commands()  # what was asked while nobody played may say that there is something to play
         uploader.start()
         try:
             with _addressed(bucket.url, found.folder):

@@ -198,6 +198,9 @@ class Standing:
         """Those that were not refused."""
         self.settings: dict[str, str] = {}
         self.drained: set[str] = set()
+        self._pauses: list[Command] = []
+        self._cancels: list[Command] = []
+        """Both without what a later command about everything has made void."""
         for entry in entries:
             self.add(entry)
 
@@ -216,15 +219,18 @@ class Standing:
             self.drained.add(one.target)
         if one.verb == "undrain":
             self.drained.discard(one.target)
+        for verbs, commands in ((("pause", "resume"), self._pauses), (("cancel", "restore"), self._cancels)):
+            if one.verb in verbs:
+                commands[:] = [one] if one.target == ALL else [*commands, one]
 
     def paused(self, cell: str) -> Command | None:
         """The command by which a cell, or ``judge``, is paused; None where it is not."""
-        last = self._last(cell, "pause", "resume")
+        last = _last(cell, self._pauses)
         return last if last is not None and last.verb == "pause" else None
 
     def cancelled(self, cell: str) -> Command | None:
         """The command by which a cell is cancelled; None where it is not."""
-        last = self._last(cell, "cancel", "restore")
+        last = _last(cell, self._cancels)
         return last if last is not None and last.verb == "cancel" else None
 
     def marked(self, cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -246,9 +252,9 @@ class Standing:
                 found.setdefault(by, []).append(cell)
         return [_sentence(by, names) for by, names in found.items()]
 
-    def _last(self, cell: str, *verbs: str) -> Command | None:
-        commands = (entry.command for entry in reversed(self.entries))
-        return next((c for c in commands if c is not None and c.verb in verbs and matches(c.target, cell)), None)
+
+def _last(cell: str, commands: list[Command]) -> Command | None:
+    return next((one for one in reversed(commands) if matches(one.target, cell)), None)
 
 
 def standing(folder: Path) -> Standing:

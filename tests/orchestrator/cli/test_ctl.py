@@ -123,3 +123,7 @@ def test_a_command_to_a_run_in_a_bucket_reaches_its_driver_and_the_answer_comes_
 
         wait_for(lambda: "did pause all" in typed(url).output)
     assert not [name for name in remote.Bucket(url).listed() if name.startswith("control/")]
+
+    assert "the next `run` there begins with resume all" in typed(url, "resume").output
+    with remote.place(url, str) as place:
+        assert len(control_log.waiting(place.folder)) == 1, "an attempt finds it before it looks what is pending"

@@ -1,0 +1,57 @@
+"""Commands to a sweep on two real nodes of Ray, whose driver and workers are killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from random import Random
+
+import pytest
+
+from orchestrator.storage import control_log
+from tests.chaos.ground import ended, playing
+
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
+COMMANDS = 40
+
+
+def test_random_commands_a_killed_driver_and_killed_workers(ground, sweep_file, undisturbed, survived, tmp_path):
+    """When a run ends before the last command is asked, the next one takes the rest."""
+    out, chance = tmp_path / "run", Random("control")
+    nodes = [node.node_id for node in ground.cluster.list_all_nodes()]
+    process = ground.start("run", sweep_file, "--output", out)
+    playing(out, process)
+    for number in range(COMMANDS):
+        ask(out, chance, nodes)
+        time.sleep(0.25)
+        if number % 10 == 4:
+            for pid in ground.workers()[:1]:
+                os.kill(pid, signal.SIGKILL)
+        if number == COMMANDS // 2:
+            process.kill()
+            ended(process)
+            process = ground.start("run", sweep_file, "--output", out)
+    for verb, target, value in [("resume", "all", ""), ("restore", "all", ""), ("set", "cluster.gpus", "all")]:
+        control_log.ask(out, control_log.command(verb, target, value))
+    for node in nodes:
+        control_log.ask(out, control_log.command("undrain", node))
+    ended(process)
+    control_log.ask(out, control_log.command("requeue", "all"))
+    done = ground.run("run", sweep_file, "--output", out)
+
+    assert done.returncode == 0, done.stderr
+    taken = control_log.history(out)
+    assert len({entry.name for entry in taken}) == len(taken) == COMMANDS + 3 + len(nodes) + 1
+    assert any(not entry.refused for entry in taken) and any(entry.refused for entry in taken)
+    survived(f"{COMMANDS} random commands, SIGKILL of the driver and of workers", out)
+
+
+def ask(out, chance: Random, nodes: list[str]) -> None:
+    verb = chance.choice(["pause", "resume", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain"])
+    target = chance.choice(["all", "u1*", "*/ROD", "*/*/hint", "nobody"])
+    if verb in ("drain", "undrain"):
+        target = chance.choice(nodes)
+    key, value = ("cluster.gpus", chance.choice(["1", "2", "all", "0"])) if verb == "set" else (target, "")
+    control_log.ask(out, control_log.command(verb, key, value))
