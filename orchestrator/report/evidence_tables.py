@@ -17,7 +17,8 @@ from orchestrator.report.paired_tests import ALPHA, against
 from orchestrator.report.ranking import chance, ranking
 from orchestrator.report.robustness import PARTS, robustness
 from orchestrator.report.run_data import RunData
-from orchestrator.report.wording import counted
+from orchestrator.report.share_changes import share_changes
+from orchestrator.report.wording import counted, signed
 from sweeps.spec import Protocol
 
 HARDEST = 5
@@ -51,6 +52,31 @@ def paired(run_data: RunData, protocol: Protocol = Protocol.MCQA) -> Grid:
         f"interval (* {test}, of means a score test; Holm over all models, p < {ALPHA})"
     )
     return Grid(name, title, (*scenarios, AVERAGE), tuple(rows), found, ranked)
+
+
+def shares(run_data: RunData) -> Grid:
+    """What hints and random suggestions change in what models do (``share_changes``), the paper's beside ours where published."""
+    found = share_changes(run_data)
+    names, rows = (
+        {"share_suggestion": "suggestions", "share_abstention": "abstentions", "share_category": "categories"},
+        [],
+    )
+    for model in models(run_data, found["model"]):
+        for name in [name for name in run_data.conditions if name in set(found.filter(model=model)["condition"])]:
+            part = {row["share"]: row for row in found.filter(model=model, condition=name).iter_rows(named=True)}
+            rows.append((f"{model}, {name}", tuple(_changed(part[share]) for share in names)))
+    title = (
+        "change of the shares of answers against zero-shot, percent of the share before (before to after), averaged over the "
+        "scenarios complete under both; of the paper's figures only suggestions under random ones are published as numbers"
+    )
+    return Grid("share-changes", title, tuple(names.values()), tuple(rows), found)
+
+
+def _changed(row: Row) -> Entry:
+    span = f"({row['before']:.1f} to {row['after']:.1f})"
+    change = "-" if row["percent"] is None else f"{signed(row['percent'])}"
+    paper = "" if row["published"] is None else f", paper {signed(row['published'])}"
+    return Entry(f"{change} {span}{paper}", row["percent"])
 
 
 def ranks(run_data: RunData, condition: str = "zero-shot") -> Grid:

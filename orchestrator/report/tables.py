@@ -20,7 +20,7 @@ from orchestrator.report.efficiency import budget_averages, efficiency, lift
 from orchestrator.report.endings import taxonomy
 from orchestrator.report.escaping import MISSING, Entry, Grid
 from orchestrator.report.estimates import Estimates, estimate
-from orchestrator.report.evidence_tables import hard_samples, own, paired, ranks, readings, robust, shrunken
+from orchestrator.report.evidence_tables import hard_samples, own, paired, ranks, readings, robust, shares, shrunken
 from orchestrator.report.grid_parts import (
     AVERAGE,
     Format,
@@ -100,6 +100,7 @@ def grids(run_data: RunData, intervals: Estimates | None = None) -> list[Grid]:
         unseen(run_data, intervals),
         known(run_data),
         regret(run_data),
+        shares(run_data),
         ranks(run_data),
         robust(run_data),
         readings(run_data),
