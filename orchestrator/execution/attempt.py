@@ -53,7 +53,7 @@ from orchestrator.tracking.dataset import described
 from orchestrator.tracking.rollup import Roster
 from orchestrator.tracking.system_metrics import SystemMetrics
 from orchestrator.tracking.tracker import Tracker, parameters
-from sweeps.load import skipped
+from sweeps.load import SweepError, skipped
 from sweeps.spec import Judge, Sweep
 
 if TYPE_CHECKING:
@@ -100,6 +100,10 @@ def judge(
     own; its results.json is written anew where the reader is its own judge, or it had none. Raises RunFolderError.
     """
     check_wording(reader)
+    if sweep.turn_judge and not sweep.judged:
+        raise SweepError(
+            "answers of oeg-multi were read while they were played; another judge is another run, with its own [judge]"
+        )
     sweep = sweep if sweep.judge else sweep.model_copy(update={"judge": reader})
     with opened(sweep, build_plan(sweep), output, say) as attempt:
         return attempt.judge(reader, again)

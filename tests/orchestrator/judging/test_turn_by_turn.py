@@ -13,7 +13,8 @@ import pytest
 from orchestrator.storage.episode_store import episodes, turns
 from tests.actors.service import Answer, said, service
 from tests.orchestrator.execution.test_attempt import exactly_once
-from tests.orchestrator.judging.test_judging import by, many, sweep
+from tests.orchestrator.judging.test_judging import by, flat, many, sweep
+from tests.orchestrator.report import runs
 
 RULES = '[judge]\nmodel = "rule-judge"\n'
 TALKERS = '["oracle", "ask-properly", "guess-aloud", "refuse"]'
@@ -87,3 +88,16 @@ def test_a_mute_judge_leaves_failed_episodes_that_another_command_plays_again(cl
         assert cli.run("run", path, "--output", out, "--retry-failed").returncode == 0
     assert set(pl.read_parquet(out / "results.parquet")["acc"]) == {0.0}
     exactly_once(out, 20)
+
+
+def test_what_was_read_while_it_was_played_is_not_judged_afterwards(cli, demo_data, tmp_path):
+    wanted = runs.sweep(
+        demo_data, ["refuse"], ["zero-shot"], scenarios=["QD"], protocol="oeg-multi", judge={"model": "rule-judge"}
+    )
+    done = cli.run("judge", runs.played(tmp_path / "run", wanted))
+
+    assert (
+        done.returncode != 0
+        and "were read while they were played" in flat(done.stderr)
+        and "Traceback" not in done.stderr
+    )
