@@ -56,6 +56,8 @@ class Audit:
     """Stored episodes that the run was to play and this data folder has no sample for: nothing to compare them with."""
     own: int = 0
     """Stored episodes of scenarios of installed packages, which the published package does not know."""
+    maps: int = 0
+    """Stored decision maps, whose question the package does not ask."""
 
     @property
     def clean(self) -> bool:
@@ -75,6 +77,8 @@ class Audit:
             )
         if self.own:
             yield f"{self.own:,} stored episodes are of scenarios of installed packages, which the published one does not know"
+        if self.maps:
+            yield f"{self.maps:,} decision maps are not compared: the package asks no such question"
         judged = f", {self.verdicts:,} verdicts" if self.verdicts else ""
         yield f"{self.episodes:,} episodes, {self.turns:,} turns{judged}: {len(self.differences):,} differences"
 
@@ -97,7 +101,7 @@ def audit(folder: Path, package: Path | None = None, python: str | None = None, 
                 found += COMPARED[episode.cell.protocol](episode, told)
                 if told["raised"]:
                     raised.append(f"{episode.row['key']}: the package raises {told['raised']}")
-    return Audit(count, rows, said, tuple(found), tuple(raised), _strange(plan, folder), _own(plan, folder))
+    return Audit(count, rows, said, tuple(found), tuple(raised), _strange(plan, folder), *_apart(plan, folder))
 
 
 def _strange(plan: Plan, folder: Path) -> int:
@@ -106,10 +110,13 @@ def _strange(plan: Plan, folder: Path) -> int:
     return int(asked(folder).join(known, on="key", how="anti").select(pl.len()).collect().item())
 
 
-def _own(plan: Plan, folder: Path) -> int:
-    """How many stored episodes are of scenarios that are none of the paper's."""
-    mine = belonging(plan, folder).filter(~pl.col("scenario").is_in(list(SCENARIOS)))
-    return int(mine.select(pl.len()).collect().item())
+def _apart(plan: Plan, folder: Path) -> tuple[int, int]:
+    """How many stored episodes are of scenarios that are none of the paper's, and how many others are decision maps."""
+    paper = pl.col("scenario").is_in(list(SCENARIOS))
+    maps = pl.col("cell").is_in([cell.key for cell in plan.cells if cell.condition.every_frame])
+    counts = belonging(plan, folder).select((~paper).sum().alias("own"), (paper & maps).sum().alias("maps")).collect()
+    own, mapped = counts.row(0)
+    return int(own), int(mapped)
 
 
 def _sweep(folder: Path, data: Path | None) -> Sweep:

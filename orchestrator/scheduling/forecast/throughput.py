@@ -77,6 +77,8 @@ def pictures_shown(condition: Condition) -> float:
     mean = _table()["pictures"]
     if condition.mode is Mode.REFERENCE:
         return float(mean["reference"])
+    if condition.every_frame:
+        return float(mean["every-frame"])
     kind = "history" if condition.history else "hint" if condition.hint else "zero-shot"
     return float(mean[kind]) + condition.shots * float(mean["example"])
 

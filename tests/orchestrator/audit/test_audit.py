@@ -109,7 +109,7 @@ def test_an_honest_folder_has_no_difference(played, package):
     found = audit(played, package, oracle_python())
 
     assert found.episodes == 1_212 and found.turns > found.episodes
-    assert (found.differences, found.raised, found.verdicts) == ((), (), 0)
+    assert (found.differences, found.raised, found.verdicts, found.maps) == ((), (), 0, 84)
     assert list(found.lines())[-1].endswith("0 differences")
 
 
