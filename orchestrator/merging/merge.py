@@ -133,7 +133,10 @@ def _plan(folders: Sequence[Path]) -> tuple[pl.DataFrame, pl.Series]:
             raise RunFolderError(f"{folder}/{run_folder.KEYS} is not there; the same `run` command writes it")
         plans.append((pl.DataFrame(run_folder.planned_cells(folder)), keys.collect()["key"]))
     every = pl.concat([found for _, found in plans]).unique(maintain_order=True)
-    cells = pl.concat([found for found, _ in plans]).unique(maintain_order=True)
+    cells = pl.concat([found for found, _ in plans], how="diagonal")
+    if "full" in cells.columns:  # some stop by precision
+        cells = cells.with_columns(pl.coalesce("full", "planned").alias("full"))
+    cells = cells.unique(maintain_order=True)
     counts = every.str.replace(r"/[^/]*$", "").value_counts(name="count")
     named = cells.join(counts.rename({"key": "cell"}), on="cell", how="left")
     wrong = named.filter((pl.col("planned") != pl.col("count").fill_null(0)) | pl.col("cell").is_duplicated())

@@ -39,6 +39,7 @@ from orchestrator.report.metrics import lacking
 from orchestrator.report.model_size import capacity
 from orchestrator.report.paired_averages import averages_against, averages_between
 from orchestrator.report.paired_tests import between
+from orchestrator.report.precision_table import precise
 from orchestrator.report.published import MEASURES
 from orchestrator.report.ranking import BEATS, beats
 from orchestrator.report.resources import resources
@@ -86,6 +87,7 @@ def measures(run_data: RunData) -> dict[str, pl.DataFrame]:
         "cells-shrunken": difficulty(run_data).cells,
         "samples-difficulty": difficulty(run_data).samples,
         "resources": resources(run_data),
+        "precision": precise(run_data),
     }
     return {name: frame for name, frame in frames.items() if not frame.is_empty()}
 

@@ -5,9 +5,11 @@ import math
 import polars as pl
 import pytest
 
+from orchestrator.merging.merge import merge
 from orchestrator.planning.build_plan import build_plan, planned_rows
 from orchestrator.precision.stopping import bounds, filled
 from orchestrator.report.estimates import estimate
+from orchestrator.report.precision_table import precise
 from orchestrator.report.run_data import read
 from orchestrator.report.stopped import in_order
 from orchestrator.storage import run_folder
@@ -23,9 +25,9 @@ def data(demo_data, tmp_path_factory):
     return wide(demo_data, tmp_path_factory.mktemp("wide") / "data")
 
 
-def stopped(data, folder, rule):
+def stopped(data, folder, rule, models=MODELS):
     """A run folder of a sweep whose cells have stopped by the rule, and its stops by cell."""
-    wanted = runs.sweep(data, MODELS, ["zero-shot", "hint"], precision=rule)
+    wanted = runs.sweep(data, models, ["zero-shot", "hint"], precision=rule)
     runs.played(folder, wanted)
     plan = build_plan(wanted)
     plan = plan.stopped(filled(plan, folder).stops())
@@ -102,3 +104,29 @@ def test_without_the_rule_the_folder_is_the_full_set_again(data, tmp_path):
 
     assert (tmp_path / "a/results.json").read_bytes() == (tmp_path / "b/results.json").read_bytes()
     assert "full" not in read(tmp_path / "a").rows.columns
+
+
+def test_stopped_folders_of_two_models_and_one_that_plays_all_are_merged_as_they_are(data, tmp_path):
+    stopped(data, tmp_path / "a", {"half_width": 10}, ["uniform"])
+    stopped(data, tmp_path / "b", {"half_width": 8}, ["first-option"])
+    runs.played(tmp_path / "c", runs.sweep(data, ["guess"], ["zero-shot", "hint"]))
+    alone = [read(tmp_path / name).rows.select("cell", "planned", "acc") for name in "abc"]
+    merge([tmp_path / name for name in "abc"], tmp_path / "m")
+
+    both = read(tmp_path / "m").rows
+    assert both.select("cell", "planned", "acc").equals(pl.concat(alone).sort("cell"))
+    assert both.filter(model="guess").select(pl.col("full") == pl.col("planned")).to_series().all()
+
+
+def test_the_table_of_precision_has_each_difference_with_the_interval_by_which_it_stopped(data, tmp_path):
+    plan, stops = stopped(data, tmp_path, {"difference": 12})
+    rule, found = filled(plan, tmp_path), precise(read(tmp_path))
+
+    assert stops and found.height == 2 * 2 + 2, "an average a model and condition, and a difference a model"
+    for unit in rule.units:
+        model = plan.cells[unit.cells[0]].model.name
+        row = found.row(by_predicate=(pl.col("model") == model) & (pl.col("against") == "zero-shot"), named=True)
+        low, high = rule.bounds(unit, max(plan.stops[cell] for cell in unit.all_cells if cell in plan.stops))
+        assert (row["low"], row["high"]) == (pytest.approx(low), pytest.approx(high))
+        assert row["high"] - row["low"] <= 24 and row["samples"] < row["full"] == 402
+    assert precise(read(runs.played(tmp_path / "b", runs.sweep(data, ["guess"])))).is_empty()
