@@ -9,7 +9,6 @@ import asyncio
 import logging
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -23,12 +22,12 @@ from orchestrator.datasets.sources import address
 from orchestrator.datasets.staging import fixed
 from orchestrator.execution.before_start import hopeless
 from orchestrator.execution.cell_states import cell_states
-from orchestrator.execution.circuit_breaker import NO_EVIDENCE, CircuitBreaker
+from orchestrator.execution.circuit_breaker import CircuitBreaker
 from orchestrator.execution.live_control import LiveControl, asked_for, take_waiting
 from orchestrator.execution.outcome import Outcome as Outcome
 from orchestrator.execution.precise_stops import PreciseStops
 from orchestrator.execution.retry_failed import take_back
-from orchestrator.execution.scored import all_read
+from orchestrator.execution.scored import all_read, answering, stored_by_cell
 from orchestrator.execution.scored import scored as scored
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.execution.worker_logs import AttemptLog, attempt_log
@@ -307,7 +306,7 @@ class Attempt:
         started = time.perf_counter()
         ray_cluster.connect(lambda line: print(line, file=sys.stderr, flush=True))
         sink, began = (
-            ResultSink(self.store, self.plan, CircuitBreaker(self._answering()), self.stops.stored),
+            ResultSink(self.store, self.plan, CircuitBreaker(answering(self.plan, self.output)), self.stops.stored),
             time.perf_counter(),
         )
         asyncio.run(self._drive(sink, progress))
@@ -363,17 +362,7 @@ class Attempt:
         known = set(cells["cell"])
         errors = {cell: count for cell, count in wrong.iter_rows() if cell in known}
         groups = {model.name: group(model) for model in self.sweep.models}
-        return Progress(self.output, cells, self._finished(), errors, groups, tracker, metrics)
-
-    def _answering(self) -> list[tuple[str, str, str]]:
-        """Model, condition and protocol of which an episode is stored that the engine did not refuse."""
-        stored = belonging(self.plan, self.output).filter((pl.col("turns") > 0) | ~pl.col("ending").is_in(NO_EVIDENCE))
-        return stored.select("model", "condition", "protocol").unique().collect().rows()
-
-    def _finished(self) -> dict[str, int]:
-        """Cell -> planned episodes that are stored already."""
-        missing = Counter(self.plan.task(ordinal)[0] for queue in self.pending.values() for ordinal in queue)
-        return {cell.key: self.plan.size(n) - missing[n] for n, cell in enumerate(self.plan.cells)}
+        return Progress(self.output, cells, stored_by_cell(self.plan, self.pending), errors, groups, tracker, metrics)
 
     # -- after --------------------------------------------------------------------------------------------------------
     def _scored(self) -> pl.DataFrame:

@@ -1,11 +1,14 @@
-"""What a run folder holds of a plan, scored: one row a planned cell."""
+"""What a run folder holds of a plan: scored, one row a planned cell, and counted."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
 
+from orchestrator.execution.circuit_breaker import NO_EVIDENCE
 from orchestrator.planning.build_plan import belonging, planned_rows
 from orchestrator.planning.plan import Plan
 from orchestrator.report.metrics import score
@@ -23,3 +26,15 @@ def scored(plan: Plan, output: Path, judge: str, strict: bool = False) -> pl.Dat
 def all_read(rows: pl.DataFrame) -> bool:
     """Whether the judge has read every answer, those included that it could give no verdict on."""
     return bool((rows["answered"] == rows["judged"] + rows["unjudged"]).all())
+
+
+def answering(plan: Plan, output: Path) -> list[tuple[str, str, str]]:
+    """Model, condition and protocol of which an episode is stored that the engine did not refuse."""
+    stored = belonging(plan, output).filter((pl.col("turns") > 0) | ~pl.col("ending").is_in(NO_EVIDENCE))
+    return stored.select("model", "condition", "protocol").unique().collect().rows()
+
+
+def stored_by_cell(plan: Plan, pending: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Cell -> planned episodes that are stored already; ``pending``: group -> ordinals."""
+    missing = Counter(plan.task(ordinal)[0] for queue in pending.values() for ordinal in queue)
+    return {cell.key: plan.size(n) - missing[n] for n, cell in enumerate(plan.cells)}
