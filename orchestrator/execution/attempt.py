@@ -52,7 +52,7 @@ from orchestrator.tracking.dataset import described
 from orchestrator.tracking.rollup import Roster
 from orchestrator.tracking.system_metrics import SystemMetrics
 from orchestrator.tracking.tracker import Tracker, parameters
-from sweeps.load import SweepError, skipped
+from sweeps.load import skipped
 from sweeps.spec import Judge, Sweep
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ def run(
     Raises RunFolderError when the folder is held or holds another configuration.
     """
     sweep = fixed(sweep)
-    if sweep.judged and sweep.judge is not None:
-        check_wording(sweep.judge)
+    check_wording(sweep.judge if sweep.judged else None)
     plan = build_plan(sweep)
     for reason in (*skipped(sweep), *plan.left_out):
         say(f"left out: {reason}")
@@ -98,11 +97,7 @@ def judge(
     Answers the scored rows by this judge, and whether it has read everything that is stored. ``sweep`` is the folder's
     own; its results.json is written anew where the reader is its own judge, or it had none. Raises RunFolderError.
     """
-    check_wording(reader)
-    if sweep.turn_judge and not sweep.judged:
-        raise SweepError(
-            "answers of oeg-multi were read while they were played; another judge is another run, with its own [judge]"
-        )
+    check_wording(reader, sweep)
     sweep = sweep if sweep.judge else sweep.model_copy(update={"judge": reader})
     with opened(sweep, build_plan(sweep), output, say) as attempt:
         return attempt.judge(reader, again)

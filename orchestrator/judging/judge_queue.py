@@ -20,7 +20,7 @@ from orchestrator.storage import verdict_store
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.verdict_store import VerdictStore
 from sweeps.load import SweepError
-from sweeps.spec import Judge, Protocol
+from sweeps.spec import Judge, Protocol, Sweep
 
 MAX_HELD = 8192
 """Answers held in memory; of 8,000 characters each they take some 100 MB."""
@@ -91,10 +91,14 @@ class JudgeQueue:
         return self.plan.key(*self.plan.task(ordinal))
 
 
-def check_wording(judge: Judge) -> None:
-    """Raise SweepError where the paper's wording is wanted and not installed."""
+def check_wording(judge: Judge | None, played: Sweep | None = None) -> None:
+    """Raise SweepError where the paper's wording is wanted and absent, or a sweep that was ``played`` leaves nothing to read."""
+    if played and played.turn_judge and not played.judged:
+        raise SweepError(
+            "answers of oeg-multi were read while they were played; another judge is another run, with its own [judge]"
+        )
     try:
-        judge_key(judge)
+        judge_key(judge) if judge else None
     except ValueError as problem:
         raise SweepError(str(problem)) from None
 
