@@ -28,9 +28,7 @@ from orchestrator.storage.schemas import schema
 EPISODES, TURNS = schema(EpisodeRow), schema(TurnRow)
 TABLES = {"episodes": EPISODES, "turns": TURNS}
 LATER = ("cached_tokens", "pictures", "cached_pictures", "read_as", "judged")
-EARLIER = {
-    table: [pl.Schema({n: kind for n, kind in whole.items() if n not in LATER})] for table, whole in TABLES.items()
-}
+EARLIER = {t: pl.Schema({n: kind for n, kind in now.items() if n not in LATER}) for t, now in TABLES.items()}
 """As earlier versions wrote a table; read with nulls in the place of what they lack."""
 LARGE = 200_000
 """Episodes from which on a part is left as it is when small ones are merged."""
@@ -305,18 +303,19 @@ def _part(name: str) -> Part | None:
 
 
 def _usable(path: Path, whole: bool, kept: checksums.Sums) -> bool:
-    """Whether this is a part as the writer writes them; pipes and folders of that name are not even opened."""
+    """Whether this is a part as the writer writes them, decoded where it has no sum; pipes and folders are not even opened."""
+    table = path.parent.name
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode) or not status.st_size:
             return False
         if not checksums.agrees(path, kept):
             return False
-        schema = _scan(path).collect().schema if whole else _scan(path).collect_schema()
+        lazy = not whole and f"{table}/{path.name}" in kept
+        schema = _scan(path).collect_schema() if lazy else _scan(path).collect().schema
     except UNREADABLE:
         return False
-    table = path.parent.name
-    return schema in (TABLES[table], *EARLIER.get(table, ()))
+    return schema in (TABLES[table], EARLIER[table])
 
 
 def _scans(folder: Path, table: str, parts: Sequence[Part]) -> pl.LazyFrame:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from orchestrator.storage import checksums
-from orchestrator.storage.episode_store import EpisodeStore
+from orchestrator.storage.episode_store import EpisodeStore, episodes
 from tests.orchestrator.storage.test_episode_store import ids, written
 
 
@@ -28,6 +28,18 @@ def test_one_flipped_bit_anywhere_is_found(tmp_path, table):
         store = EpisodeStore(folder)
         assert store.finished().is_empty() and list((folder / "damaged").iterdir())
         store.close()
+
+
+def test_a_part_without_a_sum_whose_pages_are_damaged_is_left_out_by_readers(tmp_path):
+    folder, heights = written(tmp_path / "run", range(200)), []
+    (folder / checksums.NAME).unlink()
+    path = next((folder / "episodes").iterdir())
+    raw = path.read_bytes()
+    for at in range(4, len(raw), 97):
+        path.write_bytes(raw[:at] + bytes(byte ^ 0xFF for byte in raw[at : at + 8]) + raw[at + 8 :])
+        heights.append(episodes(folder).collect().height)
+
+    assert 0 in heights and len(heights) > 20
 
 
 def test_a_torn_line_or_a_missing_file_of_sums_damages_nothing(tmp_path):
