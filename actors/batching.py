@@ -5,7 +5,7 @@ No engine is imported here: what a batch is made of can be tested in millisecond
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Condition
@@ -67,7 +67,17 @@ class Waiting:
             self.changed.wait_for(lambda: self.jobs or self.closed is not None)
             taken = company(self.jobs, most)
             self.jobs = [job for job in self.jobs if job not in taken]
-        return [job for job in taken if job.answer.set_running_or_notify_cancel()]
+        return [job for job in taken if job.answer.running() or job.answer.set_running_or_notify_cancel()]
+
+    def give_back(self, jobs: Sequence[Job]) -> None:
+        """Put jobs that were taken before all others; they get the reason where the room is closed."""
+        with self.changed:
+            reason = self.closed
+            if reason is None:
+                self.jobs = [*jobs, *self.jobs]
+                self.changed.notify()
+        for job in jobs if reason is not None else ():
+            job.answer.set_exception(reason)
 
     def full(self, most: int) -> bool:
         """Whether a whole batch could be taken now."""
@@ -81,7 +91,7 @@ class Waiting:
             left, self.jobs = self.jobs, []
             self.changed.notify_all()
         for job in left:
-            if job.answer.set_running_or_notify_cancel():
+            if job.answer.running() or job.answer.set_running_or_notify_cancel():
                 job.answer.set_exception(reason)
 
 

@@ -117,8 +117,17 @@ class TransformersBackend:
         except Exception as bug:
             self._failed(jobs, bug)
             return None
-        alone = [self._prepared([job]) for job in jobs]
-        return self._prepared([job for batch in alone if batch for job in batch.jobs])
+        return self._apart(jobs)
+
+    def _apart(self, jobs: list[Job]) -> Batch | None:
+        """The processor refused these jobs together: without those that it refuses alone, or one at a time from now on."""
+        alone = [batch for job in jobs if (batch := self._prepared([job])) is not None]
+        good = [job for batch in alone for job in batch.jobs]
+        if len(good) < len(jobs):
+            return self._prepared(good)
+        self.size = 1
+        self.waiting.give_back(good[1:])
+        return alone[0]
 
     def _answer(self, batch: Batch) -> None:
         try:

@@ -18,7 +18,7 @@ from transformers import RepetitionPenaltyLogitsProcessor
 
 from actors.backend import BackendDied, Message, Reply, Request, Unprocessable
 from actors.backend_registry import engine
-from actors.batching import Job, company
+from actors.batching import Job, Waiting, company
 from actors.decoding import Decoding
 from actors.hf_backend import TransformersBackend, prompt_text, steps
 from envs.render import Unprocessable as UnprocessablePicture
@@ -281,6 +281,27 @@ def test_without_room_a_batch_is_halved_until_it_fits(folder: Path, monkeypatch:
     assert backend.size <= 2 and isinstance(refused, Unprocessable)
 
 
+def test_what_a_processor_takes_only_alone_is_asked_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = opened_backend(folder, options={"batch": 8})
+    many = [asked(user("What is this?", picture(n)), max_tokens=4) for n in range(8)]
+    inputs = backend.mind.inputs
+
+    def single(jobs: list[Job]) -> Any:
+        if len(jobs) > 1:
+            raise ValueError("one at a time")
+        return inputs(jobs)
+
+    async def run() -> list[Any]:
+        together = await asyncio.gather(*map(backend.reply, many))
+        monkeypatch.setattr(backend.mind, "inputs", single)
+        alone = await asyncio.wait_for(asyncio.gather(*map(backend.reply, many), return_exceptions=True), 60)
+        await backend.close()
+        return [[getattr(reply, "text", reply) for reply in replies] for replies in (together, alone)]
+
+    together, alone = asyncio.run(run())
+    assert together == alone and backend.size == 1
+
+
 def test_a_model_without_chat_template_takes_one_question_and_one_picture(tmp_path: Path) -> None:
     """InstructBLIP, which vLLM does not serve: the prompt alone, four picture tokens before it."""
     instructblip(tmp_path / "model")
@@ -331,3 +352,18 @@ def test_the_oldest_plays_next_with_the_most_similar_company() -> None:
     jobs = [job(100), job(5), job(90), job(300), job(101, temperature=1.0), job(104)]
     assert [j.length for j in company(jobs, 3)] == [100, 104, 90]
     assert company([], 3) == []
+
+
+def test_what_is_given_back_plays_next_or_hears_why_nothing_does() -> None:
+    room, late = Waiting(), Job(asked(user("late", picture(0))), {})
+    for job in (early := [Job(asked(user("x", picture(0))), {}) for _ in range(2)]):
+        room.put(job)
+    taken = room.take(2)
+    room.put(late)
+    room.give_back(taken[1:])
+
+    assert room.take(1) == [early[1]] and room.take(1) == [late]
+    room.give_back([late])
+    room.close(BackendDied("gone"))
+    room.give_back([early[1]])
+    assert [str(job.answer.exception(0)) for job in (late, early[1])] == ["gone", "gone"]
