@@ -158,18 +158,7 @@ class Attempt:
         play: Callable[[Attempt], None] | None = None,
     ) -> Outcome:
         """Play what is pending, with ``play`` in place of workers, have new answers judged, and score what the folder holds."""
-        if reuse:
-            self._take_over(reuse)
-        if retry:
-            again = take_back(self.store, self.plan, self.log.folder, retry)
-            self.say(f"{again:,} {' and '.join(retry)} episodes are pending again")
-        reused.settle(self.output)
-        take_waiting(self.output, self.sweep, self.plan, self.store, self.log.folder)
-        self._find_stops()
-        self._replan()
-        self.pending = self.plan.pending(set(self.store.finished()["key"]))
-        self.standing = standing(self.output)
-        self.judge_queue = self._own_judge_queue()
+        self._find_pending(retry, reuse)
         self._announce()
         tracker = self._start_tracker()
         if not play:
@@ -181,16 +170,8 @@ class Attempt:
                 metrics = None if tracker.off else CellMetricsPublisher(self._scored, tracker.cell)
                 self._play(tracker, metrics)
         if not self.interrupted:
-            self.store.compact()
-            if self.judge_queue:
-                self.judge_queue.verdicts.compact()
-        if self.plan.precision:
-            self._find_stops()
-            self._replan()
-        outcome = self._outcome(self._with_own(self._scored()))
-        write_results(self.output, outcome.rows)
-        states = cell_states(outcome.rows, self.reasons, self.standing)
-        run_folder.write_status(self.output, states, finished=not self.interrupted)
+            self._compact()
+        outcome = self._write_results()
         self._close_tracker(tracker, outcome)
         return outcome
 
@@ -225,6 +206,21 @@ class Attempt:
         return planned
 
     # -- before -------------------------------------------------------------------------------------------------------
+    def _find_pending(self, retry: Collection[Ending], reuse: Sequence[tuple[str, Path]]) -> None:
+        """Settle what this attempt has to play, with what was asked while nobody played, and write the plan down."""
+        if reuse:
+            self._take_over(reuse)
+        if retry:
+            again = take_back(self.store, self.plan, self.log.folder, retry)
+            self.say(f"{again:,} {' and '.join(retry)} episodes are pending again")
+        reused.settle(self.output)
+        take_waiting(self.output, self.sweep, self.plan, self.store, self.log.folder)
+        self._find_stops()
+        self._replan()
+        self.pending = self.plan.pending(set(self.store.finished()["key"]))
+        self.standing = standing(self.output)
+        self.judge_queue = self._own_judge_queue()
+
     def _take_over(self, folders: Sequence[tuple[str, Path]]) -> None:
         """Take over what the folders have of what is pending; nothing is played here."""
         from orchestrator.merging import reuse
@@ -300,10 +296,8 @@ class Attempt:
         progress = self._progress(tracker, metrics)
         started = time.perf_counter()
         ray_cluster.connect(lambda line: print(line, file=sys.stderr, flush=True))
-        sink, began = (
-            ResultSink(self.store, self.plan, CircuitBreaker(answering(self.plan, self.output)), self.stops.stored),
-            time.perf_counter(),
-        )
+        breaker, began = CircuitBreaker(answering(self.plan, self.output)), time.perf_counter()
+        sink = ResultSink(self.store, self.plan, breaker, self.stops.stored)
         asyncio.run(self._drive(sink, progress))
         if not self.interrupted:
             sink.release()
@@ -360,6 +354,22 @@ class Attempt:
         return Progress(self.output, cells, stored_by_cell(self.plan, self.pending), errors, groups, tracker, metrics)
 
     # -- after --------------------------------------------------------------------------------------------------------
+    def _compact(self) -> None:
+        self.store.compact()
+        if self.judge_queue:
+            self.judge_queue.verdicts.compact()
+
+    def _write_results(self) -> Outcome:
+        """Score what the folder holds and write results and status."""
+        if self.plan.precision:
+            self._find_stops()
+            self._replan()
+        outcome = self._outcome(self._with_own(self._scored()))
+        write_results(self.output, outcome.rows)
+        states = cell_states(outcome.rows, self.reasons, self.standing)
+        run_folder.write_status(self.output, states, finished=not self.interrupted)
+        return outcome
+
     def _scored(self) -> pl.DataFrame:
         """One row a planned cell, open-ended ones by the sweep's own judge."""
         return scored(self.plan, self.output, own(self.sweep))
