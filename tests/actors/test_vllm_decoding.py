@@ -89,7 +89,7 @@ def vllm_gets(folder: Path, sampled: bool) -> SamplingParams:
     async def generate(prompt: Any, choices: SamplingParams, number: str, lora_request: Any) -> AsyncIterator[Any]:
         given.append(choices)
         said = SimpleNamespace(text="A", token_ids=[5], finish_reason="stop")
-        yield SimpleNamespace(finished=True, outputs=[said], prompt_token_ids=[1])
+        yield SimpleNamespace(finished=True, outputs=[said], prompt_token_ids=[1], num_cached_tokens=0)
 
     async def awake() -> bool:
         return False
