@@ -14,6 +14,7 @@ MODEL = "someone/tiny"
 FILES = {"config.json": 40, "model.safetensors": 900_000}
 
 
+@pytest.mark.long
 def test_each_node_with_a_cache_of_its_own_fetches_once(tmp_path):
     os.environ.update(ENVIRONMENT)
     from ray.cluster_utils import Cluster

@@ -76,6 +76,7 @@ def raced(url: str, kind: type[Together], settle: float = 0) -> tuple[list[Write
     return winners, refused
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_of_two_drivers_that_start_at_once_one_has_the_bucket(url):
     with ThreadPoolExecutor(5) as pool:

@@ -432,7 +432,7 @@ def test_a_second_store_is_refused_until_the_first_is_closed(tmp_path):
     EpisodeStore(tmp_path).close()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_million_rows(tmp_path, capsys):
     spans = [range(first, first + 5_000) for first in range(0, 1_000_000, 5_000)]
     opened = EpisodeStore(tmp_path, rows=20_000, seconds=1e9)
