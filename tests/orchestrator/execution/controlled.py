@@ -18,6 +18,7 @@ from actors.episode_runner import EpisodeRunner
 from orchestrator.execution.attempt import scored
 from orchestrator.execution.failed_episodes import failed_batch
 from orchestrator.execution.live_control import LiveControl
+from orchestrator.execution.precise_stops import PreciseStops
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.planning.plan import Plan
 from orchestrator.report.metrics import write_results
@@ -38,11 +39,11 @@ class Died(Exception):
     """The driver, where the test wants it to."""
 
 
-def sweep_of(data: Path) -> Sweep:
+def sweep_of(data: Path, **more) -> Sweep:
     """Four models of a GPU or two each, each a group of its own, under three conditions of all scenarios."""
     models = [{"name": n, "source": n, "backend": "vllm", "gpus": GPUS.get(n, 1), "in_flight": 4} for n in MODELS]
     table = {"name": "controlled", "data": str(data), "model": models}
-    return build({**table, "conditions": ["zero-shot", "hint", "reference"]}, "controlled.toml")
+    return build({**table, "conditions": ["zero-shot", "hint", "reference"], **more}, "controlled.toml")
 
 
 @dataclass
@@ -61,7 +62,9 @@ class Cluster:
     def begin(self) -> None:
         """A new driver of the run folder."""
         self.store = EpisodeStore(self.folder, rows=64, seconds=1e9)
-        self.sink = ResultSink(self.store, self.plan)
+        self.stops = PreciseStops(self.plan, self.folder)
+        self.plan = self.plan.stopped(self.stops.stops)
+        self.sink = ResultSink(self.store, self.plan, stored=self.stops.stored)
         self.attempt_log = SimpleNamespace(folder=self.folder)
         self.nodes: tuple[Node, ...] = NODES
         self.alive: dict[int, str] = {}
@@ -83,6 +86,7 @@ class Cluster:
         """End in good order; results.json."""
         self.store.compact()
         self.store.close()
+        self.plan = self.plan.stopped(PreciseStops(self.plan, self.folder).stops)
         write_results(self.folder, scored(self.plan, self.folder, ""))
         return (self.folder / "results.json").read_bytes()
 
@@ -142,6 +146,8 @@ class Cluster:
         for batch in asyncio.run(self._batches(played)):
             self.sink.add(batch)
             self.act(self.schedule.delivered(lease.slot, lease.lease, batch.ordinals, self.now()))
+            for name, unneeded in self.stops.cancelled().items():
+                self.act(self.schedule.cancel(name, unneeded, self.now()))
         if lease.slot not in self.alive:
             return
         if poisoned is not None:

@@ -9,6 +9,7 @@ from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import control_log
 from orchestrator.storage.episode_store import episodes, turns
 from tests.orchestrator.execution.controlled import MODELS, Cluster, Somebody, dies_while_polling, finish, sweep_of
+from tests.orchestrator.precision.wide import wide
 
 COMMANDS = 200
 
@@ -51,25 +52,32 @@ def stored(folder) -> set[str]:
     return set(episodes(folder).collect()["key"])
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_200_random_commands_and_faults_lose_and_double_nothing(sweep, plan, undisturbed, tmp_path, seed, monkeypatch):
-    chance = Random(f"controlled/{seed}")
-    cluster = Cluster(sweep, plan, tmp_path, chance, poison=set(chance.sample(range(plan.total), 3)))
+def disturbed(cluster, patch) -> tuple[Somebody, int]:
+    """Play a while, with ``COMMANDS`` random commands and faults; who asked, and how often the driver died."""
     cluster.begin()
-    somebody, deaths = Somebody(cluster, chance), 0
+    chance, deaths = cluster.chance, 0
+    somebody = Somebody(cluster, chance)
     while somebody.asked < COMMANDS:
         for _ in range(chance.randint(0, 3)):
             cluster.step(deaths=0.02)
         somebody.asks()
         fault = chance.random()
         if fault < 0.04:
-            dies_while_polling(cluster, monkeypatch, after=fault < 0.02)
+            dies_while_polling(cluster, patch, after=fault < 0.02)
         elif fault < 0.06:
             cluster.die()
         elif fault < 0.12:
             cluster.lose_node()
         deaths += fault < 0.06
         cluster.control.poll()
+    return somebody, deaths
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_200_random_commands_and_faults_lose_and_double_nothing(sweep, plan, undisturbed, tmp_path, seed, monkeypatch):
+    chance = Random(f"controlled/{seed}")
+    cluster = Cluster(sweep, plan, tmp_path, chance, poison=set(chance.sample(range(plan.total), 3)))
+    somebody, deaths = disturbed(cluster, monkeypatch)
     before = len(stored(tmp_path))
     cluster.poison.clear()
     cluster.nodes = ()
@@ -88,6 +96,36 @@ def test_200_random_commands_and_faults_lose_and_double_nothing(sweep, plan, und
     assert len(taken) == len(set(taken)), "no command is taken twice"
     assert len(taken) >= COMMANDS and not control_log.waiting(tmp_path)
     assert any(entry.refused for entry in control_log.history(tmp_path))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2))
+def test_commands_and_faults_change_no_stop_by_precision(demo_data, tmp_path, seed, monkeypatch):
+    """A failed episode that is taken back opens its cell again, so a stopped sweep may have to go on once more."""
+    sweep = sweep_of(wide(demo_data, tmp_path / "data"), precision={"half_width": 6.0})
+    plan, results = build_plan(sweep), []
+    for name in ("undisturbed", "disturbed"):
+        chance = Random(f"precise/{seed}")
+        cluster = Cluster(sweep, plan, tmp_path / name, chance)
+        if name == "disturbed":
+            cluster.poison |= set(chance.sample(range(plan.total), 5))
+            somebody, deaths = disturbed(cluster, monkeypatch)
+            assert deaths
+            cluster.poison.clear()
+            cluster.nodes = ()
+            somebody.takes_all_back()
+            cluster.die()
+        else:
+            cluster.begin()
+        finish(cluster)
+        while cluster.plan.pending(stored(cluster.folder)):
+            cluster.die()
+            finish(cluster)
+        results.append(cluster.close())
+        rows = episodes(cluster.folder).collect()
+        assert rows["key"].n_unique() == rows.height < plan.total and cluster.plan.stops
+
+    assert results[0] == results[1]
 
 
 def test_a_paused_model_is_played_no_more_until_it_is_resumed(cluster, plan):
