@@ -6,6 +6,7 @@ Every episode is there once, with the sums of what is written; answers that diff
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,15 +14,20 @@ from pathlib import Path
 import polars as pl
 
 from orchestrator.merging.answers import Conflict, Source, merged_verdicts, share_out, write_episodes
-from orchestrator.report.metrics import write_results
+from orchestrator.report.decision_map import Stored, with_decisions
+from orchestrator.report.metrics import score, write_results
+from orchestrator.report.own_measures import with_own
 from orchestrator.report.run_data import read
+from orchestrator.report.stopped import with_anytime
 from orchestrator.report.wording import counted
 from orchestrator.storage import checksums, lock, run_folder
 from orchestrator.storage.disk import disk
-from orchestrator.storage.episode_store import EpisodeStore, episodes
+from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.run_folder import RunFolderError
 from orchestrator.storage.verdict_store import VerdictStore
 from sweeps.spec import Sweep
+
+log = logging.getLogger(__name__)
 
 RECORD = "merged.json"
 """What was merged, how much came from where, and whose answers were taken where they differed."""
@@ -71,7 +77,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> Merged:
         pending = keys.len() - sum(taken.values())
         found = Merged(taken, gave_way, read_by.height, tuple(conflicts), pending)
         checksums.write(into / RECORD, (json.dumps(asdict(found), indent=2, ensure_ascii=False) + "\n").encode())
-        write_results(into, read(into).rows)
+        write_results(into, _results(into, planned))
     return found
 
 
@@ -162,6 +168,14 @@ def _write(sources: Sequence[Source], read_by: pl.DataFrame, into: Path) -> None
         kept = VerdictStore(into)
         kept.append(read_by.to_dict(as_series=False))
         kept.flush()
+
+
+def _results(into: Path, planned: pl.DataFrame) -> pl.DataFrame:
+    """One row a planned cell, as the ``run`` command writes them: of replicates and decision maps too."""
+    run, rows = read(into), episodes(into)
+    stored = Stored(rows, turns(into), {one.name: one for one in run.sweep.conditions}, run.samples)
+    found = with_anytime(score(rows, planned, run.verdicts.lazy()), rows, run.sweep.precision, run.sweep.seed)
+    return with_own(with_decisions(found, stored), run.sweep.measures, rows, stored.turns, log.warning)
 
 
 def _refusal(conflicts: Sequence[Conflict]) -> str:

@@ -11,7 +11,11 @@ from typer.testing import CliRunner
 
 from actors.baselines import Baseline
 from orchestrator.cli.main import app
+from orchestrator.execution.scored import scored
 from orchestrator.merging.merge import merge
+from orchestrator.planning.build_plan import belonging, build_plan
+from orchestrator.report.decision_map import Stored, with_decisions
+from orchestrator.report.metrics import write_results
 from orchestrator.storage import checksums, lock
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.run_folder import RunFolderError, planned_keys, read_status
@@ -152,3 +156,19 @@ def test_verdicts_go_with_the_answers_that_are_taken(demo_data, tmp_path):
     replaced(changed.with_columns(pl.lit(True).alias("category"), pl.lit(False).alias("suggestion")), part)
     with pytest.raises(RunFolderError, match=r"24 verdicts of .*--prefer"):
         merge([one, two], tmp_path / "other")
+
+
+def test_replicates_and_decision_maps_stay_in_the_results(demo_data, tmp_path):
+    more = {"scenarios": SCENARIOS, "replicates": 2}
+    wanted = sweep(demo_data, ["oracle", "guess"], ["zero-shot", "every-frame"], **more)
+    parts = [played(tmp_path / "one", wanted, only=70), played(tmp_path / "two", wanted)]
+    merge(parts, tmp_path / "into")
+    plan, whole = build_plan(wanted), tmp_path / "two"
+    stored = Stored(belonging(plan, whole), turns(whole), {one.name: one for one in wanted.conditions}, plan.played)
+    write_results(whole, with_decisions(scored(plan, whole, ""), stored))
+
+    assert (tmp_path / "into/results.json").read_bytes() == (whole / "results.json").read_bytes()
+    cells = json.loads((whole / "results.json").read_bytes())
+    assert len(cells) == len(plan.cells) and sum(row["planned"] for row in cells) == plan.total
+    assert {row["condition"] for row in cells if row["decision_map"]} == {"every-frame"}
+    assert any(row["regret"] is not None for row in cells)
