@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from envs.types import Ending
 from orchestrator.execution.retry_failed import taken_back
 from orchestrator.planning.plan import BUILTIN_GROUP, OrdinalsOf, Plan, group
+from orchestrator.scheduling.commands import JUDGES
 from orchestrator.scheduling.resources import shares
 from orchestrator.storage import control_log
 from orchestrator.storage.control_log import ALL, JUDGE, Command, Entry, Standing, matches
@@ -76,6 +77,11 @@ class LiveControl:
             self._nodes({command.target})
         else:
             cells_of(self.plan, command)
+        groups = self.driver.schedule.groups.values()
+        if command.verb == "requeue" and groups and all(one.demand.pool == JUDGES for one in groups):
+            raise Refused(
+                "answers are judged here now and nothing is played; `run --retry-failed` plays failed episodes again"
+            )
 
     # -- pause, resume, cancel, restore -------------------------------------------------------------------------------
     def _hold(self, command: Command) -> str:

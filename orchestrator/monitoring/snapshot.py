@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.scheduling.commands import JUDGES
 from orchestrator.storage import atomic_write
 from orchestrator.storage.run_folder import LIVE
 
@@ -94,7 +95,7 @@ class RateMeter:
         now: float,
     ) -> Snapshot:
         """The snapshot of this moment: ``stored`` and ``errors`` count this attempt's episodes by group."""
-        judges = {name for name, group in schedule.groups.items() if group.demand.pool == "judges"}
+        judges = {name for name, group in schedule.groups.items() if group.demand.pool == JUDGES}
         counts = Counter(stored)  # less than nothing where failed ones of an earlier attempt are played again
         counts.update({name: schedule.groups[name].played for name in judges})
         rates = self._rates(counts, now)

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from sweeps.values import gpus_told
 
+JUDGES = "judges"
+"""The pool of judges' workers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Demand:

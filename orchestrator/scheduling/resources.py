@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from actors.in_flight import expected
 from orchestrator.planning.plan import group, judge_group
-from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.commands import JUDGES, Demand
 from sweeps.spec import Judge, ModelSpec, Sweep
 
 ENGINE_CPUS = 4
@@ -54,7 +54,7 @@ def _judge(judge: Judge, cpus: float, gpus: int, alone: bool) -> Demand:
     demand = _demand(judge.model, judge.replicas, cpus, gpus)
     if judge.model.backend in ("builtin", "openai"):
         demand = replace(demand, cpus=0, replicas=1)
-    return replace(demand, pool="judges", after=alone, at_once=expected(judge.model))
+    return replace(demand, pool=JUDGES, after=alone, at_once=expected(judge.model))
 
 
 def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:

@@ -1,11 +1,13 @@
 """Live control of a sweep: whatever is asked, and whatever dies, each episode is stored once and the results are the same."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from orchestrator.execution.live_control import take_waiting
 from orchestrator.planning.build_plan import build_plan
+from orchestrator.scheduling.commands import JUDGES
 from orchestrator.storage import control_log
 from orchestrator.storage.episode_store import episodes, turns
 from tests.orchestrator.execution.controlled import MODELS, Cluster, Somebody, dies_while_polling, finish, sweep_of
@@ -218,6 +220,15 @@ def test_what_cannot_be_done_is_refused_in_one_sentence_and_changes_nothing(clus
     assert entry.refused and entry.effect.startswith(why)
     assert (cluster.schedule.shares, cluster.schedule.closed, list(cluster.control.standing.entries)) == before
     assert not control_log.standing(cluster.folder).entries
+
+
+def test_where_answers_are_only_judged_nothing_is_played_again(cluster):
+    for group in cluster.schedule.groups.values():
+        group.demand = replace(group.demand, pool=JUDGES)
+
+    entry = ask(cluster, "requeue", "all")
+
+    assert entry.refused and "nothing is played; `run --retry-failed`" in entry.effect
 
 
 def test_what_was_asked_while_nobody_played_holds_before_there_is_a_driver(cluster, plan, sweep):
