@@ -53,10 +53,10 @@ def engines() -> list[psutil.Process]:
     return found
 
 
-def ready(folder: Path) -> bool:
-    """Whether the judge has begun to read."""
+def ready(folder: Path) -> int:
+    """Workers of the judge that have begun to read, one after the other."""
     told = [path.read_text() for path in folder.glob("logs/*/driver.log")]
-    return any(re.search("judge:babbler is ready", text) for text in told)
+    return sum(len(re.findall("worker [0-9]+ of judge:babbler is ready", text)) for text in told)
 
 
 def killed_in_the_middle(run: subprocess.Popen[str], folder: Path) -> set[psutil.Process]:
@@ -83,8 +83,8 @@ def test_a_judge_whose_engine_is_killed_reads_every_answer_once_and_leaves_no_pr
     assert run.returncode == 0, err
     exactly_once(out, ANSWERS)
     read = read_once(out, ANSWERS)
-    assert len(seen) >= 2, f"another engine went on: {next(out.glob('logs/*/driver.log')).read_text()}"
-    _, alive = psutil.wait_procs(seen, timeout=30)
+    assert ready(out) == 2, f"another engine goes on: {next(out.glob('logs/*/driver.log')).read_text()}"
+    _, alive = psutil.wait_procs({*seen, *engines()}, timeout=30)
     assert not alive, "an engine outlived its run"
     unjudged = read.filter(pl.col("aggregate").is_null())
     assert unjudged.height > 0.9 * ANSWERS, "a random model gives no verdicts"
