@@ -74,10 +74,8 @@ async def play(
     while state.ending is None:
         view = posed(sample, state, condition)
         conversation = messages(sample, view, condition, past, examples)
-        request = Request(conversation, cell.sampling, turn_seed(seed, state), Situation(sample, state, view))
         try:
-            within(conversation, cell.model)
-            reply = await backend.reply(request)
+            reply = await _asked(conversation, Situation(sample, state, view), cell, backend, seed)
         except (*ENDS_EPISODE, Refused) as refusal:
             return _ended(key, sample, seed, shown, declined(refusal), refusal, began)
         read = forgiven(sample, state, reply.text) if condition.lenient else reply.text
@@ -99,15 +97,21 @@ async def _map(
     for state in frames(sample):
         view = posed(sample, state, cell.condition)
         conversation = messages(sample, view, cell.condition, (), examples)
-        request = Request(conversation, cell.sampling, turn_seed(seed, state), Situation(sample, state, view))
         try:
-            within(conversation, cell.model)
-            reply = await backend.reply(request)
+            reply = await _asked(conversation, Situation(sample, state, view), cell, backend, seed)
         except (*ENDS_EPISODE, Refused) as refusal:
             return _ended(key, sample, seed, shown, declined(refusal), refusal, began)
         turn = named(sample, state, reply.text)
         shown.append(Shown(turn, next(iter(conversation[-1].images), view.image), reply))
     return _ended(key, sample, seed, shown, Ending.MAPPED, None, began)
+
+
+async def _asked(
+    conversation: tuple[Message, ...], situation: Situation, cell: Cell, backend: Backend, seed: int
+) -> Reply:
+    """The model's reply; raises Overflow where it takes fewer pictures, and what the backend raises."""
+    within(conversation, cell.model)
+    return await backend.reply(Request(conversation, cell.sampling, turn_seed(seed, situation.state), situation))
 
 
 async def _answer(sample: Sample, cell: Cell, backend: Backend, key: str, seed: int) -> Episode:
