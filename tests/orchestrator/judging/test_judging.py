@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -114,16 +115,20 @@ def test_both_protocols_share_a_sweep_each_with_its_own_samples(cli, demo_data, 
     assert rows.filter(protocol="mcqa")["acc"].null_count() == 0
 
 
+def killed_with_a_part(run: subprocess.Popen[str], table: Path) -> None:
+    """Kill a driver as soon as a part of the table is stored."""
+    deadline = time.monotonic() + 90
+    while not list(table.glob("part-*.parquet")) and run.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(run.pid, signal.SIGKILL)
+    run.communicate()
+
+
 # -- faults --------------------------------------------------------------------------------------------------------------
 @pytest.mark.long
 def test_a_killed_driver_and_the_same_command_give_byte_identical_results(cli, demo_data, tmp_path):
     path, out, whole = many(tmp_path / "x.toml", demo_data, 150), tmp_path / "killed", tmp_path / "whole"
-    first = cli.start("run", path, "--output", out)
-    deadline = time.monotonic() + 90
-    while not list((out / "verdicts").glob("part-*.parquet")) and first.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-    os.kill(first.pid, signal.SIGKILL)
-    first.communicate()
+    killed_with_a_part(cli.start("run", path, "--output", out), out / "verdicts")
     kept = verdicts(out).collect()
     assert 0 < kept.height < 150 * 140, "the kill must fall into the middle for this test to mean anything"
     assert set(kept["key"]) <= set(episodes(out).collect()["key"]), "no verdict without its episode"

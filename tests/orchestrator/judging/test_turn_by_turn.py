@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from pathlib import Path
 
 import polars as pl
@@ -13,7 +10,7 @@ import pytest
 from orchestrator.storage.episode_store import episodes, turns
 from tests.actors.service import Answer, said, service
 from tests.orchestrator.execution.test_attempt import exactly_once
-from tests.orchestrator.judging.test_judging import by, flat, many, sweep
+from tests.orchestrator.judging.test_judging import by, flat, killed_with_a_part, many, sweep
 from tests.orchestrator.report import runs
 
 RULES = '[judge]\nmodel = "rule-judge"\n'
@@ -51,12 +48,7 @@ def test_one_worker_and_four_give_the_same_bytes_and_policies_what_they_are_buil
 @pytest.mark.long
 def test_a_killed_driver_and_the_same_command_give_byte_identical_results(cli, demo_data, tmp_path):
     path, out, whole = several(many(tmp_path / "x.toml", demo_data, 150)), tmp_path / "killed", tmp_path / "whole"
-    first = cli.start("run", path, "--output", out)
-    deadline = time.monotonic() + 90
-    while not list((out / "episodes").glob("part-*.parquet")) and first.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-    os.kill(first.pid, signal.SIGKILL)
-    first.communicate()
+    killed_with_a_part(cli.start("run", path, "--output", out), out / "episodes")
     assert 0 < episodes(out).collect().height < 150 * 140, (
         "the kill must fall into the middle for this test to mean anything"
     )
