@@ -23,11 +23,15 @@ def print_tables(rows: pl.DataFrame) -> None:
 
 def precision_lines(folder: Path) -> list[str]:
     """The rule by which cells of a run stop, and what it has saved; none without a rule."""
-    from orchestrator.report.stopped import told
     from orchestrator.storage.run_folder import RunFolderError, planned_cells, stored_sweep
 
     try:
-        return told(stored_sweep(folder).precision, planned_cells(folder))
+        rule = stored_sweep(folder).precision
+        if rule is None:
+            return []
+        from orchestrator.report.stopped import told
+
+        return told(rule, planned_cells(folder))
     except RunFolderError:
         return []
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -144,6 +145,33 @@ def resume(bench: Bench, others: Others) -> Iterator[str]:
     yield from lines(alternated("resume", {"ours": started}, bench.rounds, others))
 
 
+def start(bench: Bench, others: Others) -> Iterator[str]:
+    """Processor time of commands that need no cluster, beside that of a bare interpreter."""
+    with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
+        here, run = ["--set", f"data={bench.data}", "--output", f"{folder}/run"], ["-m", "orchestrator"]
+        processor_ms([*run, "run", "baselines", *here])
+        commands = {
+            "--help": [*run, "--help"],
+            "plan": [*run, "plan", "demo", *here[:2]],
+            "status": [*run, "status", f"{folder}/run"],
+        }
+
+        def taken(command: list[str]) -> Figures:
+            bare, own = processor_ms(["-c", "pass"]), processor_ms(command)
+            return {"CPU ms": own, "times a bare interpreter": own / bare}
+
+        sides = {name: partial(taken, command) for name, command in commands.items()}
+        yield from lines(alternated("start", sides, bench.rounds, others))
+
+
+def processor_ms(arguments: list[str]) -> float:
+    """Processor milliseconds of an interpreter with these arguments and of its own children that it waits for."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, check=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1e3 * (after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+
+
 def functions(bench: Bench, others: Others) -> Iterator[str]:
     """CPU time of functions on the largest input that they meet."""
 
@@ -226,7 +254,7 @@ def _compared(rows: Sequence[Row], others: Others) -> Iterator[str]:
 
 
 BENCHES: dict[str, Callable[[Bench, Others], Iterator[str]]] = {
-    each.__name__: each for each in (steps, sweep, memory, resume, functions, judge, engine, spans, orders)
+    each.__name__: each for each in (steps, sweep, memory, resume, start, functions, judge, engine, spans, orders)
 }
 
 

@@ -269,7 +269,7 @@ def test_a_writer_of_this_machine_that_is_gone_is_replaced_at_once(url):
 
     began = time.monotonic()
     WriterLock(bucket, silence=60, settle=0).take(str)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50, "a dead writer is known by its pid, not by the silence of a minute"
 
 
 def test_a_writer_that_lost_its_lock_carries_nothing_more_and_hears_of_it(url):
@@ -311,7 +311,7 @@ def test_a_service_that_goes_away_is_waited_for_and_one_that_stays_away_is_told(
         service.stop()
         began = time.monotonic()
         write(place.folder, (2,))
-        assert time.monotonic() - began < 5, "the sweep does not wait for the bucket"
+        assert time.monotonic() - began < 20, "the sweep does not wait for the bucket"
         time.sleep(2)
         service.back()
     assert not place.unsent and place.code(0) == 0 and stored(url) == {1, 2}
