@@ -66,14 +66,16 @@ def shares(run_data: RunData) -> Grid:
             part = {row["share"]: row for row in found.filter(model=model, condition=name).iter_rows(named=True)}
             rows.append((f"{model}, {name}", tuple(_changed(part[share]) for share in names)))
     title = (
-        "change of the shares of answers against zero-shot, percent of the share before (before to after), averaged over the "
-        "scenarios complete under both; of the paper's figures only suggestions under random ones are published as numbers"
+        "change of the shares of answers against zero-shot, percent of the share before (before to after; points with their "
+        "paired 95% interval), averaged over the scenarios complete under both; of the paper's figures only suggestions under "
+        "random ones are published as numbers"
     )
     return Grid("share-changes", title, tuple(names.values()), tuple(rows), found)
 
 
 def _changed(row: Row) -> Entry:
-    span = f"({row['before']:.1f} to {row['after']:.1f})"
+    points = f"{signed(row['points'])} [{signed(row['points_low'])}, {signed(row['points_high'])}]"
+    span = f"({row['before']:.1f} to {row['after']:.1f}; {points})"
     change = "-" if row["percent"] is None else f"{signed(row['percent'])}"
     paper = "" if row["published"] is None else f", paper {signed(row['published'])}"
     return Entry(f"{change} {span}{paper}", row["percent"])

@@ -25,6 +25,7 @@ from orchestrator.report.grid_parts import models
 from orchestrator.report.paired_averages import averages_against
 from orchestrator.report.plot_style import GREY, INK, UNFINISHED
 from orchestrator.report.run_data import RunData
+from orchestrator.report.share_changes import share_changes
 
 Row = Mapping[str, Any]
 Handle = Line2D | Patch
@@ -51,6 +52,10 @@ class Numbers:
     @cached_property
     def changes(self) -> pl.DataFrame:
         return averages_against(self.run_data).filter(protocol="mcqa")
+
+    @cached_property
+    def share_changes(self) -> pl.DataFrame:
+        return share_changes(self.run_data)
 
     @cached_property
     def budget(self) -> pl.DataFrame:

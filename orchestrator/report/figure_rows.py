@@ -27,6 +27,7 @@ from orchestrator.report.figure_parts import (
     rows_figure,
 )
 from orchestrator.report.plot_style import ACTIONS, CONDITIONS, GREY, INK
+from orchestrator.report.share_changes import CONDITIONS as SHARES_UNDER
 
 ZERO_SHOT, REFERENCE = "zero-shot", "reference"
 HOLLOW = {"markerfacecolor": "white", "markeredgewidth": 1.0}
@@ -38,6 +39,7 @@ CHANGES = {
     "ps": ("suggestions an episode against zero-shot\n(paired 95% intervals)", ("ps_difference", "ps_low", "ps_high")),
 }
 """Measure -> title and columns of ``averages_against``."""
+SHARE_TITLES = {"share_suggestion": "suggestions", "share_abstention": "abstentions", "share_category": "categories"}
 
 
 # -- accuracy against reference ----------------------------------------------------------------------------------------
@@ -159,16 +161,39 @@ def _changes(drawing: Drawing, everywhere: bool) -> Figure | None:
     panels = figure.subplots(1, len(measures), sharey=True, squeeze=False).ravel()
     title = "" if everywhere else "average of " + " and ".join(known[conditions[0]].scenarios)
     for panel, measure in zip(panels, measures, strict=True):
-        _beside(drawing, panel, names, conditions, rows, measure)
+        _beside(drawing, panel, names, conditions, rows, CHANGES[measure][1])
         name_rows(drawing, panel, names, title)
         panel.set_xlabel(CHANGES[measure][0])
     return figure
 
 
+def share_changes_figure(drawing: Drawing) -> Figure | None:
+    """What hints and random suggestions change in the shares of answers; in a column the share of suggestions alone."""
+    found = drawing.numbers.share_changes
+    rows = found if drawing.baselines else found.filter(~pl.col("model").is_in(list(drawing.run_data.baselines)))
+    if not enough(rows["model"]):
+        return None
+    names, conditions = drawing.models(rows["model"]), [name for name in SHARES_UNDER if name in set(rows["condition"])]
+    shares = list(SHARE_TITLES)[: 3 if drawing.page else 1]
+    looks = [dot(_marked(name, number), name) for number, name in enumerate(conditions)]
+    figure = rows_figure(drawing, names, 0.06 + 0.075 * len(conditions), 1, [*looks, *remarks(drawing, names)])
+    for panel, share in zip(figure.subplots(1, len(shares), sharey=True, squeeze=False).ravel(), shares, strict=True):
+        columns = ("points", "points_low", "points_high")
+        _beside(drawing, panel, names, conditions, rows.filter(share=share), columns)
+        name_rows(drawing, panel, names, SHARE_TITLES[share])
+    figure.supxlabel("share of answers against zero-shot, points\n(paired 95% intervals)")
+    return figure
+
+
 def _beside(
-    drawing: Drawing, panel: Axes, names: Sequence[str], conditions: Sequence[str], rows: pl.DataFrame, measure: str
+    drawing: Drawing,
+    panel: Axes,
+    names: Sequence[str],
+    conditions: Sequence[str],
+    rows: pl.DataFrame,
+    columns: Sequence[str],
 ) -> None:
-    columns = CHANGES[measure][1]
+    """Points of the columns (value, low, high) of each model, one under another for the conditions."""
     panel.axvline(0, color=INK, linewidth=0.7, zorder=1)
     for row in rows.iter_rows(named=True):
         number, name = conditions.index(row["condition"]), row["model"]

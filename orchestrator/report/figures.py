@@ -14,13 +14,20 @@ from orchestrator.report import plot_style
 from orchestrator.report.estimates import estimate
 from orchestrator.report.figure_curves import budget_figure, capacity_figure
 from orchestrator.report.figure_parts import Drawing, Numbers
-from orchestrator.report.figure_rows import actions, against_reference, changes, changes_by_examples
+from orchestrator.report.figure_rows import (
+    actions,
+    against_reference,
+    changes,
+    changes_by_examples,
+    share_changes_figure,
+)
 from orchestrator.report.run_data import RunData, once, opened
 
 MAKERS: dict[str, Callable[[Drawing], Figure | None]] = {
     "reference": against_reference,
     "actions": actions,
     "conditions": changes,
+    "share-changes": share_changes_figure,
     "examples": changes_by_examples,
     "capacity": capacity_figure,
     "budget": budget_figure,

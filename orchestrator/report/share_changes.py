@@ -1,6 +1,7 @@
 """How hints and random suggestions change what models do: suggestion, abstention, category, against zero-shot.
 
 Over the scenarios that are complete under both conditions, unweighted; what was not played changes nothing and is left out.
+Intervals are paired (``orchestrator.report.paired_shares``), with scenarios as strata.
 
 Source: the paper's figures of the three shares under hints and under random suggestions. Of them only the
 changes of suggestions under random ones are published as numbers (published_tables/random_suggestions.csv), in percent of the
@@ -9,49 +10,82 @@ share before; over which answers the paper takes its shares is not said.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 
-from orchestrator.report.estimates import Estimates, estimate
+from orchestrator.report.estimates import SHARES as SHARES_OF_ANSWERS
+from orchestrator.report.estimates import Estimate, Estimates, estimate
+from orchestrator.report.intervals import Whole, combined
 from orchestrator.report.metrics import lacking
+from orchestrator.report.outcomes import with_clusters
+from orchestrator.report.paired_shares import change_interval, correlation
 from orchestrator.report.provenance import foreign, subset
 from orchestrator.report.published import table
 from orchestrator.report.run_data import RunData, once
 
 ZERO_SHOT, PUBLISHED = "zero-shot", "random-proactive"
 CONDITIONS = ("hint", PUBLISHED)
-SHARES = ("share_suggestion", "share_abstention", "share_category")
+COUNTS = {name: SHARES_OF_ANSWERS[name] for name in ("share_suggestion", "share_abstention", "share_category")}
+"""Share -> the count of an episode that it sums."""
+SHARES = tuple(COUNTS)
+ENDS = ("", "_low", "_high")
 PAIR = ["model", "scenario"]
+UNIT = "unit"
+"""What is paired: a sample, or a cluster of them."""
 
 
 @once
 def share_changes(run_data: RunData) -> pl.DataFrame:
     """One row model x condition x share: scenarios, before, after (percent of answers), points, percent, published, difference.
 
-    ``percent`` is the change relative to ``before``, null where that is 0. ``published`` is the paper's, where the run is of its
-    samples, whole, in all seven scenarios; ``difference`` is ours less it.
+    ``points`` has its 95% interval (points_low, points_high). ``percent`` is the change relative to ``before``, null where that
+    is 0. ``published`` is the paper's, where the run is of its samples, whole, in all seven scenarios; ``difference`` is ours
+    less it.
     """
     cells = _complete(run_data, estimate(run_data))
-    first = cells.filter(condition=ZERO_SHOT).select(*PAIR, *SHARES)
+    first = cells.filter(condition=ZERO_SHOT)
     both = cells.filter(pl.col("condition").is_in(CONDITIONS)).join(first, on=PAIR, suffix="_before")
-    means = both.group_by("model", "condition").agg(
-        pl.len().cast(pl.Int64).alias("scenarios"),
-        *[pl.col(name).mean() for share in SHARES for name in (share, f"{share}_before")],
-    )
-    frames = [
-        means.select(
-            "model", "condition", pl.lit(share).alias("share"), "scenarios",
-            pl.col(f"{share}_before").alias("before"), pl.col(share).alias("after"),
-        )
+    answers = _answers(run_data)
+    rows = [
+        (model, condition, share, *_averaged(group, share, answers))
+        for (model, condition), group in both.group_by("model", "condition", maintain_order=True)
         for share in SHARES
-    ]  # fmt: skip
-    points = pl.col("after") - pl.col("before")
-    rows = pl.concat(frames).with_columns(
-        points.alias("points"), pl.when(pl.col("before") > 0).then(100 * points / pl.col("before")).alias("percent")
+    ]
+    measured = dict.fromkeys(("before", "after", "points", "points_low", "points_high"), pl.Float64)
+    schema = {**dict.fromkeys(("model", "condition", "share"), pl.String), "scenarios": pl.Int64, **measured}
+    found = pl.DataFrame(rows, schema=schema, orient="row")
+    found = found.with_columns(
+        pl.when(pl.col("before") > 0).then(100 * pl.col("points") / pl.col("before")).alias("percent")
     )
-    rows = rows.join(_published(run_data), on=["model", "condition", "share", "scenarios"], how="left")
-    return rows.with_columns((pl.col("percent") - pl.col("published")).alias("difference")).sort(
+    found = found.join(_published(run_data), on=["model", "condition", "share", "scenarios"], how="left")
+    return found.with_columns((pl.col("percent") - pl.col("published")).alias("difference")).sort(
         "condition", "model", "share"
     )
+
+
+def _averaged(group: pl.DataFrame, share: str, answers: Mapping[str, pl.DataFrame]) -> tuple[float, ...]:
+    """Scenarios, both means, and the mean change with its interval, of one model's cells under a condition."""
+    parts = list[Estimate]()
+    for row in group.iter_rows(named=True):
+        before, after = (tuple(row[f"{share}{end}{which}"] for end in ENDS) for which in ("_before", ""))
+        pairs = answers[row["cell_before"]].join(answers[row["cell"]], on=UNIT, suffix="_after")
+        alike = correlation(_counted(pairs, share, ""), _counted(pairs, share, "_after"))
+        parts.append((after[0] - before[0], *change_interval(before, after, alike)))
+    means = [float(group[f"{share}{which}"].mean()) for which in ("_before", "")]  # type: ignore[arg-type]
+    return group.height, *means, means[1] - means[0], *combined(parts)
+
+
+def _answers(run_data: RunData) -> dict[str, pl.DataFrame]:
+    """Answers of each kind and all of them, by cell: one row a sample, or a cluster where intervals count with these."""
+    rows = with_clusters(run_data.scored, run_data)
+    unit = pl.coalesce(pl.col("cluster").cast(pl.String), pl.col("sample_id").cast(pl.String)).alias(UNIT)
+    counts = rows.group_by("cell", unit).agg(pl.col(*COUNTS.values(), "turns").cast(pl.Int64).sum())
+    return {str(cell): part for (cell,), part in counts.group_by("cell")}
+
+
+def _counted(pairs: pl.DataFrame, share: str, which: str) -> tuple[Whole, Whole]:
+    return pairs[f"{COUNTS[share]}{which}"].to_numpy(), pairs[f"turns{which}"].to_numpy()
 
 
 def _complete(run_data: RunData, intervals: Estimates) -> pl.DataFrame:

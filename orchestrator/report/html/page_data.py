@@ -47,6 +47,7 @@ CAPTIONS = {
     "reference": "Accuracy where the model must ask for what it needs, against accuracy on the clear image.",
     "actions": "What the answers were: zero-shot, with hints, and with suggestions that cannot help.",
     "conditions": "What each condition changes against zero-shot on the same samples, with paired intervals.",
+    "share-changes": "What hints and random suggestions change in what models do (paper, figures 7, 20, 21).",
     "examples": "What solved examples change against zero-shot on the same samples, with paired intervals.",
     "capacity": "Size against proactiveness and accuracy.",
     "budget": "Accuracy when only so many suggestions are allowed.",

@@ -117,7 +117,7 @@ def test_every_figure_is_written_in_two_widths(demo_data, tmp_path):
 
 
 def test_text_is_vector_and_its_font_is_in_the_file(drawn):
-    assert set(drawn) == {"reference", "actions", "conditions", "examples", "budget"}
+    assert set(drawn) == {"reference", "actions", "conditions", "share-changes", "examples", "budget"}
     for figure in drawn.values():
         pdf = plot_style.pdf(figure)
         fonts = re.findall(rb"/Type /FontDescriptor.*?endobj", pdf, re.DOTALL)
@@ -129,7 +129,7 @@ def test_text_is_vector_and_its_font_is_in_the_file(drawn):
 # -- at the size of a paper --------------------------------------------------------------------------------------------
 def test_no_text_is_small_or_outside(sized):
     width, made = sized
-    assert set(made) == {"reference", "actions", "conditions", "examples", "capacity", "budget"}
+    assert set(made) == {"reference", "actions", "conditions", "share-changes", "examples", "capacity", "budget"}
     for name, figure in made.items():
         assert figure.get_figwidth() == width and figure.get_figheight() <= TALLEST
         for text, size, box in Texts(figure).drawn:
