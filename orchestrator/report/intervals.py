@@ -55,6 +55,13 @@ class _Path(NamedTuple):
     variance: Floats
 
 
+class _Side(NamedTuple):
+    """Mean distances from a bound, falling from the observed one, and how many standard errors each is away from it."""
+
+    mean: Floats
+    standardised: Floats
+
+
 def histogram(values: Whole, low: float, high: float, groups: Whole | None = None) -> Stratum:
     """The stratum of single observations (n,); bounds are widened to what was seen. ``groups`` (n,) are their clusters."""
     distinct, seen = np.unique(values, return_counts=True)
@@ -69,19 +76,24 @@ def histogram(values: Whole, low: float, high: float, groups: Whole | None = Non
 
 def score_interval(strata: Sequence[Stratum]) -> tuple[float, float]:
     """The interval of the unweighted average of the strata's means; independent strata, 95%."""
-    below = _mean_distance([_distances(one, upwards=False) for one in strata])
-    above = _mean_distance([_distances(one, upwards=True) for one in strata])
-    return float(np.mean([one.low for one in strata])) + below, float(np.mean([one.high for one in strata])) - above
+    return _limits(strata, _side(strata, upwards=False), _side(strata, upwards=True))
 
 
-def score_p(strata: Sequence[Stratum]) -> float:
-    """Two-sided p of a mean of 0 for the unweighted average of the strata's means; below 0.05 where 0 is outside the interval."""
+def score_test(strata: Sequence[Stratum]) -> tuple[float, float, float]:
+    """``score_interval``, and the two-sided p of an average of 0: below 0.05 where 0 is outside the interval."""
+    below, above = _side(strata, upwards=False), _side(strata, upwards=True)
     average = float(np.mean([one.mean for one in strata]))
-    if average == 0:
-        return 1.0
-    mean, standardised = _standardised([_distances(one, upwards=average < 0) for one in strata])
+    towards = above if average < 0 else below
+    if average == 0 or towards is None:
+        return *_limits(strata, below, above), 1.0
     bound = float(np.mean([one.high if average < 0 else -one.low for one in strata]))
-    return float(2 * norm.sf(np.interp(bound, mean[::-1], standardised[::-1])))
+    p = float(2 * norm.sf(np.interp(bound, towards.mean[::-1], towards.standardised[::-1])))
+    return *_limits(strata, below, above), p
+
+
+def _limits(strata: Sequence[Stratum], below: _Side | None, above: _Side | None) -> tuple[float, float]:
+    low, high = (float(np.mean([getattr(one, end) for one in strata])) for end in ("low", "high"))
+    return low + _mean_distance(below), high - _mean_distance(above)
 
 
 def ratio_interval(part: Whole, whole: Whole, counts: Whole) -> tuple[float, float]:
@@ -111,18 +123,23 @@ def _distances(stratum: Stratum, upwards: bool) -> tuple[Floats, Floats]:
     return away.astype(np.float64), stratum.counts.astype(np.float64)
 
 
-def _mean_distance(strata: Sequence[tuple[Floats, Floats]]) -> float:
+def _mean_distance(side: _Side | None) -> float:
     """The least mean distance from the bound that the data do not reject."""
-    if not any(away.any() for away, _ in strata):
+    if side is None:
         return 0.0
-    mean, standardised = _standardised(strata)
-    first = int(np.argmax(standardised >= Z))
+    first = int(np.argmax(side.standardised >= Z))
     before = max(first - 1, 0)
-    return float(np.interp(Z, standardised[[before, first]], mean[[before, first]]))
+    return float(np.interp(Z, side.standardised[[before, first]], side.mean[[before, first]]))
 
 
-def _standardised(strata: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
-    """Mean distances from the bound, falling from the observed one, and how many standard errors each is away from it."""
+def _side(strata: Sequence[Stratum], upwards: bool) -> _Side | None:
+    """Distances from the upper bounds, or from the lower ones; None where every value lies at its bound."""
+    found = [_distances(one, upwards) for one in strata]
+    return _standardised(found) if any(away.any() for away, _ in found) else None
+
+
+def _standardised(strata: Sequence[tuple[Floats, Floats]]) -> _Side:
+    """Every mean that the average could have, between the observed one and the bound."""
     observed = float(np.mean([counts @ away / counts.sum() for away, counts in strata]))
     paths = [(_path(away, counts), counts.sum()) for away, counts in strata if away.any()]
     grid = np.unique(np.concatenate([np.log(path.multiplier) for path, _ in paths]))
@@ -132,7 +149,7 @@ def _standardised(strata: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floa
         mean += np.interp(grid, at, path.mean) / len(strata)
         variance += np.interp(grid, at, path.variance) / n / len(strata) ** 2
     moved = np.where(observed - mean > ROUNDING * observed, observed - mean, 0.0)
-    return mean, moved / np.sqrt(np.maximum(variance, np.finfo(float).tiny))
+    return _Side(mean, moved / np.sqrt(np.maximum(variance, np.finfo(float).tiny)))
 
 
 def _path(away: Floats, counts: Floats) -> _Path:

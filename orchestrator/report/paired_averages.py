@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from orchestrator.report.estimates import suggestion_limits
-from orchestrator.report.intervals import Stratum, score_interval, score_p
+from orchestrator.report.intervals import Stratum, score_test
 from orchestrator.report.paired_tests import (
     SUGGESTIONS,
     ZERO_SHOT,
@@ -66,7 +66,7 @@ def averaged_pairs(limits: Limits, pairs: pl.DataFrame, family: pl.DataFrame, na
 
 
 def _estimate(strata: list[Stratum]) -> tuple[float, float, float, float]:
-    return sum(one.mean for one in strata) / len(strata), *score_interval(strata), score_p(strata)
+    return sum(one.mean for one in strata) / len(strata), *score_test(strata)
 
 
 def _corrected(found: pl.DataFrame, family: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:

@@ -16,7 +16,7 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.samples import OPEN_ENDED, kept
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import RunData, once
 from orchestrator.report.wording import counted
 from sweeps.spec import Protocol
 
@@ -37,6 +37,7 @@ DRAWN = {
 """Where a picture's name says what it shows."""
 
 
+@once
 def foreign(run_data: RunData) -> dict[str, str]:
     """Scenario -> why its data are not the published ones; scenarios without a complaint are missing."""
     own = run_data.last.filter(~pl.col("condition").is_in(run_data.unseen))

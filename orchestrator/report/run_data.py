@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
+from inspect import signature
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -108,8 +109,8 @@ class RunData:
     def last(self) -> pl.DataFrame:
         """The last answered turn of every episode that has one, beside the episode's own columns.
 
-        More columns: turn, frame, image, reply, option, category, action, move; mode; ``across`` and ``along``, the moves
-        made before it (``envs.types.State``).
+        More columns: turn, frame, image, reply, category, action, move; mode; ``across`` and ``along``, the moves made before it
+        (``envs.types.State``).
         """
         own = ["key", "model", "scenario", "condition", "protocol", "cell", "sample_id", "seed", "ending", "correct"]
         mine = self.episodes.lazy().select(*own, (pl.col("turns") - 1).alias("turn"))
@@ -122,7 +123,8 @@ class RunData:
         )
         modes = {condition.name: condition.mode.value for condition in self.conditions.values()}
         mode = pl.col("condition").replace_strict(modes, default=Mode.PLAY.value, return_dtype=pl.String).alias("mode")
-        found = mine.join(self.turns, on=["key", "turn"]).join(made, on="key", how="left")
+        said = self.turns.select("key", "turn", "frame", "image", "reply", "category", "action", "move")
+        found = mine.join(said, on=["key", "turn"]).join(made, on="key", how="left")
         return found.with_columns(mode, pl.col("across", "along").fill_null(0)).sort("key").collect()
 
     @property
@@ -151,9 +153,13 @@ def once(
 ) -> Callable[Concatenate[RunData, P], Made]:
     """The same function, made once of each run and arguments; tables, page and figures share what it gives."""
 
+    parameters = signature(function)
+
     @wraps(function)
     def kept(run_data: RunData, /, *args: P.args, **kwargs: P.kwargs) -> Made:
-        place = (function, args, tuple(sorted(kwargs.items())))
+        given = parameters.bind(run_data, *args, **kwargs)
+        given.apply_defaults()
+        place = (function, *list(given.arguments.values())[1:])
         if place not in run_data.made:
             run_data.made[place] = function(run_data, *args, **kwargs)
         return run_data.made[place]  # type: ignore[no-any-return]

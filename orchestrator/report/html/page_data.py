@@ -146,7 +146,8 @@ def _views(
     ended = endings(run_data)
     linked = hardest(difficulty(run_data), HARDEST)["example"].to_list()
     keys = chosen(ended, most, seed, linked)
-    rows = {row["key"]: row for row in run_data.episodes.join(ended.select("key", "kind"), on="key").to_dicts()}
+    shown = ended.select("key", "kind").filter(pl.col("key").is_in(keys))
+    rows = {row["key"]: row for row in run_data.episodes.join(shown, on="key").to_dicts()}
     turns, verdicts = rows_of(run_data.turns, keys), rows_of(judged.lazy(), keys)
     thumbnails = Thumbnails(data, most_pictures)
     views = EpisodeViews(run_data, thumbnails)

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.report.intervals import histogram, score_interval, score_p
+from orchestrator.report.intervals import histogram, score_interval, score_test
 from orchestrator.report.paired_averages import averages_against, averages_between
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.test_estimates import made
@@ -59,7 +59,7 @@ def test_p_is_below_five_percent_where_the_interval_leaves_out_zero(n):
         drawn = strata(rng, n, rng.uniform(-0.2, 0.3, 3))
         low, high = score_interval(drawn)
         if min(abs(low), abs(high)) > 1e-3:
-            assert (score_p(drawn) < 0.05) == (low > 0 or high < 0)
+            assert (score_test(drawn)[2] < 0.05) == (low > 0 or high < 0)
 
 
 @pytest.mark.parametrize("n", [10, 30, 300])
