@@ -54,7 +54,7 @@ def run(sweep: Sweep, *, update: bool = False, retry: Collection[str] = (), reus
     is in the run's ``status()``. Ctrl-C, or a notebook's stop button, stops in good order and raises KeyboardInterrupt.
     Raises RunFolderError, BadData or SweepError.
     """
-    from orchestrator.execution.attempt import run as play
+    from orchestrator.execution.run import run as play
 
     job_paths.reachable(sweep.data)
     again = [Ending(ending) for ending in retry]

@@ -102,8 +102,8 @@ def run(
     reuse: Reuse = [],  # noqa: B006
 ) -> None:
     """Play what is pending of the sweep; the same command continues an interrupted one."""
-    from orchestrator.execution.attempt import run as play
     from orchestrator.execution.retry_failed import endings
+    from orchestrator.execution.run import run as play
     from orchestrator.object_store import run_location as remote
 
     again = endings(",".join([retry, *(["failed"] if retry_failed else [])]))

@@ -19,7 +19,7 @@ import polars as pl
 
 from envs.types import ERRORS, Ending
 from orchestrator.datasets.sources import address
-from orchestrator.datasets.staging import fixed
+from orchestrator.execution.applied import Applied, Playable
 from orchestrator.execution.before_start import hopeless
 from orchestrator.execution.cell_states import cell_states
 from orchestrator.execution.circuit_breaker import CircuitBreaker
@@ -52,7 +52,6 @@ from orchestrator.tracking.dataset import described
 from orchestrator.tracking.rollup import Roster
 from orchestrator.tracking.system_metrics import SystemMetrics
 from orchestrator.tracking.tracker import Tracker, parameters
-from sweeps.load import skipped
 from sweeps.spec import Judge, Sweep
 
 if TYPE_CHECKING:
@@ -63,30 +62,6 @@ log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S, CLOSE_TIMEOUT_INTERRUPTED_S = 60.0, 2.0
 """Seconds that MLflow gets at the end to take what it lacks; and where somebody stopped the run."""
-
-
-def run(
-    sweep: Sweep,
-    output: Path,
-    update: bool = False,
-    say: Callable[[str], None] = print,
-    retry: Collection[Ending] = (),
-    signals: StopSignals | None = None,
-    reuse: Sequence[tuple[str, Path]] = (),
-) -> Outcome:
-    """Play what is pending of the sweep, with ``retry`` also what ended so in an earlier attempt.
-
-    ``signals`` are those of the main thread, where this is called in another one. ``reuse``: run folders, by name and place,
-    whose episodes are taken over where their keys are those of pending ones.
-    Raises RunFolderError when the folder is held or holds another configuration.
-    """
-    sweep = fixed(sweep)
-    check_wording(sweep.judge if sweep.judged else None)
-    plan = build_plan(sweep)
-    for reason in (*skipped(sweep), *plan.left_out):
-        say(f"left out: {reason}")
-    with opened(sweep, plan, output, say, update, signals) as attempt:
-        return attempt.run(retry, reuse)
 
 
 def judge(
@@ -144,6 +119,10 @@ class Attempt:
     interrupted: bool = False
     cluster_lost: bool = False
     """Whether it was Ray that interrupted it."""
+    changeable: bool = False
+    """Whether the sweep may become another one (``ctl apply``): then ``run`` raises Applied."""
+    next: Playable | None = None
+    """What the sweep has become."""
     seconds: float = 0.0
     """From the first start of a worker to the last durable episode."""
     standing: Standing = field(default_factory=Standing)
@@ -159,6 +138,7 @@ class Attempt:
     ) -> Outcome:
         """Play what is pending, with ``play`` in place of workers, have new answers judged, and score what the folder holds."""
         self._find_pending(retry, reuse)
+        self._leave_if_applied()
         self._announce()
         tracker = self._start_tracker()
         if not play:
@@ -169,11 +149,18 @@ class Attempt:
             elif asked_for(self.plan, self.pending, self.standing).keys() - self.reasons.keys() or self.judge_queue:
                 metrics = None if tracker.off else CellMetricsPublisher(self._scored, tracker.cell)
                 self._play(tracker, metrics)
+        if self.next:
+            tracker.close("KILLED", CLOSE_TIMEOUT_INTERRUPTED_S)
+        self._leave_if_applied()
         if not self.interrupted:
             self._compact()
         outcome = self._write_results()
         self._close_tracker(tracker, outcome)
         return outcome
+
+    def _leave_if_applied(self) -> None:
+        if self.next:
+            raise Applied(self.next)
 
     def judge(self, reader: Judge, again: bool) -> tuple[pl.DataFrame, bool]:
         """Have the judge read stored answers; the scored rows by it, and whether it has read all of them."""
@@ -214,7 +201,8 @@ class Attempt:
             again = take_back(self.store, self.plan, self.log.folder, retry)
             self.say(f"{again:,} {' and '.join(retry)} episodes are pending again")
         reused.settle(self.output)
-        take_waiting(self.output, self.sweep, self.plan, self.store, self.log.folder)
+        playing = Playable(self.sweep, self.plan)
+        self.next = take_waiting(self.output, playing, self.store, self.log.folder, self.changeable)
         self._find_stops()
         self._replan()
         self.pending = self.plan.pending(set(self.store.finished()["key"]))
@@ -307,7 +295,9 @@ class Attempt:
             queue.flush(always=True)
             print(f"{queue.key} read {queue.written:,} answers", file=sys.stderr, flush=True)
         progress.played(sink.done, time.perf_counter() - began)
-        if self.interrupted:
+        if self.next:
+            log.info("%d new episodes are kept; the sweep goes on as it was applied", sink.done)
+        elif self.interrupted:
             why = "Ray's raylet on this machine has ended" if self.cluster_lost else "stopped"
             sentence = f"{why}: {sink.done:,} new episodes are kept; the same command goes on from here"
             log.info(sentence)  # a closed terminal shows nothing
@@ -322,7 +312,7 @@ class Attempt:
         sweep = self.sweep.model_copy(update={"judge": queue.judge if queue else self.sweep.turn_judge})
         startable = {name: ordinals for name, ordinals in self.pending.items() if name not in self.reasons}
         driver = Driver(sweep, self.plan, startable, sink, self.log, queue, self.stops.cancelled)
-        control = LiveControl(driver, self.plan, self.output, self.standing)
+        control = LiveControl(driver, Playable(self.sweep, self.plan), self.output, self.standing, self.changeable)
         self.signals.stop_with(driver.stop)
         hosts = SystemMetrics(ray_cluster.hosts, ray_cluster.busy_on)
         tracker = progress.tracker
@@ -334,6 +324,7 @@ class Attempt:
         write_observed(self.output, driver.schedule, driver.kind, sweep.protocols)
         self.reasons, self.interrupted = {**self.reasons, **driver.reasons}, driver.stopping.is_set()
         self.cluster_lost = driver.cluster_lost
+        self.next = None if self.signals.count or self.cluster_lost else control.next
 
     def _tick(self, driver: Driver, progress: Progress, control: LiveControl) -> None:
         """What happens about twice a second while the driver runs."""

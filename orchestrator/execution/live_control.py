@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envs.types import Ending
+from orchestrator.execution.applied import Playable, Refused, accepted
+from orchestrator.execution.applied import told as planned_now
 from orchestrator.execution.retry_failed import taken_back
 from orchestrator.planning.plan import BUILTIN_GROUP, OrdinalsOf, Plan, group
 from orchestrator.scheduling.commands import JUDGES
 from orchestrator.scheduling.resources import shares
 from orchestrator.storage import control_log
-from orchestrator.storage.control_log import ALL, JUDGE, Command, Entry, Standing, matches
+from orchestrator.storage.control_log import ALL, APPLY, JUDGE, Command, Entry, Standing, matches
 from orchestrator.storage.episode_store import EpisodeStore
+from orchestrator.storage.run_folder import resolved
 from sweeps.spec import Sweep
 
 if TYPE_CHECKING:
@@ -26,21 +29,24 @@ if TYPE_CHECKING:
 SHARES = ("cluster.gpus", "cluster.judge_gpus")
 IN_FLIGHT = ".in_flight"
 MOST_IN_FLIGHT = 4096
+UNCHANGEABLE = "a person plays here, or answers are only judged: what is played is changed by another `run`"
 
 log = logging.getLogger(__name__)
-
-
-class Refused(Exception):
-    """Why a command is not done; its text is the whole message."""
 
 
 class LiveControl:
     """What was asked of one run folder, as its driver does it."""
 
-    def __init__(self, driver: Driver, plan: Plan, folder: Path, standing: Standing) -> None:
-        """``standing`` of the folder's log is done at once, so that a new driver goes on where the last one was."""
-        self.driver, self.plan, self.folder, self.standing = driver, plan, folder, standing
-        self.indexes = {cell.key: number for number, cell in enumerate(plan.cells)}
+    def __init__(self, driver: Driver, playing: Playable, folder: Path, standing: Standing, changeable: bool) -> None:
+        """``standing`` of the folder's log is done at once, so that a new driver goes on where the last one was.
+
+        ``changeable``: whether the sweep may become another one (``apply``).
+        """
+        self.driver, self.playing, self.folder, self.standing = driver, playing, folder, standing
+        self.plan, self.changeable = playing.plan, changeable
+        self.next: Playable | None = None
+        """What is to be played once the leases have ended: nothing is handed out and no command is taken until then."""
+        self.indexes = {cell.key: number for number, cell in enumerate(self.plan.cells)}
         self.done: dict[str, Callable[[Command], str]] = {
             "pause": self._hold,
             "resume": self._hold,
@@ -50,6 +56,7 @@ class LiveControl:
             "set": self._set,
             "drain": self._drain,
             "undrain": self._drain,
+            "apply": self._apply,
         }
         if standing.entries:
             self._hold_groups(driver.schedule.groups)
@@ -57,7 +64,11 @@ class LiveControl:
 
     def poll(self) -> None:
         """Take what waits in ``control/``; raises OSError where the log cannot be written."""
-        for entry in control_log.take(self.folder, self._act):
+        if self.next is not None:
+            if not any(slot.leases for slot in self.driver.schedule.slots.values()):
+                self.driver.stop()
+            return
+        for entry in control_log.take(self.folder, self._act, lambda: resolved(self.playing.sweep)):
             (log.warning if entry.refused else log.info)("%s", told(entry))
 
     def _act(self, command: Command) -> tuple[str, bool]:
@@ -75,6 +86,8 @@ class LiveControl:
             setting(self.driver.sweep, command)
         elif command.verb in ("drain", "undrain"):
             self._nodes({command.target})
+        elif command.verb == APPLY:
+            self._accept(command)
         else:
             cells_of(self.plan, command)
         groups = self.driver.schedule.groups.values()
@@ -101,12 +114,27 @@ class LiveControl:
     def _hold_group(self, name: str, paused: Collection[int], cancelled: Collection[int]) -> None:
         """Of a judge's group nothing is cancelled: an answer that is there is read."""
         driver, offsets = self.driver, self.plan.offsets
+        if self.next is not None:
+            driver.act(driver.schedule.hold(name, range(self.plan.total), (), driver.now()))
+            return
         if driver.judge_queue is not None and name == driver.judge_queue.group:
             stopped = range(self.plan.total) if self.standing.paused(JUDGE) else ()
             driver.act(driver.schedule.hold(name, stopped, (), driver.now()))
             return
         both = OrdinalsOf(offsets, paused), OrdinalsOf(offsets, cancelled)
         driver.act(driver.schedule.hold(name, *both, driver.now()))
+
+    # -- apply --------------------------------------------------------------------------------------------------------
+    def _accept(self, command: Command) -> None:
+        if not self.changeable:
+            raise Refused(UNCHANGEABLE)
+        self.next = accepted(self.playing.sweep, command)
+
+    def _apply(self, command: Command) -> str:
+        """Nothing more is handed out; once what is in play has ended, the driver leaves and the next attempt begins."""
+        assert self.next is not None, "_check comes first"
+        self._hold_groups(self.driver.schedule.groups)
+        return planned_now(self.plan, self.next.plan)
 
     # -- requeue ------------------------------------------------------------------------------------------------------
     def _requeue(self, command: Command) -> str:
@@ -184,11 +212,23 @@ class LiveControl:
             self._settle_nodes()
 
 
-def take_waiting(folder: Path, sweep: Sweep, plan: Plan, store: EpisodeStore, log_folder: Path) -> None:
-    """Before there is a driver: take what was asked while nobody played, for it may say that there is something to play."""
+def take_waiting(
+    folder: Path, playing: Playable, store: EpisodeStore, log_folder: Path, changeable: bool = True
+) -> Playable | None:
+    """Before there is a driver: take what was asked while nobody played, for it may say that there is something to play.
+
+    Answers what is to be played instead, if that was asked.
+    """
+    sweep, plan = playing.sweep, playing.plan
+    found: list[Playable] = []
 
     def act(command: Command) -> tuple[str, bool]:
         try:
+            if command.verb == APPLY and not changeable:
+                raise Refused(UNCHANGEABLE)
+            if command.verb == APPLY:
+                found.append(accepted(sweep, command))
+                return planned_now(plan, found[-1].plan), False
             if command.verb == "requeue":
                 return pending_again(requeued(store, plan, log_folder, command)), False
             if command.verb == "set":
@@ -199,8 +239,9 @@ def take_waiting(folder: Path, sweep: Sweep, plan: Plan, store: EpisodeStore, lo
             return str(why), True
         return "it holds from the start of the run", False
 
-    for entry in control_log.take(folder, act):
+    for entry in control_log.take(folder, act, lambda: resolved(sweep)):
         log.info("%s", told(entry))
+    return found[-1] if found else None
 
 
 def cells_of(plan: Plan, command: Command) -> list[str]:

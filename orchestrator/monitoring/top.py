@@ -23,6 +23,7 @@ from actors.printable import one_line
 from orchestrator.monitoring.render import headline, span
 from orchestrator.monitoring.snapshot import Row, Snapshot, counted, from_json
 from orchestrator.object_store.asking import Asking
+from orchestrator.planning.sweep_change import under_way
 from orchestrator.storage.control_log import ALL, JUDGE, Entry, typed
 from orchestrator.storage.episode_store import UNREADABLE
 from orchestrator.storage.lock import RunFolderError
@@ -165,6 +166,8 @@ def seen(folder: Path) -> Seen:
     if live is None:
         rows = counted(status["cells"])
         live = Snapshot(0.0, sum(row.done for row in rows), sum(row.planned for row in rows), 0.0, None, 0, rows)
+    if (by := under_way(folder)) is not None:
+        who += f"; under way: {by}: " + ("what is in play ends first" if running else "the next `run` begins with it")
     history = Asking(str(folder)).history()[-COMMANDS:]
     return Seen(live, one_line(who), last_replies(folder), tuple(one_line(told(entry)) for entry in reversed(history)))
 

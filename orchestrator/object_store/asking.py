@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from orchestrator.object_store.bucket import Bucket, is_address
 from orchestrator.object_store.writer_lock import holder
 from orchestrator.storage import control_log, lock, run_folder
 from orchestrator.storage.control_log import Command, Entry
 from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.run_folder import PlannedCell
+from sweeps.spec import Sweep
 
 LOOK_INTERVAL_S = 0.5
 """Seconds between two looks for an answer; four times as long in a bucket."""
@@ -59,6 +62,16 @@ class Asking:
         if self.bucket is None:
             return control_log.history(self.folder)
         return control_log.parsed(self.bucket.read(control_log.LOG) or b"", self.output)
+
+    def played(self) -> tuple[Sweep, list[PlannedCell]]:
+        """The sweep that is played there, and the cells of its plan; raises RunFolderError."""
+        if self.bucket is None:
+            return run_folder.stored_sweep(self.folder), run_folder.planned_cells(self.folder)
+        with TemporaryDirectory() as copy:
+            for name in (run_folder.RESOLVED, run_folder.PLAN):
+                if (content := self.bucket.read(name)) is not None:
+                    Path(copy, name).write_bytes(content)
+            return run_folder.stored_sweep(Path(copy)), run_folder.planned_cells(Path(copy))
 
     def _entry(self, name: str) -> Entry | None:
         return next((entry for entry in self.history() if entry.name == name), None)

@@ -28,7 +28,9 @@ from orchestrator.storage.lock import RunFolderError
 INBOX, LOG = "control", "control.jsonl"
 NAME = re.compile(r"[0-9]{19}-[0-9a-f]{12}\.json")
 """Nanoseconds since 1970, so that commands are taken in the order in which they were asked, and chance."""
-LARGEST = 16 * 1024
+LARGEST_SWEEP = 256 * 1024
+"""Characters of a sweep that ``apply`` carries; the paper's takes 25,000."""
+LARGEST = 4 * LARGEST_SWEEP
 """Bytes of a command's file."""
 MOST_AT_ONCE = 256
 """Commands that are taken at one look; the others wait for the next one."""
@@ -38,7 +40,8 @@ ALL_BY_DEFAULT = ("pause", "resume", "restore", "requeue")
 JUDGE = "judge"
 """The target that names the judge's workers; no cell's key has one part."""
 
-Verb = Literal["pause", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain"]
+APPLY: Literal["apply"] = "apply"
+Verb = Literal["pause", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain", "apply"]
 Text = Annotated[str, Field(max_length=300)]
 
 
@@ -49,9 +52,11 @@ class Command(BaseModel):
 
     verb: Verb
     target: Text
-    """``all``, ``judge``, or MODEL[/SCENARIO[/CONDITION]], whose parts may hold ``*``; a key of ``set``; a node."""
+    """``all``, ``judge``, or MODEL[/SCENARIO[/CONDITION]], whose parts may hold ``*``; a key of ``set``; a node; a file."""
     value: Text = ""
     """Of ``set``."""
+    sweep: Annotated[str, Field(max_length=LARGEST_SWEEP)] = ""
+    """Of ``apply``: the whole sweep as TOML, which counts from then on."""
     who: Text = ""
     host: Text = ""
     asked: Text = ""
@@ -81,13 +86,25 @@ class Entry(BaseModel):
     effect: str
     """A sentence."""
     refused: bool = False
+    before: str = ""
+    """Of ``apply``: the sweep that counted until then, as TOML."""
+
+    @property
+    def applies(self) -> bool:
+        """Whether another sweep counts from here on."""
+        return self.command is not None and self.command.verb == APPLY and not self.refused
 
 
-def command(verb: Verb, target: str, value: str = "") -> Command:
+def command(verb: Verb, target: str, value: str = "", sweep: str = "") -> Command:
     """A command by the user of this process; raises RunFolderError where a part is longer than a command may be."""
+    about = {"who": _user(), "host": socket.gethostname(), "asked": _now()}
     try:
-        return Command(verb=verb, target=target, value=value, who=_user(), host=socket.gethostname(), asked=_now())
+        return Command(verb=verb, target=target, value=value, sweep=sweep, **about)
     except ValidationError:
+        if len(sweep) > LARGEST_SWEEP:
+            raise RunFolderError(
+                f"{target} takes {len(sweep):,} characters with every default; a command carries {LARGEST_SWEEP:,}"
+            ) from None
         raise RunFolderError(f"{verb} takes a target of at most 300 characters") from None
 
 
@@ -101,6 +118,10 @@ def typed(verb: str, target: str) -> Command:
         if not (key and equals and value):
             raise RunFolderError("set takes KEY=VALUE: cluster.gpus=4, cluster.judge_gpus=1, MODEL.in_flight=32")
         return command(found, key, value)
+    if found == APPLY:
+        raise RunFolderError(
+            "apply shows the difference first: type `proactive-sweep ctl DIR apply SWEEP.toml` in a shell"
+        )
     if not target and found not in ALL_BY_DEFAULT:
         raise RunFolderError(f"{verb} takes a target; --help says which")
     return command(found, target or ALL)
@@ -108,7 +129,7 @@ def typed(verb: str, target: str) -> Command:
 
 def file_of(one: Command) -> tuple[str, bytes]:
     """Name and bytes of a command's file."""
-    return f"{time.time_ns():019d}-{secrets.token_hex(6)}.json", one.model_dump_json().encode()
+    return f"{time.time_ns():019d}-{secrets.token_hex(6)}.json", one.model_dump_json(exclude_defaults=True).encode()
 
 
 def ask(folder: Path, one: Command) -> str:
@@ -127,22 +148,36 @@ def waiting(folder: Path) -> list[str]:
         return []
 
 
-def take(folder: Path, act: Callable[[Command], tuple[str, bool]]) -> list[Entry]:
+def take(
+    folder: Path, act: Callable[[Command], tuple[str, bool]], before: Callable[[], str] = lambda: ""
+) -> list[Entry]:
     """Take what waits, in order: ``act`` tells what came of a command, and whether it was refused. For the driver alone.
 
-    A command is in the log before its file goes; one that is there already is not taken again.
+    A command is in the log before its file goes; one that is there already is not taken again. What waits behind an ``apply``
+    waits for the driver of that sweep; ``before`` is the sweep, as TOML, that counts until then.
     """
     names = waiting(folder)
     if not names:
         return []
     known = {entry.name for entry in history(folder)}
-    found = [_taken(folder, name, act) for name in names if name not in known]
+    found, done = list[Entry](), 0
+    for done, name in enumerate(names, 1):  # noqa: B007
+        found += [] if name in known else [_taken(folder, name, act)]
+        if found and found[-1].applies:
+            found[-1] = found[-1].model_copy(update={"before": before()})
+            break
     if found:
         _append(folder, found)
-    for name in names:
+    for name in names[:done]:
         with suppress(OSError):
             (folder / INBOX / name).unlink()
     return found
+
+
+def note_applied(folder: Path, one: Command, before: str) -> None:
+    """Write down a sweep that counts from now on though no ``ctl`` asked for it. For the driver alone."""
+    entry = Entry(name=file_of(one)[0], command=one, taken=_now(), effect="it counts from here on", before=before)
+    _append(folder, [entry])
 
 
 def history(folder: Path) -> list[Entry]:
@@ -185,7 +220,7 @@ def _taken(folder: Path, name: str, act: Callable[[Command], tuple[str, bool]]) 
 
 def _append(folder: Path, entries: Iterable[Entry]) -> None:
     before = checksums.content(folder / LOG) if (folder / LOG).exists() else b""
-    lines = "".join(f"{entry.model_dump_json()}\n" for entry in entries)
+    lines = "".join(f"{entry.model_dump_json(exclude_defaults=True)}\n" for entry in entries)
     checksums.write(folder / LOG, before + lines.encode())
 
 

@@ -94,15 +94,20 @@ def claim(
     """
     with lock.held(folder, "driver"):
         update = update or not _holds_anything(folder)
-        old = _stored(folder, update)
-        changed = [] if old is None else differences(settings(old), settings(sweep))
-        if changed and not update:
-            raise RunFolderError(_refusal(folder, changed))
+        old = check(folder, sweep, update)
         checksums.settle(folder)
         if left_out is not None:
             _keep_bad_lines(folder, left_out, None if old is None or update else bad_lines(folder))
         checksums.write(folder / RESOLVED, resolved(sweep).encode())
         yield
+
+
+def check(folder: Path, sweep: Sweep, update: bool) -> Sweep | None:
+    """The sweep that the folder is of, None where it has none; raises RunFolderError as ``claim``, which locks it first."""
+    old = _stored(folder, update)
+    if old is not None and not update and (changed := differences(settings(old), settings(sweep))):
+        raise RunFolderError(_refusal(folder, changed))
+    return old
 
 
 def resolved(sweep: Sweep) -> str:

@@ -17,7 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from orchestrator.execution.attempt import judge, run
+from orchestrator.execution.attempt import judge
+from orchestrator.execution.run import run
 from orchestrator.report.judge_agreement import reader
 from sweeps.load import build
 

@@ -1,13 +1,18 @@
 """``ctl`` as it is typed: one sentence each, in a folder and in a bucket; no Ray is needed to ask."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
 from orchestrator.object_store import run_location as remote
+from orchestrator.planning import sweep_change
 from orchestrator.storage import control_log, lock, run_folder
+from tests.conftest import ROOT
 from tests.orchestrator.buckets import wait_for
 from tests.orchestrator.report import runs
 
@@ -75,6 +80,9 @@ def test_a_driver_that_does_not_answer_is_told(folder):
         (["drain", "n1"], "so no node of it can be emptied"),
         (["set", "cluster.gpus"], "set takes KEY=VALUE"),
         (["set", "=4"], "set takes KEY=VALUE"),
+        (["apply"], "apply takes a sweep file: ctl DIR apply SWEEP.toml"),
+        (["apply", "nowhere.toml"], "nowhere.toml"),
+        (["pause", "--yes"], "--set and --yes belong to apply"),
         (["pause", "x" * 301], "pause takes a target of at most 300 characters"),
     ],
 )
@@ -83,6 +91,71 @@ def test_what_cannot_be_asked_is_one_sentence(folder, words, why):
 
     assert done.exit_code == 2 and why in done.output and done.output.count("\n") == 1
     assert not control_log.waiting(folder)
+
+
+@pytest.fixture
+def next_version(tmp_path, demo_data):
+    """A file like the folder's sweep, with one model more."""
+    file = tmp_path / "v2.toml"
+    file.write_text(f'# A test.\ndata = "{demo_data}"\nmodels = ["uniform", "guess"]\nconditions = ["hint"]\n')
+    return file
+
+
+DIFFERENCE = ["models: + guess", "new: 7 cells, 70 episodes", "as before: 7 cells, 70 episodes"]
+
+
+def test_apply_shows_the_difference_and_leaves_the_whole_sweep_in_the_command(folder, next_version):
+    done = typed(folder, "apply", next_version, "--yes")
+
+    assert done.exit_code == 0
+    assert done.output.splitlines()[:3] == DIFFERENCE
+    assert done.output.splitlines()[3].startswith(f"nobody plays {folder} now: the next `run` there begins with apply")
+    (name,) = control_log.waiting(folder)
+    carried = sweep_change.read(json.loads((folder / "control" / name).read_text())["sweep"])
+    assert [model.name for model in carried.models] == ["uniform", "guess"]
+    assert carried.output == run_folder.stored_sweep(folder).output
+
+
+def test_apply_asks_nobody_where_there_is_no_terminal(folder, next_version):
+    done = typed(folder, "apply", next_version)
+
+    assert done.exit_code == 2 and done.output.splitlines()[:3] == DIFFERENCE
+    assert "nothing is applied: there is no terminal to ask on; --yes" in done.output
+    assert not control_log.waiting(folder)
+
+
+@pytest.mark.parametrize("answer, asked", [("y", 1), ("n", 0)])
+def test_apply_asks_on_a_terminal(folder, next_version, answer, asked):
+    ours, theirs = os.openpty()
+    with os.fdopen(ours, "w") as keyboard:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "orchestrator", "ctl", folder, "apply", next_version],
+            stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT,
+        )  # fmt: skip
+        os.close(theirs)
+        keyboard.write(f"{answer}\n")
+        keyboard.flush()
+        told, _ = process.communicate(timeout=120)
+
+    assert "apply this to the sweep?" in told and "Traceback" not in told
+    assert (process.returncode == 0) == bool(asked) and len(control_log.waiting(folder)) == asked
+
+
+@pytest.mark.parametrize(
+    "change, why",
+    [
+        (("conditions", "conditoins"), "unknown key 'conditoins'; did you mean 'conditions'?"),
+        (('"guess"', '"gess"'), "gess"),
+        (("# A test.", "seed = 4"), "seed was 0, this sweep says 4"),
+        (('["uniform", "guess"]', '["uniform"]'), "says what is played already; nothing is asked"),
+    ],
+)
+def test_a_sweep_that_cannot_be_applied_is_one_sentence_and_nothing_is_asked(folder, next_version, change, why):
+    next_version.write_text(next_version.read_text().replace(*change))
+    done = typed(folder, "apply", next_version, "--yes")
+
+    assert done.exit_code == 2 and why in done.output and done.output.count("\n") == 1
+    assert not (folder / "control").exists()
 
 
 def test_a_folder_without_a_run_is_one_sentence(tmp_path):
@@ -113,7 +186,7 @@ def _planned(cells, more):
     return pl.DataFrame([{**cell, "planned": cell["planned"] + more} for cell in cells])
 
 
-def test_a_command_to_a_run_in_a_bucket_reaches_its_driver_and_the_answer_comes_back(url, folder):
+def test_a_command_to_a_run_in_a_bucket_reaches_its_driver_and_the_answer_comes_back(url, folder, next_version):
     with remote.place(url, str) as place:
         for path in (run_folder.RESOLVED, run_folder.PLAN):
             (place.folder / path).write_bytes((folder / path).read_bytes())
@@ -125,5 +198,6 @@ def test_a_command_to_a_run_in_a_bucket_reaches_its_driver_and_the_answer_comes_
     assert not [name for name in remote.Bucket(url).listed() if name.startswith("control/")]
 
     assert "the next `run` there begins with resume all" in typed(url, "resume").output
+    assert typed(url, "apply", next_version, "--yes").output.splitlines()[:3] == DIFFERENCE
     with remote.place(url, str) as place:
-        assert len(control_log.waiting(place.folder)) == 1, "an attempt finds it before it looks what is pending"
+        assert len(control_log.waiting(place.folder)) == 2, "an attempt finds them before it looks what is pending"

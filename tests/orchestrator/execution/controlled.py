@@ -15,17 +15,19 @@ from types import SimpleNamespace
 
 from actors.baselines import Baseline
 from actors.episode_runner import EpisodeRunner
+from orchestrator.execution.applied import Playable, counting
 from orchestrator.execution.attempt import scored
 from orchestrator.execution.failed_episodes import failed_batch
-from orchestrator.execution.live_control import LiveControl
+from orchestrator.execution.live_control import LiveControl, take_waiting
 from orchestrator.execution.precise_stops import PreciseStops
 from orchestrator.execution.result_sink import ResultSink
+from orchestrator.planning import sweep_change
 from orchestrator.planning.plan import Plan
 from orchestrator.report.metrics import write_results
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Abandon, Drop, GiveUp, Lease, Recall, Scheduler, Start, Stop
-from orchestrator.storage import control_log, lock
+from orchestrator.storage import control_log, lock, run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from sweeps.load import build
 from sweeps.spec import Sweep
@@ -33,17 +35,20 @@ from sweeps.spec import Sweep
 NODES = (Node("n1", 2), Node("n2", 2))
 HOSTS = {"n1": "first", "n2": "second"}
 MODELS, GPUS = ("m0", "m1", "m2", "wide"), {"wide": 2}
+ADDED = "m3"
+"""A model that some versions of the sweep have."""
+CONDITIONS = ("zero-shot", "hint", "reference")
 
 
 class Died(Exception):
     """The driver, where the test wants it to."""
 
 
-def sweep_of(data: Path, **more) -> Sweep:
-    """Four models of a GPU or two each, each a group of its own, under three conditions of all scenarios."""
-    models = [{"name": n, "source": n, "backend": "vllm", "gpus": GPUS.get(n, 1), "in_flight": 4} for n in MODELS]
+def sweep_of(data: Path, names: Sequence[str] = MODELS, conditions: Sequence[str] = CONDITIONS, **more) -> Sweep:
+    """Models of a GPU or two each, each a group of its own, under conditions of all scenarios."""
+    models = [{"name": n, "source": n, "backend": "vllm", "gpus": GPUS.get(n, 1), "in_flight": 4} for n in names]
     table = {"name": "controlled", "data": str(data), "model": models}
-    return build({**table, "conditions": ["zero-shot", "hint", "reference"], **more}, "controlled.toml")
+    return build({**table, "conditions": list(conditions), **more}, "controlled.toml")
 
 
 @dataclass
@@ -58,14 +63,30 @@ class Cluster:
     """Episodes that kill whoever plays them."""
     judge_queue: None = None
     time: float = 0.0
+    applied: int = 0
+    """Times that the sweep has become another one."""
+    died_applying: int = 0
+    """Times that a driver died between an apply and its effect."""
+
+    def __post_init__(self) -> None:
+        self.given = Playable(self.sweep, self.plan)
 
     def begin(self) -> None:
-        """A new driver of the run folder."""
+        """A new driver of the run folder, given the sweep that the first one was given."""
+        self._lead(*counting(self.given, self.folder, False, lambda line: None))
+
+    def _lead(self, playing: Playable, update: bool) -> None:
+        """An attempt at a sweep, which begins with what was asked while nobody played."""
+        self.sweep, self.plan = playing.sweep, playing.plan
         self.store = EpisodeStore(self.folder, rows=64, seconds=1e9)
+        with run_folder.claim(self.folder, self.sweep, update):
+            self.attempt_log = SimpleNamespace(folder=self.folder)
+            self.next = take_waiting(self.folder, playing, self.store, self.folder)
+        if self.next:
+            return self._hand_over(self.next)
         self.stops = PreciseStops(self.plan, self.folder)
         self.plan = self.plan.stopped(self.stops.stops)
         self.sink = ResultSink(self.store, self.plan, stored=self.stops.stored)
-        self.attempt_log = SimpleNamespace(folder=self.folder)
         self.nodes: tuple[Node, ...] = NODES
         self.alive: dict[int, str] = {}
         """Worker -> its node."""
@@ -74,11 +95,17 @@ class Cluster:
         found = demands(self.sweep, 8, 4)
         self.schedule = Scheduler(pending, found, 8, 4, NODES, shares(self.sweep, 4), self.plan.together)
         standing = control_log.standing(self.folder)
-        self.control = LiveControl(self, self.plan, self.folder, standing)  # type: ignore[arg-type]
+        self.control = LiveControl(self, Playable(self.sweep, self.plan), self.folder, standing, True)  # type: ignore[arg-type]
         self.act(self.schedule.begin(self.now()))
+
+    def _hand_over(self, playing: Playable) -> None:
+        self.applied += 1
+        self.store.close()
+        self._lead(playing, True)
 
     def die(self) -> None:
         """The driver is killed: what it had not flushed is lost, and whoever played with it."""
+        self.died_applying += self.control.next is not None
         lock.release(self.folder, "store")
         self.begin()
 
@@ -94,11 +121,16 @@ class Cluster:
     def now(self) -> float:
         return self.time
 
+    def stop(self) -> None:
+        """Of a driver whose sweep has become another one: what came back is stored, the next attempt begins."""
+        assert self.control.next and not self.leases
+        self._hand_over(self.control.next)
+
     def hosts(self) -> dict[str, str]:
         return HOSTS
 
     def set_in_flight(self, name: str, episodes: int) -> None:
-        assert name in MODELS and episodes > 0
+        assert name in (*MODELS, ADDED) and episodes > 0
 
     def act(self, commands) -> None:
         for command in commands:
@@ -160,7 +192,7 @@ class Cluster:
             self.act(self.schedule.drained(lease.slot, lease.lease, self.now()))
 
     async def _batches(self, ordinals: Sequence[int]):
-        backends = dict.fromkeys(MODELS, Baseline("uniform"))
+        backends = dict.fromkeys((*MODELS, ADDED), Baseline("uniform"))
         return [batch async for batch in EpisodeRunner(self.plan, backends, 8).play(ordinals)]
 
     def _recall(self, slot: int, left_out: set[int]) -> None:
@@ -181,15 +213,21 @@ class Cluster:
 class Somebody:
     """Asks for random things, some of which are none, and takes all of them back in the end."""
 
-    def __init__(self, cluster: Cluster, chance: Random) -> None:
-        self.cluster, self.chance, self.asked = cluster, chance, 0
+    def __init__(self, cluster: Cluster, chance: Random, applies: int = 0) -> None:
+        """``applies``: how much more often than any other command another version of the sweep is applied."""
+        self.cluster, self.chance, self.applies, self.asked = cluster, chance, applies, 0
 
     def asks(self) -> None:
         """One command, left in the folder."""
-        verb = self.chance.choice(["pause", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain", "odd"])
+        verb = self.chance.choice(
+            ["pause", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain", "odd"]
+            + ["apply"] * self.applies
+        )
         self.asked += 1
         if verb == "odd":
             return self._odd()
+        if verb == "apply":
+            return self.apply(self._version())
         if verb == "set":
             key = self.chance.choice(
                 ["cluster.gpus", "m0.in_flight", "wide.in_flight", "m1.revision", "cluster.workers"]
@@ -198,6 +236,17 @@ class Somebody:
         if verb in ("drain", "undrain"):
             return self._ask(verb, self.chance.choice(["n1", "second", "n2", "nowhere", "n"]))
         return self._ask(verb, self.chance.choice(["all", "m0", "m*/ROD", "*/*/hint", "wide/QD/reference", "nobody"]))
+
+    def apply(self, sweep: Sweep) -> None:
+        """Have the running sweep become this one."""
+        one = control_log.command("apply", "next.toml", sweep=sweep_change.toml(sweep))
+        control_log.ask(self.cluster.folder, one)
+
+    def _version(self) -> Sweep:
+        """The sweep with some models and conditions, in rare cases with another seed."""
+        names = self.chance.sample((*MODELS, ADDED), self.chance.randint(1, 5))
+        conditions = self.chance.sample(CONDITIONS, self.chance.randint(1, 3))
+        return sweep_of(Path(self.cluster.sweep.data), names, conditions, seed=int(self.chance.random() < 0.1))
 
     def takes_all_back(self) -> None:
         for verb, target, value in [

@@ -5,10 +5,11 @@ from random import Random
 
 import pytest
 
+from orchestrator.execution.applied import Playable
 from orchestrator.execution.live_control import take_waiting
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.scheduling.commands import JUDGES
-from orchestrator.storage import control_log
+from orchestrator.storage import control_log, run_folder
 from orchestrator.storage.episode_store import episodes, turns
 from tests.orchestrator.execution.controlled import MODELS, Cluster, Somebody, dies_while_polling, finish, sweep_of
 from tests.orchestrator.precision.wide import wide
@@ -54,11 +55,11 @@ def stored(folder) -> set[str]:
     return set(episodes(folder).collect()["key"])
 
 
-def disturbed(cluster, patch) -> tuple[Somebody, int]:
+def disturbed(cluster, patch, applies=0) -> tuple[Somebody, int]:
     """Play a while, with ``COMMANDS`` random commands and faults; who asked, and how often the driver died."""
     cluster.begin()
     chance, deaths = cluster.chance, 0
-    somebody = Somebody(cluster, chance)
+    somebody = Somebody(cluster, chance, applies)
     while somebody.asked < COMMANDS:
         for _ in range(chance.randint(0, 3)):
             cluster.step(deaths=0.02)
@@ -98,6 +99,41 @@ def test_200_random_commands_and_faults_lose_and_double_nothing(sweep, plan, und
     assert len(taken) == len(set(taken)), "no command is taken twice"
     assert len(taken) >= COMMANDS and not control_log.waiting(tmp_path)
     assert any(entry.refused for entry in control_log.history(tmp_path))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_other_versions_of_the_sweep_applied_among_200_commands_and_faults_end_as_the_last_one(
+    sweep, plan, demo_data, tmp_path, seed, monkeypatch
+):
+    """Models and conditions come and go; each driver that dies is followed by one that was given the first sweep."""
+    last = sweep_of(demo_data, ["wide", "m3", "m0"], ["hint", "zero-shot"])
+    final = build_plan(last)
+    quiet = Cluster(last, final, tmp_path / "quiet", Random(0))
+    quiet.begin()
+    finish(quiet)
+    expected = quiet.close()
+    cluster = Cluster(sweep, plan, tmp_path / "applied", Random(f"applied/{seed}"))
+    somebody, deaths = disturbed(cluster, monkeypatch, applies=3)
+    between = cluster.applied
+    cluster.nodes = ()
+    somebody.takes_all_back()
+    somebody.apply(last)
+    cluster.die()
+    finish(cluster)
+    results = cluster.close()
+
+    rows = episodes(cluster.folder).collect()
+    assert deaths and between > 5, "drivers die, and the sweep becomes others"
+    assert cluster.died_applying, "also between an apply and its effect"
+    assert rows["key"].n_unique() == rows.height
+    assert set(final.all_keys()) <= set(rows["key"]) and set(cluster.plan.all_keys()) == set(final.all_keys())
+    assert turns(cluster.folder).collect().height == rows["turns"].sum()
+    assert results == expected
+    assert run_folder.stored_sweep(cluster.folder).models == last.models
+    taken = control_log.history(cluster.folder)
+    assert len({entry.name for entry in taken}) == len(taken) >= COMMANDS and not control_log.waiting(cluster.folder)
+    assert any(entry.applies for entry in taken)
+    assert any(entry.refused and entry.effect.startswith("seed was 0") for entry in taken)
 
 
 @pytest.mark.long
@@ -247,7 +283,7 @@ def test_what_was_asked_while_nobody_played_holds_before_there_is_a_driver(clust
     ]:
         control_log.ask(cluster.folder, control_log.command(verb, target, value))
 
-    take_waiting(cluster.folder, sweep, plan, cluster.store, cluster.folder)
+    take_waiting(cluster.folder, Playable(sweep, plan), cluster.store, cluster.folder)
 
     found = [(entry.refused, entry.effect) for entry in control_log.history(cluster.folder)]
     assert found[:2] == [

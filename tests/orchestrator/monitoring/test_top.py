@@ -10,7 +10,7 @@ from orchestrator.cli.main import app
 from orchestrator.monitoring import snapshot
 from orchestrator.monitoring.snapshot import Row, Snapshot
 from orchestrator.monitoring.top import Top, last_replies
-from orchestrator.storage import control_log, lock
+from orchestrator.storage import control_log, lock, run_folder
 from tests.orchestrator.report import runs
 
 ROWS = (
@@ -72,6 +72,20 @@ def test_models_who_plays_and_the_last_replies_are_on_the_screen(folder):
     assert shown["head"].startswith("73 of 147 episodes (50%), 3.2/s, 20 s left\nprocess ")
     assert shown["table"].splitlines()[0] == "qwen 2 4 64 70/140 3.25 40 30 2"
     assert shown["replies"].splitlines()[1:] == list(last_replies(folder)) and len(last_replies(folder)) == 6
+
+
+def test_an_apply_that_has_no_effect_yet_is_told(folder, demo_data):
+    """Until the run folder is of the applied sweep."""
+    wanted = runs.sweep(demo_data, ["uniform", "guess"], ["hint"])
+    control_log.ask(folder, control_log.command("apply", "v2.toml", sweep=run_folder.resolved(wanted)))
+    asked(folder)
+    with playing(folder):
+        before = driven(folder)["head"]
+    with run_folder.claim(folder, wanted, update=True):
+        after = driven(folder)["head"]
+
+    assert before.endswith("; under way: apply v2.toml: what is in play ends first")
+    assert "under way" not in after
 
 
 def test_a_run_that_nobody_plays_is_counted(folder):

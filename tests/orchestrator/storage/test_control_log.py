@@ -29,6 +29,47 @@ def test_commands_are_taken_once_in_the_order_in_which_they_were_asked(tmp_path)
     assert not checksums.damaged(tmp_path)
 
 
+def test_what_waits_behind_an_apply_waits_for_the_driver_of_that_sweep(tmp_path):
+    for one in (command("pause", "a"), command("apply", "v2.toml", sweep="name = 2"), command("pause", "new-model")):
+        ask(tmp_path, one)
+
+    first = take(tmp_path, done, lambda: "name = 1")
+    (second,) = take(tmp_path, done)
+
+    assert [str(entry.command) for entry in first] == ["pause a", "apply v2.toml"]
+    assert (first[1].applies, first[1].before, first[1].command.sweep) == (True, "name = 1", "name = 2")
+    assert str(second.command) == "pause new-model" and second.before == ""
+    assert history(tmp_path) == [*first, second]
+
+
+def test_an_apply_that_is_refused_or_stands_in_the_log_holds_nothing_up(tmp_path):
+    name = ask(tmp_path, command("apply", "v2.toml", sweep="x"))
+    content = (tmp_path / "control" / name).read_bytes()
+    take(tmp_path, done)
+    (tmp_path / "control" / name).write_bytes(content)
+    for one in (command("apply", "v3.toml", sweep="y"), command("pause", "a")):
+        ask(tmp_path, one)
+
+    found = take(tmp_path, lambda one: ("no", one.verb == "apply"))
+
+    assert [(str(entry.command), entry.applies) for entry in found] == [("apply v3.toml", False), ("pause a", False)]
+    assert not control_log.waiting(tmp_path)
+
+
+def test_a_sweep_that_is_too_long_for_a_command_is_one_sentence():
+    with pytest.raises(RunFolderError, match="takes 300,000 characters with every default; a command"):
+        command("apply", "v2.toml", sweep="x" * 300_000)
+    largest = command("apply", "x", sweep="\N{GRINNING FACE}" * control_log.LARGEST_SWEEP)
+    assert len(control_log.file_of(largest)[1]) <= control_log.LARGEST + 1000
+
+
+def test_a_command_without_a_sweep_reads_in_a_version_that_knows_none(tmp_path):
+    ask(tmp_path, command("pause", "a"))
+    take(tmp_path, done)
+
+    assert set(json.loads((tmp_path / LOG).read_text())["command"]) == {"verb", "target", "who", "host", "asked"}
+
+
 def test_a_command_that_stands_in_the_log_is_not_done_again(tmp_path):
     """The driver died between the log and the removal of the file."""
     name = ask(tmp_path, command("cancel", "m"))

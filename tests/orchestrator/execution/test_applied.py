@@ -1,0 +1,69 @@
+"""``ctl apply`` on real runs: the sweep becomes another one while it plays, whoever dies meanwhile."""
+
+import time
+
+import pytest
+
+pytest.importorskip("openai", reason="the extra 'openai' is not installed")
+
+from orchestrator.storage import control_log, run_folder
+from orchestrator.storage.episode_store import episodes
+from tests.actors.service import said, service
+from tests.orchestrator.execution.test_attempt import exactly_once
+from tests.orchestrator.execution.test_stopped_runs import playing
+
+pytestmark = pytest.mark.slow
+SWEEP = """# A test.
+data = "{data}"
+conditions = [{conditions}]
+tracking = {{ uri = "none" }}
+[[model]]
+name = "served"
+source = "served"
+in_flight = 4
+endpoint = {{ base_url = "{url}", key_env = "" }}
+{more}
+"""
+UNIFORM = '[[model]]\nname = "uniform"\nsource = "builtin:uniform"\nbackend = "builtin"\n'
+
+
+def became(out, process, models) -> None:
+    """Wait until the run is of so many models."""
+    deadline = time.monotonic() + 120
+    while len(run_folder.stored_sweep(out).models) != models:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_sweep_that_is_changed_while_it_plays_and_whose_driver_is_killed_ends_as_the_last_version(
+    cli, demo_data, tmp_path
+):
+    first, second, third = files = [tmp_path / f"v{n}.toml" for n in (1, 2, 3)]
+    out = tmp_path / "run"
+    with service(lambda number, body: said("A")) as one:
+        versions = (('"zero-shot"', ""), ('"zero-shot"', UNIFORM), ('"hint", "zero-shot"', UNIFORM))
+        for file, (conditions, more) in zip(files, versions, strict=True):
+            file.write_text(SWEEP.format(data=demo_data, url=one.url, conditions=conditions, more=more))
+        one.delay = 0.2
+        process = cli.start("run", first, "--output", out)
+        playing(one, process)
+        done = cli.run("ctl", out, "apply", second, "--yes", "--wait", "60")
+        assert done.returncode == 0, done.stderr
+        assert "models: + uniform" in done.stdout and "14 cells and 140 episodes are planned now" in done.stdout
+        became(out, process, 2)
+
+        playing(one, process)
+        control_log.ask(out, control_log.command("set", "served.in_flight", "2"))
+        done = cli.run("ctl", out, "apply", third, "--yes", "--wait", "60")
+        assert done.returncode == 0, done.stderr
+        process.kill()
+        process.wait()
+        assert 0 < episodes(out).collect().height < 280
+
+        one.delay = 0.0
+        done = cli.run("run", first, "--output", out)
+        assert done.returncode == 0, done.stderr
+        assert f"the sweep of apply {third} by " in done.stdout
+    exactly_once(out, 280)
+    assert {cell["state"] for cell in run_folder.read_status(out)["cells"]} == {"complete"}
+    assert [entry.command.verb for entry in control_log.history(out)] == ["apply", "set", "apply"]

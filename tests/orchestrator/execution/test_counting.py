@@ -1,0 +1,69 @@
+"""Which sweep a run plays in a folder to which another version was applied, and what it does to the folder."""
+
+import pytest
+
+from orchestrator.execution.applied import Playable, counting
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.storage import control_log, run_folder
+from orchestrator.storage.lock import RunFolderError
+from tests.orchestrator.report import runs
+
+
+@pytest.fixture
+def versions(demo_data):
+    """Two that the folder had, and one that it never had."""
+    return [runs.sweep(demo_data, [name], ["hint"]) for name in ("uniform", "guess", "oracle")]
+
+
+@pytest.fixture
+def folder(tmp_path, versions):
+    """Played as the first; the second was taken, and then the driver died."""
+    place = runs.played(tmp_path / "run", versions[0])
+    control_log.ask(place, control_log.command("apply", "v2.toml", sweep=run_folder.resolved(versions[1])))
+    control_log.take(place, lambda one: ("taken", False), lambda: run_folder.resolved(versions[0]))
+    return place
+
+
+def counted(folder, sweep, update=False):
+    """What is played, whether it replaces the folder's configuration, and what is said of it."""
+    said = []
+    found, replaces = counting(Playable(sweep, build_plan(sweep)), folder, update, said.append)
+    assert [cell.model.name for cell in found.plan.cells] == [model.name for model in found.sweep.models] * 7
+    return found.sweep.models[0].name, replaces, " ".join(said)
+
+
+def test_the_applied_sweep_is_played_for_the_file_that_it_replaced_and_takes_the_folder(folder, versions):
+    name, replaces, said = counted(folder, versions[0])
+
+    assert (name, replaces) == ("guess", True)
+    assert said.startswith("the sweep of apply v2.toml by ") and said.endswith("--update takes the one given")
+    assert counted(folder, versions[1]) == ("guess", True, "")
+
+
+def test_once_the_folder_is_of_it_nothing_is_replaced_any_more(folder, versions):
+    with run_folder.claim(folder, versions[1], update=True):
+        assert counted(folder, versions[0])[:2] == ("guess", False)
+        assert counted(folder, versions[1]) == ("guess", False, "")
+
+
+def test_a_file_that_the_folder_never_had_is_refused_and_the_applied_sweep_counts_on(folder, versions):
+    with pytest.raises(RunFolderError, match="holds a run of another configuration"):
+        counted(folder, versions[2])
+
+    assert len(control_log.history(folder)) == 1
+    assert counted(folder, versions[0])[0] == "guess"
+
+
+@pytest.mark.parametrize("given", [0, 2])
+def test_update_takes_the_file_and_later_runs_know(folder, versions, given):
+    name = versions[given].models[0].name
+
+    assert counted(folder, versions[given], update=True)[:2] == (name, True)
+    for later in versions[:2]:
+        assert counted(folder, later)[0] == name
+
+
+def test_a_folder_without_an_apply_is_as_it_was(tmp_path, versions):
+    assert counted(tmp_path, versions[0]) == ("uniform", False, "")
+    assert counted(tmp_path, versions[0], update=True) == ("uniform", True, "")
+    assert not list(tmp_path.iterdir())
