@@ -6,8 +6,10 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
+from orchestrator.planning import sweep_change
 from orchestrator.storage import control_log, run_folder
 from orchestrator.storage.episode_store import episodes
+from sweeps.load import load
 from tests.actors.service import said, service
 from tests.orchestrator.execution.test_attempt import exactly_once
 from tests.orchestrator.execution.test_stopped_runs import playing
@@ -27,10 +29,10 @@ endpoint = {{ base_url = "{url}", key_env = "" }}
 UNIFORM = '[[model]]\nname = "uniform"\nsource = "builtin:uniform"\nbackend = "builtin"\n'
 
 
-def became(out, process, models) -> None:
-    """Wait until the run is of so many models."""
+def waited(process, until) -> None:
+    """Wait for something that the run does."""
     deadline = time.monotonic() + 120
-    while len(run_folder.stored_sweep(out).models) != models:
+    while not until():
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -50,12 +52,12 @@ def test_a_sweep_that_is_changed_while_it_plays_and_whose_driver_is_killed_ends_
         done = cli.run("ctl", out, "apply", second, "--yes", "--wait", "60")
         assert done.returncode == 0, done.stderr
         assert "models: + uniform" in done.stdout and "14 cells and 140 episodes are planned now" in done.stdout
-        became(out, process, 2)
+        waited(process, lambda: len(run_folder.stored_sweep(out).models) == 2)
 
         playing(one, process)
         control_log.ask(out, control_log.command("set", "served.in_flight", "2"))
-        done = cli.run("ctl", out, "apply", third, "--yes", "--wait", "60")
-        assert done.returncode == 0, done.stderr
+        control_log.ask(out, control_log.command("apply", third.name, sweep=sweep_change.toml(load(third))))
+        waited(process, lambda: len(control_log.history(out)) == 3)
         process.kill()
         process.wait()
         assert 0 < episodes(out).collect().height < 280
@@ -63,7 +65,7 @@ def test_a_sweep_that_is_changed_while_it_plays_and_whose_driver_is_killed_ends_
         one.delay = 0.0
         done = cli.run("run", first, "--output", out)
         assert done.returncode == 0, done.stderr
-        assert f"the sweep of apply {third} by " in done.stdout
+        assert f"the sweep of apply {third.name} by " in done.stdout
     exactly_once(out, 280)
     assert {cell["state"] for cell in run_folder.read_status(out)["cells"]} == {"complete"}
     assert [entry.command.verb for entry in control_log.history(out)] == ["apply", "set", "apply"]
