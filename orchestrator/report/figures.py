@@ -22,6 +22,7 @@ from orchestrator.report.figure_rows import (
     share_changes_figure,
 )
 from orchestrator.report.run_data import RunData, once, opened
+from orchestrator.storage import atomic_write
 
 MAKERS: dict[str, Callable[[Drawing], Figure | None]] = {
     "reference": against_reference,
@@ -48,11 +49,19 @@ def write_figures(
     place = run_data.folder / "figures"
     place.mkdir(exist_ok=True)
     written: list[Path] = []
-    for name, figure in figures(run_data, baselines=baselines).items():
-        written += plot_style.save(figure, place, name, ("pdf", "png", "svg"))
-    for name, figure in figures(run_data, plot_style.COLUMN, baselines).items():
-        written += plot_style.save(figure, place, f"{name}-column", ("pdf", "svg"))
+    for width, ending, forms in ((plot_style.PAGE, "", ("pdf", "png")), (plot_style.COLUMN, "-column", ("pdf",))):
+        for name, figure in figures(run_data, width, baselines).items():
+            written += plot_style.save(figure, place, f"{name}{ending}", forms)
+        for name, content in svgs(run_data, width, baselines).items():
+            written.append(place / f"{name}{ending}.svg")
+            atomic_write.write(written[-1], content)
     return sorted(written)
+
+
+@once
+def svgs(run_data: RunData, width: float = plot_style.PAGE, baselines: bool = True) -> dict[str, bytes]:
+    """The figures of ``figures`` as SVG; files and the page take the same."""
+    return {name: plot_style.svg(figure) for name, figure in figures(run_data, width, baselines).items()}
 
 
 def figures(run_data: RunData, width: float = plot_style.PAGE, baselines: bool = True) -> dict[str, Figure]:

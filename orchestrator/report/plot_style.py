@@ -112,9 +112,12 @@ def canvas(width: float, height: float) -> Figure:
 
 
 def lay_out(figure: Figure) -> None:
-    """Give everything its place once, so that no format lays it out anew."""
+    """Give everything its place once, so that no format lays it out anew.
+
+    With any layout engine, also "none", matplotlib draws a figure twice to save it.
+    """
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    figure.set_layout_engine(None)
 
 
 def svg(figure: Figure) -> bytes:

@@ -21,7 +21,7 @@ from orchestrator.report.difficulty import difficulty, hardest
 from orchestrator.report.endings import Kind, endings
 from orchestrator.report.estimates import estimate
 from orchestrator.report.evidence_tables import HARDEST
-from orchestrator.report.figures import figures
+from orchestrator.report.figures import figures, svgs
 from orchestrator.report.grid_parts import models
 from orchestrator.report.html import summary, tables
 from orchestrator.report.html.episode_sample import chosen
@@ -115,7 +115,7 @@ def gathered(
         grids=[tables.page_table(grid) for grid in grids(run_data, intervals)],
         cells=tables.cells(run_data, intervals),
         paper=tables.beside_paper(compared(run_data, intervals)),
-        figures=[_figure_file(name, figure) for name, figure in figures(run_data, baselines=baselines).items()],
+        figures=_figure_files(run_data, baselines),
         about=about,
         browser=_browser(views, run_data),
     )
@@ -203,8 +203,13 @@ def _place(run_data: RunData) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
     return place
 
 
-def _figure_file(name: str, figure: Figure) -> FigureFile:
-    kind, content = "svg+xml", plot_style.svg(figure)
+def _figure_files(run_data: RunData, baselines: bool) -> list[FigureFile]:
+    drawn = svgs(run_data, baselines=baselines)
+    return [_figure_file(name, figure, drawn[name]) for name, figure in figures(run_data, baselines=baselines).items()]
+
+
+def _figure_file(name: str, figure: Figure, content: bytes) -> FigureFile:
+    kind = "svg+xml"
     if len(content) > LARGEST_SVG:
         kind, content = "png", plot_style.png(figure, 110)
     width, height = (round(96 * inches) for inches in figure.get_size_inches())
