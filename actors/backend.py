@@ -79,6 +79,8 @@ class Request:
     seed: int
     """Seed of this turn's decoding: differs by turn, same for every model."""
     situation: Situation
+    key: str = ""
+    """Of the episode that asks; what has none asks for nothing that is to be found again."""
 
 
 @dataclass(frozen=True, slots=True)

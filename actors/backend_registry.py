@@ -40,6 +40,10 @@ def _opened(model: ModelSpec, data: Path) -> Backend:
     match model.backend:
         case "builtin":
             return Baseline(model.source.removeprefix("builtin:"), model.revision)
+        case "openai" if model.batch:
+            from actors.openai_batch import OpenAIBatchBackend
+
+            return OpenAIBatchBackend(model, data)
         case "openai":
             from actors.openai_backend import OpenAIBackend
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from weakref import WeakSet
 
 from actors.backend import Backend
@@ -71,7 +72,9 @@ class EpisodeRunner:
         pool, small = self.plan.pools[sample.scenario], cell.model.small_examples
         shots = examples(sample, pool, cell.condition, self.plan.seed, small)
         key = self.plan.key(index, sample)
-        played = await play(shown, cell, self.backends[cell.model.name], key, seed, shots, self.judge)
+        backend = self.backends[cell.model.name]
+        with getattr(backend, "in_play", nullcontext)():  # a batch goes out when every episode in play waits
+            played = await play(shown, cell, backend, key, seed, shots, self.judge)
         return PlayedEpisode(ordinal, cell, played)
 
 

@@ -15,6 +15,8 @@ BATCH = 16
 """Rows of a batch of transformers, unless the entry's ``options.batch`` says otherwise."""
 SERVICE = 64
 """Requests to a service, which paces itself below that; and episodes of a policy, which answers at once."""
+BATCHED = 50_000
+"""Episodes whose requests go through a service's Batch API: as many as one of its files takes."""
 PROMPT_TOKENS = 3000
 """Of a typical prompt: one picture has 400 (Qwen2.5-VL) to 3,300 tokens (InternVL3) at 640 x 480, its question about 100."""
 FEWEST = 4
@@ -48,7 +50,7 @@ def expected(model: ModelSpec) -> int:
         return int(model.options.get("max_num_seqs", MAX_NUM_SEQS))
     if model.backend == "transformers":
         return 2 * int(model.options.get("batch", BATCH))
-    return SERVICE
+    return BATCHED if model.batch else SERVICE
 
 
 def chosen(model: ModelSpec, cache_tokens: int | None = None) -> InFlight:
@@ -59,7 +61,7 @@ def chosen(model: ModelSpec, cache_tokens: int | None = None) -> InFlight:
     if model.backend == "transformers":
         return InFlight(most, "two batches: one is prepared while the other is answered")
     if model.backend != "vllm":
-        return InFlight(most, "a service or a policy")
+        return InFlight(most, "as many as a batch takes" if model.batch else "a service or a policy")
     if cache_tokens is None:
         return InFlight(most, f"max_num_seqs {most}")
     fitting = max(FEWEST, cache_tokens // PROMPT_TOKENS)

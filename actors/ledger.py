@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from actors.rate_limit import Budget, BudgetSpent
+from actors.rate_limit import Batched, Budget, BudgetSpent
 
 PAID: ContextVar[list[float]] = ContextVar("paid")
 """What the answers to the request of this task have cost."""
@@ -26,6 +26,7 @@ class Ticket(NamedTuple):
     model: str
     ceiling: float
     aside: AsyncExitStack
+    batch: Batched = Batched.NO
 
 
 class Ledger:
@@ -42,17 +43,17 @@ class Ledger:
         self.tickets: dict[int, Ticket] = {}
         self.issued = 0
 
-    async def hold(self, model: str, holder: str, ceiling: float) -> tuple[int, str]:
+    async def hold(self, model: str, holder: str, ceiling: float, batch: Batched = Batched.NO) -> tuple[int, str]:
         """Set the most that a request may cost aside, when it is there: its ticket; or 0 and why too little is left."""
         aside = AsyncExitStack()
         try:
             for budget in (self.budgets[model], self.total):
-                await aside.enter_async_context(budget.hold(lambda: ceiling))
+                await aside.enter_async_context(budget.hold(lambda: ceiling, batch))
         except BudgetSpent as spent:
             await aside.aclose()
             return 0, str(spent)
         self.issued += 1
-        self.tickets[self.issued] = Ticket(holder, model, ceiling, aside)
+        self.tickets[self.issued] = Ticket(holder, model, ceiling, aside, batch)
         return self.issued, ""
 
     async def release(self, ticket: int, cost: float) -> None:
@@ -63,14 +64,26 @@ class Ledger:
             self.total.pay(cost)
             await held.aside.aclose()
 
+    async def at_least(self, model: str, cost: float) -> None:
+        """The model's service says that so much was spent on it in all."""
+        more = max(0.0, cost - self.spent[model])
+        self.spent[model] += more
+        self.budgets[model].spent += more
+        self.total.spent += more
+
     async def forget(self, holder: str) -> None:
-        """A worker is gone: what its requests may have cost counts as spent, for nobody will say what they did cost."""
+        """A worker is gone: what its requests may have cost counts as spent, for nobody will say what they did cost.
+
+        A batch of it goes on, and the next worker finds it and what it cost.
+        """
         for ticket in [ticket for ticket, held in self.tickets.items() if held.holder == holder]:
-            await self.release(ticket, self.tickets[ticket].ceiling)
+            held = self.tickets[ticket]
+            await self.release(ticket, held.ceiling if held.batch is Batched.NO else 0.0)
 
     async def spending(self) -> dict[str, float]:
-        """Model -> what was spent, earlier attempts included, and what requests in flight may add to it."""
-        held = {model: sum(one.ceiling for one in self.tickets.values() if one.model == model) for model in self.spent}
+        """Model -> what was spent, earlier attempts included, and what requests in flight may add to it; batches tell later."""
+        single = [one for one in self.tickets.values() if one.batch is Batched.NO]
+        held = {model: sum(one.ceiling for one in single if one.model == model) for model in self.spent}
         return {model: spent + held[model] for model, spent in self.spent.items()}
 
 
@@ -82,9 +95,9 @@ class RemoteBudget:
         self.ledger, self.model, self.holder = ledger, model, holder
 
     @asynccontextmanager
-    async def hold(self, ceiling: Callable[[], float]) -> AsyncIterator[None]:
+    async def hold(self, ceiling: Callable[[], float], batch: Batched = Batched.NO) -> AsyncIterator[None]:
         """Set the most that a request may cost aside while it runs; raises BudgetSpent when too little is left."""
-        ticket, reason = await self._asked(ceiling())
+        ticket, reason = await self._asked(ceiling(), batch)
         if not ticket:
             raise BudgetSpent(reason)
         paid: list[float] = []
@@ -99,11 +112,15 @@ class RemoteBudget:
         """Charge what an answer to the request that is held for has cost."""
         PAID.get().append(cost)
 
-    async def _asked(self, ceiling: float) -> tuple[int, str]:
+    async def at_least(self, cost: float) -> None:
+        """The service says that so much was spent in all."""
+        await self.ledger.at_least.remote(self.model, cost)
+
+    async def _asked(self, ceiling: float, batch: Batched) -> tuple[int, str]:
         """A ticket, or why there is none; one that comes for a caller who has gone is given back."""
 
         async def ask() -> tuple[int, str]:
-            ticket, reason = await self.ledger.hold.remote(self.model, self.holder, ceiling)
+            ticket, reason = await self.ledger.hold.remote(self.model, self.holder, ceiling, batch)
             return int(ticket), str(reason)
 
         asking = asyncio.ensure_future(ask())

@@ -185,14 +185,18 @@ class OpenAIBackend:
         """What an error of the SDK means to the sweep: Trouble, or one of the named errors."""
         if not isinstance(error, openai.APIStatusError):
             return Trouble(self._clean(f"{type(error).__name__}: {error.__cause__ or error}"))
-        status, code = error.status_code, str(error.code or "")
-        said = self._clean(f"{self.model.name}: HTTP {status} {code}: {error.message}")
+        rest = retry_after(error.response.headers)
+        return self.refusal(error.status_code, str(error.code or ""), str(error.message), rest)
+
+    def refusal(self, status: int, code: str, message: str, rest: float | None = None) -> Exception:
+        """What a status other than 200 means to the sweep; ``rest``: seconds that the service asks to wait."""
+        said = self._clean(f"{self.model.name}: HTTP {status} {code}: {message}")
         if code in FILTERED:
             return Refused(said)
         if status in (408, 409) or status >= 500 or (status == 429 and code not in OUT_OF_MONEY):
-            return Trouble(said, retry_after(error.response.headers), throttled=status == 429)
+            return Trouble(said, rest, throttled=status == 429)
         if status in (400, 413, 422) and code not in MISCONFIGURED:
-            return (Overflow if OUTGROWN.search(f"{code} {error.message}") else Unprocessable)(said)
+            return (Overflow if OUTGROWN.search(f"{code} {message}") else Unprocessable)(said)
         if 300 <= status < 400:
             return ModelStopped(
                 f"{self.model.name}: HTTP {status}: the service redirects; give the final address as base_url"
@@ -214,7 +218,10 @@ class OpenAIBackend:
     def _read(self, answer: dict[str, Any], seconds: float, ceiling: float) -> Reply:
         """The first choice, paid for whether it can be read or not; raises Refused or Trouble."""
         used = tokens(answer)
-        cost = self._charge(used, ceiling)
+        return self._said(answer, used, self._charge(used, ceiling), seconds)
+
+    def _said(self, answer: dict[str, Any], used: Tokens, cost: float, seconds: float) -> Reply:
+        """The first choice; raises Refused or Trouble."""
         try:
             choice = first_choice(answer)
         except UnreadableAnswer as odd:
@@ -226,22 +233,28 @@ class OpenAIBackend:
 
     def _charge(self, used: Tokens, ceiling: float) -> float:
         """What an answer cost; where its counts are odd, the budget takes the most that it may have cost."""
-        asked, said = used.prompt * self.endpoint.prompt_price, used.reply * self.endpoint.reply_price
-        self.dearest = max(self.dearest, asked / MILLION)
-        cost = (asked + said) / MILLION
+        cost = self._cost(used)
+        self.dearest = max(self.dearest, self._cost(Tokens(used.prompt)))
         self.budget.pay(max(cost, ceiling) if used.odd else cost)
+        self._warn_of(used)
+        return cost
+
+    def _cost(self, used: Tokens) -> float:
+        asked, said = self.model.prices
+        return (used.prompt * asked + used.reply * said) / MILLION
+
+    def _warn_of(self, used: Tokens) -> None:
         if used.odd and not self.warned:
             self.warned = True
             print(
                 self._clean(f"{self.model.name}: odd token counts of the service are stored as 0: {used.odd}"),
                 flush=True,
             )
-        return cost
 
     def _ceiling(self, request: Request) -> float:
         """What a request may cost at most, as far as is known: its longest reply, and the dearest prompt so far."""
         longest = request.sampling.max_tokens + self.endpoint.reserve
-        return self.dearest + longest * self.endpoint.reply_price / MILLION
+        return self.dearest + self._cost(Tokens(reply=longest))
 
 
 def _key(model: ModelSpec) -> str:

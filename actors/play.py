@@ -75,7 +75,7 @@ async def play(
         view = posed(sample, state, condition)
         conversation = messages(sample, view, condition, past, examples)
         try:
-            reply = await _asked(conversation, Situation(sample, state, view), cell, backend, seed)
+            reply = await _asked(conversation, Situation(sample, state, view), cell, backend, seed, key)
         except (*ENDS_EPISODE, Refused) as refusal:
             return _ended(key, sample, seed, shown, declined(refusal), refusal, began)
         read = forgiven(sample, state, reply.text) if condition.lenient else reply.text
@@ -98,7 +98,7 @@ async def _map(
         view = posed(sample, state, cell.condition)
         conversation = messages(sample, view, cell.condition, (), examples)
         try:
-            reply = await _asked(conversation, Situation(sample, state, view), cell, backend, seed)
+            reply = await _asked(conversation, Situation(sample, state, view), cell, backend, seed, key)
         except (*ENDS_EPISODE, Refused) as refusal:
             return _ended(key, sample, seed, shown, declined(refusal), refusal, began)
         turn = named(sample, state, reply.text)
@@ -107,11 +107,11 @@ async def _map(
 
 
 async def _asked(
-    conversation: tuple[Message, ...], situation: Situation, cell: Cell, backend: Backend, seed: int
+    conversation: tuple[Message, ...], situation: Situation, cell: Cell, backend: Backend, seed: int, key: str
 ) -> Reply:
     """The model's reply; raises Overflow where it takes fewer pictures, and what the backend raises."""
     within(conversation, cell.model)
-    return await backend.reply(Request(conversation, cell.sampling, turn_seed(seed, situation.state), situation))
+    return await backend.reply(Request(conversation, cell.sampling, turn_seed(seed, situation.state), situation, key))
 
 
 async def _answer(sample: Sample, cell: Cell, backend: Backend, key: str, seed: int) -> Episode:
@@ -120,7 +120,7 @@ async def _answer(sample: Sample, cell: Cell, backend: Backend, key: str, seed: 
     state = SCENARIOS[sample.scenario].initial(sample, cell.condition.mode, seed)
     view = posed_openly(sample, state, cell.condition)
     situation = Situation(sample, state, view, open_ended=True)
-    request = Request((ask_openly(view),), cell.sampling, turn_seed(seed, state), situation)
+    request = Request((ask_openly(view),), cell.sampling, turn_seed(seed, state), situation, key)
     try:
         reply = await backend.reply(request)
     except (*ENDS_EPISODE, Refused) as refusal:
@@ -138,7 +138,8 @@ async def _converse(sample: Sample, cell: Cell, backend: Backend, key: str, seed
         view = posed_openly(sample, state, cell.condition)
         situation = Situation(sample, state, view, open_ended=True)
         try:
-            reply = await backend.reply(Request((ask_openly(view),), cell.sampling, turn_seed(seed, state), situation))
+            asked = Request((ask_openly(view),), cell.sampling, turn_seed(seed, state), situation, key)
+            reply = await backend.reply(asked)
             read = await judge.read(sample, state, view, key, reply.text)
         except (*ENDS_EPISODE, Refused) as refusal:
             return _ended(key, sample, seed, shown, declined(refusal), refusal, began)

@@ -17,6 +17,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
+from enum import Enum
 from random import Random
 from time import monotonic, time
 
@@ -34,6 +35,16 @@ class ModelStopped(BackendError):
 
 class BudgetSpent(ModelStopped):
     """The next request could cost more than is left."""
+
+
+class Batched(Enum):
+    """Whether what is set aside is for a batch (``actors.openai_batch``), whose cost the service tells whoever asks later."""
+
+    NO = "no"
+    NEW = "new"
+    """Its ceiling is known without an earlier answer."""
+    SENT = "sent"
+    """It is out already and will be paid, whatever is left."""
 
 
 class Pace:
@@ -102,14 +113,17 @@ class Budget:
         self.changed = asyncio.Condition()
 
     @asynccontextmanager
-    async def hold(self, ceiling: Callable[[], float]) -> AsyncIterator[None]:
+    async def hold(self, ceiling: Callable[[], float], batch: Batched = Batched.NO) -> AsyncIterator[None]:
         """Set the most that a request may cost aside while it runs.
 
         Waits for what others have set aside; raises BudgetSpent when too little is left even then.
         """
         async with self.changed:
-            await self.changed.wait_for(lambda: (self.price_known and self._fits(ceiling)) or not self.reserved)
-            if not self._fits(ceiling):
+            if batch is not Batched.SENT:
+                await self.changed.wait_for(
+                    lambda: ((self.price_known or batch is Batched.NEW) and self._fits(ceiling)) or not self.reserved
+                )
+            if batch is not Batched.SENT and not self._fits(ceiling):
                 raise BudgetSpent(f"{self.model}: {self.spent:.4f} of max_cost = {self.max_cost:g} is spent")
             self.reserved.append(ceiling)
         try:
@@ -123,6 +137,10 @@ class Budget:
         """Charge what an answer cost."""
         self.spent += cost
         self.price_known = True
+
+    async def at_least(self, cost: float) -> None:
+        """The service says that so much was spent in all."""
+        self.spent = max(self.spent, cost)
 
     def _fits(self, ceiling: Callable[[], float]) -> bool:
         if math.isinf(self.max_cost):

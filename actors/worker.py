@@ -47,13 +47,20 @@ class Worker:
     """Plays leases of one group of models, or reads answers as a judge."""
 
     def __init__(
-        self, plan: PlanView, models: Sequence[ModelSpec], data: str, judge: Judge | None = None, ledger: Any = None
+        self,
+        plan: PlanView,
+        models: Sequence[ModelSpec],
+        data: str,
+        judge: Judge | None = None,
+        ledger: Any = None,
+        run: str = "",
     ) -> None:
         """With a ``judge`` the leases are answers to read, and ``models`` is the judge's alone.
 
-        ``ledger``: the ``SharedLedger`` of the sweep, where its money is bounded.
+        ``ledger``: the ``SharedLedger`` of the sweep, where its money is bounded. ``run`` marks the run folder's batches.
         """
         self.plan, self.models, self.data, self.judge, self.ledger = plan, models, Path(data), judge, ledger
+        self.run = run
         self.backends: dict[str, Backend] = {}
         self.turn_judge: TurnJudge | None = None
         """Who reads answers while their episodes wait, where some of the models play ``oeg-multi``."""
@@ -100,6 +107,8 @@ class Worker:
         if self.ledger is not None and model.backend == "openai":
             holder = ray.get_runtime_context().get_actor_id()
             backend.budget = RemoteBudget(self.ledger, model.name, holder)  # type: ignore[attr-defined]
+        if model.batch:
+            backend.run = self.run  # type: ignore[attr-defined]
         return backend
 
     def _runner(self, in_flight: int) -> EpisodeRunner | JudgeRunner:

@@ -59,6 +59,10 @@ class Endpoint(Frozen):
     """Per million prompt tokens."""
     reply_price: Annotated[float, Field(ge=0)] = 0.0
     """Per million reply tokens, hidden reasoning included."""
+    batch_prompt_price: Annotated[float, Field(ge=0)] | None = None
+    """Per million prompt tokens that go through the Batch API; None is half of ``prompt_price``, as OpenAI bills them."""
+    batch_reply_price: Annotated[float, Field(ge=0)] | None = None
+    """The same of reply tokens."""
     priced: str = ""
     """Day and currency of the prices, for example ``2026-05-01 USD``."""
     price_source: str = ""
@@ -76,6 +80,14 @@ class Endpoint(Frozen):
     def largest_picture(self) -> int | None:
         """Bytes that one picture may have as it is sent; None where any size goes."""
         return PICTURE_LIMIT if self.picture_limit is None and self.server == "openai" else self.picture_limit
+
+    def prices(self, batch: bool) -> tuple[float, float]:
+        """Per million prompt tokens and per million reply tokens, through the Batch API or one by one."""
+        listed = (self.prompt_price, self.reply_price)
+        if not batch:
+            return listed
+        own = (self.batch_prompt_price, self.batch_reply_price)
+        return tuple(one / 2 if price is None else price for one, price in zip(listed, own, strict=True))  # type: ignore[return-value]
 
     @property
     def priced_or_own(self) -> bool:

@@ -24,6 +24,7 @@ from actors.rate_limit import ModelStopped
 from actors.records import EpisodeBatch, VerdictBatch
 from actors.worker import Worker
 from orchestrator.datasets.node_staging import NodeStaging
+from orchestrator.execution import batch_runs
 from orchestrator.execution.failed_episodes import failed_batch
 from orchestrator.execution.ray_cluster import SharedGpus, capacity, gpu_nodes, here, hosts, printed_on
 from orchestrator.execution.result_sink import ResultSink
@@ -116,6 +117,7 @@ class Driver:
         self.attempt_log, self.worker_logs = attempt_log, WorkerLogCollector(attempt_log, here(), printed_on)
         self._plan_ref, self.stages = ray.put(plan), NodeStaging(sweep)
         self.shared, self.spending = SharedGpus(), Spending(sweep, sink.store.folder)
+        self.run_name = batch_runs.name(sweep, sink.store.folder)
         self._closing: set[asyncio.Task[None]] = set()
 
     async def run(self, tick: Callable[[], None] = lambda: None) -> bool:
@@ -207,7 +209,7 @@ class Driver:
         models = [judge.model] if judge else [model for model in self.sweep.models if group(model) == name]
         options = self.shared.options(start, self.demands[name])
         actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
-            self._plan_ref, models, str(Path(self.sweep.data).resolve()), judge, self.spending.ledger
+            self._plan_ref, models, str(Path(self.sweep.data).resolve()), judge, self.spending.ledger, self.run_name
         )
         self.workers[slot] = WorkerHandle(name, actor, queue)
         self._spawn(slot, self._await_ready(slot))

@@ -16,12 +16,12 @@ from typing import NamedTuple
 from actors.backend import Message
 from actors.image_loader import fit
 from actors.prompts import ask_openly, examples, exchange, messages, posed, posed_openly, staged
+from actors.service_pictures import rule
 from envs import SCENARIOS
 from envs.frames import frames
 from envs.render import Renderer, Unprocessable
 from envs.types import Mode, Sample
 from orchestrator.inspection.overflow import bounds
-from orchestrator.inspection.service_pictures import rule
 from orchestrator.planning.plan import Plan
 from sweeps.spec import Cell, ModelSpec, Protocol
 
@@ -52,7 +52,8 @@ class Asked(NamedTuple):
 
     def cost(self, model: ModelSpec) -> float:
         """In the currency of the model's prices."""
-        return (self.prompt * model.endpoint.prompt_price + self.reply * model.endpoint.reply_price) / MILLION
+        asked, said = model.prices
+        return (self.prompt * asked + self.reply * said) / MILLION
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class Estimate:
     most: Asked
     played: float | None
     """Mean cost of its stored episodes, where there are enough."""
+    turns: int = 0
+    """Of the longest episode that was looked at."""
 
     @property
     def line(self) -> str:
@@ -78,14 +81,25 @@ class Estimate:
         text = f"{self.model.name}: {self.episodes:,} episodes, {', '.join(spans)}"
         end = self.model.endpoint
         if not (end.prompt_price or end.reply_price):
-            return f"{text}; no prices are in its entry"
+            return f"{text}; no prices are in its entry{self._batched}"
         known = "" if rule(self.model.source) else "; pictures by no published rule"
         text += f": {self.least.cost(self.model):,.2f} to {self.most.cost(self.model):,.2f} ({end.priced or 'its prices'}){known}"
         return (
-            text
+            f"{text}{self._batched}"
             if self.played is None
-            else f"{text}; {self.played * self.episodes:,.2f} at what its stored episodes cost"
+            else f"{text}; {self.played * self.episodes:,.2f} at what its stored episodes cost{self._batched}"
         )
+
+    @property
+    def _batched(self) -> str:
+        """What goes through the Batch API, at which price and how long that may take; empty where nothing does."""
+        if not self.model.batch:
+            return ""
+        end = self.model.endpoint
+        own = end.batch_prompt_price is not None or end.batch_reply_price is not None
+        price = "its entry's batch prices" if own else "half the listed price"
+        days = f"{self.turns} turns in the longest episodes" if self.turns > 1 else "one turn"
+        return f"; through the Batch API, at {price}: up to 24 hours a turn, {days}"
 
 
 def estimates(plan: Plan, pending: Mapping[str, int], data: Path, folder: Path) -> list[Estimate]:
@@ -99,14 +113,15 @@ def estimates(plan: Plan, pending: Mapping[str, int], data: Path, folder: Path) 
     found = []
     for model in models.values():
         least = most = Asked()
-        count = 0
+        count = turns = 0
         tokens = _picture_tokens(model, data)
         for cell in plan.cells:
             if cell.model is model and (number := pending.get(cell.key, 0)):
-                low, high = _cell(plan, cell, tokens)
+                low, high, longest = _cell(plan, cell, tokens)
+                turns = max(turns, longest)
                 least, most, count = least.plus(low, number), most.plus(high, number), count + number
         if count:
-            found.append(Estimate(model, count, least, most, played.get(model.name)))
+            found.append(Estimate(model, count, least, most, played.get(model.name), turns))
     return found
 
 
@@ -121,15 +136,17 @@ def lines(found: Sequence[Estimate], max_cost: float | None) -> Iterator[str]:
         yield f"all services stop at max_cost = {max_cost:g}"
 
 
-def _cell(plan: Plan, cell: Cell, tokens: Callable[[Message], int]) -> tuple[Asked, Asked]:
-    """Least and most of an episode of the cell, means over samples that lie evenly in it."""
+def _cell(plan: Plan, cell: Cell, tokens: Callable[[Message], int]) -> tuple[Asked, Asked, int]:
+    """Least and most of an episode of the cell, means over samples that lie evenly in it; and turns of the longest of them."""
     samples = plan.drawn(cell)
     chosen = samples[:: max(1, ceil(len(samples) / LOOKED_AT))]
     low = high = Asked()
+    longest = 0
     for sample in chosen:
         one, other = _episode(plan, cell, staged(sample, cell.condition, plan.seed), tokens)
         low, high = low.plus(one, 1 / len(chosen)), high.plus(other, 1 / len(chosen))
-    return low, high
+        longest = max(longest, int(other.requests))
+    return low, high, longest
 
 
 def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message], int]) -> tuple[Asked, Asked]:

@@ -37,6 +37,9 @@ class Demand:
     after: bool = False
     """Whether a judge starts only when the groups that it reads are done: one GPU cannot hold both."""
 
+    unhurried: bool = False
+    """Whether its work may take days (a service's batches): a worker's silence says nothing, and all work is one lease."""
+
     @property
     def told(self) -> str:
         """``2 GPUs of kind H200``."""

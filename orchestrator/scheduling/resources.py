@@ -64,7 +64,7 @@ def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> De
         beside = max(0, min(ENGINE_CPUS, int(cpus) * width // max(1, gpus)))
         return Demand(beside, model.gpus, workers or MOST_REPLICAS, expected(model), model.accelerator)
     if model.backend == "openai":
-        return Demand(cpus=0, gpus=0, replicas=1, at_once=expected(model))
+        return Demand(cpus=0, gpus=0, replicas=1, at_once=expected(model), unhurried=model.batch)
     if model.backend == "vllm":
         return Demand(cpus=max(1, int(cpus)), gpus=0, replicas=1)
     return Demand(cpus=1, gpus=0, replicas=workers or max(1, int(cpus)))

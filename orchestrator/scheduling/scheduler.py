@@ -61,6 +61,7 @@ class Scheduler(Control):
         self._advance(now)
         if slot in self.slots and lease in self.slots[slot].leases:
             self._observe(self.slots[slot], len(ordinals))
+            self.slots[slot].group.losses = 0
             for ordinal in ordinals:
                 self.slots[slot].leases[lease].pop(ordinal, None)
         return self._assign_idle()
@@ -140,6 +141,8 @@ class Scheduler(Control):
             loaded = any(other.ready for other in self.slots.values() if other.group is worker.group)
             if worker.group.failed_starts >= MAX_FAILED_STARTS and not loaded:
                 commands += self._abandon(worker.group, reason)
+        if worker.group.demand.unhurried:
+            return commands + self._requeue_whole(worker, reason)
         held = [tuple(lease) for lease in worker.leases.values() if lease]
         for ordinals in held:
             if len(held) == len(ordinals) == 1 and self._isolated_twice(worker.group, ordinals[0]):
@@ -147,6 +150,13 @@ class Scheduler(Control):
             else:
                 self._suspect(worker.group, ordinals)
         return commands
+
+    def _requeue_whole(self, worker: WorkerSlot, reason: str) -> list[Command]:
+        """Requeue what took days as it was, for the next worker finds its batches; suspects would be days in small leases."""
+        group = worker.group
+        group.waiting.extendleft(reversed(group.wanted(worker.leased)))
+        group.losses += bool(worker.leases)
+        return self._abandon(group, reason) if group.losses >= MAX_FAILED_STARTS else []
 
     def _isolated_twice(self, group: WorkerGroup, ordinal: int) -> bool:
         """Count one more worker that died with this episode alone; true at ``MAX_LONE_DEATHS``."""

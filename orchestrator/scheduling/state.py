@@ -44,6 +44,8 @@ class WorkerGroup:
     suspects: deque[tuple[int, ...]] = field(default_factory=deque)
     """Small leases of episodes that were in play when a worker died: split until the crashing episode is isolated."""
     failed_starts: int = 0
+    losses: int = 0
+    """Workers lost in a row without an episode between them, where the group's work is ``Demand.unhurried``."""
     played: int = 0
     """Episodes delivered, over ``busy`` seconds of its replicas."""
     busy: float = 0.0
@@ -113,13 +115,20 @@ class WorkerGroup:
 
     def silence_timeout(self, silence: float) -> float:
         """Seconds a worker of this group may send nothing: ``silence``, or less where its rate is known."""
+        if self.demand.unhurried:
+            return float("inf")
         if self.busy < PRIOR_WEIGHT_S or not self.played:
             return silence
         return min(silence, max(MIN_SILENCE_TIMEOUT_S, SILENCE_ROUNDS * self.demand.at_once / self.rate))
 
     def lease_size(self, replicas: int) -> int:
-        """Episodes of the next lease: a minute's work, less towards the end, but enough to keep an engine full."""
+        """Episodes of the next lease: a minute's work, less towards the end, but enough to keep an engine full.
+
+        Of unhurried work as much as a worker plays at once.
+        """
         at_once, waiting = self.demand.at_once, len(self.waiting)
+        if self.demand.unhurried:
+            return min(waiting, at_once)
         fair = max(min(at_once, -(-waiting // replicas)), waiting // (replicas * LEASE_SPREAD))
         most = max(at_once, int(self.rate * LEASE_TARGET_S)) if self.known else MAX_LEASE_EPISODES
         return min(waiting, max(1, min(MAX_LEASE_EPISODES, most, fair)))
@@ -163,7 +172,8 @@ class WorkerSlot:
 
     def deadline(self, now: float, silence: float) -> float:
         """When the newest lease here is far too late; never, where no pace is known."""
-        promised = self.held / self.group.rate if self.group.known else 0.0
+        told = self.group.known and not self.group.demand.unhurried
+        promised = self.held / self.group.rate if told else 0.0
         return now + silence + LATE_FACTOR * promised if promised else float("inf")
 
     @property

@@ -14,7 +14,8 @@ from actors.openai_backend import UNREADABLE_TRIES, OpenAIBackend
 from actors.openai_reply import MAX_TOKENS
 from actors.printable import UNSAFE
 from actors.rate_limit import ModelStopped
-from sweeps.spec import Endpoint, ModelSpec
+from sweeps.endpoint import Endpoint
+from sweeps.spec import ModelSpec
 from tests.actors.asking import asked, user
 from tests.actors.hostile import ENDS, KEY, MODES, REPLY, SHAPES, STOPS, USAGE, WAITS, pieces
 from tests.actors.service import said, serving

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from actors.ledger import Ledger, RemoteBudget
-from actors.rate_limit import BudgetSpent
+from actors.rate_limit import Batched, BudgetSpent
 
 
 class Handle:
@@ -98,5 +98,53 @@ def test_a_caller_who_goes_while_it_waits_holds_nothing() -> None:
         await first.__aexit__(None, None, None)
         assert await ask(one, 0.9, 0.1) == "" and not ledger.tickets
         assert await ledger.spending() == {"m": pytest.approx(0.1)}
+
+    asyncio.run(run())
+
+
+def test_a_batch_of_a_dead_worker_is_paid_when_the_next_one_finds_it() -> None:
+    async def run() -> None:
+        ledger = Ledger({"m": 1.0}, 1.0, {"m": 0.25})
+        (dead,), (other,) = workers(ledger, "m", 1), workers(ledger, "m", 1)
+        other.holder = "worker-other"
+        waiting = asyncio.Event()
+
+        async def out() -> None:
+            async with dead.hold(lambda: 0.5, Batched.NEW):
+                waiting.set()
+                await asyncio.sleep(3600)
+
+        task = asyncio.ensure_future(out())
+        await waiting.wait()
+        assert await ledger.spending() == {"m": 0.25}, "its cost is told by the service"
+        await ledger.forget("worker-0")
+        assert await ledger.spending() == {"m": 0.25}
+
+        await other.at_least(0.375)
+        await other.at_least(0.125)
+        async with other.hold(lambda: 5.0, Batched.SENT):
+            other.pay(0.5)
+        assert await ledger.spending() == {"m": 0.875}
+        assert await ask(other, 0.25, 0.0) == "m: 0.8750 of max_cost = 1 is spent"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert await ledger.spending() == {"m": 0.875}
+
+    asyncio.run(run())
+
+
+def test_batches_need_no_first_answer_to_know_what_they_cost_at_most() -> None:
+    async def run() -> None:
+        ledger, out = Ledger({"m": 1.0}, None, {}), asyncio.Event()
+
+        async def send(budget: RemoteBudget) -> None:
+            async with budget.hold(lambda: 0.25, Batched.NEW):
+                held.append(budget)
+                if len(held) == 3:
+                    out.set()
+                await out.wait()
+
+        held: list[RemoteBudget] = []
+        await asyncio.wait_for(asyncio.gather(*map(send, workers(ledger, "m", 3))), 30)
 
     asyncio.run(run())

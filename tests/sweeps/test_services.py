@@ -8,6 +8,7 @@ import pytest
 
 from sweeps.endpoint import Endpoint, wrong_effort
 from sweeps.load import SweepError, build, registry
+from sweeps.spec import ModelSpec
 
 
 def test_every_service_that_ships_has_prices_with_their_day_and_source():
@@ -48,3 +49,31 @@ def test_what_is_right_or_not_known_is_left_to_the_service():
     assert wrong_effort("o4-mini", Endpoint(effort="anything", base_url="http://host/v1")) == "", (
         "another server's o4-mini"
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "judge", "said"),
+    [
+        ({"backend": "vllm"}, False, 'batch = true is of services, and m has backend = "vllm"'),
+        ({"endpoint": {"base_url": "http://h/v1", "server": "vllm"}}, False, "which `vllm serve` \\(m\\) has not"),
+        ({"backend": "openai"}, True, "m has batch = true, and a judge reads answers as they come; leave batch out"),
+    ],
+)
+def test_batches_are_of_services_and_not_of_judges(model, judge, said):
+    table = {
+        "name": "t",
+        "data": "d",
+        "models": ["uniform"] if judge else ["m"],
+        "model": [{"name": "m", "source": "s", "batch": True, **model}],
+    }
+    more = {"protocol": ["oeg"], "judge": {"model": "m"}, "conditions": ["zero-shot"]} if judge else {}
+    with pytest.raises(SweepError, match=said):
+        build({**table, **more}, "a test")
+
+
+def test_a_batch_costs_half_or_what_the_entry_says_and_changes_no_key():
+    end = Endpoint(prompt_price=3.0, reply_price=8.0)
+    assert (end.prices(batch=False), end.prices(batch=True)) == ((3.0, 8.0), (1.5, 4.0))
+    assert Endpoint(prompt_price=3.0, reply_price=8.0, batch_reply_price=0.0).prices(batch=True) == (1.5, 0.0)
+    one = ModelSpec(name="m", source="s", backend="openai", endpoint=end)
+    assert one.identity == one.model_copy(update={"batch": True}).identity

@@ -10,11 +10,12 @@ from typer.testing import CliRunner
 
 from actors.backend import Reply, ScriptedBackend
 from actors.baselines import Baseline
+from actors.service_pictures import patches, rule, tiles
+from envs import SCENARIOS
 from envs.render import Renderer
 from envs.types import ImageRef
 from orchestrator.cli.main import app
 from orchestrator.inspection import service_cost
-from orchestrator.inspection.service_pictures import patches, rule, tiles
 from orchestrator.planning.build_plan import build_plan, planned_rows
 from orchestrator.storage.episode_store import episodes
 from tests.orchestrator.report.runs import played, sweep
@@ -118,3 +119,28 @@ def test_plan_tells_the_cost_of_each_service_and_of_all(demo_data, tmp_path):
     assert "10 episodes, 10 to " in notes[0] and "USD" in notes[0]
     low, high = (float(text.replace(",", "")) for text in notes[2].split(": ")[1].split(" to "))
     assert 0 < low < high
+
+
+@pytest.mark.parametrize(
+    ("prices", "share", "words"),
+    [
+        ({}, 0.5, "at half the listed price"),
+        ({"batch_prompt_price": 0.2, "batch_reply_price": 0.8}, 0.1, "at its entry's batch prices"),
+    ],
+)
+def test_batches_have_their_own_price_and_take_a_day_a_turn(demo_data, tmp_path, prices, share, words):
+    def found(entry):
+        plan = build_plan(sweep(demo_data, ["m"], ["zero-shot"], scenarios=["ROD"], model=[entry]))
+        pending = dict(planned_rows(plan).select("cell", "planned").iter_rows())
+        (one,) = service_cost.estimates(plan, pending, demo_data, tmp_path)
+        longest = max(SCENARIOS["ROD"].limit(sample) for sample in plan.played["ROD"].values())
+        return one, [plan.key(*plan.task(ordinal)) for ordinal in range(plan.total)], longest
+
+    one, keys, longest = found(ENTRY)
+    batched, same, _ = found({**ENTRY, "batch": True, "endpoint": {**ENDPOINT, **prices}})
+    assert keys == same and batched.least == one.least and "Batch API" not in one.line
+    assert batched.most.cost(batched.model) == pytest.approx(share * one.most.cost(one.model))
+    assert (
+        f"through the Batch API, {words}: up to 24 hours a turn, {batched.turns} turns in the longest" in batched.line
+    )
+    assert batched.turns == longest > 1

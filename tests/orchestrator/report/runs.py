@@ -34,18 +34,20 @@ def sweep(data: Path, models=BASELINES, conditions="all", **more) -> Sweep:
     return build(table, "a test")
 
 
-def played(output: Path, wanted: Sweep, only: int | None = None, backends=None) -> Path:
+def played(output: Path, wanted: Sweep, only: int | None = None, backends=None, in_flight: int = 8) -> Path:
     """Play a sweep, or its first ``only`` episodes, into a run folder."""
     plan = build_plan(wanted)
     given = backends or {}
     engines = {model.name: _engine(model.source) for model in wanted.models if model.name not in given} | given
     with run_folder.claim(output, wanted, update=True, left_out=plan.left_out):
         store = EpisodeStore(output)
-        finished = set(store.finished()["key"])
-        pending = [ordinal for queue in plan.pending(finished).values() for ordinal in queue][:only]
-        run_folder.write_plan(output, planned_rows(plan), plan.all_keys())
-        asyncio.run(_play(EpisodeRunner(plan, engines, in_flight=8, judge=_turn_judge(wanted)), pending, store))
-        store.close()
+        try:
+            finished = set(store.finished()["key"])
+            pending = [ordinal for queue in plan.pending(finished).values() for ordinal in queue][:only]
+            run_folder.write_plan(output, planned_rows(plan), plan.all_keys())
+            asyncio.run(_play(EpisodeRunner(plan, engines, in_flight, _turn_judge(wanted)), pending, store))
+        finally:
+            store.close()
         write_results(output, score(belonging(plan, output), planned_rows(plan)))
     return output
 

@@ -341,3 +341,33 @@ def test_a_judge_that_nobody_can_start_does_not_stop_the_writers():
 
     assert "judge:j needs 4 GPUs" in world.abandoned["judge:j"]
     assert set(world.delivered) == set(range(50))
+
+
+def test_work_that_takes_days_is_one_lease_which_no_silence_and_no_rate_takes_back():
+    schedule = Scheduler({"b": range(9000)}, {"b": Demand(at_once=50_000, replicas=1, unhurried=True)}, 4, 0)
+    schedule.begin()
+    (lease,) = (one for one in schedule.ready(1) if isinstance(one, Lease))
+    assert lease.ordinals == tuple(range(9000))
+    schedule.delivered(1, lease.lease, range(4000), 100.0)
+    for days in range(1, 9):
+        assert not schedule.tick(days * 86_400.0)
+    assert schedule.remaining(schedule.groups["b"]) == 5000
+
+
+def test_work_that_takes_days_is_leased_again_as_it_was_and_a_worker_that_always_dies_ends_it():
+    schedule = Scheduler({"b": range(300)}, {"b": Demand(at_once=50_000, replicas=1, unhurried=True)}, 4, 0)
+    schedule.begin()
+    left = range(300)
+    for slot in range(1, MAX_FAILED_STARTS + 3):
+        (lease,) = (one for one in schedule.ready(slot, 10.0 * slot) if isinstance(one, Lease))
+        assert lease.ordinals == tuple(left)
+        if slot == 2:  # an episode between them: the count begins anew
+            schedule.delivered(slot, lease.lease, [left[0]], 10.0 * slot)
+            left = left[1:]
+        commands = schedule.died(slot, "lost", 10.0 * slot + 1)
+        assert not any(isinstance(one, GiveUp) for one in commands)
+        assert [one for one in commands if isinstance(one, Abandon)] == (
+            [Abandon("b", "lost")] if slot == MAX_FAILED_STARTS + 1 else []
+        )
+        if slot == MAX_FAILED_STARTS + 1:
+            return
