@@ -134,6 +134,26 @@ def _sweep(bench: Bench, episodes: int) -> dict[str, Any]:
         return bench.python("sweep", bench.published, f"{output}/run", episodes)
 
 
+def workers(bench: Bench, others: Others) -> Iterator[str]:
+    """A driver with 800 stand-ins for workers, 12 episodes a second each, for ten minutes."""
+    number, seconds = bench.size(800, 8), bench.size(600, 3)
+
+    def driven() -> Figures:
+        with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
+            one = bench.python("many_workers", folder, number, seconds)
+        return {
+            "episodes/s": one["episodes"] / one["seconds"],
+            "episodes/s that the workers give": one["asked"],
+            "driver, processors": one["driver_cpu"],
+            "Ray and the stand-ins, processors": one["others_cpu"],
+            "most events that waited": one["waited"],
+            "driver, most MiB": one["most_mib"],
+            "most parts": one["most_parts"],
+        }
+
+    yield from lines(alternated("workers", {f"{number} workers": driven}, 1, others))
+
+
 def resume(bench: Bench, others: Others) -> Iterator[str]:
     """What a driver does before its first lease, with half of the paper stored."""
 
@@ -254,7 +274,8 @@ def _compared(rows: Sequence[Row], others: Others) -> Iterator[str]:
 
 
 BENCHES: dict[str, Callable[[Bench, Others], Iterator[str]]] = {
-    each.__name__: each for each in (steps, sweep, memory, resume, start, functions, judge, engine, spans, orders)
+    each.__name__: each
+    for each in (steps, sweep, memory, workers, resume, start, functions, judge, engine, spans, orders)
 }
 
 

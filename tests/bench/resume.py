@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,12 @@ from sweeps.load import build
 
 
 def published_size(folder: Path) -> Path:
-    """Seven JSONL files with all 7,557 kept ids: lines of a small demo, repeated under the published ids."""
+    """Seven JSONL files with all 7,557 kept ids (``repeated``)."""
+    return repeated(folder, kept())
+
+
+def repeated(folder: Path, ids: Mapping[str, Iterable[int]]) -> Path:
+    """Seven JSONL files, without pictures: lines of a small demo, repeated under these ids by scenario."""
     small, large = folder / "small", folder / "large"
     draw(small, samples=70, seed=0)
     large.mkdir()
@@ -34,7 +40,7 @@ def published_size(folder: Path) -> Path:
         file = f"{scenario.stem}_preprocessed.jsonl"
         lines = [json.loads(line) for line in (small / file).read_text().splitlines()]
         lines = [line for line in lines if line.get("strong_occlusions") is not False]
-        entries = [{**lines[n % len(lines)], "id": number} for n, number in enumerate(sorted(kept()[name]))]
+        entries = [{**lines[n % len(lines)], "id": number} for n, number in enumerate(sorted(ids[name]))]
         (large / file).write_text("\n".join(map(json.dumps, entries)) + "\n")
     return large
 

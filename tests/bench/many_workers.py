@@ -1,0 +1,174 @@
+"""A driver with hundreds of workers that stream at a stated pace: what it takes of a processor, and whether it keeps up.
+
+``python -m tests.bench.many_workers FOLDER WORKERS SECONDS`` prints one JSON line. Everything of a run is real, Ray's streams
+too, but the workers: a few actors stand in for all of them, and send rows made of one played episode.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import ray
+
+from actors.baselines import Baseline
+from actors.in_flight import Ready
+from actors.play import Episode, play
+from actors.process_output import WorkerAddress
+from actors.records import EpisodeBatch, EpisodeRows, PlayedEpisode
+from envs import SCENARIOS
+from orchestrator.execution import driver
+from orchestrator.execution.run import run
+from orchestrator.planning.plan import Plan
+from orchestrator.scheduling.scheduler import Start
+from sweeps.load import build
+from tests.bench.resume import repeated
+from tests.bench.sweep import CONDITIONS, resident
+
+PACE = 12
+"""Episodes a second of one worker, and of one batch: a batch leaves after a second at the latest."""
+MODELS = 22
+HOSTS = 2
+"""Processes that stand in for workers."""
+LOOK_S = 0.5
+
+
+@ray.remote(num_cpus=0, max_concurrency=5000)
+class Crowd:
+    """Streams the leases of many workers, each at ``PACE``."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.played: Episode | None = None
+        self.free: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """Slot -> what its leases wait for: a worker plays one after another."""
+
+    async def play(self, slot: int, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
+        async with self.free[slot]:
+            for first in range(0, len(ordinals), PACE):
+                ready = time.monotonic() + 1.0
+                rows = EpisodeRows()
+                for ordinal in ordinals[first : first + PACE]:
+                    rows.add(await self._episode(ordinal))
+                yield rows.batch()
+                await asyncio.sleep(max(0.0, ready - time.monotonic()))
+
+    async def _episode(self, ordinal: int) -> PlayedEpisode:
+        index, sample = self.plan.task(ordinal)
+        cell, key = self.plan.cells[index], self.plan.key(index, sample)
+        if self.played is None:
+            self.played = await play(sample, cell, Baseline("uniform"), key, 0)
+        return PlayedEpisode(ordinal, cell, replace(self.played, key=key, sample=sample))
+
+
+class Call:
+    """A method of an actor that is one of the crowd's workers."""
+
+    def __init__(self, send: Any) -> None:
+        self.remote = send
+
+    def options(self, **options: Any) -> Call:
+        return Call(self.remote(**options))
+
+
+class StandIn:
+    """What the driver holds in place of an actor."""
+
+    def __init__(self, crowd: Any, slot: int) -> None:
+        here = WorkerAddress("bench", os.getpid(), ray.get_runtime_context().get_node_id(), "", ())
+        self.place, self.ready = Call(lambda: _soon(here)), Call(lambda staged: _soon(Ready([], PACE)))
+        self.play = Call(lambda **options: partial(crowd.play.options(**options).remote, slot))
+        self.close = Call(lambda: _soon(None))
+        self.recall = Call(lambda ordinals: None)
+
+
+async def _soon(value: Any) -> Any:
+    return value
+
+
+class CrowdDriver(driver.Driver):
+    """A driver whose workers are a crowd's; it notes the most events that waited."""
+
+    waited = 0
+
+    def _start(self, start: Start) -> None:
+        if not hasattr(self, "crowds"):
+            self.crowds = [Crowd.remote(self._plan_ref) for _ in range(HOSTS)]
+        actor = StandIn(self.crowds[start.slot % HOSTS], start.slot)
+        self.workers[start.slot] = driver.WorkerHandle(start.group, actor)
+        self._spawn(start.slot, self._await_ready(start.slot))
+
+    def _stop(self, slot: int) -> None:
+        self.workers.pop(slot)
+
+    def _kill(self, slot: int, lost: bool = False) -> driver.WorkerHandle:
+        worker = self.workers.pop(slot)
+        for task in worker.tasks:
+            task.cancel()
+        return worker
+
+    def act(self, commands: Sequence[Any]) -> None:
+        CrowdDriver.waited = max(CrowdDriver.waited, self.events.qsize())
+        super().act(commands)
+
+
+def table(folder: Path, workers: int, seconds: float) -> dict[str, Any]:
+    """A sweep that so many workers play for so many seconds, and its data."""
+    names = range(min(MODELS, workers))
+    each = math.ceil(PACE * workers * seconds / (len(names) * len(CONDITIONS) * len(SCENARIOS)))
+    model = {"source": "builtin:uniform", "backend": "builtin", "gpus": 0}
+    return {
+        "name": "workers",
+        "data": str(repeated(folder, dict.fromkeys(SCENARIOS, range(each)))),
+        "model": [{"name": f"m{n}", **model, "revision": str(n)} for n in names],
+        "conditions": CONDITIONS,
+        "selection": {"filtered": False},
+    }
+
+
+def main(folder: Path, workers: int, seconds: float) -> None:
+    ray.init("local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
+    driver.Driver = CrowdDriver  # type: ignore[misc]
+    sweep, output = build(table(folder, workers, seconds), "bench.toml"), folder / "run"
+    most, parts, ended = [resident()], [0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(LOOK_S):
+            most.append(resident())
+            parts.append(len(list((output / "episodes").glob("*.parquet"))))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    before, began = time.process_time(), time.perf_counter()
+    outcome = run(sweep, output, say=lambda line: None)
+    taken, used = time.perf_counter() - began, time.process_time() - before
+    ended.set()
+    watcher.join()
+    done = int(outcome.rows["finished"].sum())
+    others = sum(sum(one.cpu_times()[:2]) for one in psutil.Process().children(recursive=True))
+    print(json.dumps({
+        "workers": workers, "episodes": done, "seconds": outcome.seconds, "all_seconds": taken,
+        "asked": PACE * workers, "driver_cpu": used / taken, "others_cpu": others / taken,
+        "waited": CrowdDriver.waited, "before_mib": most[0], "most_mib": max(most), "most_parts": max(parts),
+    }))  # fmt: skip
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.many_workers")
+    parser.add_argument("folder", type=Path, help="an empty folder for the benchmark and the run")
+    parser.add_argument("workers", type=int)
+    parser.add_argument("seconds", type=float, help="about so long do they play")
+    main(**vars(parser.parse_args()))
