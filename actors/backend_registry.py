@@ -6,6 +6,7 @@ from pathlib import Path
 
 from actors.backend import Backend
 from actors.baselines import Baseline
+from actors.batch_invariance import batch_invariant
 from sweeps.spec import ModelSpec
 
 EMBEDDED = "builtin:embedded"
@@ -53,6 +54,7 @@ def _opened(model: ModelSpec, data: Path) -> Backend:
 
             return TransformersBackend(model, data)
         case "vllm":
+            batch_invariant(model)
             from actors.vllm_backend import VLLMBackend
 
             return VLLMBackend(model, data)

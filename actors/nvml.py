@@ -40,6 +40,13 @@ def devices(nvml: Any = None) -> list[Device]:
     return [device for device in found if device is not None]
 
 
+def capabilities(nvml: Any = None) -> list[tuple[int, int]]:
+    """CUDA compute capability of every GPU of this node; raises Unmeasurable where no driver answers."""
+    with _initialised(nvml) as driver:
+        handles = [driver.nvmlDeviceGetHandleByIndex(number) for number in range(driver.nvmlDeviceGetCount())]
+        return [tuple(driver.nvmlDeviceGetCudaComputeCapability(handle)) for handle in handles]
+
+
 def utilization(nvml: Any = None) -> dict[str, float]:
     """Metric -> value of every GPU, named as in MLflow's system metrics: percent, ``_megabytes`` and ``_watts``.
 

@@ -277,7 +277,7 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
         flags["mm_processor_kwargs"] = model.processor
     if model.lora:
         flags["enable_lora"] = True
-    return {**flags, **model.options}
+    return {**flags, **{name: value for name, value in model.options.items() if name != "batch_invariant"}}
 
 
 def writes_start_token(engine: AsyncLLM, template: ChatParams) -> bool:

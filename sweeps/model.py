@@ -10,21 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from sweeps.endpoint import Endpoint, wrong_effort
+from sweeps.engine_options import HARMLESS, PARTS, wrong_options
 from sweeps.sampling import Whole
 from sweeps.values import NAME, Frozen
-
-PARTS = (0.5, 0.25)
-"""Of one GPU, for models whose engines share it; powers of two, so that parts add up to a whole."""
-HARMLESS = frozenset((
-    "async_scheduling", "attn_implementation", "batch", "block_size", "compilation_config", "cpu_offload_gb", "device_map",
-    "disable_custom_all_reduce", "disable_log_stats", "distributed_executor_backend", "download_dir",
-    "enable_chunked_prefill", "enable_lora", "enable_prefix_caching", "enforce_eager", "gpu_memory_utilization",
-    "limit_mm_per_prompt", "load_format", "low_cpu_mem_usage", "max_lora_rank", "max_loras", "max_model_len",
-    "max_num_batched_tokens", "max_num_seqs", "max_parallel_loading_workers", "mm_processor_cache_gb",
-    "num_gpu_blocks_override", "pipeline_parallel_size", "scheduling_policy", "seed", "swap_space", "tensor_parallel_size",
-))  # fmt: skip
-"""The engine flags that change speed, memory, and what fits at all; any other may change answers, and is part of the key."""
-
 
 INPUT_VERSIONS = {
     "": 2,
@@ -59,7 +47,7 @@ class ModelSpec(Frozen):
     trust_remote_code: bool = False
     dtype: str = "auto"
     options: dict[str, Any] = Field(default_factory=dict)
-    """Engine flags, handed through as they stand."""
+    """Engine flags, handed through as they stand; ``batch_invariant`` is ours (``actors.batch_invariance``)."""
     processor: dict[str, Any] = Field(default_factory=dict)
     """Options of the model's own processor, for example ``max_pixels``."""
     chat: dict[str, Any] = Field(default_factory=dict)
@@ -97,10 +85,9 @@ class ModelSpec(Frozen):
 
     @field_validator("options")
     @classmethod
-    def _share_of_memory(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        part, share = info.data.get("gpus", 1), value.get("gpu_memory_utilization", 0)
-        if part in PARTS and isinstance(share, int | float) and share > part:
-            raise ValueError(f"gpu_memory_utilization is of the whole GPU, so with gpus = {part} it is at most {part}")
+    def _possible(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        if reason := wrong_options(value, str(info.data.get("backend", "")), info.data.get("gpus", 1)):
+            raise ValueError(reason)
         return value
 
     @field_validator("endpoint")

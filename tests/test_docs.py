@@ -87,12 +87,13 @@ def test_the_five_lines_play_the_embedded_model(demo_data):
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
 def test_links_lead_somewhere_and_commands_exist(page):
     text = page.read_text(encoding="utf-8")
-    known = {c.name or c.callback.__name__ for part in (app, data_app, models_app) for c in part.registered_commands}
+    commands = (c for part in (app, data_app, models_app) for c in part.registered_commands)
+    known = {(c.name or c.callback.__name__).replace("_", "-") for c in commands}
     known |= {group.name for group in app.registered_groups}
 
     for link in re.findall(r"\]\(([^)#]+)", text):
         assert link.startswith("http") or (page.parent / link).exists(), link
-    for name in re.findall(r"proactive-sweep ([a-z]+)", text):
+    for name in re.findall(r"proactive-sweep ([a-z][a-z-]*)", text):
         assert name in known, name
     for path in re.findall(r"sweeps/[\w/.-]+\.toml", text):
         assert path.endswith("mine.toml") or (ROOT / path).is_file(), path

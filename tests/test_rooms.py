@@ -28,6 +28,7 @@ ORDER = (
     "orchestrator.tracking",
     "orchestrator.monitoring",
     "orchestrator.execution",
+    "orchestrator.flip_rate",
     "orchestrator.human",
     "orchestrator.learning",
     "orchestrator.api",

@@ -21,6 +21,7 @@ from orchestrator.cli.as_json import AsJson, show_json
 from orchestrator.cli.ctl import ctl
 from orchestrator.cli.data import data_app, models_app
 from orchestrator.cli.filter import filter as recomputed_filter
+from orchestrator.cli.flip_rate import flip_rate
 from orchestrator.cli.init import init
 from orchestrator.cli.options import WIDTH, MovedData, RunFolder, named
 from orchestrator.cli.plan import (
@@ -243,7 +244,20 @@ def audit(
     raise typer.Exit(0 if found.clean else 1)
 
 
-for command in (ctl, top, merge, export, publish, leaderboard, recomputed_filter, prompt, play, train, learned):
+for command in (
+    ctl,
+    top,
+    merge,
+    export,
+    publish,
+    leaderboard,
+    recomputed_filter,
+    flip_rate,
+    prompt,
+    play,
+    train,
+    learned,
+):
     app.command()(command)
 
 

@@ -83,6 +83,11 @@ def reusable(sweep: Sweep, plan: Plan, output: Path, folders: Sequence[tuple[str
     return found
 
 
+def matching(sweep: Sweep, plan: Plan, name: str, folder: Path) -> Reusable:
+    """What a folder holds of the plan, played alike and whole. Raises RunFolderError where it is no run."""
+    return _of(sweep, plan, _wanted(plan), name, folder)
+
+
 def take(store: EpisodeStore, found: Sequence[Reusable]) -> int:
     """Store what was found; how many episodes that is. Where it is cut off, the same call takes the rest."""
     now = datetime.now(UTC).isoformat(timespec="seconds")

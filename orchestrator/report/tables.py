@@ -21,6 +21,7 @@ from orchestrator.report.endings import taxonomy
 from orchestrator.report.escaping import MISSING, Entry, Grid
 from orchestrator.report.estimates import Estimates, estimate
 from orchestrator.report.evidence_tables import hard_samples, own, paired, ranks, readings, robust, shares, shrunken
+from orchestrator.report.flip_rates import flip_rates
 from orchestrator.report.grid_parts import (
     AVERAGE,
     Format,
@@ -113,6 +114,7 @@ def grids(run_data: RunData, intervals: Estimates | None = None) -> list[Grid]:
         paired(run_data, Protocol.OEG_MULTI),
         shrunken(run_data),
         hard_samples(run_data),
+        flip_rates(run_data),
         *own(run_data),
     ]
     return [grid for grid in made if grid.rows]

@@ -1,0 +1,177 @@
+"""A run beside its repeats, episode by episode: which replies, verdicts, endings and cells have changed.
+
+Only pairs that had the same chance are compared: equal keys, whole on both sides, the same pictures, and of their turns those
+that were asked from the same state of the game.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from envs.types import UNSCORED, Ending
+from orchestrator.report.clusters import effective_size
+from orchestrator.report.flip_rates import CELLS, MEASURES, RATES
+from orchestrator.report.intervals import histogram, score_interval
+from orchestrator.report.judge_agreement import own
+from orchestrator.report.proportion import Z, proportion_interval
+from orchestrator.storage.episode_store import turns
+from orchestrator.storage.run_folder import asked
+from orchestrator.storage.verdict_store import verdicts
+from sweeps.spec import Sweep
+
+VERDICT = ("option", "category", "action", "move", "read_as")
+"""Columns of a turn that say how its reply was read, and what the game did."""
+BITS = ("category", "suggestion", "aggregate")
+SIDES = ("before", "after")
+GROUP = ("scenario", "sample_id")
+"""One sample is one cluster: its turns, conditions and models are not independent."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The episodes of one setting that both sides hold, and their turns."""
+
+    episodes: pl.DataFrame
+    """key, cell, model, scenario, condition, protocol, sample_id; ending_changed; ``right_before`` and ``right_after``, null
+    where the episode is not scored; correct_changed."""
+    turns: pl.DataFrame
+    """key, turn, model, scenario, sample_id, reply_changed, verdict_changed, and the action on either side."""
+    missing: int
+    """Episodes of the run that are to be compared and that the repeat lacks or could not play."""
+
+
+def pairs(sweep: Sweep, folder: Path, repeated: Path, wanted: pl.DataFrame) -> Pairs:
+    """What a run and one of its repeats have in common, of the ``EPISODES`` rows ``wanted`` of the run."""
+    again = asked(repeated).filter(pl.col("ending") != Ending.FAILED).collect()
+    columns = ["key", "cell", "model", "scenario", "condition", "protocol", "sample_id"]
+    both = wanted.join(again.select("key"), on="key", how="semi").sort("key").select(*columns)
+    judge = own(sweep)
+    right = [
+        _right(rows, at, judge).rename({"right": f"right_{side}", "ending": f"ending_{side}"})
+        for rows, at, side in zip((wanted, again), (folder, repeated), SIDES, strict=True)
+    ]
+    for side in right:
+        both = both.join(side, on="key", how="left")
+    both = both.with_columns(
+        ending_changed=pl.col("ending_before") != pl.col("ending_after"),
+        correct_changed=pl.col("right_before") != pl.col("right_after"),
+    )
+    return Pairs(both, _turns(folder, repeated, both, judge), wanted.height - both.height)
+
+
+def rates(found: Pairs, setting: str) -> pl.DataFrame:
+    """One row a model (``flip_rates.RATES``): of each measure how many changed of how many, percent and 95% interval.
+
+    The interval is of a proportion at the effective size of samples drawn as clusters: no change at all in 40 turns of 5
+    samples says as much as no change in 5.
+    """
+    rows = []
+    for (model,), mine in found.episodes.group_by("model", maintain_order=True):
+        said = found.turns.filter(model=model)
+        measured = {
+            "reply": _rate(said, "reply_changed"),
+            "verdict": _rate(said, "verdict_changed"),
+            "ending": _rate(mine, "ending_changed"),
+            "correct": _rate(mine, "correct_changed"),
+            "cell": _cells_changed(mine),
+        }
+        parts = {f"{name}_{part}": value for name in MEASURES for part, value in measured[name].items()}
+        rows.append({"setting": setting, "model": model, "episodes": mine.height, **parts})
+    return pl.DataFrame(rows, schema=RATES, orient="row")
+
+
+def cells(found: Pairs, setting: str) -> pl.DataFrame:
+    """One row a cell (``flip_rates.CELLS``): acc before and after on the same episodes, and the difference with its interval."""
+    rows = []
+    scored = found.episodes.drop_nulls("correct_changed")
+    for (cell,), mine in scored.group_by("cell", maintain_order=True):
+        before, after = (mine[f"right_{side}"].cast(pl.Int64).to_numpy() for side in SIDES)
+        low, high = score_interval([histogram(100 * (after - before), -100, 100)])
+        rows.append({
+            "setting": setting, "cell": cell, **{name: mine[name][0] for name in ("model", "scenario", "condition", "protocol")},
+            "n": mine.height, "acc_before": 100 * float(before.mean()), "acc_after": 100 * float(after.mean()),
+            "difference": 100 * float((after - before).mean()), "difference_low": low, "difference_high": high,
+            "lost": int((before > after).sum()), "won": int((after > before).sum()),
+        })  # fmt: skip
+    return pl.DataFrame(rows, schema=CELLS, orient="row")
+
+
+def changed(found: Pairs, setting: str) -> pl.DataFrame:
+    """One row a turn whose reply has changed: setting, key, turn, and the action before and after."""
+    rows = found.turns.filter("reply_changed")
+    return rows.select(
+        pl.lit(setting).alias("setting"), "key", "turn", "verdict_changed", "action_before", "action_after"
+    )
+
+
+def _right(episodes: pl.DataFrame, folder: Path, judge: str) -> pl.DataFrame:
+    """key, ending and right: of multiple choice and answers over several turns by the game, of single ones by the judge."""
+    read = verdicts(folder).filter(pl.col("judge") == judge).select("key", "aggregate").collect()
+    answered, unscored = pl.col("ending") == Ending.ANSWERED, pl.col("ending").is_in(UNSCORED)
+    game = pl.when(~unscored).then(pl.col("correct"))
+    rows = episodes.join(read, on="key", how="left")
+    return rows.select("key", "ending", pl.when(answered).then(pl.col("aggregate")).otherwise(game).alias("right"))
+
+
+def _turns(folder: Path, repeated: Path, both: pl.DataFrame, judge: str) -> pl.DataFrame:
+    """The turns of both sides that were asked from the same state, side by side."""
+    said = [_said(at, both, judge) for at in (folder, repeated)]
+    beside = said[0].join(said[1], on=["key", "turn"], suffix="_after").sort("key", "turn")
+    verdict = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_after")) for name in (*VERDICT, *_bits()))
+    found = beside.with_columns(reply_changed=pl.col("reply") != pl.col("reply_after"), verdict_changed=verdict)
+    earlier = pl.col("verdict_changed").cast(pl.Int64).cum_sum().shift(1, fill_value=0).over("key")
+    named = both.select("key", "model", "scenario", "sample_id")
+    same = found.filter(earlier == 0).join(named, on="key", how="left", maintain_order="left")
+    return same.select(
+        "key", "turn", "model", *GROUP, "reply_changed", "verdict_changed",
+        pl.col("action").alias("action_before"), "action_after",
+    )  # fmt: skip
+
+
+def _said(folder: Path, both: pl.DataFrame, judge: str) -> pl.DataFrame:
+    """The turns of these episodes, with the judge's bits on a single free answer."""
+    read = verdicts(folder).filter(pl.col("judge") == judge)
+    bits = read.select("key", *(pl.col(bit).alias(name) for bit, name in zip(BITS, _bits(), strict=True)))
+    mine = turns(folder).join(both.lazy().select("key"), on="key", how="semi")
+    return mine.select("key", "turn", "reply", *VERDICT).join(bits, on="key", how="left").collect()
+
+
+def _bits() -> tuple[str, ...]:
+    return tuple(f"judged_{bit}" for bit in BITS)
+
+
+def _rate(rows: pl.DataFrame, name: str) -> dict[str, Any]:
+    """Changed of n, percent, and its interval with samples as clusters; null where there is nothing to compare."""
+    known = rows.drop_nulls(name)
+    if known.is_empty():
+        return {"changed": 0, "of": 0, "percent": None, "low": None, "high": None}
+    groups = known.select(pl.struct(GROUP).rank("dense")).to_series().to_numpy().astype(np.int64)
+    values = known[name].cast(pl.Int64).to_numpy()
+    share, size = float(values.mean()), effective_size(values, groups, Z)
+    low, high = proportion_interval(share * size, size)
+    return _percent(int(values.sum()), len(values), low, high)
+
+
+def _cells_changed(episodes: pl.DataFrame) -> dict[str, Any]:
+    """Cells whose accuracy is another on the same episodes, of those with any; they are taken as independent."""
+    scored = episodes.drop_nulls("correct_changed").with_columns(pl.col("right_before", "right_after").cast(pl.Int64))
+    sums = scored.group_by("cell").agg(pl.col("right_before", "right_after").sum())
+    count = sums.filter(pl.col("right_before") != pl.col("right_after")).height
+    if not sums.height:
+        return {"changed": 0, "of": 0, "percent": None, "low": None, "high": None}
+    return _percent(count, sums.height, *proportion_interval(count, sums.height))
+
+
+def _percent(count: int, of: int, low: float, high: float) -> dict[str, Any]:
+    return {"changed": count, "of": of, "percent": 100 * count / of, "low": 100 * low, "high": 100 * high}
+
+
+def together(frames: Sequence[pl.DataFrame], schema: Mapping[str, Any]) -> pl.DataFrame:
+    """The rows of all settings."""
+    return pl.concat(frames) if frames else pl.DataFrame(schema=schema)
