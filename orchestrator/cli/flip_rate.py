@@ -43,10 +43,9 @@ def flip_rate(
     The run is only read; the repeats lie in DIR/flip-rate, and the same command goes on with them.
     """
     from orchestrator.flip_rate import flip_rate as flips
-    from orchestrator.flip_rate.repeats import settings
     from orchestrator.storage.disk import disk
 
-    repeats = flips.prepared(_local(folder), share, seed, settings(batch, workers), data)
+    repeats = flips.prepared(_local(folder), share, seed, batch, workers, data)
     for line in repeats.lines():
         _say(line, as_json)
     _agreed(repeats, yes)

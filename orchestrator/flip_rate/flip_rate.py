@@ -17,7 +17,7 @@ from orchestrator.datasets.staging import fixed, nearby
 from orchestrator.execution.attempt import run
 from orchestrator.execution.outcome import Outcome
 from orchestrator.flip_rate import comparison
-from orchestrator.flip_rate.repeats import Drawn, Setting, drawn, left_out, place, repeat
+from orchestrator.flip_rate.repeats import Drawn, Setting, drawn, left_out, place, repeat, settings
 from orchestrator.inspection import service_cost
 from orchestrator.merging.reuse import WHY, matching
 from orchestrator.planning.build_plan import build_plan, planned_and_done
@@ -54,7 +54,7 @@ class Repeats:
 
     def lines(self) -> Iterator[str]:
         """What will be played and what services will ask for it, before anything is played."""
-        yield from left_out(self.sweep, self.ids)
+        yield from left_out(self.sweep, self.ids, self.settings)
         for setting, sweep in self.sweeps():
             plan = build_plan(sweep)
             rows = planned_and_done(plan, Path(sweep.output))
@@ -83,14 +83,23 @@ class Flips:
     notes: tuple[str, ...]
 
 
-def prepared(folder: Path, share: float, seed: int, settings: Sequence[Setting], data: Path | None = None) -> Repeats:
+def prepared(
+    folder: Path,
+    share: float,
+    seed: int = 0,
+    batches: Sequence[int] = (),
+    workers: Sequence[int] = (),
+    data: Path | None = None,
+) -> Repeats:
     """The repeats of a run folder; nothing is written or played. ``data``: where the benchmark lies now.
 
+    ``batches`` and ``workers`` are what is tried (``repeats.settings``).
     Raises RunFolderError where the folder is no run, or has nothing that can be played again.
     """
     sweep = stored_sweep(folder)
     moved = sweep if data is None else sweep.model_copy(update={"data": str(data)})
-    return Repeats(folder, share, seed, settings, moved, drawn(sweep, folder, share, seed))
+    tried = settings(sweep, batches, workers)
+    return Repeats(folder, share, seed, tried, moved, drawn(sweep, folder, share, seed))
 
 
 def play(repeats: Repeats, say: Callable[[str], None] = print) -> Outcome:

@@ -42,10 +42,13 @@ class Setting:
         return f"batch-{self.batch}" if self.batch is not None else f"workers-{self.workers}"
 
 
-def settings(batches: Sequence[int], workers: Sequence[int]) -> list[Setting]:
-    """One setting a batch size and one a number of workers, each changed alone; the defaults where both are empty."""
+def settings(sweep: Sweep, batches: Sequence[int], workers: Sequence[int]) -> list[Setting]:
+    """One setting a batch size and one a number of workers, each changed alone; the defaults where both are empty.
+
+    Of workers there is no default where every model has one whatever is asked.
+    """
     if not batches and not workers:
-        batches, workers = BATCHES, WORKERS
+        batches, workers = BATCHES, () if all(map(has_one_worker, repeated_models(sweep))) else WORKERS
     return [
         *(Setting(batch=one) for one in dict.fromkeys(batches)),
         *(Setting(workers=one) for one in dict.fromkeys(workers)),
@@ -87,6 +90,11 @@ def repeated_models(sweep: Sweep) -> tuple[ModelSpec, ...]:
     return tuple(model for model in sweep.models if model.backend != "human")
 
 
+def has_one_worker(model: ModelSpec) -> bool:
+    """Whether the scheduler gives a model one worker whatever is asked: a service paces one caller, vLLM takes all CPUs."""
+    return model.backend == "openai" or (model.backend == "vllm" and not model.gpus)
+
+
 def repeat(sweep: Sweep, ids: Drawn, setting: Setting, output: Path) -> Sweep:
     """The sweep that plays these samples under a setting into ``output``: with the same keys, without MLflow."""
     scenarios = tuple(name for name in sweep.scenarios if all(name in one for one in ids.values()))
@@ -99,8 +107,11 @@ def repeat(sweep: Sweep, ids: Drawn, setting: Setting, output: Path) -> Sweep:
     })  # fmt: skip
 
 
-def left_out(sweep: Sweep, ids: Drawn) -> Iterator[str]:
-    """What of the run is not played again, one sentence each."""
+def left_out(sweep: Sweep, ids: Drawn, tried: Sequence[Setting]) -> Iterator[str]:
+    """What of the run is not played again, or not otherwise, one sentence each."""
+    for setting in (one for one in tried if one.workers is not None):
+        for model in filter(has_one_worker, repeated_models(sweep)):
+            yield f"{setting.name}: {model.name} has one worker whatever is asked, and is played as in the run"
     for model in sweep.models:
         if model.backend == "human":
             yield f"{model.name} is a person and is not asked again"

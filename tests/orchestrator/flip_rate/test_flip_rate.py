@@ -17,7 +17,7 @@ from actors.backend_registry import engine
 from actors.baselines import Baseline, abstain
 from orchestrator.cli.main import app
 from orchestrator.flip_rate import flip_rate as flips
-from orchestrator.flip_rate.repeats import Setting, settings
+from orchestrator.flip_rate.repeats import Setting
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.flip_rates import flip_rates
@@ -65,7 +65,7 @@ def original(demo_data, tmp_path):
 
 
 def repeated(folder, tilted, share=100.0, setting=ALONE):
-    found = flips.prepared(folder, share, 0, [setting])
+    found = flips.prepared(folder, share, 0, [setting.batch])
     ((_, again),) = found.sweeps()
     run(found.place / setting.name, again, tilted)
     return found, flips.compared(found)
@@ -79,19 +79,19 @@ def bytes_of(folder):
 def test_a_setting_changes_no_key_and_a_larger_share_holds_the_smaller(demo_data, original):
     samples = []
     for share in (5, 20, 50, 100):
-        found = flips.prepared(original, share, 0, settings([], []))
+        found = flips.prepared(original, share)
         for setting, again in found.sweeps():
             keys = set(build_plan(again).all_keys())
             assert keys <= set(episodes(original).collect()["key"]), setting.name
             assert len(keys) == 4 * sum(map(len, found.ids[False].values()))
         samples.append({(name, one) for name, ids in found.ids[False].items() for one in ids})
     assert [len(one) for one in samples] == [2, 4, 10, 20] and all(a < b for a, b in itertools.pairwise(samples))
-    other = flips.prepared(original, 20, 1, settings([], []))
-    assert other.ids != flips.prepared(original, 20, 0, []).ids and other.place != found.place
+    other = flips.prepared(original, 20, seed=1)
+    assert other.ids != flips.prepared(original, 20).ids and other.place != found.place
 
 
 def test_settings_reach_the_engine_and_nothing_that_identifies_a_run(demo_data, original):
-    whole = flips.prepared(original, 100, 0, [Setting(batch=3), Setting(workers=2)])
+    whole = flips.prepared(original, 100, 0, [3], [2])
     (_, small), (_, two) = whole.sweeps()
     engine = next(model for model in small.models if model.name == "vlm")
     assert (engine.in_flight, engine.options) == (3, {"max_num_seqs": 3})
@@ -158,7 +158,7 @@ def test_tables_are_written_beside_the_repeats_and_stand_in_the_report(original)
 
 
 def test_what_is_not_there_twice_is_not_compared(demo_data, original):
-    repeats = flips.prepared(original, 100, 0, [ALONE])
+    repeats = flips.prepared(original, 100, 0, [1])
     ((_, again),) = repeats.sweeps()
     played(repeats.place / ALONE.name, again, only=30, backends={"vlm": Planted(False)})
 
@@ -171,12 +171,12 @@ def test_what_is_not_there_twice_is_not_compared(demo_data, original):
 def test_a_run_without_a_common_sample_or_of_other_data_is_refused(demo_data, tmp_path, original):
     half = played(tmp_path / "half", wanted(demo_data), only=5, backends={"vlm": Planted(False)})
     with pytest.raises(RunFolderError, match="holds no run"):
-        flips.prepared(tmp_path / "none", 5, 0, [ALONE])
-    assert flips.prepared(half, 5, 0, [ALONE]).ids, "samples that all cells with anything have played"
+        flips.prepared(tmp_path / "none", 5, 0, [1])
+    assert flips.prepared(half, 5, 0, [1]).ids, "samples that all cells with anything have played"
     table = (original / "plan.parquet").read_bytes()
     (original / "plan.parquet").write_bytes(b"no table")
     with pytest.raises(RunFolderError, match=r"plan\.parquet is damaged"):
-        flips.prepared(original, 5, 0, [ALONE])
+        flips.prepared(original, 5, 0, [1])
     (original / "plan.parquet").write_bytes(table)
 
 
@@ -199,12 +199,21 @@ def test_services_are_asked_only_after_their_cost_was_shown(demo_data, tmp_path)
     assert not (folder / "flip-rate").exists()
 
 
+def test_a_service_has_one_worker_whatever_is_asked(demo_data, tmp_path):
+    entry = {"name": "api", "source": "m", "endpoint": {"base_url": "http://127.0.0.1:1/v1", "key_env": ""}}
+    asked = sweep(demo_data, ["api"], ["reference"], scenarios=["QD"], model=[entry])
+    folder = played(tmp_path / "run", asked, backends={"api": Planted(False)})
+
+    assert [one.name for one in flips.prepared(folder, 5).settings] == ["batch-1", "batch-8"]
+    found = flips.prepared(folder, 5, workers=[2])
+    assert next(found.lines()) == "workers-2: api has one worker whatever is asked, and is played as in the run"
+
+
 @pytest.mark.slow
-@pytest.mark.long
 def test_a_service_whose_answer_depends_on_the_batch_flips_what_was_planted(demo_data, tmp_path, cli):
     """From its 20th request on it answers half of the questions otherwise, once it has held two at the same time.
 
-    So the repeats with two episodes at once, and with two workers, can only end if both really ask at once.
+    So the repeat with two episodes at once can only end if both are really asked at once.
     """
     held, samples = [], 10
 
@@ -212,7 +221,7 @@ def test_a_service_whose_answer_depends_on_the_batch_flips_what_was_planted(demo
         return int(sha256(json.dumps(body["messages"]).encode()).hexdigest(), 16) % 2
 
     def answer(number, body):
-        if number in (2 * samples, 3 * samples):
+        if number == 2 * samples:
             held[0].together = 2
             held[0].enough.clear()
         return said("B" if number >= 2 * samples and planted(body) else "A")
@@ -220,19 +229,17 @@ def test_a_service_whose_answer_depends_on_the_batch_flips_what_was_planted(demo
     with service(answer) as one:
         held.append(one)
         entry = {"name": "api", "source": "m", "in_flight": 1, "endpoint": {"base_url": one.url, "key_env": ""}}
-        asked = sweep(demo_data, ["api"], ["reference"], scenarios=["QD"], model=[entry], cluster={"workers": 1})
+        asked = sweep(demo_data, ["api"], ["reference"], scenarios=["QD"], model=[entry])
         folder = played(tmp_path / "run", asked, backends={"api": engine(asked.models[0], demo_data)})
         pictures.record(folder, demo_data, pictures.ShownPictures(build_plan(asked)).each(), Event())
-        which = ("--batch", 1, "--batch", 2, "--workers", 2)
-        done = cli.run("flip-rate", folder, "--share", 100, *which, "--yes", "--json")
+        done = cli.run("flip-rate", folder, "--share", 100, "--batch", 1, "--batch", 2, "--yes", "--json")
+        again = cli.run("flip-rate", folder, "--share", 100, "--batch", 1, "--batch", 2, "--yes", "--json")
         count = sum(map(planted, one.bodies[:samples]))
 
-    assert done.returncode == 0 and len(one.bodies) == 4 * samples and 0 < count < samples, done.stderr
+    assert done.returncode == 0 and len(one.bodies) == 3 * samples and 0 < count < samples, done.stderr
+    assert again.stdout == done.stdout, "nothing that is stored is asked twice"
     rows = json.loads(done.stdout)["rates"]
-    assert [row["setting"] for row in rows] == ["batch-1", "batch-2", "workers-2"]
-    assert [(row["reply_changed"], row["reply_of"]) for row in rows] == [
-        (0, samples),
-        (count, samples),
-        (count, samples),
-    ]
-    assert all(row["reply_low"] < 10 * count < row["reply_high"] for row in rows[1:]) and one.busiest == 2
+    assert [(row["setting"], row["reply_changed"], row["reply_of"]) for row in rows] == [
+        ("batch-1", 0, samples), ("batch-2", count, samples),
+    ]  # fmt: skip
+    assert rows[1]["reply_low"] < 10 * count < rows[1]["reply_high"] and one.busiest == 2
