@@ -1,0 +1,63 @@
+"""Episodes as a run stored them, with what each turn was sent: what an environment must give again, transition by transition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from actors.backend import Message, Reply, ScriptedBackend
+from actors.baselines import Baseline
+from orchestrator.storage.episode_store import episodes, turns
+from tests.orchestrator.report.runs import played, sweep
+
+CONDITIONS = ("zero-shot", "hint", "history", "random-proactive", "reference")
+POLICIES = ("oracle", "always-ask", "uniform", "abstain", "babbler")
+"""Every way to end: right, at the limit, at random, wrong, and with a reply that names nothing."""
+
+
+class Recording(ScriptedBackend):
+    """A policy that keeps every conversation that it was sent; ``babbler`` says what nobody can read."""
+
+    def __init__(self, policy: str) -> None:
+        self.policy = None if policy == "babbler" else Baseline(policy)
+        self.sent: dict[tuple[str, int, int], tuple[Message, ...]] = {}
+
+    async def reply(self, request):
+        now = request.situation
+        self.sent[now.sample.scenario, now.sample.id, now.state.turn] = request.messages
+        return await self.policy.reply(request) if self.policy else Reply("Let me think about it, first.")
+
+
+@dataclass
+class Stored:
+    """One episode of a run."""
+
+    scenario: str
+    condition: str
+    sample: int
+    ending: str
+    turns: list[dict[str, Any]]
+    """Rows of the table turns, and in ``sent`` the conversation of each."""
+
+
+def recorded(data: Path, folder: Path, scenarios="all", policies=POLICIES, conditions=CONDITIONS) -> list[Stored]:
+    """The demo's samples under some conditions, played by some policies."""
+    pairs = [(condition, policy) for condition in conditions for policy in policies]
+    return [one for pair in pairs for one in _played(data, folder / "-".join(pair), scenarios, *pair)]
+
+
+def _played(data: Path, folder: Path, scenarios: Any, condition: str, policy: str) -> list[Stored]:
+    entry = {"name": policy, "source": "org/x", "backend": "transformers"}
+    engine = Recording(policy)
+    asked = sweep(data, [policy], [condition], scenarios=scenarios, model=[entry])
+    played(folder, asked, backends={policy: engine})
+    said: dict[str, list[dict[str, Any]]] = {}
+    for row in turns(folder).collect().sort("key", "turn").to_dicts():
+        said.setdefault(row["key"], []).append(row)
+    return [
+        Stored(row["scenario"], condition, row["sample_id"], row["ending"], [
+            turn | {"sent": engine.sent[row["scenario"], row["sample_id"], turn["turn"]]} for turn in said[row["key"]]
+        ])
+        for row in episodes(folder).collect().sort("key").to_dicts()
+    ]  # fmt: skip

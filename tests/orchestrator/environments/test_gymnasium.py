@@ -1,0 +1,140 @@
+"""A recorded episode replays through the Gymnasium environment to the same pictures, questions, transitions and ending."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+
+gymnasium = pytest.importorskip("gymnasium", reason="the extra gymnasium is not installed")
+
+from gymnasium.utils.env_checker import check_env  # noqa: E402
+
+from envs import SCENARIOS  # noqa: E402
+from envs.render import Renderer, Unprocessable  # noqa: E402
+from envs.samples import BadData  # noqa: E402
+from orchestrator.environments.benchmark import Benchmark  # noqa: E402
+from orchestrator.environments.gymnasium_env import ProactiveEnv  # noqa: E402
+from sweeps.sweep_file import SweepError  # noqa: E402
+from tests.orchestrator.environments.replayed import CONDITIONS, recorded  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def stored(demo_data, tmp_path_factory):
+    return recorded(demo_data, tmp_path_factory.mktemp("runs"))
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_recorded_episodes_replay_to_the_same_transitions(demo_data, stored, condition):
+    by_text = ProactiveEnv(demo_data, condition=condition, action="text", size=8)
+    by_option = ProactiveEnv(demo_data, condition=condition, size=8)
+    mine = [one for one in stored if one.condition == condition]
+    endings, chosen = set(), 0
+    for episode in mine:
+        for env in (by_text, by_option):
+            observed, info = env.reset(options={"scenario": episode.scenario, "sample": episode.sample})
+            for turn in episode.turns:
+                assert (info["turn"], info["frame"], info["image"]) == (turn["turn"], turn["frame"], turn["image"])
+                assert info["conversation"] == [
+                    {"role": m.role, "text": m.text, "images": [image.key for image in m.images]} for m in turn["sent"]
+                ]
+                assert observed["text"] == turn["sent"][-1].text and env.observation_space.contains(observed)
+                shown = [*info["options"], *info["categories"]]
+                option = shown.index(turn["reply"]) if turn["reply"] in shown else len(shown)
+                chosen += option < len(shown)
+                observed, reward, terminated, truncated, info = env.step(option if env is by_option else turn["reply"])
+                made = (info["option"], info["category"], info["action"], info["move"] or None)
+                assert made == (turn["option"], turn["category"], turn["action"], turn["move"])
+                last = turn is episode.turns[-1]
+                assert info["ending"] == (episode.ending if last else "") and (terminated or truncated) == last
+            assert (reward, truncated) == (float(episode.ending == "correct"), episode.ending == "limit")
+            endings.add(episode.ending)
+    assert len(mine) == 5 * 70 and chosen > 400
+    assert endings == ({"correct", "wrong"} if condition == "reference" else {"correct", "wrong", "limit"})
+
+
+@pytest.mark.parametrize("action", ["option", "text"])
+@pytest.mark.parametrize("name", ["all", *SCENARIOS])
+def test_gymnasiums_own_check_passes_without_a_warning(demo_data, name, action):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env = gymnasium.make(f"proactive-sweep/{name}-v0", data=demo_data, action=action, size=64)
+        check_env(env.unwrapped)
+    env.reset(seed=3)
+    assert env.unwrapped.episode.sample.scenario in (SCENARIOS if name == "all" else [name])
+
+
+def test_a_picture_is_seen_as_large_as_it_fits_and_rendered_as_a_model_sees_it(demo_data):
+    env = ProactiveEnv(demo_data, ["COCO"], size=50, render_mode="rgb_array")
+    observed, _ = env.reset(seed=1)
+    whole = np.asarray(Renderer(demo_data).picture(env.episode.image))
+    assert np.array_equal(env.render(), whole)
+    height, width = (max(1, round(edge * 50 / max(whole.shape[:2]))) for edge in whole.shape[:2])
+    assert observed["picture"].shape == (50, 50, 3) and max(height, width) == 50
+    assert not observed["picture"][height:].any() and not observed["picture"][:, width:].any()
+    assert observed["picture"][:height, :width].any()
+    blind, _ = ProactiveEnv(demo_data, ["COCO"], "text-only", size=50).reset(seed=1)
+    assert not blind["picture"].any() and blind["text"] == observed["text"]
+
+
+def test_the_mask_is_of_the_options_shown_and_another_action_names_nothing(demo_data):
+    env = ProactiveEnv(demo_data, "all", "reference", size=16)
+    for seed in range(8):
+        _, info = env.reset(seed=seed)
+        assert info["options"] == [] and info["action_mask"].sum() == len(info["categories"]) < env.action_space.n
+        _, reward, terminated, _, info = env.step(env.action_space.n - 1)
+        assert (reward, terminated, info["action"], info["ending"]) == (0.0, True, "unparsable", "wrong")
+
+
+def test_the_same_seed_shows_the_same_samples_and_another_seed_others(demo_data):
+    env = ProactiveEnv(demo_data, size=16)
+
+    def drawn(seed):
+        infos = [env.reset(seed=seed)[1], *(env.reset()[1] for _ in range(9))]
+        return [(info["scenario"], info["sample"]) for info in infos]
+
+    assert drawn(1) == drawn(1) != drawn(2) and len(set(drawn(1))) > 5
+
+
+def test_mistakes_are_one_sentence(demo_data, tmp_path):
+    env = ProactiveEnv(demo_data, ["ROD", "QD"], action="text", size=16)
+    for asked, sentence in (
+        ({"sample": 3}, "reset has a sample and no scenario"),
+        ({"scenario": "COCO"}, "scenario 'COCO' is not here; there are ROD, QD"),
+        ({"scenario": "ROD", "sample": 10**6}, "ROD has no sample with id 1000000"),
+        ({"id": 3}, "reset knows no option 'id'"),
+    ):
+        with pytest.raises((SweepError, ValueError), match=sentence):
+            env.reset(options=asked)
+    with pytest.raises(ValueError, match="call reset first"):
+        ProactiveEnv(demo_data, ["ROD"], size=16).step(0)
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="an action is a text here, not 3"):
+        env.step(3)
+    env.step("nothing")
+    with pytest.raises(ValueError, match="has ended"):
+        env.step("nothing")
+    with pytest.raises(SweepError, match="there is no condition 'hin'; did you mean"):
+        ProactiveEnv(demo_data, ["ROD"], "hin")
+    with pytest.raises(SweepError, match="every-frame asks about every picture and is no game"):
+        Benchmark(demo_data, ["ROD"], "every-frame")
+    with pytest.raises(ValueError, match="is no kind of action"):
+        ProactiveEnv(demo_data, action="letter")
+    with pytest.raises(BadData, match="is not there"):
+        ProactiveEnv(tmp_path)
+
+
+def test_a_file_that_is_no_picture_says_so(demo_data, tmp_path):
+    shutil.copytree(demo_data, tmp_path / "data")
+    env = ProactiveEnv(tmp_path / "data", ["QD"], size=16)
+    _, info = env.reset(seed=0)
+    (tmp_path / "data" / info["image"]).write_bytes(b"no picture")
+    with pytest.raises(Unprocessable, match="is no picture"):
+        ProactiveEnv(tmp_path / "data", ["QD"], size=16).reset(seed=0)
+
+
+def test_gymnasium_finds_it_by_the_module_and_the_name(demo_data):
+    env = gymnasium.make("orchestrator.environments.gymnasium_env:proactive-sweep/QD-v0", data=str(demo_data), size=16)
+    assert env.reset(seed=0)[1]["scenario"] == "QD" and env.spec.id == "proactive-sweep/QD-v0"
