@@ -14,8 +14,8 @@ from pathlib import Path
 import polars as pl
 
 from orchestrator.datasets.staging import fixed, nearby
-from orchestrator.execution.attempt import run
 from orchestrator.execution.outcome import Outcome
+from orchestrator.execution.run import run
 from orchestrator.flip_rate import comparison
 from orchestrator.flip_rate.repeats import Drawn, Setting, drawn, left_out, place, repeat, settings
 from orchestrator.inspection import service_cost
