@@ -140,8 +140,11 @@ def file_circle(modules=MODULES) -> list[str]:
 
 
 def strangers(names) -> list[str]:
-    """Python files of the product that stand beside its four folders; the template is a package of its own."""
-    tops = ("envs/", "sweeps/", "actors/", "orchestrator/", "tests/", "docs/template/")
+    """Python files of the product that stand beside its four folders; the template is a package of its own.
+
+    ``proactive_sweep`` is a name alone: verifiers finds a taskset by that of a top-level module.
+    """
+    tops = ("envs/", "sweeps/", "actors/", "orchestrator/", "proactive_sweep/__init__.py", "tests/", "docs/template/")
     return [name for name in names if name.endswith(".py") and not name.startswith(tops)]
 
 

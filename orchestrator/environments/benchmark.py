@@ -38,7 +38,7 @@ class Benchmark:
         seed: int = 0,
     ) -> None:
         """``data`` is the benchmark folder; ``seed`` a sweep's. Raises BadData or SweepError with one sentence."""
-        names = scenarios_named(scenarios, WHERE)
+        names = scenarios_named(scenarios if isinstance(scenarios, str) else list(scenarios), WHERE)
         named = one_cell(names[0], condition).condition if isinstance(condition, str) else condition
         if named.every_frame:
             raise SweepError(f"{WHERE}: {named.name} asks about every picture and is no game; name another condition")
@@ -71,6 +71,8 @@ class Episode:
         self.state = self.game.initial(
             self.sample, condition.mode, episode_seed(seed, sample.scenario, sample.id, purpose)
         )
+        self.turns: list[Turn] = []
+        """What the game made of each answer so far."""
         self.past: list[Past] = []
         """Earlier turns, where the condition keeps them in the conversation."""
         self.view: View = posed(self.sample, self.state, condition)
@@ -105,6 +107,7 @@ class Episode:
         """Take a reply to what is shown; what the game made of it. Raises ValueError after the ending."""
         read = forgiven(self.sample, self.state, reply) if self.condition.lenient else reply
         self.state, turn = self.game.step(self.sample, self.state, read)
+        self.turns.append(turn)
         if self.ending is None:
             if self.condition.history:
                 self.past.append((self.view, reply))

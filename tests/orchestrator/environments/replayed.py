@@ -41,16 +41,18 @@ class Stored:
     """Rows of the table turns, and in ``sent`` the conversation of each."""
 
 
-def recorded(data: Path, folder: Path, scenarios="all", policies=POLICIES, conditions=CONDITIONS) -> list[Stored]:
-    """The demo's samples under some conditions, played by some policies."""
-    pairs = [(condition, policy) for condition in conditions for policy in policies]
-    return [one for pair in pairs for one in _played(data, folder / "-".join(pair), scenarios, *pair)]
+def recorded(data: Path, folder: Path, policies=POLICIES, limit: int | None = None) -> list[Stored]:
+    """The demo's samples, or ``limit`` of each scenario, under all five conditions, played by some policies."""
+    pairs = [(condition, policy) for condition in CONDITIONS for policy in policies]
+    return [one for pair in pairs for one in _played(data, folder / "-".join(pair), limit, *pair)]
 
 
-def _played(data: Path, folder: Path, scenarios: Any, condition: str, policy: str) -> list[Stored]:
+def _played(data: Path, folder: Path, limit: int | None, condition: str, policy: str) -> list[Stored]:
     entry = {"name": policy, "source": "org/x", "backend": "transformers"}
     engine = Recording(policy)
-    asked = sweep(data, [policy], [condition], scenarios=scenarios, model=[entry])
+    asked = sweep(
+        data, [policy], [condition], scenarios="all", model=[entry], selection={"limit": limit} if limit else {}
+    )
     played(folder, asked, backends={policy: engine})
     said: dict[str, list[dict[str, Any]]] = {}
     for row in turns(folder).collect().sort("key", "turn").to_dicts():
