@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from envs.render import Unprocessable as UnprocessablePicture
+from envs.tool_calls import Call, Function
 from envs.types import ImageRef, Sample, State, View
 from sweeps.sampling import Sampling
 
@@ -68,6 +69,8 @@ class Situation:
     """What a judge is to read; empty in every other request."""
     dialogue: bool = False
     """Whether a judge reads one answer of several (``envs.dialogue``), and not the only one."""
+    calls: tuple[tuple[Call, str], ...] = ()
+    """The function calls that are offered, and what they stand for; empty where no function is to be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,8 @@ class Request:
     situation: Situation
     key: str = ""
     """Of the episode that asks; what has none asks for nothing that is to be found again."""
+    tools: tuple[Function, ...] = ()
+    """Functions that travel beside the messages; the text of a reply that calls any is ``envs.tool_calls.sent``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Baseline policies, which need no model and see no picture: lower and upper bounds of every table.
 
-They answer through the same seam as an engine. Only ``oracle`` looks at the answer; the others see what a model sees,
+They answer through the same seam as an engine; where functions are to be called, by calls. Only ``oracle`` looks at the answer,
+and ``malformed-calls``, which is it in every second sample; the others see what a model sees,
 but that ``ask-properly`` knows which suggestion helps. ``rule-judge`` reads the answers of others.
 """
 
@@ -15,6 +16,7 @@ from envs.dialogue import rule_reply
 from envs.installed import function
 from envs.openended import rule_verdict
 from envs.scenario import suggestions
+from envs.tool_calls import written
 from envs.types import Mode
 
 Policy = Callable[[Situation, int], str]
@@ -94,6 +96,21 @@ def rule_judge(now: Situation, seed: int) -> str:
     return rule_verdict(now.sample, now.answer, reference=now.state.mode is Mode.REFERENCE)
 
 
+def malformed_calls(now: Situation, seed: int) -> str:
+    """Every second sample, by id, is answered with a malformed call, the five kinds in turn; the others as by ``oracle``."""
+    pair, odd = divmod(now.sample.id, 2)
+    return oracle(now, seed) if odd else MALFORMED[pair % len(MALFORMED)]
+
+
+MALFORMED = (
+    "Let me look at this again.",
+    "abstain()\nabstain()",
+    '{"name": "answer", "arguments": {"category"',
+    "look_behind()",
+    'answer(category="none of these")',
+)
+"""No call, several, unreadable JSON, an unknown function, an argument that is none."""
+
 POLICIES: dict[str, Policy] = {
     "oracle": oracle,
     "always-ask": always_ask,
@@ -104,6 +121,7 @@ POLICIES: dict[str, Policy] = {
     "ask-properly": ask_properly,
     "guess-aloud": guess_aloud,
     "refuse": refuse,
+    "malformed-calls": malformed_calls,
     "rule-judge": rule_judge,
 }
 
@@ -116,7 +134,9 @@ class Baseline:
         self.policy: Policy = POLICIES.get(policy) or function("policy", policy, identity)
 
     async def reply(self, request: Request) -> Reply:
-        return Reply(self.policy(request.situation, request.seed))
+        now = request.situation
+        said = self.policy(now, request.seed)
+        return Reply(written(now.calls, said) if now.calls else said)
 
     async def close(self) -> None:
         return None

@@ -28,6 +28,8 @@ from actors.openai_reply import Tokens, UnreadableAnswer, first_choice, parsed, 
 from actors.printable import one_line
 from actors.rate_limit import Budget, ModelStopped, Pace, backoff, retry_after
 from actors.redaction import redact_key
+from actors.tool_prompts import schema
+from envs.tool_calls import sent
 from envs.types import ImageRef
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
@@ -47,6 +49,8 @@ OUTGROWN = re.compile(
     r"context_length_exceeded|maximum (?:context|model) length|context window|at most \d+ image|too many images", re.I
 )
 """How OpenAI, vLLM's server and others say that a prompt is too long or holds too many pictures."""
+NO_TOOLS = re.compile(r"tool[ _-]?(?:choice|use|call|s\b)|function[ _-]?call", re.I)
+"""How services say that they call no functions: vLLM's server without ``--enable-auto-tool-choice``, and others by model."""
 OUT_OF_MONEY = {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
 
 
@@ -118,6 +122,8 @@ class OpenAIBackend:
                 body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
         if endpoint.effort:
             body["reasoning_effort"] = endpoint.effort
+        if request.tools:  # "auto", as letters are asked for and not forced (docs/decisions/0014)
+            body |= {"tools": [schema(one) for one in request.tools], "tool_choice": "auto"}
         return {**body, "extra_body": self._extra(sampling)}
 
     def _extra(self, sampling: Sampling) -> dict[str, Any]:
@@ -162,7 +168,7 @@ class OpenAIBackend:
             except UnreadableAnswer as odd:
                 raise self._unreadable(odd) from None
             except Exception as error:  # what the SDK raises on an untrusted response is not for us to list
-                meaning = self.meaning(error)
+                meaning = self.meaning(error, tools="tools" in body)
                 if isinstance(meaning, Trouble) and meaning.throttled:
                     rest = backoff(self.pace.round, chance) if meaning.rest is None else meaning.rest
                     self.pace.slower(round_, rest)
@@ -170,7 +176,7 @@ class OpenAIBackend:
                 raise meaning from None
             self.heard = monotonic()
             self.pace.answered()
-            return self._read(answer, perf_counter() - began, ceiling)
+            return self._read(answer, perf_counter() - began, ceiling, tools="tools" in body)
 
     def _give_up(self, first: float, failures: int, unreadable: int, reason: str) -> None:
         """Raise when waiting longer makes no sense: the service is silent for all, or fails on this request alone."""
@@ -181,22 +187,27 @@ class OpenAIBackend:
         if failures >= TRIES and self.heard > first:
             raise Unprocessable(f"{self.model.name} failed {failures} times on this request alone; last: {reason}")
 
-    def meaning(self, error: Exception) -> Exception:
-        """What an error of the SDK means to the sweep: Trouble, or one of the named errors."""
+    def meaning(self, error: Exception, tools: bool = False) -> Exception:
+        """What an error of the SDK means to the sweep: Trouble, or one of the named errors; ``tools``: were functions sent?"""
         if not isinstance(error, openai.APIStatusError):
             return Trouble(self._clean(f"{type(error).__name__}: {error.__cause__ or error}"))
         rest = retry_after(error.response.headers)
-        return self.refusal(error.status_code, str(error.code or ""), str(error.message), rest)
+        return self.refusal(error.status_code, str(error.code or ""), str(error.message), rest, tools)
 
-    def refusal(self, status: int, code: str, message: str, rest: float | None = None) -> Exception:
-        """What a status other than 200 means to the sweep; ``rest``: seconds that the service asks to wait."""
+    def refusal(
+        self, status: int, code: str, message: str, rest: float | None = None, tools: bool = False
+    ) -> Exception:
+        """What a status other than 200 means to the sweep; ``rest``: seconds to wait; ``tools`` as above."""
         said = self._clean(f"{self.model.name}: HTTP {status} {code}: {message}")
         if code in FILTERED:
             return Refused(said)
         if status in (408, 409) or status >= 500 or (status == 429 and code not in OUT_OF_MONEY):
             return Trouble(said, rest, throttled=status == 429)
+        told = f"{code} {message}"
+        if tools and status in (400, 404, 422) and NO_TOOLS.search(told) and not OUTGROWN.search(told):
+            return ModelStopped(f'{said}; write tools = "text" in its entry to have functions in the prompt')
         if status in (400, 413, 422) and code not in MISCONFIGURED:
-            return (Overflow if OUTGROWN.search(f"{code} {message}") else Unprocessable)(said)
+            return (Overflow if OUTGROWN.search(told) else Unprocessable)(said)
         if 300 <= status < 400:
             return ModelStopped(
                 f"{self.model.name}: HTTP {status}: the service redirects; give the final address as base_url"
@@ -215,20 +226,20 @@ class OpenAIBackend:
         return one_line(redact_key(text, self.key))[:REASON_LENGTH]
 
     # -- answers ------------------------------------------------------------------------------------------------------
-    def _read(self, answer: dict[str, Any], seconds: float, ceiling: float) -> Reply:
+    def _read(self, answer: dict[str, Any], seconds: float, ceiling: float, tools: bool = False) -> Reply:
         """The first choice, paid for whether it can be read or not; raises Refused or Trouble."""
         used = tokens(answer)
-        return self._said(answer, used, self._charge(used, ceiling), seconds)
+        return self._said(answer, used, self._charge(used, ceiling), seconds, tools)
 
-    def _said(self, answer: dict[str, Any], used: Tokens, cost: float, seconds: float) -> Reply:
+    def _said(self, answer: dict[str, Any], used: Tokens, cost: float, seconds: float, tools: bool = False) -> Reply:
         """The first choice; raises Refused or Trouble."""
         try:
-            choice = first_choice(answer)
+            choice = first_choice(answer, tools)
         except UnreadableAnswer as odd:
             raise self._unreadable(odd) from None
         if choice.refusal:
             raise Refused(self._clean(f"{self.model.name}: {choice.refusal}"))
-        text = redact_key(choice.text, self.key)
+        text = redact_key(sent(choice.calls, choice.text) if choice.calls else choice.text, self.key)
         return Reply(text, used.prompt, used.reply, choice.finish, seconds, cost, used.cached)
 
     def _charge(self, used: Tokens, ceiling: float) -> float:

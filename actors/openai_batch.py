@@ -7,6 +7,7 @@ for and read before anything new goes out (docs/decisions/0013). Requests collec
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -103,7 +104,7 @@ class OpenAIBatchBackend(OpenAIBackend):
             if found.code == EXPIRED:
                 continue
             try:
-                return self._read_line(found)
+                return self._read_line(found, bool(request.tools))
             except Trouble as trouble:
                 failures += new
                 if failures >= TRIES:
@@ -153,6 +154,7 @@ class OpenAIBatchBackend(OpenAIBackend):
         extra = body.pop("extra_body")
         counted = rule(self.model.source) or (lambda width, height: UNKNOWN_PICTURE)
         texts = sum(MARKS + len(message.text.encode()) for message in request.messages)
+        texts += len(json.dumps(body.get("tools", "")))
         pictures = sum(counted(*shown[ref][1]) for message in request.messages for ref in message.images)
         longest = request.sampling.max_tokens + self.endpoint.reserve
         return {**body, **extra}, self._cost(Tokens(texts + pictures, longest))
@@ -286,15 +288,15 @@ class OpenAIBatchBackend(OpenAIBackend):
                 self.waiting[one.id].set_result(one)
         self._stir()
 
-    def _read_line(self, found: Line) -> Reply:
+    def _read_line(self, found: Line, tools: bool) -> Reply:
         """The reply of a line; raises Refused, Unprocessable, ModelStopped or Trouble."""
         if found.status == 200:
             used = tokens(found.body)
             self._warn_of(used)
-            return self._said(found.body, used, self._cost(used), found.seconds)
+            return self._said(found.body, used, self._cost(used), found.seconds, tools)
         if not found.status:
             raise Trouble(self._clean(f"{found.code}: {found.message}"))
-        raise self.refusal(found.status, found.code, found.message)
+        raise self.refusal(found.status, found.code, found.message, tools=tools)
 
     def _paid(self, found: Sequence[Line], ceilings: Mapping[str, float]) -> float:
         """What the answers cost; where counts are odd, the most that it may have been."""

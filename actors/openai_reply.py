@@ -10,11 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from envs.tool_calls import once
+
 MAX_TOKENS = 10**9
 """No model reads or writes so many at once; more is no count."""
 FINISHES = frozenset(("stop", "length", "eos_token", "end_turn", "stop_sequence", "max_tokens"))
 """Words for a finished reply: OpenAI's and vLLM's first two, and those of TGI's and Anthropic's own endpoints."""
 
+MAX_CALLS, MAX_NAME, MAX_ARGUMENTS = 16, 100, 10_000
+"""Function calls of one reply that are kept (two are one too many), and characters of a name and of arguments."""
 SPENT = ("length", "max_tokens")
 """Those that say that the reply's tokens were spent."""
 
@@ -44,6 +48,8 @@ class Answer:
     """Why the service declines; empty where it does not."""
     finish: str
     """``stop``, ``length`` or ``content_filter``."""
+    calls: tuple[tuple[str, Any], ...] = ()
+    """Name and arguments of each function call; arguments that are no flat object are the text that came."""
 
 
 def parsed(content: bytes) -> dict[str, Any]:
@@ -76,8 +82,8 @@ def _cached(usage: Mapping[str, Any], prompt: int) -> int | None:
     return int(found) if _is_count(found) and found <= prompt else None  # type: ignore[operator,arg-type]
 
 
-def first_choice(answer: Mapping[str, Any]) -> Answer:
-    """The first choice; a null content is an empty text, unless a tool is called. Raises UnreadableAnswer."""
+def first_choice(answer: Mapping[str, Any], tools: bool = False) -> Answer:
+    """The first choice; a null content is an empty text, unless a tool not offered is called. Raises UnreadableAnswer."""
     choices = answer.get("choices")
     if not isinstance(choices, list) or not choices:
         raise UnreadableAnswer(f"choices is {_kind(choices)}" if choices != [] else "no choice")
@@ -87,11 +93,40 @@ def first_choice(answer: Mapping[str, Any]) -> Answer:
     finish = choice.get("finish_reason")
     if finish == "content_filter" or refusal:
         return Answer(text, refusal or "content_filter", "content_filter")
-    if not text and (message.get("tool_calls") or message.get("function_call")):
+    calls = _calls(message.get("tool_calls")) if tools else ()
+    if not text and not calls and (message.get("tool_calls") or message.get("function_call")):
         raise UnreadableAnswer("it calls a tool, and none was offered")
+    if calls and finish in ("tool_calls", "function_call"):
+        finish = "stop"
     if not isinstance(finish, str) or finish not in FINISHES:
         raise UnreadableAnswer(f"finish_reason is {_shown(finish)}")
-    return Answer(text, "", "length" if finish in SPENT else "stop")
+    return Answer(text, "", "length" if finish in SPENT else "stop", calls)
+
+
+def _calls(found: object) -> tuple[tuple[str, Any], ...]:
+    """The calls of a message, cut to what is kept; raises UnreadableAnswer where they are not as the protocol says."""
+    if found is None:
+        return ()
+    if not isinstance(found, list):
+        raise UnreadableAnswer(f"tool_calls is {_kind(found)}")
+    called = [_field(_field({"call": one}, "call", dict), "function", dict) for one in found[:MAX_CALLS]]
+    return tuple((_field(one, "name", str)[:MAX_NAME], _arguments(_text(one, "arguments"))) for one in called)
+
+
+def _arguments(text: str) -> Any:
+    """The arguments of a call, which are JSON in a text; none where it is empty."""
+    if not text.strip():
+        return {}
+    try:
+        found = json.loads(text, object_pairs_hook=once) if len(text) <= MAX_ARGUMENTS else None
+    except (ValueError, RecursionError):
+        found = None
+    flat = isinstance(found, dict) and all(map(_is_flat, found.values()))
+    return found if flat else text[:MAX_ARGUMENTS]
+
+
+def _is_flat(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float)
 
 
 def _text(message: Mapping[str, Any], name: str) -> str:

@@ -11,11 +11,13 @@ from time import perf_counter
 
 from actors.backend import ENDS_EPISODE, Backend, Message, Overflow, Refused, Reply, Request, Situation, Unprocessable
 from actors.prompts import Past, ask_openly, messages, posed, posed_openly
+from actors.tool_prompts import tool_messages
 from actors.turn_judge import NoVerdict, TurnJudge
 from envs import SCENARIOS
 from envs.frames import frames, named
 from envs.lenient import forgiven
-from envs.types import Ending, ImageRef, JudgedTurn, OpenAnswer, Sample, State, Turn
+from envs.tool_calls import functions, meant, offered
+from envs.types import CalledTurn, Ending, ImageRef, JudgedTurn, OpenAnswer, Sample, State, Turn
 from sweeps.spec import Cell, ModelSpec, Protocol
 
 
@@ -23,7 +25,7 @@ from sweeps.spec import Cell, ModelSpec, Protocol
 class Shown:
     """A turn together with the picture it was about."""
 
-    turn: Turn | OpenAnswer | JudgedTurn
+    turn: Turn | OpenAnswer | JudgedTurn | CalledTurn
     image: ImageRef
     """``NO_PICTURE`` where it was about none."""
     reply: Reply
@@ -65,6 +67,8 @@ async def play(
     if cell.protocol is Protocol.OEG_MULTI:
         assert judge is not None, "oeg-multi is played with a judge"
         return await _converse(sample, cell, backend, key, seed, judge)
+    if cell.protocol is Protocol.TOOLS:
+        return await _call(sample, cell, backend, key, seed)
     condition, game = cell.condition, SCENARIOS[sample.scenario]
     if condition.every_frame:
         return await _map(sample, cell, backend, key, seed, examples)
@@ -148,6 +152,29 @@ async def _converse(sample: Sample, cell: Cell, backend: Backend, key: str, seed
         state, turn = game.step(sample, state, read.option)
         judged = JudgedTurn(replace(turn, reply=reply.text), read.option, read.text)
         shown.append(Shown(judged, view.image, reply))
+    ending = Ending.TRUNCATED if silenced(shown[-1].reply) else state.ending
+    return _ended(key, sample, seed, shown, ending, None, began)
+
+
+async def _call(sample: Sample, cell: Cell, backend: Backend, key: str, seed: int) -> Episode:
+    """Multiple choice by function calls: each reply is one call, which stands for an option, and the game goes on."""
+    began, game = perf_counter(), SCENARIOS[sample.scenario]
+    state, shown = game.initial(sample, cell.condition.mode, seed), list[Shown]()
+    native = cell.model.calls_natively
+    while state.ending is None:
+        view = posed(sample, state, cell.condition)
+        calls = offered(sample, state, view)
+        known = functions(calls)
+        conversation = tool_messages(view, known, cell.condition, native)
+        situation = Situation(sample, state, view, calls=tuple(calls))
+        request = Request(conversation, cell.sampling, turn_seed(seed, state), situation, key, known if native else ())
+        try:
+            reply = await backend.reply(request)
+        except (*ENDS_EPISODE, Refused) as refusal:
+            return _ended(key, sample, seed, shown, declined(refusal), refusal, began)
+        option = meant(view, calls, reply.text)
+        state, turn = game.step(sample, state, option)
+        shown.append(Shown(CalledTurn(replace(turn, reply=reply.text), option), view.image, reply))
     ending = Ending.TRUNCATED if silenced(shown[-1].reply) else state.ending
     return _ended(key, sample, seed, shown, ending, None, began)
 

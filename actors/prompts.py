@@ -15,11 +15,12 @@ from envs import SCENARIOS
 from envs.chance import chance
 from envs.disguise import disguised
 from envs.stimulus import OPEN_ENDED_HINT, lettered, multiple_choice
+from envs.tool_wording import VERSION as TOOLS_VERSION
 from envs.types import NO_PICTURE, ImageRef, Mode, Sample, State, View
 from sweeps.conditions import OPTIONS, QUESTION, Condition
 from sweeps.spec import Protocol
 
-VERSIONS = {Protocol.MCQA: "mcqa-1", Protocol.OEG: "oeg-1", Protocol.OEG_MULTI: "oeg-1"}
+VERSIONS = {Protocol.MCQA: "mcqa-1", Protocol.OEG: "oeg-1", Protocol.OEG_MULTI: "oeg-1", Protocol.TOOLS: TOOLS_VERSION}
 EXAMPLES_VERSION = "examples-2"
 """2: the pictures of solved examples keep their own size."""
 DISGUISE_VERSION = "disguise-2"

@@ -13,7 +13,7 @@ from actors.judge import Judged
 from actors.play import Episode, Shown
 from actors.printable import one_line
 from envs.openended import Bits
-from envs.types import Action, Ending, JudgedTurn, OpenAnswer, Turn
+from envs.types import Action, CalledTurn, Ending, JudgedTurn, OpenAnswer, Turn
 from sweeps.spec import Cell, Protocol
 
 Columns = dict[str, list[Any]]
@@ -67,9 +67,9 @@ class TurnRow(NamedTuple):
     move: str | None
     """Null also where the reply asked for no move."""
     read_as: str | None
-    """The option that an answer of ``oeg-multi`` stands for, empty where it names none; null in the other protocols."""
+    """The option that an answer of ``oeg-multi`` or a call of ``tools`` stands for, empty where none; null in the others."""
     judged: str | None
-    """The judge's reply about it, reasoning included; null in the other protocols."""
+    """The judge's reply about an answer of ``oeg-multi``, reasoning included; null in the other protocols."""
 
 
 class VerdictRow(NamedTuple):
@@ -233,16 +233,18 @@ def turn_row(key: str, number: int, shown: Shown) -> TurnRow:
     turn, image = shown.turn, shown.image.key
     if isinstance(turn, OpenAnswer):
         return TurnRow(key, number, turn.frame, image, turn.reply, None, None, None, None, None, None)
-    heard = (turn.option, turn.judged) if isinstance(turn, JudgedTurn) else (None, None)
     did = _turn(turn)
+    read_as = None if isinstance(turn, Turn) else turn.option
+    judged = turn.judged if isinstance(turn, JudgedTurn) else None
     move = None if did.move is None else did.move.value
     return TurnRow(
-        key, number, did.frame, image, did.reply, did.option.value, did.category.value, did.action.value, move, *heard
-    )
+        key, number, did.frame, image, did.reply, did.option.value, did.category.value, did.action.value, move,
+        read_as, judged,
+    )  # fmt: skip
 
 
-def _turn(turn: Turn | JudgedTurn) -> Turn:
-    return turn.turn if isinstance(turn, JudgedTurn) else turn
+def _turn(turn: Turn | JudgedTurn | CalledTurn) -> Turn:
+    return turn if isinstance(turn, Turn) else turn.turn
 
 
 def verdict_row(judge: str, answer: JudgedAnswer) -> VerdictRow:

@@ -212,6 +212,16 @@ class JudgedTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class CalledTurn:
+    """One reply that calls a function, and the option that the call stands for."""
+
+    turn: Turn
+    """What the game made of ``option``; its ``reply`` is the model's own text, or its calls (``envs.tool_calls.sent``)."""
+    option: str
+    """Empty where the call is malformed (``envs.tool_calls.meant``)."""
+
+
+@dataclass(frozen=True, slots=True)
 class OpenAnswer:
     """One open-ended answer, its reasoning included; no rule reads it."""
 

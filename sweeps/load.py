@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition
 from sweeps.ids_file import KEY as IDS_FILE
 from sweeps.ids_file import with_ids
 from sweeps.packages import BUILTIN
+from sweeps.protocol_keys import all_played, read_between_turns
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep, impossible
 from sweeps.sweep_file import SweepError as SweepError
 from sweeps.sweep_file import override_key, read_sweep, read_toml
@@ -24,8 +25,6 @@ JUDGES = Path(__file__).with_name("judges.toml")
 
 JUDGE = "qwen3-8b"
 """The paper's judge."""
-SHARED = ("selection.filtered",)
-"""Keys of multiple choice that count without it: the report compares with the paper's filtered or unfiltered figures."""
 
 
 def load(
@@ -74,10 +73,10 @@ def _built(table: Mapping[str, Any], where: str) -> Sweep:
     fields |= _selections(fields, where)
     fields.setdefault("name", Path(where).stem)
     sweep = validated(Sweep, fields, where)
-    _all_played(table, sweep.protocols, where)
+    all_played(table, sweep.protocols, where)
     sweep = sweep.model_copy(update={"output": sweep.output or f"outputs/{sweep.name}"})
     _all_used(sweep, where)
-    _read_between_turns(sweep, where)
+    read_between_turns(sweep, where)
     return sweep
 
 
@@ -330,55 +329,6 @@ def _known(name: Any, known: Mapping[str, Any], kind: str, where: str) -> str:
     close = get_close_matches(name, list(known), n=1)
     meant = f"did you mean {close[0]!r}?" if close else f"`proactive-sweep ls {kind}s` lists them"
     raise SweepError(f"{where}: there is no {kind} {name!r}; {meant}")
-
-
-def _all_played(table: Mapping[str, Any], protocols: Sequence[Protocol], where: str) -> None:
-    """Every key of a selection or a sampling must be for a protocol that the sweep plays."""
-    if Protocol.MCQA not in protocols:
-        if "replicates" in table:
-            raise SweepError(f"{where}: replicates are of multiple choice, which is not played here; leave them out")
-        for key in (*_given(table.get("selection", {}), "selection"), *_given(table.get("sampling", {}), "sampling")):
-            if key not in SHARED:
-                raise SweepError(
-                    f"{where}: {key} is for multiple choice, which is not played here; write open_ended.{key}"
-                )
-    if not any(protocol.in_words for protocol in protocols):
-        for key in _given(table.get("open_ended", {}), "open_ended"):
-            other = key.removeprefix("open_ended.")
-            raise SweepError(
-                f'{where}: {key} is for open-ended generation, which is not played here; write {other}, or add "oeg" to protocol'
-            )
-
-
-def _given(value: Any, key: str) -> Iterator[str]:
-    """The keys that a table gives, with the tables that hold them."""
-    if not isinstance(value, dict):
-        yield key
-        return
-    for name, nested in value.items():
-        yield from _given(nested, f"{key}.{name}")
-
-
-def _read_between_turns(sweep: Sweep, where: str) -> None:
-    """``oeg-multi`` needs a judge that a worker can ask while the episode waits."""
-    if Protocol.OEG_MULTI not in sweep.protocols:
-        return
-    if sweep.judge is None:
-        raise SweepError(
-            f'{where}: protocol = "oeg-multi" needs a judge, which reads each answer before the next picture is shown; add '
-            '[judge] with model = "rule-judge" or a service'
-        )
-    model = sweep.judge.model
-    if model.backend not in ("builtin", "openai"):
-        raise SweepError(
-            f'{where}: judge.model {model.name} runs on {model.backend}; protocol = "oeg-multi" asks its judge at every turn, so '
-            f"it must answer beside the models: start `vllm serve {model.source}` and give a [[model]] with its endpoint.base_url"
-        )
-    if sweep.judge.instruction != "ours":
-        raise SweepError(
-            f'{where}: judge.instruction = "paper" is of one-turn answers, and none is published for several turns; write "ours" '
-            'for protocol = "oeg-multi"'
-        )
 
 
 def _all_used(sweep: Sweep, where: str) -> None:

@@ -58,6 +58,8 @@ class ModelSpec(Frozen):
     """Adapter that every request uses: a folder, or a folder inside ``source``."""
     endpoint: Endpoint = Endpoint()
     """Only for backend ``openai``."""
+    tools: str = ""
+    """How functions are called (protocol ``tools``): ``text`` in prompt and reply; empty by a service's tool calling, else so."""
     batch: bool = False
     """Only for backend ``openai``: whether requests go through the service's Batch API, turn by turn: at half the price, up to
     24 hours a turn. The requests are the same, so it is in no key (docs/decisions/0013)."""
@@ -120,6 +122,18 @@ class ModelSpec(Frozen):
     def prices(self) -> tuple[float, float]:
         """Of a service, per million prompt tokens and per million reply tokens."""
         return self.endpoint.prices(self.batch)
+
+    @field_validator("tools")
+    @classmethod
+    def _callable(cls, value: str) -> str:
+        if value not in ("", "text"):
+            raise ValueError('write "text", or leave it out: a service then calls functions by its own tool calling')
+        return value
+
+    @property
+    def calls_natively(self) -> bool:
+        """Whether functions travel beside the prompt, and calls beside the reply; else both are text."""
+        return self.backend == "openai" and self.tools != "text"
 
     @property
     def fits_pictures(self) -> bool:

@@ -12,17 +12,21 @@ class Protocol(StrEnum):
     """Open-ended generation, one turn, judged."""
     OEG_MULTI = "oeg-multi"
     """Open-ended generation, many turns: a judge reads each answer before the next picture is shown."""
+    TOOLS = "tools"
+    """Multiple choice whose options are functions to call."""
 
     @property
     def told(self) -> str:
         """Its name in a sentence."""
-        names = {Protocol.MCQA: "multiple choice", Protocol.OEG: "open-ended generation"}
+        names = {
+            Protocol.MCQA: "multiple choice", Protocol.OEG: "open-ended generation", Protocol.TOOLS: "tool calls",
+        }  # fmt: skip
         return names.get(self, "open-ended generation over several turns")
 
     @property
     def in_words(self) -> bool:
         """Whether answers are free text."""
-        return self is not Protocol.MCQA
+        return self in IN_WORDS
 
 
 OPEN_ENDED = ("zero-shot", "hint", "reference")

@@ -19,6 +19,7 @@ from sweeps.protocol import IN_WORDS
 from sweeps.protocol import Protocol as Protocol
 from sweeps.running import Cluster, Staging, Tracking
 from sweeps.sampling import Completed, Sampling, Whole
+from sweeps.tools import uncallable
 from sweeps.values import NAME, Frozen, digest
 
 PLACES = ("hf", "http", "https", "s3", "gs")
@@ -247,6 +248,8 @@ def impossible(
     """Why this product is no cell, or an empty string."""
     if protocol.in_words and scenario not in SCENARIOS:
         return f"open-ended answers are judged by the paper's rules, which have none for {scenario}"
+    if protocol is Protocol.TOOLS and (reason := uncallable(model.backend, scenario, condition)):
+        return reason
     if condition.name not in IN_WORDS.get(protocol, (condition.name,)):
         plays = ", ".join(IN_WORDS[protocol])
         return f"{condition.name} does not exist for {protocol.told}, which plays {plays}"

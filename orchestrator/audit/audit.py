@@ -1,6 +1,6 @@
 """``audit``: replays every stored reply through our game and the package ``proactivebench``, and lists each difference.
 
-``multiple_choice``, ``open_ended`` and ``several_turns`` say what is compared in each protocol.
+``multiple_choice``, ``open_ended``, ``several_turns`` and ``function_calls`` say what is compared in each protocol.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import polars as pl
 
 from actors.prompts import staged
 from envs import SCENARIOS
-from orchestrator.audit import multiple_choice, open_ended, several_turns
+from orchestrator.audit import function_calls, multiple_choice, open_ended, several_turns
 from orchestrator.audit.records import Difference, Recording
 from orchestrator.audit.reference_process import referee
 from orchestrator.datasets.staging import local
@@ -35,10 +35,12 @@ STORED = (*multiple_choice.STORED, *several_turns.JUDGED)
 JUDGES = ("judge", *open_ended.READ, *(f"strict_{name}" for name in open_ended.READ), "attempts", "text")
 """Columns of a verdict that are compared."""
 TASK: Mapping[Protocol, Callable[[Recording], dict[str, Any]]] = {
-    Protocol.MCQA: multiple_choice.task, Protocol.OEG: open_ended.task, Protocol.OEG_MULTI: several_turns.task
+    Protocol.MCQA: multiple_choice.task, Protocol.OEG: open_ended.task, Protocol.OEG_MULTI: several_turns.task,
+    Protocol.TOOLS: function_calls.task,
 }  # fmt: skip
 COMPARED: Mapping[Protocol, Callable[[Recording, Mapping[str, Any]], Iterator[Difference]]] = {
-    Protocol.MCQA: multiple_choice.compared, Protocol.OEG: open_ended.compared, Protocol.OEG_MULTI: several_turns.compared
+    Protocol.MCQA: multiple_choice.compared, Protocol.OEG: open_ended.compared, Protocol.OEG_MULTI: several_turns.compared,
+    Protocol.TOOLS: function_calls.compared,
 }  # fmt: skip
 
 

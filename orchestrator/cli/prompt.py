@@ -31,7 +31,7 @@ def prompt(
     turn: Annotated[int, typer.Option(min=0, help="Which turn; earlier ones are answered with right suggestions.")] = 0,
     seed: Annotated[int, typer.Option(help="The sweep's seed.")] = 0,
     protocol: Annotated[
-        Protocol, typer.Option(help="Multiple choice, or open-ended in one turn or many.")
+        Protocol, typer.Option(help="Multiple choice, open-ended in one turn or many, or tool calls.")
     ] = Protocol.MCQA,
     judge: Annotated[str, typer.Option(help="Show what this judge is sent about --answer; `ls judges`.")] = "",
     answer: Annotated[str, typer.Option(help="What a model is taken to have said.")] = "",

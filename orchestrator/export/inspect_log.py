@@ -19,7 +19,9 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 import polars as pl
 
 from actors.prompts import ask, ask_openly
-from envs.types import ERRORS, Ending, Sample
+from actors.tool_prompts import tool_messages
+from envs.tool_calls import callable_now, functions
+from envs.types import ERRORS, Ending, Sample, View
 from orchestrator.report.html.episode_view import Posed, asked, rows_of
 from orchestrator.report.metrics import BITS
 from orchestrator.report.run_data import RunData
@@ -34,7 +36,12 @@ CHUNK = 2_000
 """Episodes whose turns are held at once."""
 LONGEST_SUMMARY = 500
 """Characters of a text in the list of samples; the sample itself has all."""
-MEASURES = {Protocol.MCQA: ("acc", "ps"), Protocol.OEG: BITS, Protocol.OEG_MULTI: ("acc", "ps")}
+MEASURES = {
+    Protocol.MCQA: ("acc", "ps"),
+    Protocol.OEG: BITS,
+    Protocol.OEG_MULTI: ("acc", "ps"),
+    Protocol.TOOLS: ("acc", "ps"),
+}
 """Columns of the results that a log's metrics are; shares are from 0 to 1 there."""
 Row = Mapping[str, Any]
 Found = dict[str, Any]
@@ -186,10 +193,7 @@ class _Log:
         place = f"{row['key']}/{turn['turn']}"
         text = f"[picture: {turn['image']}]"
         if posed is not None:
-            question = (
-                ask_openly(posed.view) if self.protocol.in_words else ask(posed.view, template=self.condition.template)
-            )
-            text = f"{text}\n\n{question.text}"
+            text = f"{text}\n\n{self._question(row, posed.view)}"
         read = {name: turn[name] for name in ("frame", "image", "option", "category", "action", "move")}
         read |= {name: turn[name] for name in ("read_as", "judged") if turn[name] is not None}
         yield {"id": f"{place}/question", "role": "user", "source": "input", "content": text, "metadata": read}
@@ -197,6 +201,12 @@ class _Log:
             "id": f"{place}/reply", "role": "assistant", "source": "generate", "content": turn["reply"] or "",
             "model": self.model.name,
         }  # fmt: skip
+
+    def _question(self, row: Row, view: View) -> str:
+        if self.protocol is Protocol.TOOLS:
+            known = functions(callable_now(row["scenario"], view))
+            return tool_messages(view, known, self.condition, self.model.calls_natively)[-1].text
+        return (ask_openly(view) if self.protocol.in_words else ask(view, template=self.condition.template)).text
 
     def _scores(self, row: Row, turns: Sequence[Row], sample: Sample | None) -> Found:
         said = turns[-1]["reply"] if turns else ""

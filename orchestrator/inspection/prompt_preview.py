@@ -6,6 +6,7 @@ The messages are built by the same functions as in a sweep.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +16,14 @@ from actors import turn_judge
 from actors.backend import BackendError, Message, Request, Situation
 from actors.judge import asked
 from actors.prompts import Past, ask_openly, examples, messages, posed, posed_openly, staged
+from actors.tool_prompts import schema, tool_messages
 from envs import SCENARIOS
 from envs.bad_lines import Problem, passed_over
 from envs.render import Unprocessable
 from envs.samples import BadData, evaluated, load
 from envs.suggestion_pool import with_known
 from envs.swapped import with_swapped
+from envs.tool_calls import functions, offered
 from envs.types import Mode, Sample, State
 from sweeps.conditions import Condition
 from sweeps.load import SweepError, models_named, registry
@@ -67,6 +70,8 @@ def put(
     """What the cell's model is sent or, where a judge is named, what it is sent about ``answer``; raises ValueError."""
     if judge is not None:
         return judging(sample, cell, judge, answer, turn)
+    if cell.protocol is Protocol.TOOLS:
+        return tool_calls(sample, pool, cell, seed, turn)
     if cell.protocol.in_words:
         return open_ended(sample, cell.condition, turn)
     return conversation(sample, pool, cell.condition, seed, turn, cell.model.small_examples)
@@ -86,6 +91,20 @@ def named_judge(name: str, answer: str, protocol: Protocol, turn: int) -> Judge 
 def open_ended(sample: Sample, condition: Condition, turn: int = 0) -> tuple[Message, ...]:
     """The one message of open-ended generation: a state's picture and question, without any option; raises BadData."""
     return (ask_openly(posed_openly(sample, after(sample, condition, turn), condition)),)
+
+
+def tool_calls(sample: Sample, pool: Sequence[Sample], cell: Cell, seed: int = 0, turn: int = 0) -> tuple[Message, ...]:
+    """The conversation that asks for a function call; functions that travel beside it follow as JSON, a line each."""
+    condition, native = cell.condition, cell.model.calls_natively
+    if condition.picture == "swapped":
+        (sample,) = with_swapped([sample], pool, seed)
+    shown = staged(sample, condition, seed)
+    state = after(shown, condition, turn)
+    view = posed(shown, state, condition)
+    known = functions(offered(shown, state, view))
+    asked_for = tool_messages(view, known, condition, native)
+    beside = "\n".join(json.dumps(schema(one), ensure_ascii=False) for one in known)
+    return (*asked_for, Message("tools", beside)) if native else asked_for
 
 
 def after(sample: Sample, condition: Condition, turn: int) -> State:

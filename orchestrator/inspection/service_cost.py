@@ -17,9 +17,11 @@ from actors.backend import Message
 from actors.image_loader import fit
 from actors.prompts import ask_openly, examples, exchange, messages, posed, posed_openly, staged
 from actors.service_pictures import rule
+from actors.tool_prompts import tool_messages
 from envs import SCENARIOS
 from envs.frames import frames
 from envs.render import Renderer, Unprocessable
+from envs.tool_calls import functions, offered
 from envs.types import Mode, Sample
 from orchestrator.inspection.overflow import bounds
 from orchestrator.planning.plan import Plan
@@ -31,6 +33,8 @@ CHARACTERS, MARKS = 4, 4
 """Characters a token, and tokens that a message has beside its text."""
 LETTER = 2
 """Tokens of the shortest reply: a letter and its end."""
+CALL = 12
+"""Tokens of the shortest function call."""
 UNKNOWN_PICTURE = 1_000
 """Tokens of a picture where no rule is known: as many as a megapixel has with most engines."""
 ENOUGH = 20
@@ -158,6 +162,11 @@ def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message],
         turns = game.limit(sample) if cell.protocol is Protocol.OEG_MULTI else 1
         return Asked(1, first, LETTER), Asked(turns, turns * first, turns * longest)
     view = posed(sample, state, condition)
+    if cell.protocol is Protocol.TOOLS:  # functions beside the prompt are tokens of it, too
+        known = functions(offered(sample, state, view))
+        first = sum(map(tokens, tool_messages(view, known, condition, native=False)))
+        turns = 1 if condition.mode is Mode.REFERENCE else game.limit(sample)
+        return Asked(1, first, CALL), Asked(turns, turns * first, turns * longest)
     shots = examples(sample, plan.pools[sample.scenario], condition, plan.seed, cell.model.small_examples)
     first = sum(map(tokens, messages(sample, view, condition, (), shots)))
     turns = 1 if condition.mode is Mode.REFERENCE else game.limit(sample)

@@ -58,7 +58,7 @@ class Plan:
 
     cells: tuple[Cell, ...]
     samples: Mapping[str, tuple[Sample, ...]]
-    """Scenario -> the samples played as multiple choice, in file order."""
+    """Scenario -> the samples played as multiple choice, by letter or by call, in file order."""
     pools: Mapping[str, tuple[Sample, ...]]
     """Scenario -> the samples that examples are drawn from; it does not shrink with a limit."""
     seed: int
@@ -128,6 +128,7 @@ class Plan:
             + (pools[cell.scenario] if cell.condition.shots else "")
             + (self._known(cell) if cell.condition.mode is Mode.RANDOM else "")
             + (self._read_by if cell.protocol is Protocol.OEG_MULTI else "")
+            + ("/text" if cell.protocol is Protocol.TOOLS and not cell.model.calls_natively else "")
             for cell in self.cells
         ]
 
@@ -236,9 +237,9 @@ def planned(
 ) -> Plan:
     """The plan of a sweep over loaded samples: protocol -> scenario -> those played."""
     openly = next((protocol for protocol in samples if protocol.in_words), Protocol.OEG)
+    chosen = next((protocol for protocol in samples if not protocol.in_words), Protocol.MCQA)
     choice, open_ended = (
-        {name: tuple(found) for name, found in samples.get(protocol, {}).items()}
-        for protocol in (Protocol.MCQA, openly)
+        {name: tuple(found) for name, found in samples.get(protocol, {}).items()} for protocol in (chosen, openly)
     )
     whole = {name: tuple(found) for name, found in pools.items()}
     rule, judge = sweep.precision, sweep.turn_judge

@@ -34,7 +34,7 @@ def tables(rows: pl.DataFrame) -> Iterator[Table]:
     if MAP in rows.columns:  # a decision map has no accuracy
         rows = rows.filter(~pl.col(MAP))
     for (condition, protocol), part in _in_order(rows).group_by(["condition", "protocol"], maintain_order=True):
-        shape = {"oeg": OPEN_ENDED, "oeg-multi": SEVERAL_TURNS}.get(str(protocol), CHOICE)
+        shape = {"oeg": OPEN_ENDED, "oeg-multi": SEVERAL_TURNS, "tools": TOOL_CALLS}.get(str(protocol), CHOICE)
         yield _table(part, str(condition), shape.beside(own_measures.names(rows.columns)))
 
 
@@ -81,6 +81,10 @@ class Shape:
 
 CHOICE = Shape("acc % / ps", (("acc", ".1f"), ("ps", "4.1f")))
 SEVERAL_TURNS = replace(CHOICE, title="open-ended over several turns, acc % / ps")
+TOOL_CALLS = Shape(
+    "tool calls, acc % / ps / malformed % of turns",
+    (("acc", ".1f"), ("ps", "4.1f"), ("share_unparsable", "4.1f")),
+)
 OPEN_ENDED = Shape(
     "open-ended, either / category / suggestion %", (("aggregate", ".0f"), ("category", ".0f"), ("suggestion", ".0f"))
 )

@@ -27,6 +27,7 @@ READINGS = ("acc", "acc_lenient", "acc_lenient_most", "acc_fuzzy", "acc_fuzzy_mo
 PAIRED = {
     Protocol.MCQA: ("paired", "accuracy"),
     Protocol.OEG: ("open-ended-paired", "open-ended, share of answers that the judge accepts,"),
+    Protocol.TOOLS: ("tools-paired", "tool calls, accuracy"),
     Protocol.OEG_MULTI: ("open-ended-turns-paired", "open-ended over several turns, accuracy"),
 }
 """Name and measure of the paired table."""

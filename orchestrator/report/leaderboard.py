@@ -20,7 +20,7 @@ from orchestrator.report.run_comparison import configuration, distinct
 from orchestrator.report.run_data import RunData, Samples, several
 from orchestrator.report.wording import counted
 from orchestrator.storage.run_folder import RunFolderError
-from sweeps.spec import ModelSpec
+from sweeps.spec import ModelSpec, Protocol
 
 BASELINE, PERSON = "baseline", "person"
 KINDS = {"builtin": BASELINE, "human": PERSON}
@@ -168,9 +168,15 @@ def _notes(runs: Sequence[RunData], names: Sequence[str]) -> list[str]:
         notes += [line for line in told if not line.startswith(("models: ", "name: "))]
     for run, name in zip(runs, names, strict=True):
         if any(protocol != "mcqa" for protocol in run.sweep.protocols):
-            notes.append(f"{name} has open-ended answers too, which are not ranked here")
+            notes.append(f"{name} has {_apart(run.sweep.protocols)} too, which are not ranked here")
         notes += [f"{name}: {line}" for line in run.notes if not line.startswith("the data folder is not at hand")]
     return notes
+
+
+def _apart(protocols: Sequence[Protocol]) -> str:
+    """What a run has beside letters."""
+    kinds = {"open-ended answers" if protocol.in_words else protocol.told for protocol in protocols}
+    return " and ".join(sorted(kinds - {Protocol.MCQA.told}))
 
 
 def _unranked(rows: pl.DataFrame, entrants: Mapping[tuple[str, str], Entrant]) -> list[str]:

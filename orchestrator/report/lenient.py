@@ -41,7 +41,8 @@ def readings(run_data: RunData) -> pl.DataFrame:
 
 @once
 def leniency(run_data: RunData) -> pl.DataFrame:
-    """One row a planned cell, but of ``oeg-multi``, which a judge reads: unparsable (that ended so), readable, otherwise.
+    """One row a planned cell, but of ``oeg-multi``, which a judge reads, and of ``tools``: unparsable (that ended so), readable,
+    otherwise.
 
     ``share_readable`` is percent of the unparsable, ``share_otherwise`` percent of the scored episodes (null where the
     samples are not at hand and something was read); ``would_correct`` counts those that would be correct at once.
@@ -62,7 +63,7 @@ def leniency(run_data: RunData) -> pl.DataFrame:
     )  # fmt: skip
     names = ["cell", "model", "scenario", "condition", "protocol", "scored", "correct"]
     rows = (
-        run_data.rows.filter(pl.col("protocol") != Protocol.OEG_MULTI)
+        run_data.rows.filter(~pl.col("protocol").is_in([Protocol.OEG_MULTI, Protocol.TOOLS]))
         .select(names)
         .join(counted, on="cell", how="left")
     )

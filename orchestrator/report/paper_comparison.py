@@ -145,6 +145,7 @@ class _Case:
             f"{OUR_READING}; answers read by {turn_judge_key(sweep.turn_judge)}" if sweep.turn_judge else OUR_READING
         )
         self.apart["oeg-multi"] = "; ".join(filter(None, (reader, _apart(openly, "oeg-multi"))))
+        self.decoding["tools"] = self.apart["tools"] = ""
         self.cells = run_data.rows
         published = figures().filter(pl.col("filtered") == self.filtered)
         keys = ["protocol", "condition", "paper", "scenario", "measure"]
@@ -177,6 +178,8 @@ class _Case:
         """Why this cell is not compared, the first reason; None if it is."""
         table = (cell["protocol"], cell["condition"])
         paper = self.paper.get(cell["model"], "")
+        if cell["protocol"] == "tools":
+            return "no figure of tool calls is published: the paper has no such protocol"
         if strange := self._samples(scenario, self.foreign):
             return strange
         if not paper:

@@ -18,7 +18,7 @@ from envs import SCENARIOS
 from envs.samples import OPEN_ENDED, kept
 from orchestrator.report.run_data import RunData, once
 from orchestrator.report.wording import counted
-from sweeps.spec import Protocol
+from sweeps.protocol import IN_WORDS, Protocol
 
 UNVERIFIED = "ids and counts are the published ones, but the pictures cannot be checked from the run folder"
 UNFILTERED, UNFILTERED_VSOD = 17_909, 63
@@ -77,7 +77,7 @@ def unfiltered_counts(planned: Mapping[str, int]) -> dict[str, str]:
 
 def open_ended_subset(run_data: RunData) -> dict[str, str]:
     """The same for the open-ended tables, which are of 100 samples a scenario, or all where there are fewer."""
-    judged, pick = run_data.rows.filter(pl.col("protocol") != "mcqa"), run_data.sweep.selects(Protocol.OEG)
+    judged, pick = run_data.rows.filter(pl.col("protocol").is_in(list(IN_WORDS))), run_data.sweep.selects(Protocol.OEG)
     chosen = pick.subset != "open-ended" or pick.limit is not None or not pick.filtered
     bad = {one.scenario for one in run_data.left_out}  # one kept line less, and the shuffle draws others
     counts = judged.group_by("scenario").agg(pl.col("planned").max()).sort("scenario")

@@ -29,8 +29,9 @@ MEASURES = {
     "mcqa": {"acc": "acc", "psr": "ps"},
     "oeg": {"agg": "aggregate", "cc": "category", "ps": "suggestion"},
     "oeg-multi": {"acc": "acc", "psr": "ps"},
+    "tools": {"acc": "acc", "psr": "ps"},
 }
-"""Protocol -> the paper's column -> our measure."""
+"""Protocol -> the paper's column -> our measure; of tool calls there is no figure, and ``compare`` says so."""
 
 
 @cache

@@ -45,6 +45,7 @@ from orchestrator.report.published import MEASURES
 from orchestrator.report.ranking import BEATS, beats
 from orchestrator.report.resources import resources
 from orchestrator.report.run_data import RunData, opened
+from orchestrator.report.tool_tables import malformed
 from orchestrator.report.unseen import unseen
 from orchestrator.storage import atomic_write
 from sweeps.conditions import WITH_EXAMPLES
@@ -112,6 +113,9 @@ def grids(run_data: RunData, intervals: Estimates | None = None) -> list[Grid]:
         paired(run_data, Protocol.OEG),
         several_turns(run_data, intervals),
         paired(run_data, Protocol.OEG_MULTI),
+        tool_calls(run_data, intervals),
+        malformed(run_data),
+        paired(run_data, Protocol.TOOLS),
         shrunken(run_data),
         hard_samples(run_data),
         flip_rates(run_data),
@@ -193,17 +197,29 @@ def open_ended(run_data: RunData, intervals: Estimates) -> Grid:
 
 def several_turns(run_data: RunData, intervals: Estimates) -> Grid:
     """Open-ended answers over several turns: acc and ps by scenario, a row a model and condition (paper, Table 10)."""
-    cells, means = (frame.filter(protocol=Protocol.OEG_MULTI.value) for frame in intervals)
-    parts = []
-    for name in [name for name in run_data.conditions if name in set(cells["condition"])]:
-        mine, mean = cells.filter(condition=name), means.filter(condition=name)
-        parts.append(_by_scenario(run_data, mine, mean, acc_ps, Protocol.OEG_MULTI, f", {name}"))
     judge = run_data.sweep.turn_judge
-    if not parts or judge is None:
-        return Grid("open-ended-turns", "", (), (), cells)
-    title = f"open-ended over several turns: accuracy in percent / mean number of suggestions; judge {turn_judge_key(judge)}"
+    read_by = turn_judge_key(judge) if judge else "none"
+    title = f"open-ended over several turns: accuracy in percent / mean number of suggestions; judge {read_by}"
+    return _each_condition(run_data, intervals, Protocol.OEG_MULTI, "open-ended-turns", title)
+
+
+def tool_calls(run_data: RunData, intervals: Estimates) -> Grid:
+    """Multiple choice by function calls: acc and ps by scenario, a row a model and condition; never beside its letters."""
+    title = "tool calls: accuracy in percent / mean number of suggestions"
+    return _each_condition(run_data, intervals, Protocol.TOOLS, "tools", title)
+
+
+def _each_condition(run_data: RunData, intervals: Estimates, protocol: Protocol, name: str, title: str) -> Grid:
+    """acc and ps of a protocol by scenario, a row a model and condition."""
+    cells, means = (frame.filter(protocol=protocol.value) for frame in intervals)
+    parts = []
+    for condition in [one for one in run_data.conditions if one in set(cells["condition"])]:
+        mine, mean = cells.filter(condition=condition), means.filter(condition=condition)
+        parts.append(_by_scenario(run_data, mine, mean, acc_ps, protocol, f", {condition}"))
+    if not parts:
+        return Grid(name, "", (), (), cells)
     rows = tuple(row for part in parts for row in part.rows)
-    grid = replace(parts[0], name="open-ended-turns", title=title, rows=rows, numbers=_numbers(cells, means))
+    grid = replace(parts[0], name=name, title=title, rows=rows, numbers=_numbers(cells, means))
     return replace(grid, ranked=parts[0].ranked if len(parts) == 1 else 0)
 
 

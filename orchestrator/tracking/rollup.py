@@ -71,8 +71,8 @@ def of_model(cells: Sequence[Row], main: str) -> dict[str, float]:
     """A model's measures from its cells.
 
     Under the condition ``main``: ``acc``, ``ps``, ``loops`` (means over scenarios), ``acc/SCENARIO``, ``scenarios`` (how many are
-    in the mean) and, where answers are open-ended, the judge's bits, and over several turns
-    ``acc_in_words`` and ``ps_in_words``. Under every condition: ``acc_under/CONDITION`` and
+    in the mean) and, where answers are open-ended, the judge's bits, and over several turns ``acc_in_words`` and
+    ``ps_in_words``, and of tool calls ``acc_by_calls`` and ``ps_by_calls``. Under every condition: ``acc_under/CONDITION`` and
     ``ps_under/CONDITION``. Of all cells: the sums of ``SUMS``. What was not measured is left out.
     """
     played = [cell for cell in cells if cell["protocol"] == "mcqa"]
@@ -87,6 +87,8 @@ def of_model(cells: Sequence[Row], main: str) -> dict[str, float]:
     found |= {bit: mean for bit in READ if (mean := _mean(answers, bit)) is not None}
     turns = [cell for cell in cells if cell["protocol"] == "oeg-multi" and cell["condition"] == main]
     found |= {f"{part}_in_words": mean for part in ("acc", "ps") if (mean := _mean(turns, part)) is not None}
+    calls = [cell for cell in cells if cell["protocol"] == "tools" and cell["condition"] == main]
+    found |= {f"{part}_by_calls": mean for part in ("acc", "ps") if (mean := _mean(calls, part)) is not None}
     return {FORBIDDEN.sub("_", name): value for name, value in (found | _sums(cells)).items()}
 
 

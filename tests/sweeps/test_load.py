@@ -322,6 +322,31 @@ def test_decoding_may_follow_the_checkpoint(tmp_path):
             build({**table, "sampling": bad}, "x.toml")
 
 
+def test_calls_are_played_where_every_turn_is_asked_afresh():
+    table = {**SMALL, "protocol": ["mcqa", "tools"]}
+    told = {
+        "history": "it shows earlier turns", "icl-1": "it shows solved examples", "every-frame": "it asks no suggestions",
+        "random-proactive": "it shows suggestions of other scenarios", "lenient": "it reads letters leniently",
+    }  # fmt: skip
+    for name, why in told.items():
+        with pytest.raises(SweepError, match=f"{name} does not exist for tool calls: {why}"):
+            build({**table, "scenarios": ["ROD"], "protocol": "tools", "conditions": [name]}, "small.toml")
+    both = build({**table, "conditions": ["zero-shot", "history", "blank"]}, "small.toml")
+    assert [cell.key for cell in both.cells()] == [
+        f"oracle/QD/{name}" for name in ("zero-shot", "zero-shot-tools", "history", "blank", "blank-tools")
+    ]
+    assert (
+        build({**table, "protocol": "tools", "sampling": {"max_tokens": 64}}, "small.toml")
+        .cells()[0]
+        .sampling.max_tokens
+        == 64
+    )
+    with pytest.raises(SweepError, match="replicates are of multiple choice"):
+        build({**table, "protocol": "tools", "replicates": 3}, "small.toml")
+    with pytest.raises(SweepError, match='write "text", or leave it out'):
+        build({**table, "models": ["m"], "model": [{"name": "m", "source": "x", "tools": "json"}]}, "small.toml")
+
+
 def test_answers_of_several_turns_have_a_judge_that_can_be_asked_between_them():
     talk = {**SMALL, "protocol": "oeg-multi", "conditions": ["zero-shot", "hint"]}
     for reader, told in (

@@ -134,7 +134,9 @@ def asked(run_data: RunData, row: Row, turns: Sequence[Row]) -> tuple[dict[int, 
         return _several(
             row, sample, condition, turns
         ), "open questions: no options were shown, and a judge read each answer"
-    if row["protocol"] != "mcqa":
+    if row["protocol"] == Protocol.TOOLS:
+        turns = [{**turn, "reply": turn["read_as"]} for turn in turns]
+    elif row["protocol"] != "mcqa":
         return _openly(row, sample, condition), "an open question: no options were shown"
     if sample is None:
         return {}, "question and options are not shown: the data folder does not hold this sample as it was played"

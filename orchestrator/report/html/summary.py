@@ -24,7 +24,7 @@ from orchestrator.report.wording import counted, share
 from orchestrator.storage.episode_store import damaged
 from orchestrator.storage.run_folder import read_status
 from sweeps.conditions import CONDITIONS
-from sweeps.spec import Sweep
+from sweeps.spec import Protocol, Sweep
 
 Row = Mapping[str, Any]
 
@@ -122,6 +122,8 @@ def _judge(run_data: RunData, judged: pl.DataFrame) -> str:
         return "open-ended answers are not judged yet"
     if judge := run_data.sweep.turn_judge:
         return f"{turn_judge_key(judge)}: reads each answer before the next picture is shown"
+    if run_data.sweep.protocols == (Protocol.TOOLS,):
+        return "none: function calls are read by rule"
     return "none: multiple choice is read by rule, as the package reads it"
 
 

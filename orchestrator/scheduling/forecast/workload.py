@@ -54,9 +54,9 @@ def counted(episodes: Iterable[tuple[Cell, int]], unread: int = 0) -> PendingWor
     for cell, number in episodes:
         name = group(cell.model)
         counts[cell.protocol][name] += number
-        if cell.protocol is Protocol.MCQA:
+        if not cell.protocol.in_words:
             pictures[name] = pictures.get(name, 0.0) + number * pictures_shown(cell.condition)
-    choice = counts[Protocol.MCQA]
+    choice = counts[Protocol.MCQA] + counts[Protocol.TOOLS]
     means = {name: shown / choice[name] for name, shown in pictures.items() if choice[name]}
     openly = (
         counts[Protocol.OEG] + counts[Protocol.OEG_MULTI]

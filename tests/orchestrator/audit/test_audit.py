@@ -94,6 +94,32 @@ def test_judged_turns_are_read_and_played_again(talked, tmp_path, package):
         )
 
 
+@pytest.fixture(scope="module")
+def called(demo_data, tmp_path_factory):
+    """A run folder of tool calls, malformed ones among them."""
+    wanted = runs.sweep(
+        demo_data, ["oracle", "uniform", "malformed-calls"], ["zero-shot", "hint", "reference"], protocol="tools",
+        selection={"limit": 4},
+    )  # fmt: skip
+    return runs.played(tmp_path_factory.mktemp("run") / "called", wanted)
+
+
+def test_calls_are_read_and_played_again(called, tmp_path, package):
+    found = audit(called, package, oracle_python())
+
+    assert found.clean and found.episodes == 3 * 3 * 7 * 4 and found.turns > found.episodes
+    for change in (
+        {"turns_reply": pl.col("reply").str.replace("left", "right")},
+        {"turns_read_as": pl.col("read_as").str.replace("left", "right")},
+        {"turns_move": pl.lit(None, pl.String)},
+        {"episodes_unparsable": pl.lit(0, pl.Int32)},
+    ):
+        changed = {name: expr.alias(name.partition("_")[2]) for name, expr in change.items()}
+        assert audit(copied(called, tmp_path / next(iter(change)), **changed), package, oracle_python()).differences, (
+            change
+        )
+
+
 def copied(played: Path, target: Path, **changes: pl.Expr) -> Path:
     """The run folder with a changed column in one of its tables: ``turns_reply=...``."""
     for table in ("episodes", "turns", "verdicts"):

@@ -194,6 +194,17 @@ def test_of_a_sweep_of_one_cell_everything_is_pending_and_the_first_ordinal_is_z
     assert made(models=["uniform"], scenarios=["ROD"], conditions=["hint"]).pending(()) == {"builtin": [0, 1, 2]}
 
 
+def test_how_functions_are_called_is_part_of_the_keys_of_calls_alone(demo_data):
+    def keys(protocol, **fields):
+        served = {"name": "m", "source": "served", "backend": "openai", "endpoint": {"key_env": ""}, **fields}
+        table = {"data": str(demo_data), "models": ["m"], "model": [served], "scenarios": ["QD"], "protocol": protocol}
+        return set(build_plan(build(table, "test.toml")).all_keys())
+
+    assert keys("tools").isdisjoint(keys("tools", tools="text"))
+    assert keys("mcqa") == keys("mcqa", tools="text") and keys("mcqa").isdisjoint(keys("tools"))
+    assert keys("mcqa") | keys("tools") == keys(["tools", "mcqa"])
+
+
 def test_another_judge_is_another_episode_where_it_reads_between_turns(demo_data):
     def keys(protocol, attempts):
         judge = {"model": "rule-judge", "attempts": attempts}

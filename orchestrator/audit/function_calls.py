@@ -1,0 +1,44 @@
+"""The audit of tool calls: every stored call read again, and the game played again on the options that the calls stand for.
+
+Compared: each reply as an option, then everything that multiple choice compares, the package being given the options in place
+of the calls; a malformed call is the empty reply there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from actors.prompts import posed
+from envs import SCENARIOS
+from envs.tool_calls import meant, offered
+from orchestrator.audit import multiple_choice
+from orchestrator.audit.records import Difference, Recording
+
+
+def task(episode: Recording) -> dict[str, Any]:
+    """What the package is given: the options that the calls stand for."""
+    return multiple_choice.task(episode) | {"replies": episode.row["read_as"]}
+
+
+def compared(episode: Recording, told: Mapping[str, Any]) -> Iterator[Difference]:
+    """What the store, our game and the package (``told``, see ``orchestrator/referee.py``) do not agree on."""
+    played = list(_played(episode))
+    for number, (read, _) in enumerate(played):
+        if (stored := episode.row["read_as"][number]) != read:
+            yield Difference(episode.row["key"], f"turn {number}, read as", stored, read, "not asked")
+    yield from multiple_choice.differences(episode, told, [facts for _, facts in played])
+
+
+def _played(episode: Recording) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Our game on the stored calls: each as it is read now, and what comes of it."""
+    sample, condition = episode.sample, episode.cell.condition
+    game = SCENARIOS[sample.scenario]
+    state = game.initial(sample, condition.mode, episode.row["seed"])
+    for reply in episode.row["reply"]:
+        if state.ending is not None:
+            return
+        view, plain = posed(sample, state, condition), game.view(sample, state, condition.hint)
+        read = meant(view, offered(sample, state, view), reply)
+        state, turn = game.step(sample, state, read)
+        yield read, multiple_choice.facts(view, plain, view.image.key, state, turn)

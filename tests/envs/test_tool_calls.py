@@ -1,0 +1,193 @@
+"""Function calls are options of multiple choice: the same game by other words; a malformed call is an unreadable reply."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from envs import SCENARIOS
+from envs.tool_calls import Call, Fault, callable_now, fault, functions, line, meant, offered, parsed, sent, written
+from envs.types import Action, Ending, Mode, Move, View
+from tests.envs.games import CATEGORIES, SAMPLES
+
+NAMES = {
+    "ROD": ["abstain", "move_blocks", "answer"], "VSOD": ["rewind", "wait", "abstain", "answer"],
+    "MVP-N": ["rotate", "abstain", "answer"], "IN-C": ["enhance_image", "abstain", "answer"],
+    "QD": ["add_details", "abstain", "answer"], "CIT": ["rewind", "wait", "abstain", "answer"],
+    "COCO": ["move_camera", "abstain", "answer"],
+}  # fmt: skip
+
+
+def first(scenario: str, mode: Mode = Mode.PLAY):
+    game, sample = SCENARIOS[scenario], SAMPLES[scenario]
+    state = game.initial(sample, mode)
+    return sample, state, game.view(sample, state)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_first_view_offers_the_functions_of_its_options_in_their_order(scenario):
+    calls = offered(*first(scenario))
+    made = {one.name: one for one in functions(calls)}
+
+    assert list(made) == NAMES[scenario]
+    assert made["answer"].values == ("Skillet", "Baseball", "Banana", "Screwdriver")
+    assert made["abstain"].description == "I cannot answer this question."
+    assert [option for _, option in calls] == [*SAMPLES[scenario].options, *CATEGORIES]
+
+
+def test_directions_and_repairs_are_values_of_a_parameter_told_by_the_benchmarks_own_words():
+    blocks = functions(offered(*first("ROD")))[1]
+    repairs = functions(offered(*first("IN-C")))[0]
+
+    assert (blocks.parameter, blocks.values) == ("direction", ("left", "right"))
+    assert blocks.description == "left: Move the blue blocks to the left. right: Move the blue blocks to the right."
+    assert (repairs.parameter, repairs.values) == ("operation", ("deblur", "contrast"))
+
+
+def test_the_clear_picture_has_nothing_to_ask_for():
+    assert [one.name for one in functions(offered(*first("COCO", Mode.REFERENCE)))] == ["answer"]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_option_at_every_state_is_called_and_steps_as_its_letter_does(scenario):
+    """Random walks over all seven games: the call's transition is the one that multiple choice makes of the option's letter."""
+    game, sample = SCENARIOS[scenario], SAMPLES[scenario]
+    endings, states = set(), 0
+    for seed in range(40):
+        state, random = game.initial(sample), Random(f"{scenario}/{seed}")
+        while state.ending is None:
+            view = game.view(sample, state)
+            calls, steps = offered(sample, state, view), []
+            for index, option in enumerate((*view.options, *view.categories)):
+                lettered = game.step(sample, state, f"{chr(65 + index)}. {option}")
+                called = game.step(sample, state, meant(view, calls, written(calls, option)))
+                assert called[0] == lettered[0] and replace(called[1], reply="") == replace(lettered[1], reply="")
+                steps.append(called[0])
+            state = (
+                random.choice([step for step in steps if step.ending is None] or steps)
+                if random.random() < 0.9
+                else random.choice(steps)
+            )
+            endings.add(state.ending)
+            states += 1
+    assert states > 60 and {Ending.CORRECT, Ending.WRONG} <= endings
+
+
+def test_of_two_suggestions_for_one_move_the_call_means_the_one_that_counts():
+    sample = replace(SAMPLES["IN-C"], options=("Deblur it a little.", "Deblur the image.", "I do not know."))
+    game = SCENARIOS["IN-C"]
+    state = game.initial(sample)
+    view = game.view(sample, state)
+    calls = offered(sample, state, view)
+
+    _, turn = game.step(sample, state, meant(view, calls, 'enhance_image(operation="deblur")'))
+    assert turn.move is Move.DEBLUR and [call.name for call, _ in calls].count("enhance_image") == 1
+
+
+@pytest.mark.parametrize(
+    "categories",
+    [
+        ("A.", "B.", "Banana.", "d."),
+        ("Hot dog.", "Hot dog", "Banana.", "1."),
+        ("U.S. flag.", "D. Vinci print.", "Banana.", "#."),
+    ],
+)
+def test_awkward_categories_are_answered_and_not_taken_for_letters(categories):
+    sample = replace(SAMPLES["QD"], categories=categories)
+    game = SCENARIOS["QD"]
+    state = game.initial(sample)
+    view = game.view(sample, state)
+    calls = offered(sample, state, view)
+    ended = [game.step(sample, state, meant(view, calls, written(calls, one))) for one in categories]
+
+    assert [turn.action for _, turn in ended] == [Action.CATEGORY] * 4
+    assert [after.ending for after, _ in ended] == [
+        Ending.CORRECT if one == "Banana." else Ending.WRONG for one in categories
+    ]
+
+
+RIGHT = [
+    'move_blocks(direction="left")',
+    "move_blocks(direction='left')",
+    ' move_blocks( direction = "left" ) \n',
+    '{"name": "move_blocks", "arguments": {"direction": "left"}}',
+    '{"tool_calls": [{"name": "move_blocks", "arguments": {"direction": "left"}}]}',
+    '<think>\nLeft or right?\n</think>\nmove_blocks(direction="left")',
+    sent([("move_blocks", {"direction": "left"})], "<think>hm</think> I look behind."),
+]
+MALFORMED = {
+    "": Fault.NO_CALL,
+    "A": Fault.NO_CALL,
+    "B. Move the blue blocks to the left.": Fault.NO_CALL,
+    'I call move_blocks(direction="left")': Fault.NO_CALL,
+    'move_blocks(direction="left")\nThanks!': Fault.NO_CALL,
+    "<think>\nstill thinking": Fault.NO_CALL,
+    '{"tool_calls": []}': Fault.NO_CALL,
+    "abstain()\nabstain()": Fault.SEVERAL,
+    '{"name": "abstain", "arguments": {}}\n{"name": "abstain", "arguments": {}}': Fault.SEVERAL,
+    sent([("abstain", {}), ("abstain", {})], ""): Fault.SEVERAL,
+    '{"name": "abstain"': Fault.UNREADABLE,
+    "{}": Fault.UNREADABLE,
+    "[1]": Fault.UNREADABLE,
+    '{"name": "abstain"}': Fault.UNREADABLE,
+    '{"name": "abstain", "arguments": {}, "why": "?"}': Fault.UNREADABLE,
+    '{"name": 7, "arguments": {}}': Fault.UNREADABLE,
+    '{"name": "move_blocks", "arguments": {"direction": "left", "direction": "right"}}': Fault.UNREADABLE,
+    '{"name": "move_blocks", "arguments": "{"}': Fault.UNREADABLE,
+    "[" * 9_000: Fault.UNREADABLE,
+    "{" + " " * 30_000: Fault.UNREADABLE,
+    "look_behind()": Fault.UNKNOWN,
+    "rewind()": Fault.UNKNOWN,
+    "Move_blocks()": Fault.UNKNOWN,
+    "move_blocks()": Fault.ARGUMENTS,
+    "move_blocks(left)": Fault.ARGUMENTS,
+    'move_blocks("left")': Fault.ARGUMENTS,
+    'move_blocks(direction="up")': Fault.ARGUMENTS,
+    'move_blocks(direction="left", far="yes")': Fault.ARGUMENTS,
+    'abstain(why="dark")': Fault.ARGUMENTS,
+    'answer(category="banana")': Fault.ARGUMENTS,
+    'answer(category="Banana.")': Fault.ARGUMENTS,
+    '{"name": "move_blocks", "arguments": {"direction": ["left"]}}': Fault.ARGUMENTS,
+    'move_blocks(direction="\\x")': Fault.ARGUMENTS,
+    '{"name": "answer", "arguments": {"category": null}}': Fault.ARGUMENTS,
+}
+
+
+@pytest.mark.parametrize("reply", RIGHT)
+def test_one_call_is_read_in_each_of_its_forms(reply):
+    sample, state, view = first("ROD")
+
+    assert parsed(reply) == Call("move_blocks", {"direction": "left"})
+    assert meant(view, offered(sample, state, view), reply) == "Move the blue blocks to the left."
+
+
+@pytest.mark.parametrize("reply", MALFORMED)
+def test_a_malformed_call_has_one_kind_and_ends_the_episode_as_an_unreadable_letter_does(reply):
+    sample, state, view = first("ROD")
+    read = meant(view, offered(sample, state, view), reply)
+    after, turn = SCENARIOS["ROD"].step(sample, state, read)
+
+    assert read == "" and fault("ROD", reply) is MALFORMED[reply]
+    assert (after.ending, turn.action) == (Ending.WRONG, Action.UNPARSABLE)
+
+
+def test_a_call_that_the_scenario_has_but_not_now_is_told_apart():
+    game, sample = SCENARIOS["CIT"], replace(SAMPLES["CIT"], first_frame=0)
+    state = game.initial(sample)
+    view = game.view(sample, state)
+
+    assert meant(view, offered(sample, state, view), "rewind()") == "" and fault("CIT", "rewind()") is Fault.NOT_OFFERED
+    assert meant(view, offered(sample, state, view), "wait()") == "Wait for the object to appear."
+
+
+def test_what_is_written_is_read_again_whatever_a_category_holds():
+    names = ('say "cheese"', "it's", "naïve\\", "two\nlines", "猫", "a, b", "{x}", ") answer(", "\u2028")
+    view = View(first("QD")[2].image, "?", (), names)
+    calls = callable_now("QD", view)
+
+    for call, _ in calls:
+        assert parsed(line(call)) == call
+        assert parsed(json.dumps({"name": call.name, "arguments": call.arguments})) == call
