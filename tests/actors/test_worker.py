@@ -1,0 +1,139 @@
+"""What a running worker is asked to change: how many episodes it plays at once, and how many requests a service gets."""
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+
+pytest.importorskip("openai", reason="the extra 'openai' is not installed")
+
+from actors.backend import Reply
+from actors.episode_runner import EpisodeRunner
+from actors.openai_backend import OpenAIBackend
+from actors.rate_limit import FIRST_ALLOWED, Pace
+from actors.worker import Worker
+from orchestrator.planning.build_plan import build_plan
+from sweeps.endpoint import Endpoint
+from sweeps.load import build
+from sweeps.spec import ModelSpec
+
+
+class Counting:
+    """Answers after a moment, and knows how many it was asked at once."""
+
+    def __init__(self) -> None:
+        self.asked = self.most = 0
+
+    async def reply(self, request):
+        self.asked += 1
+        self.most = max(self.most, self.asked)
+        await asyncio.sleep(0.002)
+        self.asked -= 1
+        return Reply(request.situation.view.categories[0])
+
+    async def close(self):
+        return None
+
+
+@pytest.fixture(scope="module")
+def plan(demo_data):
+    return build_plan(build({"data": str(demo_data), "models": ["uniform"], "conditions": ["zero-shot"]}, "x.toml"))
+
+
+def ready(plan, backend, in_flight) -> Worker:
+    """The actor's class without Ray, as ``ready`` leaves it."""
+    worker = Worker.__ray_actor_class__(plan, [cell.model for cell in plan.cells[:1]], str(Path.cwd()))
+    worker.backends = {"uniform": backend}
+    worker.runner = EpisodeRunner(plan, worker.backends, in_flight)
+    return worker
+
+
+async def most_at_once(worker, backend, ordinals) -> int:
+    backend.most, played = 0, 0
+    async for batch in worker.play(ordinals):
+        played += len(batch.ordinals)
+    assert played == len(ordinals)
+    return backend.most
+
+
+def test_another_pace_holds_from_the_next_lease_on_up_and_down(plan) -> None:
+    async def run() -> list[int]:
+        backend = Counting()
+        worker, found = ready(plan, backend, 2), []
+        for first, episodes in ((0, None), (20, 9), (40, 1)):
+            if episodes:
+                await worker.set_in_flight(episodes)
+            found.append(await most_at_once(worker, backend, list(range(first, first + 20))))
+        return found
+
+    assert asyncio.run(run()) == [2, 9, 1]
+
+
+def test_a_lease_that_is_begun_ends_at_its_pace_and_loses_nothing(plan) -> None:
+    async def run() -> int:
+        backend = Counting()
+        worker = ready(plan, backend, 4)
+        lease = asyncio.create_task(most_at_once(worker, backend, list(range(30))))
+        while not backend.most:
+            await asyncio.sleep(0)
+        await worker.set_in_flight(16)
+        return await lease
+
+    assert asyncio.run(run()) == 4
+
+
+def test_a_worker_that_still_loads_takes_another_pace_without_harm(plan) -> None:
+    worker = Worker.__ray_actor_class__(plan, [], str(Path.cwd()))
+    asyncio.run(worker.set_in_flight(3))
+
+
+def test_a_service_is_asked_no_more_often_than_the_new_pace_says(plan, tmp_path) -> None:
+    async def run() -> None:
+        entry = ModelSpec(
+            name="m", source="m", in_flight=8, endpoint=Endpoint(base_url="http://127.0.0.1:9/v1", key_env="")
+        )
+        backend = OpenAIBackend(entry, tmp_path)
+        worker = ready(plan, backend, 8)
+        await worker.set_in_flight(3)
+        assert (backend.pace.max_in_flight, backend.pace.allowed) == (3, 3.0)
+        await worker.set_in_flight(64)
+        assert (backend.pace.max_in_flight, backend.pace.allowed) == (64, 3.0)
+        await backend.close()
+
+    asyncio.run(run())
+
+
+def test_a_lower_bound_lets_those_in_flight_end_and_holds_the_next_ones_back() -> None:
+    async def run() -> tuple[int, int, int]:
+        pace, end, most_after = Pace(6), asyncio.Event(), 0
+        pace.allowed = 6.0
+
+        async def one() -> None:
+            nonlocal most_after
+            async with pace.slot(Random(0)):
+                most_after = max(most_after, pace.in_flight if end.is_set() else 0)
+                await end.wait()
+                await asyncio.sleep(0.001)
+
+        first = [asyncio.create_task(one()) for _ in range(6)]
+        while pace.in_flight < 6:
+            await asyncio.sleep(0)
+        pace.bound(2)
+        later = [asyncio.create_task(one()) for _ in range(10)]
+        await asyncio.sleep(0.01)
+        held_back = pace.in_flight
+        end.set()
+        await asyncio.wait_for(asyncio.gather(*first, *later), 30)
+        return held_back, most_after, pace.in_flight
+
+    assert asyncio.run(run()) == (6, 2, 0)
+
+
+def test_a_higher_bound_is_reached_answer_by_answer_and_not_at_once() -> None:
+    pace = Pace(2)
+    pace.bound(FIRST_ALLOWED + 10)
+    assert pace.allowed == 2
+    for _ in range(100):
+        pace.answered()
+    assert pace.allowed == FIRST_ALLOWED + 10
