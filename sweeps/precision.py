@@ -21,6 +21,8 @@ class Precision(Frozen):
     """Of accuracy: on a model's average over scenarios, or of each cell."""
     per: Literal["average", "cell"] = "average"
     """What ``half_width`` is of."""
+    ranking: Annotated[bool, Field(strict=True)] = False
+    """Whether a model's average also stops once its place among the models of its condition is certain."""
     difference: Points | None = None
     """Of the paired difference in the average over scenarios between each condition and zero-shot."""
 
@@ -30,14 +32,18 @@ class Precision(Frozen):
             raise ValueError("give half_width or difference, in points")
         if self.half_width is None and self.per == "cell":
             raise ValueError('per = "cell" is of half_width; give that too, or leave per out')
+        if self.ranking and (self.half_width is None or self.per == "cell"):
+            raise ValueError("ranking stops averages before they are +-half_width; give half_width, and leave per out")
         return self
 
-    def unfit(self, multiple_choice: bool, repeated: bool, conditions: Sequence[str]) -> str:
+    def unfit(self, multiple_choice: bool, repeated: bool, conditions: Sequence[str], models: int) -> str:
         """Why a sweep cannot stop by this rule, or an empty string."""
         if not multiple_choice:
             return "stops multiple choice, which is not played here; leave it out"
         if repeated:
             return "stops cells early, and replicates repeat whole cells; leave one of the two out"
+        if self.ranking and models < 2:
+            return "ranking compares models; name two or more, or leave it out"
         if self.difference is not None and (BASE not in conditions or len(conditions) < 2):
             return f"difference compares conditions with {BASE}; name {BASE} and another in conditions"
         return ""
@@ -47,5 +53,6 @@ class Precision(Frozen):
         """The rule in words: ``+-1 points on the average over scenarios``."""
         of = "in every cell" if self.per == "cell" else "on the average over scenarios"
         parts = [f"+-{self.half_width:g} points {of}"] if self.half_width is not None else []
+        parts = [f"{part} or a certain rank" if self.ranking else part for part in parts]
         parts += [f"+-{self.difference:g} points between conditions"] if self.difference is not None else []
         return " and ".join(parts)

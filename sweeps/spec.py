@@ -177,7 +177,8 @@ class Sweep(Frozen):
     def _reachable(cls, value: Precision | None, info: ValidationInfo) -> Precision | None:
         names = [condition.name for condition in info.data.get("conditions", ())]
         choice = Protocol.MCQA in info.data.get("protocols", (Protocol.MCQA,))
-        if value and (reason := value.unfit(choice, info.data.get("replicates") != Replicates(), names)):
+        models = len(info.data.get("models", ()))
+        if value and (reason := value.unfit(choice, info.data.get("replicates") != Replicates(), names, models)):
             raise ValueError(reason)
         return value
 

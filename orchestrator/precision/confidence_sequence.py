@@ -31,8 +31,8 @@ HALVINGS = 40
 """Of the range in which a bound lies: right to 1e-12."""
 
 
-def interval(values: Floats, sizes: Whole, target: float) -> tuple[float, float]:
-    """The 95% confidence sequence after so many rounds, of the average over strata of the whole sets' means.
+def interval(values: Floats, sizes: Whole, target: float, alpha: float = ALPHA) -> tuple[float, float]:
+    """The confidence sequence at 1 - ``alpha`` (95%) after so many rounds, of the average over strata of the whole sets' means.
 
     ``values`` (rounds, strata), in [0, 1], in the order drawn; what stands below a stratum's size is not read. ``sizes``
     (strata,) are the whole sets'. ``target``: the half-width, of the same unit, at which sampling is meant to stop.
@@ -45,7 +45,7 @@ def interval(values: Floats, sizes: Whole, target: float) -> tuple[float, float]
     bets = _bets(drawn, before[:-1], np.minimum(rounds, sizes), left, target)
     low = float((before[-1] / sizes).mean())
     high = low + float(np.maximum(1 - len(values) / sizes, 0.0).mean())
-    below, above = _bound(seen, bets, low, high), -_bound(-seen, bets, -high, -low)
+    below, above = _bound(seen, bets, low, high, alpha), -_bound(-seen, bets, -high, -low, alpha)
     return min(below, above), max(below, above)  # they cross where the truth is rejected from both sides
 
 
@@ -61,9 +61,9 @@ def _bets(drawn: Floats, sums: Floats, counts: Whole, left: Floats, target: floa
     return np.where(widest > 0, bets, 0.0)
 
 
-def _bound(seen: Floats, bets: Floats, low: float, high: float) -> float:
+def _bound(seen: Floats, bets: Floats, low: float, high: float, alpha: float) -> float:
     """The least mean in [low, high] that was never rejected: the capital of bets on a greater one falls as the mean grows."""
-    limit = np.log(2 / ALPHA)
+    limit = np.log(2 / alpha)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if np.log1p(bets * (seen - middle)).cumsum().max() >= limit else (low, middle)

@@ -17,7 +17,7 @@ import numpy as np
 from envs.types import UNSCORED
 from orchestrator.planning.build_plan import belonging
 from orchestrator.planning.plan import Plan
-from orchestrator.precision.confidence_sequence import Floats, interval
+from orchestrator.precision.confidence_sequence import ALPHA, Floats, interval
 from sweeps.precision import BASE, Precision
 from sweeps.spec import Cell, Protocol
 
@@ -62,6 +62,16 @@ def units(rule: Precision | None, cells: Sequence[Cell], sizes: Sequence[int]) -
     return found
 
 
+def rivals(rule: Precision | None, found: Sequence[Unit], cells: Sequence[Cell]) -> list[list[int]]:
+    """The units, by number, that are ranked among each other: averages of one condition over the same scenarios."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for number, unit in enumerate(found if rule is not None and rule.ranking else ()):
+        if not unit.others:
+            names = sorted(cells[cell].scenario for cell in unit.cells)
+            groups.setdefault((cells[unit.cells[0]].condition.name, *names), []).append(number)
+    return [group for group in groups.values() if len(group) > 1]
+
+
 def _differences(groups: Mapping[tuple[str, str], Mapping[str, int]], half_width: float) -> list[Unit]:
     """Every condition less zero-shot, over the scenarios that both have."""
     found = []
@@ -87,6 +97,9 @@ class StoppingRule:
         """Of each unit: the rounds at its last look."""
         self._enough: dict[int, int] = {}
         """Unit -> the rounds at which its interval was narrow enough."""
+        self.ranking = [
+            Ranking(self, group, ALPHA / len(self.units)) for group in rivals(plan.precision, self.units, plan.cells)
+        ]
 
     def take(self, ordinal: int, ending: str, correct: bool) -> None:
         """Take the answer of one episode."""
@@ -99,22 +112,34 @@ class StoppingRule:
         """Index of each stopped cell -> its samples that count; one that is played whole is not stopped."""
         for number in range(len(self.units)):
             self._look(number)
+        enough = dict(self._enough)
+        for ranking in self.ranking:
+            enough |= ranking.ended()
         rounds: dict[int, int] = {}
         for cell, mine in self._units_of.items():
-            if all(number in self._enough for number in mine):
-                rounds[cell] = max(self._enough[number] for number in mine)
+            if all(number in enough for number in mine):
+                rounds[cell] = max(enough[number] for number in mine)
         return {cell: n for cell, n in rounds.items() if n < len(self.answers[cell])}
 
-    def bounds(self, unit: Unit, rounds: int) -> tuple[float, float]:
+    def bounds(self, unit: Unit, rounds: int, alpha: float = ALPHA) -> tuple[float, float]:
         """The interval of a unit after so many rounds, in points."""
         right = [_values(self.answers[cell]) for cell in unit.cells]
         if not unit.others:
-            low, high = bounds(right, [len(one) for one in right], rounds, unit.half_width / 100)
+            low, high = bounds(right, [len(one) for one in right], rounds, unit.half_width / 100, alpha)
             return 100 * low, 100 * high
         others = [_values(self.answers[cell]) for cell in unit.others]
         halves = [(one - other + 1) / 2 for one, other in zip(right, others, strict=True)]
         low, high = bounds(halves, [len(one) for one in halves], rounds, unit.half_width / 200)
         return 200 * low - 100, 200 * high - 100
+
+    def end(self, number: int) -> int:
+        """The rounds after which a unit is narrow enough, or known whole."""
+        whole = max(len(self.answers[cell]) for cell in self.units[number].all_cells)
+        return min(self._enough.get(number, whole), whole)
+
+    def known(self, number: int) -> float:
+        """Rounds up to which a unit is known."""
+        return min(_known(self.answers[cell]) for cell in self.units[number].all_cells)
 
     @cached_property
     def _units_of(self) -> dict[int, list[int]]:
@@ -129,7 +154,7 @@ class StoppingRule:
         """Look at every place up to which a unit is known now."""
         unit = self.units[number]
         largest = max(len(self.answers[cell]) for cell in unit.all_cells)
-        known = min(largest, *(_known(self.answers[cell]) for cell in unit.all_cells))
+        known = min(largest, self.known(number))
         while number not in self._enough and self._looked[number] + LOOK <= known:
             self._looked[number] += LOOK
             low, high = self.bounds(unit, self._looked[number])
@@ -137,7 +162,55 @@ class StoppingRule:
                 self._enough[number] = self._looked[number]
 
 
-def bounds(strata: Sequence[Floats], sizes: Sequence[int], rounds: int, target: float) -> tuple[float, float]:
+class Ranking:
+    """Which models' places under one condition are certain: their interval meets no other model's.
+
+    All intervals hold at all looks together, each at 1 - alpha of its own (Bonferroni over the models and conditions of the
+    sweep), so the chance that any certain place is wrong is at most 5% a sweep. Models are looked at in step, each up to its own
+    stop, and a look waits until every model that has not stopped is known so far: who plays faster decides nothing.
+    """
+
+    def __init__(self, rule: StoppingRule, group: Sequence[int], alpha: float) -> None:
+        """``group``: the models' units, by number."""
+        self.rule, self.group, self.alpha = rule, group, alpha
+        self.rounds = 0
+        """Of the last look."""
+        self.certain: dict[int, int] = {}
+        """Unit -> the rounds at which its place was certain."""
+        self._spans: dict[int, tuple[int, tuple[float, float]]] = {}
+
+    def ended(self) -> dict[int, int]:
+        """Look as far as the answers go; the units whose place is certain, and after how many rounds."""
+        while playing := self._ready(self.rounds + LOOK):
+            self.rounds += LOOK
+            spans = {number: self.span(number) for number in self.group}
+            apart = [one for one in playing if _apart(spans[one], [spans[n] for n in self.group if n != one])]
+            self.certain |= dict.fromkeys(apart, self.rounds)
+        return self.certain
+
+    def _ready(self, rounds: int) -> list[int]:
+        """The units that are not stopped before; none where one of them is not known so far."""
+        playing = [number for number in self.group if self._end(number) >= rounds]
+        return playing if all(self.rule.known(number) >= rounds for number in playing) else []
+
+    def _end(self, number: int) -> int:
+        return min(self.certain.get(number, self.rule.end(number)), self.rule.end(number))
+
+    def span(self, number: int) -> tuple[float, float]:
+        """A unit's interval at the last look, or where it stopped before, in points."""
+        rounds = min(self.rounds, self._end(number))
+        if self._spans.get(number, (0,))[0] != rounds:
+            self._spans[number] = rounds, self.rule.bounds(self.rule.units[number], rounds, self.alpha)
+        return self._spans[number][1]
+
+
+def _apart(one: tuple[float, float], others: Sequence[tuple[float, float]]) -> bool:
+    return all(one[1] < low or high < one[0] for low, high in others)
+
+
+def bounds(
+    strata: Sequence[Floats], sizes: Sequence[int], rounds: int, target: float, alpha: float = ALPHA
+) -> tuple[float, float]:
     """``interval`` of values in [0, 1], a stratum's at least as many as it has in so many rounds; nan where there is none.
 
     A missing value is the least possible in the lower bound and the greatest in the upper one.
@@ -146,8 +219,8 @@ def bounds(strata: Sequence[Floats], sizes: Sequence[int], rounds: int, target: 
     for column, values in enumerate(strata):
         table[: len(values), column] = values[:rounds]
     whole, lost = np.array(sizes, dtype=np.int64), np.isnan(table)
-    low, high = interval(np.where(lost, 0.0, table), whole, target)
-    return (low, interval(np.where(lost, 1.0, table), whole, target)[1]) if lost.any() else (low, high)
+    low, high = interval(np.where(lost, 0.0, table), whole, target, alpha)
+    return (low, interval(np.where(lost, 1.0, table), whole, target, alpha)[1]) if lost.any() else (low, high)
 
 
 def filled(plan: Plan, folder: Path) -> StoppingRule:

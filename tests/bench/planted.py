@@ -10,7 +10,8 @@ samples, the batches and what is in flight beyond a stop are the program's own. 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -20,9 +21,10 @@ import polars as pl
 from envs.samples import kept
 from envs.types import Ending, Sample
 from orchestrator.planning.plan import Plan, planned
-from orchestrator.precision.stopping import StoppingRule
+from orchestrator.precision.stopping import Ranking, StoppingRule
 from orchestrator.report.published import figures
-from sweeps.load import build
+from sweeps.load import build, registry
+from sweeps.precision import Precision
 from sweeps.protocol import Protocol
 
 SWEEPS = 1_000
@@ -130,6 +132,64 @@ def _found(
         yield Found(what, covered, estimate - true, (high - low) / 2, counted, stored / plan.total)
 
 
+class Ranked(NamedTuple):
+    """What ``ranking`` came to in one sweep."""
+
+    certain: float
+    """Share of the models' places that were certain before their average was precise."""
+    wrong: bool
+    """Whether one of those is not the true place."""
+    counted: float
+    """Share of the episodes that the estimates are of."""
+    without: float
+    """The same without ``ranking``."""
+
+
+def ranked(seed: int, models: int, close: bool = False) -> Ranked:
+    """Play a planted sweep of so many published models, or of ``close`` ones, whose accuracies hardly differ."""
+    rng, rule = np.random.default_rng(seed), {"half_width": 1.0, "ranking": True}
+    names = list(registry())[:models]
+    table = {"data": "none", "models": names, "conditions": list(CONDITIONS), "seed": seed, "precision": rule}
+    plan = planned(build(table, "planted"), {Protocol.MCQA: samples()}, samples())
+    wanted = dict(zip(names, _wanted(models, close, rng), strict=True))
+    truth = {}
+    for index, cell in enumerate(plan.cells):
+        size, accuracy = len(plan.drawn(cell)), wanted[cell.model.name][cell.condition.name][cell.scenario]
+        truth[index] = rng.permutation(np.arange(size) < round(accuracy * size))
+    stopping, plain = (StoppingRule(one) for one in (plan, replace(plan, precision=Precision(half_width=1.0))))
+    for one in (stopping, plain):
+        for index, right in truth.items():
+            one.answers[index][list(plan.ranks[plan.cells[index].scenario])] = right
+    shares = [plan.stopped(one.stops()).wanted / plan.total for one in (stopping, plain)]
+    certain = sum(len(group.certain) for group in stopping.ranking)
+    return Ranked(certain / len(stopping.units), any(map(_misplaced(stopping, truth), stopping.ranking)), *shares)
+
+
+def _wanted(models: int, close: bool, rng: np.random.Generator) -> list[dict[str, dict[str, float]]]:
+    found = accuracies()
+    if not close:
+        return [found[number] for number in rng.choice(len(found), models, replace=False)]
+    base = found[rng.integers(len(found))]
+    shifts = rng.uniform(-0.02, 0.02, models)
+    return [
+        {name: {s: float(np.clip(a + shift, 0, 1)) for s, a in row.items()} for name, row in base.items()}
+        for shift in shifts
+    ]
+
+
+def _misplaced(stopping: StoppingRule, truth: dict[int, np.ndarray]) -> Callable[[Ranking], bool]:
+    def mean(number: int) -> float:
+        return float(np.mean([truth[cell].mean() for cell in stopping.units[number].cells]))
+
+    def wrong(group: Ranking) -> bool:
+        """Whether a certain model stands, by what is counted, on the other side of another one than in truth."""
+        spans = {number: group.span(number) for number in group.group}
+        pairs = [(one, other) for one in group.certain for other in group.group if one != other]
+        return any((spans[one][1] < spans[other][0]) != (mean(one) < mean(other)) for one, other in pairs)
+
+    return wrong
+
+
 def summary(found: list[Found]) -> dict[str, float]:
     """Coverage, bias and root mean square error (points), mean half-width, shares of episodes; in percent where shares."""
     frame = pl.DataFrame(found, schema=Found._fields, orient="row")
@@ -150,6 +210,15 @@ def main(number: int = SWEEPS) -> None:
     for rule in RULES:
         found = [interval for seed in range(number) for interval in one(seed, rule)]
         print(rule, {name: round(value, 3) for name, value in summary(found).items()}, flush=True)
+    for models, close in ((2, False), (4, False), (8, False), (4, True)):
+        sweeps = pl.DataFrame(
+            [ranked(seed, models, close) for seed in range(number)], schema=Ranked._fields, orient="row"
+        )
+        print(
+            f"ranking, {models} {'close' if close else 'published'} models",
+            (100 * sweeps.mean()).to_dicts(),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

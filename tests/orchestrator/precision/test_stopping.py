@@ -6,6 +6,7 @@ import pytest
 
 from envs.types import Ending
 from orchestrator.planning.plan import drawn_order
+from orchestrator.precision import stopping
 from orchestrator.precision.stopping import LOOK, StoppingRule
 from orchestrator.storage import run_folder
 from sweeps.load import SweepError, build
@@ -15,7 +16,7 @@ from tests.orchestrator.planning.test_plan import samples
 BOTH = ["zero-shot", "hint"]
 
 
-def plan_of(sizes, **rule):
+def plan_of(sizes, models=("uniform", "guess"), **rule):
     from orchestrator.planning.plan import planned
     from sweeps.protocol import Protocol
 
@@ -23,7 +24,7 @@ def plan_of(sizes, **rule):
     table = {
         "name": "test",
         "data": "none",
-        "models": ["uniform", "guess"],
+        "models": list(models),
         "scenarios": list(sizes),
         "conditions": BOTH,
     }
@@ -69,6 +70,70 @@ def test_equal_answers_stop_at_equal_places_in_any_order_and_whatever_else_is_st
     assert len(kept) == prefix.wanted < plan.total
     assert told(plan, kept).stops() == whole, "the answers that count decide alone"
     assert prefix.pending(set(prefix.all_keys())) == {}
+
+
+SHARES = {"uniform": 0.1, "guess": 0.5, "oracle": 0.5}
+
+
+def taken(rule, ordinal):
+    """The rule takes an answer of a model that is right as often as ``SHARES`` says; two of them answer alike."""
+    index, sample = rule.plan.task(ordinal)
+    cell = rule.plan.cells[index]
+    drawn = random.Random(f"{cell.scenario}/{cell.condition.name}/{sample.id}").random()
+    rule.take(ordinal, Ending.CORRECT, drawn < SHARES[cell.model.name])
+
+
+def ranked(plan, ordinals=None):
+    rule = StoppingRule(plan)
+    for ordinal in range(plan.total) if ordinals is None else ordinals:
+        taken(rule, ordinal)
+    return rule
+
+
+def by_model(plan, stops):
+    return {model: {n for i, n in stops.items() if plan.cells[i].model.name == model} for model in SHARES}
+
+
+def test_a_model_whose_place_is_certain_stops_before_it_is_precise_and_one_beside_another_does_not():
+    with_ranking, without = (plan_of(SIZES, SHARES, half_width=5, ranking=one) for one in (True, False))
+    found, plain = by_model(with_ranking, ranked(with_ranking).stops()), by_model(without, ranked(without).stops())
+
+    assert max(found["uniform"]) < min(plain["uniform"], default=10**6)
+    assert {name: found[name] for name in ("guess", "oracle")} == {name: plain[name] for name in ("guess", "oracle")}
+
+
+def test_places_are_certain_at_equal_looks_in_any_order_of_arrival_and_by_what_counts_alone():
+    plan = plan_of(SIZES, SHARES, half_width=5, ranking=True)
+    whole = ranked(plan).stops()
+    shuffled = random.Random(1).sample(range(plan.total), plan.total)
+    slow = sorted(shuffled, key=lambda ordinal: plan.cells[plan.task(ordinal)[0]].model.name == "oracle")
+    for order in (shuffled, slow):
+        rule = StoppingRule(plan)
+        for number, ordinal in enumerate(order):
+            taken(rule, ordinal)
+            if number % 97 == 0:
+                rule.stops()
+        assert rule.stops() == whole
+    kept = set(plan.stopped(whole).all_keys())
+    assert ranked(plan, [o for o in range(plan.total) if plan.key(*plan.task(o)) in kept]).stops() == whole
+
+
+def test_while_one_model_has_not_begun_no_place_is_certain_and_precise_averages_still_stop():
+    plan, plain = (plan_of(SIZES, SHARES, half_width=6, ranking=one) for one in (True, False))
+    some = [o for o in range(plan.total) if plan.cells[plan.task(o)[0]].model.name != "oracle"]
+
+    assert ranked(plan, some).stops() == ranked(plain, some).stops() != {}
+
+
+def test_planted_ranks_are_wrong_in_at_most_a_twentieth_of_the_sweeps(monkeypatch):
+    """Published models, and models whose accuracies hardly differ; of tests/bench/planted.py, with fewer looks."""
+    monkeypatch.setattr(stopping, "LOOK", 200)
+    far = [planted.ranked(seed, 3) for seed in range(12)]
+    close = [planted.ranked(seed, 3, close=True) for seed in range(12)]
+
+    assert sum(one.wrong for one in far + close) <= 1
+    assert sum(one.certain for one in far) > 3 and all(one.counted <= one.without for one in far + close)
+    assert sum(one.counted for one in far) < 0.95 * sum(one.without for one in far)
 
 
 def test_one_missing_episode_holds_its_unit_back_and_no_other():
@@ -147,6 +212,10 @@ def test_a_rule_is_no_part_of_a_key_and_none_plays_in_the_order_of_the_file():
         ({"half_wide": 1.0}, "did you mean 'precision.half_width'?"),
         ({"difference": 1, "per": "cell"}, 'per = "cell" is of half_width'),
         ({"half_width": 1, "per": "model"}, "precision.per"),
+        ({"ranking": True}, "give half_width or difference, in points"),
+        ({"difference": 1, "ranking": True}, "give half_width, and leave per out"),
+        ({"half_width": 1, "per": "cell", "ranking": True}, "give half_width, and leave per out"),
+        ({"half_width": 1, "ranking": "yes"}, "precision.ranking"),
     ],
 )
 def test_a_bad_rule_is_one_sentence(table, said):
@@ -162,6 +231,7 @@ def test_a_bad_rule_is_one_sentence(table, said):
         ({"precision": {"difference": 1}}, "name zero-shot and another in conditions"),
         ({"precision": {"half_width": 1}, "protocol": "oeg"}, "multiple choice, which is not played here"),
         ({"precision": {"half_width": 1}, "replicates": 2}, "leave one of the two out"),
+        ({"precision": {"half_width": 1, "ranking": True}}, "ranking compares models; name two or more"),
     ],
 )
 def test_a_rule_that_does_not_fit_the_sweep_is_one_sentence(more, said):
