@@ -88,7 +88,7 @@ def _applied(place: Asking, file: str, overrides: list[str], yes: bool) -> Comma
     found = sweep_change.lines(running, new, planned)
     if not found:
         raise RunFolderError(f"{file} says what is played already; nothing is asked")
-    asked = command(APPLY, file, sweep=sweep_change.toml(new))
+    asked = command(APPLY, Path(file).name, sweep=sweep_change.toml(new))
     print(*map(printable, found), sep="\n")
     if not yes and not sys.stdin.isatty():
         raise RunFolderError("nothing is applied: there is no terminal to ask on; --yes applies it without asking")

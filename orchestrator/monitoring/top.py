@@ -81,7 +81,6 @@ class Top(App[None]):
 
     def on_mount(self) -> None:
         """Begin to look."""
-        self.query_one(DataTable).add_columns(*COLUMNS)
         self.query_one(DataTable).focus()
         self.look()
         self.set_interval(LOOK_INTERVAL_S, self.look)
@@ -99,9 +98,12 @@ class Top(App[None]):
     def _show(self, found: Seen) -> None:
         table: DataTable[Text] = self.query_one(DataTable)
         at = table.cursor_row
-        table.clear()
-        for row in found.snapshot.rows:
-            table.add_row(*map(Text, cells(row)), key=row.name)
+        rows = {row.name: cells(row) for row in found.snapshot.rows}
+        shown = [n for n in range(len(COLUMNS)) if not rows or any(row[n] for row in rows.values())]
+        table.clear(columns=True)  # what says nothing of any model takes no room from what does
+        table.add_columns(*(COLUMNS[n] for n in shown))
+        for name, row in rows.items():
+            table.add_row(*(Text(row[n]) for n in shown), key=name)
         table.move_cursor(row=min(at, max(0, table.row_count - 1)))
         self.query_one("#head", Static).update(f"{headline(found.snapshot)}\n{found.who}")
         self.query_one("#replies", Static).update("\n".join(("last replies", *found.replies)))

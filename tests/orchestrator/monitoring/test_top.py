@@ -49,6 +49,8 @@ def driven(folder, *keys: str, typed: str = "") -> dict[str, str]:
                 name: str(view.query_one(f"#{name}", Static).renderable) for name in ("head", "replies", "commands")
             }
             told = " ".join(str(one.message) for one in view._notifications)
+            shown["columns"] = " ".join(str(column.label) for column in table.ordered_columns)
+            shown["at"] = str(table.cursor_row)
             return {**shown, "table": "\n".join(" ".join(filter(None, row)) for row in rows), "told": told}
 
     return asyncio.run(pilot())
@@ -72,6 +74,18 @@ def test_models_who_plays_and_the_last_replies_are_on_the_screen(folder):
     assert shown["head"].startswith("73 of 147 episodes (50%), 3.2/s, 20 s left\nprocess ")
     assert shown["table"].splitlines()[0] == "qwen 2 4 64 70/140 3.25 40 30 2"
     assert shown["replies"].splitlines()[1:] == list(last_replies(folder)) and len(last_replies(folder)) == 6
+
+
+def test_only_columns_that_say_something_are_shown_and_the_cursor_stays(folder):
+    """At 110 columns how long it still takes would else be beyond the edge."""
+    with playing(folder):
+        shown = driven(folder, "down", "down")
+        snapshot.write(folder, Snapshot(1.0, 70, 140, 3.25, 20.0, 8, (Row("qwen", done=70, planned=140, rate=3.25),)))
+        fewer = driven(folder)
+
+    assert shown["columns"] == "model replicas GPUs at once episodes /s waiting playing paused errors"
+    assert shown["at"] == "2"
+    assert fewer["columns"] == "model episodes /s"
 
 
 def test_an_apply_that_has_no_effect_yet_is_told(folder, demo_data):
