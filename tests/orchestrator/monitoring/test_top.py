@@ -27,21 +27,27 @@ def folder(tmp_path, demo_data):
     return place
 
 
+async def settled(view) -> None:
+    """Until every look has ended; on a slow machine one may be replaced by the next before that."""
+    while not all(worker.is_finished for worker in view.workers):
+        await asyncio.sleep(0.01)
+
+
 def driven(folder, *keys: str, typed: str = "") -> dict[str, str]:
     """What stands where after these keys, and a line that was typed; the app has looked at least once before and after."""
 
     async def pilot() -> dict[str, str]:
         view = Top(str(folder), lambda: folder)
         async with view.run_test(size=(150, 40), notifications=True) as user:
-            await view.workers.wait_for_complete()
+            await settled(view)
             await user.press(*keys)
             if typed:
                 await user.press("colon")
                 view.query_one(Input).value = typed
                 await user.press("enter")
-            await view.workers.wait_for_complete()
+            await settled(view)
             view.look()
-            await view.workers.wait_for_complete()
+            await settled(view)
             await user.pause()
             table = view.query_one(DataTable)
             rows = [[str(cell) for cell in table.get_row_at(number)] for number in range(table.row_count)]
