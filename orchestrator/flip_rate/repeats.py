@@ -109,9 +109,12 @@ def repeat(sweep: Sweep, ids: Drawn, setting: Setting, output: Path) -> Sweep:
 
 def left_out(sweep: Sweep, ids: Drawn, tried: Sequence[Setting]) -> Iterator[str]:
     """What of the run is not played again, or not otherwise, one sentence each."""
-    for setting in (one for one in tried if one.workers is not None):
-        for model in filter(has_one_worker, repeated_models(sweep)):
-            yield f"{setting.name}: {model.name} has one worker whatever is asked, and is played as in the run"
+    for setting in tried:
+        for model in repeated_models(sweep):
+            if setting.workers is not None and has_one_worker(model):
+                yield f"{setting.name}: {model.name} has one worker whatever is asked, and is played as in the run"
+            elif setting.batch is not None and model.batch:
+                yield f"{setting.name}: {model.name} is asked by a Batch API, whose batches are not ours: played as in the run"
     for model in sweep.models:
         if model.backend == "human":
             yield f"{model.name} is a person and is not asked again"
@@ -126,7 +129,7 @@ def _selection(before: Selection, ids: Drawn, words: bool) -> Selection:
 
 
 def _batched(model: ModelSpec, batch: int | None) -> ModelSpec:
-    if batch is None or model.backend == "builtin":
+    if batch is None or model.backend == "builtin" or model.batch:
         return model
     option = BATCH_OPTION.get(model.backend)
     options = {**model.options, option: batch} if option else model.options

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import polars as pl
 
+from envs import regular
 from orchestrator.report.escaping import MISSING, Entry, Grid
 from orchestrator.report.grid_parts import Row
 from orchestrator.report.run_data import RunData
+from orchestrator.storage import checksums
 from orchestrator.storage.episode_store import UNREADABLE
 
 RATES_FILE, CELLS_FILE, CHANGED_FILE = "rates.csv", "cells.csv", "changed.csv"
@@ -53,7 +55,7 @@ def stored(folder: Path) -> pl.DataFrame:
     frames = []
     for file in sorted((folder / "flip-rate").glob(f"*/{RATES_FILE}")):
         try:
-            rows = pl.read_csv(file, schema=RATES, glob=False)
+            rows = pl.read_csv(regular.content(file, checksums.LARGEST), schema=RATES)
         except UNREADABLE:
             continue
         frames.append(rows.select(pl.lit(file.parent.name).alias("share"), *RATES))

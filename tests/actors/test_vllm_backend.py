@@ -287,6 +287,7 @@ def test_the_engine_is_told_its_limits_and_the_entry_has_the_last_word() -> None
     ) and "gpu_memory_utilization" not in one
     less = engine_arguments(ModelSpec(name="m", source="m", gpus=0.5, options={"gpu_memory_utilization": 0.3}))
     assert less["gpu_memory_utilization"] == 0.3
+    assert "batch_invariant" not in engine_arguments(ModelSpec(name="m", source="m", options={"batch_invariant": True}))
 
 
 def test_greedy_ignores_every_other_choice() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from hashlib import sha256
 from pathlib import Path
 from threading import Event
@@ -150,8 +151,10 @@ def test_tables_are_written_beside_the_repeats_and_stand_in_the_report(original)
     grid = flip_rates(read(original))
     assert [name for name, _ in grid.rows] == ["oracle, batch-1 (share-50-seed-0)", "vlm, batch-1 (share-50-seed-0)"]
     assert grid.rows[0][1][0].text.startswith("0.0 (0.0 to ") and grid.rows[1][1][0].value > 0
-    (place / "rates.csv").write_bytes(b"\xff\x00,")
-    assert not flip_rates(read(original)).rows
+    for content in (b"\xff\x00,", b"", b"setting,model\na,b,c\n", None):
+        (place / "rates.csv").unlink()
+        os.mkfifo(place / "rates.csv") if content is None else (place / "rates.csv").write_bytes(content)
+        assert not flip_rates(read(original)).rows, content
     result = CliRunner().invoke(app, ["report", str(original), "--json"])
     assert result.exit_code == 0, "a repeat is no part of the run"
     assert sum(cell["finished"] for cell in json.loads(result.stdout)["cells"]) == 80
@@ -207,6 +210,23 @@ def test_a_service_has_one_worker_whatever_is_asked(demo_data, tmp_path):
     assert [one.name for one in flips.prepared(folder, 5).settings] == ["batch-1", "batch-8"]
     found = flips.prepared(folder, 5, workers=[2])
     assert next(found.lines()) == "workers-2: api has one worker whatever is asked, and is played as in the run"
+
+
+def test_a_service_asked_by_a_batch_api_is_asked_in_the_same_way_again(demo_data, tmp_path):
+    entry = {
+        "name": "api",
+        "source": "m",
+        "batch": True,
+        "endpoint": {"base_url": "http://127.0.0.1:1/v1", "key_env": ""},
+    }
+    folder = played(
+        tmp_path / "run",
+        sweep(demo_data, ["api"], ["reference"], scenarios=["QD"], model=[entry]),
+        backends={"api": Planted(False)},
+    )
+    found = flips.prepared(folder, 5, batches=[1])
+    assert next(found.lines()).startswith("batch-1: api is asked by a Batch API")
+    assert next(found.sweeps())[1].models == found.sweep.models
 
 
 @pytest.mark.slow
