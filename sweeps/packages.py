@@ -20,8 +20,8 @@ COLUMNS = frozenset((
     "model", "scenario", "condition", "protocol", "cell", "planned", "finished", "scored", "correct", "correct_first",
     "errors", "unprocessable", "refused", "failed", "overflow", "truncated", "acc", "acc_low", "acc_high", "acc_bound",
     "acc_first", "ps", "loops", "loops_bound", "turns", "share_suggestion", "share_abstention", "share_category",
-    "share_unparsable", "prompt_tokens", "reply_tokens", "cost", "prompt_cached", "pictures_cached", "answered", "judged",
-    "unjudged", "judge", "category", "suggestion", "aggregate", "lacking",
+    "share_unparsable", "prompt_tokens", "reply_tokens", "cost", "prompt_cached", "pictures_cached", "gpu_hours", "kwh",
+    "answered", "judged", "unjudged", "judge", "category", "suggestion", "aggregate", "lacking",
 ))  # fmt: skip
 """Columns of the results, and so no name for a measure (a test holds the list to ``orchestrator.report.metrics``)."""
 

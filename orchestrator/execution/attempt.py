@@ -37,6 +37,7 @@ from orchestrator.planning.build_plan import belonging, build_plan, planned_cell
 from orchestrator.planning.pictures import FILE as PICTURES
 from orchestrator.planning.pictures import Recorder, ShownPictures
 from orchestrator.planning.plan import Plan, group
+from orchestrator.report.cell_resources import with_resources
 from orchestrator.report.decision_map import Stored, with_decisions
 from orchestrator.report.judge_agreement import own
 from orchestrator.report.metrics import write_results
@@ -369,7 +370,7 @@ class Attempt:
         stored, said = belonging(self.plan, self.output), turns(self.output)
         conditions = {condition.name: condition for condition in self.sweep.conditions}
         rows = with_decisions(rows, Stored(stored, said, conditions, self.plan.played))
-        return with_own(rows, self.sweep.measures, stored, said, self.say)
+        return with_resources(with_own(rows, self.sweep.measures, stored, said, self.say), self.output, self.sweep)
 
     def _outcome(self, rows: pl.DataFrame) -> Outcome:
         played = int(rows["finished"].sum()) == self.plan.wanted and not int(rows["failed"].sum())

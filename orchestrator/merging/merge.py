@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from orchestrator.merging.answers import Conflict, Source, merged_verdicts, share_out, write_episodes
+from orchestrator.report.cell_resources import with_resources
 from orchestrator.report.decision_map import Stored, with_decisions
 from orchestrator.report.metrics import score, write_results
 from orchestrator.report.own_measures import with_own
@@ -175,7 +176,8 @@ def _results(into: Path, planned: pl.DataFrame) -> pl.DataFrame:
     run, rows = read(into), episodes(into)
     stored = Stored(rows, turns(into), {one.name: one for one in run.sweep.conditions}, run.samples)
     found = with_anytime(score(rows, planned, run.verdicts.lazy()), rows, run.sweep.precision, run.sweep.seed)
-    return with_own(with_decisions(found, stored), run.sweep.measures, rows, stored.turns, log.warning)
+    found = with_own(with_decisions(found, stored), run.sweep.measures, rows, stored.turns, log.warning)
+    return with_resources(found, into, run.sweep)
 
 
 def _refusal(conflicts: Sequence[Conflict]) -> str:

@@ -15,6 +15,7 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.types import CUT_SHORT, ERRORS, UNSCORED, Ending
+from orchestrator.report.cell_resources import USED
 from orchestrator.report.proportion import proportion_bounds
 from orchestrator.storage import checksums
 from orchestrator.storage.engine_cache import CACHED, cached
@@ -137,7 +138,7 @@ def lacking(columns: Container[str]) -> pl.Expr:
 
 def write_results(folder: Path, rows: pl.DataFrame) -> None:
     """``results.json`` (one row a cell, a line each: the same bytes for the same episodes) and ``results.parquet``."""
-    comparable = rows.drop(NOT_COMPARABLE).sort("cell")
+    comparable = rows.drop([*NOT_COMPARABLE, *USED], strict=False).sort("cell")
     lines = ",\n".join(json.dumps(_rounded(row), sort_keys=True, ensure_ascii=False) for row in comparable.to_dicts())
     checksums.write(folder / "results.json", f"[\n{lines}\n]\n".encode())
     checksums.write_table(folder / "results.parquet", rows)

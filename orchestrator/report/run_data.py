@@ -19,6 +19,7 @@ from envs.installed import PackageError
 from envs.samples import BadData
 from envs.types import UNSCORED, Mode, Sample
 from orchestrator.planning.build_plan import build_plan
+from orchestrator.report.cell_resources import with_resources
 from orchestrator.report.clusters import CLUSTERS
 from orchestrator.report.judge_agreement import chosen
 from orchestrator.report.metrics import PLANNED, score
@@ -80,10 +81,11 @@ class RunData:
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """One row a planned cell (``orchestrator.report.metrics.score``)."""
+        """One row a planned cell (``orchestrator.report.metrics.score``), with what it took (``cell_resources``)."""
         stored = self.episodes.lazy()
         rows = score(stored, self.planned, self.verdicts.lazy(), self.strict)
-        return joined(with_anytime(rows, stored, self.sweep.precision, self.sweep.seed), self.own)
+        rows = joined(with_anytime(rows, stored, self.sweep.precision, self.sweep.seed), self.own)
+        return with_resources(rows, self.folder, self.sweep)
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:

@@ -28,6 +28,7 @@ from orchestrator.report.html.episode_sample import chosen
 from orchestrator.report.html.episode_view import EpisodeViews, rows_of
 from orchestrator.report.html.escape import visible
 from orchestrator.report.html.findings import Finding, findings
+from orchestrator.report.html.resource_table import took
 from orchestrator.report.html.thumbnails import Thumbnails
 from orchestrator.report.paper_comparison import compared
 from orchestrator.report.run_data import RunData
@@ -93,6 +94,7 @@ class Page:
     grids: Sequence[tables.PageTable]
     cells: tables.PageTable
     paper: tables.PageTable | None
+    took: tables.PageTable | None
     figures: Sequence[FigureFile]
     about: Sequence[str]
     """What the browser holds, and what it does not."""
@@ -115,6 +117,7 @@ def gathered(
         grids=[tables.page_table(grid) for grid in grids(run_data, intervals)],
         cells=tables.cells(run_data, intervals),
         paper=tables.beside_paper(compared(run_data, intervals)),
+        took=took(run_data),
         figures=_figure_files(run_data, baselines),
         about=about,
         browser=_browser(views, run_data),

@@ -16,6 +16,7 @@ from envs import SCENARIOS
 from envs.samples import kept
 from orchestrator.judging.judge_queue import unread
 from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
+from orchestrator.report.cell_resources import with_resources
 from orchestrator.report.metrics import score, write_results
 from orchestrator.report.provenance import LANDMARKS
 from orchestrator.report.published import figures
@@ -48,7 +49,8 @@ def played(output: Path, wanted: Sweep, only: int | None = None, backends=None, 
             asyncio.run(_play(EpisodeRunner(plan, engines, in_flight, _turn_judge(wanted)), pending, store))
         finally:
             store.close()
-        write_results(output, score(belonging(plan, output), planned_rows(plan)))
+        rows = score(belonging(plan, output), planned_rows(plan))
+        write_results(output, with_resources(rows, output, wanted))
     return output
 
 

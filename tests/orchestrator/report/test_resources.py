@@ -8,14 +8,19 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from actors.baselines import Baseline
 from orchestrator.cli.main import app
+from orchestrator.report.cell_resources import kilowatt_hours, with_resources
+from orchestrator.report.html.resource_table import took
 from orchestrator.report.html.summary import facts
-from orchestrator.report.resources import kilowatt_hours, resources, told
+from orchestrator.report.html.tables import GAP
+from orchestrator.report.metrics import write_results
+from orchestrator.report.resources import resources, told
 from orchestrator.report.run_data import read
 from orchestrator.report.tables import write_tables
 from orchestrator.scheduling.forecast.throughput import EPISODES, Observed, add_observed
 from orchestrator.storage import engine_cache, reused
-from tests.orchestrator.report.runs import known, replaced
+from tests.orchestrator.report.runs import known, played, replaced, sweep
 
 MODELS = ["qwen2.5-vl-7b", "qwen2.5-vl-72b"]
 
@@ -46,12 +51,21 @@ def test_gpu_hours_and_energy_are_shared_by_the_seconds_of_a_models_episodes(fol
     assert dict(facts(run, pl.DataFrame()))["Took"] == told(run)
     assert any(path.name == "resources.csv" for path in write_tables(run))
 
+    parts = run.rows.select("cell", "gpu_hours", "kwh").sort("cell")
+    assert parts.equals(rows.select("cell", "gpu_hours", "kwh").sort("cell")), "results have what the table has"
+    page = took(run)
+    assert page is not None and len(page.rows) == rows.height
+    kwh = {(row[0].value, row[1].value, row[2].value): row[-1].value for row in page.rows}
+    assert kwh == {tuple(row[:3]): row[3] for row in rows.select("model", "scenario", "condition", "kwh").iter_rows()}
+
 
 def test_what_nobody_read_is_null_and_never_zero(folder):
     rows = resources(run := read(folder))
     assert rows["gpu_hours"].null_count() == rows["kwh"].null_count() == rows.height and "kWh" not in told(run)
     points(folder, (0, [500.0]), more=["", "[]", "{", '{"at": "x"}', '{"at": 9000, "gpu_0_power_usage_watts": NaN}'])
     assert kilowatt_hours(folder) is None
+    page = took(run)
+    assert page is None or {cell.text for row in page.rows for cell in row[-2:]} == {GAP}
     (folder / "rates.json").write_text('{"gpu": 3}')
     assert resources(read(folder))["gpu_hours"].null_count() == rows.height
 
@@ -84,3 +98,26 @@ def test_what_was_taken_over_took_nothing_here(folder):
     rows = resources(read(folder))
     assert rows.filter(scenario="ROD").select("played", "prompt_tokens", "cost").sum().row(0) == (0, 0, 0.0)
     assert rows["reused"].sum() == taken.height and rows["played"].sum() == run.episodes.height - taken.height
+
+
+def test_results_keep_what_differs_between_equal_runs_out_of_the_file_that_is_compared(demo_data, tmp_path):
+    folders = [played(tmp_path / name, sweep(demo_data, ["uniform"], ["hint"], scenarios=["ROD"])) for name in "ab"]
+    add_observed(folders[1], "H200", {EPISODES: {"uniform": Observed(10, 3600.0)}})
+    rows = read(folders[1]).rows
+    write_results(folders[1], rows)
+
+    assert (folders[0] / "results.json").read_bytes() == (folders[1] / "results.json").read_bytes()
+    found = pl.read_parquet(folders[1] / "results.parquet")
+    assert {"cost", "gpu_hours", "kwh"} <= set(found.columns) and found["gpu_hours"].null_count() == 1
+
+
+def test_replicates_take_their_share_of_a_models_gpu_hours(demo_data, tmp_path):
+    model = {"name": "m", "source": "x", "backend": "vllm", "gpus": 2}
+    wanted = sweep(demo_data, ["m"], ["hint"], scenarios=["ROD"], model=[model], replicates=2)
+    folder = played(tmp_path / "run", wanted, backends={"m": Baseline("uniform")})
+    add_observed(folder, "H200", {EPISODES: {"m": Observed(30, 3600.0)}})
+    rows = with_resources(pl.read_parquet(folder / "results.parquet").drop("gpu_hours", "kwh"), folder, wanted)
+
+    assert rows.height == 2 and rows["gpu_hours"].sum() == pytest.approx(2.0)
+    (mine,) = read(folder).rows["gpu_hours"]
+    assert 0 < mine < 2.0
