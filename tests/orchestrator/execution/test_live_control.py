@@ -182,6 +182,24 @@ def test_a_paused_model_is_played_no_more_until_it_is_resumed(cluster, plan):
     assert len(stored(cluster.folder)) == plan.total
 
 
+def test_an_applied_sweep_begins_once_what_is_in_play_has_ended_and_nothing_more_is_handed_out(
+    cluster, demo_data, plan
+):
+    for _ in range(40):
+        cluster.step()
+    Somebody(cluster, Random(0)).apply(sweep_of(demo_data, ["m0", "m3"]))
+    cluster.control.poll()
+    most = cluster.sink.done + sum(len(lease.ordinals) for lease in cluster.leases)
+    assert 0 < cluster.sink.done < most and not cluster.applied
+    while not cluster.applied:
+        cluster.step()
+        cluster.control.poll()
+
+    assert len(stored(cluster.folder)) <= most < plan.total
+    finish(cluster)
+    assert set(build_plan(cluster.sweep).all_keys()) <= stored(cluster.folder)
+
+
 def test_a_cancelled_cell_stays_cancelled_for_the_next_driver_and_comes_back_when_it_is_restored(cluster, plan):
     ask(cluster, "cancel", "*/ROD/hint")
     cluster.die()
