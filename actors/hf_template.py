@@ -14,10 +14,11 @@ from actors.hf_backend import prompt_text
 from sweeps.spec import ModelSpec
 
 
-def template_text(model: ModelSpec, messages: Sequence[Message]) -> str | None:
-    """What the model's processor turns the conversation into; None when its files are not on this disk."""
+def template_text(model: ModelSpec, messages: Sequence[Message], tools: Sequence[dict[str, Any]] = ()) -> str | None:
+    """What the model's processor turns the conversation into, ``tools`` beside it; None when its files are not on this disk."""
     processor = _processor(model)
-    return None if processor is None else prompt_text(processor, messages, model.chat)
+    chat = {**model.chat, "tools": list(tools)} if tools else model.chat
+    return None if processor is None else prompt_text(processor, messages, chat)
 
 
 def picture_tokens(model: ModelSpec, sizes: Sequence[tuple[int, int]]) -> list[int] | None:

@@ -110,7 +110,12 @@ def _calls(found: object) -> tuple[tuple[str, Any], ...]:
     if not isinstance(found, list):
         raise UnreadableAnswer(f"tool_calls is {_kind(found)}")
     called = [_field(_field({"call": one}, "call", dict), "function", dict) for one in found[:MAX_CALLS]]
-    return tuple((_field(one, "name", str)[:MAX_NAME], _arguments(_text(one, "arguments"))) for one in called)
+    return tuple(kept_call(_field(one, "name", str), _text(one, "arguments")) for one in called)
+
+
+def kept_call(name: str, arguments: str) -> tuple[str, Any]:
+    """What is kept of a call whose arguments are JSON in a text: both bounded."""
+    return name[:MAX_NAME], _arguments(arguments)
 
 
 def _arguments(text: str) -> Any:

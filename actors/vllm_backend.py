@@ -19,6 +19,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from time import perf_counter
@@ -35,7 +36,7 @@ from vllm.usage.usage_lib import UsageContext
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
-from actors.backend import BackendDied, Message, Overflow, Reply, Request, Unprocessable
+from actors.backend import BackendDied, Overflow, Reply, Request, Unprocessable
 from actors.chat_format import Chat, Part, conversation, has_start_token
 from actors.decoding import Decoding, decoding
 from actors.gpu_check import DEFAULT_GPU_SHARE
@@ -43,6 +44,8 @@ from actors.hf_adapter import adapter
 from actors.image_loader import Pictures
 from actors.in_flight import MAX_NUM_SEQS
 from actors.request_pipeline import RequestPipeline
+from actors.vllm_tools import ToolCalls, takes_functions, with_functions
+from envs.tool_calls import Function
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 
@@ -98,11 +101,16 @@ class VLLMBackend:
         self.tokens = renderer.default_chat_tok_params.with_kwargs(
             add_special_tokens=not writes_start_token(self.engine, self.template)
         )
+        self.calls = ToolCalls(model.tools, renderer.get_tokenizer()) if model.calls_natively else None
+        if self.calls and not takes_functions(renderer, self.template):
+            raise ValueError(
+                f'the chat template of {model.source} takes no functions: write tools = "text" for {model.name}'
+            )
         self.penalty = model.repetition_penalty
         self.own = self.engine.model_config.try_get_generation_config()
         """The checkpoint's generation configuration, which the engine itself does not follow."""
         self.pictures = Pictures(data, model)
-        self.prompts = RequestPipeline(self._chat, self.pictures.threads, self.rendered)
+        self.prompts = RequestPipeline(self._opened, self.pictures.threads, self._with_functions)
         self.room = asyncio.Semaphore(arguments["max_num_seqs"] + RENDERED_AHEAD)
         self.numbers = count()
         self.deadlines: set[asyncio.Timeout] = set()
@@ -115,12 +123,18 @@ class VLLMBackend:
         """Answer; raises Unprocessable, or BackendDied at once when the engine is gone or hung."""
         how, sampling = decoding(request.sampling, self.own, self.penalty), request.sampling
         output, pictures, seconds = await self.generated(
-            lambda: self.prompts.prepared(request.messages),
-            lambda: parameters(how, sampling.max_tokens, request.seed),
+            lambda: self.prompts.prepared(request),
+            lambda: parameters(how, sampling.max_tokens, request.seed, self._skips_special(request)),
             sampling.max_tokens,
             self.lora,
         )
-        return _reply(output, pictures, seconds)
+        reply = _reply(output, pictures, seconds)
+        if self.calls and request.tools:
+            reply = replace(reply, text=self.calls.read(reply.text, request.tools))
+        return reply
+
+    def _skips_special(self, request: Request) -> bool:
+        return self.calls.skips_special_tokens(request.tools) if self.calls and request.tools else True
 
     async def generated(
         self,
@@ -150,7 +164,7 @@ class VLLMBackend:
 
     async def token_ids(self, request: Request) -> list[int]:
         """What the model reads, pictures expanded; raises what the renderer raises for a prompt that it refuses."""
-        return list((await self.prompts.prepared(request.messages))["prompt_token_ids"])
+        return list((await self.prompts.prepared(request))["prompt_token_ids"])
 
     async def close(self) -> None:
         """Shut the engine down and leave no child of it behind; safe to call twice."""
@@ -163,13 +177,17 @@ class VLLMBackend:
         self.prompts.close()
         await asyncio.to_thread(self._end)
 
-    def _chat(self, messages: Sequence[Message]) -> Chat:
-        pictures = self.pictures.opened(messages)
-        return conversation(messages, lambda image: self._part(image, pictures[image]))
+    def _opened(self, request: Request) -> tuple[Chat, tuple[Function, ...]]:
+        pictures = self.pictures.opened(request.messages)
+        return conversation(request.messages, lambda image: self._part(image, pictures[image])), request.tools
 
-    def rendered(self, chat: Chat) -> Any:
+    def _with_functions(self, opened: tuple[Chat, tuple[Function, ...]]) -> Any:
+        return self.rendered(*opened)
+
+    def rendered(self, chat: Chat, functions: Sequence[Function] = ()) -> Any:
         """The prompt: template, tokens and preprocessed pictures; raises what the renderer raises."""
-        _, (prompt,) = self.engine.renderer.render_chat([chat], self.template, self.tokens)
+        template = with_functions(self.template, functions) if functions else self.template
+        _, (prompt,) = self.engine.renderer.render_chat([chat], template, self.tokens)
         return prompt
 
     def _part(self, image: ImageRef, pixels: Any) -> Part:
@@ -287,7 +305,7 @@ def writes_start_token(engine: AsyncLLM, template: ChatParams) -> bool:
     return "prompt" not in prompt or has_start_token(prompt["prompt"], engine.renderer.get_tokenizer())
 
 
-def parameters(how: Decoding, max_tokens: int, seed: int) -> SamplingParams:
+def parameters(how: Decoding, max_tokens: int, seed: int, skip_special: bool = True) -> SamplingParams:
     """Every decoding choice, so that no default of the engine can differ between models.
 
     Below ``COLDEST`` the likeliest token is taken: vLLM would raise such a temperature to it (Qwen2.5-VL's file says 1e-6).
@@ -307,7 +325,7 @@ def parameters(how: Decoding, max_tokens: int, seed: int) -> SamplingParams:
         ignore_eos=False,
         max_tokens=max_tokens,
         min_tokens=0,
-        skip_special_tokens=True,
+        skip_special_tokens=skip_special,
         output_kind=RequestOutputKind.FINAL_ONLY,
         skip_clone=True,  # made for one request: the engine may write into it
     )

@@ -59,7 +59,8 @@ class ModelSpec(Frozen):
     endpoint: Endpoint = Endpoint()
     """Only for backend ``openai``."""
     tools: str = ""
-    """How functions are called (protocol ``tools``): ``text`` in prompt and reply; empty by a service's tool calling, else so."""
+    """How functions are called (protocol ``tools``): ``text`` in prompt and reply; a tool parser of vLLM by name (``hermes``),
+    for a model whose chat template takes functions; empty by a service's own tool calling, and as text elsewhere."""
     batch: bool = False
     """Only for backend ``openai``: whether requests go through the service's Batch API, turn by turn: at half the price, up to
     24 hours a turn. The requests are the same, so it is in no key (docs/decisions/0013)."""
@@ -125,15 +126,15 @@ class ModelSpec(Frozen):
 
     @field_validator("tools")
     @classmethod
-    def _callable(cls, value: str) -> str:
-        if value not in ("", "text"):
-            raise ValueError('write "text", or leave it out: a service then calls functions by its own tool calling')
+    def _callable(cls, value: str, info: ValidationInfo) -> str:
+        if value not in ("", "text") and info.data.get("backend") != "vllm":
+            raise ValueError('write "text", or leave it out; only backend = "vllm" has tool parsers by name')
         return value
 
     @property
     def calls_natively(self) -> bool:
         """Whether functions travel beside the prompt, and calls beside the reply; else both are text."""
-        return self.backend == "openai" and self.tools != "text"
+        return self.tools != "text" and (self.backend == "openai" or bool(self.tools))
 
     @property
     def fits_pictures(self) -> bool:

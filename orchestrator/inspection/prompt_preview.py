@@ -157,7 +157,15 @@ def templated(model: ModelSpec, conversation: Sequence[Message]) -> str | None:
         from actors.hf_template import template_text
     except ModuleNotFoundError:
         return None
-    return template_text(model, conversation)
+    asked_for, tools = beside(conversation)
+    return template_text(model, asked_for, tools)
+
+
+def beside(conversation: Sequence[Message]) -> tuple[Sequence[Message], list[dict[str, Any]]]:
+    """The messages of ``tool_calls``, and the functions that travel beside them."""
+    if conversation[-1].role != "tools":
+        return conversation, []
+    return conversation[:-1], [json.loads(line) for line in conversation[-1].text.split("\n")]
 
 
 ENGINES = ("transformers", "vllm")
@@ -188,6 +196,8 @@ def token_ids(model: ModelSpec, data: Path, conversation: Sequence[Message], sam
     """
     if model.backend not in ENGINES:
         raise SweepError(f"{model.name} runs on {model.backend}, which shows no token ids; {' and '.join(ENGINES)} do")
+    if conversation[-1].role == "tools":
+        raise SweepError(f"--token-ids are of messages alone; {model.name} is given functions beside them")
     from actors.token_ids import token_ids as made
 
     view = SCENARIOS[sample.scenario].view(sample, State(0))

@@ -128,7 +128,7 @@ class Plan:
             + (pools[cell.scenario] if cell.condition.shots else "")
             + (self._known(cell) if cell.condition.mode is Mode.RANDOM else "")
             + (self._read_by if cell.protocol is Protocol.OEG_MULTI else "")
-            + ("/text" if cell.protocol is Protocol.TOOLS and not cell.model.calls_natively else "")
+            + (_calling(cell.model) if cell.protocol is Protocol.TOOLS else "")
             for cell in self.cells
         ]
 
@@ -213,6 +213,11 @@ class Plan:
         for index, cell in enumerate(self.cells):
             blocks.setdefault((cell.model.name, cell.scenario, cell.protocol), []).append(index)
         yield from blocks.values()
+
+
+def _calling(model: ModelSpec) -> str:
+    """How its functions are called, where that is not by a service's own tool calling."""
+    return f"/{model.tools}" if model.calls_natively and model.tools else "" if model.calls_natively else "/text"
 
 
 def _content(cell: Cell, sample: Sample) -> str:

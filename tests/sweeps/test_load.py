@@ -343,8 +343,15 @@ def test_calls_are_played_where_every_turn_is_asked_afresh():
     )
     with pytest.raises(SweepError, match="replicates are of multiple choice"):
         build({**table, "protocol": "tools", "replicates": 3}, "small.toml")
-    with pytest.raises(SweepError, match='write "text", or leave it out'):
-        build({**table, "models": ["m"], "model": [{"name": "m", "source": "x", "tools": "json"}]}, "small.toml")
+    with pytest.raises(SweepError, match='only backend = "vllm" has tool parsers by name'):
+        build(
+            {
+                **table,
+                "models": ["m"],
+                "model": [{"name": "m", "source": "x", "backend": "transformers", "tools": "json"}],
+            },
+            "small.toml",
+        )
 
 
 def test_answers_of_several_turns_have_a_judge_that_can_be_asked_between_them():

@@ -201,6 +201,8 @@ def test_how_functions_are_called_is_part_of_the_keys_of_calls_alone(demo_data):
         return set(build_plan(build(table, "test.toml")).all_keys())
 
     assert keys("tools").isdisjoint(keys("tools", tools="text"))
+    on_vllm = [keys("tools", backend="vllm", endpoint={}, tools=name) for name in ("", "text", "hermes", "pythonic")]
+    assert on_vllm[0] == on_vllm[1] and len({*on_vllm[1], *on_vllm[2], *on_vllm[3]}) == 3 * len(on_vllm[0])
     assert keys("mcqa") == keys("mcqa", tools="text") and keys("mcqa").isdisjoint(keys("tools"))
     assert keys("mcqa") | keys("tools") == keys(["tools", "mcqa"])
 
