@@ -15,6 +15,7 @@ from actors.backend_registry import at_home, engine
 from actors.gpu_check import DEFAULT_GPU_SHARE, GpuRequest, check
 from actors.hub_retry import persistently
 from actors.load_queue import LoadQueue
+from actors.root_cause import root_cause_named
 from sweeps.spec import ModelSpec
 
 MEMORY_PER_WEIGHTS = 1.2
@@ -39,7 +40,7 @@ def load(model: ModelSpec, data: Path, assigned: Sequence[object], report: Calla
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray leaves all of them visible to whoever asked for none
 
     def in_turn() -> Backend:
-        with LoadQueue().turn(model.name, size, report, alone=model.gpus not in (0, 1)):
+        with LoadQueue().turn(model.name, size, report, alone=model.gpus not in (0, 1)), root_cause_named():
             return engine(model, data)
 
     return persistently(in_turn, model.name, report)

@@ -166,6 +166,18 @@ def resume(bench: Bench, others: Others) -> Iterator[str]:
     yield from lines(alternated("resume", {"ours": started}, bench.rounds, others))
 
 
+def first(bench: Bench, others: Others) -> Iterator[str]:
+    """Seconds from ``run`` to the first played episodes of the embedded model, by span."""
+
+    def begun(backend: str) -> Figures:
+        with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
+            one = bench.python("first", backend, bench.data, f"{folder}/run")
+        return {**{f"{span}, s": seconds for span, seconds in one["spans"].items()}, "all, s": one["seconds"]}
+
+    engines = [name for name in ("transformers", "vllm") if find_spec(name)][: bench.size(2, 1)]
+    yield from lines(alternated("first", {name: partial(begun, name) for name in engines}, bench.rounds, others))
+
+
 def start(bench: Bench, others: Others) -> Iterator[str]:
     """Processor time of commands that need no cluster, beside that of a bare interpreter."""
     with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
@@ -301,7 +313,21 @@ def _compared(rows: Sequence[Row], others: Others) -> Iterator[str]:
 
 BENCHES: dict[str, Callable[[Bench, Others], Iterator[str]]] = {
     each.__name__: each
-    for each in (steps, sweep, memory, workers, resume, start, functions, judge, engine, spans, front_end, orders)
+    for each in (
+        steps,
+        sweep,
+        memory,
+        workers,
+        resume,
+        start,
+        first,
+        functions,
+        judge,
+        engine,
+        spans,
+        front_end,
+        orders,
+    )
 }
 
 
