@@ -22,12 +22,8 @@ def task(episode: Recording) -> dict[str, Any]:
 
 
 def compared(episode: Recording, told: Mapping[str, Any]) -> Iterator[Difference]:
-    """What the store, our game and the package (``told``, see ``orchestrator/referee.py``) do not agree on."""
-    played = list(_played(episode))
-    for number, (read, _) in enumerate(played):
-        if (stored := episode.row["read_as"][number]) != read:
-            yield Difference(episode.row["key"], f"turn {number}, read as", stored, read, "not asked")
-    yield from multiple_choice.differences(episode, told, [facts for _, facts in played])
+    """What the store, our game and the package (``told``, see ``orchestrator.audit.reference_process``) do not agree on."""
+    return multiple_choice.read_differences(episode, told, list(_played(episode)))
 
 
 def _played(episode: Recording) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -37,7 +37,7 @@ def task(episode: Recording) -> dict[str, Any]:
 
 
 def compared(episode: Recording, told: Mapping[str, Any]) -> Iterator[Difference]:
-    """What the store, our game and the package (``told``, see ``orchestrator/referee.py``) do not agree on."""
+    """What the store, our game and the package (``told``, see ``orchestrator.audit.reference_process``) do not agree on."""
     yield from differences(episode, told, [facts for _, facts in _played(episode)])
 
 
@@ -57,6 +57,16 @@ def differences(episode: Recording, told: Mapping[str, Any], mine: Sequence[Mapp
     if len(mine) != len(row["reply"]):
         yield Difference(row["key"], "turns", len(row["reply"]), len(mine), len(told["turns"]))
     yield from _totals(episode, mine, told)
+
+
+def read_differences(
+    episode: Recording, told: Mapping[str, Any], played: Sequence[tuple[str | None, Mapping[str, Any]]]
+) -> Iterator[Difference]:
+    """The same of turns whose replies stand for options: each option as it is read now, and its turn."""
+    for number, (read, _) in enumerate(played):
+        if (stored := episode.row["read_as"][number]) != read:
+            yield Difference(episode.row["key"], f"turn {number}, read as", stored, read, "not asked")
+    yield from differences(episode, told, [facts for _, facts in played])
 
 
 def _totals(episode: Recording, mine: Sequence[Mapping[str, Any]], told: Mapping[str, Any]) -> Iterator[Difference]:

@@ -32,7 +32,7 @@ def task(episode: Recording) -> dict[str, Any]:
 
 
 def compared(episode: Recording, told: Mapping[str, Any]) -> Iterator[Difference]:
-    """What the store, we and the package (``told``, see ``referee.py``) do not agree on."""
+    """What the store, we and the package (``told``, see ``orchestrator.audit.reference_process``) do not agree on."""
     row, sample, condition = episode.row, episode.sample, episode.cell.condition
     clear = condition.mode is Mode.REFERENCE
     state = SCENARIOS[sample.scenario].initial(sample, condition.mode)

@@ -156,9 +156,7 @@ def _changes(drawing: Drawing, everywhere: bool) -> Figure | None:
         return None
     names, conditions = drawing.models(rows["model"]), [name for name in shown if name in set(rows["condition"])]
     measures = list(CHANGES)[: 2 if drawing.page else 1]
-    looks = [dot(_marked(name, number), name) for number, name in enumerate(conditions)]
-    figure = rows_figure(drawing, names, 0.06 + 0.075 * len(conditions), 1, [*looks, *remarks(drawing, names)])
-    panels = figure.subplots(1, len(measures), sharey=True, squeeze=False).ravel()
+    figure, panels = _conditions_beside(drawing, names, conditions, len(measures))
     title = "" if everywhere else "average of " + " and ".join(known[conditions[0]].scenarios)
     for panel, measure in zip(panels, measures, strict=True):
         _beside(drawing, panel, names, conditions, rows, CHANGES[measure][1])
@@ -175,14 +173,22 @@ def share_changes_figure(drawing: Drawing) -> Figure | None:
         return None
     names, conditions = drawing.models(rows["model"]), [name for name in SHARES_UNDER if name in set(rows["condition"])]
     shares = list(SHARE_TITLES)[: 3 if drawing.page else 1]
-    looks = [dot(_marked(name, number), name) for number, name in enumerate(conditions)]
-    figure = rows_figure(drawing, names, 0.06 + 0.075 * len(conditions), 1, [*looks, *remarks(drawing, names)])
-    for panel, share in zip(figure.subplots(1, len(shares), sharey=True, squeeze=False).ravel(), shares, strict=True):
+    figure, panels = _conditions_beside(drawing, names, conditions, len(shares))
+    for panel, share in zip(panels, shares, strict=True):
         columns = ("points", "points_low", "points_high")
         _beside(drawing, panel, names, conditions, rows.filter(share=share), columns)
         name_rows(drawing, panel, names, SHARE_TITLES[share])
     figure.supxlabel("share of answers against zero-shot, points\n(paired 95% intervals)")
     return figure
+
+
+def _conditions_beside(
+    drawing: Drawing, names: Sequence[str], conditions: Sequence[str], across: int
+) -> tuple[Figure, Sequence[Axes]]:
+    """An empty figure with panels of the models, a line of each for every condition."""
+    looks = [dot(_marked(name, number), name) for number, name in enumerate(conditions)]
+    figure = rows_figure(drawing, names, 0.06 + 0.075 * len(conditions), 1, [*looks, *remarks(drawing, names)])
+    return figure, list(figure.subplots(1, across, sharey=True, squeeze=False).ravel())
 
 
 def _beside(
