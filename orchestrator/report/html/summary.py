@@ -106,13 +106,10 @@ def _decoding(sweep: Sweep) -> str:
 
 
 def _prompt(run_data: RunData) -> str:
+    versions = listed(list(dict.fromkeys(VERSIONS[protocol] for protocol in run_data.sweep.protocols)), 4)
     if run_data.samples and not run_data.episodes.is_empty():
-        return f"{_versions()}: the keys of the stored episodes agree with it"
-    return f"{_versions()} in this program; without the data folder the stored keys cannot be checked against it"
-
-
-def _versions() -> str:
-    return " and ".join(dict.fromkeys(VERSIONS.values()))
+        return f"{versions}: the keys of the stored episodes agree with it"
+    return f"{versions} in this program; without the data folder the stored keys cannot be checked against it"
 
 
 def _judge(run_data: RunData, judged: pl.DataFrame) -> str:

@@ -77,8 +77,8 @@ def handler(state: Changing) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             cut = state.cuts.pop(0) if counted and state.cuts else len(data)
             if body:
+                state.sent += len(data[:cut]) if counted else 0  # before they are read at the other end
                 self.wfile.write(data[:cut])
-                state.sent += len(data[:cut]) if counted else 0
             if cut < len(data) and state.changes_after_cut:
                 state.version, state.changes_after_cut = 1, False
 

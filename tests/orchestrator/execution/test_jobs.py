@@ -17,7 +17,7 @@ from tests.orchestrator import rayhead
 from tests.orchestrator.buckets import wait_for
 from tests.orchestrator.execution.test_attempt import exactly_once, many
 
-ROOMS = ["actors", "envs", "orchestrator", "sweeps"]
+ROOMS = ["actors", "envs", "orchestrator", "proactive_sweep", "sweeps"]
 
 
 @pytest.fixture(scope="module")

@@ -56,5 +56,7 @@ def test_the_filtered_samples_are_7557():
 
 
 def test_measures_have_our_names():
+    published = figures()
     for protocol, measures in MEASURES.items():
-        assert set(figures().filter(protocol=protocol)["measure"]) == set(measures.values())
+        named = set(published.filter(protocol=protocol)["measure"])
+        assert named == (set() if protocol == "tools" else set(measures.values()))

@@ -334,7 +334,7 @@ def test_the_headline_is_the_best_average(run_data):
     assert page.findings[0].figure == f"{best['acc']:.1f}%" and best["model"] in page.findings[0].text
     facts = dict(page.facts)
     assert facts["Played"] == "600 of 600 planned episodes (100%), 60 cells"
-    assert "demo benchmark's" in facts["Data"] and facts["Prompt text"].startswith("mcqa-1 and oeg-1: the keys")
+    assert "demo benchmark's" in facts["Data"] and facts["Prompt text"].startswith("mcqa-1: the keys")
     assert facts["Decoding"] == "multiple choice greedy, at most 50 new tokens a reply"
 
 
