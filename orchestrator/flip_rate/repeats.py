@@ -14,6 +14,7 @@ import polars as pl
 
 from envs.chance import chance
 from orchestrator.storage.run_folder import RunFolderError, asked
+from sweeps.protocol import IN_WORDS
 from sweeps.running import Cluster, Tracking
 from sweeps.spec import ModelSpec, Selection, Sweep
 
@@ -67,7 +68,7 @@ def drawn(sweep: Sweep, folder: Path, share: float, seed: int) -> Drawn:
     """
     names = [model.name for model in repeated_models(sweep)]
     stored = asked(folder).filter(pl.col("model").is_in(names)).select("cell", "scenario", "protocol", "sample_id")
-    rows = stored.with_columns(words=pl.col("protocol") != "mcqa").collect()
+    rows = stored.with_columns(words=pl.col("protocol").is_in(list(IN_WORDS))).collect()
     found: dict[bool, dict[str, list[int]]] = {}
     for (words, scenario), part in rows.group_by("words", "scenario", maintain_order=True):
         everywhere = part.group_by("sample_id").agg(pl.col("cell").n_unique()).filter(cell=part["cell"].n_unique())

@@ -184,7 +184,7 @@ def _counts(running: Sweep, new: Sweep, planned: Sequence[PlannedCell]) -> Itera
     """``new: 12 cells, 1,200 episodes``; then what leaves the plan, what is played anew, what stays."""
     before, after = _identities(running), _identities(new)
     sizes = {row["cell"]: row.get("full", row["planned"]) for row in planned}
-    of_scenario = {(row["scenario"], row["protocol"] != "mcqa"): sizes[row["cell"]] for row in planned}
+    of_scenario = {(row["scenario"], Protocol(row["protocol"]).in_words): sizes[row["cell"]] for row in planned}
     kinds = Counter[str]()
     episodes = Counter[str]()
     unknown = Counter[str]()

@@ -91,6 +91,17 @@ def test_a_setting_changes_no_key_and_a_larger_share_holds_the_smaller(demo_data
     assert other.ids != flips.prepared(original, 20).ids and other.place != found.place
 
 
+def test_function_calls_are_drawn_as_letters_are(demo_data, tmp_path):
+    asked = sweep(demo_data, ["oracle"], ["zero-shot"], scenarios=["ROD"], protocols=["mcqa", "tools"])
+    found = flips.prepared(played(tmp_path / "run", asked), 20, 0, [1])
+    ((_, again),) = found.sweeps()
+
+    assert {words: {name: len(ids) for name, ids in one.items()} for words, one in found.ids.items()} == {
+        False: {"ROD": 2}
+    }
+    assert build_plan(again).total == 4, "two samples under two protocols"
+
+
 def test_settings_reach_the_engine_and_nothing_that_identifies_a_run(demo_data, original):
     whole = flips.prepared(original, 100, 0, [3], [2])
     (_, small), (_, two) = whole.sweeps()
