@@ -40,6 +40,7 @@ def waited(process, until) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_sweep_that_is_changed_while_it_plays_and_whose_driver_is_killed_ends_as_the_last_version(
     cli, demo_data, tmp_path
 ):

@@ -11,6 +11,7 @@ from envs.demo import draw
 from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, Observed, add_observed, observed
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_model_that_fails_does_not_stop_the_next(cli, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="the extra 'transformers' is not installed")

@@ -172,6 +172,7 @@ def test_a_judge_that_cannot_load_leaves_the_answers_pending_and_another_command
     read_once(out, 140)
 
 
+@pytest.mark.long
 def test_nonsense_is_unjudged_never_a_zero_and_can_be_asked_again(cli, demo_data, tmp_path):
     pytest.importorskip("openai", reason="the extra 'openai' is not installed")
     healthy = threading.Event()

@@ -207,6 +207,7 @@ def test_a_copied_folder_updates_its_runs_and_leaves_the_other_alone(folder, tmp
     }
 
 
+@pytest.mark.long
 def test_two_copies_of_one_sweep_share_a_run_on_a_server_and_another_sweep_has_its_own(folder, tmp_path):
     uri = f"sqlite:///{folder / 'mlflow.db'}"
     places = [tmp_path / name for name in ("one", "two", "other")]
