@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import ray
+from ray.exceptions import ActorUnavailableError, RayActorError
 
 from actors import host_metrics, trial
-from actors.backend import Backend
+from actors.backend import Backend, Reply, Request
 from actors.engine_loader import keep_heap, load
 from actors.episode_runner import EpisodeRunner, PlanView, judge_needed
 from actors.in_flight import Ready, chosen
@@ -22,6 +23,7 @@ from actors.judge_runner import JudgeRunner, LeasedAnswer
 from actors.ledger import Ledger, RemoteBudget
 from actors.process_output import WorkerAddress, excerpt, streams
 from actors.records import EpisodeBatch, VerdictBatch
+from actors.served_judge import RemoteJudge, ServedJudge
 from actors.turn_judge import TurnJudge
 from sweeps.spec import Judge, ModelSpec
 
@@ -64,6 +66,10 @@ class Worker:
         self.backends: dict[str, Backend] = {}
         self.turn_judge: TurnJudge | None = None
         """Who reads answers while their episodes wait, where some of the models play ``oeg-multi``."""
+        self.remote_judge = RemoteJudge(RayActorError, ActorUnavailableError)
+        """The judge's workers, where that judge has an engine of its own."""
+        self.served: ServedJudge | None = None
+        """The engine of a judge's worker, as other workers ask it."""
         self.runner: EpisodeRunner | JudgeRunner | None = None
 
     async def place(self) -> WorkerAddress:
@@ -91,7 +97,8 @@ class Worker:
             self.backends[model.name] = self._loaded(model, report)
         reader = None if self.judge else judge_needed(self.plan, self.backends.keys())
         if reader is not None:
-            self.turn_judge = TurnJudge(reader, self._loaded(reader.model, report))
+            asked = self.remote_judge if reader.served else self._loaded(reader.model, report)
+            self.turn_judge = TurnJudge(reader, asked)
         keep_heap()
         found = [chosen(model, getattr(self.backends[model.name], "cache_tokens", None)) for model in self.models]
         most = max(found, key=lambda one: one.episodes)
@@ -113,7 +120,8 @@ class Worker:
 
     def _runner(self, in_flight: int) -> EpisodeRunner | JudgeRunner:
         if self.judge is not None:
-            return JudgeRunner(self.plan, self.judge, self.backends[self.judge.model.name], in_flight)
+            self.served = ServedJudge(self.backends[self.judge.model.name])
+            return JudgeRunner(self.plan, self.judge, self.served.backend, in_flight)
         return EpisodeRunner(self.plan, self.backends, in_flight, self.turn_judge)
 
     async def play(self, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
@@ -127,6 +135,21 @@ class Worker:
         assert isinstance(self.runner, JudgeRunner), "judge_answers() called before ready(), or on a model's worker"
         async for batch in self.runner.judge(answers):
             yield batch
+
+    async def set_judges(self, workers: Mapping[int, Any]) -> None:
+        """From now on these workers of the judge, by slot, read what this one's episodes are answered."""
+        await self.remote_judge.set_workers(workers)
+
+    async def reply(self, request: Request) -> Reply:
+        """Answer another worker's request (``ServedJudge.reply``)."""
+        assert self.served is not None, "reply() called before ready(), or on a model's worker"
+        return await self.served.reply(request)
+
+    async def heartbeats(self) -> AsyncIterator[int]:
+        """Stream of ``ServedJudge.heartbeats``, until the worker is ended."""
+        assert self.served is not None, "heartbeats() called before ready(), or on a model's worker"
+        async for answered in self.served.heartbeats():
+            yield answered
 
     async def recall(self, ordinals: Sequence[int]) -> None:
         """Leave out what is not begun of these leased episodes or answers; their leases end without them."""

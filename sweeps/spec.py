@@ -95,6 +95,11 @@ class Judge(Completed):
     replicas: Annotated[Whole, Field(ge=1)] | None = None
     """Replicas at most; default: as many as its share of the cluster holds."""
 
+    @property
+    def served(self) -> bool:
+        """Whether its engine needs workers of its own; rules and services are asked from wherever an answer is."""
+        return self.model.backend not in ("builtin", "openai")
+
     @field_validator("model")
     @classmethod
     def _reads_at_once(cls, value: ModelSpec) -> ModelSpec:
@@ -237,6 +242,12 @@ class Sweep(Frozen):
     def turn_judge(self) -> Judge | None:
         """Who reads answers while their episodes wait; None where no episode does."""
         return self.judge if Protocol.OEG_MULTI in self.protocols else None
+
+    @property
+    def serving_judge(self) -> Judge | None:
+        """The ``turn_judge`` whose engine has workers of its own; None where there is none."""
+        judge = self.turn_judge
+        return judge if judge and judge.served else None
 
 
 def impossible(

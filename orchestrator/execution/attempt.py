@@ -36,7 +36,7 @@ from orchestrator.monitoring.progress import Progress
 from orchestrator.planning.build_plan import belonging, build_plan, planned_cells, planned_rows
 from orchestrator.planning.pictures import FILE as PICTURES
 from orchestrator.planning.pictures import Recorder, ShownPictures
-from orchestrator.planning.plan import Plan, group
+from orchestrator.planning.plan import Plan, group, judge_group
 from orchestrator.report.cell_resources import with_resources
 from orchestrator.report.decision_map import Stored, with_decisions
 from orchestrator.report.judge_agreement import own
@@ -234,10 +234,13 @@ class Attempt:
 
     def _check_models(self) -> None:
         """Leave out what cannot start here, and say so before Ray starts."""
-        queue = self.judge_queue
-        self.reasons = hopeless(self.sweep, self.pending, queue.judge if queue else None)
-        if queue and queue.group in self.reasons:
+        queue, serving = self.judge_queue, self.sweep.serving_judge
+        reader = queue.judge if queue else serving
+        self.reasons = hopeless(self.sweep, self.pending, reader)
+        if reader and (why := self.reasons.get(judge_group(reader))):
             self.judge_queue = None
+            if serving:
+                self.reasons = {**dict.fromkeys(self.pending, f"its judge cannot start: {why}"), **self.reasons}
 
     def _unread(self, judge: Judge, again: bool = False) -> list[int]:
         return unread(self.plan, belonging(self.plan, self.output), self.output, judge, again)

@@ -29,6 +29,7 @@ from orchestrator.execution.failed_episodes import failed_batch
 from orchestrator.execution.ray_cluster import SharedGpus, capacity, gpu_nodes, here, hosts, printed_on
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.execution.spending import Spending
+from orchestrator.execution.turn_judges import TurnJudges
 from orchestrator.execution.worker_logs import (
     AttemptLog,
     WorkerLogCollector,
@@ -37,7 +38,7 @@ from orchestrator.execution.worker_logs import (
     log_ready,
 )
 from orchestrator.judging.judge_queue import JudgeQueue
-from orchestrator.planning.plan import Plan, group
+from orchestrator.planning.plan import Plan, group, judge_group
 from orchestrator.scheduling.forecast.workload import estimated
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Abandon, Command, Drop, GiveUp, Lease, Recall, Scheduler, Start, Stop
@@ -45,6 +46,8 @@ from sweeps.spec import Sweep
 
 BACKPRESSURE = 16
 """Batches a worker may have ready before the driver takes them: it bounds memory when the disk is slow."""
+MAX_REQUESTS = 100_000
+"""Requests of other workers that a judge's worker may have at once."""
 START_TIMEOUT_S = 1800.0
 """Seconds a worker may take to load; a 78B model from a cold disk needs many minutes."""
 STOP_TIMEOUT_S = 5.0
@@ -102,7 +105,10 @@ class Driver:
         self.nodes = gpu_nodes()
         self.kind = self.nodes[0].accelerator if self.nodes else ""
         self.demands = estimated(demands(sweep, cpus, gpus), sweep, self.kind)
-        queues = dict(pending) if judge_queue is None else {**pending, judge_queue.group: judge_queue.backlog}
+        self.turn_judges, self.serving = TurnJudges(), judge_group(sweep.serving_judge) if sweep.serving_judge else ""
+        queues: dict[str, Sequence[int]] = {**pending, **({self.serving: ()} if self.serving else {})}
+        if judge_queue is not None:
+            queues[judge_queue.group] = judge_queue.backlog
         self.schedule = Scheduler(
             queues, self.demands, cpus, gpus, self.nodes, shares(sweep, gpus), plan.together, sweep.cluster.silence
         )
@@ -205,13 +211,17 @@ class Driver:
     def _start(self, start: Start) -> None:
         slot, name = start.slot, start.group
         queue = self._queue_of(name)
-        judge = None if queue is None else queue.judge
+        judge = self.sweep.serving_judge if name == self.serving else queue and queue.judge
         models = [judge.model] if judge else [model for model in self.sweep.models if group(model) == name]
         options = self.shared.options(start, self.demands[name])
+        if name == self.serving:
+            options["max_concurrency"] = MAX_REQUESTS
         actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
             self._plan_ref, models, str(Path(self.sweep.data).resolve()), judge, self.spending.ledger, self.run_name
         )
         self.workers[slot] = WorkerHandle(name, actor, queue)
+        if self.serving and judge is None:
+            self.turn_judges.plays(slot, actor)
         self._spawn(slot, self._await_ready(slot))
 
     def _queue_of(self, name: str) -> JudgeQueue | None:
@@ -228,6 +238,7 @@ class Driver:
 
     def _stop(self, slot: int) -> None:
         worker = self.workers.pop(slot)
+        self.turn_judges.left(slot)
         self.worker_logs.gather(worker.group, slot, worker.place, lost=False)
 
         async def close() -> None:
@@ -242,6 +253,7 @@ class Driver:
 
     def _kill(self, slot: int, lost: bool = False) -> WorkerHandle:
         worker = self.workers.pop(slot)
+        self.turn_judges.left(slot)
         self.worker_logs.gather(worker.group, slot, worker.place, lost)
         for task in worker.tasks:
             task.cancel()
@@ -270,11 +282,16 @@ class Driver:
         worker = self.workers[slot]
         async with asyncio.timeout(START_TIMEOUT_S):
             worker.place = await _result(worker.actor.place.remote())
-        staged = "" if worker.judge_queue else await self.stages.folder(worker.place.node, worker.place.host)
+        reads = worker.judge_queue is not None or worker.group == self.serving
+        staged = "" if reads else await self.stages.folder(worker.place.node, worker.place.host)
         async with asyncio.timeout(START_TIMEOUT_S):
             reported = await _result(worker.actor.ready.remote(staged))
         log_ready(worker.group, slot, worker.place, reported.lines)
         self.events.put_nowait(lambda: self.schedule.ready(slot, self.now(), reported.in_flight))
+        if worker.group == self.serving:
+            self._spawn(
+                slot, self.turn_judges.serve(slot, worker.actor, lambda n: self.schedule.heard(slot, n, self.now()))
+            )
 
     async def _stream(self, slot: int, lease: int, ordinals: Sequence[int]) -> None:
         """Take a lease's batches until its stream ends; how long a worker may be silent is the schedule's to say."""

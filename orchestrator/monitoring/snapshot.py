@@ -97,7 +97,7 @@ class RateMeter:
         """The snapshot of this moment: ``stored`` and ``errors`` count this attempt's episodes by group."""
         judges = {name for name, group in schedule.groups.items() if group.demand.pool == JUDGES}
         counts = Counter(stored)  # less than nothing where failed ones of an earlier attempt are played again
-        counts.update({name: schedule.groups[name].played for name in judges})
+        counts.update({name: schedule.groups[name].played + schedule.groups[name].answered for name in judges})
         rates = self._rates(counts, now)
         names = dict.fromkeys((*self.planned, *schedule.groups))
         rows = [self._row(name, schedule, counts[name], rates.get(name, 0.0), name in judges) for name in names]

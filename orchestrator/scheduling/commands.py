@@ -37,6 +37,10 @@ class Demand:
     after: bool = False
     """Whether a judge starts only when the groups that it reads are done: one GPU cannot hold both."""
 
+    serves: int = 0
+    """Replicas that stand as long as others play, because those groups' episodes wait for their replies; 0 for all but a judge
+    of ``oeg-multi`` with an engine of its own."""
+
     unhurried: bool = False
     """Whether its work may take days (a service's batches): a worker's silence says nothing, and all work is one lease."""
 

@@ -69,11 +69,14 @@ class Placement:
         return worker
 
     def _next_to_start(self) -> WorkerGroup | None:
-        """The next group to have one more replica.
+        """The next group to have one more replica: first a judge whose replies episodes wait for.
 
         A group that its replicas cannot finish by the time a perfect schedule would end comes first, wide ones before
         narrow ones, so that narrow ones fill the gaps and no wide one waits for them; then the longest work per replica.
         """
+        for group in self.groups.values():
+            if self._standing(group) < self._to_stand(group) and self._fits(group):
+                return group
         fitting = [group for group in self.groups.values() if group.left and self._fits(group)]
         if not fitting:
             return None
@@ -143,10 +146,24 @@ class Placement:
         replicas = {slot.group.name for slot in self.slots.values()}
         for group in self.groups.values():
             demand = group.demand
-            waits = group.left and demand.gpus and group.name not in replicas
+            waits = (group.left or self._to_stand(group)) and demand.gpus and group.name not in replicas
             if waits and demand.gpus <= self._free_in_pool(demand.pool):
                 for slot in fewest_leaving(self.slots.values(), self.nodes, demand):
                     slot.leaving = True
+
+    def _to_stand(self, group: WorkerGroup) -> int:
+        """Replicas that the group has as long as episodes of others wait for its replies."""
+        return group.demand.serves if not group.abandoned and self._awaits_answers(group) else 0
+
+    def _standing(self, group: WorkerGroup) -> int:
+        return sum(slot.group is group for slot in self.slots.values())
+
+    def _awaits_judge(self, group: WorkerGroup) -> bool:
+        """Whether its episodes wait for a judge that has no ready worker."""
+        judge = self.groups.get(group.demand.judge)
+        if judge is None or not judge.demand.serves:
+            return False
+        return not any(slot.ready for slot in self.slots.values() if slot.group is judge)
 
     def _awaits_answers(self, judge: WorkerGroup) -> bool:
         """Whether answers for this judge are still being written."""

@@ -17,12 +17,12 @@ MOST_REPLICAS = 64
 def demands(sweep: Sweep, cpus: float, gpus: int) -> dict[str, Demand]:
     """What a replica of each group, the judge's included, takes of a cluster with so many CPUs and GPUs."""
     found = {group(model): _demand(model, sweep.cluster.workers, cpus, gpus) for model in sweep.models}
-    if not sweep.judged:
+    if sweep.judge is None or not _has_workers(sweep):
         return found
-    assert sweep.judge is not None
     name = judge_group(sweep.judge)
     found = {writer: replace(demand, judge=name) for writer, demand in found.items()}
-    return {**found, name: _judge(sweep.judge, cpus, gpus, alone=_alone(sweep, gpus))}
+    judge = _judge(sweep.judge, cpus, gpus, alone=_alone(sweep, gpus))
+    return {**found, name: _serving(judge, _reserve(sweep, gpus)) if sweep.serving_judge else judge}
 
 
 def shares(sweep: Sweep, gpus: int) -> dict[str, float]:
@@ -31,7 +31,7 @@ def shares(sweep: Sweep, gpus: int) -> dict[str, float]:
     Models that are done leave theirs to the judge. Where it cannot stand beside the models, each takes all in turn.
     """
     said: dict[str, float] = dict(sweep.cluster.shares)
-    if not sweep.judged or not _reserve(sweep, gpus) or _alone(sweep, gpus):
+    if not _has_workers(sweep) or not _reserve(sweep, gpus) or _alone(sweep, gpus):
         return said
     return {"models": gpus - _reserve(sweep, gpus), **said}
 
@@ -44,9 +44,29 @@ def _reserve(sweep: Sweep, gpus: int) -> float:
 
 
 def _alone(sweep: Sweep, gpus: int) -> bool:
-    """Whether the judge cannot have GPUs beside the widest model: then all answers are written first."""
+    """Whether the judge cannot have GPUs beside the widest model: then all answers are written first.
+
+    Where episodes wait for it that is no way out: models too wide to stand beside it are left out (``Scheduler``).
+    """
+    if sweep.serving_judge:
+        return False
     widest = max(model.gpus for model in sweep.models)
     return bool(widest and _reserve(sweep, gpus) and widest > gpus - _reserve(sweep, gpus))
+
+
+def _has_workers(sweep: Sweep) -> bool:
+    """Whether its judge has a group of workers."""
+    return sweep.judged or sweep.serving_judge is not None
+
+
+def _serving(judge: Demand, reserve: float) -> Demand:
+    """The demand of a judge that stands beside the models: as many replicas as its GPUs hold, without one a single engine.
+
+    On a machine without GPUs engines share the processors, so it takes none away.
+    """
+    if not judge.gpus:
+        return replace(judge, cpus=0, replicas=1, serves=1)
+    return replace(judge, serves=max(1, min(judge.replicas, int(reserve // judge.gpus))))
 
 
 def _judge(judge: Judge, cpus: float, gpus: int, alone: bool) -> Demand:

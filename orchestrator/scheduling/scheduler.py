@@ -25,6 +25,8 @@ SUSPECT_LEASE = 16
 """Suspects are played again so many at a time, and one by one if that kills another worker."""
 MAX_FAILED_STARTS = 3
 """Failed starts in a row after which a group is abandoned."""
+MAX_JUDGE_LOSSES = 10
+"""Ready workers of a judge lost in a row, without an episode of those that wait for it, after which all are abandoned."""
 MAX_UNREAD = 4096
 """Answers that may wait for a judge at work before those who write them get no new lease."""
 
@@ -61,7 +63,7 @@ class Scheduler(Control):
         self._advance(now)
         if slot in self.slots and lease in self.slots[slot].leases:
             self._observe(self.slots[slot], len(ordinals))
-            self.slots[slot].group.losses = 0
+            self._forget_losses(self.slots[slot].group)
             for ordinal in ordinals:
                 self.slots[slot].leases[lease].pop(ordinal, None)
         return self._assign_idle()
@@ -74,6 +76,14 @@ class Scheduler(Control):
             return []
         group.waiting.extend(group.wanted(ordinals))
         return self._abandon_too_wide() + self._assign_idle() + self._place()
+
+    def heard(self, slot: int, answered: int, now: float = 0.0) -> list[Command]:
+        """A judge's worker that others ask has answered so many requests, or had none to answer."""
+        self._advance(now)
+        if slot in self.slots:
+            self.slots[slot].last_heard = self.now
+            self.slots[slot].group.answered += answered
+        return []
 
     def drained(self, slot: int, lease: int, now: float = 0.0) -> list[Command]:
         """A lease's stream has ended in good order; what it did not deliver waits again."""
@@ -104,9 +114,14 @@ class Scheduler(Control):
         self._advance(now)
         commands: list[Command] = []
         for slot, worker in list(self.slots.items()):
+            if slot not in self.slots:
+                continue
             late = [lease for lease, due in worker.due.items() if self.now > due]
             silent = self.now - worker.last_heard > worker.group.silence_timeout(self.silence)
-            if worker.leases and (silent or late):
+            asked = worker.ready and self._to_stand(worker.group)
+            if self._awaits_judge(worker.group):
+                worker.wait(self.now, self.silence)
+            elif (worker.leases or asked) and (silent or late):
                 reason = (
                     f"silent for {self.now - worker.last_heard:.0f} s" if silent else f"{LATE_FACTOR:g} times too slow"
                 )
@@ -143,6 +158,10 @@ class Scheduler(Control):
                 commands += self._abandon(worker.group, reason)
         if worker.group.demand.unhurried:
             return commands + self._requeue_whole(worker, reason)
+        if worker.ready and worker.group.demand.serves:
+            worker.group.losses += 1
+            if worker.group.losses >= MAX_JUDGE_LOSSES:
+                return commands + self._abandon(worker.group, reason)
         held = [tuple(lease) for lease in worker.leases.values() if lease]
         for ordinals in held:
             if len(held) == len(ordinals) == 1 and self._isolated_twice(worker.group, ordinals[0]):
@@ -175,17 +194,40 @@ class Scheduler(Control):
         for group in self.groups.values():
             demand = group.demand
             most = min(self.nodes.widest(demand.accelerator), self.shares.get(demand.pool, demand.gpus))
-            if group.left and demand.gpus > most:
+            if (group.left or self._to_stand(group)) and demand.gpus > most:
                 where = "a node of the cluster" if len(self.nodes.nodes) > 1 else "the cluster"
                 needs = f"{group.name} needs {demand.told}, {where} has {most:g}"
-                commands += self._abandon(group, needs)
+                commands += self._abandon(group, needs + self._beside(group))
         return commands
 
+    def _beside(self, group: WorkerGroup) -> str:
+        """The judge whose GPUs are not to be had for the group, as words."""
+        judge = self.groups.get(group.demand.judge)
+        return f" beside {judge.demand.told} for {judge.name}" if judge and judge.demand.serves else ""
+
     def _abandon(self, group: WorkerGroup, reason: str) -> list[Command]:
+        """Nobody plays the group in this attempt, nor those whose episodes wait for its replies."""
         for queue in (group.suspects, group.waiting, group.parked, group.dropped):
             queue.clear()
         group.abandoned = True
-        return [Abandon(group.name, reason)]
+        commands: list[Command] = [Abandon(group.name, reason)]
+        for writer in self.groups.values():
+            if group.demand.serves and writer.demand.judge == group.name and self.remaining(writer):
+                commands += self._stop_all(writer)
+                commands += self._abandon(writer, f"{group.name} cannot read its answers: {reason}")
+        return commands
+
+    def _stop_all(self, group: WorkerGroup) -> list[Command]:
+        stopped = [slot for slot, worker in self.slots.items() if worker.group is group]
+        for slot in stopped:
+            self._release(slot)
+        return [Stop(slot) for slot in stopped]
+
+    def _forget_losses(self, group: WorkerGroup) -> None:
+        """An episode has come: workers of its group live, and the judge's that it waited for."""
+        group.losses = 0
+        if group.demand.judge in self.groups:
+            self.groups[group.demand.judge].losses = 0
 
     def _place(self) -> list[Command]:
         """Start workers while one fits that ends its group's work sooner."""
@@ -214,6 +256,8 @@ class Scheduler(Control):
         if worker.leaving:
             return False
         if group.parked and self.now - group.parked_since < PAUSE_GRACE_S and not self._some_wait_for_room():
+            return True
+        if self._to_stand(group):
             return True
         return (self._awaits_answers(group) and not self._some_wait_for_room()) or (
             group.left > 0 and self._judge_is_behind(group)

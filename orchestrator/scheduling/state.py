@@ -45,10 +45,12 @@ class WorkerGroup:
     """Small leases of episodes that were in play when a worker died: split until the crashing episode is isolated."""
     failed_starts: int = 0
     losses: int = 0
-    """Workers lost in a row without an episode between them, where the group's work is ``Demand.unhurried``."""
+    """Workers lost in a row without an episode between them, where its work is ``Demand.unhurried`` or it ``serves``."""
     played: int = 0
     """Episodes delivered, over ``busy`` seconds of its replicas."""
     busy: float = 0.0
+    answered: int = 0
+    """Requests of other groups' episodes, where it ``serves``."""
     starts: list[float] = field(default_factory=list)
     """Seconds that its replicas took to start."""
     abandoned: bool = False
@@ -117,6 +119,8 @@ class WorkerGroup:
         """Seconds a worker of this group may send nothing: ``silence``, or less where its rate is known."""
         if self.demand.unhurried:
             return float("inf")
+        if self.demand.serves:
+            return silence / 2  # before those that wait for it count as silent
         if self.busy < PRIOR_WEIGHT_S or not self.played:
             return silence
         return min(silence, max(MIN_SILENCE_TIMEOUT_S, SILENCE_ROUNDS * self.demand.at_once / self.rate))
@@ -175,6 +179,11 @@ class WorkerSlot:
         told = self.group.known and not self.group.demand.unhurried
         promised = self.held / self.group.rate if told else 0.0
         return now + silence + LATE_FACTOR * promised if promised else float("inf")
+
+    def wait(self, now: float, silence: float) -> None:
+        """It could not go on until now: nothing of that counts as silence or as a lease's delay."""
+        self.last_heard = now
+        self.due = {lease: max(due, now + silence) for lease, due in self.due.items()}
 
     @property
     def wants_work(self) -> bool:

@@ -358,7 +358,6 @@ def test_answers_of_several_turns_have_a_judge_that_can_be_asked_between_them():
     talk = {**SMALL, "protocol": "oeg-multi", "conditions": ["zero-shot", "hint"]}
     for reader, told in (
         ({}, 'protocol = "oeg-multi" needs a judge'),
-        ({"judge": {"model": "qwen3-8b"}}, "start `vllm serve Qwen/Qwen3-8B`"),
         (
             {"judge": {"model": "rule-judge", "instruction": "paper"}},
             'judge.instruction = "paper" is of one-turn answers',

@@ -43,6 +43,8 @@ class Forecast:
     found: Simulated
     makespans: Sequence[float] = ()
     """Seconds in further simulations, in which every rate and start is off at random."""
+    serving: str = ""
+    """The group of a judge that episodes wait for: it has GPUs, and what it makes them wait is not simulated."""
 
     def lines(self, price: float | None = None) -> list[str]:
         """The forecast for a person; ``price`` is for one GPU-hour."""
@@ -59,6 +61,10 @@ class Forecast:
         if price is not None:
             lines.append(f"cost         {held * price:,.2f} at {price:g} a GPU-hour, all GPUs held to the end")
         lines += self._sources()
+        if self.serving:
+            lines.append(
+                f"{self.serving} reads turn by turn on GPUs kept for it; what episodes wait for it is not counted"
+            )
         lines += [f"left out: {reason}" for reason in found.abandoned.values()]
         if self.without_gpu:
             names = ", ".join(model.name for model in self.without_gpu)
@@ -121,6 +127,9 @@ def forecast(
         services = sum(pending.answers.get(group(model), 0) for model in others)  # as if they were there from the start
         reads = {answer: next(numbers) for answer in answers}
         queues[judge_group(judge)] = [next(numbers) for _ in range(pending.unread + services)]
+    serving = judge_group(sweep.serving_judge) if sweep.serving_judge and sweep.serving_judge.model.gpus else ""
+    if serving:
+        queues.setdefault(serving, [])
     nodes = nodes_of(gpus, gpu_type)
     share = shares(sweep, gpus)
     found = simulate(queues, with_rates, gpus, FaultModel(), nodes, share, reads)
@@ -129,7 +138,7 @@ def forecast(
     makespans = [
         simulate(queues, with_rates, gpus, FaultModel(), nodes, share, reads, works).makespan for works in wrong
     ]
-    return Forecast(gpus, gpu_type, nodes, pending, known, others, found, makespans)
+    return Forecast(gpus, gpu_type, nodes, pending, known, others, found, makespans, serving)
 
 
 def _off(demand: Demand, episodes: int, known: Rate, name: str, seed: int) -> Work:
@@ -153,7 +162,7 @@ def paces(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending: Pending
         found[name] = throughput.mixed(
             [(pending.episodes.get(name, 0), episodes), (pending.answers.get(name, 0), answers)]
         )
-    if sweep.judged and sweep.judge and sweep.judge.model.gpus:
+    if (sweep.judged or sweep.serving_judge) and sweep.judge and sweep.judge.model.gpus:
         seen = read.get(sweep.judge.model.name, Observed())
         found[judge_group(sweep.judge)] = throughput.verdict_rate(sweep.judge, gpu_type, seen)
     return found

@@ -274,6 +274,9 @@ class Simulation:
 
     def _tick(self) -> Sequence[Command]:
         self._at(self.now + TICK_INTERVAL_S, self._tick)
+        for slot, replica in self.replicas.items():
+            if self.schedule.groups[replica.span.group].demand.serves and not replica.silent:
+                self.schedule.heard(slot, 0, self.now)
         return self.schedule.tick(self.now)
 
     def _at(self, when: float, event: Callable[[], Sequence[Command]]) -> None:

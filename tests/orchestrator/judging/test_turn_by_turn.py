@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from orchestrator.storage.episode_store import episodes, turns
+from tests.actors.marking_judge import marking_judge
 from tests.actors.service import Answer, said, service
 from tests.orchestrator.execution.test_attempt import exactly_once
 from tests.orchestrator.judging.test_judging import by, flat, killed_with_a_part, many, sweep
@@ -80,6 +86,95 @@ def test_a_mute_judge_leaves_failed_episodes_that_another_command_plays_again(cl
         assert cli.run("run", path, "--output", out, "--retry-failed").returncode == 0
     assert set(pl.read_parquet(out / "results.parquet")["acc"]) == {0.0}
     exactly_once(out, 20)
+
+
+# -- a judge with an engine of its own ------------------------------------------------------------------------------------
+def marking(folder: Path, backend: str) -> str:
+    """A [judge] table of a checkpoint whose marks can be foretold, on an engine of its own."""
+    flags = "enforce_eager = true, max_model_len = 256, block_size = 32" if backend == "vllm" else ""
+    return (
+        f'[judge]\nsampling = {{ temperature = 0, max_tokens = 64 }}\n[judge.model]\nname = "marks"\n'
+        f'source = "{marking_judge(folder)}"\nbackend = "{backend}"\ngpus = 0\ndtype = "float32"\noptions = {{ {flags} }}\n'
+    )
+
+
+def said_and_read(out: Path) -> pl.DataFrame:
+    return turns(out).select("key", "turn", "reply", "read_as", "judged", "move").sort("key", "turn").collect()
+
+
+def judges_ready(out: Path) -> int:
+    told = [path.read_text() for path in out.glob("logs/*/driver.log")]
+    return sum(len(re.findall("worker [0-9]+ of judge:marks is ready", text)) for text in told)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["transformers", pytest.param("vllm", marks=pytest.mark.long)])
+def test_a_judge_on_its_own_engine_reads_while_episodes_wait_and_any_workers_give_the_same_bytes(
+    backend, cli, demo_data, tmp_path
+):
+    pytest.importorskip(backend, reason=f"the extra '{backend}' is not installed")
+    table = marking(tmp_path / "judge", backend)
+    path = several(sweep(tmp_path / "x.toml", demo_data, table, '["oracle", "refuse"]'))
+    written = []
+    for workers in (1, 2):
+        out = tmp_path / f"by-{workers}"
+        done = cli.run("run", path, "--output", out, "--set", f"cluster.workers={workers}")
+        assert done.returncode == 0, done.stderr
+        exactly_once(out, 2 * 2 * 70)
+        written.append(((out / "results.json").read_bytes(), said_and_read(out)))
+
+    assert written[0][0] == written[1][0] and written[0][1].equals(written[1][1])
+    read = written[0][1]
+    assert judges_ready(out) == 1 and read["judged"].null_count() == 0
+    assert read["judged"].str.contains("1").any() and read["judged"].str.contains("^[01](,[01])*$").all()
+    assert any(read["read_as"] != ""), "some answers must name something for this test to mean anything"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_judge_killed_or_hung_while_episodes_wait_is_replaced_and_the_bytes_are_the_same(
+    fault, cli, demo_data, tmp_path
+):
+    pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
+    table = marking(tmp_path / "judge", "transformers")
+    path = several(sweep(tmp_path / "x.toml", demo_data, table, TALKERS))
+    out, whole = tmp_path / "killed", tmp_path / "whole"
+    run = cli.start("run", path, "--output", out, "--set", "cluster.silence=30")
+    hit = judge_hit(run, out, fault)
+    _, err = run.communicate(timeout=300)
+    assert run.returncode == 0, err
+    assert hit and judges_ready(out) == 2, "the fault must fall into the run for this test to mean anything"
+
+    assert cli.run("run", path, "--output", whole).returncode == 0
+    exactly_once(out, 4 * 2 * 70)
+    assert (out / "results.json").read_bytes() == (whole / "results.json").read_bytes()
+    assert said_and_read(out).equals(said_and_read(whole))
+
+
+def judge_hit(run: subprocess.Popen[str], out: Path, fault: signal.Signals) -> bool:
+    """Send the signal to the judge's first worker half a second after another worker, which asks it, is ready too."""
+    deadline = time.monotonic() + 300
+    while run.poll() is None and time.monotonic() < deadline:
+        told = "".join(path.read_text() for path in out.glob("logs/*/driver.log"))
+        found = dict(re.findall(r"worker \d+ of (\S+) is ready \(process (\d+)", told))
+        if {"judge:marks", "builtin"} <= found.keys():
+            time.sleep(0.5)
+            os.kill(int(found["judge:marks"]), fault)
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.slow
+def test_a_judge_that_cannot_start_ends_the_run_with_its_reason_and_nothing_is_scored(cli, demo_data, tmp_path):
+    table = f'[judge.model]\nname = "gone"\nsource = "{tmp_path / "nothing"}"\nbackend = "transformers"\ngpus = 0\n'
+    out = tmp_path / "run"
+    done = cli.run("run", several(sweep(tmp_path / "x.toml", demo_data, table, '["refuse"]')), "--output", out)
+
+    told = flat(done.stdout + done.stderr)
+    assert done.returncode != 0 and "Traceback" not in told
+    assert "judge:gone" in told and "nothing" in told
+    assert episodes(out).collect().height == 0
 
 
 def test_what_was_read_while_it_was_played_is_not_judged_afterwards(cli, demo_data, tmp_path):

@@ -8,7 +8,8 @@ from sweeps.load import build
 
 
 def sweep(*models: str | dict, judge: str | dict = "qwen3-8b", **more):
-    table = {"name": "test", "data": "d", "models": list(models), "protocol": "oeg", "judge": {"model": judge}, **more}
+    judged = judge if isinstance(judge, dict) and "model" in judge else {"model": judge}
+    table = {"name": "test", "data": "d", "models": list(models), "protocol": "oeg", "judge": judged, **more}
     return build(table, "a test")
 
 
@@ -41,6 +42,24 @@ def test_rules_and_services_read_beside_everything_and_take_nothing(judge):
     demand = demands(one, 32, 1)[f"judge:{judge}"]
 
     assert shares(one, 1) == {} and (demand.cpus, demand.gpus, demand.after) == (0, 0, False)
+
+
+@pytest.mark.parametrize(("gpus", "serves"), [(1, 1), (2, 1), (8, 1), (16, 2), (64, 8)])
+def test_a_judge_that_episodes_wait_for_stands_beside_them_in_its_eighth(gpus, serves):
+    one = sweep("internvl3-8b", protocol="oeg-multi")
+    demand = demands(one, 32, gpus)["judge:qwen3-8b"]
+
+    assert shares(one, gpus) == {"models": gpus - serves} and (demand.serves, demand.after) == (serves, False)
+    assert demands(one, 32, gpus)["internvl3-8b"].judge == "judge:qwen3-8b"
+    few = sweep("internvl3-8b", protocol="oeg-multi", judge={"model": "qwen3-8b", "replicas": 1})
+    assert demands(few, 32, 64)["judge:qwen3-8b"].serves == 1
+
+
+def test_without_gpus_such_a_judge_takes_no_processor_from_those_who_wait_for_it():
+    judge = {"name": "j", "source": "s", "gpus": 0}
+    demand = demands(sweep("internvl3-8b", protocol="oeg-multi", judge=judge), 2, 0)["judge:j"]
+
+    assert (demand.cpus, demand.gpus, demand.serves, demand.replicas) == (0, 0, 1, 1)
 
 
 def test_without_open_ended_cells_the_models_have_everything():

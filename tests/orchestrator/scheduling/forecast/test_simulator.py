@@ -344,6 +344,25 @@ def test_the_forecast_of_open_ended_work_tells_its_verdicts_and_what_they_were_r
     assert "1,260 episodes of 1 model on" in lines and "apart, without GPU: rule-judge" in lines
 
 
+@pytest.mark.parametrize("gpus", [1, 8])
+def test_a_judge_that_episodes_wait_for_stands_from_the_first_of_them_to_the_last(gpus, tmp_path):
+    turns = open_ended(tmp_path, 'protocol="oeg-multi"', "judge.instruction='ours'")
+    told = forecast(turns, gpus, "h200")
+    judges = [span for span in told.found.spans if span.group == "judge:qwen3-8b"]
+    writers = [span for span in told.found.spans if span.group != "judge:qwen3-8b"]
+
+    if gpus == 1:
+        assert not told.found.spans
+        assert set(told.found.abandoned.values()) >= {
+            "internvl3-8b needs 1 GPU, the cluster has 0 beside 1 GPU for judge:qwen3-8b"
+        }
+        return
+    (judge,) = judges
+    assert judge.began == min(span.began for span in writers) and judge.outcome == "stopped"
+    assert max(span.ended for span in writers) <= judge.ended == told.found.makespan
+    assert any("reads turn by turn" in line for line in told.lines())
+
+
 def test_what_is_stored_and_unread_waits_for_the_judge_alone(tmp_path):
     nothing = workload.PendingWork({}, {}, unread=500)
     found = forecast(open_ended(tmp_path), 8, "h200", pending=nothing).found
