@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from orchestrator.report.html.escape import visible
-from orchestrator.report.html.tables import GAP, Column, PageTable, Row, TableCell
+from orchestrator.report.html.tables import GAP, NAMES, Column, PageTable, Row, TableCell, names
 from orchestrator.report.resources import resources
 from orchestrator.report.run_data import RunData
 
 COLUMNS = (
-    Column("Model", number=False, filter=True),
-    Column("Scenario", number=False, filter=True),
-    Column("Condition", number=False, filter=True),
+    *NAMES,
     Column("Played", "episodes that were played here; those taken over from other runs took nothing"),
     Column("Tokens", "prompts and replies, as the engine counts them"),
     Column("Cost", "paid to the service, in the currency of its prices; behind it, per 1,000 episodes"),
@@ -32,12 +29,10 @@ def _known(row: Row) -> bool:
 
 
 def _cell(row: Row) -> tuple[TableCell, ...]:
-    condition = row["condition"] + ("" if row["protocol"] == "mcqa" else f" ({row['protocol']})")
-    names = [visible(row["model"]), visible(row["scenario"]), visible(condition)]
     tokens, cost = row["prompt_tokens"] + row["reply_tokens"], row["cost"]
     each = f"{1000 * cost / row['played']:,.2f}" if cost and row["played"] else ""
     return (
-        *(TableCell(name, name, style="name" if place == 0 else "") for place, name in enumerate(names)),
+        *names(row),
         TableCell(f"{row['played']:,}", row["played"]),
         TableCell(f"{tokens:,}", tokens),
         TableCell(f"{cost:,.4f}", cost, each) if cost else TableCell(GAP),

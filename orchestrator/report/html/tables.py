@@ -79,10 +79,10 @@ class PageTable:
     """Rows of baselines that are shown on demand."""
 
 
+NAMES = tuple(Column(name, number=False, filter=True) for name in ("Model", "Scenario", "Condition"))
+"""Of a table with one row a cell: its first columns."""
 CELLS = (
-    Column("Model", number=False, filter=True),
-    Column("Scenario", number=False, filter=True),
-    Column("Condition", number=False, filter=True),
+    *NAMES,
     Column("Acc %", "share of scored episodes that end correct, with its 95% interval (Agresti-Coull)"),
     Column("First turn %", "share of scored episodes that end correct at the first turn: what needs no help"),
     Column("ps", "suggestions per episode (mean of turns - 1), with its 95% score interval"),
@@ -143,18 +143,22 @@ def _sorted(run_data: RunData, rows: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
+def names(row: Row) -> tuple[TableCell, ...]:
+    """A cell's values of ``NAMES``; the condition names its protocol where that is not multiple choice."""
+    protocol = "" if row["protocol"] == "mcqa" else f" ({row['protocol']})"
+    model, scenario, condition = map(visible, (row["model"], row["scenario"], row["condition"] + protocol))
+    return TableCell(model, model, style="name"), TableCell(scenario, scenario), TableCell(condition, condition)
+
+
 def _cell(
     row: Row, change: Row | None, above: float | None, worth: float | None, read: Row | None
 ) -> tuple[TableCell, ...]:
     unfinished = row["finished"] < row["planned"]
-    name = row["condition"] + ("" if row["protocol"] == "mcqa" else f" ({row['protocol']})")
     unparsable = 0 if read is None else read["unparsable"]
     played = f"{row['finished']:,}" if not unfinished else f"{row['finished']:,}/{row['planned']:,}"
     link = urlencode({part: row[part] for part in ("model", "scenario", "condition")}) if row["finished"] else ""
     return (
-        TableCell(visible(row["model"]), visible(row["model"]), style="name"),
-        TableCell(visible(row["scenario"]), visible(row["scenario"])),
-        TableCell(visible(name), visible(name)),
+        *names(row),
         _measure(row, "acc", span=True),
         _number(row["acc_first"]),
         _measure(row, "ps"),
@@ -244,8 +248,7 @@ def beside_paper(rows: pl.DataFrame) -> PageTable | None:
         return None
     known = rows.filter(pl.col("published").is_not_null())
     columns = (
-        Column("Model", number=False, filter=True), Column("Scenario", number=False, filter=True),
-        Column("Condition", number=False, filter=True), Column("Measure", number=False, filter=True), Column("Ours"),
+        *NAMES, Column("Measure", number=False, filter=True), Column("Ours"),
         Column("Published"), Column("Difference"),
         Column("Episodes", "decoded as the package does: episodes that ended otherwise, or suggestions for ps; at least"),
         Column("Agrees", "no episode differs, rounding allowed; decoded otherwise or open-ended: it lies in our interval"),
