@@ -85,9 +85,7 @@ def test_a_worker_that_dies_while_a_batch_is_out_pays_nothing_twice(demo_data, t
 
         async def until_it_is_out() -> None:
             one = backend(wanted, demo_data)
-            asking_all = asyncio.create_task(_played_until_cancelled(wanted, one))
-            while not any(service.looks.values()):
-                await asyncio.sleep(0.02)
+            asking_all = await _asked_until_looked(wanted, one, service)
             asking_all.cancel()
             await asyncio.gather(asking_all, return_exceptions=True)
             await one.close()
@@ -103,6 +101,14 @@ def test_a_worker_that_dies_while_a_batch_is_out_pays_nothing_twice(demo_data, t
         assert len(service.batches) == rows["turns"].max(), "what the service has answered is read, not asked"
     assert (tmp_path / "run/results.json").read_bytes() == (tmp_path / "again/results.json").read_bytes()
     assert again["cost"].to_list() == rows["cost"].to_list()
+
+
+async def _asked_until_looked(wanted, one, service) -> asyncio.Task[None]:
+    """The playing that waits for its batch: the service was asked about it."""
+    playing = asyncio.create_task(_played_until_cancelled(wanted, one))
+    while not any(service.looks.values()):
+        await asyncio.sleep(0.02)
+    return playing
 
 
 async def _played_until_cancelled(wanted, one) -> None:
@@ -210,9 +216,7 @@ def test_a_batch_that_somebody_cancelled_stops_the_model_and_the_next_run_sends_
 
         async def run() -> None:
             one = backend(wanted, demo_data)
-            waiting = asyncio.create_task(_played_until_cancelled(wanted, one))
-            while not any(service.looks.values()):
-                await asyncio.sleep(0.02)
+            waiting = await _asked_until_looked(wanted, one, service)
             service.batches["batch_0"]["status"] = "cancelled"
             with pytest.raises(
                 ModelStopped, match=r"batch_0 was cancelled at the service with .* run again to send those"

@@ -14,21 +14,12 @@ from orchestrator.storage.episode_store import episodes
 from sweeps.load import load
 from tests.actors.service import said
 from tests.actors.service import service as answering
+from tests.orchestrator.execution import test_stopped_runs
 from tests.orchestrator.execution.test_attempt import exactly_once
 from tests.orchestrator.execution.test_stopped_runs import playing
 
 pytestmark = pytest.mark.slow
-SWEEP = """# A test.
-data = "{data}"
-conditions = [{conditions}]
-tracking = {{ uri = "none" }}
-[[model]]
-name = "served"
-source = "served"
-in_flight = 4
-endpoint = {{ base_url = "{url}", key_env = "" }}
-{more}
-"""
+SWEEP = test_stopped_runs.SWEEP.replace('"zero-shot"', "{conditions}") + "{more}\n"
 UNIFORM = '[[model]]\nname = "uniform"\nsource = "builtin:uniform"\nbackend = "builtin"\n'
 
 
