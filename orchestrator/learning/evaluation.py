@@ -9,16 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from actors.batching import Job
+from actors.image_loader import fit
 from envs import SCENARIOS
 from envs.render import Renderer
 from envs.samples import limited, load
 from envs.scenario import suggestions
 from envs.types import Action, Sample
-from orchestrator.learning.policy import Policy
 from orchestrator.learning.states import GameState, path
+from orchestrator.learning.student import Student
 
 AT_ONCE = 64
-"""Questions answered together."""
+"""Most questions answered together; fewer where a step of the training takes fewer replies at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,13 @@ class Played:
     """Whether the clear view was named rightly."""
 
 
-def evaluate(policy: Policy, folder: Path, scenarios: Sequence[str], samples: int, seed: int) -> dict[str, Played]:
+def evaluate(policy: Student, folder: Path, scenarios: Sequence[str], samples: int, seed: int) -> dict[str, Played]:
     """Scenario -> what was found on ``samples`` of its samples; raises BadData."""
-    renderer = Renderer(folder)
+    renderer = Renderer(folder, fit=fit(policy.train.model))
     return {name: examined(policy, limited(load(folder, name), samples, seed), renderer) for name in scenarios}
 
 
-def examined(policy: Policy, samples: Sequence[Sample], renderer: Renderer) -> Played:
+def examined(policy: Student, samples: Sequence[Sample], renderer: Renderer) -> Played:
     """Episodes of these samples of one scenario, and their clear views."""
     paths = [path(sample, renderer) for sample in samples]
     states = [GameState(s, SCENARIOS[s.scenario].initial(s), "hidden", renderer) for s in samples]
@@ -65,13 +67,23 @@ def examined(policy: Policy, samples: Sequence[Sample], renderer: Renderer) -> P
     return Played(tuple(right), tuple(asks), tuple(firsts), tuple(asked), tuple(o.right for o in named))
 
 
-def greedy(policy: Policy, states: Sequence[GameState]) -> list[str]:
+def greedy(policy: Student, states: Sequence[GameState]) -> list[str]:
     """The likeliest reply to each state."""
-    said = []
-    for start in range(0, len(states), AT_ONCE):
-        part = [state.job() for state in states[start : start + AT_ONCE]]
-        said += [group[0] for group in policy.sampled(part, [1] * len(part), 0.0, 0)]
-    return [policy.text(one.tokens) for one in said]
+    said: list[str] = []
+    at_once = min(AT_ONCE, policy.train.at_once * policy.train.rollouts)
+    for start in range(0, len(states), at_once):
+        said += together(policy, [state.job() for state in states[start : start + at_once]])
+    return said
+
+
+def together(policy: Student, jobs: Sequence[Job]) -> list[str]:
+    """Answered as one batch, or one by one where the processor refuses several questions (SmolVLM's)."""
+    try:
+        return policy.greedy(jobs)
+    except ValueError:
+        if len(jobs) == 1:
+            raise
+    return [policy.greedy([job])[0] for job in jobs]
 
 
 def measures(found: Mapping[str, Played], trained: Sequence[str]) -> dict[str, float]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from actors.batching import Job
+from actors.printable import one_line
 from orchestrator.learning.rollouts import Said
 from orchestrator.learning.settings import Train, TrainError
 from orchestrator.learning.student import Student, adapters
@@ -63,13 +64,25 @@ class Policy(Student):
 
     def prefill(self, network: Any, jobs: Sequence[Job], grad: bool) -> Prefilled:
         """One pass over the questions."""
-        inputs = self.mind.inputs(jobs).to(self.device)
+        inputs = self._inputs(jobs).to(self.device)
         floats = {k: v.to(network.dtype) for k, v in inputs.items() if torch.is_floating_point(v)}
         mask = inputs["attention_mask"]
         places = (mask.cumsum(1) - 1).clamp(min=0)
         with torch.set_grad_enabled(grad):
             out = network(**{**inputs, **floats}, position_ids=places, use_cache=True, logits_to_keep=1)
         return Prefilled(out.logits[:, -1], out.past_key_values, mask, places[:, -1] + 1)
+
+    def _inputs(self, jobs: Sequence[Job]) -> Any:
+        """Tensors of all questions; raises TrainError where the processor takes them one by one alone."""
+        try:
+            return self.mind.inputs(jobs)
+        except ValueError as problem:
+            if len(jobs) == 1:
+                raise
+            raise TrainError(
+                f"the processor of {self.train.model.name} refuses several questions at once ({one_line(str(problem))}); set "
+                "train.at_once = 1"
+            ) from None
 
     @torch.no_grad()
     def sampled(self, jobs: Sequence[Job], counts: Sequence[int], temperature: float, seed: int) -> list[list[Said]]:
@@ -98,6 +111,10 @@ class Policy(Student):
         rows = zip(torch.stack(written, 1).tolist(), told.tolist(), strict=True)
         said = iter([Said(self._ended(row), logprob) for row, logprob in rows])
         return [[next(said) for _ in range(n)] for n in counts]
+
+    def greedy(self, jobs: Sequence[Job]) -> list[str]:
+        said = self.sampled(jobs, [1] * len(jobs), 0.0, 0)
+        return [self.text(group[0].tokens) for group in said]
 
     def _ended(self, row: Sequence[int]) -> tuple[int, ...]:
         end = next((place for place, token in enumerate(row) if token in self.mind.stops), len(row) - 1)

@@ -31,8 +31,8 @@ class Said(NamedTuple):
 
     tokens: tuple[int, ...]
     """With the end token where there was one."""
-    logprob: float | None
-    """Sum of the log-probabilities of its tokens, given the question it was sampled from; None where TRL keeps none."""
+    logprob: float
+    """Sum of the log-probabilities of its tokens at temperature 1, given the question it was sampled from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,6 @@ class Train(Frozen):
             "exploration.clone": self.exploration.clone,
             'credit = "episode"': self.credit == "episode",
             "shuffle_rewards": self.shuffle_rewards,
-            "evaluate_every": self.evaluate_every,
             "unequal weights of states": len(weights) > 1,
         }
         return [name for name, wanted in asked.items() if wanted]

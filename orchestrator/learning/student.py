@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,10 @@ import torch
 from torch import Tensor
 
 from actors.backend_registry import at_home
-from actors.hf_backend import ModelAndProcessor
+from actors.batching import Job
+from actors.hf_backend import Batch, ModelAndProcessor
 from orchestrator.learning.settings import Lora, Train, TrainError
+from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -42,6 +45,12 @@ class Student:
     def tokens(self, text: str) -> tuple[int, ...]:
         """A reply as the model would have said it."""
         return (*self.mind.writer(text, add_special_tokens=False)["input_ids"], self.end)
+
+    def greedy(self, jobs: Sequence[Job]) -> list[str]:
+        """The likeliest reply to each question, as a sweep has it said."""
+        sampling = Sampling(max_tokens=self.train.max_tokens)
+        asked = [Job(replace(job.request, sampling=sampling), job.pictures) for job in jobs]
+        return [reply.text for reply in self.mind.replies(Batch(asked, self.mind.inputs(asked)))]
 
     # -- keeping ------------------------------------------------------------------------------------------------------
     def weights(self) -> dict[str, Tensor]:

@@ -68,7 +68,7 @@ def teach(
         if arguments.should_save:
             run_files.forget_rollouts(output, start)
             progress.announce(output, Pool(found, settings.states).counts(), start)
-        trainer = VerdictTrainer(settings, arguments, found, progress, stop)
+        trainer = VerdictTrainer(training, arguments, found, progress, stop)
         trainer.train(resume_from_checkpoint=str(last_checkpoint(output)) if start else None)
 
 

@@ -16,12 +16,14 @@ from accelerate.utils import gather_object
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
+from trl.models import unwrap_model_for_generation
 
 from actors.chat_format import conversation
-from orchestrator.learning import run_files
+from orchestrator.learning import evaluation, run_files
 from orchestrator.learning.progress import Progress, Stop
 from orchestrator.learning.rollouts import PLAIN, Rollout, Said
-from orchestrator.learning.settings import Train
+from orchestrator.learning.sampling_record import recorded
+from orchestrator.learning.settings import Train, Training
 from orchestrator.learning.states import TrainingState
 from orchestrator.learning.student import Student, adapters
 from orchestrator.learning.trl_engine import order
@@ -35,12 +37,15 @@ class VerdictTrainer(GRPOTrainer):
     """GRPOTrainer whose reward is the game's verdict."""
 
     def __init__(
-        self, train: Train, arguments: GRPOConfig, states: Sequence[TrainingState], progress: Progress, stop: Stop
+        self, training: Training, arguments: GRPOConfig, states: Sequence[TrainingState], progress: Progress, stop: Stop
     ) -> None:
-        self.settings, self.states, self.progress = train, states, progress
+        train = training.train
+        self.sweep, self.settings, self.states, self.progress = training.sweep, train, states, progress
         self.student = Student(train)
         self.rolled: list[dict[str, Any]] = []
         """Rollouts since the last checkpoint, of all processes."""
+        self.logprobs: list[float] = []
+        """Of the replies that this process sampled last."""
         network = self.student.network
         super().__init__(
             model=network,
@@ -62,6 +67,12 @@ class VerdictTrainer(GRPOTrainer):
         text = self.student.text(tokens)
         return text, self.states[place].read(text)
 
+    def _generate_single_turn(self, *given: Any, **named: Any) -> Any:
+        with recorded(self.student.network) as record:
+            replies, weighed = super()._generate_single_turn(*given, **named)
+        self.logprobs = record.sums(replies)
+        return replies, weighed
+
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         made: dict[str, Any] = super()._generate_and_score_completions(inputs)
         rows = run_files.rows(self.state.global_step, self._rollouts([row["place"] for row in inputs], made))
@@ -77,10 +88,23 @@ class VerdictTrainer(GRPOTrainer):
         for number, (place, ids, mask, advantage) in enumerate(parts):
             tokens = ids[mask.bool()].tolist()
             text, outcome = self._outcome(place, tokens)
-            reward, said = outcome.reward(self.settings.rp), Said(tuple(tokens), None)
+            reward, said = outcome.reward(self.settings.rp), Said(tuple(tokens), self.logprobs[number])
             group = first + number // size
             found.append(Rollout(self.states[place], group, PLAIN, said, text, outcome, reward, advantage))
         return [one for start in range(0, len(found), size) for one in live(found[start : start + size])]
+
+    def evaluated(self) -> dict[str, float]:
+        """Measures of greedy episodes on the sweep's own data; every process plays its share of the scenarios."""
+        train, place = self.settings, self.accelerator
+        share = self.sweep.scenarios[place.process_index :: place.num_processes]
+        with unwrap_model_for_generation(self.model_wrapped, place, self.args.ds3_gather_for_generation):
+            self.student.network.eval()
+            mine = evaluation.evaluate(
+                self.student, Path(self.sweep.data), share, train.evaluate_samples, self.sweep.seed
+            )
+            self.student.network.train()
+        found = {name: played for part in gather_object([mine]) for name, played in part.items()}
+        return evaluation.measures(found, train.scenarios)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Rollouts first: the checkpoint is the commit."""
@@ -105,9 +129,12 @@ class AfterStep(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         """After each step."""
         step, trainer = state.global_step - 1, self.trainer
+        every = trainer.settings.evaluate_every
+        evaluated = trainer.evaluated() if every and state.global_step % every == 0 else {}
         if args.should_save:
             rows = [row for row in trainer.rolled if row["step"] == step]
-            trainer.progress.step(step, run_files.measures(pl.DataFrame(rows, schema=run_files.ROLLOUT)))
+            measured = run_files.measures(pl.DataFrame(rows, schema=run_files.ROLLOUT))
+            trainer.progress.step(step, {**measured, **evaluated})
             trainer.progress.tell(self.start, step)
         if self.stop.asked:
             control.should_save = control.should_training_stop = True

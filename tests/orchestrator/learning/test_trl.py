@@ -11,10 +11,13 @@ pytest.importorskip("torch", reason="the extra `transformers` is not installed")
 pytest.importorskip("trl", reason="the package trl is not installed")
 
 from actors.hf_backend import Batch, ModelAndProcessor
+from envs import SCENARIOS
 from envs.demo import draw
 from orchestrator.learning import run_files, settings, trainer
+from orchestrator.learning.evaluation import evaluate, measures
 from orchestrator.learning.plan import states
-from orchestrator.learning.student import loadable
+from orchestrator.learning.policy import Policy
+from orchestrator.learning.student import Student, loadable
 from orchestrator.learning.trl_engine import order, whole_checkpoints
 from sweeps.load import load
 
@@ -41,9 +44,10 @@ def trained(folder, overrides):
 
 @pytest.fixture(scope="module")
 def whole(own, tmp_path_factory):
-    """A training that was never interrupted."""
+    """A training that was never interrupted, with MLflow and evaluations."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    done, _ = trained(folder, own)
+    more = ["tracking.uri=sqlite", "train.evaluate_every=2", "train.evaluate_samples=2"]
+    done, _ = trained(folder, [*own, *more])
     assert done.steps == 4 and done.model == folder / "model.toml"
     return folder
 
@@ -56,7 +60,7 @@ def test_the_trainer_reads_the_tokens_and_pixels_of_a_sweep(own, tmp_path):
     made = settings.load(DEMO, own)
     found, train = states(made), made.train
     progress = Progress(train, MetricsLog(made.sweep, train, tmp_path), print)
-    asked = VerdictTrainer(train, config(train, tmp_path), found, progress, Stop())
+    asked = VerdictTrainer(made, config(train, tmp_path), found, progress, Stop())
     places = order(len(found), train)
     rows = [asked.train_dataset[k] for k in range(8)]
     prompts = [[{**m, "content": filled(m["content"], row["images"])} for m in row["prompt"]] for row in rows]
@@ -90,6 +94,41 @@ def test_a_group_is_paid_by_the_game(whole, own):
         assert group["advantage"].to_list() == pytest.approx(expected, abs=1e-3)
     dead = found.filter(pl.col("advantage").is_null()).group_by("step", "group").agg(pl.col("reward").n_unique())
     assert set(dead["reward"]) <= {1}
+
+
+def test_a_reply_is_stored_with_its_log_probability(whole, own):
+    policy = Policy(settings.load(DEMO, own).train)
+    by_key = {state.key: state for state in states(settings.load(DEMO, own))}
+    rows = run_files.read_rollouts(whole)
+    told = []
+    for row in rows.filter(step=0).to_dicts():
+        reply = policy.tokens(row["reply"])
+        if len(reply) == row["tokens"]:
+            told.append((row, reply))
+    jobs = [by_key[row["state"]].job() for row, _ in told]
+    expected, counted = policy.logprobs(policy.network.eval(), jobs, range(len(jobs)), [r for _, r in told], False)
+
+    assert len(told) >= 16 and rows["logprob"].null_count() == 0 and (rows["logprob"] <= 0).all()
+    assert [row["logprob"] for row, _ in told] == pytest.approx((expected * counted).sum(1).tolist(), abs=2e-3)
+
+
+def test_evaluations_are_in_mlflow_and_are_those_of_the_trained_model(whole, own, demo_data):
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{whole / 'mlflow.db'}")
+    (run,) = client.search_runs([e.experiment_id for e in client.search_experiments() if e.name == "demo-learning"])
+    history = {
+        name: client.get_metric_history(run.info.run_id, name) for name in ("acc_in_domain", "acc_out_of_domain")
+    }
+    made = settings.load(DEMO, own)
+    after = load(DEMO, own[:1], [whole / "model.toml"]).models[1]
+    found = evaluate(
+        Student(made.train.model_copy(update={"model": after})), demo_data, list(SCENARIOS), 2, made.sweep.seed
+    )
+
+    assert {tuple(point.step for point in points) for points in history.values()} == {(1, 3)}
+    expected = measures(found, made.train.scenarios)
+    assert {name: points[-1].value for name, points in history.items()} == {name: expected[name] for name in history}
 
 
 def test_a_training_cut_off_after_a_checkpoint_gives_the_same_weights(whole, own, tmp_path, monkeypatch):
