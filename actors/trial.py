@@ -20,6 +20,7 @@ from actors import nvml
 from actors.backend import Backend, Message, Reply, Request
 from actors.backend_registry import at_home
 from actors.episode_runner import EpisodeRunner, PlanView
+from actors.front_end import FrontEnd, measured
 from actors.image_loader import Pictures
 from actors.in_flight import chosen as chosen_in_flight
 from envs.types import ImageRef
@@ -63,6 +64,8 @@ class Tried:
     compared: tuple[Compared, ...] = ()
     uncompared: str = ""
     """Why nothing was compared."""
+    front: FrontEnd | None = None
+    """Of a vLLM worker, as far as its prompts have pictures."""
 
 
 class Recorder:
@@ -101,13 +104,20 @@ async def tried(book: PlanView, model: ModelSpec, backend: Any, data: Path, ordi
     asked = chosen(recorder.kept)
     picture = await picture_tokens(backend, asked[0]) if asked else None
     ours = [(await backend.token_ids(request), (await backend.reply(request)).text) for request in asked]
+    front = await measured(backend, recorder.kept, _known(rows)) if model.backend == "vllm" else None
     await backend.close()
     theirs, problem = await _package(model, data, asked)
     compared = tuple(
         Compared(_pictures(request), ids, package_ids, reply, package_reply)
         for request, (ids, reply), (package_ids, package_reply) in zip(asked, ours, theirs, strict=False)
     )
-    return replace(found, picture=picture, compared=compared, uncompared=problem)
+    return replace(found, picture=picture, compared=compared, uncompared=problem, front=front)
+
+
+def _known(rows: Sequence[dict[str, Any]]) -> float:
+    """The share of the pictures of these rows that came from the engine's cache."""
+    shown, known = (sum(n or 0 for row in rows for n in row[name]) for name in ("pictures", "cached_pictures"))
+    return known / shown if shown else 0.0
 
 
 def chosen(requests: Sequence[Request]) -> list[Request]:

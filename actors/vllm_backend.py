@@ -121,9 +121,13 @@ class VLLMBackend:
 
     async def reply(self, request: Request) -> Reply:
         """Answer; raises Unprocessable, or BackendDied at once when the engine is gone or hung."""
+        return await self.replied(request, lambda: self.prompts.prepared(request))
+
+    async def replied(self, request: Request, prompt: Callable[[], Awaitable[Any]]) -> Reply:
+        """As ``reply``; ``prompt`` gives what the request was rendered to."""
         how, sampling = decoding(request.sampling, self.own, self.penalty), request.sampling
         output, pictures, seconds = await self.generated(
-            lambda: self.prompts.prepared(request),
+            prompt,
             lambda: parameters(how, sampling.max_tokens, request.seed, self._skips_special(request)),
             sampling.max_tokens,
             self.lora,
@@ -165,6 +169,12 @@ class VLLMBackend:
     async def token_ids(self, request: Request) -> list[int]:
         """What the model reads, pictures expanded; raises what the renderer raises for a prompt that it refuses."""
         return list((await self.prompts.prepared(request))["prompt_token_ids"])
+
+    async def forget(self) -> None:
+        """Empty every cache of pictures and prompts; to be called while no request is in flight."""
+        await self.engine.reset_mm_cache()
+        await self.engine.reset_prefix_cache()
+        await self.engine.reset_encoder_cache()
 
     async def close(self) -> None:
         """Shut the engine down and leave no child of it behind; safe to call twice."""

@@ -213,7 +213,7 @@ def try_models(
         table = Table(*heads)
         for row in rows:
             table.add_row(*map(_plain, row.cells))
-        show(table, least=WIDTH)
+        show(table, *(printable(f"{row.model}: {row.bound}") for row in rows if row.bound), least=WIDTH)
     raise typer.Exit(0 if all(row.ok for row in rows) else 1)
 
 

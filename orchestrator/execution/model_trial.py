@@ -87,7 +87,8 @@ def _keep(folder: Path, model: ModelSpec, sweep: Sweep, row: Row) -> None:
     kind = KIND.get(model_try.protocol(sweep), "")
     if not (nodes and nodes[0].accelerator and model.gpus and row.rate and row.loads is not None and kind):
         return
-    seen = Observed(row.episodes, row.episodes / row.rate, (row.loads,))
+    front_end = row.front.ceiling if row.front else 0.0
+    seen = Observed(row.episodes, row.episodes / row.rate, (row.loads,), front_end)
     with _writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
         add_observed(folder, nodes[0].accelerator, {kind: {model.name: seen}})

@@ -5,11 +5,13 @@ A model that fails is a row like any other: its last cell is one sentence.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from actors.front_end import FrontEnd
 from actors.trial import Compared, Tried
 from envs import SCENARIOS
 from envs.samples import BadData
@@ -49,6 +51,10 @@ class Row:
     """How many ids and replies are those of the package-style call; empty where nothing was compared."""
     wrong: str = ""
     """What is wrong, in one sentence."""
+    front: FrontEnd | None = None
+    """Of a model on vLLM that shows pictures."""
+    bound: str = ""
+    """Whether engine or front end bounds it, in one sentence; empty where that was not measured."""
 
     @property
     def ok(self) -> bool:
@@ -115,8 +121,22 @@ def judged(model: ModelSpec, loads: float, tried: Tried) -> Row:
     gpu = None if tried.gpu is None else tried.gpu / GIB
     return Row(
         model.name, loads, tried.host / GIB, gpu, tried.picture, episodes / tried.seconds, episodes, ended,
-        _equal(tried.compared), _wrong(tried, ended),
+        _equal(tried.compared), _wrong(tried, ended), tried.front, bound(model, tried.front) if tried.front else "",
     )  # fmt: skip
+
+
+def bound(model: ModelSpec, front: FrontEnd) -> str:
+    """What bounds a worker of the model, and how many engines a GPU and processors a worker that asks for."""
+    pace = min(front.engine, front.ceiling)
+    busy = f"a worker keeps {1 + pace / front.ceiling:.1f} processors busy"
+    front_end = (
+        f"{front.ceiling:.0f} ({1e3 / front.new_ms:.0f} with new pictures, {1e3 / front.known_ms:.0f} with known ones)"
+    )
+    if front.engine <= front.ceiling:
+        return f"the engine bounds it: {front.engine:.0f} requests/s, its front end prepares {front_end}; {busy}"
+    engines = math.ceil(front.engine / front.ceiling)
+    shares = f"{engines} engines a GPU fill it (gpus = {model.gpus / engines:.2g}); " if 0 < model.gpus <= 1 else ""
+    return f"the front end bounds it: it prepares {front_end} requests/s, the engine answers {front.engine:.0f}; {shares}{busy}"
 
 
 def _equal(compared: Sequence[Compared]) -> str:

@@ -21,6 +21,7 @@ import psutil
 from actors.backend import BackendDied, Message, Overflow, Reply, Request
 from actors.backend_registry import engine
 from actors.decoding import Decoding
+from actors.front_end import measured
 from actors.vllm_backend import VLLMBackend, adapter, engine_arguments, parameters
 from envs.render import Unprocessable as UnprocessablePicture
 from envs.types import ImageRef
@@ -154,6 +155,22 @@ def test_what_the_engine_has_from_an_earlier_request_is_counted(talk: Talk) -> N
     assert first.prompt_tokens - 256 < (again.cached_tokens or 0) < again.prompt_tokens and again.cached_pictures == 2
     assert (other.pictures, other.cached_tokens) != (again.pictures, again.cached_tokens)
     assert (one(text=words).pictures, one(text=words).cached_pictures) == (0, 0)
+
+
+@slow
+def test_the_front_end_is_measured_with_new_and_with_known_pictures(talk: Talk) -> None:
+    many = requests(max_tokens=4)
+    before = facts(talk.replies(many))
+
+    found = talk.run(measured(talk.backend, many, known=0.5))
+
+    assert found is not None and found.requests == PICTURES, "one request for each picture"
+    assert found.engine > 0 and min(found.new_ms, found.known_ms) > 0
+    assert found.ceiling == pytest.approx(2000 / (found.new_ms + found.known_ms))
+    (known,) = talk.replies([asked(user("Once more?", picture(1)), max_tokens=1)])
+    assert known.cached_pictures == 1, "what was new was sent to the engine"
+    assert facts(talk.replies(many)) == before
+    assert talk.run(measured(talk.backend, [asked(user("No picture."), max_tokens=1)], known=0.0)) is None
 
 
 @slow

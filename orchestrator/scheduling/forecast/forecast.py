@@ -60,7 +60,7 @@ class Forecast:
         ]
         if price is not None:
             lines.append(f"cost         {held * price:,.2f} at {price:g} a GPU-hour, all GPUs held to the end")
-        lines += self._sources()
+        lines += [*self._sources(), *self._front_ends()]
         if self.serving:
             lines.append(
                 f"{self.serving} reads turn by turn on GPUs kept for it; what episodes wait for it is not counted"
@@ -92,6 +92,11 @@ class Forecast:
         for name, rate in self.rates.items():
             by.setdefault(rate.source, []).append(name)
         return [f"rates {source}: {', '.join(by[source])}" for source in RATE_ERRORS if source in by]
+
+    def _front_ends(self) -> list[str]:
+        """Which models a GPU would play faster than their front end prepares requests."""
+        names = [f"{name} ({rate.episodes:.2g} episodes/s)" for name, rate in self.rates.items() if rate.front_end]
+        return [f"bound by one front end a worker, not by the GPU: {', '.join(names)}"] if names else []
 
 
 def forecast(

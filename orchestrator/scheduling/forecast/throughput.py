@@ -6,6 +6,7 @@ A rate is never part of a key and changes no answer: a wrong one costs time alon
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ class Rate:
     """Seconds until it is ready."""
     source: str
     """``reckoned`` (rates.toml), ``guessed`` (from its size alone) or ``measured``."""
+    front_end: bool = False
+    """Whether the GPU would be faster than the front end that prepares its requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,12 @@ class Observed:
     """Replica-seconds in which they were played."""
     starts: tuple[float, ...] = ()
     """Seconds each start took."""
+    front_end: float = 0.0
+    """Requests/s that its front end sustained in the latest trial; 0 where none was made."""
+
+    def __add__(self, later: Observed) -> Observed:
+        front_end = later.front_end or self.front_end
+        return Observed(self.episodes + later.episodes, self.busy + later.busy, self.starts + later.starts, front_end)
 
 
 @cache
@@ -67,7 +76,7 @@ def rate(model: ModelSpec, gpu_type: str, seen: Observed = Observed(), pictures:
 
     Raises SweepError for a kind of GPU that the table does not know.
     """
-    one = _pictures_rate(model, gpu_type)
+    one = _prepared(_pictures_rate(model, gpu_type), model, seen)
     shown = pictures or pictures_shown(CONDITIONS["zero-shot"])
     return _weighed(replace(one, episodes=one.episodes / shown), seen)
 
@@ -87,7 +96,7 @@ def answer_rate(model: ModelSpec, gpu_type: str, seen: Observed = Observed()) ->
     """Open-ended answers: one picture and some sentences each."""
     picture = _pictures_rate(model, gpu_type)
     seconds = 1 / picture.episodes + _table()["answers"]["tokens"] / _decoding(model, gpu_type)
-    return _weighed(Rate(1 / seconds, picture.start, picture.source), seen)
+    return _weighed(_prepared(Rate(1 / seconds, picture.start, picture.source), model, seen), seen)
 
 
 def verdict_rate(judge: Judge, gpu_type: str, seen: Observed = Observed()) -> Rate:
@@ -110,7 +119,9 @@ def mixed(parts: Sequence[tuple[int, Rate]]) -> Rate:
     some = [part for part in parts if part[0]] or [(1, parts[0][1])]
     seconds = sum(count / one.episodes for count, one in some)
     most = max(some, key=lambda part: part[0])[1]
-    return Rate(sum(count for count, _ in some) / seconds, most.start, most.source)
+    return Rate(
+        sum(count for count, _ in some) / seconds, most.start, most.source, any(one.front_end for _, one in some)
+    )
 
 
 def speed_of(gpu_type: str) -> float:
@@ -133,7 +144,7 @@ def _weighed(known: Rate, seen: Observed) -> Rate:
         return known
     episodes = (known.episodes * PRIOR_WEIGHT_S + seen.episodes) / (PRIOR_WEIGHT_S + seen.busy)
     start = (known.start + sum(seen.starts)) / (1 + len(seen.starts))
-    return Rate(episodes, start, "measured")
+    return Rate(episodes, start, "measured", known.front_end)
 
 
 def _pictures_rate(model: ModelSpec, gpu_type: str) -> Rate:
@@ -143,6 +154,13 @@ def _pictures_rate(model: ModelSpec, gpu_type: str) -> Rate:
         return Rate(row["pictures"] * speed * _part(model), row["start"], "reckoned")
     pictures = min(MAX_PICTURES_PER_S, 150.0 * (model.gpus or 1) / _billions(model))
     return Rate(pictures * speed, _start(model), "guessed")
+
+
+def _prepared(one: Rate, model: ModelSpec, seen: Observed) -> Rate:
+    """The rate, of requests/s, but no more than the front end sustains: by a trial, else by the table."""
+    known = _table()["front_end"].get(model.architecture, math.inf) if model.backend == "vllm" else math.inf
+    most = seen.front_end or known
+    return replace(one, episodes=most, front_end=True) if one.episodes > most else one
 
 
 def _part(model: ModelSpec) -> float:
@@ -193,14 +211,16 @@ def add_observed(folder: Path, gpu_type: str, fresh: Mapping[str, Mapping[str, O
     for kind in (EPISODES, ANSWERS, VERDICTS):
         seen = observed([folder], gpu, kind)
         for name, new in fresh.get(kind, {}).items():
-            old = seen.get(name, Observed())
-            starts = (old.starts + new.starts)[-32:]
-            seen[name] = Observed(old.episodes + new.episodes, old.busy + new.busy, starts)
-        content[kind] = {
-            name: {"episodes": row.episodes, "busy": round(row.busy, 3), "starts": [round(s, 3) for s in row.starts]}
-            for name, row in sorted(seen.items())
-        }
+            seen[name] = seen.get(name, Observed()) + new
+        content[kind] = {name: _row(row) for name, row in sorted(seen.items())}
     checksums.write(folder / OBSERVED, json.dumps({"gpu": gpu, **content}, indent=2).encode())
+
+
+def _row(seen: Observed) -> dict[str, Any]:
+    """The figures as the file has them, with the last 32 starts."""
+    starts = [round(seconds, 3) for seconds in seen.starts[-32:]]
+    row = {"episodes": seen.episodes, "busy": round(seen.busy, 3), "starts": starts}
+    return {**row, "front_end": round(seen.front_end, 3)} if seen.front_end else row
 
 
 def observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) -> dict[str, Observed]:
@@ -208,8 +228,7 @@ def observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) -> di
     found: dict[str, Observed] = {}
     for folder in folders:
         for name, row in _rows(folder / OBSERVED, gpu_type, kind).items():
-            old = found.get(name, Observed())
-            found[name] = Observed(old.episodes + row.episodes, old.busy + row.busy, old.starts + row.starts)
+            found[name] = found.get(name, Observed()) + row
     return found
 
 
@@ -219,7 +238,12 @@ def _rows(path: Path, gpu_type: str, kind: str) -> dict[str, Observed]:
         if content["gpu"] != gpu_type.lower():
             return {}
         return {
-            str(name): Observed(int(row["episodes"]), float(row["busy"]), tuple(map(float, row["starts"])))
+            str(name): Observed(
+                int(row["episodes"]),
+                float(row["busy"]),
+                tuple(map(float, row["starts"])),
+                float(row.get("front_end", 0)),
+            )
             for name, row in content.get(kind, {}).items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from actors.front_end import FrontEnd
 from actors.trial import Compared, Tried
 from envs.samples import BadData
-from orchestrator.inspection.model_try import judged, models, planned
+from orchestrator.inspection.model_try import bound, judged, models, planned
 from sweeps.load import SweepError, registry
 
 MODEL = registry()["embedded"]
@@ -65,6 +66,29 @@ def test_what_is_wrong_is_one_sentence(found: Tried, wrong: str) -> None:
 
     assert (row.wrong, row.ok) == (wrong, not wrong)
     assert row.ended == found.endings.get("unprocessable", 0)
+
+
+def test_a_slow_engine_bounds_its_worker() -> None:
+    front = FrontEnd(14, new_ms=20.0, known_ms=4.0, engine=15.0, known=0.5)
+    row = judged(MODEL, 1.0, tried(front=front))
+
+    assert front.ceiling == pytest.approx(1000 / 12)
+    assert row.table()["front"]["new_ms"] == 20.0
+    assert row.bound == (
+        "the engine bounds it: 15 requests/s, its front end prepares 83 (50 with new pictures, 250 with known ones); "
+        "a worker keeps 1.2 processors busy"
+    )
+    assert judged(MODEL, 1.0, tried()).bound == "" == judged(MODEL, 1.0, tried()).table()["bound"]
+
+
+@pytest.mark.parametrize(("gpus", "shares"), [(1, "3 engines a GPU fill it (gpus = 0.33); "), (2, ""), (0, "")])
+def test_a_fast_engine_waits_for_its_front_end(gpus: float, shares: str) -> None:
+    front = FrontEnd(14, new_ms=20.0, known_ms=4.0, engine=200.0, known=0.5)
+
+    assert bound(MODEL.model_copy(update={"gpus": gpus}), front) == (
+        "the front end bounds it: it prepares 83 (50 with new pictures, 250 with known ones) requests/s, the engine answers "
+        f"200; {shares}a worker keeps 2.0 processors busy"
+    )
 
 
 def test_two_samples_of_each_scenario_and_condition_are_planned(demo_data: Path) -> None:

@@ -249,6 +249,24 @@ def test_every_model_of_the_paper_has_a_rate_and_the_counts_are_those_of_the_pap
         throughput.rate(models[0], "abacus")
 
 
+def test_no_gpu_is_faster_than_the_front_end_before_it(tmp_path):
+    """On a GPU twice as fast the smallest InternVL3 waits for its front end; a trial's own figure comes before the table's."""
+    sweep = load(PAPER, ['models=["internvl3-1b", "llava-1.5-7b"]', "conditions=['reference']", "only=[]"])
+    pending = workload.published(sweep)
+    slower, faster = (paces(sweep, kind, [], pending)["internvl3-1b"] for kind in ("h200", "b200"))
+    assert (slower.episodes, slower.front_end) == (17.0, False)
+    assert (faster.episodes, faster.front_end) == (21.0, True)
+
+    for most in (12.0, 9.0, 0.0):
+        seen = throughput.Observed(0, 0.0, (), most)
+        throughput.add_observed(tmp_path, "H200", {throughput.EPISODES: {"internvl3-1b": seen}})
+    outlook = forecast(sweep, 8, "h200", [tmp_path])
+    assert outlook.rates["internvl3-1b"].episodes == 9.0, "of the latest trial that measured it"
+    assert outlook.rates["llava-1.5-7b"].episodes == 36.0
+    assert "bound by one front end a worker, not by the GPU: internvl3-1b (9 episodes/s)" in outlook.lines()
+    assert not any("front end" in line for line in forecast(sweep, 8, "h200").lines())
+
+
 def test_a_rate_follows_the_pictures_that_a_sweeps_conditions_show():
     """1.33 pictures an episode zero-shot, 2.21 with hints: 1 + the paper's mean number of suggestions, by kept samples."""
     everything = {**CONDITIONS, **VARIANTS}
