@@ -42,6 +42,12 @@ def as_letter(reply: str) -> str:
     return letter if len(letter) < 2 else "#"
 
 
+@lru_cache(maxsize=65536)
+def of_option(option: str) -> tuple[str, str]:
+    """``as_text`` and ``as_letter`` of an option, which policies reply again and again."""
+    return as_text(option), as_letter(option)
+
+
 class Side(NamedTuple):
     """One side's options as two look-up tables, built once per list of options."""
 

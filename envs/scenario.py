@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import ClassVar
 
-from envs.answers import Reading, as_letter, as_text, letter, side
+from envs.answers import Reading, Side, as_letter, as_text, letter, of_option, side
 from envs.chance import chance
 from envs.types import Action, Ending, ImageRef, Mode, Move, Sample, State, Turn, Verdict, View
 
@@ -106,11 +106,25 @@ class Scenario:
     ) -> tuple[Reading, Reading, Action]:
         """How the reply reads against suggestions and against categories; category letters follow the suggestions'."""
         text, mark = as_text(reply), as_letter(reply)
-        asked = side(shown, self.askable(sample, state) if shown else (), 0)
-        answers = (sample.answer,) if self.answerable(sample, state) else ()
-        named = side(sample.categories, answers, len(shown))
+        asked, named = self._sides(sample, state, shown)
         option, category = asked.read(text, mark), named.read(text, mark)
         return option, category, action(shown, option, category, text in asked.texts)
+
+    def _sides(self, sample: Sample, state: State, shown: tuple[str, ...]) -> tuple[Side, Side]:
+        """Suggestions and categories, with those that count now."""
+        asked = side(shown, self.askable(sample, state) if shown else (), 0)
+        answers = (sample.answer,) if self.answerable(sample, state) else ()
+        return asked, side(sample.categories, answers, len(shown))
+
+    def counting(self, sample: Sample, state: State, options: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the options that are right now, as a suggestion or as a category; any other ends the episode as not right."""
+        asked, named = self._sides(sample, state, () if state.mode is Mode.REFERENCE else self.offered(sample, state))
+        read = ((option, *of_option(option)) for option in options)
+        return tuple(
+            option
+            for option, text, mark in read
+            if Verdict.CORRECT in (asked.read(text, mark).verdict, named.read(text, mark).verdict)
+        )
 
     # -- what a scenario may change -----------------------------------------------------------------------------------
     def path(self, sample: Sample, state: State) -> str:

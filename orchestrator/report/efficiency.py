@@ -146,12 +146,13 @@ def guess_penalty(run_data: RunData) -> pl.DataFrame:
     """
     wrong = (pl.col("action") == Action.CATEGORY) & (pl.col("category") == Verdict.WRONG)
     last = run_data.last.filter(wrong, protocol=Protocol.MCQA.value)
-    penalties: list[float | None] = []
-    for row in last.select(PLACE).iter_rows():
+    places, penalties = last.select(PLACE).unique(maintain_order=True), list[float | None]()
+    for row in places.iter_rows():
         sample = run_data.samples.get(row[0], {}).get(row[1])
         chance = None if sample is None else guess_chance(sample, state_of(row))
         penalties.append(None if chance is None else chance / (1 - chance))
-    return last.select("key").with_columns(pl.Series("penalty", penalties, dtype=pl.Float64))
+    known = places.with_columns(pl.Series("penalty", penalties, dtype=pl.Float64))
+    return last.join(known, on=PLACE, how="left", maintain_order="left").select("key", "penalty")
 
 
 def _mode(run_data: RunData) -> pl.Expr:

@@ -1,6 +1,7 @@
 """The exact chance that a policy without eyes is right: computed over the rules of the game, sample by sample.
 
-No simulation: every reply that the policy may give is played once at every state that it can reach, with its chance.
+No simulation: every reply that the policy may give and that counts is played once at every state that it can reach, with its
+chance; a reply that does not count ends the episode as not right.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def right_chance(sample: Sample, replies: Replies, mode: Mode = Mode.PLAY, seed:
         after: dict[State, float] = defaultdict(float)
         for state, weight in states.items():
             possible = replies(game, sample, state)
-            for reply in possible:
+            for reply in game.counting(sample, state, possible):
                 reached, _ = game.step(sample, state, reply)
                 if reached.ending is Ending.CORRECT:
                     right += weight / len(possible)

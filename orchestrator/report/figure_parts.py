@@ -6,7 +6,7 @@ Models stand above baselines, baselines are grey, and what is unfinished is pale
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -43,11 +43,16 @@ class Numbers:
 
     run_data: RunData
     intervals: Estimates
+    sums: dict[tuple[str, ...], Mapping[tuple[str, ...], tuple[int, int]]] = field(default_factory=dict)
+    """What ``played`` has counted."""
 
-    @cached_property
-    def cells(self) -> Sequence[Row]:
-        """The planned cells of multiple choice with their counts."""
-        return self.run_data.rows.filter(protocol="mcqa").to_dicts()
+    def played(self, names: tuple[str, ...]) -> Mapping[tuple[str, ...], tuple[int, int]]:
+        """Values of these columns -> finished and planned episodes of multiple choice."""
+        if names not in self.sums:
+            cells = self.run_data.rows.filter(protocol="mcqa")
+            sums = cells.group_by(names).agg(pl.col("finished", "planned").cast(pl.Int64).sum())
+            self.sums[names] = {tuple(row[:-2]): (row[-2], row[-1]) for row in sums.iter_rows()}
+        return self.sums[names]
 
     @cached_property
     def changes(self) -> pl.DataFrame:
@@ -100,8 +105,7 @@ class Drawing:
 
     def played(self, **names: str) -> float:
         """The share of planned episodes that are finished, of the cells with these names (model, condition, scenario)."""
-        cells = [cell for cell in self.numbers.cells if all(cell[name] == wanted for name, wanted in names.items())]
-        finished, planned = (sum(int(cell[name]) for cell in cells) for name in ("finished", "planned"))
+        finished, planned = self.numbers.played(tuple(names)).get(tuple(names.values()), (0, 0))
         return finished / max(1, planned)
 
     def strength(self, row: Row) -> float:

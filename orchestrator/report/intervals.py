@@ -74,6 +74,13 @@ def histogram(values: Whole, low: float, high: float, groups: Whole | None = Non
     )
 
 
+def histogram_of(values: Whole, counts: Whole, low: float, high: float) -> Stratum:
+    """The stratum of values (kinds,), not all distinct, that were seen ``counts`` times each."""
+    distinct, place = np.unique(values, return_inverse=True)
+    seen: Floats = np.bincount(place, counts).astype(np.float64)
+    return Stratum(distinct, seen, min(low, float(distinct[0])), max(high, float(distinct[-1])))
+
+
 def score_interval(strata: Sequence[Stratum]) -> tuple[float, float]:
     """The interval of the unweighted average of the strata's means; independent strata, 95%."""
     return _limits(strata, _side(strata, upwards=False), _side(strata, upwards=True))

@@ -8,6 +8,7 @@ sweep declares (``orchestrator.report.paired_tests``).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import polars as pl
 
@@ -17,7 +18,7 @@ from orchestrator.report.paired_tests import (
     SUGGESTIONS,
     ZERO_SHOT,
     Limits,
-    paired_strata,
+    differences,
     pairs_of_conditions,
     pairs_of_models,
     with_holm,
@@ -47,21 +48,18 @@ def averages_between(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFr
 
 
 def averaged_pairs(limits: Limits, pairs: pl.DataFrame, family: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    most: dict[str, int] = {}
-    for (scenario, _), limit in limits.items():
-        most[scenario] = max(limit, most.get(scenario, 0))
+    """One row a comparison of ``kinds`` of pairs by ``names``, scenario apart; the columns of ``averages_against``."""
     rows = []
-    for group, part in pairs.sort(*names, "scenario").group_by(names, maintain_order=True):
-        scenarios = part.partition_by("scenario", maintain_order=True)
-        strata = [paired_strata(one, most[one["scenario"][0]]) for one in scenarios]
-        right, steps = [one for one, _ in strata], [one for _, one in strata if one is not None]
+    for group, parts in groupby(differences(pairs, [*names, "scenario"], limits), key=lambda part: part[0][:-1]):
+        found = [one for _, one in parts]
+        right, steps = [one.right for one in found], [one.steps for one in found if one.steps is not None]
         asked = _estimate(steps) if steps else (None,) * len(SUGGESTIONS)
-        rows.append((*group, len(strata), part.height, *_estimate(right), *asked))
+        rows.append((*group, len(found), sum(one.n for one in found), *_estimate(right), *asked))
     counts = {"scenarios": pl.Int64, "n": pl.Int64}
     schema = {**dict.fromkeys(names, pl.String), **counts, **dict.fromkeys(MEASURED, pl.Float64)}
-    found = pl.DataFrame(rows, schema=schema, orient="row")
-    return found.join(
-        _corrected(found, family.select(names).unique(), names), on=list(names), how="left", maintain_order="left"
+    averaged = pl.DataFrame(rows, schema=schema, orient="row")
+    return averaged.join(
+        _corrected(averaged, family.select(names).unique(), names), on=list(names), how="left", maintain_order="left"
     )
 
 

@@ -8,7 +8,8 @@ multiple choice and of open-ended answers apart; baselines are reference points,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom  # type: ignore[import-untyped]
 
 from orchestrator.report.estimates import suggestion_limits
-from orchestrator.report.intervals import Floats, Stratum, Whole, histogram, score_interval
+from orchestrator.report.intervals import Floats, Stratum, Whole, histogram, histogram_of, score_interval
 from orchestrator.report.outcomes import groups_of, outcomes
 from orchestrator.report.run_data import RunData, once
 
@@ -31,6 +32,22 @@ SUGGESTIONS = ("ps_difference", "ps_low", "ps_high", "ps_p")
 MEASURED = ("effective", "difference_low", "difference_high", "p", *SUGGESTIONS)
 Limits = Mapping[tuple[str, str], int]
 """(scenario, condition) -> the most suggestions of an episode (``suggestion_limits``)."""
+
+
+class Paired(NamedTuple):
+    """The differences of one group of pairs: first less other."""
+
+    n: int
+    """Pairs."""
+    right: Stratum
+    """Of accuracy, in points."""
+    steps: Stratum | None
+    """Of suggestions; None of open-ended answers, which have none."""
+    gains: tuple[Whole, Whole]
+    """What the exact test of accuracy looks at: distinct differences, of clusters their sums, and how often each was seen."""
+    flips: tuple[Whole, Whole] | None
+    """The same of suggestions."""
+    clustered: bool
 
 
 @once
@@ -59,7 +76,7 @@ def between(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
 
 @once
 def pairs_of_conditions(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Episodes of every other condition beside the same model and sample under ``condition``; and the declared comparisons."""
+    """Every other condition beside ``condition``, on the same model and sample (``kinds``); and the declared comparisons."""
     scored = outcomes(run_data)
     base = scored.filter(pl.col("condition") == condition).drop("condition", "cluster")
     pairs = scored.filter(pl.col("condition") != condition).join(base, on=["model", *SAMPLE], suffix="_other")
@@ -67,19 +84,31 @@ def pairs_of_conditions(run_data: RunData, condition: str) -> tuple[pl.DataFrame
     base_cells = planned.filter(pl.col("condition") == condition)
     others = planned.filter(pl.col("condition") != condition)
     family = others.join(base_cells, on=["model", "scenario", "protocol"], how="semi")
-    return pairs, family.select("model", "scenario", "condition", "protocol")
+    names = ["model", "scenario", "condition", "protocol"]
+    return kinds(pairs.lazy(), names), family.select(names)
 
 
 @once
 def pairs_of_models(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Episodes of every two models on the same sample under one condition; and the declared comparisons."""
-    mine = outcomes(run_data).filter(pl.col("condition") == condition).drop("condition")
+    """Every two models on the same samples under one condition (``kinds``); and the declared comparisons."""
+    mine = outcomes(run_data).lazy().filter(pl.col("condition") == condition).drop("condition")
     planned = _in_family(run_data).filter(pl.col("condition") == condition).select("model", "scenario", "protocol")
-    family = _model_pairs(planned, ["scenario", "protocol"])
-    return _model_pairs(mine, list(SAMPLE)), family.select("model", "other", "scenario", "protocol")
+    family = _model_pairs(planned.lazy(), ["scenario", "protocol"]).collect()
+    names = ["model", "other", "scenario", "protocol"]
+    return kinds(_model_pairs(mine, list(SAMPLE)), names), family.select(names)
 
 
-def _model_pairs(rows: pl.DataFrame, same: list[str]) -> pl.DataFrame:
+def kinds(pairs: pl.LazyFrame, names: Sequence[str]) -> pl.DataFrame:
+    """How many pairs are alike, so that nobody need hold each: ``names``, correct, correct_other, steps, cluster, count.
+
+    ``pairs`` have turns and turns_other, of which ``steps`` is the difference. One row a kind that occurs, in any order.
+    """
+    steps = (pl.col("turns") - pl.col("turns_other")).alias("steps")
+    alike = pairs.group_by(*names, "correct", "correct_other", steps, "cluster").len("count")
+    return alike.with_columns(pl.col("count").cast(pl.Int64)).collect(engine="streaming")
+
+
+def _model_pairs(rows: pl.LazyFrame, same: list[str]) -> pl.LazyFrame:
     """Every pair of models once, the first by name as ``model``."""
     pairs = rows.join(rows.rename({"model": "other"}), on=same, suffix="_other")
     return pairs.filter(pl.col("model") < pl.col("other"))
@@ -164,7 +193,7 @@ def _in_family(run_data: RunData) -> pl.DataFrame:
 
 
 def compared_pairs(pairs: pl.DataFrame, names: Sequence[str], family: pl.DataFrame, limits: Limits) -> pl.DataFrame:
-    """One row a comparison; ``family`` holds the names of all declared ones, and only they are corrected together."""
+    """One row a comparison of ``kinds`` by ``names``; ``family`` names all declared ones, which alone are corrected, together."""
     rows = pairs.group_by(names).agg(_counts()).sort(names)
     rows = rows.join(_differences(pairs, names, limits), on=list(names), how="left", maintain_order="left")
     tests = rows.join(family, on=list(names), how="semi", maintain_order="left")
@@ -194,60 +223,81 @@ def with_holm(rows: pl.DataFrame, name: str, family: int) -> pl.Series:
 
 
 def _counts() -> list[pl.Expr]:
-    right, other = pl.col("correct"), pl.col("correct_other")
+    count, right, other = pl.col("count"), pl.col("correct"), pl.col("correct_other")
+    rights, others = (count.filter(answers).sum() for answers in (right, other))
     return [
-        pl.len().cast(pl.Int64).alias("n"),
-        (100 * right.mean()).alias("acc"),
-        (100 * other.mean()).alias("acc_other"),
-        (100 * (right.cast(pl.Int64).sum() - other.cast(pl.Int64).sum()) / pl.len()).alias("difference"),
-        (right & ~other).sum().cast(pl.Int64).alias("gained"),
-        (~right & other).sum().cast(pl.Int64).alias("lost"),
+        count.sum().alias("n"),
+        (100 * (rights / count.sum())).alias("acc"),
+        (100 * (others / count.sum())).alias("acc_other"),
+        (100 * (rights - others) / count.sum()).alias("difference"),
+        count.filter(right & ~other).sum().alias("gained"),
+        count.filter(~right & other).sum().alias("lost"),
     ]
 
 
 def paired_strata(pairs: pl.DataFrame, most: int) -> tuple[Stratum, Stratum | None]:
-    """The differences of one group of pairs: of accuracy in points, and of suggestions, of which an episode has ``most``.
+    """The differences of one group of single pairs: of accuracy in points, and of suggestions, of which an episode has ``most``.
 
     Open-ended answers have no suggestions.
     """
-    gains, steps, groups = _gains(pairs), _steps(pairs), groups_of(pairs)
-    right = histogram(100 * gains, -100, 100, groups)
-    return right, None if steps is None else histogram(steps, -most, most, groups)
+    steps = pairs.with_columns(steps=pl.col("turns") - pl.col("turns_other"), count=pl.lit(1, pl.Int64))
+    found = _paired(steps, most)
+    return found.right, found.steps
 
 
-def _gains(pairs: pl.DataFrame) -> Whole:
-    return (pairs["correct"].cast(pl.Int64) - pairs["correct_other"].cast(pl.Int64)).to_numpy()
+def differences(pairs: pl.DataFrame, names: Sequence[str], limits: Limits) -> Iterator[tuple[tuple[str, ...], Paired]]:
+    """Each group of ``kinds`` with these names, scenario among them, in their order."""
+    most: dict[str, int] = {}
+    for (scenario, _), limit in limits.items():
+        most[scenario] = max(limit, most.get(scenario, 0))
+    at = list(names).index("scenario")
+    for group, part in pairs.sort(names).group_by(names, maintain_order=True):
+        named = tuple(map(str, group))
+        yield named, _paired(part, most[named[at]])
 
 
-def _steps(pairs: pl.DataFrame) -> Whole | None:
-    return None if pairs["turns"].null_count() else (pairs["turns"] - pairs["turns_other"]).to_numpy()
+def _paired(pairs: pl.DataFrame, most: int) -> Paired:
+    """The differences of kinds of pairs of one scenario."""
+    gains = (pairs["correct"].cast(pl.Int64) - pairs["correct_other"].cast(pl.Int64)).to_numpy()
+    counts, groups = pairs["count"].to_numpy(), groups_of(pairs)
+    n, right = int(counts.sum()), _stratum(100 * gains, counts, 100, groups)
+    if pairs["steps"].null_count():
+        return Paired(n, right, None, _tested(gains, counts, groups), None, groups is not None)
+    steps = pairs["steps"].to_numpy()
+    tested = [_tested(values, counts, groups) for values in (gains, steps)]
+    return Paired(n, right, _stratum(steps, counts, most, groups), tested[0], tested[1], groups is not None)
 
 
-def _exact_p(differences: Whole, groups: Whole | None) -> float:
-    """The sign-flip test of differences (n,), or of their sums over clusters; of gains and losses it is McNemar's."""
-    sums = differences if groups is None else np.bincount(groups, differences).astype(np.int64)
-    return sign_flip(*np.unique(sums, return_counts=True))
+def _stratum(values: Whole, counts: Whole, most: int, groups: Whole | None) -> Stratum:
+    if groups is None:
+        return histogram_of(values, counts, -most, most)
+    return histogram(np.repeat(values, counts), -most, most, np.repeat(groups, counts))
+
+
+def _tested(values: Whole, counts: Whole, groups: Whole | None) -> tuple[Whole, Whole]:
+    """Distinct values, or sums of clusters, and how often each was seen."""
+    if groups is not None:
+        sums = np.bincount(groups, values * counts).astype(np.int64)
+        return np.unique(sums, return_counts=True)
+    distinct, place = np.unique(values, return_inverse=True)
+    return distinct, np.bincount(place, counts).astype(np.int64)
 
 
 def _differences(pairs: pl.DataFrame, names: Sequence[str], limits: Limits) -> pl.DataFrame:
     """The intervals and p of both differences, and the mean difference in suggestions."""
-    most: dict[str, int] = {}
-    for (scenario, _), limit in limits.items():
-        most[scenario] = max(limit, most.get(scenario, 0))
     rows = []
-    for group, part in pairs.sort(names).group_by(names, maintain_order=True):
-        (right, steps), differences = paired_strata(part, most[part["scenario"][0]]), _steps(part)
+    for group, found in differences(pairs, names, limits):
         asked: tuple[float | None, ...] = (None,) * len(SUGGESTIONS)
-        if steps is not None and differences is not None:
-            asked = (steps.mean, *score_interval([steps]), _exact_p(differences, groups_of(part)))
-        rows.append((*group, float(right.counts.sum()), *score_interval([right]), _p(part), *asked))
+        if found.steps is not None and found.flips is not None:
+            asked = (found.steps.mean, *score_interval([found.steps]), sign_flip(*found.flips))
+        rows.append((*group, float(found.right.counts.sum()), *score_interval([found.right]), _p(found), *asked))
     schema = {**dict.fromkeys(names, pl.String), **dict.fromkeys(MEASURED, pl.Float64)}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _p(pairs: pl.DataFrame) -> float:
-    """The exact p of a difference in accuracy."""
-    gains, groups = _gains(pairs), groups_of(pairs)
-    if groups is not None:
-        return _exact_p(gains, groups)
-    return float(mcnemar((gains > 0).sum(), (gains < 0).sum()))
+def _p(found: Paired) -> float:
+    """The exact p of a difference in accuracy; the sign-flip test of gains and losses is McNemar's."""
+    if found.clustered:
+        return sign_flip(*found.gains)
+    gains, counts = found.gains
+    return float(mcnemar(counts[gains > 0].sum(), counts[gains < 0].sum()))

@@ -19,7 +19,7 @@ from envs import in_order
 from orchestrator.report.estimates import suggestion_limits
 from orchestrator.report.outcomes import outcomes
 from orchestrator.report.paired_averages import averaged_pairs
-from orchestrator.report.paired_tests import Limits, compared_pairs, significant
+from orchestrator.report.paired_tests import Limits, compared_pairs, kinds, significant
 from orchestrator.report.run_data import RunData, several
 from orchestrator.report.wording import counted, signed
 from orchestrator.storage import run_folder
@@ -77,7 +77,7 @@ def compare_runs(
         raise NothingInCommon(
             f"{', '.join(names)} have no model and condition on the same samples in common, so there is nothing to compare"
         )
-    limits = _limits(runs)
+    limits, every = _limits(runs), kinds(every.lazy(), ["run", *CELL])
     cells = compared_pairs(every, ["run", *CELL], declared, limits)
     averages = averaged_pairs(limits, every, declared.select(NAMES).unique(), NAMES)
     return Comparison(names, cells, averages, tuple(notes))

@@ -19,6 +19,7 @@ from envs.installed import PackageError
 from envs.samples import BadData
 from envs.types import UNSCORED, Mode, Sample
 from orchestrator.planning.build_plan import build_plan
+from orchestrator.planning.plan import Plan
 from orchestrator.report.cell_resources import with_resources
 from orchestrator.report.clusters import CLUSTERS
 from orchestrator.report.judge_agreement import chosen
@@ -183,8 +184,8 @@ def read(folder: Path, data: Path | None = None, judge: str = "", strict: bool =
     stored = (
         episodes(folder).join(planned.lazy().select("cell"), on="cell", how="semi", maintain_order="left").collect()
     )
-    samples, keys, notes = _samples(sweep if data is None else sweep.model_copy(update={"data": str(data)}), stored)
-    belonging = _belonging(stored, planned_keys(folder), keys).collect().sort("key")
+    samples, plan, notes = _samples(sweep if data is None else sweep.model_copy(update={"data": str(data)}), stored)
+    belonging = _belonging(stored, planned_keys(folder), plan, samples).collect().sort("key")
     notes += _not_counted(sweep, planned, stored.height - belonging.height)
     notes += [f"{name} is damaged or was edited; the same `run` command writes it anew" for name in damaged(folder)]
     if missing := sorted(set(belonging["scenario"]) - samples.keys()) if cluster else []:
@@ -263,28 +264,33 @@ def _planned(folder: Path) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={name: pl.Int64 if name in ("planned", "full") else pl.String for name in names})
 
 
-def _samples(sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, dict[str, set[str]], list[str]]:
-    """Samples and planned keys by scenario, as far as the data folder holds what was played."""
+def _samples(sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, Plan | None, list[str]]:
+    """Samples by scenario, as far as the data folder holds what was played, and the plan over it."""
     try:
         plan = build_plan(sweep)
     except (BadData, PackageError, SweepError, OSError) as problem:
-        return {}, {}, [f"the data folder is not at hand ({problem}), so views are judged by the oracle's path"]
-    keys: dict[str, set[str]] = {}
-    for index, cell in enumerate(plan.cells):
-        keys.setdefault(cell.scenario, set()).update(plan.keys(index))
-    played = dict(stored.group_by("scenario").agg("key").iter_rows())
-    known = {name for name in keys if not played.get(name) or not keys[name].isdisjoint(played[name])}
+        return {}, None, [f"the data folder is not at hand ({problem}), so views are judged by the oracle's path"]
+    played = dict(stored.group_by("scenario").agg("key").rows())
+    scenarios = dict.fromkeys(cell.scenario for cell in plan.cells)
+    known = {name for name in scenarios if name not in played or _played(plan, name, pl.Series(played[name]))}
     notes = [
         f"{sweep.data} holds other samples of {name} than were played, or is read by another version: they are not used"
-        for name in keys
+        for name in scenarios
         if name not in known
     ]
-    samples = {name: found for name, found in plan.played.items() if name in known}
-    return samples, {name: found for name, found in keys.items() if name in known}, notes
+    return {name: found for name, found in plan.played.items() if name in known}, plan, notes
 
 
-def _belonging(stored: pl.DataFrame, asked: pl.LazyFrame | None, keys: Mapping[str, set[str]]) -> pl.LazyFrame:
+def _played(plan: Plan, scenario: str, stored: pl.Series) -> bool:
+    """Whether any planned episode of a scenario is among these keys; the first of its cells tells mostly."""
+    cells = (index for index, cell in enumerate(plan.cells) if cell.scenario == scenario)
+    return any(stored.is_in(list(plan.keys(index))).any() for index in cells)
+
+
+def _belonging(stored: pl.DataFrame, asked: pl.LazyFrame | None, plan: Plan | None, known: Samples) -> pl.LazyFrame:
     """What belongs to the plan that the folder holds; in a folder without one, to that of the data folder, as far as it goes."""
     if asked is not None:
         return planned_only(stored.lazy(), asked)
-    return planned_only(stored.lazy(), [key for found in keys.values() for key in found], scenarios=keys)
+    cells = enumerate(plan.cells) if plan else ()
+    keys = [key for index, cell in cells if plan and cell.scenario in known for key in plan.keys(index)]
+    return planned_only(stored.lazy(), keys, scenarios=known)

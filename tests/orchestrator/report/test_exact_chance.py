@@ -40,6 +40,25 @@ def test_it_is_the_mean_of_simulated_runs(run_data, policy, mode):
         assert found == pytest.approx(exact.mean(), abs=4 * error + 1e-9), scenario
 
 
+@pytest.mark.parametrize("mode", list(Mode))
+def test_what_counts_is_what_the_rules_let_go_on_or_end_right(run_data, mode):
+    for scenario, samples in run_data.samples.items():
+        game = SCENARIOS[scenario]
+        for sample in list(samples.values())[:4]:
+            states = [game.initial(sample, mode, 7)]
+            for state in states:
+                options = (*game.offered(sample, state), *sample.categories)
+                after = {option: game.step(sample, state, option)[0] for option in options}
+                counting = game.counting(sample, state, options)
+                assert counting == tuple(o for o in options if o in counting), "in the order given, none twice"
+                right = [o for o, reached in after.items() if reached.ending in (None, Ending.CORRECT)]
+                assert set(right) <= set(counting)
+                assert all(after[o].ending is not Ending.WRONG or after[o].last is not None for o in counting)
+                states += [reached for reached in after.values() if reached.ending is None][
+                    : 2 if len(states) < 40 else 0
+                ]
+
+
 def test_the_demos_levels_to_three_decimals(run_data):
     found = exact_chance(run_data).filter(condition="zero-shot").sort("scenario")
     guess = exact_chance(run_data, "guess").filter(condition="zero-shot")
