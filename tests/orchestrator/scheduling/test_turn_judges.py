@@ -144,3 +144,17 @@ def test_a_judge_on_a_node_that_goes_gets_another_one_that_others_leave():
     assert one.resized([left], 8, 1.0) == []
     assert one.died(place[JUDGE].slot, "its node is gone", 2.0) == [], "its GPU is the other's"
     assert one.resized([left, Node("c", 1)], 8, 3.0) == [Start(3, JUDGE, "c")]
+
+
+def test_it_goes_when_all_who_would_wait_for_it_are_paused_and_comes_back_with_them():
+    one = schedule(32, gpus=2)
+    one.begin()
+    one.ready(1)
+    leases = [command for command in one.ready(2) if isinstance(command, Lease)]
+    one.hold("m", paused=range(32), now=1.0)
+    for lease in leases:  # what is recalled comes back undelivered
+        one.drained(2, lease.lease, 2.0)
+    one.tick(3.0)
+    assert 1 not in one.slots and not one.done
+
+    assert started(one.hold("m", now=4.0)) == [JUDGE]
