@@ -235,7 +235,7 @@ def engine(bench: Bench, others: Others) -> Iterator[str]:
     def replied(mode: str) -> Figures:
         one = bench.python("engine", mode, bench.data, kept, bench.size(30, 1))
         of_processors = {f"{part}, CPU ms a request": 1e3 * one[f"{part}_seconds"] / one["requests"] for part in PARTS}
-        return {"requests/s": one["requests"] / one["seconds"], **of_processors}
+        return {"requests/s": one["requests"] / one["seconds"], **of_processors, "engine's steps": one["steps"]}
 
     sides = {mode.replace("-", " "): partial(replied, mode) for mode in ("worker", "plain", "cell-after-cell")}
     yield from _compared(alternated("engine", sides, bench.rounds, others), others)

@@ -4,7 +4,8 @@
 episodes through the worker's whole path (runner, prompts, pictures, parsing) in the plan's order and cell by cell, and write the
 requests that were sent to the file REQUESTS; ``plain`` reads that file, so it needs one of the others to have run. Every mode
 starts a fresh engine, plays a few episodes of another seed to warm it up, and times the rest: wall time, and the processor
-time of this process (the front end) and of its children (the engine). Every mode opens its pictures while the clock runs.
+time of this process (the front end) and of its children (the engine), and the steps that the engine took. Every mode opens its
+pictures while the clock runs.
 """
 
 from __future__ import annotations
@@ -63,6 +64,22 @@ class Clock:
         return time.process_time(), sum(times.user + times.system for times in children)
 
 
+class Steps:
+    """Counts the messages with tokens that an engine's client (``engine_core`` of vLLM) takes: one comes for every step."""
+
+    def __init__(self, client: Any, name: str) -> None:
+        self.number, take = 0, getattr(client, name)
+
+        def counted(outputs: Any) -> Any:
+            self.number += bool(outputs.outputs)
+            return outputs
+
+        async def taken() -> Any:
+            return counted(await take())
+
+        setattr(client, name, taken if asyncio.iscoroutinefunction(take) else lambda: counted(take()))
+
+
 class Recording:
     """Passes requests on, and keeps what was asked."""
 
@@ -112,11 +129,12 @@ async def worker(data: str, requests: Path, samples: int, by_cell: bool) -> dict
     opened = engine(entry, Path(data))
     backend, at_once = Recording(opened), chosen(entry, opened.cache_tokens).episodes
     keep_heap()
+    steps = Steps(opened.engine.engine_core, "get_output_async")  # type: ignore[attr-defined]
     await played(plan_of(data, 2, seed=9), backend, sorted, at_once)
     backend.clear()
-    clock = Clock()
+    clock, steps.number = Clock(), 0
     episodes = await played(plan_of(data, samples), backend, sorted if by_cell else list, at_once)
-    taken = clock.read()
+    taken = {**clock.read(), "steps": steps.number}
     requests.write_bytes(pickle.dumps(backend.asked))
     replies = told(backend.asked, [backend.said[number] for number in range(len(backend.asked))])
     await backend.close()
@@ -140,11 +158,11 @@ def plain(data: str, requests: Path) -> dict[str, Any]:
     renderer = Renderer(Path(data))
     llm = LLM(**engine_arguments(at_home(sweep(data).models[0])))
     asked = pickle.loads(requests.read_bytes())
-    sampling = SamplingParams(temperature=0, max_tokens=50)
+    sampling, steps = SamplingParams(temperature=0, max_tokens=50), Steps(llm.llm_engine.engine_core, "get_output")
     llm.chat([chat(messages, renderer) for messages in asked[:20]], sampling, use_tqdm=False)
-    clock = Clock()
+    clock, steps.number = Clock(), 0
     outputs = llm.chat([chat(messages, renderer) for messages in asked], sampling, use_tqdm=False)
-    taken = clock.read()
+    taken = {**clock.read(), "steps": steps.number}
     return {"requests": len(asked), "replies": told(asked, [output.outputs[0].text for output in outputs]), **taken}
 
 
