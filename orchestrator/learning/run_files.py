@@ -42,10 +42,10 @@ ROLLOUT = {
 
 
 def claim(folder: Path, train: Train) -> None:
-    """Write the resolved settings; raises TrainError where the folder holds a training with other ones."""
+    """Write the resolved settings; raises TrainError where the folder holds steps that were trained with other ones."""
     path = folder / RESOLVED
     mine = _plain(train.settings)
-    if path.exists():
+    if path.exists() and begun(folder):
         try:
             old = tomllib.loads(path.read_text("utf-8"))["settings"]
         except (OSError, ValueError, KeyError):
@@ -55,6 +55,11 @@ def claim(folder: Path, train: Train) -> None:
             raise TrainError(f"{folder} holds a training with other settings: {told}; pass another --output")
     whole = train.model_dump(mode="json", exclude_none=True)
     atomic_write.write(path, tomli_w.dumps({"train": whole, "settings": mine}).encode())
+
+
+def begun(folder: Path) -> bool:
+    """Whether a folder has a checkpoint of either engine, or what came of a training."""
+    return any((folder / name).exists() for name in (CHECKPOINT, MODEL)) or any(folder.glob("checkpoint-*"))
 
 
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:

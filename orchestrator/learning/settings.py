@@ -131,6 +131,11 @@ class Train(Frozen):
     def _engine(self) -> Train:
         if self.engine == "native" and (self.workers > 1 or self.zero):
             raise ValueError('workers and zero are settings of engine = "trl"; the native engine trains in one process')
+        if self.zero and (self.workers == 1 or not self.model.gpus):
+            raise ValueError(
+                f"zero = {self.zero} spreads weights over the GPUs of several workers; set workers above 1 for a model that "
+                "takes gpus, or leave zero out"
+            )
         if self.sampler == "vllm" and (self.engine != "native" or self.model.backend != "vllm" or self.full):
             raise ValueError(
                 'sampler = "vllm" samples for engine = "native" with adapters (full = false), from a model whose entry has '

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from shutil import copyfile, rmtree
 
+from actors.printable import one_line
 from orchestrator.learning import run_files
 from orchestrator.learning.metrics_log import MetricsLog
 from orchestrator.learning.progress import Progress, Stop, Trained, stoppable, to_stderr
@@ -35,7 +36,9 @@ def train(training: Training, output: Path, found: Sequence[TrainingState], say:
                 f"this training needs the package {package}, which is not installed: pip install 'proactive-sweep[{extra}]'"
             )
     if finished(output) < settings.steps:
-        if settings.workers > 1:
+        if (
+            settings.workers > 1 or settings.zero
+        ):  # DeepSpeed wants the variables that Ray Train sets, of one process too
             from orchestrator.learning import ray_workers
 
             ray_workers.fit(training, output, say)
@@ -69,7 +72,19 @@ def teach(
             run_files.forget_rollouts(output, start)
             progress.announce(output, Pool(found, settings.states).counts(), start)
         trainer = VerdictTrainer(training, arguments, found, progress, stop)
-        trainer.train(resume_from_checkpoint=str(last_checkpoint(output)) if start else None)
+        if not start:
+            trainer.train()
+            return
+        held = last_checkpoint(output)
+        try:
+            trainer.train(resume_from_checkpoint=str(held))
+        except Exception as problem:  # torch, safetensors and pickle raise anything for a damaged file
+            if trainer.stepped:
+                raise
+            told = one_line(f"{type(problem).__name__}: {problem}".rstrip(": "))
+            raise TrainError(
+                f"{held} is damaged ({told}); remove it, and the same command goes on from the checkpoint before it"
+            ) from None
 
 
 def order(number: int, train: Train) -> list[int]:

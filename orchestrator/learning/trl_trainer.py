@@ -44,6 +44,8 @@ class VerdictTrainer(GRPOTrainer):
         self.student = Student(train)
         self.rolled: list[dict[str, Any]] = []
         """Rollouts since the last checkpoint, of all processes."""
+        self.stepped = False
+        """Whether a step has begun: what a checkpoint held was taken up then."""
         self.logprobs: list[float] = []
         """Of the replies that this process sampled last."""
         network = self.student.network
@@ -125,6 +127,10 @@ class AfterStep(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Where the training goes on from."""
         self.start = state.global_step
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """All of a checkpoint is read by now."""
+        self.trainer.stepped = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         """After each step."""

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
-from orchestrator.learning import settings
+from orchestrator.learning import run_files, settings
 from orchestrator.learning.run_files import entry
 from orchestrator.learning.settings import train_table
 from sweeps.load import SweepError, build
@@ -78,6 +78,14 @@ MISTAKES = {
     "views of unequal weight with trl": ({**TRL, "states": {"hidden": 2}}, "takes no unequal weights of states"),
     "workers of the native engine": ({"workers": 2}, 'workers and zero are settings of engine = "trl"'),
     "half groups": ({**TRL, "workers": 3}, "does not give each of 3 workers whole groups of 8"),
+    "ZeRO in one process": (
+        {**TRL, "zero": 3, "model": "qwen2.5-vl-3b"},
+        "zero = 3 spreads weights over the GPUs of several workers",
+    ),
+    "ZeRO without GPUs": (
+        {**TRL, "zero": 3, "workers": 2},
+        "set workers above 1 for a model that takes gpus, or leave zero out",
+    ),
     "an unknown stage": ({**TRL, "zero": 1}, "zero = 1"),
     "an unknown credit": ({"credit": "token"}, "credit = 'token'"),
 }
@@ -111,6 +119,19 @@ def test_what_changes_weights_is_in_the_settings_and_intervals_are_not():
     assert read().settings == read(checkpoint_every=7, evaluate_every=3, evaluate_samples=2).settings
     for changed in ({"rp": 0.75}, {"seed": 1}, {"exploration": {"hint": 0.25}}, {"lora": {"r": 4}}, {"kl": 0.1}):
         assert read(**changed).settings != read().settings
+
+
+def test_a_folder_belongs_to_the_settings_of_its_first_checkpoint(tmp_path):
+    run_files.claim(tmp_path, read(lora={"targets": ["q_porj"]}))
+    run_files.claim(tmp_path, read())
+    for kept in ("checkpoint-2", "checkpoint.pt", "model.toml"):
+        (tmp_path / kept).mkdir()
+        with pytest.raises(
+            SweepError, match=r"holds a training with other settings: rp was 0\.5, now it is 0\.75; pass another"
+        ):
+            run_files.claim(tmp_path, read(rp=0.75))
+        run_files.claim(tmp_path, read())
+        (tmp_path / kept).rmdir()
 
 
 def invoked(*arguments):

@@ -1,5 +1,7 @@
 """The engine ``trl``: TRL's trainer asks what a sweep asks, is paid by the game's verdict, resumes, and spreads over workers."""
 
+import os
+import signal
 import tomllib
 from pathlib import Path
 from statistics import mean, stdev
@@ -17,6 +19,7 @@ from orchestrator.learning import run_files, settings, trainer
 from orchestrator.learning.evaluation import evaluate, measures
 from orchestrator.learning.plan import states
 from orchestrator.learning.policy import Policy
+from orchestrator.learning.settings import TrainError
 from orchestrator.learning.student import Student, loadable
 from orchestrator.learning.trl_engine import order, whole_checkpoints
 from sweeps.load import load
@@ -151,6 +154,33 @@ def test_a_training_cut_off_after_a_checkpoint_gives_the_same_weights(whole, own
     assert adapter(tmp_path / "run").read_bytes() == adapter(whole).read_bytes()
     assert run_files.read_rollouts(tmp_path / "run").equals(run_files.read_rollouts(whole))
     assert sorted(whole_checkpoints(tmp_path / "run")) == [2, 4]
+
+
+def test_ctrl_c_keeps_a_checkpoint_and_a_damaged_one_is_told(whole, own, tmp_path, monkeypatch):
+    from orchestrator.learning.trl_trainer import AfterStep
+
+    after = AfterStep.on_step_end
+
+    def pressed(self, args, state, control, **more):
+        if state.global_step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return after(self, args, state, control, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(AfterStep, "on_step_end", pressed)
+        done, _ = trained(tmp_path / "run", own)
+    assert done.interrupted and done.steps == 3 and not (tmp_path / "run/model.toml").exists()
+    held = tmp_path / "run/checkpoint-3/optimizer.pt"
+    content = held.read_bytes()
+    held.write_bytes(b"")
+    with pytest.raises(
+        TrainError, match=r"checkpoint-3 is damaged \(EOFError.*; remove it, and the same command goes on"
+    ):
+        trained(tmp_path / "run", own)
+    held.write_bytes(content)
+
+    assert trained(tmp_path / "run", own)[0].model
+    assert adapter(tmp_path / "run").read_bytes() == adapter(whole).read_bytes()
 
 
 def adapter(folder):
