@@ -64,7 +64,7 @@ def decided(stored: Stored) -> Decisions:
     """Every episode in which the sample's own pictures were shown, beside the map of its model and sample."""
     names = [name for name, one in stored.conditions.items() if one.every_frame][:1]
     graphs = _Graphs(stored.samples)
-    known = dict(_known(stored, names))
+    known = dict(_known(stored, names)) if names else {}
     mapped = [graphs.sample(place, cell, names[0], seen) for place, (cell, seen) in known.items()]
     played = [row for row in _played(stored) if (row[1], row[2], row[4]) in known] if known else []
     episodes = [graphs.episode(row, known[row[1], row[2], row[4]][1]) for row in played]

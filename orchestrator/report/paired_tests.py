@@ -9,6 +9,7 @@ multiple choice and of open-ended answers apart; baselines are reference points,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -177,13 +178,20 @@ def mcnemar_power(n: int, discordant: float, difference: float, alpha: float) ->
 
     Sums over the number of discordant pairs, a binomial (Connor 1987, Biometrics 43:207-211, has the approximation).
     """
+    pairs, fewest, chances = _discordant_pairs(n, discordant, alpha)
+    share = (discordant + difference) / (2 * discordant)
+    found = binom.sf(pairs - fewest - 1, pairs, share) + binom.cdf(fewest, pairs, share)
+    return float((chances * found).sum())
+
+
+@lru_cache(maxsize=1)
+def _discordant_pairs(n: int, discordant: float, alpha: float) -> tuple[Whole, Floats, Floats]:
+    """Numbers of discordant pairs that occur; of each the most on the smaller side that the test still finds, and its chance."""
     spread = 6 * np.sqrt(n * discordant * (1 - discordant)) + 1
     pairs = np.arange(max(0, int(n * discordant - spread)), min(n, int(n * discordant + spread)) + 1)
     fewest = binom.ppf(alpha / 2, pairs, 0.5)
     fewest = np.where(binom.cdf(fewest, pairs, 0.5) > alpha / 2, fewest - 1, fewest)
-    share = (discordant + difference) / (2 * discordant)
-    found = binom.sf(pairs - fewest - 1, pairs, share) + binom.cdf(fewest, pairs, share)
-    return float((binom.pmf(pairs, n, discordant) * found).sum())
+    return pairs, fewest, binom.pmf(pairs, n, discordant)
 
 
 def _in_family(run_data: RunData) -> pl.DataFrame:
