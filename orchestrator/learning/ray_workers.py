@@ -27,7 +27,10 @@ WORKER_CPUS = 1
 
 
 def fit(training: Training, output: Path, say: Callable[[str], None]) -> None:
-    """Train in ``workers`` processes until all steps are done; raises TrainError with the first worker's failure."""
+    """Train in ``workers`` processes until all steps are done, or Ctrl-C or SIGTERM ends them: the last checkpoint stays.
+
+    Raises TrainError with the first worker's failure.
+    """
     workers = training.train.workers
     ray_cluster.connect()
     cpus, gpus = ray_cluster.capacity()
@@ -52,6 +55,8 @@ def fit(training: Training, output: Path, say: Callable[[str], None]) -> None:
             trainer.fit()
     except TrainingFailedError as problem:
         raise TrainError(f"a worker of the training failed: {reason(problem)}") from None
+    except (SystemExit, KeyboardInterrupt):  # Ray Train's own handlers have ended the workers, and leave
+        return
 
 
 def work(given: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 import tomllib
 from pathlib import Path
 from statistics import mean, stdev
@@ -208,6 +209,21 @@ def test_two_workers_of_ray_train_share_a_step(cli, own, tmp_path):
     assert found.height == 2 * 32 and adapter(tmp_path / "run").exists()
     groups = found.group_by("step", "group").agg(pl.len(), pl.col("state").n_unique())
     assert groups["len"].to_list() == [8] * 8 and groups["state"].to_list() == [1] * 8
+
+
+def test_ctrl_c_ends_several_workers_and_the_last_checkpoint_stays(cli, own, tmp_path):
+    given = [f"--set={one}" for one in (*own, "train.workers=2", "train.steps=400")]
+    run = cli.start("train", DEMO, "--output", tmp_path / "run", *given)
+    deadline = time.monotonic() + 280
+    while not list((tmp_path / "run").glob("checkpoint-*/trainer_state.json")) and time.monotonic() < deadline:
+        assert run.poll() is None
+        time.sleep(0.2)
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=120)
+
+    assert run.returncode == 130 and "Traceback" not in err
+    steps = max(whole_checkpoints(tmp_path / "run"))
+    assert f"stopped after {steps} steps; the same command goes on from there" in out
 
 
 def test_a_failed_worker_is_one_sentence(cli, own, tmp_path):
