@@ -28,6 +28,7 @@ def cluster():
         found.shutdown()
 
 
+@pytest.mark.long
 def test_two_halves_share_a_gpu_and_a_whole_one_has_another(cluster, demo_data, tmp_path):
     path, out = tmp_path / "shared.toml", tmp_path / "run"
     models = "".join(MODEL.format(name, gpus) for name, gpus in (("half-a", 0.5), ("half-b", 0.5), ("whole", 1)))
