@@ -253,7 +253,7 @@ class Attempt:
             f" {self.plan.wanted - left:,} finished, {left:,} pending"
             + (f", {len(backlog):,} answers to judge" if backlog else "")
         )
-        unfinished = {self.plan.cells[self.plan.task(o)[0]].key: None for queue in self.pending.values() for o in queue}
+        unfinished = {self.plan.cells[index].key: None for index in self.plan.left(self.pending)}
         for line in (*self.standing.sentences(unfinished), *told(self.plan.precision, planned_cells(self.plan))):
             self.say(line)
 

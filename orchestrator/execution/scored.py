@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -36,5 +35,5 @@ def answering(plan: Plan, output: Path) -> list[tuple[str, str, str]]:
 
 def stored_by_cell(plan: Plan, pending: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """Cell -> planned episodes that are stored already; ``pending``: group -> ordinals."""
-    missing = Counter(plan.task(ordinal)[0] for queue in pending.values() for ordinal in queue)
+    missing = plan.left(pending)
     return {cell.key: plan.size(n) - missing[n] for n, cell in enumerate(plan.cells)}

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, chain, groupby, zip_longest
 
 from actors.prompts import version
@@ -185,6 +186,11 @@ class Plan:
             queue.extend(ordinal for sample in self._in_turn(samples) for ordinal in sample if ordinal >= 0)
         return {name: queue for name, queue in waiting.items() if queue}
 
+    def left(self, pending: Mapping[str, Sequence[int]]) -> Counter[int]:
+        """Index of a cell -> how many of its ordinals these queues hold."""
+        places = Counter(map(partial(bisect_right, self.offsets), chain.from_iterable(pending.values())))
+        return Counter({place - 1: number for place, number in places.items()})
+
     def _by_sample(self, indexes: Sequence[int], finished: Collection[str]) -> list[Ordinals]:
         """The ordinals of cells that share samples, one tuple a sample, in the order of playing; -1 where nothing is to play."""
         rows = list(zip(*(self._unfinished(index, finished) for index in indexes), strict=True))
@@ -202,6 +208,8 @@ class Plan:
     def _unfinished(self, index: int, finished: Collection[str]) -> list[int]:
         """The cell's ordinals, -1 where the episode is stored or does not belong."""
         first = self.offsets[index]
+        if not finished and index not in self.stops:
+            return list(range(first, self.offsets[index + 1]))
         return [
             -1 if key in finished or not self._belongs(index, number) else first + number
             for number, key in enumerate(self.keys(index))

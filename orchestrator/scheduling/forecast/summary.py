@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 from orchestrator.judging.judge_queue import check_wording, unread
@@ -23,8 +22,7 @@ def outstanding(sweep: Sweep, plan: Plan) -> PendingWork:
     folder = Path(sweep.output)
     stored = (folder / "episodes").is_dir()
     finished = set(belonging(plan, folder).collect()["key"]) if stored else set()
-    queues = plan.pending(finished).values()
-    numbers = Counter(plan.task(ordinal)[0] for queue in queues for ordinal in queue)
+    numbers = plan.left(plan.pending(finished))
     waiting = 0
     if stored and sweep.judged and sweep.judge is not None:
         check_wording(sweep.judge)

@@ -1,5 +1,6 @@
 """A plan numbers cells x samples, and a key holds all that changes an answer and nothing else."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -121,6 +122,9 @@ def test_pending_is_the_plan_less_what_is_finished():
     finished = {keys[ordinal] for ordinal in (0, 4, 19)} | {"of another run"}
 
     assert sorted(plan.pending(finished)["builtin"]) == [n for n in range(20) if n not in (0, 4, 19)]
+    pending = plan.pending(finished)
+    assert plan.left(pending) == Counter(plan.task(ordinal)[0] for ordinal in pending["builtin"])
+    assert plan.pending(()) == plan.pending({"an episode of another plan"})
     assert plan.pending(set(keys)) == {}
 
 
