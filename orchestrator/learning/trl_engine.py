@@ -36,9 +36,7 @@ def train(training: Training, output: Path, found: Sequence[TrainingState], say:
                 f"this training needs the package {package}, which is not installed: pip install 'proactive-sweep[{extra}]'"
             )
     if finished(output) < settings.steps:
-        if (
-            settings.workers > 1 or settings.zero
-        ):  # DeepSpeed wants the variables that Ray Train sets, of one process too
+        if settings.workers > 1:
             from orchestrator.learning import ray_workers
 
             ray_workers.fit(training, output, say)
