@@ -38,7 +38,8 @@ from orchestrator.execution.worker_logs import (
     log_ready,
 )
 from orchestrator.judging.judge_queue import JudgeQueue
-from orchestrator.planning.plan import Plan, group, judge_group
+from orchestrator.planning.plan import Plan, group
+from orchestrator.scheduling.commands import JUDGES
 from orchestrator.scheduling.forecast.workload import estimated
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Abandon, Command, Drop, GiveUp, Lease, Recall, Scheduler, Start, Stop
@@ -46,8 +47,6 @@ from sweeps.spec import Sweep
 
 BACKPRESSURE = 16
 """Batches a worker may have ready before the driver takes them: it bounds memory when the disk is slow."""
-MAX_REQUESTS = 100_000
-"""Requests of other workers that a judge's worker may have at once."""
 START_TIMEOUT_S = 1800.0
 """Seconds a worker may take to load; a 78B model from a cold disk needs many minutes."""
 STOP_TIMEOUT_S = 5.0
@@ -105,8 +104,9 @@ class Driver:
         self.nodes = gpu_nodes()
         self.kind = self.nodes[0].accelerator if self.nodes else ""
         self.demands = estimated(demands(sweep, cpus, gpus), sweep, self.kind)
-        self.turn_judges, self.serving = TurnJudges(), judge_group(sweep.serving_judge) if sweep.serving_judge else ""
-        queues: dict[str, Sequence[int]] = {**pending, **({self.serving: ()} if self.serving else {})}
+        self.turn_judges, queues = TurnJudges(sweep.serving_judge), dict(pending)
+        if self.turn_judges.group:
+            queues[self.turn_judges.group] = ()
         if judge_queue is not None:
             queues[judge_queue.group] = judge_queue.backlog
         self.schedule = Scheduler(
@@ -211,16 +211,14 @@ class Driver:
     def _start(self, start: Start) -> None:
         slot, name = start.slot, start.group
         queue = self._queue_of(name)
-        judge = self.sweep.serving_judge if name == self.serving else queue and queue.judge
+        judge = self.turn_judges.judge if name == self.turn_judges.group else queue and queue.judge
         models = [judge.model] if judge else [model for model in self.sweep.models if group(model) == name]
-        options = self.shared.options(start, self.demands[name])
-        if name == self.serving:
-            options["max_concurrency"] = MAX_REQUESTS
+        options = {**self.shared.options(start, self.demands[name]), **self.turn_judges.options(name)}
         actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
             self._plan_ref, models, str(Path(self.sweep.data).resolve()), judge, self.spending.ledger, self.run_name
         )
         self.workers[slot] = WorkerHandle(name, actor, queue)
-        if self.serving and judge is None:
+        if judge is None:
             self.turn_judges.plays(slot, actor)
         self._spawn(slot, self._await_ready(slot))
 
@@ -282,16 +280,15 @@ class Driver:
         worker = self.workers[slot]
         async with asyncio.timeout(START_TIMEOUT_S):
             worker.place = await _result(worker.actor.place.remote())
-        reads = worker.judge_queue is not None or worker.group == self.serving
+        reads = self.demands[worker.group].pool == JUDGES
         staged = "" if reads else await self.stages.folder(worker.place.node, worker.place.host)
         async with asyncio.timeout(START_TIMEOUT_S):
             reported = await _result(worker.actor.ready.remote(staged))
         log_ready(worker.group, slot, worker.place, reported.lines)
         self.events.put_nowait(lambda: self.schedule.ready(slot, self.now(), reported.in_flight))
-        if worker.group == self.serving:
-            self._spawn(
-                slot, self.turn_judges.serve(slot, worker.actor, lambda n: self.schedule.heard(slot, n, self.now()))
-            )
+        if worker.group == self.turn_judges.group:
+            serve = self.turn_judges.serve(slot, worker.actor, lambda n: self.schedule.heard(slot, n, self.now()))
+            self._spawn(slot, serve)
 
     async def _stream(self, slot: int, lease: int, ordinals: Sequence[int]) -> None:
         """Take a lease's batches until its stream ends; how long a worker may be silent is the schedule's to say."""
