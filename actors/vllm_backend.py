@@ -44,6 +44,7 @@ from actors.hf_adapter import adapter
 from actors.image_loader import Pictures
 from actors.in_flight import MAX_NUM_SEQS
 from actors.request_pipeline import RequestPipeline
+from actors.vllm_on_cpu import one_process, threads_of_engine
 from actors.vllm_tools import ToolCalls, takes_functions, with_functions
 from envs.tool_calls import Function
 from envs.types import ImageRef
@@ -92,7 +93,8 @@ class VLLMBackend:
         if model.beyond_context:
             os.environ["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"
         args = AsyncEngineArgs(**arguments)
-        self.engine = engine or AsyncLLM.from_engine_args(args, True, UsageContext.LLM_CLASS)
+        with threads_of_engine():
+            self.engine = engine or AsyncLLM.from_engine_args(args, True, UsageContext.LLM_CLASS)
         self.children = family(self.engine)
         self.lora = LoRARequest(model.lora, 1, adapter(model)) if model.lora else None
         renderer = self.engine.renderer
@@ -295,6 +297,7 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
         "interleave_mm_strings": True,
         "limit_mm_per_prompt": {"image": model.max_images or MAX_IMAGES, **UNUSED},
         "disable_log_stats": True,
+        **one_process(),
     }
     if model.gpus > 1:
         # Left to itself, vLLM sees Ray's placement group and would reserve the GPUs a second time.

@@ -32,15 +32,6 @@ ENVIRONMENT = {
 os.environ.update(RAY_raylet_start_wait_time_s="120")  # Ray reads it when it is imported
 
 
-def core() -> str:
-    """The processor that vLLM's engines of this process of tests are bound to; by itself vLLM binds each engine to the same."""
-    own = sorted(os.sched_getaffinity(0))
-    return str(own[int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % len(own)])
-
-
-os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", core())
-
-
 @pytest.fixture(scope="session")
 def demo_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Seventy samples of the demo benchmark, ten a scenario; no test may add or remove files, because all share them."""

