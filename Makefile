@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Python keeps what it compiled: without, each process of a run or a test compiles Ray, polars and scipy anew (6 of 10 seconds)
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-learning test long quick lint docs bench mutants structure chaos soak gpu clean
 
