@@ -1,7 +1,10 @@
 """An adapter that was trained here is served by vLLM, and says there what it says in transformers."""
 
 import asyncio
+import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -17,6 +20,8 @@ from envs import SCENARIOS
 from orchestrator.learning.states import states_of
 from sweeps.load import registry
 from sweeps.sampling import Sampling
+from tests.actors.rehearsed import ROOT, environment
+from tests.actors.vision_packages import fetched
 
 pytestmark = pytest.mark.long
 ON_CPU = {"enforce_eager": True, "max_model_len": 1024, "block_size": 32, "max_lora_rank": 16}
@@ -33,6 +38,29 @@ def test_greedy_replies_of_the_shipped_adapter_are_those_of_transformers(demo_da
 
     assert len(asked) > 200 and mine == theirs
     assert sum(a != b for a, b in zip(untrained, theirs, strict=True)) > 50, "the adapter changes what is said"
+
+
+def test_adapters_of_the_architectures_of_the_paper_say_in_vllm_what_they_say_in_transformers(tmp_path, demo_data):
+    try:
+        packages = fetched(tmp_path / "packages")
+    except RuntimeError as problem:
+        pytest.skip(f"the processor of Qwen2.5-VL needs torchvision: {problem}")
+    names = ("llava-next-mistral", "qwen2.5-vl")
+    command = [
+        sys.executable,
+        "-m",
+        "tests.orchestrator.learning.served_adapter",
+        str(tmp_path),
+        str(demo_data),
+        *names,
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(packages), capture_output=True, text=True, timeout=500, check=False
+    )
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"name"')]
+    assert told == [{"name": name, "asked": 60, "changed": 60, "equal": 60} for name in names]
 
 
 def replies(model, data, asked):

@@ -1,0 +1,76 @@
+"""What tiny random checkpoints say with a random adapter as a training writes it, in transformers and in vLLM, as JSON lines.
+
+``python -m tests.orchestrator.learning.served_adapter FOLDER DATA NAME ...``: a process of its own, as ``rehearsal``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from peft import get_peft_model
+
+from actors.backend import Request
+from actors.backend_registry import engine
+from actors.hf_backend import ModelAndProcessor
+from orchestrator.learning.settings import Lora
+from orchestrator.learning.states import states_of
+from orchestrator.learning.student import adapters
+from sweeps.sampling import Sampling
+from sweeps.spec import ModelSpec
+from tests.actors.architectures import write
+
+ON_CPU = {"enforce_eager": True, "max_model_len": 8192, "block_size": 32, "max_lora_rank": 16}
+SPREAD, TOKENS, ASKED = 0.3, 8, 60
+"""Standard deviation of the adapter's weights: enough to change every reply; tokens of a reply; questions."""
+
+
+def written(model: ModelSpec, folder: Path) -> Path:
+    """A random adapter on the layers that the paper trains."""
+    network = ModelAndProcessor(model).network
+    torch.manual_seed(1)
+    adapted = get_peft_model(network, adapters(network, Lora(), model.name))
+    with torch.no_grad():
+        for name, weight in adapted.named_parameters():
+            if "lora_" in name:
+                weight.normal_(0, SPREAD)
+    adapted.save_pretrained(folder)
+    return folder
+
+
+def replies(model: ModelSpec, data: Path, asked: Sequence[Request]) -> list[str]:
+    """Greedy replies of the model's engine."""
+
+    async def ask() -> list[str]:
+        backend = engine(model, data)
+        try:
+            return [reply.text for reply in await asyncio.gather(*map(backend.reply, asked))]
+        finally:
+            await backend.close()
+
+    return asyncio.run(ask())
+
+
+def main(folder: Path, data: Path, names: Sequence[str]) -> None:
+    jobs = (state.job() for state in states_of(data, ("QD", "COCO", "ROD"), None, 0))
+    asked = [Request(job.request.messages, Sampling(max_tokens=TOKENS), 0, job.request.situation) for job in jobs][
+        :ASKED
+    ]
+    for name in names:
+        source = write(name, folder / name)
+        model = ModelSpec(name=name, source=str(source), backend="transformers", gpus=0, dtype="float32")
+        tuned = model.model_copy(update={"lora": str(written(model, folder / f"{name}-adapter"))})
+        served = tuned.model_copy(update={"backend": "vllm", "options": ON_CPU})
+        before, theirs, mine = (replies(one, data, asked) for one in (model, tuned, served))
+        changed, equal = (sum(a == b for a, b in zip(theirs, other, strict=True)) for other in (before, mine))
+        print(
+            json.dumps({"name": name, "asked": len(asked), "changed": len(asked) - changed, "equal": equal}), flush=True
+        )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
