@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t  # type: ignore[import-untyped]
+from scipy.special import stdtrit  # type: ignore[import-untyped]
 
 from envs.answers import as_text
 from envs.types import Sample
@@ -43,11 +43,11 @@ def effective_size(values: NDArray[np.int64], groups: NDArray[np.int64], z: floa
     sizes = np.bincount(place).astype(np.float64)
     between, within = float((sums**2).sum()), float((away**2).sum()) * n / (n - 1)
     if not within or not between:
-        return max(1.0, (n if within else number) * (z / float(t.ppf(LEVEL, number - 1))) ** 2)
+        return max(1.0, (n if within else number) * (z / float(stdtrit(number - 1, LEVEL))) ** 2)
     alike = between * number / (number - 1) / within - 1
     seen, freedom = _of_residuals(sizes, float(np.clip(alike / max((sizes**2).sum() / n - 1, 1.0), 0, 1)))
     freedom = min(freedom, _of_fourth_moment(sums))
-    return max(1.0, min(n, n * within * seen / between) * (z / float(t.ppf(LEVEL, freedom))) ** 2)
+    return max(1.0, min(n, n * within * seen / between) * (z / float(stdtrit(freedom, LEVEL))) ** 2)
 
 
 def _of_residuals(sizes: Floats, alike: float) -> tuple[float, float]:

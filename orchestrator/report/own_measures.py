@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 import polars as pl
+from scipy.special import stdtrit  # type: ignore[import-untyped]
 
 from envs.installed import PackageError, function
 from envs.types import ERRORS
@@ -85,10 +86,8 @@ def _shares(found: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]:
 
 
 def _students(found: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]:
-    from scipy.stats import t as student  # type: ignore[import-untyped]  # takes a second to import
-
     freedom = (found["_n"].to_numpy() - 1).clip(1)
-    half = pl.Series(student.ppf(0.975, freedom)) * found["_std"] / found["_n"].sqrt()
+    half = pl.Series(stdtrit(freedom, 0.975)) * found["_std"] / found["_n"].sqrt()
     return found[name] - half, found[name] + half
 
 
