@@ -69,7 +69,7 @@ def _averaged(group: pl.DataFrame, share: str, answers: Mapping[str, pl.DataFram
     parts = list[Estimate]()
     for row in group.iter_rows(named=True):
         before, after = (tuple(row[f"{share}{end}{which}"] for end in ENDS) for which in ("_before", ""))
-        pairs = answers[row["cell_before"]].join(answers[row["cell"]], on=UNIT, suffix="_after")
+        pairs = answers[row["cell_before"]].join(answers[row["cell"]], on=UNIT, suffix="_after", maintain_order="left")
         alike = correlation(_counted(pairs, share, ""), _counted(pairs, share, "_after"))
         parts.append((after[0] - before[0], *change_interval(before, after, alike)))
     means = [float(group[f"{share}{which}"].mean()) for which in ("_before", "")]  # type: ignore[arg-type]
@@ -77,10 +77,13 @@ def _averaged(group: pl.DataFrame, share: str, answers: Mapping[str, pl.DataFram
 
 
 def _answers(run_data: RunData) -> dict[str, pl.DataFrame]:
-    """Answers of each kind and all of them, by cell: one row a sample, or a cluster where intervals count with these."""
+    """Answers of each kind and all of them, by cell: one row a sample, or a cluster where intervals count with these.
+
+    Sorted, for sums of floats depend on their order.
+    """
     rows = with_clusters(run_data.scored, run_data)
     unit = pl.coalesce(pl.col("cluster").cast(pl.String), pl.col("sample_id").cast(pl.String)).alias(UNIT)
-    counts = rows.group_by("cell", unit).agg(pl.col(*COUNTS.values(), "turns").cast(pl.Int64).sum())
+    counts = rows.group_by("cell", unit).agg(pl.col(*COUNTS.values(), "turns").cast(pl.Int64).sum()).sort("cell", UNIT)
     return {str(cell): part for (cell,), part in counts.group_by("cell")}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from actors.backend import ScriptedBackend
@@ -37,6 +39,14 @@ def test_a_model_that_asks_once_with_a_hint_has_the_shares_it_was_built_for(demo
     assert set(still["points"]) == {0.0} and found["share_category"]["points"] == 0
     assert share_changes(run)["published"].null_count() == share_changes(run).height, "the demo is other data"
     assert "uniform, hint" in [name for name, _ in shares(run).rows]
+
+
+def test_the_order_of_episodes_changes_no_bit(run_data):
+    def shuffled(seed: int):
+        episodes = run_data.episodes.sample(fraction=1, shuffle=True, seed=seed)
+        return share_changes(dataclasses.replace(run_data, episodes=episodes)).rows()
+
+    assert all(shuffled(seed) == share_changes(run_data).rows() for seed in range(3))
 
 
 def test_the_papers_change_stands_beside_a_run_of_its_samples_and_no_other(tmp_path):
