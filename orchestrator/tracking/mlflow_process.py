@@ -7,7 +7,6 @@ attempt never meets a late writer.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pickle
 import subprocess
@@ -17,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from actors.child_process import end_with, started
 from orchestrator.tracking.mlflow_client import MlflowRun, Round, first_line
 from orchestrator.tracking.rollup import Roster
 
@@ -26,8 +26,6 @@ IDLE_PRIORITY_S = 20.0
 """Seconds in which it runs only on idle CPUs (SCHED_IDLE): workers start then, and importing MLflow slows them by a third."""
 EXIT_TIMEOUT_S = 3.0
 """Seconds that the process has to end by itself."""
-PR_SET_PDEATHSIG, SIGKILL = 1, 9
-"""Linux: ``prctl(PR_SET_PDEATHSIG, SIGKILL)`` ends this process with its driver."""
 
 
 class RunArguments(NamedTuple):
@@ -97,21 +95,10 @@ class MlflowProcess:
         if self._ended:
             raise MlflowFailed("its process was ended")
         if self._process is None or self._process.poll() is not None:
-            self._process = _started()
+            self._process = started(__name__, stderr=subprocess.DEVNULL)
             assert self._process.stdin is not None
             pickle.dump(self.arguments, self._process.stdin)
         return self._process
-
-
-def _started() -> subprocess.Popen[bytes]:
-    """A session of its own: Ctrl-C is the driver's to hear."""
-    room = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, (room, os.environ.get("PYTHONPATH"))))
-    return subprocess.Popen(
-        [sys.executable, "-m", "orchestrator.tracking.mlflow_process"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": path}, start_new_session=True,
-    )  # fmt: skip
 
 
 def main() -> None:
@@ -138,11 +125,9 @@ def main() -> None:
 
 def _follow(driver: int) -> None:
     os.nice(NICENESS)
+    end_with(driver)
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
         _lower_priority()
-    if os.getppid() != driver:  # it died before it was asked
-        raise SystemExit(1)
 
 
 def _lower_priority() -> None:
