@@ -118,6 +118,7 @@ def _print_run(found: RunData) -> None:
 
 
 def _write_run(found: RunData, data: Path | None, baselines: bool) -> None:
+    from orchestrator.report.figure_process import drawing
     from orchestrator.report.figures import write_figures
     from orchestrator.report.html import write_page
     from orchestrator.report.outcomes import told
@@ -125,9 +126,10 @@ def _write_run(found: RunData, data: Path | None, baselines: bool) -> None:
     from orchestrator.storage.disk import disk
 
     folder = found.folder
-    with disk(folder):
-        made = [*write_tables(found), *write_figures(found, baselines=baselines)]
-        page = write_page(found, data, baselines=baselines)
+    with disk(folder), drawing(found, baselines) as drawn:
+        made = write_tables(found)
+        page = write_page(found, data, drawn=drawn)
+        made += write_figures(found, drawn=drawn)
     print(f"intervals: {told(found)}")
     print(f"{len(made)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
 

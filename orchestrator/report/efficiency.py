@@ -102,6 +102,7 @@ def budget(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
     return grid.with_columns((100 * pl.col("hits") / pl.col("scored")).alias("acc"), *bounds).drop("hits")
 
 
+@once
 def budget_averages(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
     """The curve averaged over scenarios, unweighted: model, condition, protocol, budget, acc, acc_low, acc_high, scenarios.
 

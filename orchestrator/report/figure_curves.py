@@ -30,8 +30,6 @@ from orchestrator.report.figure_parts import (
     legend_height,
     remarks,
 )
-from orchestrator.report.grid_parts import models
-from orchestrator.report.model_size import capacity, points
 from orchestrator.report.plot_style import CONDITIONS, FAINT, GREY
 from orchestrator.report.wording import counted, signed
 
@@ -46,13 +44,12 @@ def capacity_figure(drawing: Drawing) -> Figure | None:
     Models of one family share colour and marker, and are joined.
     """
     names = ["model", "condition", "protocol"]
-    sized = points(drawing.run_data).select(*names, "parameters")
+    sized = drawing.numbers.sizes.select(*names, "parameters")
     rows = drawing.averages([ZERO_SHOT]).join(sized, on=names).sort("parameters", "model")
     if not enough(rows["model"]):
         return None
     tests = {
-        row["measure"]: row
-        for row in capacity(drawing.run_data).filter(condition=ZERO_SHOT, protocol="mcqa").to_dicts()
+        row["measure"]: row for row in drawing.numbers.capacity.filter(condition=ZERO_SHOT, protocol="mcqa").to_dicts()
     }
     families: dict[str, list[Row]] = {}
     for row in rows.iter_rows(named=True):
@@ -113,7 +110,7 @@ def budget_figure(drawing: Drawing) -> Figure | None:
     if not enough(rows["model"]):
         return None
     curves = _curves(rows)
-    names = models(drawing.run_data, curves)
+    names = drawing.models(curves)[::-1]
     real = [name for name in names if not drawing.is_grey(name)]
     names = real if len(real) >= FEWEST else names
     across = min(4 if drawing.page else 2, len(names))

@@ -6,8 +6,7 @@ Models stand above baselines, baselines are grey, and what is unfinished is pale
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import polars as pl
@@ -19,13 +18,9 @@ from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
 
 from orchestrator.report import plot_style
-from orchestrator.report.efficiency import budget_averages
-from orchestrator.report.estimates import Estimates
-from orchestrator.report.grid_parts import models
-from orchestrator.report.paired_averages import averages_against
+from orchestrator.report.figure_numbers import Numbers
+from orchestrator.report.grid_parts import ordered
 from orchestrator.report.plot_style import GREY, INK, UNFINISHED
-from orchestrator.report.run_data import RunData
-from orchestrator.report.share_changes import share_changes
 
 Row = Mapping[str, Any]
 Handle = Line2D | Patch
@@ -37,36 +32,6 @@ LEGEND_LINE, LEGEND_MARK = 0.17, 26.0
 """Inches of a legend's line; points beside a label: its mark and the space around both."""
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """What figures of any width show, computed once."""
-
-    run_data: RunData
-    intervals: Estimates
-    sums: dict[tuple[str, ...], Mapping[tuple[str, ...], tuple[int, int]]] = field(default_factory=dict)
-    """What ``played`` has counted."""
-
-    def played(self, names: tuple[str, ...]) -> Mapping[tuple[str, ...], tuple[int, int]]:
-        """Values of these columns -> finished and planned episodes of multiple choice."""
-        if names not in self.sums:
-            cells = self.run_data.rows.filter(protocol="mcqa")
-            sums = cells.group_by(names).agg(pl.col("finished", "planned").cast(pl.Int64).sum())
-            self.sums[names] = {tuple(row[:-2]): (row[-2], row[-1]) for row in sums.iter_rows()}
-        return self.sums[names]
-
-    @cached_property
-    def changes(self) -> pl.DataFrame:
-        return averages_against(self.run_data).filter(protocol="mcqa")
-
-    @cached_property
-    def share_changes(self) -> pl.DataFrame:
-        return share_changes(self.run_data)
-
-    @cached_property
-    def budget(self) -> pl.DataFrame:
-        return budget_averages(self.run_data)
-
-
 @dataclass(frozen=True, slots=True)
 class Drawing:
     """A run as it is drawn: at which width, and with or without baselines."""
@@ -76,17 +41,13 @@ class Drawing:
     baselines: bool = True
 
     @property
-    def run_data(self) -> RunData:
-        return self.numbers.run_data
-
-    @property
     def page(self) -> bool:
         return self.width > plot_style.COLUMN
 
     def rows(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows of multiple choice that are drawn."""
         frame = frame.filter(protocol="mcqa")
-        return frame if self.baselines else frame.filter(~pl.col("model").is_in(list(self.run_data.baselines)))
+        return frame if self.baselines else frame.filter(~pl.col("model").is_in(list(self.numbers.baselines)))
 
     def averages(self, conditions: Sequence[str]) -> pl.DataFrame:
         """Averages over scenarios under these conditions, those without a score left out."""
@@ -97,11 +58,11 @@ class Drawing:
 
     def models(self, names: Iterable[str]) -> list[str]:
         """The names from the bottom up: baselines lowest."""
-        return models(self.run_data, names)[::-1]
+        return ordered(names, self.numbers.baselines)[::-1]
 
     def is_grey(self, name: str) -> bool:
         """Whether the name is a baseline beside models; where only baselines were played, none is grey."""
-        return name in self.run_data.baselines and not set(self.run_data.rows["model"]) <= self.run_data.baselines
+        return name in self.numbers.grey
 
     def played(self, **names: str) -> float:
         """The share of planned episodes that are finished, of the cells with these names (model, condition, scenario)."""

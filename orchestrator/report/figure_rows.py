@@ -147,7 +147,7 @@ def changes_by_examples(drawing: Drawing) -> Figure | None:
 
 
 def _changes(drawing: Drawing, everywhere: bool) -> Figure | None:
-    known = drawing.run_data.conditions
+    known = drawing.numbers.conditions
     shown = [
         name for name, one in known.items() if one.mode is not Mode.REFERENCE and everywhere is not bool(one.scenarios)
     ]
@@ -168,7 +168,7 @@ def _changes(drawing: Drawing, everywhere: bool) -> Figure | None:
 def share_changes_figure(drawing: Drawing) -> Figure | None:
     """What hints and random suggestions change in the shares of answers; in a column the share of suggestions alone."""
     found = drawing.numbers.share_changes
-    rows = found if drawing.baselines else found.filter(~pl.col("model").is_in(list(drawing.run_data.baselines)))
+    rows = found if drawing.baselines else found.filter(~pl.col("model").is_in(list(drawing.numbers.baselines)))
     if not enough(rows["model"]):
         return None
     names, conditions = drawing.models(rows["model"]), [name for name in SHARES_UNDER if name in set(rows["condition"])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -24,8 +24,13 @@ Line = tuple[str, tuple[Entry, ...]]
 
 def models(run_data: RunData, names: Iterable[str]) -> list[str]:
     """The names that occur: models as the registry lists them, then others by name, then the baselines."""
+    return ordered(names, run_data.baselines)
+
+
+def ordered(names: Iterable[str], baselines: Container[str]) -> list[str]:
+    """The same, by the names of the run's baselines."""
     known = {name: place for place, name in enumerate(registry())}
-    return sorted(set(names), key=lambda name: (name in run_data.baselines, known.get(name, len(known)), name))
+    return sorted(set(names), key=lambda name: (name in baselines, known.get(name, len(known)), name))
 
 
 def averaged(scenarios: Sequence[str]) -> str:

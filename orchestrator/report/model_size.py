@@ -11,7 +11,7 @@ from scipy.stats import permutation_test, rankdata  # type: ignore[import-untype
 
 from orchestrator.report.intervals import Floats
 from orchestrator.report.metrics import average
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import RunData, once
 from orchestrator.report.wording import counted
 
 PERMUTATIONS = 9_999
@@ -26,6 +26,7 @@ def points(run_data: RunData) -> pl.DataFrame:
     return known.join(means, on="model").sort("condition", "protocol", "parameters", "model")
 
 
+@once
 def capacity(run_data: RunData, seed: int = 0) -> pl.DataFrame:
     """Spearman's correlation of size with acc and ps: condition, protocol, measure, models, rho, p, reason.
 

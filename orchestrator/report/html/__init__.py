@@ -13,6 +13,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from orchestrator.report.figures import Drawings, drawn_figures
 from orchestrator.report.html.escape import inert, policy_hash
 from orchestrator.report.html.page_data import EPISODES, THUMBNAILS, Page, gathered
 from orchestrator.report.html.tables import choices
@@ -37,6 +38,7 @@ def write_page(
     strict: bool = False,
     baselines: bool = True,
     cluster: str = "",
+    drawn: Drawings | None = None,
 ) -> Path:
     """Write ``report.html`` into a run folder and return its path; raises RunFolderError when the folder is no run.
 
@@ -44,10 +46,11 @@ def write_page(
     without it the page has no pictures and no options, and says so. ``thumbnails`` and ``episodes`` bound what the browser
     holds, ``seed`` draws it.
     ``judge`` and ``strict`` choose the verdicts, ``cluster`` the clusters, as ``read`` does; without ``baselines`` figures
-    leave them out.
+    leave them out. ``drawn`` has the figures, where they are drawn elsewhere.
     """
     run_data = opened(run, data, judge, strict, cluster)
-    page = gathered(run_data, data, thumbnails, seed, episodes, baselines)
+    drawn = drawn or drawn_figures(run_data, baselines)
+    page = gathered(run_data, data, thumbnails, seed, episodes, drawn)
     target = run_data.folder / NAME
     atomic_write.write(target, rendered(page).encode())
     return target

@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from matplotlib.figure import Figure
 
 from envs import SCENARIOS
 from orchestrator.datasets.staging import nearby
-from orchestrator.report import plot_style
 from orchestrator.report.difficulty import difficulty, hardest
 from orchestrator.report.endings import Kind, endings
 from orchestrator.report.estimates import estimate
 from orchestrator.report.evidence_tables import HARDEST
-from orchestrator.report.figures import figures, svgs
+from orchestrator.report.figures import Drawings, Picture, drawn_figures
 from orchestrator.report.grid_parts import models
 from orchestrator.report.html import summary, tables
 from orchestrator.report.html.episode_sample import chosen
@@ -41,8 +39,6 @@ THUMBNAILS = 1_200
 """Pictures that a page holds."""
 EPISODES = 2_500
 """Episodes that a page holds."""
-LARGEST_SVG = 400_000
-"""Bytes from which on a figure is held as PNG."""
 
 CAPTIONS = {
     "reference": "Accuracy where the model must ask for what it needs, against accuracy on the clear image.",
@@ -103,7 +99,7 @@ class Page:
 
 
 def gathered(
-    run_data: RunData, data: Path | None, thumbnails: int, seed: int, episodes: int, baselines: bool = True
+    run_data: RunData, data: Path | None, thumbnails: int, seed: int, episodes: int, drawn: Drawings | None = None
 ) -> Page:
     """The page of a run; see ``write_page``."""
     intervals = estimate(run_data)
@@ -118,9 +114,11 @@ def gathered(
         cells=tables.cells(run_data, intervals),
         paper=tables.beside_paper(compared(run_data, intervals)),
         took=took(run_data),
-        figures=_figure_files(run_data, baselines),
         about=about,
         browser=_browser(views, run_data),
+        figures=[
+            _figure_file(name, picture) for name, picture in (drawn or drawn_figures(run_data)).pictures().items()
+        ],
     )
 
 
@@ -206,15 +204,7 @@ def _place(run_data: RunData) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
     return place
 
 
-def _figure_files(run_data: RunData, baselines: bool) -> list[FigureFile]:
-    drawn = svgs(run_data, baselines=baselines)
-    return [_figure_file(name, figure, drawn[name]) for name, figure in figures(run_data, baselines=baselines).items()]
-
-
-def _figure_file(name: str, figure: Figure, content: bytes) -> FigureFile:
-    kind = "svg+xml"
-    if len(content) > LARGEST_SVG:
-        kind, content = "png", plot_style.png(figure, 110)
-    width, height = (round(96 * inches) for inches in figure.get_size_inches())
+def _figure_file(name: str, picture: Picture) -> FigureFile:
+    kind, content, width, height = picture
     uri = f"data:image/{kind};base64,{b64encode(content).decode()}"
     return FigureFile(name, CAPTIONS.get(name, name.replace("-", " ").capitalize() + "."), uri, width, height)

@@ -16,10 +16,10 @@ from matplotlib.transforms import Bbox
 from PIL import Image
 
 from orchestrator.report import plot_style
-from orchestrator.report.estimates import estimate
 from orchestrator.report.figure_curves import family
-from orchestrator.report.figure_parts import Drawing, Numbers
-from orchestrator.report.figures import MAKERS, figures, write_figures
+from orchestrator.report.figure_numbers import numbers_of
+from orchestrator.report.figure_parts import Drawing
+from orchestrator.report.figures import MAKERS, DrawnFigures, figures, write_figures
 from orchestrator.report.plot_style import ACTIONS, COLUMN, CONDITIONS, GREY, PAGE, SERIES, SMALLEST, TALLEST
 from orchestrator.report.run_data import read
 from tests.orchestrator.colour_vision import closest
@@ -38,13 +38,13 @@ MODELS = [
 
 @pytest.fixture(scope="module")
 def numbers(run_data):
-    return Numbers(run_data, estimate(run_data))
+    return numbers_of(run_data)
 
 
 @pytest.fixture(scope="module")
-def drawn(numbers):
+def drawn(run_data):
     """The figures of six baselines alone."""
-    return figures(numbers.run_data)
+    return figures(run_data)
 
 
 @pytest.fixture(scope="module")
@@ -56,17 +56,17 @@ def beside(tmp_path_factory):
     )
     planned = pl.when(pl.col("model") == "gpt-4.1").then(pl.col("planned") + 2).otherwise("planned")
     run_data = dataclasses.replace(run_data, planned=run_data.planned.with_columns(planned.alias("planned")))
-    return Numbers(run_data, estimate(run_data))
+    return DrawnFigures(numbers_of(run_data))
 
 
 @pytest.fixture(scope="module")
 def page(beside):
-    return figures(beside.run_data)
+    return beside.drawn()
 
 
 @pytest.fixture(scope="module")
 def column(beside):
-    return figures(beside.run_data, COLUMN)
+    return beside.drawn(COLUMN)
 
 
 @pytest.fixture(params=[PAGE, COLUMN])
@@ -145,11 +145,11 @@ def test_no_text_lies_on_another(sized):
 
 
 def test_every_point_has_its_interval(beside, sized):
-    rows = beside.intervals.averages.filter(protocol="mcqa", condition="zero-shot").to_dicts()
+    rows = beside.numbers.intervals.averages.filter(protocol="mcqa", condition="zero-shot").to_dicts()
     _, made = sized
     panel = next(axes for axes in made["reference"].axes if axes.get_title("left") == "average")
     assert lines(panel) >= {(row["acc_low"], row["acc_high"]) for row in rows}
-    changes = beside.changes.filter(condition="hint").to_dicts()
+    changes = beside.numbers.changes.filter(condition="hint").to_dicts()
     assert lines(made["conditions"].axes[0]) >= {(row["difference_low"], row["difference_high"]) for row in changes}
     assert lines(made["actions"].axes[0]) >= {
         (row["share_suggestion_low"], row["share_suggestion_high"]) for row in rows
@@ -187,7 +187,7 @@ def test_baselines_are_grey_or_left_out(beside, page):
     assert marks == {GREY, CONDITIONS["hint"][0]}
     assert all("grey: baselines" in texts(page[name]) for name in ("reference", "actions", "conditions", "examples"))
     for maker in MAKERS.values():
-        assert not {"oracle", "grey: baselines"} & set(texts(maker(Drawing(beside, baselines=False))))
+        assert not {"oracle", "grey: baselines"} & set(texts(maker(Drawing(beside.numbers, baselines=False))))
 
 
 def test_where_only_baselines_played_none_is_grey(drawn):
@@ -200,7 +200,7 @@ def test_fewer_than_three_models_are_a_table(demo_data, tmp_path):
 
 def test_the_same_run_gives_the_same_bytes(numbers, drawn):
     with plot_style.house():
-        again = MAKERS["actions"](Drawing(Numbers(numbers.run_data, numbers.intervals)))
+        again = MAKERS["actions"](Drawing(numbers))
         plot_style.lay_out(again)
 
     for form in (plot_style.svg, plot_style.pdf, plot_style.png):
