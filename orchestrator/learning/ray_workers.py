@@ -42,7 +42,7 @@ def fit(training: Training, output: Path, say: Callable[[str], None]) -> None:
         )
     trainer = TorchTrainer(
         work,
-        train_loop_config={"training": training, "output": str(output.resolve())},
+        train_loop_config={"training": from_anywhere(training), "output": str(output.resolve())},
         scaling_config=ScalingConfig(
             num_workers=workers, use_gpu=bool(each), resources_per_worker={"CPU": WORKER_CPUS, "GPU": each}
         ),
@@ -57,6 +57,18 @@ def fit(training: Training, output: Path, say: Callable[[str], None]) -> None:
         raise TrainError(f"a worker of the training failed: {reason(problem)}") from None
     except (SystemExit, KeyboardInterrupt):  # Ray Train's own handlers have ended the workers, and leave
         return
+
+
+def from_anywhere(training: Training) -> Training:
+    """The same with every path of a file or folder that is here written in full: a worker starts in a folder of Ray's."""
+    sweep, train = training
+    model = train.model.model_copy(update={key: _whole(getattr(train.model, key)) for key in ("source", "lora")})
+    train = train.model_copy(update={"model": model, "data": _whole(train.data)})
+    return Training(sweep.model_copy(update={"data": _whole(sweep.data)}), train)
+
+
+def _whole(path: str) -> str:
+    return str(Path(path).resolve()) if path and Path(path).exists() else path
 
 
 def work(given: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from orchestrator.learning.settings import TrainError
 from orchestrator.learning.student import Student, loadable
 from orchestrator.learning.trl_engine import order, whole_checkpoints
 from sweeps.load import load
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.long
 DEMO = Path(__file__).parents[3] / "sweeps" / "demo-learning.toml"
@@ -201,7 +202,16 @@ def test_a_sweep_plays_what_was_trained(whole, own):
 
 
 def test_two_workers_of_ray_train_share_a_step(cli, own, tmp_path):
-    given = [*own, "train.workers=2", "train.steps=2"]
+    """Also where the data are named from here, as a user names them: workers of Ray Train start elsewhere."""
+    folders = [f"{key}={os.path.relpath(folder, ROOT)}" for key, folder in (one.split("=", 1) for one in own[:2])]
+    given = [
+        *folders,
+        *own[2:],
+        "train.workers=2",
+        "train.steps=2",
+        "train.evaluate_every=2",
+        "train.evaluate_samples=2",
+    ]
     done = cli.run("train", DEMO, "--output", tmp_path / "run", *(f"--set={one}" for one in given), timeout=280)
     found = run_files.read_rollouts(tmp_path / "run")
 
