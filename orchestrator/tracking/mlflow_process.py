@@ -39,6 +39,8 @@ class RunArguments(NamedTuple):
     roster: Roster
     driver: int
     """The driver's process id."""
+    idle: bool
+    """Whether it runs only on idle CPUs at first."""
 
 
 class MlflowFailed(Exception):
@@ -51,7 +53,7 @@ class MlflowProcess:
     def __init__(
         self, uri: str, experiment: str, folder: Path, params: Mapping[str, str], name: str, roster: Roster
     ) -> None:
-        self.arguments = RunArguments(uri, experiment, folder, params, name, roster, os.getpid())
+        self.arguments = RunArguments(uri, experiment, folder, params, name, roster, os.getpid(), idle=True)
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = False
 
@@ -68,6 +70,13 @@ class MlflowProcess:
             raise MlflowFailed(f"its process ended ({process.wait()})") from None
         if problem:
             raise MlflowFailed(problem)
+
+    def hurry(self) -> None:
+        """The driver waits for it now: from here on it is no more than nice, where the system lets it be so again."""
+        self.arguments = self.arguments._replace(idle=False)
+        if self._process is not None and sys.platform == "linux":
+            with contextlib.suppress(OSError):
+                os.sched_setscheduler(self._process.pid, os.SCHED_OTHER, os.sched_param(0))
 
     def end(self) -> None:
         """End the process: at once where it is busy."""
@@ -106,7 +115,7 @@ def main() -> None:
     rounds, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # MLflow prints, and an answer must stay an answer
     arguments: RunArguments = pickle.load(rounds)
-    _follow(arguments.driver)
+    _follow(arguments)
     run: MlflowRun | None = None
     while True:
         try:
@@ -123,10 +132,10 @@ def main() -> None:
         answers.flush()
 
 
-def _follow(driver: int) -> None:
+def _follow(arguments: RunArguments) -> None:
     os.nice(NICENESS)
-    end_with(driver)
-    if sys.platform == "linux":
+    end_with(arguments.driver)
+    if arguments.idle and sys.platform == "linux":
         _lower_priority()
 
 

@@ -38,7 +38,8 @@ from orchestrator.tracking.rollup import NOBODY, Roster
 SEND_INTERVAL_S = 1.0
 """Seconds between two rounds of sending."""
 MIN_CPUS, FIRST_SEND_DELAY_S = 4, 10.0
-"""With fewer CPUs, seconds until the first round: MLflow's import alone takes one for 4 s, and starting workers need it."""
+"""With fewer CPUs, seconds until the first round, unless workers play before: MLflow's import alone takes a CPU for 4 s, and
+starting workers need it."""
 RETRY_INTERVAL_S = 2.0
 """Seconds after a failure before the next try."""
 MAX_CLOSING_FAILURES = 2
@@ -64,6 +65,7 @@ class Tracker:
         self._changed = Condition()
         self._pending = Round({}, [], [])
         self._done = 0
+        self._playing = False
         self._process = MlflowProcess(self.uri, experiment, folder, self.params, run_name, roster)
         self._status = ""
         """Set once, by ``close``: the state in which the parent run ends."""
@@ -86,6 +88,13 @@ class Tracker:
             return
         with self._changed:
             self._pending.cells[row["cell"]] = {**row, "at": milliseconds()}
+
+    def playing(self) -> None:
+        """Workers play, so MLflow may start: on idle CPUs, where it takes nothing from them."""
+        if not self.off and not self._playing:
+            with self._changed:
+                self._playing = True
+                self._changed.notify()
 
     def progress(self, done: int, planned: int, rate: float) -> None:
         """A point of progress over time on the parent run, at step ``done``; while a server is away the oldest are dropped."""
@@ -124,6 +133,7 @@ class Tracker:
         with self._changed:
             self._status = status
             self._changed.notify()
+        self._process.hurry()
         self._thread.join(timeout)
         with self._changed:
             self._abandoned = True
@@ -142,7 +152,10 @@ class Tracker:
     # -- the thread ---------------------------------------------------------------------------------------------------
     def _work(self) -> None:
         proven = False  # whether the last try was taken
-        pause, failures = FIRST_SEND_DELAY_S if (os.cpu_count() or 1) < MIN_CPUS else SEND_INTERVAL_S, 0
+        pause, failures = 0.0, 0
+        with self._changed:
+            longest = FIRST_SEND_DELAY_S if (os.cpu_count() or 1) < MIN_CPUS else SEND_INTERVAL_S
+            self._changed.wait_for(lambda: self._playing or bool(self._status), longest)
         while failures < MAX_CLOSING_FAILURES and not self._abandoned:
             ready = self._take(pause)
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -129,6 +130,33 @@ def test_a_resumed_sweep_goes_on_in_the_same_runs_whatever_its_parameters(folder
     assert parent(again).data.params == {"models": "m0, m1", "seed": "1"}, "a parameter is written once"
     history = client(folder).get_metric_history(cells(again)["m1/QD/hint"].info.run_id, "acc")
     assert len(history) == 1, "what did not change is not sent again"
+
+
+def test_it_starts_once_workers_play(folder, monkeypatch):
+    monkeypatch.setattr("orchestrator.tracking.tracker.MIN_CPUS", 10_000)
+    monkeypatch.setattr("orchestrator.tracking.tracker.FIRST_SEND_DELAY_S", 600.0)
+    one = tracker(folder)
+    one.start()
+    one.cell(row(0, finished=0))
+    time.sleep(0.5)
+    assert one._process._process is None
+    one.playing()
+    until(lambda: one._process._process is not None)
+    one.close("FINISHED", timeout=120)
+
+    assert set(cells(runs(folder))) == {"m0/QD/hint"}
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="Linux lets root alone leave idle priority")
+def test_its_process_is_idle_until_the_driver_waits_for_it(folder):
+    one = tracker(folder)
+    one.start()
+    try:
+        until(lambda: one._process._process and os.sched_getscheduler(one._process._process.pid) == os.SCHED_IDLE)
+        one._process.hurry()
+        assert os.sched_getscheduler(one._process._process.pid) == os.SCHED_OTHER
+    finally:
+        one.close("FINISHED", timeout=120)
 
 
 def test_a_kill_between_making_runs_and_anything_else_doubles_none(folder):
