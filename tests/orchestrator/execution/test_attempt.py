@@ -32,7 +32,7 @@ tracking = {{ uri = "none" }}
 
 
 def many(path: Path, models: int) -> Path:
-    """The same sweep over so many uniform baselines: 280 episodes each, and the first part is written after 20,000 or five seconds."""
+    """The same sweep over so many uniform baselines of 280 episodes; the first part is written after 20,000 or five seconds."""
     tables = "\n".join(
         f'[[model]]\nname = "u{n}"\nsource = "builtin:uniform"\nbackend = "builtin"\ngpus = 0\n' for n in range(models)
     )
