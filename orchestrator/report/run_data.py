@@ -117,16 +117,17 @@ class RunData:
         """
         own = ["key", "model", "scenario", "condition", "protocol", "cell", "sample_id", "seed", "ending", "correct"]
         mine = self.episodes.lazy().select(*own, (pl.col("turns") - 1).alias("turn"))
-        moves = self.turns.join(mine.select("key", pl.col("turn").alias("end")), on="key").filter(
-            pl.col("turn") < pl.col("end")
-        )
+        stored = turns(self.folder)  # both joins leave out what is of no episode here
+        ends = mine.select("key", pl.col("turn").alias("end"))
+        moved = stored.select("key", "turn", "move").filter(pl.col("move").is_not_null())
+        moves = moved.join(ends, on="key").filter(pl.col("turn") < pl.col("end"))
         made = moves.group_by("key").agg(
             pl.col("move").is_in(ACROSS).sum().cast(pl.Int64).alias("across"),
             pl.col("move").is_in(ALONG).sum().cast(pl.Int64).alias("along"),
         )
         modes = {condition.name: condition.mode.value for condition in self.conditions.values()}
         mode = pl.col("condition").replace_strict(modes, default=Mode.PLAY.value, return_dtype=pl.String).alias("mode")
-        said = self.turns.select("key", "turn", "frame", "image", "reply", "category", "action", "move")
+        said = stored.select("key", "turn", "frame", "image", "reply", "category", "action", "move")
         found = mine.join(said, on=["key", "turn"]).join(made, on="key", how="left")
         return found.with_columns(mode, pl.col("across", "along").fill_null(0)).sort("key").collect()
 
