@@ -28,6 +28,11 @@ MOST_THREADS = 8
 """Decoding releases the interpreter lock; beyond this the disk or the lock is the limit."""
 
 
+def threads() -> int:
+    """In how many threads pictures are opened."""
+    return min(MOST_THREADS, os.cpu_count() or 1)
+
+
 class Pictures:
     """The pictures of one benchmark folder, as an engine asks for them."""
 
@@ -35,7 +40,7 @@ class Pictures:
         """``model`` is the one that will see them: for Qwen's they are fitted first."""
         self.renderer = Renderer(data, fit=fit(model) if model else None)
         self.folder = digest(str(data.resolve()))
-        self.threads = ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), thread_name_prefix="pictures")
+        self.threads = ThreadPoolExecutor(threads(), thread_name_prefix="pictures")
 
     async def shown(self, messages: Sequence[Message]) -> dict[ImageRef, Image]:
         """Every picture of a conversation as RGB pixels; raises ``envs.render.Unprocessable`` for an unreadable one."""

@@ -2,6 +2,7 @@
 
 Results reach the event loop in the order in which they were rendered, several with one wake-up. A request thus changes
 threads three times; an ``await`` for every step would change them eight times, each time waiting for the interpreter lock.
+The threads take requests from queues: an executor's future for each step would cost as much as a turn of the game.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Thread
 from typing import Generic, TypeVar
 
 Asked = TypeVar("Asked")
@@ -20,12 +22,13 @@ Rendered = TypeVar("Rendered")
 
 
 @dataclass(slots=True, eq=False)
-class _Job(Generic[Asked, Rendered]):
+class _Job(Generic[Asked, Opened, Rendered]):
     """One request on its way, and at last what became of it."""
 
     asked: Asked
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[Rendered]
+    opened: Opened | None = None
     rendered: Rendered | None = None
     problem: BaseException | None = None
 
@@ -42,44 +45,54 @@ class _Job(Generic[Asked, Rendered]):
 class RequestPipeline(Generic[Asked, Opened, Rendered]):
     """Await ``prepared`` for each request; may be asked from one event loop at a time."""
 
-    def __init__(
-        self, opened: Callable[[Asked], Opened], threads: Executor, rendered: Callable[[Opened], Rendered]
-    ) -> None:
-        """``opened`` runs in ``threads``, whose owner ends them; ``rendered`` runs in one thread of the pipeline's own."""
-        self.opened, self.threads, self.rendered = opened, threads, rendered
-        self.render_thread = ThreadPoolExecutor(1, thread_name_prefix="render")
-        self._done: deque[_Job[Asked, Rendered]] = deque()
+    def __init__(self, opened: Callable[[Asked], Opened], rendered: Callable[[Opened], Rendered], threads: int) -> None:
+        """``opened`` runs in so many ``threads``, ``rendered`` in one more."""
+        self.opened, self.rendered, self.threads = opened, rendered, threads
+        self._asked: SimpleQueue[_Job[Asked, Opened, Rendered] | None] = SimpleQueue()
+        self._opened: SimpleQueue[_Job[Asked, Opened, Rendered] | None] = SimpleQueue()
+        self._done: deque[_Job[Asked, Opened, Rendered]] = deque()
         self._woken = False
         """Whether the event loop was asked to look at ``_done`` and has not done so yet."""
+        self._closed = False
+        for number in range(threads):
+            Thread(target=self._serve, args=(self._asked, self._open), name=f"pictures_{number}", daemon=True).start()
+        Thread(target=self._serve, args=(self._opened, self._render), name="render", daemon=True).start()
 
     async def prepared(self, asked: Asked) -> Rendered:
         """What ``rendered`` makes of what ``opened`` made of a request; raises what they raise."""
         loop = asyncio.get_running_loop()
-        job: _Job[Asked, Rendered] = _Job(asked, loop, loop.create_future())
-        self.threads.submit(self._open, job)
+        job: _Job[Asked, Opened, Rendered] = _Job(asked, loop, loop.create_future())
+        self._asked.put(job)
         return await job.answer
 
     def close(self) -> None:
-        """End the own thread; whoever still waits is not answered. Safe to call twice."""
-        self.render_thread.shutdown(wait=False, cancel_futures=True)
+        """End the threads; whoever still waits is not answered. Safe to call twice."""
+        self._closed = True
+        for _ in range(self.threads):
+            self._asked.put(None)
+        self._opened.put(None)
 
-    def _open(self, job: _Job[Asked, Rendered]) -> None:
-        try:
-            opened = self.opened(job.asked)
-        except BaseException as problem:  # it is the asker's
-            job.problem = problem
-            self._hand_over(job)
-        else:
-            self.render_thread.submit(self._render, job, opened)
+    def _serve(
+        self,
+        waiting: SimpleQueue[_Job[Asked, Opened, Rendered] | None],
+        step: Callable[[_Job[Asked, Opened, Rendered]], None],
+    ) -> None:
+        while (job := waiting.get()) is not None and not self._closed:
+            try:
+                step(job)
+            except BaseException as problem:  # it is the asker's
+                job.problem = problem
+                self._hand_over(job)
 
-    def _render(self, job: _Job[Asked, Rendered], opened: Opened) -> None:
-        try:
-            job.rendered = self.rendered(opened)
-        except BaseException as problem:  # it is the asker's
-            job.problem = problem
+    def _open(self, job: _Job[Asked, Opened, Rendered]) -> None:
+        job.opened = self.opened(job.asked)
+        self._opened.put(job)
+
+    def _render(self, job: _Job[Asked, Opened, Rendered]) -> None:
+        job.rendered, job.opened = self.rendered(job.opened), None  # type: ignore[arg-type]
         self._hand_over(job)
 
-    def _hand_over(self, job: _Job[Asked, Rendered]) -> None:
+    def _hand_over(self, job: _Job[Asked, Opened, Rendered]) -> None:
         self._done.append(job)
         if not self._woken:
             self._woken = True

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from time import perf_counter
@@ -41,7 +42,7 @@ from actors.chat_format import Chat, Part, conversation, has_start_token
 from actors.decoding import Decoding, decoding
 from actors.gpu_check import DEFAULT_GPU_SHARE
 from actors.hf_adapter import adapter
-from actors.image_loader import Pictures
+from actors.image_loader import Pictures, threads
 from actors.in_flight import MAX_NUM_SEQS
 from actors.request_pipeline import RequestPipeline
 from actors.vllm_on_cpu import one_process, threads_of_engine
@@ -109,14 +110,16 @@ class VLLMBackend:
                 f'the chat template of {model.source} takes no functions: write tools = "text" for {model.name}'
             )
         self.penalty = model.repetition_penalty
+        self.choices = lru_cache(maxsize=64)(parameters)
+        """vLLM copies what it gets before it writes into it (``InputProcessor.process_inputs``)."""
         self.own = self.engine.model_config.try_get_generation_config()
         """The checkpoint's generation configuration, which the engine itself does not follow."""
         self.pictures = Pictures(data, model)
-        self.prompts = RequestPipeline(self._opened, self.pictures.threads, self._with_functions)
+        self.prompts = RequestPipeline(self._opened, self._with_functions, threads())
         self.room = asyncio.Semaphore(arguments["max_num_seqs"] + RENDERED_AHEAD)
         self.numbers = count()
-        self.deadlines: set[asyncio.Timeout] = set()
-        """Of the requests in flight; all are called in when the engine dies."""
+        self.in_flight: dict[asyncio.Timeout, tuple[float, float]] = {}
+        """What ends each request in flight when the engine dies -> when it is lost (``perf_counter``), after how many seconds."""
         self.silence = WATCHDOG_TIMEOUT_S if model.gpus else WATCHDOG_TIMEOUT_CPU_S
         self.dead: BackendDied | None = None
         self.watch: asyncio.Task[None] | None = None
@@ -128,9 +131,10 @@ class VLLMBackend:
     async def replied(self, request: Request, prompt: Callable[[], Awaitable[Any]]) -> Reply:
         """As ``reply``; ``prompt`` gives what the request was rendered to."""
         how, sampling = decoding(request.sampling, self.own, self.penalty), request.sampling
+        seed = 0 if is_greedy(how) else request.seed
         output, pictures, seconds = await self.generated(
             prompt,
-            lambda: parameters(how, sampling.max_tokens, request.seed, self._skips_special(request)),
+            lambda: self.choices(how, sampling.max_tokens, seed, self._skips_special(request)),
             sampling.max_tokens,
             self.lora,
         )
@@ -157,10 +161,20 @@ class VLLMBackend:
             raise self.dead
         if self.watch is None:
             self.watch = asyncio.create_task(self._watch())
-        async with self.room, self._deadline(max_tokens):
-            began = perf_counter()
-            output, pictures = await self._insist(prompt, choices, lora)
-            return output, pictures, perf_counter() - began
+        seconds = REQUEST_TIMEOUT_S + max_tokens / SLOWEST
+        try:
+            async with self.room, asyncio.timeout(None) as end:  # rescheduled by ``_die``
+                began = perf_counter()
+                self.in_flight[end] = (began + seconds, seconds)
+                try:
+                    if self.dead is not None:
+                        raise self.dead
+                    output, pictures = await self._insist(prompt, choices, lora)
+                finally:
+                    del self.in_flight[end]
+        except TimeoutError:
+            raise self.dead or self._die("a request got no answer") from None
+        return output, pictures, perf_counter() - began
 
     @property
     def cache_tokens(self) -> int | None:
@@ -236,41 +250,33 @@ class VLLMBackend:
             raise _refused(self.name, refusal) from None
         raise self._die("a request ended without an answer")
 
-    @asynccontextmanager
-    async def _deadline(self, max_tokens: int) -> AsyncIterator[None]:
-        """Ends the request when its time is over, or when the engine dies meanwhile: BackendDied either way."""
-        seconds = REQUEST_TIMEOUT_S + max_tokens / SLOWEST
-        try:
-            async with asyncio.timeout(seconds) as deadline:
-                self.deadlines.add(deadline)
-                try:
-                    if self.dead is not None:
-                        raise self.dead
-                    yield
-                finally:
-                    self.deadlines.discard(deadline)
-        except TimeoutError:
-            raise self.dead or self._die(f"a request got no answer in {seconds:.0f} s") from None
-
     # -- life and death -----------------------------------------------------------------------------------------------
     async def _watch(self) -> None:
         """Ask the engine for a sign of life every few seconds."""
         while self.dead is None:
             try:
                 await asyncio.wait_for(self.engine.is_sleeping(), self.silence)
+                self._end_if_lost()
                 await asyncio.sleep(WATCHDOG_INTERVAL_S)
             except TimeoutError:
                 self._die(f"the engine hangs: no sign of life in {self.silence:.0f} s")
             except Exception as problem:  # whatever a dying engine raises here, it cannot answer any more
                 self._die(f"the engine process died: {type(problem).__name__}")
 
+    def _end_if_lost(self) -> None:
+        """An engine that lives and leaves a request without an answer for too long is dead too."""
+        now = perf_counter()
+        late = (seconds for when, seconds in self.in_flight.values() if when < now)
+        if (seconds := next(late, None)) is not None:
+            self._die(f"a request got no answer in {seconds:.0f} s")
+
     def _die(self, reason: str) -> BackendDied:
         """Nobody is answered any more; every request in flight is called in. The first reason stays."""
         if self.dead is None:
             self.dead = BackendDied(f"{self.name}: {reason}")
-            for deadline in self.deadlines:
+            for end in self.in_flight:
                 with suppress(RuntimeError):  # it expires at this very moment
-                    deadline.reschedule(0.0)
+                    end.reschedule(0.0)
         return self.dead
 
     def _end(self) -> None:
@@ -318,12 +324,15 @@ def writes_start_token(engine: AsyncLLM, template: ChatParams) -> bool:
     return "prompt" not in prompt or has_start_token(prompt["prompt"], engine.renderer.get_tokenizer())
 
 
-def parameters(how: Decoding, max_tokens: int, seed: int, skip_special: bool = True) -> SamplingParams:
-    """Every decoding choice, so that no default of the engine can differ between models.
+def is_greedy(how: Decoding) -> bool:
+    """Whether the likeliest token is taken; below ``COLDEST``, too: vLLM would raise such a temperature to it (Qwen2.5-VL's
+    file says 1e-6)."""
+    return how.temperature < COLDEST
 
-    Below ``COLDEST`` the likeliest token is taken: vLLM would raise such a temperature to it (Qwen2.5-VL's file says 1e-6).
-    """
-    greedy = how.temperature < COLDEST
+
+def parameters(how: Decoding, max_tokens: int, seed: int, skip_special: bool = True) -> SamplingParams:
+    """Every decoding choice, so that no default of the engine can differ between models."""
+    greedy = is_greedy(how)
     return SamplingParams(
         n=1,
         temperature=0.0 if greedy else how.temperature,
@@ -340,7 +349,7 @@ def parameters(how: Decoding, max_tokens: int, seed: int, skip_special: bool = T
         min_tokens=0,
         skip_special_tokens=skip_special,
         output_kind=RequestOutputKind.FINAL_ONLY,
-        skip_clone=True,  # made for one request: the engine may write into it
+        skip_clone=True,  # a shallow copy is enough
     )
 
 

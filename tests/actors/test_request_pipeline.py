@@ -5,21 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-
-import pytest
+from collections.abc import Callable
 
 from actors.request_pipeline import RequestPipeline
 
-
-@pytest.fixture
-def threads() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as found:
-        yield found
+THREADS = 4
 
 
-def prepared(threads: ThreadPoolExecutor, opened: Callable[[int], int], rendered: Callable[[int], int], number: int):
+def prepared(opened: Callable[[int], int], rendered: Callable[[int], int], number: int):
     """What every one of ``number`` requests became, and the order in which their askers went on."""
     order: list[int] = []
 
@@ -29,7 +22,7 @@ def prepared(threads: ThreadPoolExecutor, opened: Callable[[int], int], rendered
         return answer
 
     async def all_of_them() -> list[object]:
-        pipeline = RequestPipeline(opened, threads, rendered)
+        pipeline = RequestPipeline(opened, rendered, THREADS)
         found = await asyncio.gather(*(one(pipeline, n) for n in range(number)), return_exceptions=True)
         pipeline.close()
         pipeline.close()
@@ -38,13 +31,13 @@ def prepared(threads: ThreadPoolExecutor, opened: Callable[[int], int], rendered
     return asyncio.run(asyncio.wait_for(all_of_them(), 60)), order
 
 
-def test_each_asker_gets_its_own_request_back(threads):
-    found, _ = prepared(threads, lambda n: n + 1, lambda n: 10 * n, 500)
+def test_each_asker_gets_its_own_request_back():
+    found, _ = prepared(lambda n: n + 1, lambda n: 10 * n, 500)
 
     assert found == [10 * (n + 1) for n in range(500)]
 
 
-def test_one_thread_renders_and_its_order_is_the_order_of_the_askers(threads):
+def test_one_thread_renders_and_its_order_is_the_order_of_the_askers():
     rendered: list[int] = []
     names: set[str] = set()
 
@@ -57,36 +50,36 @@ def test_one_thread_renders_and_its_order_is_the_order_of_the_askers(threads):
         time.sleep(0.002 * (asked % 3))  # later ones are opened before earlier ones
         return asked
 
-    _, order = prepared(threads, opened, render, 60)
+    _, order = prepared(opened, render, 60)
 
     assert order == rendered and rendered != sorted(rendered)
     assert len(names) == 1 and names != {threading.current_thread().name}
 
 
-def test_requests_are_opened_side_by_side(threads):
+def test_requests_are_opened_side_by_side():
     together = threading.Barrier(4)
 
-    found, _ = prepared(threads, lambda n: together.wait(30) * 0 + n, lambda n: n, 4)
+    found, _ = prepared(lambda n: together.wait(30) * 0 + n, lambda n: n, 4)
 
     assert found == [0, 1, 2, 3]
 
 
-def test_a_problem_is_that_of_its_own_request(threads):
+def test_a_problem_is_that_of_its_own_request():
     def opened(asked: int) -> int:
         return asked // (asked - 1)  # request 1 cannot be opened
 
     def rendered(value: int) -> int:
         return 6 // value  # request 0 cannot be rendered
 
-    (first, second, *others), _ = prepared(threads, opened, rendered, 5)
+    (first, second, *others), _ = prepared(opened, rendered, 5)
 
     assert isinstance(first, ZeroDivisionError) and isinstance(second, ZeroDivisionError)
     assert others == [3, 6, 6]
 
 
-def test_an_asker_who_went_away_holds_nobody_up(threads):
+def test_an_asker_who_went_away_holds_nobody_up():
     async def ask() -> int:
-        pipeline = RequestPipeline(lambda n: n, threads, lambda n: time.sleep(0.05) or n)
+        pipeline = RequestPipeline(lambda n: n, lambda n: time.sleep(0.05) or n, THREADS)
         gone = asyncio.create_task(pipeline.prepared(1))
         await asyncio.sleep(0)
         gone.cancel()
@@ -97,7 +90,7 @@ def test_an_asker_who_went_away_holds_nobody_up(threads):
     assert asyncio.run(asyncio.wait_for(ask(), 60)) == 2
 
 
-def test_many_results_that_wait_come_with_one_wake_up(threads):
+def test_many_results_that_wait_come_with_one_wake_up():
     """The event loop is busy while 50 requests are rendered: it is woken once for all of them."""
 
     async def ask() -> int:
@@ -111,7 +104,7 @@ def test_many_results_that_wait_come_with_one_wake_up(threads):
 
         loop.call_soon_threadsafe = counted  # type: ignore[method-assign, assignment]
         rendered = threading.Semaphore(0)
-        pipeline = RequestPipeline(lambda n: n, threads, lambda n: rendered.release() or n)
+        pipeline = RequestPipeline(lambda n: n, lambda n: rendered.release() or n, THREADS)
         tasks = [asyncio.create_task(pipeline.prepared(n)) for n in range(50)]
         await asyncio.sleep(0)
         for _ in tasks:

@@ -19,6 +19,7 @@ pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU 
 import psutil
 from vllm.platforms import current_platform
 
+from actors import vllm_backend
 from actors.backend import BackendDied, Message, Overflow, Reply, Request
 from actors.backend_registry import engine
 from actors.decoding import Decoding
@@ -312,6 +313,29 @@ def test_the_engine_is_told_its_limits_and_the_entry_has_the_last_word() -> None
     less = engine_arguments(ModelSpec(name="m", source="m", gpus=0.5, options={"gpu_memory_utilization": 0.3}))
     assert less["gpu_memory_utilization"] == 0.3
     assert "batch_invariant" not in engine_arguments(ModelSpec(name="m", source="m", options={"batch_invariant": True}))
+
+
+@pytest.mark.long
+@slow
+def test_an_engine_that_leaves_a_request_without_an_answer_is_given_up(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in {"REQUEST_TIMEOUT_S": 0.2, "WATCHDOG_INTERVAL_S": 0.1}.items():
+        monkeypatch.setattr(vllm_backend, name, seconds)
+    monkeypatch.setattr(vllm_backend, "SLOWEST", 1e6)
+    talk = Talk(folder)
+
+    async def wait() -> None:
+        long = (talk.backend.reply(one) for one in requests(max_tokens=900))
+        results = await asyncio.gather(*long, return_exceptions=True)
+        assert all(isinstance(one, BackendDied) for one in results), results
+        assert {str(one).partition(": ")[2] for one in results} == {"a request got no answer in 0 s"}
+
+    try:
+        talk.run(wait())
+    finally:
+        talk.close()
+    assert_gone(talk.backend)
 
 
 @pytest.mark.skipif(not current_platform.is_cpu(), reason="vLLM is built for GPUs here")

@@ -233,7 +233,9 @@ def engine(bench: Bench, others: Others) -> Iterator[str]:
     kept = bench.folder / "requests.pickle"
 
     def replied(mode: str) -> Figures:
-        one = bench.python("engine", mode, bench.data, kept, bench.size(30, 1))
+        one = bench.python(
+            "engine", mode, bench.data, kept, bench.size(120, 1)
+        )  # with few the last episodes count too much
         of_processors = {f"{part}, CPU ms a request": 1e3 * one[f"{part}_seconds"] / one["requests"] for part in PARTS}
         return {"requests/s": one["requests"] / one["seconds"], **of_processors, "engine's steps": one["steps"]}
 
