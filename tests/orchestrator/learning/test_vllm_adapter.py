@@ -1,6 +1,5 @@
 """An adapter that was trained here is served by vLLM, and says there what it says in transformers."""
 
-import asyncio
 import json
 import os
 import subprocess
@@ -15,13 +14,13 @@ pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU 
 pytest.importorskip("peft", reason="the package peft is not installed")
 
 from actors.backend import Request
-from actors.backend_registry import engine
 from envs import SCENARIOS
 from orchestrator.learning.states import states_of
 from sweeps.load import registry
 from sweeps.sampling import Sampling
 from tests.actors.rehearsed import ROOT, environment
 from tests.actors.vision_packages import fetched
+from tests.orchestrator.learning.served_adapter import replies
 
 pytestmark = pytest.mark.long
 ON_CPU = {"enforce_eager": True, "max_model_len": 1024, "block_size": 32, "max_lora_rank": 16}
@@ -61,16 +60,3 @@ def test_adapters_of_the_architectures_of_the_paper_say_in_vllm_what_they_say_in
     assert done.returncode == 0, done.stderr[-2000:]
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"name"')]
     assert told == [{"name": name, "asked": 60, "changed": 60, "equal": 60} for name in names]
-
-
-def replies(model, data, asked):
-    """Greedy replies of a model's engine."""
-
-    async def ask():
-        backend = engine(model, data)
-        try:
-            return [reply.text for reply in await asyncio.gather(*map(backend.reply, asked))]
-        finally:
-            await backend.close()
-
-    return asyncio.run(ask())
