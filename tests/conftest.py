@@ -30,7 +30,7 @@ ENVIRONMENT = {
 }
 """What Ray's processes, and so the engines in them, must find when they start."""
 os.environ.update(RAY_raylet_start_wait_time_s="120")  # Ray reads it when it is imported
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # models here are tiny: more threads of torch spin, waiting for each other
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # models here are tiny, and more threads of torch spin for each other
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from uvloop import new_event_loop  # comes with vLLM, and Ray's workers take it where it is
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -183,7 +184,11 @@ def chat(messages: Sequence[Message], renderer: Renderer) -> list[dict[str, Any]
 
 def main(mode: str, data: str, requests: Path, samples: int) -> None:
     by_cell = mode == "cell-after-cell"
-    found = plain(data, requests) if mode == "plain" else asyncio.run(worker(data, requests, samples, by_cell))
+    if mode == "plain":
+        found = plain(data, requests)
+    else:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            found = runner.run(worker(data, requests, samples, by_cell))
     print(json.dumps({"mode": mode, **found}), flush=True)
 
 
