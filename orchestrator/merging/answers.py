@@ -117,13 +117,25 @@ def _preferred(sources: Sequence[Source], pair: tuple[int, int], prefer: int | N
 
 
 def write_episodes(store: EpisodeStore, sources: Sequence[Source]) -> None:
-    """Store the episodes that each source is left with, whole with their turns, durable at the end. Raises OSError."""
+    """Store the episodes that each source is left with, with their turns, durable at the end. Raises OSError.
+
+    One whose turns are no longer there is left out: a driver has taken it back since its folder was read.
+    """
     for source in sources:
         mine = source.episodes.join(source.own, on="key", how="semi", maintain_order="left")
         for chunk in mine.iter_slices(CHUNK):
             told = source.turns.join(chunk.lazy().select("key"), on="key", how="semi", maintain_order="left").collect()
-            store.append(EpisodeBatch([], chunk.to_dict(as_series=False), told.to_dict(as_series=False)))
+            kept = chunk.join(whole(chunk, told), on="key", how="semi", maintain_order="left")
+            told = told.join(kept, on="key", how="semi", maintain_order="left")
+            store.append(EpisodeBatch([], kept.to_dict(as_series=False), told.to_dict(as_series=False)))
     store.flush()
+
+
+def whole(rows: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
+    """Column ``key``: the episodes with as many turns as they count; a turn that could not be asked has no row."""
+    counts = told.group_by("key").agg(pl.col("turn").n_unique().alias("rows"))
+    asked = pl.col("turns").cast(pl.Int64) - (pl.col("ending") == Ending.OVERFLOW).cast(pl.Int64)
+    return rows.join(counts, on="key", how="left").filter(pl.col("rows").fill_null(0) == asked).select("key")
 
 
 def _differing(early: Source, late: Source, shared: pl.DataFrame) -> pl.DataFrame:

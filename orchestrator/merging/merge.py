@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shutil import rmtree
 
 import polars as pl
 
@@ -59,6 +60,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> Merged:
     if prefer and prefer not in names:
         raise RunFolderError(f"--prefer {prefer} is none of the merged folders; type one of {', '.join(names)}")
     chosen = names.index(prefer) if prefer else None
+    sums = [checksums.read(folder) for folder in folders]  # before the locks are looked at
     _free(folders, into)
     sweep = _one_sweep(folders, names)
     left_out = {run_folder.bad_lines(folder) for folder in folders}
@@ -71,9 +73,15 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> Merged:
     conflicts += differing
     if any(not conflict.taken for conflict in conflicts):
         raise RunFolderError(_refusal(conflicts))
+    fresh = not into.exists()
     with disk(into), run_folder.claim(into, sweep, left_out=next(iter(left_out))):
         run_folder.write_plan(into, planned, keys)
         _write(sources, read_by, into)
+        if changed := _changed(folders, sums):
+            if fresh:
+                rmtree(into)
+            raise RunFolderError(f"{changed} is being written; wait for its driver, or stop it")
+        _check_complete(into, sources)
         taken = {source.name: source.own.height for source in sources}
         pending = keys.len() - sum(taken.values())
         found = Merged(taken, gave_way, read_by.height, tuple(conflicts), pending)
@@ -159,16 +167,23 @@ def _write(sources: Sequence[Source], read_by: pl.DataFrame, into: Path) -> None
     try:
         write_episodes(store, sources)
         store.compact()
-        if (stored := episodes(into).select(pl.len()).collect().item()) != sum(s.own.height for s in sources):
-            raise RunFolderError(
-                f"{into} holds {stored:,} episodes after the merge and not all; delete it and merge again"
-            )
     finally:
         store.close()
     if read_by.height:
         kept = VerdictStore(into)
         kept.append(read_by.to_dict(as_series=False))
         kept.flush()
+
+
+def _changed(folders: Sequence[Path], sums: Sequence[checksums.Sums]) -> Path | None:
+    """A folder in which a driver has stored or taken back episodes since; a part has its sum before it has its name."""
+    later = (folder for folder, before in zip(folders, sums, strict=True) if checksums.read(folder) != before)
+    return next(later, None)
+
+
+def _check_complete(into: Path, sources: Sequence[Source]) -> None:
+    if (stored := episodes(into).select(pl.len()).collect().item()) != sum(s.own.height for s in sources):
+        raise RunFolderError(f"{into} holds {stored:,} episodes after the merge and not all; delete it and merge again")
 
 
 def _results(into: Path, planned: pl.DataFrame) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from actors.judge_runner import judge_key
 from actors.redaction import redact_address
 from envs.types import Ending
 from orchestrator.datasets.sources import address
-from orchestrator.merging.answers import Source, merged_verdicts, write_episodes
+from orchestrator.merging.answers import Source, merged_verdicts, whole, write_episodes
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import belonging
 from orchestrator.planning.pictures import ShownPictures
@@ -151,7 +151,7 @@ def _of(sweep: Sweep, plan: Plan, wanted: pl.DataFrame, name: str, folder: Path)
 
     there = keep(there, "damaged", there.join(wanted, on=NAMED, how="semi").filter(_known_ending()))
     there = keep(there, "failed", there.filter(pl.col("ending") != Ending.FAILED))
-    there = keep(there, "damaged", _whole(folder, there))
+    there = keep(there, "damaged", whole(there, _turns(folder, there)))
     there = keep(there, "engine", there.filter(pl.col("model").is_in(_same_backend(sweep, old))))
     there = keep(there, "pictures", _same_pictures(sweep, old, plan, folder, wanted.join(there, on="key", how="semi")))
     own = there.select("key")
@@ -164,13 +164,8 @@ def _known_ending() -> pl.Expr:
     return pl.col("ending").is_in([str(ending) for ending in Ending])
 
 
-def _whole(folder: Path, rows: pl.DataFrame) -> pl.DataFrame:
-    """Column ``key``: the episodes with as many turns as they count; a turn that could not be asked has no row."""
-    keys = rows.lazy().select("key")
-    counts = turns(folder).join(keys, on="key", how="semi").group_by("key").agg(pl.col("turn").n_unique().alias("rows"))
-    asked = pl.col("turns").cast(pl.Int64) - (pl.col("ending") == Ending.OVERFLOW).cast(pl.Int64)
-    beside = rows.join(counts.collect(), on="key", how="left")
-    return beside.filter(pl.col("rows").fill_null(0) == asked).select("key")
+def _turns(folder: Path, rows: pl.DataFrame) -> pl.DataFrame:
+    return turns(folder).join(rows.lazy().select("key"), on="key", how="semi").select("key", "turn").collect()
 
 
 def _same_backend(sweep: Sweep, old: Sweep) -> list[str]:

@@ -12,15 +12,17 @@ from typer.testing import CliRunner
 from actors.baselines import Baseline
 from orchestrator.cli.main import app
 from orchestrator.execution.scored import scored
+from orchestrator.merging.answers import write_episodes
 from orchestrator.merging.merge import merge
 from orchestrator.planning.build_plan import belonging, build_plan
 from orchestrator.report.decision_map import Stored, with_decisions
 from orchestrator.report.metrics import write_results
 from orchestrator.storage import checksums, lock
-from orchestrator.storage.episode_store import episodes, turns
+from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.run_folder import RunFolderError, planned_keys, read_status
 from orchestrator.storage.verdict_store import verdicts
 from tests.orchestrator.report.runs import heard, played, replaced, sweep
+from tests.orchestrator.storage.test_episode_store import sound
 
 SCENARIOS = ["ROD", "QD"]
 
@@ -63,6 +65,27 @@ def test_parts_and_overlaps_become_what_one_run_is(wanted, tmp_path):
     assert {cell["state"] for cell in read_status(into)["cells"]} == {"complete"}
     played(into, wanted)  # goes on as any run folder does: nothing is pending
     assert episodes(into).select(pl.len()).collect().item() == 80
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["new", "made before"])
+def test_a_driver_that_begins_meanwhile_stops_the_merge(wanted, tmp_path, monkeypatch, there):
+    """It takes back half of what the merge has read, and with them their turns."""
+    one, two = played(tmp_path / "one", wanted, only=50), played(tmp_path / "two", wanted)
+    into = tmp_path / "into"
+    if there:
+        into.mkdir()
+
+    def write(store, sources):
+        driver = EpisodeStore(two)
+        driver.take_back(episodes(two).select("key").collect()["key"].to_list()[::2])
+        driver.close()
+        write_episodes(store, sources)
+        assert sound(store.folder)
+
+    monkeypatch.setattr("orchestrator.merging.merge.write_episodes", write)
+    with pytest.raises(RunFolderError, match=f"{two} is being written; wait for its driver, or stop it"):
+        merge([one, two], into)
+    assert into.exists() is there and lock.holder(into) is None
 
 
 def test_folders_of_other_models_become_one_of_all(demo_data, tmp_path):
