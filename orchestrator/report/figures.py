@@ -37,7 +37,6 @@ MAKERS: dict[str, Callable[[Drawing], Figure | None]] = {
 """Name -> what draws it; None where the run has nothing to draw."""
 
 
-FORMS = {"pdf": plot_style.pdf, "svg": plot_style.svg, "png": plot_style.png}
 WIDTHS = ((plot_style.PAGE, "", ("pdf", "png", "svg")), (plot_style.COLUMN, "-column", ("pdf", "svg")))
 """Inches, end of the names, and formats of the files."""
 LARGEST_SVG = 400_000
@@ -103,7 +102,7 @@ class DrawnFigures:
     def _content(self, width: float, name: str, figure: Figure, form: str) -> bytes:
         """An SVG is kept: the files and the page hold the same."""
         if form != "svg":
-            return FORMS[form](figure)
+            return plot_style.FORMS[form](figure)
         if (width, name) not in self._svgs:
             self._svgs[width, name] = plot_style.svg(figure)
         return self._svgs[width, name]

@@ -142,12 +142,15 @@ def _file(figure: Figure, form: str, metadata: dict[str, None], dpi: int = DPI) 
     return held.getvalue()
 
 
+FORMS = {"pdf": pdf, "svg": svg, "png": png}
+"""Format of a file -> what makes it."""
+
+
 def save(figure: Figure, folder: Path, name: str, forms: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Write the figure as ``name.FORM`` in each of the forms pdf, png and svg; the files written."""
-    makers = {"pdf": pdf, "svg": svg, "png": png}
     paths = [folder / f"{name}.{form}" for form in forms]
     for path, form in zip(paths, forms, strict=True):
-        atomic_write.write(path, makers[form](figure))
+        atomic_write.write(path, FORMS[form](figure))
     return paths
 
 
