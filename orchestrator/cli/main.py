@@ -42,7 +42,7 @@ from orchestrator.cli.prompt import prompt
 from orchestrator.cli.publish import publish
 from orchestrator.cli.report import compare, leaderboard, report
 from orchestrator.cli.runs import export, merge
-from orchestrator.cli.sentences import Commands
+from orchestrator.cli.sentences import Commands, its_exit_code
 from orchestrator.cli.top import top
 from orchestrator.cli.train import learned, train
 from orchestrator.monitoring.console import show
@@ -268,7 +268,8 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # a job's log shows a line when it is said, and what its encoding has not as an escape
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
-    app()
+    with its_exit_code():
+        app()
 
 
 def _tracked(sweep: Sweep, uri: str | None) -> Sweep:

@@ -6,6 +6,8 @@ travels up.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +53,23 @@ def sentences() -> Iterator[None]:
         if problem.filename is None:
             raise
         raise _told(f"{problem.filename}: {problem.strerror}", USAGE) from None
+
+
+@contextmanager
+def its_exit_code() -> Iterator[None]:
+    """What a command ended with is its exit code, also where a signal cuts short what Ray and Python do at exit.
+
+    Interrupted in that, Ray leaves a traceback and now and then a segmentation fault.
+    """
+    try:
+        yield
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        sys.stdout.flush()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                signal.signal(number, lambda *heard: os._exit(code))
+        raise
 
 
 def _told(sentence: str, code: int) -> typer.Exit:
