@@ -10,16 +10,24 @@ import polars as pl
 from orchestrator.execution.circuit_breaker import NO_EVIDENCE
 from orchestrator.planning.build_plan import belonging, planned_rows
 from orchestrator.planning.plan import Plan
-from orchestrator.report.metrics import score
+from orchestrator.report.metrics import READ, score
 from orchestrator.report.stopped import with_anytime
+from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.verdict_store import verdicts
 
 
 def scored(plan: Plan, output: Path, judge: str, strict: bool = False) -> pl.DataFrame:
-    """One row a planned cell (``score``), open-ended ones by this judge."""
-    read = verdicts(output).filter(pl.col("judge") == judge)
-    stored, planned = belonging(plan, output), planned_rows(plan)
-    return with_anytime(score(stored, planned, read, strict), stored, plan.precision, plan.seed)
+    """One row a planned cell (``score``), open-ended ones by this judge.
+
+    A model at a time: those of all at once would take much memory.
+    """
+    read, cells = verdicts(output).filter(pl.col("judge") == judge), planned_rows(plan)
+    parts = []
+    for (model,), planned in cells.group_by(["model"], maintain_order=True):
+        stored = belonging(plan, output, str(model))
+        parts.append(with_anytime(score(stored, planned, read, strict), stored, plan.precision, plan.seed))
+    rows = pl.concat(parts, how="diagonal")  # only some models may be asked open-ended
+    return rows.with_columns(pl.col(name).fill_null(0) for name in READ if name in rows.columns).sort("cell")
 
 
 def all_read(rows: pl.DataFrame) -> bool:
@@ -29,8 +37,10 @@ def all_read(rows: pl.DataFrame) -> bool:
 
 def answering(plan: Plan, output: Path) -> list[tuple[str, str, str]]:
     """Model, condition and protocol of which an episode is stored that the engine did not refuse."""
-    stored = belonging(plan, output).filter((pl.col("turns") > 0) | ~pl.col("ending").is_in(NO_EVIDENCE))
-    return stored.select("model", "condition", "protocol").unique().collect().rows()
+    known = episodes(output).select(pl.col("model").unique().sort()).collect()["model"]
+    evidence = (pl.col("turns") > 0) | ~pl.col("ending").is_in(NO_EVIDENCE)
+    stored = (belonging(plan, output, model).filter(evidence) for model in known)
+    return [row for rows in stored for row in rows.select("model", "condition", "protocol").unique().collect().rows()]
 
 
 def stored_by_cell(plan: Plan, pending: Mapping[str, Sequence[int]]) -> dict[str, int]:

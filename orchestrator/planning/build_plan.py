@@ -86,9 +86,13 @@ def planned_and_done(plan: Plan, folder: Path) -> list[dict[str, Any]]:
     return [{**row, "done": done.get(row["cell"], 0)} for row in rows]
 
 
-def belonging(plan: Plan, folder: Path) -> pl.LazyFrame:
-    """The stored episodes of a run folder that belong to this plan."""
+def belonging(plan: Plan, folder: Path, model: str | None = None) -> pl.LazyFrame:
+    """The stored episodes of a run folder that belong to this plan; of one model where it is named."""
     from orchestrator.storage.episode_store import episodes
-    from orchestrator.storage.planned_episodes import planned_only
+    from orchestrator.storage.late_scan import late_scan
+    from orchestrator.storage.planned_episodes import KEY, key_frame, planned_only
 
-    return planned_only(episodes(folder), plan.all_keys())
+    keys = late_scan(
+        KEY, lambda: key_frame(plan.all_keys(model)).lazy()
+    )  # a million take a second: if they are asked for
+    return planned_only(episodes(folder, model), keys)

@@ -168,10 +168,11 @@ class Plan:
         for sample in self.drawn(cell):
             yield f"{prefix}/{sample.id:04d}-{digest(fingerprint + _content(cell, sample), 4)}"
 
-    def all_keys(self) -> Iterator[str]:
-        """Keys of all episodes that belong, in the order of ordinals."""
-        for index in range(len(self.cells)):
-            yield from (key for number, key in enumerate(self.keys(index)) if self._belongs(index, number))
+    def all_keys(self, model: str | None = None) -> Iterator[str]:
+        """Keys of all episodes that belong, in the order of ordinals; of one model where it is named."""
+        for index, cell in enumerate(self.cells):
+            if model in (None, cell.model.name):
+                yield from (key for number, key in enumerate(self.keys(index)) if self._belongs(index, number))
 
     def _belongs(self, index: int, number: int) -> bool:
         """Whether a cell was not stopped before its sample of this number."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ import polars as pl
 from envs import regular
 from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, OBSERVED, observed
 from orchestrator.storage import checksums, reused, run_folder
+from orchestrator.storage.episode_store import episodes
+from orchestrator.storage.planned_episodes import planned_only
 from sweeps.spec import Sweep
 
 HOUR = 3600.0
@@ -34,10 +36,10 @@ USED = ("gpu_hours", "kwh")
 
 def with_resources(rows: pl.DataFrame, folder: Path, sweep: Sweep) -> pl.DataFrame:
     """The rows, one a cell, with ``USED``: of the cell's episodes among all of the plan, replicates and maps included."""
-    taken = reused.reused(folder).filter(pl.col("judge").is_null()).select("key")
-    mine = run_folder.asked(folder).join(taken.lazy(), on="key", how="anti")
-    found = mine.group_by("cell", "model").agg(pl.col("seconds").sum()).sort("cell").collect()
     hours = pl.DataFrame(_gpu_hours(folder, sweep), schema={"model": pl.String, "all_hours": pl.Float64}, orient="row")
+    if hours.is_empty():
+        return rows.with_columns(pl.lit(None, pl.Float64).alias(name) for name in USED)
+    found = pl.concat(_seconds(folder, hours["model"])).sort("cell")
     share = pl.col("seconds") / pl.col("seconds").sum().over("model")
     found = found.join(hours, on="model", how="left").with_columns(
         pl.when(share.is_finite()).then(pl.col("all_hours") * share).alias("gpu_hours")
@@ -46,6 +48,15 @@ def with_resources(rows: pl.DataFrame, folder: Path, sweep: Sweep) -> pl.DataFra
     each = None if energy is None or not known else energy / known
     found = found.with_columns((pl.col("gpu_hours") * pl.lit(each, pl.Float64)).alias("kwh"))
     return rows.join(found.select("cell", *USED), on="cell", how="left", maintain_order="left")
+
+
+def _seconds(folder: Path, models: Iterable[str]) -> Iterator[pl.DataFrame]:
+    """Cell, model and seconds of the episodes that were played here, a model at a time: all keys at once take much memory."""
+    planned = run_folder.planned_keys(folder)
+    taken = reused.reused(folder).filter(pl.col("judge").is_null()).select("key").lazy()
+    for model in models:
+        mine = planned_only(episodes(folder, model), planned).join(taken, on="key", how="anti")
+        yield mine.group_by("cell", "model").agg(pl.col("seconds").sum()).collect()
 
 
 def kilowatt_hours(folder: Path) -> float | None:

@@ -25,6 +25,8 @@ PLANNED = ("model", "scenario", "condition", "protocol", "cell", "planned")
 """Columns of the table of planned cells."""
 BITS = ("category", "suggestion", "aggregate")
 """What a judge says of an answer (protocol.md, last section)."""
+READ = ("answered", "judged", "unjudged")
+"""Counts of what a judge has read; 0 in a cell that is not open-ended."""
 SHARES = {
     "share_suggestion": "suggestions",
     "share_abstention": "abstentions",
@@ -70,8 +72,7 @@ def score(
     if "oeg" not in set(planned["protocol"]):
         return rows
     read = judged(episodes, pl.LazyFrame(schema=VERDICTS) if verdicts is None else verdicts, strict)
-    counts = ("answered", "judged", "unjudged")
-    return rows.join(read, on="cell", how="left").with_columns(pl.col(counts).fill_null(0)).sort("cell")
+    return rows.join(read, on="cell", how="left").with_columns(pl.col(READ).fill_null(0)).sort("cell")
 
 
 def judged(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool = False) -> pl.DataFrame:

@@ -83,9 +83,15 @@ def prepare(path: Path, content: bytes) -> None:
     sync(temporary(path))
 
 
-def prepare_table(path: Path, frame: pl.DataFrame, **how: Any) -> None:
-    """The same for a Parquet file; ``how`` is polars' ``write_parquet``'s. Raises OSError or PolarsError."""
-    frame.write_parquet(_made(path), **how)
+def prepare_table(path: Path, frame: pl.DataFrame | pl.LazyFrame, **how: Any) -> None:
+    """The same for a Parquet file, a lazy frame's as its rows come; ``how`` is polars' ``write_parquet``'s.
+
+    Raises OSError or PolarsError.
+    """
+    import polars as pl  # whoever has a table has loaded it
+
+    write = frame.sink_parquet if isinstance(frame, pl.LazyFrame) else frame.write_parquet
+    write(_made(path), **how)
     sync(temporary(path))
 
 

@@ -46,7 +46,7 @@ def write(path: Path, content: bytes) -> None:
     atomic_write.publish(path)
 
 
-def write_table(path: Path, frame: pl.DataFrame, **how: Any) -> None:
+def write_table(path: Path, frame: pl.DataFrame | pl.LazyFrame, **how: Any) -> None:
     """The same for a Parquet file; ``how`` is polars' ``write_parquet``'s. Raises OSError or PolarsError."""
     atomic_write.prepare_table(path, frame, **how)
     note(path.parent, [path])

@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ TABLES = {"episodes": EPISODES, "turns": TURNS}
 LATER = ("cached_tokens", "pictures", "cached_pictures", "read_as", "judged")
 EARLIER = {t: pl.Schema({n: kind for n, kind in now.items() if n not in LATER}) for t, now in TABLES.items()}
 """As earlier versions wrote a table; read with nulls in the place of what they lack."""
-LARGE = 200_000
+LARGE = 100_000
 """Episodes from which on a part is left as it is when small ones are merged."""
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
@@ -135,14 +135,10 @@ class EpisodeStore:
         self._forget_missing()
         for group in self._groups():
             whole = Part(group[0].first, group[-1].last)
-            frames = {
-                "episodes": _episodes(self.folder, group).collect(),
-                "turns": _turns(self.folder, group).collect(),
-            }
-            before = sum(_height(self.folder / "episodes" / part.name) for part in group)
-            if before > frames["episodes"].height:
-                log.error("%d episodes were there twice in %s", before - frames["episodes"].height, self.folder)
-            self._commit(whole, frames)
+            self._commit(whole, {"episodes": _episodes(self.folder, group), "turns": _turns(self.folder, group)})
+            heights = [_height(self.folder / "episodes" / part.name) for part in (*group, whole)]
+            if double := sum(heights[:-1]) - heights[-1]:
+                log.error("%d episodes were there twice in %s", double, self.folder)
             self._parts = sorted(set(self._parts) - set(group))
             _delete(self.folder, group)
 
@@ -169,7 +165,7 @@ class EpisodeStore:
             log.error("%s of %s was removed; its episodes are pending again", _named(gone), self.folder)
         self._parts = sorted(there)
 
-    def _commit(self, part: Part, frames: dict[str, pl.DataFrame]) -> None:
+    def _commit(self, part: Part, frames: Mapping[str, pl.DataFrame | pl.LazyFrame]) -> None:
         """Turns first: from the second rename on the part is there, before it there is nothing."""
         paths = {table: self.folder / table / part.name for table in ("turns", "episodes")}
         for table, path in paths.items():
@@ -215,12 +211,13 @@ class EpisodeStore:
         return found.parts
 
 
-def episodes(folder: Path) -> pl.LazyFrame:
+def episodes(folder: Path, model: str | None = None) -> pl.LazyFrame:
     """The episodes of a run folder (``EPISODES``), each key once; parts that cannot be used are skipped with a warning.
 
-    Safe beside a running writer: the parts are listed when the frame is collected.
+    Of one model where it is named: others then take no memory. Safe beside a running writer: the parts are listed when
+    the frame is collected.
     """
-    return late_scan(EPISODES, lambda: _episodes(Path(folder), _found(Path(folder))))
+    return late_scan(EPISODES, lambda: _episodes(Path(folder), _found(Path(folder)), model))
 
 
 def turns(folder: Path) -> pl.LazyFrame:
@@ -326,10 +323,12 @@ def _scans(folder: Path, table: str, parts: Sequence[Part]) -> pl.LazyFrame:
     return rows.with_columns(pl.col("part").cast(pl.Enum(files)).to_physical())
 
 
-def _episodes(folder: Path, parts: Sequence[Part]) -> pl.LazyFrame:
+def _episodes(folder: Path, parts: Sequence[Part], model: str | None = None) -> pl.LazyFrame:
     if not parts:
         return pl.LazyFrame(schema=EPISODES)
-    return _scans(folder, "episodes", parts).drop("part").unique("key", keep="first", maintain_order=True)
+    named = pl.lit(True) if model is None else pl.col("model") == model  # before keys are compared, which name it too
+    rows = _scans(folder, "episodes", parts).drop("part").filter(named)
+    return rows.unique("key", keep="first", maintain_order=True)
 
 
 def _turns(folder: Path, parts: Sequence[Part]) -> pl.LazyFrame:
@@ -376,7 +375,7 @@ def _checked(tables: dict[str, Columns]) -> set[str]:
     return keys
 
 
-def _written(frame: pl.DataFrame, path: Path) -> None:
+def _written(frame: pl.DataFrame | pl.LazyFrame, path: Path) -> None:
     """Gather a part's bytes under its temporary name, safe on the disk."""
     atomic_write.prepare_table(path, frame, compression="zstd", compression_level=3)
 

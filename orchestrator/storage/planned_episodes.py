@@ -5,9 +5,14 @@ An episode belongs if the plan names its key. Where nobody knows the keys, the n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 
 import polars as pl
+
+KEY = pl.Schema({"key": pl.String})
+CHUNK = 50_000
+"""Keys that are Python's strings at once."""
 
 
 def planned_only(
@@ -20,11 +25,23 @@ def planned_only(
     """
     if keys is None:
         return _newest(stored)
-    planned = keys if isinstance(keys, pl.LazyFrame) else pl.LazyFrame({"key": list(keys)}, schema={"key": pl.String})
+    planned = keys if isinstance(keys, pl.LazyFrame) else key_frame(keys).lazy()
     if scenarios is None:
         return stored.join(planned, on="key", how="semi")
     known = pl.col("scenario").is_in(list(scenarios))
     return pl.concat([stored.filter(known).join(planned, on="key", how="semi"), _newest(stored.filter(~known))])
+
+
+def key_frame(keys: Iterable[str]) -> pl.DataFrame:
+    """One column ``key``."""
+    return pl.concat([KEY.to_frame(), *key_frames(keys)])
+
+
+def key_frames(keys: Iterable[str]) -> Iterator[pl.DataFrame]:
+    """The same, ``CHUNK`` rows at a time: in polars a key takes half of the memory that it takes in Python."""
+    left = iter(keys)
+    while chunk := list(islice(left, CHUNK)):
+        yield pl.DataFrame({"key": chunk}, schema=KEY)
 
 
 def _newest(stored: pl.LazyFrame) -> pl.LazyFrame:

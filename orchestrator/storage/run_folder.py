@@ -19,6 +19,7 @@ from typing import Annotated, Any, NotRequired
 
 import polars as pl
 import tomli_w
+from polars.io.plugins import register_io_source
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
@@ -31,7 +32,7 @@ from orchestrator.storage.control_log import Standing, standing
 from orchestrator.storage.episode_store import UNREADABLE, episodes
 from orchestrator.storage.episode_store import damaged as damaged_parts
 from orchestrator.storage.lock import RunFolderError
-from orchestrator.storage.planned_episodes import planned_only
+from orchestrator.storage.planned_episodes import KEY, key_frames, planned_only
 from orchestrator.storage.software import commit, versions
 from sweeps.spec import ModelSpec, Sweep
 
@@ -152,7 +153,8 @@ def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None =
     ``keys`` of all episodes go into ``plan.parquet``: so that what belongs to the plan is known without the data folder.
     """
     if keys is not None:
-        checksums.write_table(folder / KEYS, pl.DataFrame({"key": list(keys)}, schema={"key": pl.String}))
+        frames = key_frames(keys)
+        checksums.write_table(folder / KEYS, register_io_source(lambda *asked: frames, schema=KEY))
     content = {"planned": int(planned["planned"].sum()), "cells": planned.to_dicts()}
     checksums.write(folder / PLAN, _json(content))
 

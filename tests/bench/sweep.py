@@ -56,6 +56,7 @@ def main(data: str, output: str, episodes: int) -> None:
                 "playing": outcome.seconds,
                 "before_mib": before,
                 "after_mib": resident(),
+                "most_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             }
         )
     )
