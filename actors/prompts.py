@@ -66,7 +66,7 @@ def posed(sample: Sample, state: State, condition: Condition) -> View:
     budget = answers_left(game.limit(sample) - state.turn) if condition.budget else ""
     options = () if condition.every_frame else view.options
     question = worded(view.prompt, condition) + budget
-    return replace(view, image=pictured(view, sample, condition), prompt=question, options=options)
+    return View(pictured(view, sample, condition), question, options, view.categories)
 
 
 def pictured(view: View, sample: Sample, condition: Condition) -> ImageRef:

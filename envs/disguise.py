@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from envs import SCENARIOS
 from envs.chance import chance
@@ -43,9 +44,15 @@ Known = Mapping[str, tuple[str, ...]]
 """Scenario -> suggestions that it can carry out."""
 
 
-def invalid(scenario: str, known: Known, source: str | None = None) -> dict[str, tuple[str, ...]]:
+def invalid(scenario: str, known: Known, source: str | None = None) -> Known:
     """Other scenario (or ``source`` alone) -> its suggestions that mean nothing in this one; those without any are missing."""
-    others = {name: texts for name, texts in known.items() if name != scenario and source in (None, name)}
+    return _invalid(scenario, tuple(known.items()), source)
+
+
+@lru_cache(maxsize=256)
+def _invalid(scenario: str, known: tuple[tuple[str, tuple[str, ...]], ...], source: str | None) -> Known:
+    """Every sample of a scenario has the same."""
+    others = {name: texts for name, texts in known if name != scenario and source in (None, name)}
     cues = SCENARIOS[scenario].cue
     kept = {
         name: tuple(t for t in texts if not any(cue in t.lower() for cue in cues)) for name, texts in others.items()
