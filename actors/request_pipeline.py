@@ -1,6 +1,7 @@
 """Prepares requests beside the event loop: each is opened in one of several threads, then rendered in the only one.
 
-Results reach the event loop in the order in which they were rendered, several with one wake-up. A request thus changes
+Results reach the event loop in the order in which they were rendered, those of ``TOGETHER_S`` with one wake-up while others
+are still prepared: it then sends them to the engine one after another, instead of changing threads for each. A request changes
 threads three times; an ``await`` for every step would change them eight times, each time waiting for the interpreter lock.
 The threads take requests from queues: an executor's future for each step would cost as much as a turn of the game.
 """
@@ -14,7 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
+from time import monotonic
 from typing import Generic, TypeVar
+
+TOGETHER_S = 0.03
+"""Seconds for which what is rendered waits for company; as long as a step of an engine, which takes no requests meanwhile."""
 
 Asked = TypeVar("Asked")
 Opened = TypeVar("Opened")
@@ -53,6 +58,8 @@ class RequestPipeline(Generic[Asked, Opened, Rendered]):
         self._done: deque[_Job[Asked, Opened, Rendered]] = deque()
         self._woken = False
         """Whether the event loop was asked to look at ``_done`` and has not done so yet."""
+        self._told = 0.0
+        """When it last looked (``monotonic``)."""
         self._closed = False
         for number in range(threads):
             Thread(target=self._serve, args=(self._asked, self._open), name=f"pictures_{number}", daemon=True).start()
@@ -94,12 +101,16 @@ class RequestPipeline(Generic[Asked, Opened, Rendered]):
 
     def _hand_over(self, job: _Job[Asked, Opened, Rendered]) -> None:
         self._done.append(job)
+        others = not (self._asked.empty() and self._opened.empty())
+        if others and monotonic() - self._told < TOGETHER_S:
+            return  # the last of them looks here again
         if not self._woken:
             self._woken = True
             with suppress(RuntimeError):  # the loop is closed: nobody waits
                 job.loop.call_soon_threadsafe(self._tell)
 
     def _tell(self) -> None:
+        self._told = monotonic()
         self._woken = False  # before the queue is looked at: what is appended from now on wakes the loop again
         while self._done:
             self._done.popleft().tell()

@@ -43,7 +43,7 @@ from actors.decoding import Decoding, decoding
 from actors.gpu_check import DEFAULT_GPU_SHARE
 from actors.hf_adapter import adapter
 from actors.image_loader import Pictures, threads
-from actors.in_flight import MAX_NUM_SEQS
+from actors.in_flight import MAX_NUM_SEQS, with_ahead
 from actors.request_pipeline import RequestPipeline
 from actors.vllm_on_cpu import one_process, threads_of_engine
 from actors.vllm_tools import ToolCalls, takes_functions, with_functions
@@ -59,8 +59,6 @@ UNUSED = {"video": 0, "audio": 0}
 """What no scenario shows: else a model that takes films reserves its encoder's cache for the longest (Qwen2.5-VL: 114,688 tokens
 instead of 16,384), and loads what hears. vLLM 0.32 reads the limits of those modalities alone that a model's processor names
 (``allowed_mm_limits`` of ``vllm.multimodal.processing``), and no others."""
-RENDERED_AHEAD = 32
-"""Requests beyond those that fit: they are rendered while the engine is full."""
 RESENDS = 4
 """Times a request is rendered anew after the engine lost its picture."""
 WATCHDOG_INTERVAL_S, WATCHDOG_TIMEOUT_S, WATCHDOG_TIMEOUT_CPU_S = 3.0, 30.0, 120.0
@@ -116,7 +114,7 @@ class VLLMBackend:
         """The checkpoint's generation configuration, which the engine itself does not follow."""
         self.pictures = Pictures(data, model)
         self.prompts = RequestPipeline(self._opened, self._with_functions, threads())
-        self.room = asyncio.Semaphore(arguments["max_num_seqs"] + RENDERED_AHEAD)
+        self.room = asyncio.Semaphore(with_ahead(arguments["max_num_seqs"]))
         self.numbers = count()
         self.in_flight: dict[asyncio.Timeout, tuple[float, float]] = {}
         """What ends each request in flight when the engine dies -> when it is lost (``perf_counter``), after how many seconds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.in_flight import FEWEST, PROMPT_TOKENS, chosen, expected
+from actors.in_flight import chosen, expected
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.scheduler import Scheduler
 from sweeps.load import registry
@@ -18,11 +18,11 @@ def model(backend: str, **more: object) -> ModelSpec:
 @pytest.mark.parametrize(
     ("entry", "cache", "episodes", "reason"),
     [
-        (model("vllm"), 2_000_000, 256, "max_num_seqs 256, a cache of 2,000,000 tokens at 3,000 a prompt"),
-        (model("vllm"), 150_000, 150_000 // PROMPT_TOKENS, "a cache of 150,000 tokens"),
-        (model("vllm"), 1_000, FEWEST, "a cache of 1,000 tokens"),
-        (model("vllm", options={"max_num_seqs": 32}), 2_000_000, 32, "max_num_seqs 32"),
-        (model("vllm"), None, 256, "max_num_seqs 256"),
+        (model("vllm"), 2_000_000, 384, "max_num_seqs 256 and those prepared ahead, a cache of 2,000,000 tokens"),
+        (model("vllm"), 150_000, 75, "a cache of 150,000 tokens"),
+        (model("vllm"), 1_000, 6, "a cache of 1,000 tokens"),
+        (model("vllm", options={"max_num_seqs": 32}), 2_000_000, 48, "max_num_seqs 32 and"),
+        (model("vllm"), None, 384, "max_num_seqs 256 and"),
         (model("transformers"), None, 32, "two batches"),
         (model("transformers", options={"batch": 4}), None, 8, "two batches"),
         (model("openai"), None, 64, "a service"),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 import time
 from collections.abc import Callable
 
+import pytest
+
+from actors import request_pipeline
 from actors.request_pipeline import RequestPipeline
 
 THREADS = 4
@@ -88,6 +92,41 @@ def test_an_asker_who_went_away_holds_nobody_up():
         return answer
 
     assert asyncio.run(asyncio.wait_for(ask(), 60)) == 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_who_waits_for_company_is_told_when_nobody_else_comes(monkeypatch, seed):
+    """Any of the threads may be the last one, also with a request that cannot be opened."""
+    monkeypatch.setattr(request_pipeline, "TOGETHER_S", 3600.0)
+    draw = random.Random(seed)
+    slow = [draw.choice((0.0, 0.0, 0.001, 0.01)) for _ in range(60)]
+
+    def opened(asked: int) -> int:
+        time.sleep(slow[asked])
+        return 1 // (asked % 7) * asked
+
+    def rendered(asked: int) -> int:
+        time.sleep(slow[-asked])
+        return asked
+
+    found, _ = prepared(opened, rendered, 60)
+
+    assert [isinstance(one, ZeroDivisionError) for one in found] == [n % 7 == 0 for n in range(60)]
+
+
+def test_results_of_a_moment_come_with_one_wake_up(monkeypatch):
+    monkeypatch.setattr(request_pipeline, "TOGETHER_S", 3600.0)
+    wakes: list[float] = []
+
+    async def ask() -> None:
+        pipeline = RequestPipeline(lambda n: n, lambda n: time.sleep(0.002) or n, THREADS)
+        look = pipeline._tell
+        pipeline._tell = lambda: wakes.append(time.monotonic()) or look()  # type: ignore[method-assign]
+        await asyncio.gather(*(pipeline.prepared(n) for n in range(100)))
+        pipeline.close()
+
+    asyncio.run(asyncio.wait_for(ask(), 60))
+    assert len(wakes) < 20, "the first, the last, and where the only one who is opened is rendered at that moment"
 
 
 def test_many_results_that_wait_come_with_one_wake_up():

@@ -104,12 +104,12 @@ def test_a_service_needs_one_caller_and_an_engine_without_a_gpu_all_whole_cpus()
     [
         ("rule-judge", Demand(0, 0, 1, 64, pool="judges")),
         ("gpt-4.1", Demand(0, 0, 1, 64, pool="judges")),
-        ("qwen3-8b", Demand(4, 1, 64, 256, pool="judges")),
+        ("qwen3-8b", Demand(4, 1, 64, 384, pool="judges")),
     ],
 )
 def test_a_judges_replicas_take_what_a_models_do_of_their_own_pool_and_rules_take_nothing(judge, demand):
     assert demands(sweep("internvl3-8b", judge=judge), 32, 8) == {
-        "internvl3-8b": Demand(4, 1, 64, 256, judge=f"judge:{judge}"),
+        "internvl3-8b": Demand(4, 1, 64, 384, judge=f"judge:{judge}"),
         f"judge:{judge}": demand,
     }
 
