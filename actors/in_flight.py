@@ -22,7 +22,7 @@ PROMPT_TOKENS = 3000
 FEWEST = 4
 """Where a cache holds hardly a prompt: the next ones are prepared while it is answered."""
 AHEAD = 2
-"""Of so many requests that an engine of vLLM can answer at once one more is prepared: they are there when others end."""
+"""One request more is prepared for each so many that an engine of vLLM answers at once: they are there when others end."""
 
 
 class InFlight(NamedTuple):

@@ -65,7 +65,6 @@ def its_exit_code() -> Iterator[None]:
         yield
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        sys.stdout.flush()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
                 signal.signal(number, lambda *heard: os._exit(code))

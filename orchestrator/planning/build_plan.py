@@ -92,7 +92,6 @@ def belonging(plan: Plan, folder: Path, model: str | None = None) -> pl.LazyFram
     from orchestrator.storage.late_scan import late_scan
     from orchestrator.storage.planned_episodes import KEY, key_frame, planned_only
 
-    keys = late_scan(
-        KEY, lambda: key_frame(plan.all_keys(model)).lazy()
-    )  # a million take a second: if they are asked for
+    # a million keys take a second, if they are asked for
+    keys = late_scan(KEY, lambda: key_frame(plan.all_keys(model)).lazy())
     return planned_only(episodes(folder, model), keys)
