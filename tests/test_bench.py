@@ -57,6 +57,12 @@ def test_no_ratio_on_a_busy_machine():
     assert told == "x: ours / theirs, turns/s: no ratio, other programs used 46% of the processors (10% is allowed)"
 
 
+def test_there_is_no_ratio_to_nothing():
+    """Cell after cell a cache smaller than a cell keeps no token."""
+    told = ratio(Row("x", "%", "plan", (45.9,)), Row("x", "%", "cells", (0.0,)), Others(shares=[0.01]))
+    assert told == "x: plan / cells, %: no ratio to 0"
+
+
 @pytest.mark.parametrize(("typed", "said"), [(["nosuch"], "'nosuch'"), (["steps", "--rounds", "0"], "at least 1")])
 def test_a_mistake_is_a_sentence(typed, said, capsys):
     with pytest.raises(SystemExit) as ended:

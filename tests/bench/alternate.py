@@ -69,6 +69,8 @@ def ratio(one: Row, other: Row, others: Others) -> str:
     what = f"{one.bench}: {one.side} / {other.side}, {one.measure}:"
     if others.share > ALLOWED:
         return f"{what} no ratio, other programs used {others.share:.0%} of the processors ({ALLOWED:.0%} is allowed)"
+    if 0 in other.values:
+        return f"{what} no ratio to 0"
     rounds = [a / b for a, b in zip(one.values, other.values, strict=True)]
     return f"{what} {one.median / other.median:.2f} ({min(rounds):.2f} to {max(rounds):.2f} over {len(rounds)} rounds)"
 
