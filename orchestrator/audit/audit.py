@@ -22,6 +22,7 @@ from orchestrator.datasets.staging import local
 from orchestrator.planning.build_plan import belonging, build_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.storage.episode_store import turns
+from orchestrator.storage.planned_episodes import key_frame
 from orchestrator.storage.run_folder import asked, stored_sweep
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.spec import Protocol, Sweep
@@ -108,8 +109,8 @@ def audit(folder: Path, package: Path | None = None, python: str | None = None, 
 
 def _strange(plan: Plan, folder: Path) -> int:
     """How many stored episodes of the run's own plan this one does not know."""
-    known = pl.LazyFrame({"key": list(plan.all_keys())}, schema={"key": pl.String})
-    return int(asked(folder).join(known, on="key", how="anti").select(pl.len()).collect().item())
+    known = key_frame(plan.all_keys())
+    return int(asked(folder).join(known.lazy(), on="key", how="anti").select(pl.len()).collect().item())
 
 
 def _apart(plan: Plan, folder: Path) -> tuple[int, int]:

@@ -6,6 +6,7 @@ Equal sweeps over equal data give equal plans, with the same keys in the same or
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +93,5 @@ def belonging(plan: Plan, folder: Path, model: str | None = None) -> pl.LazyFram
     from orchestrator.storage.late_scan import late_scan
     from orchestrator.storage.planned_episodes import KEY, key_frame, planned_only
 
-    # a million keys take a second, if they are asked for
-    keys = late_scan(KEY, lambda: key_frame(plan.all_keys(model)).lazy())
-    return planned_only(episodes(folder, model), keys)
+    keys = cache(lambda: key_frame(plan.all_keys(model)).lazy())  # a million take a second: if asked for, and once
+    return planned_only(episodes(folder, model), late_scan(KEY, keys))

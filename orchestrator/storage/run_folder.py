@@ -153,8 +153,7 @@ def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None =
     ``keys`` of all episodes go into ``plan.parquet``: so that what belongs to the plan is known without the data folder.
     """
     if keys is not None:
-        frames = key_frames(keys)
-        checksums.write_table(folder / KEYS, register_io_source(lambda *asked: frames, schema=KEY))
+        checksums.write_table(folder / KEYS, register_io_source(lambda *asked: key_frames(keys), schema=KEY))
     content = {"planned": int(planned["planned"].sum()), "cells": planned.to_dicts()}
     checksums.write(folder / PLAN, _json(content))
 
