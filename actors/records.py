@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Annotated, Any, NamedTuple
 
 from actors.judge import Judged
@@ -18,6 +19,8 @@ from sweeps.spec import Cell, Protocol
 
 Columns = dict[str, list[Any]]
 """Column name -> values; all lists of one table have the same length."""
+COUNTED = attrgetter("cached_tokens", "pictures", "cached_pictures")
+"""Of a ``Reply``: what an engine may not tell."""
 Int32 = Annotated[int, 32]
 """A count, stored in 32 bits; a plain ``int`` is stored in 64."""
 
@@ -218,14 +221,10 @@ def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
     )  # fmt: skip
 
 
-def _reuse(episode: Episode) -> tuple[int | None, int | None, int | None]:
+def _reuse(episode: Episode) -> tuple[int | None, ...]:
     """cached_tokens, pictures and cached_pictures of an episode: None where any of its replies has None."""
-    replies = [shown.reply for shown in episode.turns]
-    tokens, pictures, cached = (
-        [getattr(reply, name) for reply in replies] for name in ("cached_tokens", "pictures", "cached_pictures")
-    )
-    told = [None if not counts or None in counts else sum(counts) for counts in (tokens, pictures, cached)]
-    return told[0], told[1], told[2]
+    counts = zip(*(COUNTED(shown.reply) for shown in episode.turns), strict=True)
+    return tuple(None if None in each else sum(each) for each in counts) or (None, None, None)
 
 
 def turn_row(key: str, number: int, shown: Shown) -> TurnRow:
