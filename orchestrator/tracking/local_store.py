@@ -8,6 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+NAME = "mlflow.db"
+"""In the run folder."""
 FILES = "/mlartifacts"
 """How the address of a run folder's files ends."""
 PLACES = (
@@ -57,6 +59,17 @@ def write_ahead() -> None:
 
     if not event.contains(Engine, "connect", _pragmas):
         event.listen(Engine, "connect", _pragmas)
+
+
+def settle(database: Path) -> None:
+    """Move what was written ahead into the database, so that the file alone is whole: somebody will copy it."""
+    if not database.is_file():
+        return
+    try:
+        with closing(sqlite3.connect(database)) as store:
+            store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.Error as problem:
+        log.info("%s stays beside what was written ahead of it: %s", database, problem)
 
 
 def _pragmas(connection: Any, _: Any) -> None:

@@ -267,7 +267,7 @@ class MlflowRun:
         """The sweep's experiment; the files of a local one lie in the run folder, also after that was copied or moved."""
         place = (self.folder / "mlartifacts").resolve().as_uri() if self.uri.startswith("sqlite") else None
         if place and self.local:
-            local_store.move_files(self.folder / "mlflow.db", place)
+            local_store.move_files(self.folder / local_store.NAME, place)
         wanted, number = name, 1
         while (found := self.client.get_experiment_by_name(wanted)) is not None:
             if not self.local or found.artifact_location == place:

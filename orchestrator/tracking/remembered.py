@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from actors.redaction import redact_address
 from envs import regular
 from orchestrator.storage import atomic_write
+from orchestrator.tracking import local_store
 from orchestrator.tracking.saved_views import MODELS, link
 from sweeps.values import digest
 
@@ -29,7 +30,7 @@ UI = "http://127.0.0.1:5000"
 
 def address(uri: str, folder: Path) -> str:
     """``sqlite`` is a file in the run folder; anything else is an address as it stands."""
-    return f"sqlite:///{(folder / 'mlflow.db').resolve()}" if uri == LOCAL else uri
+    return f"sqlite:///{(folder / local_store.NAME).resolve()}" if uri == LOCAL else uri
 
 
 def mark(folder: Path, uri: str, identity: str) -> str:

@@ -21,6 +21,7 @@ import polars as pl
 from actors.redaction import redact_address
 from orchestrator.storage import checksums
 from orchestrator.storage.lock import RunFolderError
+from orchestrator.tracking import local_store
 from orchestrator.tracking.mlflow_client import (
     METRICS_PER_CALL,
     NAMES,
@@ -138,10 +139,9 @@ class Tracker:
         with self._changed:
             self._abandoned = True
             complete = self._complete
-        if complete:
-            self._process.end()
-        else:
-            self._process.kill()
+        self._process.kill()
+        local_store.settle(self.folder / local_store.NAME)
+        if not complete:
             print(
                 f"MLflow at {redact_address(self.uri)} did not take everything; "
                 f"`proactive-sweep track {self.folder}` sends it again",

@@ -96,6 +96,16 @@ def test_770_cells_reach_a_new_local_store_silently_one_parent_and_one_nested_ru
     assert sqlite3.connect(tmp_path / "mlflow.db").execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
+def test_the_database_alone_is_whole_when_the_sweep_has_ended(folder, tmp_path):
+    mirrored(folder, [row(number) for number in range(10)])
+    (tmp_path / "copy").mkdir()
+    before = {path.name for path in folder.glob("mlflow.db*")}
+    shutil.copy(folder / "mlflow.db", tmp_path / "copy")
+
+    assert before == {"mlflow.db"}
+    assert len(cells(runs(tmp_path / "copy"))) == 10
+
+
 def test_importing_and_starting_costs_no_import_of_mlflow():
     code = (
         "import sys, orchestrator.tracking.tracker, orchestrator.tracking.mlflow_client; print('mlflow' in sys.modules)"
