@@ -150,6 +150,7 @@ class Attempt:
             elif asked_for(self.plan, self.pending, self.standing).keys() - self.reasons.keys() or self.judge_queue:
                 metrics = None if tracker.off else CellMetricsPublisher(self._scored, tracker.cell)
                 self._play(tracker, metrics)
+        tracker.hurry()
         if self.next:
             tracker.close("KILLED", CLOSE_TIMEOUT_INTERRUPTED_S)
         self._leave_if_applied()

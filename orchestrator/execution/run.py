@@ -18,6 +18,8 @@ from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.judging.judge_queue import check_wording
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import lock
+from orchestrator.tracking.mlflow_process import imported_ahead
+from orchestrator.tracking.tracker import OFF
 from sweeps.load import skipped
 from sweeps.spec import Sweep
 
@@ -39,15 +41,16 @@ def run(
     """
     sweep = fixed(sweep)
     check_wording(sweep.judge if sweep.judged else None)
-    given = Playable(sweep, build_plan(sweep))
-    with lock.held(output, "run"), nullcontext(signals) if signals else StopSignals() as stop:
-        current, update = counting(given, output, update, say)
-        while True:
-            for reason in (*skipped(current.sweep), *current.plan.left_out):
-                say(f"left out: {reason}")
-            with opened(current.sweep, current.plan, output, say, update, stop) as attempt:
-                attempt.changeable = True
-                try:
-                    return attempt.run(retry, reuse)
-                except Applied as other:
-                    current, update, retry = other.playable, True, ()
+    with imported_ahead(sweep.tracking.uri != OFF):
+        given = Playable(sweep, build_plan(sweep))
+        with lock.held(output, "run"), nullcontext(signals) if signals else StopSignals() as stop:
+            current, update = counting(given, output, update, say)
+            while True:
+                for reason in (*skipped(current.sweep), *current.plan.left_out):
+                    say(f"left out: {reason}")
+                with opened(current.sweep, current.plan, output, say, update, stop) as attempt:
+                    attempt.changeable = True
+                    try:
+                        return attempt.run(retry, reuse)
+                    except Applied as other:
+                        current, update, retry = other.playable, True, ()

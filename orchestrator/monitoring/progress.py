@@ -84,8 +84,6 @@ class Progress:
     ) -> None:
         """Take the counts of this attempt; called about twice a second."""
         now, done = time.monotonic(), sum(per_cell.values())
-        if done:
-            self.tracker.playing()
         if now - self._tracked >= interval(TRACK_INTERVAL_S, now - self.began):
             last, before = self._tracked or self.began, self._done
             self._tracked, self._done = now, done

@@ -358,18 +358,24 @@ def _status(row: Mapping[str, Any]) -> str:
     return "FAILED" if row.get("failed") else "FINISHED"
 
 
-def _client(uri: str) -> Any:
+def client_class() -> Any:
+    """MLflow's client, imported with our defaults; raises what that import raises."""
     for name, value in CLIENT_DEFAULTS.items():
         os.environ.setdefault(name, value)
     # else every ended run prints the server's address, password and all, between the user's own lines
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
-    if uri.startswith("sqlite"):
-        local_store.write_ahead()
     from mlflow.tracking import MlflowClient
 
+    return MlflowClient
+
+
+def _client(uri: str) -> Any:
+    if uri.startswith("sqlite"):
+        local_store.write_ahead()
+    found = client_class()
     for name in ("mlflow", "alembic"):  # how it makes its tables is nobody's news
         logging.getLogger(name).setLevel(logging.WARNING)
-    return MlflowClient(tracking_uri=uri)
+    return found(tracking_uri=uri)
 
 
 def _nested(run: Any, keys: Sequence[str]) -> NestedRun:

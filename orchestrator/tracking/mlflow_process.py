@@ -6,26 +6,26 @@ attempt never meets a late writer.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from actors.child_process import end_with, started
-from orchestrator.tracking.mlflow_client import MlflowRun, Round, first_line
+from orchestrator.tracking.mlflow_client import MlflowRun, Round, client_class, first_line
 from orchestrator.tracking.rollup import Roster
 
 NICENESS = 10
 """Added to the nice value, so that the sweep goes first."""
+LEAST = 19
+"""The greatest nice value."""
 IDLE_PRIORITY_S = 20.0
-"""Seconds in which it runs only on idle CPUs (SCHED_IDLE): workers start then, and importing MLflow slows them by a third."""
-EXIT_TIMEOUT_S = 3.0
-"""Seconds that the process has to end by itself."""
+"""Seconds in which it runs only on idle CPUs: importing MLflow slowed workers that start by a third."""
 
 
 class RunArguments(NamedTuple):
@@ -41,6 +41,28 @@ class RunArguments(NamedTuple):
     """The driver's process id."""
     idle: bool
     """Whether it runs only on idle CPUs at first."""
+
+
+_ahead: subprocess.Popen[bytes] | None = None
+"""Imports MLflow, and waits to be told which run it is for."""
+
+
+@contextmanager
+def imported_ahead(wanted: bool) -> Iterator[None]:
+    """Begin to import MLflow, in the process of the first run that the block sends: on CPUs that plan and Ray leave idle."""
+    global _ahead
+    _ahead = _launched() if wanted else None
+    try:
+        yield
+    finally:
+        unused, _ahead = _ahead, None
+        if unused is not None:
+            unused.kill()
+            unused.communicate()
+
+
+def _launched() -> subprocess.Popen[bytes]:
+    return started(__name__, stderr=subprocess.DEVNULL)
 
 
 class MlflowFailed(Exception):
@@ -74,27 +96,11 @@ class MlflowProcess:
     def hurry(self) -> None:
         """The driver waits for it now: from here on it is no more than nice, where the system lets it be so again."""
         self.arguments = self.arguments._replace(idle=False)
-        if self._process is not None and sys.platform == "linux":
-            with contextlib.suppress(OSError):
-                os.sched_setscheduler(self._process.pid, os.SCHED_OTHER, os.sched_param(0))
-
-    def end(self) -> None:
-        """End the process: at once where it is busy."""
-        self._ended = True
-        process = self._process
-        if process is None:
-            return
-        with contextlib.suppress(OSError):
-            assert process.stdin is not None
-            process.stdin.close()
-        try:
-            process.wait(EXIT_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if self._process is not None:
+            _only_nice(self._process.pid)
 
     def kill(self) -> None:
-        """End the process now; a ``send`` that waits for it fails."""
+        """End the process now: whatever it took is written, and a ``send`` that waits for it fails."""
         self._ended = True
         if self._process is not None:
             self._process.kill()
@@ -103,8 +109,9 @@ class MlflowProcess:
     def _running(self) -> subprocess.Popen[bytes]:
         if self._ended:
             raise MlflowFailed("its process was ended")
+        global _ahead
         if self._process is None or self._process.poll() is not None:
-            self._process = started(__name__, stderr=subprocess.DEVNULL)
+            self._process, _ahead = _ahead or _launched(), None
             assert self._process.stdin is not None
             pickle.dump(self.arguments, self._process.stdin)
         return self._process
@@ -114,8 +121,21 @@ def main() -> None:
     """Take rounds from standard input until it ends; an answer is empty, or the reason of a failure."""
     rounds, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # MLflow prints, and an answer must stay an answer
-    arguments: RunArguments = pickle.load(rounds)
-    _follow(arguments)
+    os.nice(NICENESS)
+    _only_idle_cpus()
+    with suppress(Exception):  # said when a round cannot be sent
+        client_class()
+    try:
+        arguments: RunArguments = pickle.load(rounds)
+    except (EOFError, pickle.UnpicklingError):
+        return
+    end_with(arguments.driver)
+    if arguments.idle:
+        timer = threading.Timer(IDLE_PRIORITY_S, _only_nice, (os.getpid(),))
+        timer.daemon = True
+        timer.start()
+    else:
+        _only_nice(os.getpid())
     run: MlflowRun | None = None
     while True:
         try:
@@ -132,22 +152,28 @@ def main() -> None:
         answers.flush()
 
 
-def _follow(arguments: RunArguments) -> None:
-    os.nice(NICENESS)
-    end_with(arguments.driver)
-    if arguments.idle and sys.platform == "linux":
-        _lower_priority()
+def _only_idle_cpus() -> None:
+    """SCHED_IDLE, of this process and of its autogroup; where the system forbids it, the nice value is all there is."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        _nice_autogroup(os.getpid(), LEAST)
 
 
-def _lower_priority() -> None:
-    """SCHED_IDLE for a while; where the system forbids it, the nice value is all there is."""
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        timer = threading.Timer(
-            IDLE_PRIORITY_S, os.sched_setscheduler, (os.getpid(), os.SCHED_OTHER, os.sched_param(0))
-        )
-        timer.daemon = True
-        timer.start()
+def _only_nice(pid: int) -> None:
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
+        _nice_autogroup(pid, NICENESS)
+
+
+def _nice_autogroup(pid: int, niceness: int) -> None:
+    """The nice value of the process's session, where the kernel shares CPUs among sessions first (sched(7), autogroup).
+
+    A process that is alone in its session is otherwise given as much as a busy worker, whatever its own nice value.
+    """
+    with suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
 
 
 if __name__ == "__main__":

@@ -3,12 +3,11 @@
 A dead server never slows or stops a sweep, and MLflow is never the source of anything.
 
 The sweep only puts the latest value of each cell into a table under a lock; a daemon thread sends what changed, about once a
-second after a first pause. What is sent again is not doubled (``mlflow_client``).
+second. What is sent again is not doubled (``mlflow_client``).
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -38,9 +37,6 @@ from orchestrator.tracking.rollup import NOBODY, Roster
 
 SEND_INTERVAL_S = 1.0
 """Seconds between two rounds of sending."""
-MIN_CPUS, FIRST_SEND_DELAY_S = 4, 10.0
-"""With fewer CPUs, seconds until the first round, unless workers play before: MLflow's import alone takes a CPU for 4 s, and
-starting workers need it."""
 RETRY_INTERVAL_S = 2.0
 """Seconds after a failure before the next try."""
 MAX_CLOSING_FAILURES = 2
@@ -66,7 +62,6 @@ class Tracker:
         self._changed = Condition()
         self._pending = Round({}, [], [])
         self._done = 0
-        self._playing = False
         self._process = MlflowProcess(self.uri, experiment, folder, self.params, run_name, roster)
         self._status = ""
         """Set once, by ``close``: the state in which the parent run ends."""
@@ -79,9 +74,14 @@ class Tracker:
         self._thread = Thread(target=self._work, name="mlflow-sender", daemon=True)
 
     def start(self) -> None:
-        """Begin to send; returns at once."""
+        """Begin to send, on idle CPUs at first (``mlflow_process``); returns at once."""
         if not self.off:
             self._thread.start()
+
+    def hurry(self) -> None:
+        """Nothing plays any more, so MLflow need not wait for an idle CPU."""
+        if not self.off:
+            self._process.hurry()
 
     def cell(self, row: Mapping[str, Any]) -> None:
         """The newest row of a cell (``score``); it replaces what was not sent yet."""
@@ -89,13 +89,6 @@ class Tracker:
             return
         with self._changed:
             self._pending.cells[row["cell"]] = {**row, "at": milliseconds()}
-
-    def playing(self) -> None:
-        """Workers play, so MLflow may start: on idle CPUs, where it takes nothing from them."""
-        if not self.off and not self._playing:
-            with self._changed:
-                self._playing = True
-                self._changed.notify()
 
     def progress(self, done: int, planned: int, rate: float) -> None:
         """A point of progress over time on the parent run, at step ``done``; while a server is away the oldest are dropped."""
@@ -134,7 +127,7 @@ class Tracker:
         with self._changed:
             self._status = status
             self._changed.notify()
-        self._process.hurry()
+        self.hurry()
         self._thread.join(timeout)
         with self._changed:
             self._abandoned = True
@@ -153,9 +146,6 @@ class Tracker:
     def _work(self) -> None:
         proven = False  # whether the last try was taken
         pause, failures = 0.0, 0
-        with self._changed:
-            longest = FIRST_SEND_DELAY_S if (os.cpu_count() or 1) < MIN_CPUS else SEND_INTERVAL_S
-            self._changed.wait_for(lambda: self._playing or bool(self._status), longest)
         while failures < MAX_CLOSING_FAILURES and not self._abandoned:
             ready = self._take(pause)
             try:

@@ -21,6 +21,8 @@ from orchestrator.execution.attempt import tracker_of
 from orchestrator.storage import reused
 from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore
 from orchestrator.storage.lock import RunFolderError
+from orchestrator.tracking import mlflow_process
+from orchestrator.tracking.mlflow_process import imported_ahead
 from orchestrator.tracking.remembered import pages
 from orchestrator.tracking.rollup import Roster
 from orchestrator.tracking.tracker import parameters, track
@@ -43,12 +45,6 @@ from tests.orchestrator.mlflow_stores import (
 )
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    """MLflow starts later on a machine with few processors; nobody plays here."""
-    monkeypatch.setattr("orchestrator.tracking.tracker.FIRST_SEND_DELAY_S", 0.0)
 
 
 @pytest.fixture
@@ -94,6 +90,23 @@ def test_770_cells_reach_a_new_local_store_silently_one_parent_and_one_nested_ru
     assert one_cell.data.metrics["acc"] == 50.0
     assert "loops" not in one_cell.data.metrics, "no value is no zero"
     assert sqlite3.connect(tmp_path / "mlflow.db").execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_run_takes_the_process_that_imported_mlflow_ahead_and_one_nobody_took_is_ended(folder):
+    with imported_ahead(wanted=True):
+        waiting = mlflow_process._ahead
+        one = tracker(folder)
+        one.start()
+        one.cell(row(0))
+        one.close("FINISHED", timeout=120)
+        assert one._process._process is waiting
+    with imported_ahead(wanted=True):
+        unused = mlflow_process._ahead
+    with imported_ahead(wanted=False):
+        assert mlflow_process._ahead is None
+
+    assert set(cells(runs(folder))) == {"m0/QD/hint"}
+    assert unused.returncode == -9
 
 
 def test_the_database_alone_is_whole_when_the_sweep_has_ended(folder, tmp_path):
@@ -142,29 +155,30 @@ def test_a_resumed_sweep_goes_on_in_the_same_runs_whatever_its_parameters(folder
     assert len(history) == 1, "what did not change is not sent again"
 
 
-def test_it_starts_once_workers_play(folder, monkeypatch):
-    monkeypatch.setattr("orchestrator.tracking.tracker.MIN_CPUS", 10_000)
-    monkeypatch.setattr("orchestrator.tracking.tracker.FIRST_SEND_DELAY_S", 600.0)
-    one = tracker(folder)
-    one.start()
-    one.cell(row(0, finished=0))
-    time.sleep(0.5)
-    assert one._process._process is None
-    one.playing()
-    until(lambda: one._process._process is not None)
-    one.close("FINISHED", timeout=120)
-
-    assert set(cells(runs(folder))) == {"m0/QD/hint"}
-
-
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="Linux lets root alone leave idle priority")
-def test_its_process_is_idle_until_the_driver_waits_for_it(folder):
+def test_its_process_is_idle_until_nothing_plays_any_more(folder):
     one = tracker(folder)
     one.start()
     try:
         until(lambda: one._process._process and os.sched_getscheduler(one._process._process.pid) == os.SCHED_IDLE)
-        one._process.hurry()
+        one.hurry()
         assert os.sched_getscheduler(one._process._process.pid) == os.SCHED_OTHER
+    finally:
+        one.close("FINISHED", timeout=120)
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel shares no CPUs among sessions")
+def test_its_session_is_idle_too_until_nothing_plays_any_more(folder):
+    one = tracker(folder)
+    one.start()
+
+    def niceness() -> str:
+        return Path(f"/proc/{one._process._process.pid}/autogroup").read_text().split()[-1]
+
+    try:
+        until(lambda: one._process._process and niceness() == "19")
+        one.hurry()
+        assert niceness() == "10"
     finally:
         one.close("FINISHED", timeout=120)
 
@@ -172,7 +186,6 @@ def test_its_process_is_idle_until_the_driver_waits_for_it(folder):
 def test_a_kill_between_making_runs_and_anything_else_doubles_none(folder):
     code = (
         "import sys, time; from pathlib import Path; from tests.orchestrator.mlflow_stores import row, tracker\n"
-        "import orchestrator.tracking.tracker as tracking; tracking.FIRST_SEND_DELAY_S = 0.0\n"
         "one = tracker(Path(sys.argv[1])); one.start()\n"
         "for n in range(200): one.cell({**row(n), 'model': f'm{n % 10}'})\n"
         "time.sleep(120)"
