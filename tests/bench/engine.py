@@ -16,7 +16,7 @@ import json
 import os
 import pickle
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -104,17 +104,19 @@ class Recording:
         await self.backend.close()
 
 
+ENTRY = {
+    "name": "embedded",
+    "source": "builtin:embedded",
+    "backend": "vllm",
+    "gpus": 0,
+    "dtype": "float32",
+    "max_images": 8,
+    "options": OPTIONS,
+}
+
+
 def sweep(data: str, seed: int = 0) -> Sweep:
-    entry = {
-        "name": "embedded",
-        "source": "builtin:embedded",
-        "backend": "vllm",
-        "gpus": 0,
-        "dtype": "float32",
-        "max_images": 8,
-        "options": OPTIONS,
-    }
-    return build({"data": data, "model": [entry], "conditions": CONDITIONS, "seed": seed, "name": "bench"}, "bench")
+    return build({"data": data, "model": [ENTRY], "conditions": CONDITIONS, "seed": seed, "name": "bench"}, "bench")
 
 
 def plan_of(data: str, limit: int, seed: int = 0) -> Plan:
@@ -124,8 +126,10 @@ def plan_of(data: str, limit: int, seed: int = 0) -> Plan:
     return planned(found, {Protocol.MCQA: drawn}, pools)
 
 
-async def worker(data: str, requests: Path, samples: int, by_cell: bool) -> dict[str, Any]:
-    """Play the plan as a worker does."""
+async def worker(
+    data: str, requests: Path, samples: int, by_cell: bool, begin: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """Play the plan as a worker does; ``begin`` is called when the engine is warm."""
     entry = sweep(data).models[0]
     opened = engine(entry, Path(data))
     backend, at_once = Recording(opened), chosen(entry, opened.cache_tokens).episodes
@@ -133,6 +137,7 @@ async def worker(data: str, requests: Path, samples: int, by_cell: bool) -> dict
     steps = Steps(opened.engine.engine_core, "get_output_async")  # type: ignore[attr-defined]
     await played(plan_of(data, 2, seed=9), backend, sorted, at_once)
     backend.clear()
+    begin()
     clock, steps.number = Clock(), 0
     episodes = await played(plan_of(data, samples), backend, sorted if by_cell else list, at_once)
     taken = {**clock.read(), "steps": steps.number}
@@ -150,8 +155,8 @@ async def played(plan: Plan, backend: Backend, order: Any, at_once: int) -> int:
     return episodes
 
 
-def plain(data: str, requests: Path) -> dict[str, Any]:
-    """Everything at once into ``LLM.chat``: no game, no turns to wait for."""
+def plain(data: str, requests: Path, begin: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Everything at once into ``LLM.chat``: no game, no turns to wait for. ``begin`` is called when the engine is warm."""
     from vllm import LLM, SamplingParams
 
     from actors.vllm_backend import engine_arguments
@@ -163,6 +168,7 @@ def plain(data: str, requests: Path) -> dict[str, Any]:
     asked = pickle.loads(requests.read_bytes())
     sampling, steps = SamplingParams(temperature=0, max_tokens=50), Steps(llm.llm_engine.engine_core, "get_output")
     llm.chat([chat(messages, renderer) for messages in asked[:20]], sampling, use_tqdm=False)
+    begin()
     clock, steps.number = Clock(), 0
     outputs = llm.chat([chat(messages, renderer) for messages in asked], sampling, use_tqdm=False)
     taken = {**clock.read(), "steps": steps.number}
@@ -182,14 +188,18 @@ def chat(messages: Sequence[Message], renderer: Renderer) -> list[dict[str, Any]
     return conversation(messages, picture)
 
 
-def main(mode: str, data: str, requests: Path, samples: int) -> None:
-    by_cell = mode == "cell-after-cell"
+def replied(
+    mode: str, data: str, requests: Path, samples: int, begin: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """One side of the bench, from a fresh engine on."""
     if mode == "plain":
-        found = plain(data, requests)
-    else:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            found = runner.run(worker(data, requests, samples, by_cell))
-    print(json.dumps({"mode": mode, **found}), flush=True)
+        return plain(data, requests, begin)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(worker(data, requests, samples, mode == "cell-after-cell", begin))
+
+
+def main(mode: str, data: str, requests: Path, samples: int) -> None:
+    print(json.dumps({"mode": mode, **replied(mode, data, requests, samples)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,122 @@
+"""Two models on vLLM in one run, beside two plain ``LLM.chat`` batches at the same time: does the sum hold?
+
+``python -m tests.bench.two_models run|worker|plain DATA REQUESTS SAMPLES`` prints one JSON line. Both models are the embedded
+one, each with an engine of its own. ``run`` is a whole sweep with Ray, driver, store and MLflow; its clock runs while both play,
+from the first batch of the later one to the last batch of the one that ends first. ``worker`` and ``plain`` are two processes of
+``tests.bench.engine`` that begin together, the latter with the requests of the file REQUESTS, which that bench wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from actors.records import EpisodeBatch
+from orchestrator.scheduling.commands import Demand
+from sweeps.load import build
+from sweeps.spec import ModelSpec
+from tests.bench.engine import CONDITIONS, ENTRY, replied
+
+MODELS = ("one", "another")
+
+
+class Arrivals:
+    """When batches came, of which model, and how many replies each holds."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[float, str, int]] = []
+
+    def note(self, batch: EpisodeBatch) -> None:
+        if batch.ordinals:
+            self.all.append((time.perf_counter(), batch.episodes["model"][0], len(batch.turns["key"])))
+
+    def together(self) -> dict[str, float]:
+        """Replies and seconds while both models played; raises ValueError where they never did."""
+        of_model = [[when for when, model, _ in self.all if model == name] for name in MODELS]
+        begin, end = max(times[0] for times in of_model), min(times[-1] for times in of_model)
+        if begin >= end:
+            raise ValueError("one model had ended before the other began: ask for more samples")
+        return {
+            "requests": sum(number for when, _, number in self.all if begin < when <= end),
+            "seconds": end - begin,
+        }
+
+
+def in_one_run(data: str, samples: int) -> dict[str, Any]:
+    """A sweep of both models."""
+    from orchestrator.execution.ray_cluster import connect
+    from orchestrator.execution.result_sink import ResultSink
+    from orchestrator.execution.run import run
+    from orchestrator.scheduling import resources
+
+    arrivals, add = Arrivals(), ResultSink.add
+
+    def noted(sink: ResultSink, batch: EpisodeBatch) -> EpisodeBatch:
+        arrivals.note(batch)
+        return add(sink, batch)
+
+    ResultSink.add = noted  # type: ignore[method-assign]
+    resources._demand = beside_each_other
+    models = [{**ENTRY, "name": name} for name in MODELS]
+    table = {"data": data, "model": models, "conditions": CONDITIONS, "selection": {"limit": samples}, "name": "bench"}
+    connect()
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = run(build(table, "bench"), Path(folder) / "run", say=lambda line: None)
+    if not outcome.complete:
+        raise ValueError(f"not all was played: {dict(outcome.reasons)}")
+    return arrivals.together()
+
+
+def beside_each_other(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:
+    """An engine takes one CPU, so that two start together as they do on two GPUs; without GPUs an engine has all CPUs."""
+    return Demand(cpus=1, gpus=0, replicas=1)
+
+
+def side_by_side(mode: str, arguments: list[str]) -> dict[str, Any]:
+    """Two processes that begin when both engines are warm; requests, and the seconds that they take at the sum of both rates."""
+    command = [sys.executable, "-m", "tests.bench.two_models", "--of-two", mode, *arguments]
+    both = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in MODELS]
+    for process in both:
+        assert process.stdout is not None
+        while process.stdout.readline() not in ("ready\n", ""):
+            pass
+    for process in both:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    found = [json.loads(process.communicate()[0].strip().splitlines()[-1]) for process in both]
+    requests = sum(one["requests"] for one in found)
+    return {"requests": requests, "seconds": requests / sum(one["requests"] / one["seconds"] for one in found)}
+
+
+def begin() -> None:
+    """Say that the engine is warm, and wait for the word."""
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+def main(mode: str, data: str, requests: Path, samples: int, of_two: bool) -> None:
+    if of_two:
+        found = replied(mode, data, Path(f"{requests}.{os.getpid()}") if mode == "worker" else requests, samples, begin)
+    elif mode == "run":
+        found = in_one_run(data, samples)
+    else:
+        found = side_by_side(mode, [data, str(requests), str(samples)])
+    print(json.dumps({"mode": mode, **found}), flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.two_models")
+    parser.add_argument("mode", choices=["run", "worker", "plain"])
+    parser.add_argument("data", help="folder of a demo benchmark with pictures")
+    parser.add_argument("requests", type=Path, help="the file that `tests.bench.engine worker` wrote")
+    parser.add_argument("samples", type=int, help="samples a scenario")
+    parser.add_argument("--of-two", action="store_true", help="be one of the two processes of `worker` and `plain`")
+    main(**vars(parser.parse_args()))
