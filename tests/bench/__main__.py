@@ -257,11 +257,17 @@ def two_models(bench: Bench, others: Others) -> Iterator[str]:
 
     def replied(mode: str) -> Figures:
         one = bench.python("two_models", mode, bench.data, kept, samples)
-        return {"requests/s": one["requests"] / one["seconds"], "time in which both play, %": 100 * one["together"]}
+        told = {"requests/s": one["requests"] / one["seconds"], "time in which both play, %": 100 * one["together"]}
+        parts = [part for part in PARTS if f"{part}_seconds" in one]
+        return told | {f"{part}, CPU ms a request": 1e3 * one[f"{part}_seconds"] / one["requests"] for part in parts}
 
     sides = {"in one run": "run", "two workers alone": "worker", "plain": "plain"}
-    sides = {side: partial(replied, mode) for side, mode in sides.items()}
-    yield from _compared(alternated("two_models", sides, bench.rounds, others), others)
+    rows = alternated(
+        "two_models", {side: partial(replied, mode) for side, mode in sides.items()}, bench.rounds, others
+    )
+    yield from lines(rows)
+    *ours, plain = (row for row in rows if row.measure == "requests/s")
+    yield from (ratio(row, plain, others) for row in ours)
 
 
 def spans(bench: Bench, others: Others) -> Iterator[str]:

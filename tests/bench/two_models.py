@@ -106,7 +106,8 @@ def side_by_side(mode: str, arguments: list[str]) -> dict[str, Any]:
     requests = sum(one["requests"] for one in found)
     times = [one["seconds"] for one in found]
     at_both = requests / sum(one["requests"] / one["seconds"] for one in found)
-    return {"requests": requests, "seconds": at_both, "together": min(times) / max(times)}
+    processors = {f"{part}_seconds": sum(one[f"{part}_seconds"] for one in found) for part in ("front", "engine")}
+    return {"requests": requests, "seconds": at_both, "together": min(times) / max(times), **processors}
 
 
 def begin() -> None:
