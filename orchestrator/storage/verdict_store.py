@@ -19,6 +19,7 @@ from envs.types import Ending
 from orchestrator.storage import atomic_write, checksums, row_check
 from orchestrator.storage.episode_store import UNREADABLE, move_aside, turns
 from orchestrator.storage.late_scan import TRIES, late_scan
+from orchestrator.storage.planned_episodes import key_frame
 from orchestrator.storage.schemas import schema
 
 FOLDER = "verdicts"
@@ -137,7 +138,7 @@ def pending(answered: pl.LazyFrame, folder: Path, judge: str, again: bool = Fals
 
 def answers(folder: Path, keys: Iterable[str]) -> dict[str, str]:
     """Key -> the whole reply of the model, reasoning included."""
-    wanted = pl.LazyFrame({"key": list(keys)}, schema={"key": pl.String})
+    wanted = key_frame(keys).lazy()
     replies = turns(folder).join(wanted, on="key", how="semi").select("key", "reply")
     return dict(replies.collect().iter_rows())
 

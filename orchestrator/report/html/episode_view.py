@@ -25,6 +25,7 @@ from envs.types import Move, Sample, State, View
 from orchestrator.report.html.escape import cut
 from orchestrator.report.html.thumbnails import Thumbnails, reference
 from orchestrator.report.run_data import RunData
+from orchestrator.storage.planned_episodes import key_frame
 from sweeps.conditions import Condition
 from sweeps.spec import Protocol
 
@@ -224,7 +225,7 @@ def _plain(value: Any) -> bool:
 
 def rows_of(table: pl.LazyFrame, keys: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
     """Key -> its rows, in the order of the table."""
-    wanted = pl.LazyFrame({"key": list(keys)}, schema={"key": pl.String})
+    wanted = key_frame(keys).lazy()
     found: dict[str, list[dict[str, Any]]] = {}
     for row in table.join(wanted, on="key", how="semi").collect().iter_rows(named=True):
         found.setdefault(row["key"], []).append(row)
