@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,18 @@ class Clock:
             self.replies[model] += len(batch.turns["key"])
 
     def read(self) -> dict[str, float]:
-        """All replies, seconds at the sum of both rates, and the share of the longer time in which both played."""
+        """``added_up``, and the share of the longer time in which both played."""
         seconds = {model: self.ended[model] - self.began[model] for model in MODELS}
         together = max(0.0, min(self.ended.values()) - max(self.began.values()))
-        requests = self.replies.total()
-        at_both = requests / sum(self.replies[model] / seconds[model] for model in MODELS)
-        return {"requests": requests, "seconds": at_both, "together": together / max(seconds.values())}
+        both = added_up((self.replies[model], seconds[model]) for model in MODELS)
+        return {**both, "together": together / max(seconds.values())}
+
+
+def added_up(sides: Iterable[tuple[int, float]]) -> dict[str, float]:
+    """Of requests and seconds of each: all requests, and the seconds that they take at the sum of the rates."""
+    each = list(sides)
+    requests = sum(number for number, _ in each)
+    return {"requests": requests, "seconds": requests / sum(number / seconds for number, seconds in each)}
 
 
 def in_one_run(data: str, samples: int) -> dict[str, Any]:
@@ -91,7 +98,7 @@ def beside_each_other(model: ModelSpec, workers: int | None, cpus: float, gpus: 
 
 
 def side_by_side(mode: str, arguments: list[str]) -> dict[str, Any]:
-    """Two processes that begin when both engines are warm; requests, and the seconds that they take at the sum of both rates."""
+    """``added_up`` of two processes that begin when both engines are warm, and their processor time."""
     command = [sys.executable, "-m", "tests.bench.two_models", "--of-two", mode, *arguments]
     both = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in MODELS]
     for process in both:
@@ -103,11 +110,10 @@ def side_by_side(mode: str, arguments: list[str]) -> dict[str, Any]:
         process.stdin.write("\n")
         process.stdin.flush()
     found = [json.loads(process.communicate()[0].strip().splitlines()[-1]) for process in both]
-    requests = sum(one["requests"] for one in found)
     times = [one["seconds"] for one in found]
-    at_both = requests / sum(one["requests"] / one["seconds"] for one in found)
+    both = added_up((one["requests"], one["seconds"]) for one in found)
     processors = {f"{part}_seconds": sum(one[f"{part}_seconds"] for one in found) for part in ("front", "engine")}
-    return {"requests": requests, "seconds": at_both, "together": min(times) / max(times), **processors}
+    return {**both, "together": min(times) / max(times), **processors}
 
 
 def begin() -> None:
