@@ -32,6 +32,8 @@ MODELS, ORDERS = ("embedded", "qwen"), ("plan", "random", "cells")
 """Of the bench ``orders``: what plays, and in which order."""
 SAMPLES = 32
 """Of each scenario, in the same bench: a cell has more than the cache holds (``tests.bench.orders.FITTING``)."""
+TOGETHER = {"one run": "run", "plain": "plain"}
+"""Of the bench ``two_models``."""
 SHARES = {"prompt_cached": "prompt tokens", "pictures_cached": "pictures"}
 PARTS = ("front", "engine")
 """Processes of a worker: the one that renders and plays, and those of its engine."""
@@ -255,19 +257,15 @@ def two_models(bench: Bench, others: Others) -> Iterator[str]:
     kept, samples = bench.folder / "one-model.pickle", bench.size(120, 8)
     bench.python("engine", "worker", bench.data, kept, samples)
 
-    def replied(mode: str) -> Figures:
-        one = bench.python("two_models", mode, bench.data, kept, samples)
-        told = {"requests/s": one["requests"] / one["seconds"], "time in which both play, %": 100 * one["together"]}
-        parts = [part for part in PARTS if f"{part}_seconds" in one]
-        return told | {f"{part}, CPU ms a request": 1e3 * one[f"{part}_seconds"] / one["requests"] for part in parts}
+    def replied(mode: str, *cores: str) -> Figures:
+        one = bench.python("two_models", mode, bench.data, kept, samples, *cores)
+        return {"requests/s": one["requests"] / one["seconds"], "time in which both play, %": 100 * one["together"]}
 
-    sides = {"in one run": "run", "two workers alone": "worker", "plain": "plain"}
-    rows = alternated(
-        "two_models", {side: partial(replied, mode) for side, mode in sides.items()}, bench.rounds, others
-    )
-    yield from lines(rows)
-    *ours, plain = (row for row in rows if row.measure == "requests/s")
-    yield from (ratio(row, plain, others) for row in ours)
+    for told_as, cores in {"all cores": [], "a core for the rest": ["--apart"]}.items():
+        sides = {f"{side}, {told_as}": partial(replied, mode, *cores) for side, mode in TOGETHER.items()}
+        rows = alternated("two_models", sides, bench.rounds, others)
+        yield from lines(rows)
+        yield ratio(*(row for row in rows if row.measure == "requests/s"), others)
 
 
 def spans(bench: Bench, others: Others) -> Iterator[str]:

@@ -35,13 +35,12 @@ from actors.chat_format import Part, conversation
 from actors.engine_loader import keep_heap
 from actors.episode_runner import EpisodeRunner
 from actors.in_flight import chosen
-from envs import SCENARIOS
 from envs.render import Renderer
-from envs.samples import load, select
 from envs.types import ImageRef
-from orchestrator.planning.plan import Plan, planned
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.planning.plan import Plan
 from sweeps.load import build
-from sweeps.spec import Protocol, Sweep
+from sweeps.spec import Sweep
 
 CONDITIONS = ["zero-shot", "hint", "random-proactive", "reference"]
 OPTIONS = {"enforce_eager": True, "max_model_len": 4096, "block_size": 32, "gpu_memory_utilization": 0.2}
@@ -115,21 +114,19 @@ ENTRY = {
 }
 
 
-def sweep(data: str, seed: int = 0) -> Sweep:
-    return build({"data": data, "model": [ENTRY], "conditions": CONDITIONS, "seed": seed, "name": "bench"}, "bench")
+def sweep(data: str, limit: int = 1, seed: int = 0, names: Sequence[str] = ("embedded",)) -> Sweep:
+    """``limit``: samples a scenario; ``names``: of the models, each of them the embedded one."""
+    models = [{**ENTRY, "name": name} for name in names]
+    chosen = {"conditions": CONDITIONS, "selection": {"limit": limit}, "seed": seed}
+    return build({"data": data, "model": models, **chosen, "name": "bench"}, "bench")
 
 
 def plan_of(data: str, limit: int, seed: int = 0) -> Plan:
-    found = sweep(data, seed)
-    pools = {name: load(Path(data), name) for name in SCENARIOS}
-    drawn = {name: select(pool, limit, seed=seed) for name, pool in pools.items()}
-    return planned(found, {Protocol.MCQA: drawn}, pools)
+    return build_plan(sweep(data, limit, seed))
 
 
-async def worker(
-    data: str, requests: Path, samples: int, by_cell: bool, begin: Callable[[], None] = lambda: None
-) -> dict[str, Any]:
-    """Play the plan as a worker does; ``begin`` is called when the engine is warm."""
+async def worker(data: str, requests: Path, samples: int, by_cell: bool) -> dict[str, Any]:
+    """Play the plan as a worker does."""
     entry = sweep(data).models[0]
     opened = engine(entry, Path(data))
     backend, at_once = Recording(opened), chosen(entry, opened.cache_tokens).episodes
@@ -137,7 +134,6 @@ async def worker(
     steps = Steps(opened.engine.engine_core, "get_output_async")  # type: ignore[attr-defined]
     await played(plan_of(data, 2, seed=9), backend, sorted, at_once)
     backend.clear()
-    begin()
     clock, steps.number = Clock(), 0
     episodes = await played(plan_of(data, samples), backend, sorted if by_cell else list, at_once)
     taken = {**clock.read(), "steps": steps.number}
@@ -188,18 +184,13 @@ def chat(messages: Sequence[Message], renderer: Renderer) -> list[dict[str, Any]
     return conversation(messages, picture)
 
 
-def replied(
-    mode: str, data: str, requests: Path, samples: int, begin: Callable[[], None] = lambda: None
-) -> dict[str, Any]:
-    """One side of the bench, from a fresh engine on."""
-    if mode == "plain":
-        return plain(data, requests, begin)
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(worker(data, requests, samples, mode == "cell-after-cell", begin))
-
-
 def main(mode: str, data: str, requests: Path, samples: int) -> None:
-    print(json.dumps({"mode": mode, **replied(mode, data, requests, samples)}), flush=True)
+    if mode == "plain":
+        found = plain(data, requests)
+    else:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            found = runner.run(worker(data, requests, samples, mode == "cell-after-cell"))
+    print(json.dumps({"mode": mode, **found}), flush=True)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,10 @@ from typing import Any
 from actors.backend_registry import engine
 from actors.engine_loader import keep_heap
 from actors.episode_runner import EpisodeRunner
-from envs.samples import load, select
-from orchestrator.planning.plan import Plan, planned
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.planning.plan import Plan
 from sweeps.load import build
-from sweeps.spec import ModelSpec, Protocol, Sweep
+from sweeps.spec import ModelSpec, Sweep
 from tests.actors.architectures import write
 from tests.bench.__main__ import MODELS, ORDERS
 from tests.bench.engine import CONDITIONS, OPTIONS, Clock
@@ -39,7 +39,8 @@ PICTURES_GB = {"embedded": 0.025, "qwen": 0.4}
 COUNTS = ("prompt_tokens", "cached_tokens", "pictures", "cached_pictures")
 
 
-def sweep(model: str, data: str, folder: Path) -> Sweep:
+def sweep(model: str, data: str, folder: Path, limit: int) -> Sweep:
+    """``limit``: samples a scenario."""
     caches = {
         "num_gpu_blocks_override": FITTING * IN_FLIGHT * TOKENS[model] // OPTIONS["block_size"],
         "mm_processor_cache_gb": PICTURES_GB[model],
@@ -60,13 +61,8 @@ def sweep(model: str, data: str, folder: Path) -> Sweep:
         )
         entry["processor"] = {"min_pixels": PIXELS, "max_pixels": PIXELS}
         entry["options"] |= {"max_model_len": 8_192, "max_num_batched_tokens": 16_384}
-    asked = {"data": data, "model": [entry], "conditions": CONDITIONS, "scenarios": [*PLAYED], "name": "bench"}
-    return build(asked, "bench")
-
-
-def plan_of(found: Sweep, limit: int) -> Plan:
-    pools = {name: load(Path(found.data), name) for name in PLAYED}
-    return planned(found, {Protocol.MCQA: {name: select(pool, limit, seed=0) for name, pool in pools.items()}}, pools)
+    chosen = {"conditions": CONDITIONS, "scenarios": [*PLAYED], "selection": {"limit": limit}}
+    return build({"data": data, "model": [entry], **chosen, "name": "bench"}, "bench")
 
 
 def ordered(plan: Plan, order: str) -> list[int]:
@@ -76,9 +72,9 @@ def ordered(plan: Plan, order: str) -> list[int]:
     return sorted(pending) if order == "cells" else pending
 
 
-async def played(found: Sweep, order: str, samples: int) -> dict[str, Any]:
+async def played(found: Sweep, order: str) -> dict[str, Any]:
     model: ModelSpec = found.models[0]
-    backend, plan = engine(model, Path(found.data)), plan_of(found, samples)
+    backend, plan = engine(model, Path(found.data)), build_plan(found)
     keep_heap()
     counts, episodes = dict.fromkeys(COUNTS, 0), 0
     clock = Clock()
@@ -105,7 +101,5 @@ if __name__ == "__main__":
     parser.add_argument("samples", type=int, help="samples a scenario")
     parser.add_argument("folder", type=Path, help="where the tiny checkpoint lies, or is written")
     given = parser.parse_args()
-    print(
-        json.dumps(asyncio.run(played(sweep(given.model, given.data, given.folder), given.order, given.samples))),
-        flush=True,
-    )
+    asked = sweep(given.model, given.data, given.folder, given.samples)
+    print(json.dumps(asyncio.run(played(asked, given.order))), flush=True)

@@ -1,44 +1,51 @@
 """Two models on vLLM in one run, beside two plain ``LLM.chat`` batches at the same time: does the sum hold?
 
-``python -m tests.bench.two_models run|worker|plain DATA REQUESTS SAMPLES`` prints one JSON line. Both models are the embedded
-one, each with an engine of its own. ``run`` is a whole sweep with Ray, driver, store and MLflow; a model's clock runs from the
-moment its worker is ready to its last batch. ``worker`` and ``plain`` are two processes of ``tests.bench.engine`` that begin
-together, the latter with the requests of the file REQUESTS, which that bench wrote. Requests/s are the sum of both models'.
+``python -m tests.bench.two_models run|plain DATA REQUESTS SAMPLES [--apart]`` prints one JSON line. Both models are the embedded
+one, each with an engine of its own. ``run`` is a whole sweep with Ray, driver, store and MLflow; the clock runs from the moment
+both engines are warm to each model's last batch. ``plain`` is two processes of ``tests.bench.engine`` that begin together, with
+the requests of the file REQUESTS, which that bench wrote. Requests/s are the sum of both models'. With ``--apart`` engines and
+their front ends share all cores but the first, on which a run has the rest: a machine with GPUs has cores for it, too.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+import ray
+
+from actors.episode_runner import EpisodeRunner
 from actors.records import EpisodeBatch
-from orchestrator.scheduling.commands import Command, Demand
-from sweeps.load import build
+from orchestrator.execution.result_sink import ResultSink
+from orchestrator.execution.run import run
+from orchestrator.scheduling import resources
+from orchestrator.scheduling.commands import Demand
 from sweeps.spec import ModelSpec
-from tests.bench.engine import CONDITIONS, ENTRY, replied
+from tests.bench.engine import plain, plan_of, sweep
 
 MODELS = ("one", "another")
+WARM_DATA, WARM_FOLDER, CORES = "BENCH_WARM_DATA", "BENCH_WARM_FOLDER", "BENCH_CORES"
+"""Variables that tell a worker the data to warm up with, where it says when it was warm, and its cores."""
 
 
 class Clock:
-    """When each model's worker was ready, when its last batch came, and how many replies all its batches held."""
+    """When each model's last batch came, and how many replies all its batches held."""
 
     def __init__(self) -> None:
-        self.began: dict[str, float] = {}
         self.ended: dict[str, float] = {}
         self.replies: Counter[str] = Counter()
-
-    def ready(self, model: str) -> None:
-        self.began.setdefault(model, time.perf_counter())
 
     def came(self, batch: EpisodeBatch) -> None:
         if batch.ordinals:
@@ -46,12 +53,11 @@ class Clock:
             self.ended[model] = time.perf_counter()
             self.replies[model] += len(batch.turns["key"])
 
-    def read(self) -> dict[str, float]:
+    def read(self, began: float) -> dict[str, float]:
         """``added_up``, and the share of the longer time in which both played."""
-        seconds = {model: self.ended[model] - self.began[model] for model in MODELS}
-        together = max(0.0, min(self.ended.values()) - max(self.began.values()))
+        seconds = {model: self.ended[model] - began for model in MODELS}
         both = added_up((self.replies[model], seconds[model]) for model in MODELS)
-        return {**both, "together": together / max(seconds.values())}
+        return {**both, "together": min(seconds.values()) / max(seconds.values())}
 
 
 def added_up(sides: Iterable[tuple[int, float]]) -> dict[str, float]:
@@ -61,35 +67,53 @@ def added_up(sides: Iterable[tuple[int, float]]) -> dict[str, float]:
     return {"requests": requests, "seconds": requests / sum(number / seconds for number, seconds in each)}
 
 
-def in_one_run(data: str, samples: int) -> dict[str, Any]:
-    """A sweep of both models."""
-    from orchestrator.execution.ray_cluster import connect
-    from orchestrator.execution.result_sink import ResultSink
-    from orchestrator.execution.run import run
-    from orchestrator.scheduling import resources
-    from orchestrator.scheduling.scheduler import Scheduler
-
-    clock, add, ready = Clock(), ResultSink.add, Scheduler.ready
+def in_one_run(data: str, samples: int, cores: Sequence[int]) -> dict[str, Any]:
+    """A sweep of both models whose workers run on these cores."""
+    clock, add = Clock(), ResultSink.add
 
     def added(sink: ResultSink, batch: EpisodeBatch) -> EpisodeBatch:
         clock.came(batch)
         return add(sink, batch)
 
-    def readied(scheduler: Scheduler, slot: int, now: float = 0.0, at_once: int = 0) -> list[Command]:
-        clock.ready(scheduler.slots[slot].group.name)
-        return ready(scheduler, slot, now, at_once)
-
     ResultSink.add = added  # type: ignore[method-assign]
-    Scheduler.ready = readied  # type: ignore[method-assign]
     resources._demand = beside_each_other
-    models = [{**ENTRY, "name": name} for name in MODELS]
-    table = {"data": data, "model": models, "conditions": CONDITIONS, "selection": {"limit": samples}, "name": "bench"}
-    connect()
     with tempfile.TemporaryDirectory() as folder:
-        outcome = run(build(table, "bench"), Path(folder) / "run", say=lambda line: None)
-    if not outcome.complete:
-        raise ValueError(f"not all was played: {dict(outcome.reasons)}")
-    return clock.read()
+        os.environ |= {WARM_DATA: data, WARM_FOLDER: folder, CORES: " ".join(map(str, cores))}
+        os.environ |= {"PYTHONPATH": str(Path.cwd()), "RAY_worker_niceness": "0"}  # as ``connect`` says the latter
+        ray.init(
+            include_dashboard=False,
+            log_to_driver=False,
+            runtime_env={"worker_process_setup_hook": "tests.bench.two_models.warm_first"},
+        )
+        outcome = run(sweep(data, samples, names=MODELS), Path(folder) / "run", say=lambda line: None)
+        if not outcome.complete:
+            raise ValueError(f"not all was played: {dict(outcome.reasons)}")
+        return clock.read(max(float(file.read_text()) for file in Path(folder).glob("*.warm")))
+
+
+def warm_first() -> None:
+    """In processes of Ray: before its first lease a worker warms its engine up, as other sides do, and waits for the other."""
+    play, lock, folder = EpisodeRunner.play, asyncio.Lock(), Path(os.environ[WARM_FOLDER])
+    mine = folder / f"{os.getpid()}.warm"
+    keep_to([int(core) for core in os.environ[CORES].split()])
+
+    async def warm(runner: EpisodeRunner) -> None:
+        async with lock:
+            if not mine.exists():
+                plan, (backend,) = plan_of(os.environ[WARM_DATA], 2, seed=9), runner.backends.values()
+                one = EpisodeRunner(plan, {"embedded": backend}, runner.in_flight)
+                async for _ in play(one, plan.pending(())["embedded"]):
+                    pass
+                mine.write_text(str(time.perf_counter()))
+        while len(list(folder.glob("*.warm"))) < len(MODELS):
+            await asyncio.sleep(0.05)
+
+    async def playing(runner: EpisodeRunner, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
+        await warm(runner)
+        async for batch in play(runner, ordinals):
+            yield batch
+
+    EpisodeRunner.play = playing  # type: ignore[assignment]
 
 
 def beside_each_other(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:
@@ -97,9 +121,9 @@ def beside_each_other(model: ModelSpec, workers: int | None, cpus: float, gpus: 
     return Demand(cpus=1, gpus=0, replicas=1)
 
 
-def side_by_side(mode: str, arguments: list[str]) -> dict[str, Any]:
+def side_by_side(arguments: list[str]) -> dict[str, Any]:
     """``added_up`` of two processes that begin when both engines are warm, and their processor time."""
-    command = [sys.executable, "-m", "tests.bench.two_models", "--of-two", mode, *arguments]
+    command = [sys.executable, "-m", "tests.bench.two_models", "--of-two", "plain", *arguments]
     both = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in MODELS]
     for process in both:
         assert process.stdout is not None
@@ -111,9 +135,7 @@ def side_by_side(mode: str, arguments: list[str]) -> dict[str, Any]:
         process.stdin.flush()
     found = [json.loads(process.communicate()[0].strip().splitlines()[-1]) for process in both]
     times = [one["seconds"] for one in found]
-    both = added_up((one["requests"], one["seconds"]) for one in found)
-    processors = {f"{part}_seconds": sum(one[f"{part}_seconds"] for one in found) for part in ("front", "engine")}
-    return {**both, "together": min(times) / max(times), **processors}
+    return {**added_up((one["requests"], one["seconds"]) for one in found), "together": min(times) / max(times)}
 
 
 def begin() -> None:
@@ -122,21 +144,33 @@ def begin() -> None:
     sys.stdin.readline()
 
 
-def main(mode: str, data: str, requests: Path, samples: int, of_two: bool) -> None:
+def keep_to(cores: Iterable[int]) -> None:
+    """This process and what it starts from now on run on these cores alone."""
+    for thread in psutil.Process().threads():
+        os.sched_setaffinity(thread.id, cores)
+
+
+def main(mode: str, data: str, requests: Path, samples: int, apart: bool, of_two: bool) -> None:
+    first, *others = sorted(os.sched_getaffinity(0))
+    if apart:
+        keep_to(others if mode == "plain" else [first])
     if of_two:
-        found = replied(mode, data, Path(f"{requests}.{os.getpid()}") if mode == "worker" else requests, samples, begin)
+        found = plain(data, requests, begin)
     elif mode == "run":
-        found = in_one_run(data, samples)
+        found = in_one_run(data, samples, others if apart else [first, *others])
     else:
-        found = side_by_side(mode, [data, str(requests), str(samples)])
+        found = side_by_side([data, str(requests), str(samples)])
+    if not of_two and found["requests"] != (asked := len(MODELS) * len(pickle.loads(requests.read_bytes()))):
+        raise ValueError(f"{found['requests']} requests, but {asked} were asked for")
     print(json.dumps({"mode": mode, **found}), flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.bench.two_models")
-    parser.add_argument("mode", choices=["run", "worker", "plain"])
+    parser.add_argument("mode", choices=["run", "plain"])
     parser.add_argument("data", help="folder of a demo benchmark with pictures")
     parser.add_argument("requests", type=Path, help="the file that `tests.bench.engine worker` wrote")
     parser.add_argument("samples", type=int, help="samples a scenario")
-    parser.add_argument("--of-two", action="store_true", help="be one of the two processes of `worker` and `plain`")
+    parser.add_argument("--apart", action="store_true", help="leave the first core to driver, MLflow and Ray")
+    parser.add_argument("--of-two", action="store_true", help="be one of the two processes of `plain`")
     main(**vars(parser.parse_args()))
