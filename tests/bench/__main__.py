@@ -261,7 +261,9 @@ def two_models(bench: Bench, others: Others) -> Iterator[str]:
         one = bench.python("two_models", mode, bench.data, kept, samples, *cores)
         return {"requests/s": one["requests"] / one["seconds"], "time in which both play, %": 100 * one["together"]}
 
-    for told_as, cores in {"all cores": [], "a core for the rest": ["--apart"]}.items():
+    for told_as, cores in {"a core for the rest": ["--apart"], "all cores": []}.items():
+        if bench.small and not cores:
+            return  # each side starts two engines
         sides = {f"{side}, {told_as}": partial(replied, mode, *cores) for side, mode in TOGETHER.items()}
         rows = alternated("two_models", sides, bench.rounds, others)
         yield from lines(rows)

@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ def in_one_run(data: str, samples: int, cores: Sequence[int]) -> dict[str, Any]:
         os.environ |= {WARM_DATA: data, WARM_FOLDER: folder, CORES: " ".join(map(str, cores))}
         os.environ |= {"PYTHONPATH": str(Path.cwd()), "RAY_worker_niceness": "0"}  # as ``connect`` says the latter
         ray.init(
+            address="local",
             include_dashboard=False,
             log_to_driver=False,
             runtime_env={"worker_process_setup_hook": "tests.bench.two_models.warm_first"},
@@ -147,7 +149,8 @@ def begin() -> None:
 def keep_to(cores: Iterable[int]) -> None:
     """This process and what it starts from now on run on these cores alone."""
     for thread in psutil.Process().threads():
-        os.sched_setaffinity(thread.id, cores)
+        with suppress(ProcessLookupError):  # it ended meanwhile
+            os.sched_setaffinity(thread.id, cores)
 
 
 def main(mode: str, data: str, requests: Path, samples: int, apart: bool, of_two: bool) -> None:
