@@ -43,7 +43,7 @@ demo-learning: $(VENV)/.model
 	for rp in 0.5 0.75 1.0; do $(BIN)/proactive-sweep train sweeps/demo-learning.toml --set train.rp=$$rp \
 	  --output outputs/learning/rp-$$rp || exit 1; done
 	$(BIN)/proactive-sweep run sweeps/demo-learning.toml $(foreach rp,0.5 0.75 1.0,--model outputs/learning/rp-$(rp)/model.toml)
-	$(BIN)/proactive-sweep learned outputs/demo-learning
+	$(BIN)/proactive-sweep report --learned outputs/demo-learning
 
 # two processes: most of the time goes into waiting for processes that start
 test: $(VENV)/.engines

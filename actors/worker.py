@@ -14,39 +14,40 @@ from typing import Any
 import ray
 from ray.exceptions import ActorUnavailableError, RayActorError
 
-from actors import host_metrics, trial
-from actors.backend import Backend, Reply, Request
-from actors.engine_loader import keep_heap, load
-from actors.episode_runner import EpisodeRunner, PlanView, judge_needed
-from actors.in_flight import Ready, chosen
-from actors.judge_runner import JudgeRunner, LeasedAnswer
-from actors.ledger import Ledger, RemoteBudget
-from actors.process_output import WorkerAddress, excerpt, streams
-from actors.records import EpisodeBatch, VerdictBatch
-from actors.served_judge import RemoteJudge, ServedJudge
-from actors.turn_judge import TurnJudge
+from actors.engine.backend import Backend, Reply, Request
+from actors.engine.in_flight import StartReport, choose_in_flight
+from actors.engine.loader import freeze_heap, load
+from actors.engine.openai.shared_budget import Ledger, RemoteBudget
+from actors.node import host_metrics
+from actors.node.process_output import WorkerAddress, output_files, read_excerpt
+from actors.playing.episode_runner import EpisodeRunner, PlanView, judge_needed
+from actors.playing.judge_runner import JudgeRunner, LeasedAnswer
+from actors.playing.records import EpisodeBatch, VerdictBatch
+from actors.playing.served_judge import RemoteJudge, ServedJudge
+from actors.playing.turn_judge import TurnJudge
+from actors.trial import trial
 from sweeps.spec import Judge, ModelSpec
 
 
 @ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
-def printed(paths: Sequence[str]) -> str:
-    """What a worker printed, read on the node where the files are; works without the dashboard and without shared disks."""
-    return excerpt(paths)
+def read_output(paths: Sequence[str]) -> str:
+    """Return what a worker printed, read on the node of the files: needs neither the dashboard nor shared disks."""
+    return read_excerpt(paths)
 
 
 @ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
-def busy() -> dict[str, float]:
-    """How busy the node is that this runs on."""
-    return host_metrics.load()
+def read_load() -> dict[str, float]:
+    """Measure how busy the node is that this runs on."""
+    return host_metrics.measure_load()
 
 
 SharedLedger = ray.remote(num_cpus=0, max_restarts=0, max_concurrency=100_000)(Ledger)
-"""The ledger in a process of its own; every waiting request of every worker is one call."""
+"""The ledger in its own process; every waiting request of every worker is one call."""
 
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)
 class Worker:
-    """Plays leases of one group of models, or reads answers as a judge."""
+    """An actor that plays leases of one group of models, or judges answers."""
 
     def __init__(
         self,
@@ -57,34 +58,38 @@ class Worker:
         ledger: Any = None,
         run: str = "",
     ) -> None:
-        """With a ``judge`` the leases are answers to read, and ``models`` is the judge's alone.
-
-        ``ledger``: the ``SharedLedger`` of the sweep, where its money is bounded. ``run`` marks the run folder's batches.
+        """
+        Args:
+            plan: the plan whose ordinals are leased.
+            models: the models to load; the judge's alone if there is a ``judge``.
+            data: the benchmark folder.
+            judge: if given, leases are answers to judge.
+            ledger: the ``SharedLedger`` of a sweep with a budget.
+            run: the name that marks the run folder's batches.
         """
         self.plan, self.models, self.data, self.judge, self.ledger = plan, models, Path(data), judge, ledger
         self.run = run
         self.backends: dict[str, Backend] = {}
         self.turn_judge: TurnJudge | None = None
-        """Who reads answers while their episodes wait, where some of the models play ``oeg-multi``."""
+        """Judges answers while their episodes wait, if a model plays ``oeg-multi``."""
         self.remote_judge = RemoteJudge(RayActorError, ActorUnavailableError)
-        """The judge's workers, where that judge has an engine of its own."""
+        """The judge's workers, if that judge has its own engine."""
         self.served: ServedJudge | None = None
-        """The engine of a judge's worker, as other workers ask it."""
+        """The engine of a judge's worker, as other workers see it."""
         self.runner: EpisodeRunner | JudgeRunner | None = None
 
-    async def place(self) -> WorkerAddress:
-        """Where this worker runs; asked for before it loads, so that what a dying loader printed can be found."""
+    async def address(self) -> WorkerAddress:
+        """Return where this worker runs; called before it loads, so that the output of a dying loader can be found."""
         node = ray.get_runtime_context().get_node_id()
         return WorkerAddress(
-            socket.gethostname(), os.getpid(), node, os.environ.get("CUDA_VISIBLE_DEVICES", ""), streams()
+            socket.gethostname(), os.getpid(), node, os.environ.get("CUDA_VISIBLE_DEVICES", ""), output_files()
         )
 
-    async def ready(self, staged: str = "") -> Ready:
-        """Load the engines; answers what they reported about devices and the order of loading, and what they play at once.
+    async def start(self, staged: str = "") -> StartReport:
+        """Load the engines and report their log lines and how many episodes they play at once.
 
-        ``staged`` is where the data lie on this node, if they were brought here.
-
-        Raises what ``load`` raises, so that the driver learns the reason and not only of a death.
+        ``staged`` is the data folder on this node, if the data were copied here. Raises what ``load`` raises, so that the
+        driver learns the reason for a failed start.
         """
         lines: list[str] = []
         self.data = Path(staged) if staged else self.data
@@ -94,80 +99,77 @@ class Worker:
             lines.append(line)
 
         for model in self.models:
-            self.backends[model.name] = self._loaded(model, report)
-        reader = None if self.judge else judge_needed(self.plan, self.backends.keys())
-        if reader is not None:
-            asked = self.remote_judge if reader.served else self._loaded(reader.model, report)
-            self.turn_judge = TurnJudge(reader, asked)
-        keep_heap()
-        found = [chosen(model, getattr(self.backends[model.name], "cache_tokens", None)) for model in self.models]
-        most = max(found, key=lambda one: one.episodes)
-        self.runner = self._runner(most.episodes)
+            self.backends[model.name] = self._load(model, report)
+        judge = None if self.judge else judge_needed(self.plan, self.backends.keys())
+        if judge is not None:
+            backend = self.remote_judge if judge.needs_workers else self._load(judge.model, report)
+            self.turn_judge = TurnJudge(judge, backend)
+        freeze_heap()
+        choices = [choose_in_flight(model, self.backends[model.name].cache_tokens) for model in self.models]
+        widest = max(choices, key=lambda choice: choice.episodes)
+        self.runner = self._open_runner(widest.episodes)
         if all(model.backend == "builtin" for model in self.models):
-            return Ready(lines)
-        report(str(most))
-        return Ready(lines, most.episodes)
+            return StartReport(lines)
+        report(str(widest))
+        return StartReport(lines, widest.episodes)
 
-    def _loaded(self, model: ModelSpec, report: Callable[[str], None]) -> Backend:
-        """The model's engine, within the sweep's budget where it is a service."""
-        backend = load(model, self.data, ray.get_gpu_ids(), report)
-        if self.ledger is not None and model.backend == "openai":
-            holder = ray.get_runtime_context().get_actor_id()
-            backend.budget = RemoteBudget(self.ledger, model.name, holder)  # type: ignore[attr-defined]
-        if model.batch:
-            backend.run = self.run  # type: ignore[attr-defined]
+    def _load(self, model: ModelSpec, report: Callable[[str], None]) -> Backend:
+        """Load the model's engine, and bind it to the run and to the sweep's budget."""
+        backend, budget = load(model, self.data, ray.get_gpu_ids(), report), None
+        if self.ledger is not None:
+            budget = RemoteBudget(self.ledger, model.name, ray.get_runtime_context().get_actor_id())
+        backend.join_run(self.run, budget)
         return backend
 
-    def _runner(self, in_flight: int) -> EpisodeRunner | JudgeRunner:
+    def _open_runner(self, in_flight: int) -> EpisodeRunner | JudgeRunner:
         if self.judge is not None:
             self.served = ServedJudge(self.backends[self.judge.model.name])
             return JudgeRunner(self.plan, self.judge, self.served.backend, in_flight)
         return EpisodeRunner(self.plan, self.backends, in_flight, self.turn_judge)
 
     async def play(self, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
-        """Stream of batches until every leased episode is out."""
-        assert isinstance(self.runner, EpisodeRunner), "play() called before ready(), or on a judge's worker"
+        """Stream batches until every leased episode has ended."""
+        assert isinstance(self.runner, EpisodeRunner), "play() called before start(), or on a judge's worker"
         async for batch in self.runner.play(ordinals):
             yield batch
 
     async def judge_answers(self, answers: Sequence[LeasedAnswer]) -> AsyncIterator[VerdictBatch]:
-        """Stream of batches until every leased answer has its verdict."""
-        assert isinstance(self.runner, JudgeRunner), "judge_answers() called before ready(), or on a model's worker"
+        """Stream batches until every leased answer has its verdict."""
+        assert isinstance(self.runner, JudgeRunner), "judge_answers() called before start(), or on a model's worker"
         async for batch in self.runner.judge(answers):
             yield batch
 
     async def set_judges(self, workers: Mapping[int, Any]) -> None:
-        """From now on these workers of the judge, by slot, read what this one's episodes are answered."""
+        """Replace the judge's workers, by slot, that judge the answers of this worker's episodes."""
         await self.remote_judge.set_workers(workers)
 
     async def reply(self, request: Request) -> Reply:
         """Answer another worker's request (``ServedJudge.reply``)."""
-        assert self.served is not None, "reply() called before ready(), or on a model's worker"
+        assert self.served is not None, "reply() called before start(), or on a model's worker"
         return await self.served.reply(request)
 
     async def heartbeats(self) -> AsyncIterator[int]:
-        """Stream of ``ServedJudge.heartbeats``, until the worker is ended."""
-        assert self.served is not None, "heartbeats() called before ready(), or on a model's worker"
+        """Stream ``ServedJudge.heartbeats`` until the worker is ended."""
+        assert self.served is not None, "heartbeats() called before start(), or on a model's worker"
         async for answered in self.served.heartbeats():
             yield answered
 
     async def recall(self, ordinals: Sequence[int]) -> None:
-        """Leave out what is not begun of these leased episodes or answers; their leases end without them."""
+        """Skip those of these leased episodes or answers that have not begun; their leases end without them."""
         if self.runner is not None:
             self.runner.recall(frozenset(ordinals))
 
     async def set_in_flight(self, episodes: int) -> None:
-        """Play so many at once from the next lease on, where one of a service's limits allows it."""
+        """Change how many episodes are played at once, from the next lease on; services follow at once."""
         if self.runner is not None:
             self.runner.in_flight = episodes
         for backend in self.backends.values():
-            if (pace := getattr(backend, "pace", None)) is not None:
-                pace.bound(episodes)
+            backend.limit_in_flight(episodes)
 
-    async def tried(self, ordinals: Sequence[int]) -> trial.Tried:
-        """What ``models try`` asks of a worker that is ready; its only engine is closed afterwards."""
+    async def try_model(self, ordinals: Sequence[int]) -> trial.TrialReport:
+        """Run the trial of ``models try`` on a started worker; its only engine is closed afterwards."""
         (model,) = self.models
-        return await trial.tried(self.plan, model, self.backends[model.name], self.data, ordinals)
+        return await trial.run_trial(self.plan, model, self.backends[model.name], self.data, ordinals)
 
     async def close(self) -> None:
         """Release every engine; the driver kills the actor afterwards."""

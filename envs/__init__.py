@@ -6,7 +6,7 @@ from pathlib import Path
 from envs.changeit import VideoChange
 from envs.coco import CameraMoves
 from envs.imagenetc import ImageQuality
-from envs.installed import Offer, PackageError, kind_of, offered, offers
+from envs.installed import Offer, PackageError, describe_kind, find_offer, offers
 from envs.mvpn import MultiView
 from envs.quickdraw import QuickDraw
 from envs.rod import RealisticOcclusion
@@ -20,7 +20,7 @@ class Scenarios(dict[str, Scenario]):
     def __missing__(self, name: str) -> Scenario:
         """The rules that an installed package offers under this name; raises PackageError where there are none."""
         if name not in _installed:
-            _installed[name] = _made(offered("scenario", name))
+            _installed[name] = _made(find_offer("scenario", name))
         return _installed[name]
 
 
@@ -44,17 +44,17 @@ STEMS: dict[str, str] = {scenario.stem: name for name, scenario in SCENARIOS.ite
 _installed: dict[str, Scenario] = {}
 
 
-def installed() -> dict[str, Offer]:
+def installed_scenarios() -> dict[str, Offer]:
     """Short name -> the scenario that an installed package offers; raises PackageError where a name is taken."""
     return offers("scenario", {*SCENARIOS, *STEMS})
 
 
-def known(name: object) -> bool:
-    """Whether a scenario has this short name, here or in an installed package."""
-    return name in SCENARIOS or name in _installed or name in installed()
+def is_scenario(name: object) -> bool:
+    """Return True if a scenario has this short name, here or in an installed package."""
+    return name in SCENARIOS or name in _installed or name in installed_scenarios()
 
 
-def in_order(names: Iterable[str]) -> list[str]:
+def in_paper_order(names: Iterable[str]) -> list[str]:
     """The names that occur, each once: the paper's in its order, then the others by name."""
     found = set(names)
     return [name for name in SCENARIOS if name in found] + sorted(found - SCENARIOS.keys())
@@ -64,7 +64,7 @@ def _made(offer: Offer) -> Scenario:
     """The rules of an entry point; raises PackageError where it names something else, or a file of another scenario."""
     found = offer.load()
     if not isinstance(found, type) or not issubclass(found, Scenario):
-        raise PackageError(f"{offer} is {kind_of(found)}; a scenario is a subclass of envs.Scenario")
+        raise PackageError(f"{offer} is {describe_kind(found)}; a scenario is a subclass of envs.Scenario")
     lacks = [name for name in ("name", "stem", "hint", "cue") if not hasattr(found, name)]
     if lacks:
         raise PackageError(f"{offer} says no {lacks[0]}; the class {found.__name__} must")

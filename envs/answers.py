@@ -29,7 +29,7 @@ NO_MATCH = Reading(Verdict.MISMATCH, -1)
 
 
 def as_text(reply: str) -> str:
-    """What is compared with the options: cut up to the last "capital + dot" of line one, lower case, no spaces.
+    """Return what to compare with the options: cut up to the last "capital + dot" of line one, lower case, no spaces.
 
     Source: ``_standardize_full_answer``.
     """
@@ -43,12 +43,12 @@ def as_letter(reply: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def of_option(option: str) -> tuple[str, str]:
+def option_forms(option: str) -> tuple[str, str]:
     """``as_text`` and ``as_letter`` of an option, which policies reply again and again."""
     return as_text(option), as_letter(option)
 
 
-class Side(NamedTuple):
+class OptionTable(NamedTuple):
     """One side's options as two look-up tables, built once per list of options."""
 
     texts: dict[str, Reading]
@@ -60,7 +60,7 @@ class Side(NamedTuple):
 
 
 @lru_cache(maxsize=65536)
-def side(options: tuple[str, ...], correct: tuple[str, ...], shift: int) -> Side:
+def option_table(options: tuple[str, ...], correct: tuple[str, ...], shift: int) -> OptionTable:
     """Tables for ``options`` of which ``correct`` are right, lettered from ``shift`` on.
 
     Equal texts and equal letters mean the first option that has them, and are right if any right option has them.
@@ -73,7 +73,7 @@ def side(options: tuple[str, ...], correct: tuple[str, ...], shift: int) -> Side
         text, letter = as_text(option), _letter(index + shift)
         texts.setdefault(text, Reading(_verdict(text in right_texts), index))
         letters.setdefault(letter, Reading(_verdict(letter in right_letters), index))
-    return Side(texts, letters)
+    return OptionTable(texts, letters)
 
 
 def letter(index: int) -> str:

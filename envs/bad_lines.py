@@ -29,12 +29,12 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class SkippedLines:
     """The bad lines of one scenario's file, which nobody plays."""
 
     scenario: str
     lines: int
-    """How many they are."""
+    """The number of these lines."""
     numbers: str
     """Hash of their line numbers, 16 hex digits."""
     first: tuple[str, ...]
@@ -42,31 +42,31 @@ class LeftOut:
 
     def __str__(self) -> str:
         more = f"; and {self.lines - len(self.first)} more" if self.lines > len(self.first) else ""
-        return f"{counted(self.lines)} of {self.scenario}: {'; '.join(self.first)}{more}"
+        return f"{bad_line_count(self.lines)} of {self.scenario}: {'; '.join(self.first)}{more}"
 
     @property
-    def same(self) -> tuple[str, int, str]:
-        """What two records of the same lines share, whatever words the reasons have."""
+    def identity(self) -> tuple[str, int, str]:
+        """Return what identifies these lines, whatever the wording of the reasons."""
         return self.scenario, self.lines, self.numbers
 
     def as_json(self) -> dict[str, Any]:
-        """A value that ``from_json`` reads."""
+        """A value that ``parse_skipped_lines`` reads."""
         return asdict(self)
 
 
-def left_out(problems: Mapping[str, Sequence[Problem]]) -> tuple[LeftOut, ...]:
+def skipped_lines(problems: Mapping[str, Sequence[Problem]]) -> tuple[SkippedLines, ...]:
     """The record of each scenario that has bad lines."""
     return tuple(
-        LeftOut(name, len(bad), _hash(problem.line for problem in bad), tuple(map(str, bad[:SHOWN])))
+        SkippedLines(name, len(bad), _hash(problem.line for problem in bad), tuple(map(str, bad[:SHOWN])))
         for name, bad in problems.items()
         if bad
     )
 
 
-def from_json(content: Any) -> tuple[LeftOut, ...]:
+def parse_skipped_lines(content: Any) -> tuple[SkippedLines, ...]:
     """The records of a run folder; raises TypeError, KeyError or ValueError for what is none."""
     return tuple(
-        LeftOut(str(one["scenario"]), int(one["lines"]), str(one["numbers"]), tuple(map(str, one["first"])))
+        SkippedLines(str(one["scenario"]), int(one["lines"]), str(one["numbers"]), tuple(map(str, one["first"])))
         for one in content
     )
 
@@ -79,18 +79,18 @@ def refusal(problems: Sequence[Problem], folder: object) -> str:
         return f"{problems[0]}{more}"
     return (
         f"{problems[0]}{more}; mend the file, or type --skip-bad (in a sweep file: skip_bad = true) to"
-        f" leave {counted(len(lines))} out"
+        f" leave {bad_line_count(len(lines))} out"
     )
 
 
-def passed_over(problems: Sequence[Problem]) -> str:
-    """What to add where a sample is not found: its line may be a bad one. Empty where none is."""
+def skipped_note(problems: Sequence[Problem]) -> str:
+    """Return a note for a sample that is not found, whose line may be a bad one; empty if no line was skipped."""
     if not problems:
         return ""
-    return f" ({counted(len(problems))} of its file left out: `proactive-sweep data check` lists them; {problems[0]})"
+    return f" ({bad_line_count(len(problems))} of its file left out: `proactive-sweep data check` lists them; {problems[0]})"
 
 
-def counted(lines: int) -> str:
+def bad_line_count(lines: int) -> str:
     """``1 bad line``, ``1,204 bad lines``."""
     return "1 bad line" if lines == 1 else f"{lines:,} bad lines"
 

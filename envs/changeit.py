@@ -48,7 +48,7 @@ class VideoChange(Scenario):
         return state._replace(frame=frame)
 
     def telling(self, sample: Sample, state: State) -> bool:
-        """Whether one more step would lead away from the reference frame."""
+        """Return True if one more step would lead away from the reference frame."""
         away = abs(state.frame - sample.reference_frame)
         return super().telling(sample, state) or 2 * away <= sample.extra["step_size"]
 

@@ -9,17 +9,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envs import SCENARIOS, installed, known
+from envs import SCENARIOS, installed_scenarios, is_scenario
 from envs.bad_lines import Problem
-from envs.frames import places
-from envs.render import Renderer, Unprocessable, bounded
-from envs.samples import BadData, evaluated, read
+from envs.frames import reachable_states
+from envs.render import Renderer, UnreadablePicture, crop_bounds
+from envs.samples import BadData, is_evaluated, read_samples
 from envs.types import ImageRef, Mode, Sample
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a check found."""
+    """The outcome of a check."""
 
     problems: tuple[Problem, ...]
     """Bad lines first, then bad pictures, scenario by scenario."""
@@ -30,11 +30,11 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Return True if nothing is wrong."""
         return not self.problems
 
     def lines(self) -> Iterator[str]:
-        """What to print: every problem, then the counts."""
+        """Return the lines to print: every problem, then the counts."""
         yield from map(str, self.problems)
         for name, count in self.samples.items():
             yield f"{name}: {count:,} samples, {self.pictures[name]:,} pictures"
@@ -46,9 +46,9 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
 
     Raises BadData for a folder that is not there or a scenario that does not exist.
     """
-    unknown = [name for name in scenarios if not known(name)]
+    unknown = [name for name in scenarios if not is_scenario(name)]
     if unknown:
-        raise BadData(f"there is no scenario {unknown[0]!r}; {', '.join((*SCENARIOS, *installed()))} exist")
+        raise BadData(f"there is no scenario {unknown[0]!r}; {', '.join((*SCENARIOS, *installed_scenarios()))} exist")
     if not folder.is_dir():
         raise BadData(
             f"there is no folder {folder}; `proactive-sweep data demo {folder}` draws a small benchmark there"
@@ -57,11 +57,11 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
     samples, pictures = {}, {}
     renderer = Renderer(folder, cache_bytes=0)
     for name in scenarios:
-        found, bad = read(folder, name)
-        chosen = [sample for sample in found if evaluated(sample, filtered)]
+        found, bad = read_samples(folder, name)
+        chosen = [sample for sample in found if is_evaluated(sample, filtered)]
         wanted: dict[str, Sample] = {}
         for sample in chosen:
-            refs = list(reachable(sample))
+            refs = list(reachable_pictures(sample))
             bad += _crops(refs, sample)
             wanted.update((ref.path, sample) for ref in refs if ref.path not in wanted)
         bad += [problem for path, sample in wanted.items() if (problem := _looked_at(renderer, path, sample, deep))]
@@ -70,11 +70,11 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
     return Report(tuple(problems), samples, pictures)
 
 
-def reachable(sample: Sample) -> Iterator[ImageRef]:
+def reachable_pictures(sample: Sample) -> Iterator[ImageRef]:
     """Every picture that some run of right suggestions shows, and the reference."""
     game = SCENARIOS[sample.scenario]
     yield game.view(sample, game.initial(sample, Mode.REFERENCE)).image
-    yield from (game.image(sample, state) for state in places(sample))
+    yield from (game.image(sample, state) for state in reachable_states(sample))
 
 
 def _crops(refs: Sequence[ImageRef], sample: Sample) -> Iterator[Problem]:
@@ -82,18 +82,18 @@ def _crops(refs: Sequence[ImageRef], sample: Sample) -> Iterator[Problem]:
     for ref in refs:
         try:
             if ref.crop is not None:
-                bounded(ref.crop, ref.path)
-        except Unprocessable as reason:
+                crop_bounds(ref.crop, ref.path)
+        except UnreadablePicture as reason:
             yield _needed(reason, sample)
 
 
 def _looked_at(renderer: Renderer, path: str, sample: Sample, deep: bool) -> Problem | None:
     try:
         renderer.source(path) if deep else renderer.verify(path)
-    except Unprocessable as reason:
+    except UnreadablePicture as reason:
         return _needed(reason, sample)
     return None
 
 
-def _needed(reason: Unprocessable, sample: Sample) -> Problem:
+def _needed(reason: UnreadablePicture, sample: Sample) -> Problem:
     return Problem(str(reason), 0, f"needed by {sample.scenario} sample {sample.id}")

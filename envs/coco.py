@@ -21,7 +21,7 @@ MOVES = {"left": Move.LEFT, "right": Move.RIGHT, "up": Move.UP, "down": Move.DOW
 
 
 @lru_cache(maxsize=65536)
-def grown(step: float, moves: int) -> float:
+def total_distance(step: float, moves: int) -> float:
     """The distance after ``moves`` further moves: ``step / n * (n + 1)`` again and again, rounding included."""
     for n in range(1, moves + 1):
         step = step / n * (n + 1)
@@ -62,7 +62,7 @@ class CameraMoves(Scenario):
         return sample.image
 
     def image(self, sample: Sample, state: State) -> ImageRef:
-        return ImageRef(sample.image, crop=box(sample.extra, state.across, state.along))
+        return ImageRef(sample.image, crop=crop_box(sample.extra, state.across, state.along))
 
     def offered(self, sample: Sample, state: State) -> tuple[str, ...]:
         """Without the moves of an axis that has reached its end; in zoom the horizontal axis decides."""
@@ -77,7 +77,7 @@ class CameraMoves(Scenario):
         return state._replace(across=across, along=along)
 
     def telling(self, sample: Sample, state: State) -> bool:
-        """Whether there is no move left that would show more."""
+        """Return True if there is no move left that would show more."""
         return state.mode is not Mode.PLAY or not suggestions(self.offered(sample, state))
 
     def problems(self, sample: Sample) -> list[str]:
@@ -99,13 +99,13 @@ class CameraMoves(Scenario):
         return found
 
 
-def box(extra: Any, across: int, along: int) -> Crop:
+def crop_box(extra: Any, across: int, along: int) -> Crop:
     """left, top, right, bottom of the crop after so many moves on each axis (package: ``_get_transform``).
 
     ``height`` and ``width`` of the entry are the bottom and right edges, but true sizes where the direction is just ``zoom``.
     """
     direction, crop = extra["direction"], extra["crop"]
-    wide, high = grown(extra["horizontal_step"], across), grown(extra["vertical_step"], along)
+    wide, high = total_distance(extra["horizontal_step"], across), total_distance(extra["vertical_step"], along)
     zoom = ZOOM in direction
     top = crop["top"] - high if zoom or "up" in direction else crop["top"]
     left = crop["left"] - wide if zoom or "left" in direction else crop["left"]
@@ -122,13 +122,13 @@ def _spent(sample: Sample, state: State) -> tuple[str, ...]:
     direction, granularity = extra["direction"], extra["granularity"]
     wide, high = extra["horizontal_step"], extra["vertical_step"]
     if direction == ZOOM:
-        return (FARTHER,) if grown(wide, state.across) == wide * (granularity + 1) else ()
+        return (FARTHER,) if total_distance(wide, state.across) == wide * (granularity + 1) else ()
     moves = granularity + 1 if ZOOM in direction else granularity
     furthest_wide = wide * moves if any(word in direction for word in ("left", "right", ZOOM)) else 0
     furthest_high = high * moves if any(word in direction for word in ("up", "down", ZOOM)) else 0
     spent: tuple[str, ...] = ()
-    if grown(wide, state.across) >= furthest_wide:
+    if total_distance(wide, state.across) >= furthest_wide:
         spent += SIDEWAYS
-    if grown(high, state.along) >= furthest_high:
+    if total_distance(high, state.along) >= furthest_high:
         spent += UPRIGHT
     return spent

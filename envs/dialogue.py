@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from envs import SCENARIOS, rulejudge
 from envs.chance import chance
-from envs.openended import TASK, accepted, instruction
+from envs.openended import TASK, accepted_answers, instruction
 from envs.scenario import suggestions
 from envs.types import Sample, State
 
@@ -37,8 +37,8 @@ TURN_TASK = TASK.replace(
 """The task of the one-turn judge with two of its sentences changed."""
 
 
-class Listed(NamedTuple):
-    """What a judge marks, in this order: ``asks``, ``OTHER``, ``DECLINES``, ``categories``."""
+class TurnChoices(NamedTuple):
+    """Return the statements that a judge marks, in this order: ``asks``, ``OTHER``, ``DECLINES``, ``categories``."""
 
     asks: tuple[str, ...]
     """The suggestions that count now."""
@@ -50,24 +50,24 @@ class Listed(NamedTuple):
         return (*map(_plain, self.asks), OTHER, DECLINES, *map(_plain, self.categories))
 
 
-def listed(sample: Sample, state: State) -> Listed:
-    """What an answer at this state may do."""
-    return Listed(SCENARIOS[sample.scenario].askable(sample, state), sample.categories)
+def turn_choices(sample: Sample, state: State) -> TurnChoices:
+    """Return the moves that an answer may make at this state."""
+    return TurnChoices(SCENARIOS[sample.scenario].askable(sample, state), sample.categories)
 
 
-def asked(question: str, lines: Sequence[str], answer: str) -> str:
+def turn_instruction(question: str, lines: Sequence[str], answer: str) -> str:
     """The judge's message about one answer of several; the answer stands in a fence as in ``envs.openended``."""
     return instruction(question, lines, answer, TURN_TASK)
 
 
-def meant(sample: Sample, state: State, marks: Sequence[bool]) -> str:
+def option_from_marks(sample: Sample, state: State, marks: Sequence[bool]) -> str:
     """The option that the marks stand for, as text, empty where they name none; ``len(marks)`` is that of ``listed().lines``.
 
     The right category, where it counts now and no other is named; else a suggestion: one that is named, drawn where several
     are, or for any other request a random one that is possible; else a category, a wrong one where several are named; else the
     abstention. Where nothing is possible any more, a request is a suggestion that does not count.
     """
-    game, choice = SCENARIOS[sample.scenario], listed(sample, state)
+    game, choice = SCENARIOS[sample.scenario], turn_choices(sample, state)
     count = len(choice.asks)
     asks = [ask for ask, yes in zip(choice.asks, marks[:count], strict=True) if yes]
     other, declines = marks[count : count + 2]
@@ -76,21 +76,21 @@ def meant(sample: Sample, state: State, marks: Sequence[bool]) -> str:
         return sample.answer
     if asks or other:
         possible = asks or choice.asks or suggestions(game.offered(sample, state))
-        return drawn(sample, state).choice(possible) if possible else ""
+        return request_chance(sample, state).choice(possible) if possible else ""
     if named:
         return next((category for category in named if category != sample.answer), named[0])
     return next((o for o in sample.options if o not in suggestions(sample.options)), "") if declines else ""
 
 
-def drawn(sample: Sample, state: State) -> Random:
+def request_chance(sample: Sample, state: State) -> Random:
     """The generator of this turn's draw: the same for every model, another for every turn."""
     return chance(state.seed, sample.scenario, sample.id, f"request-{state.turn}")
 
 
 def rule_reply(sample: Sample, state: State, answer: str) -> str:
     """The reply of the rule judge (``envs.rulejudge``): one line a thing, then the line of 0 and 1."""
-    choice, offered = listed(sample, state), SCENARIOS[sample.scenario].offered(sample, state)
-    others = [one for one in (*suggestions(offered), *accepted(sample)) if one not in choice.asks]
+    choice, offered = turn_choices(sample, state), SCENARIOS[sample.scenario].offered(sample, state)
+    others = [one for one in (*suggestions(offered), *accepted_answers(sample)) if one not in choice.asks]
     others = [one for one in others if _plain(one) not in map(_plain, sample.categories)]
     asks, other, declines, named = rulejudge.turn_marks(choice.asks, others, choice.categories, answer)
     marks = (*asks, other, declines, *named)

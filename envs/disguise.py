@@ -44,7 +44,7 @@ Known = Mapping[str, tuple[str, ...]]
 """Scenario -> suggestions that it can carry out."""
 
 
-def invalid(scenario: str, known: Known, source: str | None = None) -> Known:
+def invalid_suggestions(scenario: str, known: Known, source: str | None = None) -> Known:
     """Other scenario (or ``source`` alone) -> its suggestions that mean nothing in this one; those without any are missing."""
     return _invalid(scenario, tuple(known.items()), source)
 
@@ -60,14 +60,16 @@ def _invalid(scenario: str, known: tuple[tuple[str, tuple[str, ...]], ...], sour
     return {name: kept[name] for name in SCENARIOS if kept.get(name)}
 
 
-def disguised(sample: Sample, seed: int, source: str | None = None) -> Sample:
+def replace_suggestions(sample: Sample, seed: int, source: str | None = None) -> Sample:
     """The sample with every suggestion replaced; abstention and order of places stay.
 
     A scenario is drawn first and then one of its suggestions, so that one with many wordings does not crowd out the others.
     Raises ValueError when there are too few suggestions that are invalid here.
     """
     asks = suggestions(sample.options)
-    pool = invalid(sample.scenario, FOREIGN if sample.known is None else sample.known, source)
+    pool = invalid_suggestions(
+        sample.scenario, FOREIGN if sample.suggestion_pool is None else sample.suggestion_pool, source
+    )
     left = {name: list(texts) for name, texts in pool.items()}
     if (number := len({text for texts in pool.values() for text in texts})) < len(asks):
         raise ValueError(

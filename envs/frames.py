@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from envs import SCENARIOS
-from envs.answers import as_letter, as_text, side
+from envs.answers import as_letter, as_text, option_table
 from envs.scenario import LastImageSettles, Scenario
 from envs.types import Action, Sample, State, Turn, Verdict
 
@@ -19,7 +19,7 @@ Steps = dict[str, int]
 """Picture (``ImageRef.key``) -> moves."""
 
 
-def places(sample: Sample) -> Iterator[State]:
+def reachable_states(sample: Sample) -> Iterator[State]:
     """Every state in plain play that right suggestions lead to, nearest to the first one first; two that play alike are one."""
     game = SCENARIOS[sample.scenario]
     waiting, seen = deque([game.initial(sample)]), set()
@@ -33,7 +33,7 @@ def places(sample: Sample) -> Iterator[State]:
         waiting += [game.step(sample, state, ask)[0] for ask in game.askable(sample, state)]
 
 
-def frames(sample: Sample) -> list[State]:
+def decision_states(sample: Sample) -> list[State]:
     """The states whose pictures a decision map asks about, each picture once, nearest first.
 
     In a scenario that names ``most_frames`` (VSOD: 32), every n-th frame of its ring from the first on, n the smallest that
@@ -41,7 +41,7 @@ def frames(sample: Sample) -> list[State]:
     """
     game = SCENARIOS[sample.scenario]
     found: dict[str, State] = {}
-    for state in places(sample):
+    for state in reachable_states(sample):
         found.setdefault(game.image(sample, state).key, state)
     if game.most_frames is None:
         return list(found.values())
@@ -49,9 +49,9 @@ def frames(sample: Sample) -> list[State]:
     return [state for state in found.values() if (state.frame - sample.first_frame) % sample.frames % step == 0]
 
 
-def named(sample: Sample, state: State, reply: str) -> Turn:
+def read_category(sample: Sample, state: State, reply: str) -> Turn:
     """A reply to the categories alone: the right one counts wherever it is named, nothing moves."""
-    reading = side(sample.categories, (sample.answer,), 0).read(as_text(reply), as_letter(reply))
+    reading = option_table(sample.categories, (sample.answer,), 0).read(as_text(reply), as_letter(reply))
     action = Action.UNPARSABLE if reading.chosen < 0 else Action.CATEGORY
     return Turn(state.frame, reply, Verdict.MISMATCH, reading.verdict, action, None)
 
@@ -67,12 +67,12 @@ class Moves:
     """Picture -> the one that a decision map asks about in its place: itself, or where thinned the nearest on the ring."""
 
     @classmethod
-    def of(cls, sample: Sample) -> Moves:
+    def from_sample(cls, sample: Sample) -> Moves:
         """The graph of one sample."""
         game = SCENARIOS[sample.scenario]
         after: dict[str, list[str]] = {}
         numbers: dict[str, int] = {}
-        for state in places(sample):
+        for state in reachable_states(sample):
             shown = game.image(sample, state).key
             numbers.setdefault(shown, state.frame)
             further = after.setdefault(shown, [])
@@ -80,20 +80,20 @@ class Moves:
                 new, _ = game.step(sample, state, ask)
                 if new.ending is None:
                     further.append(game.image(sample, new).key)
-        own = {game.image(sample, state).key: state.frame for state in frames(sample)}
+        own = {game.image(sample, state).key: state.frame for state in decision_states(sample)}
         asked = {one: one if one in own else _nearest(number, own, sample.frames) for one, number in numbers.items()}
         return cls(sample, {one: tuple(dict.fromkeys(further)) for one, further in after.items()}, asked)
 
     def counts(self, turn: int) -> bool:
-        """Whether the right category counts at this turn (never at ROD's first)."""
+        """Return True if the right category counts at this turn (never at ROD's first)."""
         game = SCENARIOS[self.sample.scenario]
         return game.answerable(self.sample, State(self.sample.first_frame, turn))
 
     def knows(self, picture: str, known: Collection[str]) -> bool:
-        """Whether a model that answers the ``known`` ones of the asked pictures rightly can answer at this one."""
+        """Return True if a model that answers the ``known`` ones of the asked pictures rightly can answer at this one."""
         return self.asked.get(picture) in known
 
-    def needed(self, picture: str, turn: int, known: Collection[str]) -> int | None:
+    def moves_to_known(self, picture: str, turn: int, known: Collection[str]) -> int | None:
         """Moves from a picture at a turn to the nearest known one where a category counts; None where none can be reached."""
         waiting, seen = deque([(picture, turn)]), set()
         while waiting:
@@ -114,6 +114,6 @@ def _nearest(frame: int, asked: dict[str, int], frames: int) -> str:
 
 
 def _place(game: Scenario, state: State) -> tuple[object, ...]:
-    """What the rest of play depends on; where it may walk in circles, the turn is left out (the earliest comes first)."""
+    """Return the part of the state that the rest of play depends on, without the turn where play may walk in circles."""
     turn = state.turn if isinstance(game, LastImageSettles) else 0
     return state.frame, state.last, state.across, state.along, turn

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from envs.lenient import lenient
+from envs.lenient import read_leniently
 
 LONGEST = 500
 """Characters that are compared: similarity takes time that grows with the square of a text."""
 
 
-def fuzzy(reply: str, texts: Sequence[str]) -> int | None:
+def nearest_option(reply: str, texts: Sequence[str]) -> int | None:
     """The index of the option that the lenient reading finds, else of the one whose text is most similar to the reply.
 
     Similarity is ``difflib.SequenceMatcher.ratio`` of both texts, lower case and single spaces; of equally similar options
     the first. None where the reply holds no letter or digit, or nothing was shown.
     """
-    found = lenient(reply, len(texts), texts)
+    found = read_leniently(reply, len(texts), texts)
     said = _plain(reply[:LONGEST])
     if found is not None or not texts or not any(map(str.isalnum, said)):
         return found

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from envs import regular
+from envs.errors import UserError
 
 GROUPS = {
     "scenario": "proactive_sweep.scenarios",
@@ -33,8 +34,8 @@ LARGEST = 1 << 26
 COMPILED = ("__pycache__", ".pyc", ".pyo")
 
 
-class PackageError(ValueError):
-    """What the user should read about an installed package; its text is the whole message."""
+class PackageError(UserError, ValueError):
+    """An installed package that cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Offer:
         return f"the {self.kind} {self.name!r} of the installed package {self.package} {self.version}"
 
     def load(self) -> Any:
-        """What the entry point names; raises PackageError where it cannot be imported."""
+        """Import what the entry point names; raises PackageError if that fails."""
         try:
             return self.entry.load()
         except Exception as problem:  # whatever a foreign module raises when it is imported
@@ -88,8 +89,8 @@ def _entries(group: str, path: tuple[str, ...]) -> EntryPoints:
     return entry_points(group=group)
 
 
-def offered(kind: str, name: str) -> Offer:
-    """What an installed package offers under a name; raises PackageError where none does."""
+def find_offer(kind: str, name: str) -> Offer:
+    """Return what an installed package offers under a name; raises PackageError if none does."""
     found = offers(kind)
     if name not in found:
         raise PackageError(
@@ -98,20 +99,20 @@ def offered(kind: str, name: str) -> Offer:
     return found[name]
 
 
-def function(kind: str, name: str, identity: str = "") -> Any:
+def load_function(kind: str, name: str, identity: str = "") -> Any:
     """An installed policy or measure, ready to be called.
 
     Raises PackageError where it is no function, or where ``identity`` is given and the package on this machine is another.
     """
-    offer = offered(kind, name)
+    offer = find_offer(kind, name)
     found = offer.load()
     if not callable(found) or isinstance(found, type):
-        raise PackageError(f"{offer} is {kind_of(found)}; a {kind} is {SHAPES[kind]}")
-    same(offer, identity)
+        raise PackageError(f"{offer} is {describe_kind(found)}; a {kind} is {SHAPES[kind]}")
+    require_identity(offer, identity)
     return found
 
 
-def same(offer: Offer, identity: str) -> None:
+def require_identity(offer: Offer, identity: str) -> None:
     """Raise PackageError where ``identity`` is given, and the package on this machine has other files."""
     if identity and identity != offer.identity:
         raise PackageError(
@@ -120,7 +121,7 @@ def same(offer: Offer, identity: str) -> None:
         )
 
 
-def kind_of(found: object) -> str:
+def describe_kind(found: object) -> str:
     """``the class Thing`` or ``of the type str``, as a sentence says it."""
     return f"the class {found.__name__}" if isinstance(found, type) else f"of the type {type(found).__name__}"
 
@@ -129,7 +130,7 @@ def _digest(offer: Offer) -> str:
     found = blake2b(digest_size=8)
     for name, path in _files(offer):
         found.update(f"{name}\0{path.stat().st_size}\0".encode())
-        found.update(regular.content(path, LARGEST))
+        found.update(regular.read_bytes(path, LARGEST))
     return found.hexdigest()
 
 

@@ -48,7 +48,7 @@ SHORTEST = 4
 """Letters of the beginning of an option that stand for it."""
 
 
-def lenient(reply: str, shown: int = LETTERS, texts: Sequence[str] = ()) -> int | None:
+def read_leniently(reply: str, shown: int = LETTERS, texts: Sequence[str] = ()) -> int | None:
     """The index of the option that a forgiving reader takes a reply for, or None; ``shown`` options were lettered.
 
     Thoughts and markup are taken off first. Then, in order: a letter alone in any wrapping, also as the last line; a
@@ -89,7 +89,7 @@ def _announced(text: str) -> list[str]:
     return found
 
 
-def forgiven(sample: Sample, state: State, reply: str) -> str:
+def repair_reply(sample: Sample, state: State, reply: str) -> str:
     """The letter that a forgiving reader takes an unparsable reply for; any other reply as it stands."""
     game = SCENARIOS[sample.scenario]
     _, turn = game.step(sample, state, reply)
@@ -97,7 +97,7 @@ def forgiven(sample: Sample, state: State, reply: str) -> str:
         return reply
     view = game.view(sample, state)
     options = (*view.options, *view.categories)
-    index = lenient(reply, len(options), options)
+    index = read_leniently(reply, len(options), options)
     return reply if index is None else letter(index)
 
 

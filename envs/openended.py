@@ -27,7 +27,7 @@ HEAD, TAIL = 24_000, 8_000
 
 
 # -- what is accepted --------------------------------------------------------------------------------------------------
-def accepted(sample: Sample, reference: bool = False) -> tuple[str, ...]:
+def accepted_answers(sample: Sample, reference: bool = False) -> tuple[str, ...]:
     """Accepted answers at the first state, in the package's order; a category that holds a comma counts as two.
 
     ``reference`` adds the category where the package's list has none (ROD, MVP-N), because the clear picture shows it.
@@ -56,15 +56,15 @@ def _first(sample: Sample) -> tuple[str, ...]:
     return (*asks, *more, sample.answer)
 
 
-def suggested(scenario: str) -> int:
-    """How many leading positions are suggestions; the rest is the category."""
+def suggestion_count(scenario: str) -> int:
+    """The number of leading positions that are suggestions; the rest is the category."""
     return THRESHOLDS[scenario]
 
 
 # -- a judge's reply ---------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """What a judge found in an answer. Made by ``read_verdict`` and ``strict_verdict`` alone."""
+    """A judge's verdict on an answer, made by ``read_verdict`` and ``strict_verdict`` alone."""
 
     category: bool
     suggestion: bool
@@ -87,8 +87,8 @@ LISTS = re.compile(r"[01](?:\s*,\s*[01])*")
 NOTHING = Bits(category=False, suggestion=False)
 
 
-def spoken(text: str) -> str | None:
-    """What stands after the thinking block; all of it where there is none, None where a block is never closed.
+def strip_thinking(text: str) -> str | None:
+    """Return the text after the thinking block: all of it without one, None if a block is never closed.
 
     The opening tag may be missing, because some chat templates write it into the prompt. It opens a block only at the
     start of a line: a tag that is merely mentioned hides nothing. The last closing tag counts, as in the package.
@@ -105,7 +105,7 @@ def read_verdict(text: str, scenario: str, count: int) -> Bits | None:
     Unjudged is a reply that was cut off inside its thinking, holds no list of 0 and 1, or whose last one is not
     ``count`` long: there the package scores zeros.
     """
-    said = spoken(text)
+    said = strip_thinking(text)
     return None if said is None else _bits(said, scenario, count)
 
 
@@ -121,13 +121,13 @@ def _bits(said: str, scenario: str, count: int) -> Bits | None:
     marks = _marks(said, count)
     if marks is None:
         return None
-    border = suggested(scenario)
+    border = suggestion_count(scenario)
     return Bits(category=any(marks[border:]), suggestion=any(marks[:border]))
 
 
 def read_marks(text: str, count: int) -> tuple[bool, ...] | None:
     """The marks of a judge's reply about ``count`` things; None where ``read_verdict`` has no bits either."""
-    said = spoken(text)
+    said = strip_thinking(text)
     return None if said is None else _marks(said, count)
 
 
@@ -170,14 +170,14 @@ def instruction(question: str, answers: Sequence[str], answer: str, task: str = 
     The fence's name is a hash of the answer, so the answer cannot hold it; marks that engines read as the end of a
     message are broken up; of a very long answer the first ``HEAD`` and last ``TAIL`` characters are shown.
     """
-    shown = harmless(shortened(answer)).encode("utf-8", "replace").decode()
+    shown = defuse_markers(shorten(answer)).encode("utf-8", "replace").decode()
     fence = fence_for(shown)
     listed = "\n".join(f"{number}. {accepted}" for number, accepted in enumerate(answers, 1))
     separated = ", separated by commas" if len(answers) > 1 else ""
     marks = {"fence": fence, "count": len(answers), "separated": separated}
     parts = (
         task,
-        f"The question was:\n{harmless(question)}",
+        f"The question was:\n{defuse_markers(question)}",
         f"The list:\n{listed}",
         DATA.format(**marks),
         f"{fence}\n{shown}\n{fence}",
@@ -194,7 +194,7 @@ def fence_for(answer: str) -> str:
     return f"=== {name} ==="
 
 
-def shortened(answer: str) -> str:
+def shorten(answer: str) -> str:
     """The answer, or its beginning and end with a line between them that tells how much is left out."""
     left_out = len(answer) - HEAD - TAIL
     if left_out <= 0:
@@ -206,11 +206,11 @@ MARKS = re.compile(r"<(?=[^\s\d=<])|\[(?=/?[A-Z_]{2,}\])|◁(?=\S)")
 """Where the marks begin by which engines tell messages, roles and thinking apart: ``<|im_end|>``, ``[INST]``, ◁think▷."""
 
 
-def harmless(text: str) -> str:
+def defuse_markers(text: str) -> str:
     """The text with a space after whatever could begin an engine's own mark: it reads the same and ends nothing."""
     return MARKS.sub(lambda found: f"{found.group()} ", text)
 
 
 def rule_verdict(sample: Sample, answer: str, reference: bool = False) -> str:
     """The reply of the rule judge (``envs.rulejudge``): one line an accepted answer, then the line of 0 and 1."""
-    return rulejudge.reply(accepted(sample, reference), suggested(sample.scenario), answer)
+    return rulejudge.reply(accepted_answers(sample, reference), suggestion_count(sample.scenario), answer)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 
-def opened(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BinaryIO:
     """The file; raises OSError, also for a pipe, a device, a folder, and a name that no disk can hold."""
     try:
         mode = os.stat(path).st_mode
@@ -23,9 +23,9 @@ def opened(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def content(path: Path, most: int) -> bytes:
-    """All bytes of the file; raises OSError as ``opened``, and where there are more than ``most``."""
-    with opened(path) as file:
+def read_bytes(path: Path, most: int) -> bytes:
+    """All bytes of the file; raises OSError as ``open_file``, and where there are more than ``most``."""
+    with open_file(path) as file:
         found = file.read(most + 1)
     if len(found) > most:
         raise OSError(errno.EINVAL, f"it is larger than {most:,} bytes", str(path))

@@ -1,4 +1,4 @@
-"""A picture is what its reference says, or ``Unprocessable`` with the reason: nothing a file holds can crash or fill memory.
+"""A picture is what its reference says, or ``UnreadablePicture`` with the reason: nothing a file holds can crash or fill memory.
 
 The one module of the game that needs pillow. Order of work as in the package: open, RGB, crop (``load_image``,
 ``_get_transform``), then the shorter edge. For Qwen the file is fitted first, and the crop is still in its own pixels.
@@ -44,7 +44,7 @@ MOST_RATIO = 200
 """Long edge to short edge that ``Fit`` takes at most."""
 
 
-class Unprocessable(Exception):
+class UnreadablePicture(Exception):
     """A picture that cannot be shown; the message names its file and why."""
 
 
@@ -56,7 +56,7 @@ class Renderer:
         self.fit = fit
         self.folder = Path(os.path.realpath(folder))
         self.cache_bytes = cache_bytes
-        self.held = 0
+        self.cached_bytes = 0
         """Bytes of decoded pictures held now."""
         self._cache: OrderedDict[str, Image.Image] = OrderedDict()
         self._lock = Lock()
@@ -65,7 +65,7 @@ class Renderer:
         """The RGB picture that a model sees; shared by all who ask, so copy it before drawing. Raises Unprocessable."""
         picture = self.source(ref.path)
         if ref.crop is not None:
-            picture = picture.crop(bounded(ref.crop, ref.path))  # black where it lies outside the picture
+            picture = picture.crop(crop_bounds(ref.crop, ref.path))  # black where it lies outside the picture
         if ref.grey:
             picture = Image.new("RGB", picture.size, GREY)
         return picture if ref.short_edge is None else _resized(picture, ref.short_edge, ref.path)
@@ -83,9 +83,9 @@ class Renderer:
     def size(self, ref: ImageRef) -> tuple[int, int]:
         """Width and height of the picture that a model sees, from the file's header alone; raises Unprocessable."""
         with self._opened(ref.path) as picture:
-            size = picture.size if self.fit is None else fitted(picture.size, self.fit)
+            size = picture.size if self.fit is None else fitted_size(picture.size, self.fit)
         if ref.crop is not None:
-            left, top, right, bottom = bounded(ref.crop, ref.path)
+            left, top, right, bottom = crop_bounds(ref.crop, ref.path)
             size = (right - left, bottom - top)
         scale = ref.short_edge / min(size) if ref.short_edge else 1.0
         return int(size[0] * scale), int(size[1] * scale)
@@ -96,7 +96,7 @@ class Renderer:
             try:
                 picture.verify()
             except Exception as problem:  # pillow's plugins raise anything on a broken file
-                raise Unprocessable(f"{path}: {_told(problem)}") from None
+                raise UnreadablePicture(f"{path}: {_told(problem)}") from None
 
     def _keep(self, path: str, picture: Image.Image) -> None:
         size = _held(picture)
@@ -104,57 +104,59 @@ class Renderer:
             if path in self._cache or size > self.cache_bytes:
                 return
             self._cache[path] = picture
-            self.held += size
-            while self.held > self.cache_bytes:
+            self.cached_bytes += size
+            while self.cached_bytes > self.cache_bytes:
                 _, gone = self._cache.popitem(last=False)
-                self.held -= _held(gone)
+                self.cached_bytes -= _held(gone)
 
     def _decoded(self, path: str) -> Image.Image:
         with self._opened(path) as picture:
             try:
                 return picture.convert("RGB") if self.fit is None else _fitted(picture, self.fit, path)
-            except Unprocessable:
+            except UnreadablePicture:
                 raise
             except Exception as problem:  # pillow's plugins raise anything on a broken file
-                raise Unprocessable(f"{path}: {_told(problem)}") from None
+                raise UnreadablePicture(f"{path}: {_told(problem)}") from None
 
     def _opened(self, path: str) -> Image.Image:
         """The file, opened but not decoded; inside the folder, not too large, of a known format."""
         file = self.folder / path
         try:
             if not Path(os.path.realpath(file)).is_relative_to(self.folder):
-                raise Unprocessable(f"{path}: lies outside the data folder")
+                raise UnreadablePicture(f"{path}: lies outside the data folder")
             found = file.stat()
             if stat.S_ISDIR(found.st_mode):
-                raise Unprocessable(f"{path}: is a folder")
+                raise UnreadablePicture(f"{path}: is a folder")
             if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for ever
-                raise Unprocessable(f"{path}: is not a file")
+                raise UnreadablePicture(f"{path}: is not a file")
             if found.st_size > LARGEST_FILE:
-                raise Unprocessable(f"{path}: is larger than {LARGEST_FILE} bytes")
+                raise UnreadablePicture(f"{path}: is larger than {LARGEST_FILE} bytes")
             picture = Image.open(file, formats=FORMATS)
-        except Unprocessable:
+        except UnreadablePicture:
             raise
         except Exception as problem:  # missing, a folder, no picture, a bomb: all the same to an episode
-            raise Unprocessable(f"{path}: {_told(problem)}") from None
+            raise UnreadablePicture(f"{path}: {_told(problem)}") from None
         if picture.width * picture.height > LARGEST_PICTURE:
             picture.close()
-            raise Unprocessable(f"{path}: {picture.width} x {picture.height} pixels are more than {LARGEST_PICTURE}")
+            raise UnreadablePicture(
+                f"{path}: {picture.width} x {picture.height} pixels are more than {LARGEST_PICTURE}"
+            )
         return picture
 
 
-def bounded(crop: Crop, path: str) -> tuple[int, int, int, int]:
+def crop_bounds(crop: Crop, path: str) -> tuple[int, int, int, int]:
     """The crop in whole pixels, rounded as pillow rounds it; raises Unprocessable if no picture could have it."""
     if not all(abs(edge) < FARTHEST for edge in crop):
-        raise Unprocessable(f"{path}: the crop {crop} is out of all bounds")
+        raise UnreadablePicture(f"{path}: the crop {crop} is out of all bounds")
     left, top, right, bottom = (round(edge) for edge in crop)
     if right <= left or bottom <= top:
-        raise Unprocessable(f"{path}: the crop {crop} has no area")
+        raise UnreadablePicture(f"{path}: the crop {crop} has no area")
     if (right - left) * (bottom - top) > LARGEST_PICTURE:
-        raise Unprocessable(f"{path}: the crop {crop} is larger than {LARGEST_PICTURE} pixels")
+        raise UnreadablePicture(f"{path}: the crop {crop} is larger than {LARGEST_PICTURE} pixels")
     return left, top, right, bottom
 
 
-def fitted(size: tuple[int, int], fit: Fit) -> tuple[int, int]:
+def fitted_size(size: tuple[int, int], fit: Fit) -> tuple[int, int]:
     """Width and height of a picture after fitting (``qwen_vl_utils.smart_resize``); ValueError for one too long."""
     if max(size) / min(size) > MOST_RATIO:
         raise ValueError(f"one edge is more than {MOST_RATIO} times the other")
@@ -171,9 +173,9 @@ def fitted(size: tuple[int, int], fit: Fit) -> tuple[int, int]:
 
 def _fitted(picture: Image.Image, fit: Fit, path: str) -> Image.Image:
     try:
-        size = fitted(picture.size, fit)
+        size = fitted_size(picture.size, fit)
     except ValueError as reason:
-        raise Unprocessable(f"{path}: {reason}") from None
+        raise UnreadablePicture(f"{path}: {reason}") from None
     if picture.mode == "RGBA":
         white = Image.new("RGB", picture.size, (255, 255, 255))
         white.paste(picture, mask=picture.getchannel("A"))
@@ -191,7 +193,7 @@ def _resized(picture: Image.Image, short_edge: int, path: str) -> Image.Image:
     scale = short_edge / min(picture.size)
     width, height = int(picture.width * scale), int(picture.height * scale)
     if width < 1 or height < 1 or width * height > LARGEST_PICTURE:
-        raise Unprocessable(
+        raise UnreadablePicture(
             f"{path}: cannot be resized from {picture.width} x {picture.height} to a short edge of {short_edge}"
         )
     return picture.resize((width, height))

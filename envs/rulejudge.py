@@ -31,14 +31,14 @@ APOSTROPHES = str.maketrans("", "", "'’")
 
 
 def fingerprint() -> str:
-    """Which rules and words read; others may read another verdict."""
+    """Identify the rules and words in use; others may reach another verdict."""
     tables = [{name: [p.pattern for p in idea] for name, idea in table.items()} for table in (IDEAS, REPAIRS)]
     told = json.dumps([*tables, sorted(NEGATIONS), NUMBERS, REACH, LOOK_BACK, MOST], sort_keys=True)
     return f"{VERSION}:{sha256(told.encode()).hexdigest()[:16]}"
 
 
 def turn_fingerprint() -> str:
-    """Which rules and words read one answer of several."""
+    """Identify the rules and words that read one answer of several."""
     more = json.dumps([fingerprint(), sorted(REFUSALS), sorted(KNOWING)])
     return f"{VERSION}:{sha256(more.encode()).hexdigest()[:16]}"
 
@@ -75,7 +75,7 @@ def words(text: str) -> list[str]:
 def turn_marks(
     asks: Sequence[str], others: Sequence[str], categories: Sequence[str], answer: str
 ) -> tuple[list[bool], bool, bool, list[bool]]:
-    """What one answer of several does: asks said, something else asked for, declined, categories said.
+    """Return what one answer of several does: asks said, something else asked for, declined, categories said.
 
     An ask that stands there word for word keeps those out that share only its idea. ``others`` are suggestions that are not
     possible now; an idea of any scenario counts as one. Declined is an answer that says nothing else.
@@ -92,7 +92,7 @@ def turn_marks(
 
 
 def _declines(sentence: list[str]) -> bool:
-    """Whether a sentence says that something cannot be told."""
+    """Return True if a sentence says that something cannot be told."""
     return any(
         word in REFUSALS or (word in NEGATIONS and KNOWING & set(sentence[place + 1 : place + 1 + LOOK_BACK]))
         for place, word in enumerate(sentence)
@@ -100,7 +100,7 @@ def _declines(sentence: list[str]) -> bool:
 
 
 def says(said: list[list[str]], accepted: str, idea: Idea | None = None) -> bool:
-    """Whether any sentence says it, by its words or by its idea, and does not take it back."""
+    """Return True if any sentence says it, by its words or by its idea, and does not take it back."""
     phrase = words(accepted)
     for sentence in said:
         places = _phrase(sentence, phrase) if phrase else []
@@ -138,6 +138,6 @@ def _places(sentence: list[str], idea: Idea) -> list[int]:
 
 
 def _near(places: list[int], place: int) -> bool:
-    """Whether one of the sorted places, other than this one, is in reach."""
+    """Return True if one of the sorted places, other than this one, is in reach."""
     window = places[bisect_left(places, place - REACH) : bisect_right(places, place + REACH)]
     return any(other != place for other in window)

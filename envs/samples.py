@@ -19,6 +19,7 @@ from envs import SCENARIOS, regular
 from envs.answers import as_text
 from envs.bad_lines import Problem, refusal
 from envs.chance import chance
+from envs.errors import UserError
 from envs.scenario import Scenario, suggestions
 from envs.types import Mode, Move, Sample
 
@@ -56,39 +57,41 @@ class BadSample(ValueError):
         super().__init__(reason if len(reason) <= LONGEST_REASON else f"{reason[:half]} ... {reason[-half:]}")
 
 
-class BadData(ValueError):
-    """What the user should read about a data folder."""
+class BadData(UserError, ValueError):
+    """A data folder that the user must mend; the message says which file and line."""
 
 
 @cache
-def kept() -> Mapping[str, frozenset[int]]:
+def paper_ids() -> Mapping[str, frozenset[int]]:
     """Scenario -> ids that the paper evaluates, 7,557 in all (package: ``data_utils.FILTER``)."""
     table = json.loads(Path(__file__).with_name("kept_ids.json").read_text(encoding="utf-8"))
     return {name: frozenset(table[name]) for name in SCENARIOS}
 
 
-def evaluated(sample: Sample, filtered: bool) -> bool:
-    """Whether a sample is played: its occlusion is not marked as weak and, if ``filtered``, the paper's filter keeps its id.
+def is_evaluated(sample: Sample, filtered: bool) -> bool:
+    """Return True if a sample is played: its occlusion is not weak and, if ``filtered``, the paper's filter keeps its id.
 
     The package drops weak occlusions with and without the filter (``JSONLDataset.skip_args``): 63 lines of VSOD stay. The
     filter keeps every sample of a scenario that is none of the paper's.
     """
     strong = sample.extra.get("strong_occlusions", True) != 0
-    known = kept().get(sample.scenario)
+    known = paper_ids().get(sample.scenario)
     return strong and (not filtered or known is None or sample.id in known)
 
 
-def load(folder: Path, scenario: str, filtered: bool = True, skipped: list[Problem] | None = None) -> list[Sample]:
+def load_samples(
+    folder: Path, scenario: str, filtered: bool = True, skipped: list[Problem] | None = None
+) -> list[Sample]:
     """The samples of a scenario in file order; raises BadData if a line is bad or the file is not there.
 
     With a list for what is ``skipped``, bad lines go there and stop nothing.
     """
-    samples, problems = read(folder, scenario)
+    samples, problems = read_samples(folder, scenario)
     if problems and (skipped is None or not all(problem.line for problem in problems)):
         raise BadData(refusal(problems, folder))
     if skipped is not None:
         skipped += problems
-    chosen = [sample for sample in samples if evaluated(sample, filtered)]
+    chosen = [sample for sample in samples if is_evaluated(sample, filtered)]
     if not samples:
         raise BadData(f"{lines_file(folder, scenario)} holds no sample")
     if not chosen:
@@ -99,7 +102,7 @@ def load(folder: Path, scenario: str, filtered: bool = True, skipped: list[Probl
     return chosen
 
 
-def read(folder: Path, scenario: str) -> tuple[list[Sample], list[Problem]]:
+def read_samples(folder: Path, scenario: str) -> tuple[list[Sample], list[Problem]]:
     """All valid samples of a scenario, and all bad lines; a missing file is one problem."""
     path, outside = lines_file(folder, scenario), _Outside(folder)
     samples: list[Sample] = []
@@ -107,7 +110,7 @@ def read(folder: Path, scenario: str) -> tuple[list[Sample], list[Problem]]:
     ids: set[int] = set()
     for number, line in _lines(path, problems):
         try:
-            sample = parse(line, scenario)
+            sample = parse_sample(line, scenario)
             if sample.id in ids:
                 raise BadSample(f"id {sample.id} occurs twice")
             if outside(sample.image):
@@ -120,7 +123,7 @@ def read(folder: Path, scenario: str) -> tuple[list[Sample], list[Problem]]:
     return samples, problems
 
 
-def parse(line: str, scenario: str) -> Sample:
+def parse_sample(line: str, scenario: str) -> Sample:
     """One line as a sample; raises BadSample with the first reason against it."""
     game = SCENARIOS[scenario]
     entry = _object(line)
@@ -145,7 +148,7 @@ def parse(line: str, scenario: str) -> Sample:
 
 
 # -- selections --------------------------------------------------------------------------------------------------------
-def select(
+def select_samples(
     samples: Sequence[Sample],
     limit: int | None = None,
     ids: Sequence[int] | None = None,
@@ -155,20 +158,20 @@ def select(
     """The samples that a sweep plays; raises BadData when a named id does not exist."""
     chosen = list(samples)
     if subset == "open-ended":
-        chosen = open_ended(chosen)
+        chosen = open_ended_subset(chosen)
     if ids is not None:
-        chosen = named(chosen, ids)
-    return chosen if limit is None else limited(chosen, limit, seed)
+        chosen = samples_by_id(chosen, ids)
+    return chosen if limit is None else limit_samples(chosen, limit, seed)
 
 
-def limited(samples: Sequence[Sample], limit: int, seed: int) -> list[Sample]:
+def limit_samples(samples: Sequence[Sample], limit: int, seed: int) -> list[Sample]:
     """``limit`` samples drawn by seed, in the order given; a larger limit contains the smaller."""
     ranked = sorted(samples, key=lambda s: (chance(seed, s.scenario, s.id, "selection").random(), s.id))
     drawn = {sample.id for sample in ranked[:limit]}
     return [sample for sample in samples if sample.id in drawn]
 
 
-def named(samples: Sequence[Sample], ids: Sequence[int]) -> list[Sample]:
+def samples_by_id(samples: Sequence[Sample], ids: Sequence[int]) -> list[Sample]:
     """The samples with these ids, in file order; raises BadData naming those that are not there."""
     wanted = set(ids)
     missing = sorted(wanted - {sample.id for sample in samples})
@@ -179,7 +182,7 @@ def named(samples: Sequence[Sample], ids: Sequence[int]) -> list[Sample]:
     return [sample for sample in samples if sample.id in wanted]
 
 
-def open_ended(samples: Sequence[Sample]) -> list[Sample]:
+def open_ended_subset(samples: Sequence[Sample]) -> list[Sample]:
     """The paper's open-ended subset: file order, shuffled by seed 0, the first hundred (package: ``tests/oeg.py``)."""
     shuffled = list(samples)
     Random(0).shuffle(shuffled)
@@ -216,7 +219,7 @@ def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, str]]:
 def _opened(path: Path, problems: list[Problem]) -> BinaryIO | None:
     """The file, or None and a problem; never waits for a pipe nor reads a device without end."""
     try:
-        return regular.opened(path)
+        return regular.open_file(path)
     except FileNotFoundError:
         why = "is not there; `proactive-sweep data demo DIR` draws a small benchmark"
     except OSError as problem:  # no permission, a link to itself, a pipe, a name that no disk can hold

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import ClassVar
 
-from envs.answers import Reading, Side, as_letter, as_text, letter, of_option, side
+from envs.answers import OptionTable, Reading, as_letter, as_text, letter, option_forms, option_table
 from envs.chance import chance
 from envs.types import Action, Ending, ImageRef, Mode, Move, Sample, State, Turn, Verdict, View
 
@@ -55,7 +55,7 @@ class Scenario:
         return State(frame=sample.first_frame, mode=mode, seed=seed)
 
     def view(self, sample: Sample, state: State, hint: bool = False) -> View:
-        """What the model sees now (package: ``get_state``)."""
+        """Return the view of this state (package: ``get_state``)."""
         if state.mode is Mode.REFERENCE:
             image = ImageRef(self.path(sample, state._replace(frame=sample.reference_frame)))
             options: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Scenario:
         made: Move | None = None
         if option.verdict is Verdict.CORRECT and category.verdict is not Verdict.CORRECT:
             random = state.mode is Mode.RANDOM
-            made = (move or self.drawn(sample, state)) if random else self.move(shown[option.chosen])
+            made = (move or self.random_move(sample, state)) if random else self.move(shown[option.chosen])
         turn = Turn(state.frame, reply, option.verdict, category.verdict, action, made)
         return self._after(sample, state, turn), turn
 
@@ -104,22 +104,22 @@ class Scenario:
     def _read(
         self, sample: Sample, state: State, shown: tuple[str, ...], reply: str
     ) -> tuple[Reading, Reading, Action]:
-        """How the reply reads against suggestions and against categories; category letters follow the suggestions'."""
+        """Read the reply against suggestions and against categories; category letters follow the suggestions'."""
         text, mark = as_text(reply), as_letter(reply)
         asked, named = self._sides(sample, state, shown)
         option, category = asked.read(text, mark), named.read(text, mark)
-        return option, category, action(shown, option, category, text in asked.texts)
+        return option, category, classify_reply(shown, option, category, text in asked.texts)
 
-    def _sides(self, sample: Sample, state: State, shown: tuple[str, ...]) -> tuple[Side, Side]:
+    def _sides(self, sample: Sample, state: State, shown: tuple[str, ...]) -> tuple[OptionTable, OptionTable]:
         """Suggestions and categories, with those that count now."""
-        asked = side(shown, self.askable(sample, state) if shown else (), 0)
+        asked = option_table(shown, self.askable(sample, state) if shown else (), 0)
         answers = (sample.answer,) if self.answerable(sample, state) else ()
-        return asked, side(sample.categories, answers, len(shown))
+        return asked, option_table(sample.categories, answers, len(shown))
 
-    def counting(self, sample: Sample, state: State, options: tuple[str, ...]) -> tuple[str, ...]:
+    def right_options(self, sample: Sample, state: State, options: tuple[str, ...]) -> tuple[str, ...]:
         """Those of the options that are right now, as a suggestion or as a category; any other ends the episode as not right."""
         asked, named = self._sides(sample, state, () if state.mode is Mode.REFERENCE else self.offered(sample, state))
-        read = ((option, *of_option(option)) for option in options)
+        read = ((option, *option_forms(option)) for option in options)
         return tuple(
             option
             for option, text, mark in read
@@ -144,7 +144,7 @@ class Scenario:
         return suggestions(self.offered(sample, state))
 
     def answerable(self, sample: Sample, state: State) -> bool:
-        """Whether the right category counts now."""
+        """Return True if the right category counts now."""
         return True
 
     def limit(self, sample: Sample) -> int:
@@ -172,7 +172,7 @@ class Scenario:
         """The move a suggestion of this scenario stands for (package: ``_parse_action``); KeyError if it has none."""
         return _move(self, suggestion)
 
-    def drawn(self, sample: Sample, state: State) -> Move:
+    def random_move(self, sample: Sample, state: State) -> Move:
         """The admissible move that a random-proactive suggestion makes: the same for every model (ours: seeded)."""
         return chance(state.seed, sample.scenario, sample.id, f"move-{state.turn}").choice(self.moves(sample))
 
@@ -190,7 +190,7 @@ class Scenario:
         return self.towards(sample, state, asks)
 
     def telling(self, sample: Sample, state: State) -> bool:
-        """Whether the view shows what the reference view shows."""
+        """Return True if the view shows what the reference view shows."""
         return state.mode is Mode.REFERENCE or state.frame == sample.reference_frame
 
     def towards(self, sample: Sample, state: State, asks: tuple[str, ...]) -> str:
@@ -228,8 +228,8 @@ def _move(scenario: Scenario, suggestion: str) -> Move:
     raise KeyError(suggestion)
 
 
-def action(shown: tuple[str, ...], option: Reading, category: Reading, by_text: bool) -> Action:
-    """What the reply did. Where its text names one side and its letter the other, the side that is right is what the
+def classify_reply(shown: tuple[str, ...], option: Reading, category: Reading, by_text: bool) -> Action:
+    """Return the reply's action. Where its text names one side and its letter the other, the side that is right is what the
     package acts on, the category first (``evaluate_generated_answer``); where neither is right, the text says what was meant.
     """
     if category.verdict is Verdict.CORRECT:

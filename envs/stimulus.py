@@ -37,7 +37,7 @@ MVPN_ACCEPTED = ("Rotate the object", MOVE_CAMERA)
 QD_ACCEPTED = ("Add more details to the drawing",)
 CIT_ACCEPTED = ("Rewind the video",)
 COCO_ACCEPTED = (MOVE_CAMERA, "Move farther from the object")
-"""What a judge is told to accept beside what the entry itself names (``get_open_ended_gen_answers``)."""
+"""Answers that a judge must accept besides those of the entry (``get_open_ended_gen_answers``)."""
 
 ROD_REASONING = (
     "I cannot see what is behind the occluding object. Moving the occluding object might reveal its position. So, first, "

@@ -11,18 +11,18 @@ from functools import lru_cache
 from pathlib import Path
 
 from envs import SCENARIOS
-from envs.samples import lines_file, read
+from envs.samples import lines_file, read_samples
 from envs.scenario import suggestions
 from envs.types import Sample
 
 
-def with_known(samples: Sequence[Sample], folder: Path) -> list[Sample]:
+def with_suggestion_pool(samples: Sequence[Sample], folder: Path) -> list[Sample]:
     """The samples, each with the suggestions of all scenarios that the folder has: what random-proactive draws from."""
-    known = known_suggestions(folder)
-    return [replace(sample, known=known) for sample in samples]
+    known = folder_suggestions(folder)
+    return [replace(sample, suggestion_pool=known) for sample in samples]
 
 
-def known_suggestions(folder: Path) -> Mapping[str, tuple[str, ...]]:
+def folder_suggestions(folder: Path) -> Mapping[str, tuple[str, ...]]:
     """Scenario -> its suggestions in the folder, each once, sorted; files that are not there and bad lines are passed over."""
     files = [lines_file(folder, name) for name in SCENARIOS]
     there = tuple((str(file), *_stamp(file)) for file in files if file.is_file())
@@ -39,6 +39,6 @@ def _known_suggestions(folder: str, there: tuple[tuple[str, int, int], ...]) -> 
     found = {}
     names = {str(lines_file(Path(folder), name)): name for name in SCENARIOS}
     for path, _, _ in there:
-        samples, _ = read(Path(folder), names[path])
+        samples, _ = read_samples(Path(folder), names[path])
         found[names[path]] = tuple(sorted({ask for sample in samples for ask in suggestions(sample.options)}))
     return found

@@ -1,4 +1,4 @@
-"""Which other sample's picture stands for a sample's own: drawn by seed, the same for every model, never of the same answer."""
+"""Draws the other sample whose picture replaces a sample's own, by seed, equal for every model, never with the same answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envs.samples import BadData
 from envs.types import Sample, Swapped
 
 
-def with_swapped(samples: Sequence[Sample], pool: Sequence[Sample], seed: int) -> list[Sample]:
+def with_swapped_pictures(samples: Sequence[Sample], pool: Sequence[Sample], seed: int) -> list[Sample]:
     """The samples, each with the first picture of another one of the pool (``condition.picture = "swapped"``).
 
     All are of one scenario. Raises BadData where the pool has no sample with another answer.

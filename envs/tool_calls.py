@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from envs import SCENARIOS
-from envs.answers import as_letter, as_text, letter, side
-from envs.openended import spoken
+from envs.answers import as_letter, as_text, letter, option_table
+from envs.openended import strip_thinking
 from envs.scenario import suggestions
 from envs.tool_wording import ABSTAIN, ANSWER, ANSWERS, CATEGORY
 from envs.types import Move, Sample, State, View
@@ -57,7 +57,7 @@ class Function(NamedTuple):
 
 
 class Fault(StrEnum):
-    """What is wrong with a malformed call."""
+    """The fault of a malformed call."""
 
     NO_CALL = "no call"
     SEVERAL = "several calls"
@@ -69,17 +69,17 @@ class Fault(StrEnum):
     """A call that the scenario has, but not at this state."""
 
 
-def offered(sample: Sample, state: State, view: View) -> list[tuple[Call, str]]:
+def offered_calls(sample: Sample, state: State, view: View) -> list[tuple[Call, str]]:
     """Every call that can be made, and the option or category it stands for, in the order of multiple choice.
 
     Where two suggestions shown stand for one move, the one that counts now is meant.
     """
-    return callable_now(
+    return calls_for_view(
         sample.scenario, view, SCENARIOS[sample.scenario].askable(sample, state) if view.options else ()
     )
 
 
-def callable_now(scenario: str, view: View, asks: Sequence[str] = ()) -> list[tuple[Call, str]]:
+def calls_for_view(scenario: str, view: View, asks: Sequence[str] = ()) -> list[tuple[Call, str]]:
     """The same from what is shown; ``asks`` are the suggestions that count."""
     shown = [(_asking(scenario, option, view.options), option) for option in view.options]
     found: list[tuple[Call, str]] = []
@@ -102,13 +102,13 @@ def functions(calls: Sequence[tuple[Call, str]]) -> tuple[Function, ...]:
     return tuple(made)
 
 
-def parsed(reply: str) -> Call | Fault:
+def parse_call(reply: str) -> Call | Fault:
     """The one call of a reply, whose function need not exist; thoughts before it are passed over (``envs.openended``).
 
     Three forms: ``name(parameter="value")``, the JSON object ``{"name": ..., "arguments": {...}}``, and what a service sent
-    (``sent``). Anything beside the call makes it none.
+    (``encode_calls``). Anything beside the call makes it none.
     """
-    text = reply.strip() if reply.startswith(_SENT) else (spoken(reply) or "").strip()
+    text = reply.strip() if reply.startswith(_SENT) else (strip_thinking(reply) or "").strip()
     if not text or len(text) > LONGEST:
         return Fault.UNREADABLE if text else Fault.NO_CALL
     if text[0] in "{[":
@@ -120,15 +120,15 @@ def parsed(reply: str) -> Call | Fault:
     return calls[0] if len(calls) == 1 else Fault.SEVERAL
 
 
-def meant(view: View, calls: Sequence[tuple[Call, str]], reply: str) -> str:
+def called_option(view: View, calls: Sequence[tuple[Call, str]], reply: str) -> str:
     """The option or category that a reply's call stands for, of those offered, as multiple choice reads it, or an empty text."""
-    call = parsed(reply)
+    call = parse_call(reply)
     return next((_naming(view, option) for known, option in calls if known == call), "")
 
 
-def fault(scenario: str, reply: str) -> Fault:
-    """What is wrong with a reply that ``meant`` found malformed."""
-    call = parsed(reply)
+def find_fault(scenario: str, reply: str) -> Fault:
+    """Return the fault of a reply that ``called_option`` found malformed."""
+    call = parse_call(reply)
     if isinstance(call, Fault):
         return call
     known = [*_every(scenario), Call(ABSTAIN, {})]
@@ -137,26 +137,26 @@ def fault(scenario: str, reply: str) -> Fault:
     return Fault.ARGUMENTS if call.name in (ANSWER, *(one.name for one in known)) else Fault.UNKNOWN
 
 
-def written(calls: Sequence[tuple[Call, str]], option: str) -> str:
+def write_call(calls: Sequence[tuple[Call, str]], option: str) -> str:
     """An option as a line that calls for it; what is no option stays as it is."""
     call = next((call for call, text in calls if text == option), None)
-    return option if call is None else line(call)
+    return option if call is None else call_line(call)
 
 
-def line(call: Call) -> str:
+def call_line(call: Call) -> str:
     """``move_blocks(direction="left")``."""
     given = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.arguments.items())
     return f"{call.name}({', '.join(given)})"
 
 
-def sent(calls: Sequence[tuple[str, Any]], text: str) -> str:
-    """The calls that a service or a parser gave, names and arguments, as the text that is stored and that ``parsed`` reads."""
+def encode_calls(calls: Sequence[tuple[str, Any]], text: str) -> str:
+    """Return the calls of a service or parser, names and arguments, as the text that is stored and ``parse_call`` reads."""
     told = {"tool_calls": [{"name": name, "arguments": arguments} for name, arguments in calls]}
     return json.dumps(told | ({"content": text} if text else {}), ensure_ascii=False)
 
 
 _SENT = '{"tool_calls": ['
-"""What ``sent`` begins with: thoughts beside such calls are a text inside it."""
+"""The first characters of ``encode_calls``: thoughts beside such calls are a text inside it."""
 
 
 def _asking(scenario: str, option: str, shown: tuple[str, ...]) -> Call:
@@ -188,7 +188,7 @@ def _naming(view: View, option: str) -> str:
     wanted = (index, -1) if index < first else (-1, index - first)
     for reply in (option, letter(index), f"{letter(index)}. {option}"):
         text, mark = as_text(reply), as_letter(reply)
-        sides = side(view.options, (), 0), side(view.categories, (), first)
+        sides = option_table(view.options, (), 0), option_table(view.categories, (), first)
         if tuple(one.read(text, mark).chosen for one in sides) == wanted:
             return reply
     return option
@@ -222,7 +222,7 @@ def _quoted(text: str) -> str | None:
 
 def _from_json(text: str) -> Call | Fault:
     try:
-        found = json.loads(text, object_pairs_hook=once)
+        found = json.loads(text, object_pairs_hook=reject_duplicates)
     except (ValueError, RecursionError):
         lines = [one for one in text.split("\n") if one.strip()]
         return Fault.SEVERAL if len(lines) > 1 and all(_is_call(one) for one in lines) else Fault.UNREADABLE
@@ -236,7 +236,7 @@ def _from_json(text: str) -> Call | Fault:
 
 def _is_call(text: str) -> bool:
     try:
-        return isinstance(_as_call(json.loads(text, object_pairs_hook=once)), Call)
+        return isinstance(_as_call(json.loads(text, object_pairs_hook=reject_duplicates)), Call)
     except (ValueError, RecursionError):
         return False
 
@@ -248,7 +248,7 @@ def _as_call(found: Any) -> Call | Fault:
     return Call(name, arguments) if isinstance(name, str) and isinstance(arguments, dict) else Fault.UNREADABLE
 
 
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object; ValueError where a name is there twice, for then nobody knows which is meant."""
     made = dict(pairs)
     if len(made) < len(pairs):

@@ -10,7 +10,7 @@ VERSION = "tools-1"
 ABSTAIN, ANSWER, CATEGORY = "abstain", "answer", "category"
 """The two functions that every scenario has, and the parameter of the second."""
 ANSWERS = "Answers the question, which ends the task."
-"""What ``answer`` is said to do."""
+"""The description of ``answer``."""
 
 NATIVE = "\nCall exactly one of the functions."
 """Appended to the question where the functions travel beside it."""
@@ -20,4 +20,4 @@ WRITTEN = (
     'Reply with the call alone, without any other words: name() or name(parameter="value"), or the same as JSON: '
     '{"name": "name", "arguments": {"parameter": "value"}}'
 )
-"""How a call is to be written where it is read from the text."""
+"""The format of a call that is read from the text."""

@@ -15,7 +15,7 @@ Crop = tuple[float, float, float, float]
 
 
 class Verdict(StrEnum):
-    """How one side (suggestions, or categories) reads a reply (package: ``_evaluate``)."""
+    """The reading of a reply by one side, suggestions or categories (package: ``_evaluate``)."""
 
     CORRECT = "correct"
     WRONG = "wrong"
@@ -25,7 +25,7 @@ class Verdict(StrEnum):
 
 
 class Action(StrEnum):
-    """What a reply did, whether or not it was right to (paper: action distributions)."""
+    """The action of a reply, right or wrong (paper: action distributions)."""
 
     SUGGESTION = "suggestion"
     ABSTENTION = "abstention"
@@ -68,7 +68,7 @@ UNSCORED = (*ERRORS, Ending.ANSWERED, Ending.MAPPED)
 
 
 class Mode(StrEnum):
-    """Which of the package's three games is played."""
+    """The package's three games."""
 
     PLAY = "play"
     REFERENCE = "reference"
@@ -78,7 +78,7 @@ class Mode(StrEnum):
 
 
 class Move(StrEnum):
-    """What a suggestion makes the environment do (package: ``action_map``)."""
+    """The environment's response to a suggestion (package: ``action_map``)."""
 
     LEFT = "left"
     RIGHT = "right"
@@ -118,7 +118,7 @@ class Sample:
     extra: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
     """Hash of the line's content, 16 hex digits: part of an episode's key."""
-    known: Mapping[str, tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
+    suggestion_pool: Mapping[str, tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
     """Scenario -> every suggestion that its file in the sample's data folder holds, sorted; None for a sample from no folder."""
     swapped: Swapped | None = field(default=None, compare=False, repr=False)
     """The picture that stands for its own under the condition ``swapped``; None where nothing is played under it."""
@@ -159,7 +159,7 @@ class Swapped(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the model sees at one turn."""
+    """The model's input at one turn."""
 
     image: ImageRef
     """``NO_PICTURE`` where the question is asked without one."""
@@ -204,9 +204,9 @@ class JudgedTurn:
     """One open-ended answer of several, and what a judge made of it."""
 
     turn: Turn
-    """What the game made of ``option``; its ``reply`` is the model's own text."""
+    """The game's reading of ``option``; its ``reply`` is the model's own text."""
     option: str
-    """The option that the answer stands for (``envs.dialogue.meant``), empty where it names none."""
+    """The option that the answer stands for (``envs.dialogue.option_from_marks``), empty where it names none."""
     judged: str
     """The judge's reply."""
 
@@ -216,9 +216,9 @@ class CalledTurn:
     """One reply that calls a function, and the option that the call stands for."""
 
     turn: Turn
-    """What the game made of ``option``; its ``reply`` is the model's own text, or its calls (``envs.tool_calls.sent``)."""
+    """The game's reading of ``option``; ``reply`` is the model's own text or calls (``envs.tool_calls.encode_calls``)."""
     option: str
-    """Empty where the call is malformed (``envs.tool_calls.meant``)."""
+    """Empty where the call is malformed (``envs.tool_calls.called_option``)."""
 
 
 @dataclass(frozen=True, slots=True)

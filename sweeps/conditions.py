@@ -11,19 +11,20 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from envs.types import Mode
+from sweeps.protocol import ZERO_SHOT
 from sweeps.sampling import Whole
 from sweeps.values import NAME, Frozen
 
 QUESTION, OPTIONS = "{question}", "{options}"
 """Where a template of one's own wants the question and the lettered options."""
 REPLICATE = re.compile(r"-(order|seed)\d+$")
-"""How the names of replicates end."""
+"""Suffixes of the names of replicates."""
 LONGEST_TEXT = 10_000
 Words = Annotated[str, Field(max_length=LONGEST_TEXT)]
 
 
 class Condition(Frozen):
-    """How a model is prompted (protocol.md, 'Conditions'; paper sections 4 and 5)."""
+    """A way to prompt a model (protocol.md, 'Conditions'; paper sections 4 and 5)."""
 
     name: str
     description: str = Field(default="", exclude=True)
@@ -62,7 +63,7 @@ class Condition(Frozen):
     history_turns: Annotated[Whole, Field(ge=0)] = 0
     """The last so many turns precede the question; 0 keeps all of them. Needs ``history``."""
     picture: Literal["own", "blank", "swapped", "none"] = "own"
-    """What stands for the sample's picture in every question: itself, a grey one of its size, the first picture of another
+    """The picture shown in every question: itself, a grey one of its size, the first picture of another
     sample with another answer (drawn by seed), or nothing. Solved examples keep theirs."""
     every_frame: bool = False
     """No game: the categories alone are asked of every picture that an episode could reach (``envs.frames``)."""
@@ -85,7 +86,7 @@ class Condition(Frozen):
         if self.history_turns and not self.history:
             raise ValueError("history_turns needs history = true")
         if self.every_frame and (
-            self.history or self.lenient or self.budget or self.unseen or self.mode is not Mode.PLAY
+            self.history or self.lenient or self.budget or self.hides_picture or self.mode is not Mode.PLAY
         ):
             raise ValueError(
                 "every_frame asks each picture afresh; leave out history, lenient, budget, picture and mode"
@@ -93,7 +94,7 @@ class Condition(Frozen):
         return self
 
     def __eq__(self, other: object) -> bool:
-        """Whether both prompt a model in the same way under the same name."""
+        """Return True if both prompt a model in the same way under the same name."""
         if not isinstance(other, Condition):
             return NotImplemented
         return {**self.__dict__, "description": ""} == {**other.__dict__, "description": ""}
@@ -108,22 +109,22 @@ class Condition(Frozen):
 
     @property
     def is_replicate(self) -> bool:
-        """Whether it repeats another condition."""
+        """Return True if it repeats another condition."""
         return bool(self.order or self.draw)
 
     @property
     def many_images(self) -> bool:
-        """Whether one prompt can hold several pictures."""
+        """Return True if one prompt can hold several pictures."""
         return self.history or self.shots > 0
 
     @property
-    def unseen(self) -> bool:
-        """Whether it hides the sample's own picture, so that what is answered rightly was not seen."""
+    def hides_picture(self) -> bool:
+        """Return True if it hides the sample's own picture, so that what is answered rightly was not seen."""
         return self.picture != "own"
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What changes answers; what came after the first release counts only where it is used, so old keys hold."""
+        """Return the fields that change answers; fields newer than the first release count only if used, so old keys hold."""
         since = {
             "small_examples", "source", "resized", "shuffled", "lenient", "budget", "order", "draw",
             "hint_text", "preface", "system", "template", "history_turns", "picture",
@@ -153,7 +154,7 @@ class OwnCondition(Condition):
 
 
 class Replicates(Frozen):
-    """How often each episode of multiple choice is played: every order of the options under every seed.
+    """The repeats of each multiple-choice episode: every order of the options under every seed.
 
     The first is what every table shows; the others tell how much order and draw change.
     """
@@ -168,7 +169,7 @@ class Replicates(Frozen):
     def _counted(cls, fields: Any) -> Any:
         return {"orders": fields} if isinstance(fields, int) and not isinstance(fields, bool) else fields
 
-    def of(self, condition: Condition) -> tuple[Condition, ...]:
+    def expand(self, condition: Condition) -> tuple[Condition, ...]:
         """The condition and its replicates; a decision map has none."""
         if condition.every_frame:
             return (condition,)
@@ -181,7 +182,7 @@ WITH_EXAMPLES = ("ROD", "MVP-N")
 CONDITIONS: dict[str, Condition] = {
     condition.name: condition
     for condition in (
-        Condition(name="zero-shot", description="each turn is asked afresh, without memory of earlier ones"),
+        Condition(name=ZERO_SHOT, description="each turn is asked afresh, without memory of earlier ones"),
         Condition(name="hint", description="the scenario's hint is appended to the question", hint=True),
         Condition(name="history", description="the earlier turns of the episode precede the question", history=True),
         Condition(

@@ -1,4 +1,4 @@
-"""How an OpenAI-compatible service is asked, and what it costs.
+"""The address, limits and prices of an OpenAI-compatible service.
 
 ``identity`` holds what changes answers and goes into keys; addresses, prices and deadlines do not.
 """
@@ -32,7 +32,7 @@ reference, "reasoning_effort"); a model that is not named is sent what its entry
 
 
 class Endpoint(Frozen):
-    """How an OpenAI-compatible service is asked, and what it costs."""
+    """The address, limits and prices of an OpenAI-compatible service."""
 
     base_url: str = ""
     """``http://host:8000/v1`` of any ``vllm serve``; empty is OpenAI's own (or ``OPENAI_BASE_URL``)."""
@@ -50,7 +50,7 @@ class Endpoint(Frozen):
     """Bytes of one picture as it is sent; a larger one is fitted into 2,048 x 2,048 pixels first, as OpenAI's models do with
     every picture. None is 20 MB for ``server = "openai"`` and no limit for ``"vllm"``."""
     pictures: Literal["png", "jpeg"] = "png"
-    """How pictures travel: ``png`` is exact, ``jpeg`` (quality 95) is a fraction of the size."""
+    """The encoding of pictures: ``png`` is exact, ``jpeg`` (quality 95) is a fraction of the size."""
     deadline: Annotated[float, Field(gt=0)] = 120.0
     """Seconds one attempt may take."""
     patience: Annotated[float, Field(ge=0)] = 600.0
@@ -68,11 +68,11 @@ class Endpoint(Frozen):
     price_source: str = ""
     """Where the prices were read."""
     max_cost: Annotated[float, Field(gt=0)] | None = None
-    """What all workers and attempts of a run folder may spend on this model; then it stops, and the rest stays pending."""
+    """The budget of all workers and attempts of a run folder for this model; beyond it, episodes stay pending."""
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What changes answers, where it differs from the default."""
+        """Return the fields that change answers and differ from the default."""
         changing = {"server", "decoding", "effort", "reserve", "pictures", "picture_limit"}
         return self.model_dump(include=changing, exclude_defaults=True)
 
@@ -90,8 +90,8 @@ class Endpoint(Frozen):
         return tuple(one / 2 if price is None else price for one, price in zip(listed, own, strict=True))  # type: ignore[return-value]
 
     @property
-    def priced_or_own(self) -> bool:
-        """Whether what it costs is known: by its prices, or because the address is not a provider's own."""
+    def cost_known(self) -> bool:
+        """Return True if what it costs is known: by its prices, or because the address is not a provider's own."""
         return bool(self.prompt_price or self.reply_price or self.base_url)
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from envs import regular
-from sweeps.shipped import found
+from sweeps.shipped import resolve_sweep
 from sweeps.sweep_file import SweepError
 
 KEY = "ids_file"
@@ -19,7 +19,7 @@ LARGEST = 4 << 20
 """Bytes; the 17,909 ids of the whole benchmark have about 100,000."""
 
 
-def with_ids(
+def insert_ids(
     table: Mapping[str, Any], scenarios: Sequence[str], resolved: Callable[[str], str], where: str, place: str
 ) -> dict[str, Any]:
     """A selection's table with the ids of its ``ids_file`` in place of the file's name, unfiltered unless it says otherwise.
@@ -43,13 +43,13 @@ def with_ids(
 
 def _beside(name: str, where: str) -> Path:
     """The file beside the sweep file where it is there, else as it stands (of the working folder)."""
-    first = found(Path(where)).parent / name
+    first = resolve_sweep(Path(where)).parent / name
     return first if first.exists() else Path(name)
 
 
 def _read(path: Path, where: str) -> dict[str, Any]:
     try:
-        table = json.loads(regular.content(path, LARGEST))
+        table = json.loads(regular.read_bytes(path, LARGEST))
     except FileNotFoundError:
         raise SweepError(
             f"{where}: there is no file {path}; `proactive-sweep filter DIR --into {path}` writes one"

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from envs import SCENARIOS
-from envs.installed import PackageError, function
+from envs.installed import PackageError, load_function
 from sweeps import packages
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition
 from sweeps.ids_file import KEY as IDS_FILE
-from sweeps.ids_file import with_ids
+from sweeps.ids_file import insert_ids
 from sweeps.packages import BUILTIN
-from sweeps.protocol_keys import all_played, read_between_turns
-from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep, impossible
+from sweeps.protocol import ZERO_SHOT
+from sweeps.protocol_keys import check_keys_played, check_turn_judge
+from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep, unplayable_reason
 from sweeps.sweep_file import SweepError as SweepError
 from sweeps.sweep_file import override_key, read_sweep, read_toml
-from sweeps.validation import validated
+from sweeps.validation import validate_table
 
 MODELS = Path(__file__).with_name("models.toml")
 JUDGES = Path(__file__).with_name("judges.toml")
@@ -45,7 +46,7 @@ def load(
 def build(table: Mapping[str, Any], where: str) -> Sweep:
     """A sweep from its table; ``where`` names the file in errors. Raises SweepError."""
     try:
-        packages.check({*registry(), *judges(), *(source.removeprefix(BUILTIN) for source in _builtin())})
+        packages.check_packages({*registry(), *judges(), *(source.removeprefix(BUILTIN) for source in _builtin())})
         return _built(table, where)
     except PackageError as problem:
         raise SweepError(f"{where}: {problem}") from None
@@ -57,13 +58,13 @@ def _built(table: Mapping[str, Any], where: str) -> Sweep:
     own = _own_models(fields.pop("model", []), where)
     named = fields.pop("models", list(own))
     fields["models"] = [_model(entry, own, where) for entry in _listed(named, "models", where)]
-    fields["scenarios"] = scenarios_named(fields.get("scenarios", "all"), where)
+    fields["scenarios"] = find_scenarios(fields.get("scenarios", "all"), where)
     fields["packages"] = packages.identities(fields["scenarios"])
     if "measures" in fields:
         fields["measures"] = _measures(fields["measures"], where)
-    mine = own_conditions(fields.pop("condition", []), where)
+    mine = read_conditions(fields.pop("condition", []), where)
     fields["conditions"] = _conditions(
-        fields.get("conditions", list(mine) or ["zero-shot"]), where, fields["scenarios"], mine
+        fields.get("conditions", list(mine) or [ZERO_SHOT]), where, fields["scenarios"], mine
     )
     if "only" in fields:
         fields["only"] = _only(fields["only"], fields["models"], where, mine)
@@ -72,11 +73,11 @@ def _built(table: Mapping[str, Any], where: str) -> Sweep:
     fields |= _protocols(fields.pop("protocol", None), fields.get("protocols"), where)
     fields |= _selections(fields, where)
     fields.setdefault("name", Path(where).stem)
-    sweep = validated(Sweep, fields, where)
-    all_played(table, sweep.protocols, where)
+    sweep = validate_table(Sweep, fields, where)
+    check_keys_played(table, sweep.protocols, where)
     sweep = sweep.model_copy(update={"output": sweep.output or f"outputs/{sweep.name}"})
     _all_used(sweep, where)
-    read_between_turns(sweep, where)
+    check_turn_judge(sweep, where)
     return sweep
 
 
@@ -91,33 +92,33 @@ def _add_models(table: dict[str, Any], file: Path) -> None:
     table["model"] = [*own, *read_toml(file)["model"]]
 
 
-def one_cell(
+def build_cell(
     scenario: str, condition: str, model: str = "", protocol: Protocol = Protocol.MCQA, sweep: Path | None = None
 ) -> Cell:
     """The cell that these names make, as a command line gives them; any model that can play it if none is named.
 
     The condition may be a ``[[condition]]`` of the file ``sweep``.
     """
-    own = {} if sweep is None else own_conditions(read_sweep(sweep).get("condition", []), str(sweep))
+    own = {} if sweep is None else read_conditions(read_sweep(sweep).get("condition", []), str(sweep))
     entry = _model(model, {}, "--model") if model else ModelSpec(name="any", source="builtin:oracle", backend="builtin")
     cell = Cell(
         model=entry,
-        scenario=scenarios_named([scenario], "the command line")[0],
+        scenario=find_scenarios([scenario], "the command line")[0],
         condition=_conditions([condition], "--condition", (), own)[0],
         protocol=protocol,
     )
-    if reason := impossible(cell.model, cell.scenario, cell.condition, protocol=protocol):
+    if reason := unplayable_reason(cell.model, cell.scenario, cell.condition, protocol=protocol):
         raise SweepError(reason)
     return cell
 
 
-def models_named(names: Sequence[str], sweep: Path | None = None) -> list[ModelSpec]:
+def find_models(names: Sequence[str], sweep: Path | None = None) -> list[ModelSpec]:
     """The models of a sweep file, or all that ship; ``names`` picks some of them. Raises SweepError."""
     known = registry() if sweep is None else {model.name: model for model in load(sweep).models}
     return [known[_known(name, known, "model", "the command line")] for name in names] or list(known.values())
 
 
-def model_named(entry: Any, tables: Any, where: str) -> ModelSpec:
+def find_model(entry: Any, tables: Any, where: str) -> ModelSpec:
     """A model by its name, among those that ship and the ``[[model]]`` tables of a file; raises SweepError."""
     return _model(entry, _own_models(tables, where), where)
 
@@ -132,9 +133,9 @@ def judges() -> dict[str, ModelSpec]:
     return _entries(JUDGES)
 
 
-def judge(table: Mapping[str, Any], where: str) -> Judge:
+def build_judge(table: Mapping[str, Any], where: str) -> Judge:
     """A ``[judge]`` table by itself, as ``judge DIR --judge`` gives it; raises SweepError."""
-    return validated(Judge, _judge(table, {}, where), where)
+    return validate_table(Judge, _judge(table, {}, where), where)
 
 
 def _entries(path: Path) -> dict[str, ModelSpec]:
@@ -145,10 +146,10 @@ def _judge(table: Mapping[str, Any], own: Mapping[str, ModelSpec], where: str) -
     return {**table, "model": _model(table.get("model", JUDGE), {**judges(), **own}, where, "judge")}
 
 
-def skipped(sweep: Sweep) -> list[str]:
+def skipped_products(sweep: Sweep) -> list[str]:
     """Why some products of the sweep are no cells, one sentence each, in the order of the sweep."""
     reasons = (
-        impossible(model, scenario, condition, sweep.only, protocol)
+        unplayable_reason(model, scenario, condition, sweep.only, protocol)
         for model in sweep.models
         for scenario in sweep.scenarios
         for condition in sweep.conditions
@@ -190,7 +191,7 @@ def _own(table: Mapping[str, Any], where: str) -> ModelSpec:
         raise SweepError(
             f"{where}: backend = {entry.backend!r} cannot play {source}; write backend = {known[source]!r}"
         )
-    return packages.pinned(entry)
+    return packages.pin_policy(entry)
 
 
 def _builtin() -> dict[str, str]:
@@ -200,19 +201,19 @@ def _builtin() -> dict[str, str]:
 
 
 def _entry(table: Mapping[str, Any], where: str) -> ModelSpec:
-    return validated(ModelSpec, table, where)
+    return validate_table(ModelSpec, table, where)
 
 
 def _model(entry: Any, own: Mapping[str, ModelSpec], where: str, kind: str = "model") -> ModelSpec:
     if isinstance(entry, dict):
         return _own(entry, f"{where}: {kind}s" if kind == "model" else f"{where}: {kind}.model")
     known = {**registry(), **own}
-    if isinstance(entry, str) and entry not in known and (offered := packages.policy(entry)) and kind == "model":
+    if isinstance(entry, str) and entry not in known and (offered := packages.policy_model(entry)) and kind == "model":
         return offered
     return known[_known(entry, known, kind, where)]
 
 
-def scenarios_named(value: Any, where: str) -> list[str]:
+def find_scenarios(value: Any, where: str) -> list[str]:
     if value == "all":
         return list(SCENARIOS)
     names = packages.scenario_names()
@@ -226,19 +227,19 @@ def _measures(value: Any, where: str) -> list[str]:
     known = packages.measures()
     names = list(dict.fromkeys(_known(name, known, "measure", where) for name in _listed(value, "measures", where)))
     for name in names:
-        function("measure", name)
+        load_function("measure", name)
     return names
 
 
-def own_conditions(tables: Any, where: str) -> dict[str, Condition]:
+def read_conditions(tables: Any, where: str) -> dict[str, Condition]:
     """The ``[[condition]]`` tables of a sweep file, by name; raises SweepError."""
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise SweepError(f"{where}: conditions of your own are written as [[condition]] tables")
     found: dict[str, Condition] = {}
     for number, table in enumerate(tables, 1):
         place = f"{where}: condition {number}"
-        named = {**table, "scenarios": scenarios_named(table["scenarios"], place)} if "scenarios" in table else table
-        entry = validated(OwnCondition, named, place).plain
+        named = {**table, "scenarios": find_scenarios(table["scenarios"], place)} if "scenarios" in table else table
+        entry = validate_table(OwnCondition, named, place).plain
         if entry.name in found:
             raise SweepError(f"{where}: two [[condition]] tables have the name {entry.name!r}")
         found[entry.name] = entry
@@ -287,14 +288,14 @@ def _selections(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _selection(table: Any, scenarios: Sequence[str], file: str, place: str) -> Any:
     if isinstance(table, dict) and IDS_FILE in table:
-        return with_ids(
-            table, scenarios, lambda name: scenarios_named([name], f"{file}: {place}.{IDS_FILE}")[0], file, place
+        return insert_ids(
+            table, scenarios, lambda name: find_scenarios([name], f"{file}: {place}.{IDS_FILE}")[0], file, place
         )
     if not isinstance(table, dict) or not isinstance(table.get("ids"), dict):
         return table
     where, ids = f"{file}: {place}.ids", dict[str, Any]()
     for name, numbers in table["ids"].items():
-        (scenario,) = scenarios_named([name], where)
+        (scenario,) = find_scenarios([name], where)
         if scenario not in scenarios:
             raise SweepError(f"{where}: {name} is not among the scenarios of this sweep; add it there, or drop its ids")
         if scenario in ids:
@@ -336,10 +337,10 @@ def _all_used(sweep: Sweep, where: str) -> None:
     cells = sweep.cells()
     for condition in sweep.conditions:
         if not any(cell.condition == condition for cell in cells):
-            raise SweepError(f"{where}: {condition.name} makes no cell here: {skipped(sweep)[0]}")
+            raise SweepError(f"{where}: {condition.name} makes no cell here: {skipped_products(sweep)[0]}")
     for model in sweep.models:
         if not any(cell.model == model for cell in cells):
-            raise SweepError(f"{where}: {model.name} makes no cell here: {skipped(sweep)[0]}")
+            raise SweepError(f"{where}: {model.name} makes no cell here: {skipped_products(sweep)[0]}")
     names = [model.name for model in sweep.models]
     if len(set(names)) < len(names):
         raise SweepError(

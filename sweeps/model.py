@@ -41,13 +41,13 @@ class ModelSpec(Frozen):
     max_images: Annotated[Whole, Field(ge=1)] | None = None
     """Pictures one prompt may hold; None: as many as an episode can show. 1 refuses history and examples."""
     beyond_context: bool = False
-    """Whether vLLM may go past the context that the checkpoint names, up to ``options.max_model_len``: as ``generate`` does."""
+    """True if vLLM may go past the context that the checkpoint names, up to ``options.max_model_len``: as ``generate`` does."""
     in_flight: Annotated[Whole, Field(ge=1, le=4096)] | None = None
-    """Episodes that one worker plays at once; None: as many as its engine can answer at once (``actors.in_flight``)."""
+    """Episodes that one worker plays at once; None: as many as its engine can answer at once (``actors.engine.in_flight``)."""
     trust_remote_code: bool = False
     dtype: str = "auto"
     options: dict[str, Any] = Field(default_factory=dict)
-    """Engine flags, handed through as they stand; ``batch_invariant`` is ours (``actors.batch_invariance``)."""
+    """Engine flags, handed through as they stand; ``batch_invariant`` is ours (``actors.engine.vllm.batch_invariance``)."""
     processor: dict[str, Any] = Field(default_factory=dict)
     """Options of the model's own processor, for example ``max_pixels``."""
     chat: dict[str, Any] = Field(default_factory=dict)
@@ -59,7 +59,7 @@ class ModelSpec(Frozen):
     endpoint: Endpoint = Endpoint()
     """Only for backend ``openai``."""
     tools: str = ""
-    """How functions are called (protocol ``tools``): ``text`` in prompt and reply; a tool parser of vLLM by name (``hermes``),
+    """Format of function calls (protocol ``tools``): ``text`` in prompt and reply; a tool parser of vLLM by name (``hermes``),
     for a model whose chat template takes functions; empty by a service's own tool calling, and as text elsewhere."""
     batch: bool = False
     """Only for backend ``openai``: whether requests go through the service's Batch API, turn by turn: at half the price, up to
@@ -69,13 +69,13 @@ class ModelSpec(Frozen):
     paper: str = ""
     """The row of the paper's tables that this model is; empty for models the paper does not have."""
     fit_pictures: bool | None = None
-    """Whether files fit multiples of 28 pixels before COCO's crop; None does so where the source says Qwen (package)."""
+    """True if files fit multiples of 28 pixels before COCO's crop; None does so where the source says Qwen (package)."""
     small_examples: bool = False
     """Solved examples as the paper gave them to Phi-4 alone: ROD's pictures at 512 pixels, MVP-N's three with two steps each."""
     in_history: bool = False
-    """Whether the paper ran history and in-context examples on it (ten models)."""
+    """True if the paper ran history and in-context examples on it (ten models)."""
     inferred: bool = False
-    """Whether ``source`` is inferred from the paper's name; false where the published code names it."""
+    """True if ``source`` is inferred from the paper's name; false where the published code names it."""
     note: str = ""
 
     @field_validator("gpus", mode="before")
@@ -133,12 +133,12 @@ class ModelSpec(Frozen):
 
     @property
     def calls_natively(self) -> bool:
-        """Whether functions travel beside the prompt, and calls beside the reply; else both are text."""
+        """Return True if functions travel beside the prompt, and calls beside the reply; else both are text."""
         return self.tools != "text" and (self.backend == "openai" or bool(self.tools))
 
     @property
     def fits_pictures(self) -> bool:
-        """Whether pictures pass ``qwen_vl_utils`` in the package, which asks for ``"Qwen" in model_name``."""
+        """Return True if pictures pass ``qwen_vl_utils`` in the package, which asks for ``"Qwen" in model_name``."""
         named = "Qwen" in self.source or self.architecture == "Qwen2_5_VLForConditionalGeneration"
         return named if self.fit_pictures is None else self.fit_pictures
 
@@ -150,7 +150,7 @@ class ModelSpec(Frozen):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What changes this model's answers."""
+        """Return the fields that change this model's answers."""
         special = {
             "options": {k: v for k, v in self.options.items() if k not in HARMLESS or self.backend == "openai"},
             "processor": self.processor,

@@ -1,4 +1,4 @@
-"""What a sweep may name of installed packages: scenarios, policies and measures (``envs.installed``).
+"""Names of installed packages in a sweep: scenarios, policies and measures (``envs.installed``).
 
 The files of a package are part of the keys of what is played with them; every complaint is one sentence.
 """
@@ -9,13 +9,13 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from envs import SCENARIOS, STEMS
-from envs import installed as scenarios
-from envs.installed import GROUPS, Offer, PackageError, function, offers
+from envs import installed_scenarios as scenarios
+from envs.installed import GROUPS, Offer, PackageError, load_function, offers
 from sweeps.spec import ModelSpec
 from sweeps.values import NAME
 
 BUILTIN = "builtin:"
-"""How the source of a policy or model that needs no download begins."""
+"""Prefix of the source of a policy or model that needs no download."""
 COLUMNS = frozenset((
     "model", "scenario", "condition", "protocol", "cell", "planned", "finished", "scored", "correct", "correct_first",
     "errors", "unprocessable", "refused", "failed", "overflow", "truncated", "acc", "acc_low", "acc_high", "acc_bound",
@@ -23,7 +23,7 @@ COLUMNS = frozenset((
     "share_unparsable", "prompt_tokens", "reply_tokens", "cost", "prompt_cached", "pictures_cached", "gpu_hours", "kwh",
     "answered", "judged", "unjudged", "judge", "category", "suggestion", "aggregate", "lacking",
 ))  # fmt: skip
-"""Columns of the results, and so no name for a measure (a test holds the list to ``orchestrator.report.metrics``)."""
+"""Columns of the results, and so no name for a measure (a test holds the list to ``orchestrator.report.scores.metrics``)."""
 
 
 def policies(taken: Collection[str] = ()) -> dict[str, Offer]:
@@ -36,7 +36,7 @@ def measures() -> dict[str, Offer]:
     return offers("measure", COLUMNS)
 
 
-def check(taken: Collection[str]) -> None:
+def check_packages(taken: Collection[str]) -> None:
     """Raise PackageError where an installed package offers a name that is taken here, or that is no name; nothing is imported.
 
     ``taken`` are the names of models and policies that ship.
@@ -57,21 +57,21 @@ def identities(names: Sequence[str]) -> dict[str, str]:
     return {name: offer.identity for name, offer in found.items() if SCENARIOS[name]}
 
 
-def pinned(model: ModelSpec) -> ModelSpec:
+def pin_policy(model: ModelSpec) -> ModelSpec:
     """The entry with the identity of the package that offers its policy as revision; raises PackageError."""
     name = model.source.removeprefix(BUILTIN)
     offer = policies().get(name)
     if offer is None or not model.source.startswith(BUILTIN):
         return model
-    function("policy", name)
+    load_function("policy", name)
     return model.model_copy(update={"revision": offer.identity})
 
 
-def policy(name: str) -> ModelSpec | None:
+def policy_model(name: str) -> ModelSpec | None:
     """The model entry that is an installed policy by its name; None where no package offers it."""
     if name not in policies():
         return None
-    return pinned(ModelSpec(name=name, source=f"{BUILTIN}{name}", backend="builtin"))
+    return pin_policy(ModelSpec(name=name, source=f"{BUILTIN}{name}", backend="builtin"))
 
 
 def versions() -> Mapping[str, str]:

@@ -7,10 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from sweeps.protocol import ZERO_SHOT
 from sweeps.values import Frozen
 
-BASE = "zero-shot"
-"""The condition that ``difference`` compares every other one with, as the report's paired tests do."""
 Points = Annotated[float, Field(ge=0.1, le=25, strict=True)]
 
 
@@ -20,9 +19,9 @@ class Precision(Frozen):
     half_width: Points | None = None
     """Of accuracy: on a model's average over scenarios, or of each cell."""
     per: Literal["average", "cell"] = "average"
-    """What ``half_width`` is of."""
+    """The measure that ``half_width`` refers to."""
     ranking: Annotated[bool, Field(strict=True)] = False
-    """Whether a model's average also stops once its place among the models of its condition is certain."""
+    """True if a model's average also stops once its place among the models of its condition is certain."""
     difference: Points | None = None
     """Of the paired difference in the average over scenarios between each condition and zero-shot."""
 
@@ -44,12 +43,12 @@ class Precision(Frozen):
             return "stops cells early, and replicates repeat whole cells; leave one of the two out"
         if self.ranking and models < 2:
             return "ranking compares models; name two or more, or leave it out"
-        if self.difference is not None and (BASE not in conditions or len(conditions) < 2):
-            return f"difference compares conditions with {BASE}; name {BASE} and another in conditions"
+        if self.difference is not None and (ZERO_SHOT not in conditions or len(conditions) < 2):
+            return f"difference compares conditions with {ZERO_SHOT}; name {ZERO_SHOT} and another in conditions"
         return ""
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The rule in words: ``+-1 points on the average over scenarios``."""
         of = "in every cell" if self.per == "cell" else "on the average over scenarios"
         parts = [f"+-{self.half_width:g} points {of}"] if self.half_width is not None else []

@@ -2,9 +2,12 @@
 
 from enum import StrEnum
 
+ZERO_SHOT = "zero-shot"
+"""Name of the condition that every other one is compared with: each turn is asked afresh, without hint or examples."""
+
 
 class Protocol(StrEnum):
-    """How an episode is played and scored."""
+    """The rules by which an episode is played and scored."""
 
     MCQA = "mcqa"
     """Multiple choice, many turns."""
@@ -16,7 +19,7 @@ class Protocol(StrEnum):
     """Multiple choice whose options are functions to call."""
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """Its name in a sentence."""
         names = {
             Protocol.MCQA: "multiple choice", Protocol.OEG: "open-ended generation", Protocol.TOOLS: "tool calls",
@@ -24,12 +27,12 @@ class Protocol(StrEnum):
         return names.get(self, "open-ended generation over several turns")
 
     @property
-    def in_words(self) -> bool:
-        """Whether answers are free text."""
-        return self in IN_WORDS
+    def is_open_ended(self) -> bool:
+        """Return True if answers are free text."""
+        return self in OPEN_ENDED_CONDITIONS
 
 
-OPEN_ENDED = ("zero-shot", "hint", "reference")
+OPEN_ENDED = (ZERO_SHOT, "hint", "reference")
 """The conditions of open-ended generation (protocol.md, last section)."""
-IN_WORDS = {Protocol.OEG: OPEN_ENDED, Protocol.OEG_MULTI: ("zero-shot", "hint")}
+OPEN_ENDED_CONDITIONS = {Protocol.OEG: OPEN_ENDED, Protocol.OEG_MULTI: (ZERO_SHOT, "hint")}
 """The same by protocol: on the clear picture there is nothing left to ask for."""

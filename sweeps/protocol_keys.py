@@ -1,4 +1,4 @@
-"""Whether the keys and the judge of a sweep file are of protocols that it plays; one clear sentence where not."""
+"""Checks that the keys and the judge of a sweep file belong to protocols that it plays."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ SHARED = ("selection.filtered",)
 """Keys of multiple choice that count without it: the report compares with the paper's filtered or unfiltered figures."""
 
 
-def all_played(table: Mapping[str, Any], protocols: Sequence[Protocol], where: str) -> None:
+def check_keys_played(table: Mapping[str, Any], protocols: Sequence[Protocol], where: str) -> None:
     """Every key of a selection or a sampling must be for a protocol that the sweep plays."""
     if Protocol.MCQA not in protocols and "replicates" in table:
         raise SweepError(f"{where}: replicates are of multiple choice, which is not played here; leave them out")
-    if all(protocol.in_words for protocol in protocols):
+    if all(protocol.is_open_ended for protocol in protocols):
         for key in (*_given(table.get("selection", {}), "selection"), *_given(table.get("sampling", {}), "sampling")):
             if key not in SHARED:
                 raise SweepError(
                     f"{where}: {key} is for multiple choice, which is not played here; write open_ended.{key}"
                 )
-    if not any(protocol.in_words for protocol in protocols):
+    if not any(protocol.is_open_ended for protocol in protocols):
         for key in _given(table.get("open_ended", {}), "open_ended"):
             other = key.removeprefix("open_ended.")
             raise SweepError(
@@ -39,7 +39,7 @@ def _given(value: Any, key: str) -> Iterator[str]:
         yield from _given(nested, f"{key}.{name}")
 
 
-def read_between_turns(sweep: Sweep, where: str) -> None:
+def check_turn_judge(sweep: Sweep, where: str) -> None:
     """``oeg-multi`` needs a judge that a worker can ask while the episode waits."""
     if Protocol.OEG_MULTI not in sweep.protocols:
         return

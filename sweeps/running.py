@@ -1,4 +1,4 @@
-"""How a sweep is run and followed: workers, GPUs, money, MLflow, the cache of data. Never part of a key."""
+"""The settings for running and following a sweep: workers, GPUs, money, MLflow, the cache of data. Never part of a key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Tracking(Frozen):
 
 
 class Cluster(Frozen):
-    """How much of the machine a sweep may take; never part of a key."""
+    """The share of the machine that a sweep may use; never part of a key."""
 
     workers: Annotated[Whole, Field(ge=1)] | None = None
     """Replicas a model without GPU may have; default: one per CPU."""
@@ -32,7 +32,7 @@ class Cluster(Frozen):
     """GPUs that the judges may take at once; default: all."""
 
     max_cost: Annotated[float, Field(gt=0)] | None = None
-    """What all workers and attempts may spend on services together, in the currency of their prices; then what is left of
+    """The budget of all workers and attempts for services, in the currency of their prices; then what is left of
     their episodes stays pending."""
 
     @property
@@ -43,7 +43,7 @@ class Cluster(Frozen):
 
 
 class Staging(Frozen):
-    """How data that an address names are brought to each node; never part of a key."""
+    """The transfer of remote data to each node; never part of a key."""
 
     cache: str = ""
     """Folder on each node; default: ``PROACTIVE_SWEEP_CACHE`` there, or the user's cache folder."""

@@ -1,4 +1,4 @@
-"""How a reply is decoded, as a sweep file states it: by numbers of its own, or as each checkpoint's own file says.
+"""The decoding of replies, as a sweep file states it: by numbers of its own, or as each checkpoint's own file says.
 
 ``identity`` holds what changes answers and goes into keys.
 """
@@ -19,10 +19,10 @@ LONGEST_REPLY = 32_768
 
 
 class Sampling(Frozen):
-    """How a reply is decoded; greedy by default, for repeatability. ``sampling = "checkpoint"`` is what the package does."""
+    """The decoding of a reply; greedy by default, for repeatability. ``sampling = "checkpoint"`` is what the package does."""
 
     checkpoint: bool = False
-    """Whether to sample, temperature, top_p and top_k are what the checkpoint's ``generation_config.json`` says."""
+    """True to take sampling, temperature, top_p and top_k from the checkpoint's ``generation_config.json``."""
     sampled: bool = False
     """With ``checkpoint``: sample even where it would not (the package's open-ended example passes ``do_sample=True``)."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
@@ -47,13 +47,13 @@ class Sampling(Frozen):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What changes answers; the checkpoint's own decoding counts only where it is followed, so old keys hold."""
+        """Return the fields that change answers; the checkpoint's own decoding counts only if used, so old keys hold."""
         since = {"checkpoint", "sampled"}
         whole = self.model_dump(mode="json", exclude=since)
         return whole | self.model_dump(mode="json", include=since, exclude_defaults=True)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """In words, for tables and reports."""
         if self.checkpoint:
             forced = ", always sampled" if self.sampled else ""
@@ -62,7 +62,7 @@ class Sampling(Frozen):
 
 
 AS_THE_PACKAGE = Sampling(checkpoint=True, sampled=True, max_tokens=LONGEST_REPLY)
-"""How the package's open-ended example has answers and verdicts written."""
+"""Decoding of answers and verdicts in the package's open-ended example."""
 
 
 class Completed(Frozen):

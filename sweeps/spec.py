@@ -1,4 +1,4 @@
-"""What to run, as data: a sweep names models, scenarios, conditions and protocols; its cells are their possible products.
+"""The work to run, as data: a sweep names models, scenarios, conditions and protocols; its cells are their possible products.
 
 No model, no cluster and no file is touched here. Keys hash what changes an answer, and nothing else.
 """
@@ -15,11 +15,11 @@ from envs.types import Mode
 from sweeps.conditions import Condition, Replicates
 from sweeps.model import ModelSpec as ModelSpec
 from sweeps.precision import Precision
-from sweeps.protocol import IN_WORDS
+from sweeps.protocol import OPEN_ENDED_CONDITIONS
 from sweeps.protocol import Protocol as Protocol
 from sweeps.running import Cluster, Staging, Tracking
 from sweeps.sampling import Completed, Sampling, Whole
-from sweeps.tools import uncallable
+from sweeps.tools import uncallable_reason
 from sweeps.values import NAME, Frozen, digest
 
 PLACES = ("hf", "http", "https", "s3", "gs")
@@ -58,7 +58,7 @@ class Cell(Frozen):
 
 
 class Selection(Frozen):
-    """Which samples of each scenario are played."""
+    """The samples of each scenario to play."""
 
     limit: Annotated[Whole, Field(ge=1)] | None = None
     """Samples a scenario, drawn by seed; a larger limit contains the smaller. None takes all."""
@@ -75,7 +75,7 @@ PICTURE_NEEDED = ("InstructBlipForConditionalGeneration",)
 
 
 class OpenEnded(Completed):
-    """How open-ended cells differ from multiple choice: sampled, long, and on the paper's subset (package ``tests/oeg.py``)."""
+    """Settings of open-ended cells: sampled, long replies on the paper's subset (package ``tests/oeg.py``)."""
 
     sampling: Sampling = Sampling(temperature=1.0, top_k=50, max_tokens=4096)
     """transformers' own; ``sampling = "checkpoint"`` is what the package does, with up to 32,768 new tokens."""
@@ -96,8 +96,8 @@ class Judge(Completed):
     """Replicas at most; default: as many as its share of the cluster holds."""
 
     @property
-    def served(self) -> bool:
-        """Whether its engine needs workers of its own; rules and services are asked from wherever an answer is."""
+    def needs_workers(self) -> bool:
+        """Return True if its engine needs workers of its own; rules and services are asked from wherever an answer is."""
         return self.model.backend not in ("builtin", "openai")
 
     @field_validator("model")
@@ -116,7 +116,7 @@ class Only(Frozen):
     """Names; ``models = "in-history"`` in a file means the paper's ten."""
 
     def forbids(self, model: ModelSpec, condition: Condition) -> bool:
-        """Whether this rule keeps the model from the condition."""
+        """Return True if this rule keeps the model from the condition."""
         return condition.name in self.conditions and model.name not in self.models
 
 
@@ -137,7 +137,7 @@ class Sweep(Frozen):
     sampling: Sampling = Sampling()
     selection: Selection = Selection()
     skip_bad: Annotated[bool, Field(strict=True)] = False
-    """Whether bad lines of the data are left out, counted and named; else the first one stops the sweep (``--skip-bad``)."""
+    """True if bad lines of the data are left out, counted and named; else the first one stops the sweep (``--skip-bad``)."""
     replicates: Replicates = Replicates()
     precision: Precision | None = None
     """When multiple choice is known precisely enough to stop; None plays everything. Never part of a key."""
@@ -153,7 +153,7 @@ class Sweep(Frozen):
     measures: tuple[str, ...] = ()
     """Measures of installed packages that the results show beside acc and ps; never part of a key."""
     only: tuple[Only, ...] = ()
-    """Which conditions are for some of the models; without a rule every model plays every condition."""
+    """Rules that limit conditions to some of the models; without one, every model plays every condition."""
 
     @field_validator("data")
     @classmethod
@@ -169,9 +169,7 @@ class Sweep(Frozen):
     @classmethod
     def _priced(cls, value: Cluster, info: ValidationInfo) -> Cluster:
         free = [
-            one.name
-            for one in info.data.get("models", ())
-            if one.backend == "openai" and not one.endpoint.priced_or_own
+            one.name for one in info.data.get("models", ()) if one.backend == "openai" and not one.endpoint.cost_known
         ]
         if value.max_cost is not None and free:
             raise ValueError(f"max_cost needs the prices of {free[0]}: prompt_price and reply_price of its endpoint")
@@ -203,40 +201,42 @@ class Sweep(Frozen):
                 scenario=scenario,
                 condition=replicate,
                 protocol=protocol,
-                sampling=openly if protocol.in_words else self.sampling,
+                sampling=openly if protocol.is_open_ended else self.sampling,
                 package=self.packages.get(scenario, ""),
             )
             for model in self.models
             for scenario in self.scenarios
             for condition in self.conditions
             for protocol in self.protocols
-            for replicate in (self.replicates.of(condition) if protocol is Protocol.MCQA else (condition,))
-            if not impossible(model, scenario, condition, self.only, protocol)
+            for replicate in (self.replicates.expand(condition) if protocol is Protocol.MCQA else (condition,))
+            if not unplayable_reason(model, scenario, condition, self.only, protocol)
         )
 
     @property
-    def repeated(self) -> tuple[Condition, ...]:
+    def replicated_conditions(self) -> tuple[Condition, ...]:
         """The replicates of its conditions, the conditions themselves left out."""
-        return tuple(one for condition in self.conditions for one in self.replicates.of(condition) if one.is_replicate)
+        return tuple(
+            one for condition in self.conditions for one in self.replicates.expand(condition) if one.is_replicate
+        )
 
     @property
     def draws_suggestions(self) -> bool:
-        """Whether random-proactive is played, which draws suggestions from every scenario's file."""
+        """Return True if random-proactive is played, which draws suggestions from every scenario's file."""
         return any(condition.mode is Mode.RANDOM for condition in self.conditions)
 
     @property
     def swaps_pictures(self) -> bool:
-        """Whether some questions show another sample's picture."""
+        """Return True if some questions show another sample's picture."""
         return any(condition.picture == "swapped" for condition in self.conditions)
 
     @property
-    def judged(self) -> bool:
-        """Whether some cells end with an open-ended answer and somebody reads it."""
+    def is_judged(self) -> bool:
+        """Return True if some cells end with an open-ended answer and somebody reads it."""
         return self.judge is not None and Protocol.OEG in self.protocols
 
-    def selects(self, protocol: Protocol) -> Selection:
-        """Which samples the cells of a protocol play."""
-        return self.open_ended.selection if protocol.in_words else self.selection
+    def selection_for(self, protocol: Protocol) -> Selection:
+        """Return the selection of samples that a protocol's cells play."""
+        return self.open_ended.selection if protocol.is_open_ended else self.selection
 
     @property
     def turn_judge(self) -> Judge | None:
@@ -247,10 +247,10 @@ class Sweep(Frozen):
     def serving_judge(self) -> Judge | None:
         """The ``turn_judge`` whose engine has workers of its own; None where there is none."""
         judge = self.turn_judge
-        return judge if judge and judge.served else None
+        return judge if judge and judge.needs_workers else None
 
 
-def impossible(
+def unplayable_reason(
     model: ModelSpec,
     scenario: str,
     condition: Condition,
@@ -258,13 +258,13 @@ def impossible(
     protocol: Protocol = Protocol.MCQA,
 ) -> str:
     """Why this product is no cell, or an empty string."""
-    if protocol.in_words and scenario not in SCENARIOS:
+    if protocol.is_open_ended and scenario not in SCENARIOS:
         return f"open-ended answers are judged by the paper's rules, which have none for {scenario}"
-    if protocol is Protocol.TOOLS and (reason := uncallable(model.backend, scenario, condition)):
+    if protocol is Protocol.TOOLS and (reason := uncallable_reason(model.backend, scenario, condition)):
         return reason
-    if condition.name not in IN_WORDS.get(protocol, (condition.name,)):
-        plays = ", ".join(IN_WORDS[protocol])
-        return f"{condition.name} does not exist for {protocol.told}, which plays {plays}"
+    if condition.name not in OPEN_ENDED_CONDITIONS.get(protocol, (condition.name,)):
+        plays = ", ".join(OPEN_ENDED_CONDITIONS[protocol])
+        return f"{condition.name} does not exist for {protocol.label}, which plays {plays}"
     if condition.scenarios and scenario not in condition.scenarios:
         return f"{condition.name} exists only for {' and '.join(condition.scenarios)}, not for {scenario}"
     if condition.many_images and model.max_images == 1:

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from envs import regular
+from envs.errors import UserError
 from sweeps import shipped
 
 LARGEST = 1 << 20
 """A sweep file above a megabyte is a mistake."""
 
 
-class SweepError(ValueError):
-    """What the user should read; its text is the whole message."""
+class SweepError(UserError, ValueError):
+    """A sweep file or option that the user must correct."""
 
 
 def read_sweep(path: Path) -> dict[str, Any]:
@@ -22,20 +23,20 @@ def read_sweep(path: Path) -> dict[str, Any]:
 
     A data folder without a root is taken beside the file where it is there, else from the working folder.
     """
-    file = shipped.found(path)
+    file = shipped.resolve_sweep(path)
     table = read_toml(file)
     for part in (table, table.get("train")):
         if isinstance(part, dict) and isinstance(data := part.get("data"), str):
-            part["data"] = shipped.beside(data, file)
+            part["data"] = shipped.resolve_data(data, file)
     return table
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file as a table; raises SweepError naming file and line."""
     try:
-        return tomllib.loads(regular.content(path, LARGEST).decode())
+        return tomllib.loads(regular.read_bytes(path, LARGEST).decode())
     except FileNotFoundError:
-        raise SweepError(f"there is no sweep file {path}; {shipped.meant(path)}") from None
+        raise SweepError(f"there is no sweep file {path}; {shipped.suggest_sweep(path)}") from None
     except OSError as problem:
         raise SweepError(f"{path} cannot be read: {problem.strerror or problem}") from None
     except UnicodeDecodeError as problem:

@@ -1,4 +1,4 @@
-"""What the protocol ``tools`` cannot play, and why."""
+"""Combinations that the protocol ``tools`` cannot play."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from envs.types import Mode
 from sweeps.conditions import Condition
 
 
-def uncallable(backend: str, scenario: str, condition: Condition) -> str:
+def uncallable_reason(backend: str, scenario: str, condition: Condition) -> str:
     """Why this is no cell of tool calls, or an empty string; every condition that asks each turn afresh is one."""
     if scenario not in FUNCTIONS:
         return f"tool calls are of the paper's scenarios; {scenario} says no functions"

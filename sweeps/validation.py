@@ -15,7 +15,7 @@ from sweeps.sweep_file import SweepError
 Shape = TypeVar("Shape", bound=BaseModel)
 
 
-def validated(kind: type[Shape], fields: Mapping[str, Any], where: str) -> Shape:
+def validate_table(kind: type[Shape], fields: Mapping[str, Any], where: str) -> Shape:
     """The value that the fields make; raises SweepError with the first complaint."""
     try:
         return kind(**fields)

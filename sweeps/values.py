@@ -1,4 +1,4 @@
-"""What every table of a sweep file is made of: values that never change, names that are safe in a path, short hashes."""
+"""Building blocks of every table of a sweep file: values that never change, names that are safe in a path, short hashes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def digest(text: str, size: int = 8) -> str:
     return blake2b(text.encode(), digest_size=size).hexdigest()
 
 
-def gpus_told(number: float) -> str:
+def format_gpus(number: float) -> str:
     """``1 GPU``, ``8 GPUs``, ``0.5 GPUs``, as a person reads them."""
     return f"{number:g} GPU{'' if number == 1 else 's'}"

@@ -22,7 +22,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from orchestrator.cli.main import _tracked
+from orchestrator.cli.run import _with_tracking
 from orchestrator.storage.episode_store import episodes
 from sweeps.load import load
 from tests.conftest import ENVIRONMENT, ROOT
@@ -127,10 +127,13 @@ def test_the_entrypoint_is_a_command_that_this_version_has(manifests, tmp_path):
 
 def test_mlflows_address_comes_from_the_option_else_the_file_else_the_environment(monkeypatch):
     plain, silent = load(ROOT / "sweeps/demo.toml"), load(ROOT / "sweeps/demo.toml", ['tracking.uri="none"'])
-    assert _tracked(plain, None).tracking.uri == "sqlite"
+    assert _with_tracking(plain, None).tracking.uri == "sqlite"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
-    assert _tracked(plain, None).tracking.uri == "http://mlflow:5000"
-    assert (_tracked(silent, None).tracking.uri, _tracked(plain, "sqlite").tracking.uri) == ("none", "sqlite")
+    assert _with_tracking(plain, None).tracking.uri == "http://mlflow:5000"
+    assert (_with_tracking(silent, None).tracking.uri, _with_tracking(plain, "sqlite").tracking.uri) == (
+        "none",
+        "sqlite",
+    )
 
 
 def test_shellcheck_finds_nothing():
@@ -229,7 +232,7 @@ def test_the_time_limits_signal_ends_the_sweep_first_and_keeps_what_is_finished(
     told, _ = process.communicate(timeout=120)
 
     assert process.returncode == 143, told
-    stopped = int(re.search(r"stopped: ([\d,]+) new episodes are kept", told)[1].replace(",", ""))
+    stopped = int(re.search(r"stopped: ([\d,]+) new episodes are stored", told)[1].replace(",", ""))
     assert episodes(out).collect().height == stopped < 900 * 70
     gone_by(slurm["SLURM_JOB_ID"])
 

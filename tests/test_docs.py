@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.main import app, data_app, models_app
+from orchestrator.cli.data import data_app
+from orchestrator.cli.main import app
+from orchestrator.cli.models import models_app
 from sweeps.conditions import CONDITIONS
 from sweeps.endpoint import Endpoint
 from sweeps.load import build, load
@@ -65,8 +67,8 @@ def test_the_five_lines_play_the_embedded_model(demo_data):
     pytest.importorskip("torch", reason="the extra `transformers` is not installed")
     import asyncio
 
-    from actors.backend_registry import engine
-    from actors.episode_runner import EpisodeRunner
+    from actors.engine.registry import open_engine
+    from actors.playing.episode_runner import EpisodeRunner
     from orchestrator.planning.build_plan import build_plan
 
     mine = MODELS[0] | {"source": str(ROOT / "actors/embedded"), "backend": "transformers", "gpus": 0}
@@ -74,7 +76,7 @@ def test_the_five_lines_play_the_embedded_model(demo_data):
     plan = build_plan(build(table, "mine.toml"))
 
     async def play():
-        backend = engine(plan.cells[0].model, demo_data)
+        backend = open_engine(plan.cells[0].model, demo_data)
         try:
             return [batch async for batch in EpisodeRunner(plan, {"mine": backend}, 2).play(range(plan.total))]
         finally:
@@ -155,7 +157,7 @@ def test_scorings_unreadable_examples(reply):
 
 def read(reply):
     """How options A and B of which neither is right are read: what the table of docs/scoring.md says."""
-    from envs.answers import as_letter, as_text, side
+    from envs.answers import as_letter, as_text, option_table
 
     assert f"`{reply}`" in (ROOT / "docs/scoring.md").read_text(encoding="utf-8") or not reply
-    return side(("Wait.", "Rewind the video."), (), 0).read(as_text(reply), as_letter(reply)).verdict
+    return option_table(("Wait.", "Rewind the video."), (), 0).read(as_text(reply), as_letter(reply)).verdict

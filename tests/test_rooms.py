@@ -12,7 +12,14 @@ ROOT = Path(__file__).parents[1]
 ORDER = (
     "envs",
     "sweeps",
-    "actors",
+    "actors.text",
+    "actors.node",
+    "actors.embedded",
+    "actors.engine",
+    "actors.playing",
+    "actors.trial",
+    "actors.worker",
+    "actors.embedded.training",
     "orchestrator.environments",
     "orchestrator.storage",
     "orchestrator.object_store",
@@ -23,7 +30,17 @@ ORDER = (
     "orchestrator.audit",
     "orchestrator.judging",
     "orchestrator.scheduling",
-    "orchestrator.report",
+    "orchestrator.report.wording",
+    "orchestrator.report.statistics",
+    "orchestrator.report.scores",
+    "orchestrator.report.run_data",
+    "orchestrator.report.read_run",
+    "orchestrator.report.paper",
+    "orchestrator.report.measures",
+    "orchestrator.report.tables",
+    "orchestrator.report.figures",
+    "orchestrator.report.comparisons",
+    "orchestrator.report.html",
     "orchestrator.merging",
     "orchestrator.export",
     "orchestrator.tracking",
@@ -35,7 +52,12 @@ ORDER = (
     "orchestrator.api",
     "orchestrator.cli",
 )
-"""Every room of the product, ground first; CONTRIBUTING.md says what each is for."""
+"""Every room of the product, ground first; docs/architecture.md says what each is for."""
+MOST_IMPORTS = 20
+LARGE = {"orchestrator.execution.attempt": 42}
+"""Files that import more modules of ours, and how many they may at most; this list shrinks."""
+ROOMLESS = {"actors", "orchestrator", "orchestrator.__main__", "orchestrator.report"}
+"""Folders that only hold rooms, and the two files that start the command line."""
 HEAVY = {"ray", "vllm", "torch", "transformers", "polars", "mlflow", "openai", "huggingface_hub", "PIL", "matplotlib"}
 DOORS = {
     "PIL": (
@@ -53,21 +75,27 @@ DOORS = {
         "actors/worker.py",
         "orchestrator/datasets/node_staging.py",
         "orchestrator/execution/driver.py",
-        "orchestrator/execution/model_trial.py",
+        "orchestrator/execution/cluster_models.py",
         "orchestrator/execution/ray_cluster.py",
+        "orchestrator/execution/worker_pool.py",
         "orchestrator/learning/ray_workers.py",
     ),
-    "vllm": ("actors/vllm",),
-    "torch": ("actors/hf", "actors/embedded/training/", "orchestrator/learning/"),
-    "transformers": ("actors/hf", "actors/embedded/training/", "orchestrator/learning/"),
+    "vllm": ("actors/engine/vllm/",),
+    "torch": ("actors/engine/hf/", "actors/embedded/training/", "orchestrator/learning/"),
+    "transformers": ("actors/engine/hf/", "actors/embedded/training/", "orchestrator/learning/"),
     "peft": ("orchestrator/learning/",),
     "trl": ("orchestrator/learning/",),
     "aiohttp": ("orchestrator/datasets/remote_files.py", "orchestrator/human/page.py"),
-    "openai": ("actors/openai",),
+    "openai": ("actors/engine/openai/",),
     "textual": ("orchestrator/monitoring/top.py",),
-    "pynvml": ("actors/nvml.py",),
+    "pynvml": ("actors/node/nvml.py",),
     "mlflow": ("orchestrator/tracking/",),
-    "huggingface_hub": ("orchestrator/datasets/hub.py", "orchestrator/export/publish.py", "actors/vllm", "actors/hf"),
+    "huggingface_hub": (
+        "orchestrator/datasets/hub.py",
+        "orchestrator/export/publish.py",
+        "actors/engine/vllm/",
+        "actors/engine/hf/",
+    ),
 }
 """Heavy package -> where its door may be."""
 
@@ -84,11 +112,10 @@ MODULES = {
 }
 
 
-def imported(path: Path, lazy: bool = True, modules=MODULES) -> set[str]:
-    """Dotted names that a file imports, of its own modules down to the module; without ``lazy`` those of its top level."""
+def imported(path: Path, modules=MODULES) -> set[str]:
+    """Dotted names that a file imports, lazily and for types too, of its own modules down to the module."""
     names: set[str] = set()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree) if lazy else executed(tree):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -98,22 +125,9 @@ def imported(path: Path, lazy: bool = True, modules=MODULES) -> set[str]:
     return names
 
 
-def executed(tree: ast.Module):
-    """The nodes that run when the module is imported: no function's body, and nothing under ``if TYPE_CHECKING``."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            continue
-        yield node
-        waiting.extend(ast.iter_child_nodes(node))
-
-
 def room(name: str) -> str:
-    """The room that a module stands in; empty for ``orchestrator`` itself, whose two files only start the command line."""
-    return next((room for room in ORDER if name == room or name.startswith(f"{room}.")), "")
+    """Return the innermost room of a module; empty for the folders that only hold rooms, and for the start of the program."""
+    return max((room for room in ORDER if name == room or name.startswith(f"{room}.")), key=len, default="")
 
 
 def circle(graph: dict[str, set[str]]) -> list[str]:
@@ -128,14 +142,14 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
 def backward(module: str, modules=MODULES) -> set[str]:
     """The imports of a module that are of rooms below its own, or the module itself where it stands in no room."""
     if not room(module):
-        return set() if module in ("orchestrator", "orchestrator.__main__") else {module}
+        return set() if module in ROOMLESS else {module}
     allowed = ORDER[: ORDER.index(room(module)) + 1]
-    return {name for name in imported(modules[module], modules=modules) if room(name) and room(name) not in allowed}
+    return {name for name in imported(modules[module], modules) if room(name) and room(name) not in allowed}
 
 
 def file_circle(modules=MODULES) -> list[str]:
-    """Files of which each needs the next one when it is imported."""
-    graph = {name: imported(path, False, modules) & modules.keys() - {name} for name, path in modules.items()}
+    """Files of which each imports the next one, at any place: at the top, in a function, or for types."""
+    graph = {name: imported(path, modules) & modules.keys() - {name} for name, path in modules.items()}
     return circle(graph)
 
 
@@ -174,9 +188,15 @@ def test_no_python_file_stands_beside_the_rooms():
 
 
 BACKWARDS = {
-    "a backward arrow between folders": ("envs.planted", "import actors.play"),
-    "a backward arrow between rooms": ("orchestrator.storage.planted", "from orchestrator.report import metrics"),
-    "of a name, not of a module": ("orchestrator.planning.planted", "from orchestrator.report.metrics import score"),
+    "a backward arrow between folders": ("envs.planted", "import actors.playing.play"),
+    "a backward arrow between rooms": (
+        "orchestrator.storage.planted",
+        "from orchestrator.report.scores import metrics",
+    ),
+    "of a name, not of a module": (
+        "orchestrator.planning.planted",
+        "from orchestrator.report.scores.metrics import score",
+    ),
     "a lazy import": (
         "sweeps.planted",
         "def later():\n    from orchestrator.planning.plan import Plan\n    return Plan",
@@ -204,19 +224,34 @@ def test_an_arrow_forwards_is_none(tmp_path):
         "import envs\nfrom sweeps.spec import Cell\nfrom orchestrator.storage import lock"
     )
     assert not backward(
-        "orchestrator.report.planted", {**MODULES, "orchestrator.report.planted": tmp_path / "planted.py"}
+        "orchestrator.report.html.planted", {**MODULES, "orchestrator.report.html.planted": tmp_path / "planted.py"}
     )
 
 
-def test_a_planted_circle_of_files_is_found_and_a_lazy_one_is_none(tmp_path):
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from orchestrator.report import planted_one",
+        "def later():\n    import orchestrator.report.planted_one",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import orchestrator.report.planted_one",
+    ],
+)
+def test_a_planted_circle_of_files_is_found(back, tmp_path):
     one, two = "orchestrator.report.planted_one", "orchestrator.report.planted_two"
     modules = {**MODULES, one: tmp_path / "one.py", two: tmp_path / "two.py"}
     modules[one].write_text(f"import {two}")
-    modules[two].write_text("from orchestrator.report import planted_one")
+    modules[two].write_text("import envs")
+    assert file_circle(modules) == []
+
+    modules[two].write_text(back)
     assert set(file_circle(modules)) == {one, two}
 
-    modules[two].write_text(f"def later():\n    import {one}")
-    assert file_circle(modules) == []
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_file_imports_more_than_twenty_of_ours(module):
+    count = len(imported(MODULES[module]) & MODULES.keys() - {module})
+
+    assert count <= LARGE.get(module, MOST_IMPORTS)
 
 
 def test_a_relative_import_is_refused(tmp_path):

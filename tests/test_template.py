@@ -13,15 +13,15 @@ import pytest
 from scipy.stats import sem, t
 
 import envs
-from actors.baselines import Baseline
-from actors.episode_runner import EpisodeRunner
-from envs.installed import PackageError, offered
+from actors.engine.baselines import Baseline
+from actors.playing.episode_runner import EpisodeRunner
+from envs.installed import PackageError, find_offer
 from orchestrator.cli.listing import KINDS
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.report.metrics import score, write_results
-from orchestrator.report.own_measures import joined, own_measures
-from orchestrator.report.run_data import read
-from orchestrator.report.tables import write_tables
+from orchestrator.report.read_run import read_run
+from orchestrator.report.scores.metrics import score, write_results
+from orchestrator.report.scores.package_measures import join_package_measures, package_measures
+from orchestrator.report.tables.write import write_tables
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.run_folder import RunFolderError, claim, read_status
 from sweeps.load import SweepError, build, load
@@ -140,7 +140,7 @@ def test_keys_change_with_the_packages_files_and_with_nothing_else(site, data, t
     monkeypatch.syspath_prepend(site)
     first = build_plan(dark(data))
     before = list(first.all_keys())
-    identity = offered("scenario", "DARK").identity
+    identity = find_offer("scenario", "DARK").identity
     assert identity.startswith("proactive-dark@") and first.cells[0].package == identity
 
     other = shutil.copytree(site, tmp_path / "site")
@@ -190,7 +190,7 @@ def run(site, data, tmp_path, monkeypatch):
 
 
 def test_a_measure_stands_in_rows_and_tables_with_its_interval_and_count(run):
-    found = read(run)
+    found = read_run(run)
     row = found.rows.filter(model="ask-once").row(0, named=True)
     right = found.episodes.filter(model="ask-once")["correct"].sum()
 
@@ -213,7 +213,7 @@ def squared(episodes, turns):
     return turns.group_by("key").agg(value=pl.col("image").last().str.extract(r"/([0-9]{4})/").cast(int) ** 2)
 """
     monkeypatch.syspath_prepend(offering(tmp_path / "site", "measure", "own:squared", "squared", module))
-    own, failed = own_measures(["squared"], episodes(run), turns(run))
+    own, failed = package_measures(["squared"], episodes(run), turns(run))
     assert not failed
 
     squares = [number**2 for number in range(12)]
@@ -226,18 +226,18 @@ def squared(episodes, turns):
 AS_KEY = "import polars as pl\ndef m(episodes, turns): return "
 WRONG_MEASURES = {
     "def m(episodes, turns): 1 / 0": r"the measure 'm' failed \(ZeroDivisionError: division by zero\); it is left out",
-    "def m(episodes, turns): return 3": "it gave a int, not a polars frame of key and value",
+    "def m(episodes, turns): return 3": "it returned a int, not a polars frame with the columns key and value",
     "def m(episodes, turns): return episodes.select('key')": r"the measure 'm' failed \(ColumnNotFoundError",
-    f"{AS_KEY}episodes.select('key', value=pl.lit(float('nan')))": "no finite number",
-    f"{AS_KEY}pl.concat([episodes, episodes]).select('key', value=pl.lit(1))": "gave an episode two values",
+    f"{AS_KEY}episodes.select('key', value=pl.lit(float('nan')))": "not a finite number",
+    f"{AS_KEY}pl.concat([episodes, episodes]).select('key', value=pl.lit(1))": "returned two values for one episode",
 }
 
 
 @pytest.mark.parametrize("module", WRONG_MEASURES)
 def test_a_measure_that_fails_is_left_out_with_a_sentence(run, tmp_path, monkeypatch, module):
     monkeypatch.syspath_prepend(offering(tmp_path / "site", "measure", "own:m", "m", module))
-    own, (failed,) = own_measures(["m"], episodes(run), turns(run))
-    rows = joined(score(episodes(run), read(run).planned), own)
+    own, (failed,) = package_measures(["m"], episodes(run), turns(run))
+    rows = join_package_measures(score(episodes(run), read_run(run).planned), own)
 
     assert re.search(WRONG_MEASURES[module], failed)
     assert "m" not in rows.columns and rows["acc"].null_count() == 0
@@ -246,7 +246,7 @@ def test_a_measure_that_fails_is_left_out_with_a_sentence(run, tmp_path, monkeyp
 def test_a_report_without_the_package_says_what_is_missing(run, monkeypatch):
     monkeypatch.setattr(sys, "path", [path for path in sys.path if "site" not in Path(path).name or "packages" in path])
     forget()
-    notes = " ".join(read(run).notes)
+    notes = " ".join(read_run(run).notes)
 
     assert "there is no scenario 'DARK' here: the package that offers it is not installed" in notes
     assert "there is no measure 'asked-and-right' here" in notes
@@ -255,7 +255,7 @@ def test_a_report_without_the_package_says_what_is_missing(run, monkeypatch):
 
 def test_no_measure_may_have_the_name_of_a_column(run):
     own = {"asked-and-right", "asked-and-right_n", "asked-and-right_low", "asked-and-right_high"}
-    assert set(read(run).rows.columns) - own <= COLUMNS
+    assert set(read_run(run).rows.columns) - own <= COLUMNS
 
 
 # -- what is wrong with a package --------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ def test_an_average_with_another_scenario_is_not_the_papers(site, data, demo_dat
 
 
 def test_rows_are_written_to_results_with_the_measure(run):
-    found = read(run)
+    found = read_run(run)
     store = EpisodeStore(run)
     store.close()
     write_results(run, found.rows)

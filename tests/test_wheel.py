@@ -7,6 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -61,10 +62,14 @@ def archive(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def installed(archive, tmp_path_factory):
+def wheel(archive, tmp_path_factory):
+    return built("build_wheel", archive, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
     """The folder of commands of a fresh environment that has the wheel, and this one's packages but not its checkout."""
     place = tmp_path_factory.mktemp("elsewhere")
-    wheel = built("build_wheel", archive, place)
     run(sys.executable, "-m", "venv", "--without-pip", place / "venv", cwd=place)
     python = place / "venv/bin/python"
     own = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=place).strip())
@@ -79,6 +84,14 @@ def test_the_source_archive_holds_every_file_of_the_repository(archive):
 
     assert set(tracked()) - there == set()
     assert "LICENSE" in there and "sweeps/starter.toml" in there
+
+
+def test_the_wheel_has_the_embedded_model_and_not_what_trained_it(wheel):
+    with zipfile.ZipFile(wheel) as packed:
+        names = packed.namelist()
+
+    assert "actors/embedded/model.safetensors" in names and "orchestrator/learning/trainer.py" in names
+    assert not [name for name in names if name.startswith("actors/embedded/training/")]
 
 
 @pytest.mark.slow

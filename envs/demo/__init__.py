@@ -1,8 +1,8 @@
 """A small benchmark drawn from a seed, in the published format: the same number and seed, the same bytes."""
 
-from envs.demo.benchmark import SCENARIOS, draw, sample, spread
+from envs.demo.benchmark import SCENARIOS, draw, draw_sample, samples_per_scenario
 from envs.demo.categories import CATEGORIES
 from envs.demo.entries import DemoSample
 from envs.demo.painting import draw_category
 
-__all__ = ["CATEGORIES", "SCENARIOS", "DemoSample", "draw", "draw_category", "sample", "spread"]
+__all__ = ["CATEGORIES", "SCENARIOS", "DemoSample", "draw", "draw_category", "draw_sample", "samples_per_scenario"]

@@ -16,7 +16,7 @@ from PIL import Image
 from envs.demo.blocks import blocks
 from envs.demo.camera import camera
 from envs.demo.conveyor import conveyor
-from envs.demo.entries import STEMS, DemoSample, kept_ids
+from envs.demo.entries import STEMS, DemoSample, published_ids
 from envs.demo.passerby import passerby, weak_passerby
 from envs.demo.quality import quality
 from envs.demo.sketches import sketch
@@ -36,7 +36,7 @@ WEAK_SHARE = 6
 """One VSOD sample that the filter drops is added for so many that it keeps, or a part of so many."""
 
 
-def sample(scenario: str, index: int, seed: int) -> DemoSample:
+def draw_sample(scenario: str, index: int, seed: int) -> DemoSample:
     """One sample in memory, nothing on disk: the ``index``-th of the scenario, from 0 and as many as are wanted.
 
     Past the last id that the published filter keeps, ids repeat and pictures do not. Raises KeyError for an unknown
@@ -45,14 +45,14 @@ def sample(scenario: str, index: int, seed: int) -> DemoSample:
     return SCENARIOS[scenario](index, seed)
 
 
-def spread(samples: int, scenarios: Collection[str] = SCENARIOS) -> dict[str, int]:
+def samples_per_scenario(samples: int, scenarios: Collection[str] = SCENARIOS) -> dict[str, int]:
     """Samples per scenario, as even as the ids that the filter keeps allow.
 
     Raises ValueError for a number below 1 or above the ids there are (7,557 in all seven), and for an unknown scenario.
     """
     if unknown := [name for name in scenarios if name not in SCENARIOS]:
         raise ValueError(f"there is no scenario {unknown[0]!r}; {', '.join(SCENARIOS)} exist")
-    room = {name: len(kept_ids()[name]) for name in SCENARIOS if name in scenarios}
+    room = {name: len(published_ids()[name]) for name in SCENARIOS if name in scenarios}
     if not 1 <= samples <= sum(room.values()):
         most = f"{sum(room.values()):,}"
         raise ValueError(f"samples is {samples}, but the demo draws 1 to {most}: the filter keeps no more ids.")
@@ -73,7 +73,7 @@ def draw(folder: Path, samples: int, seed: int, scenarios: Collection[str] = SCE
     A few VSOD lines more are written that the published filter drops. Raises ValueError for an impossible number and
     for a folder that holds something already.
     """
-    counts, folder = spread(samples, scenarios), folder.absolute()
+    counts, folder = samples_per_scenario(samples, scenarios), folder.absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is not empty: name a new folder for the demo benchmark, or remove this one.")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def draw(folder: Path, samples: int, seed: int, scenarios: Collection[str] = SCE
 
 def _samples(scenario: str, count: int, seed: int) -> Iterator[DemoSample]:
     for index in range(count):
-        yield sample(scenario, index, seed)
+        yield draw_sample(scenario, index, seed)
         if scenario == "VSOD" and index % WEAK_SHARE == 0:
             yield weak_passerby(index // WEAK_SHARE, seed)
 

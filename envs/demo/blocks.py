@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from random import Random
 
-from envs.demo.categories import BLUE, GREEN, ORANGE, PINK, PURPLE, RED, YELLOW, cycled, drawing
-from envs.demo.entries import STEMS, DemoSample, Lazily, Question, entry, published_id, purpose
-from envs.demo.painting import painted
+from envs.demo.categories import BLUE, GREEN, ORANGE, PINK, PURPLE, RED, YELLOW, cycle_category, drawing
+from envs.demo.entries import STEMS, DemoQuestion, DemoSample, Lazily, entry, published_id, purpose_rng
+from envs.demo.painting import paint
 from envs.demo.scenes import table
 from envs.demo.shapes import Colour, Drawing, Patch, mix, oval, rect
 from envs.demo.stage import Corner, set_stage
@@ -21,16 +21,16 @@ WALL = 92
 
 def blocks(index: int, seed: int) -> DemoSample:
     """One sample; frames 1 and up move the blocks from the left edge to the right edge of the ring."""
-    rng = purpose("ROD", index, seed, "picture")
-    name, colour, surface = cycled("ROD", index, seed), rng.choice(list(COLOURS)), rng.choice(SURFACES)
+    rng = purpose_rng("ROD", index, seed, "picture")
+    name, colour, surface = cycle_category("ROD", index, seed), rng.choice(list(COLOURS)), rng.choice(SURFACES)
     count, size = rng.choice((10, 12, 14, 14)), rng.randint(60, 74)
     left, top = (SIDE - size) // 2 + rng.randint(-6, 6), 124 - size
-    sprite = painted(drawing(name, rng), size)
-    stage = set_stage(table(rng, (SIDE, SIDE)), {(left, top): sprite}, painted(wall_of(COLOURS[colour], rng), WALL))
+    sprite = paint(drawing(name, rng), size)
+    stage = set_stage(table(rng, (SIDE, SIDE)), {(left, top): sprite}, paint(wall_of(COLOURS[colour], rng), WALL))
     centre = (left + size // 2 - WALL // 2, 128 - WALL)
     number, thing = published_id("ROD", index), name.lower().replace(" ", "_")
     template = f"{STEMS['ROD']}/rod_{number + 1}/{thing}/natural_{colour}bl_{surface}-{thing}-s{{image}}.jpg"
-    question = Question(
+    question = DemoQuestion(
         f"Given the context, what do you expect is behind the {colour} blocks?",
         (f"Move the {colour} blocks to the left.", f"Move the {colour} blocks to the right."),
         name,

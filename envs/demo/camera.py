@@ -8,9 +8,9 @@ from typing import Any
 
 from PIL import Image
 
-from envs.demo.categories import cycled, drawing
-from envs.demo.entries import STEMS, Box, DemoSample, Lazily, Question, entry, published_id, purpose
-from envs.demo.painting import painted, shaded
+from envs.demo.categories import cycle_category, drawing
+from envs.demo.entries import STEMS, Box, DemoQuestion, DemoSample, Lazily, entry, published_id, purpose_rng
+from envs.demo.painting import paint, place_sprite
 from envs.demo.scenes import backdrop
 
 WIDTH, HEIGHT = 400, 300
@@ -26,7 +26,7 @@ PROMPTS = ("What is in the image?", "Which object is in this scene?", "What type
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class CropAxis:
     """One axis of a crop: where it begins and ends before any step, and the step; all in pixels, halves of a pixel at
     the finest, so that the published order of float operations rounds nothing."""
 
@@ -37,21 +37,21 @@ class Span:
 
 def camera(index: int, seed: int) -> DemoSample:
     """One sample; its directions take turns."""
-    rng = purpose("COCO", index, seed, "picture")
-    name = cycled("COCO", index, seed)
+    rng = purpose_rng("COCO", index, seed, "picture")
+    name = cycle_category("COCO", index, seed)
     direction = DIRECTIONS[(index + index // len(DIRECTIONS)) % len(DIRECTIONS)]
     size, granularity = rng.randint(96, 120), rng.randint(5, 6) if direction == "zoom" else rng.randint(3, 5)
     left, across = _placed(_along(direction, "left", "right"), WIDTH, size, granularity, rng)
     top, down = _placed(_along(direction, "up", "down"), HEIGHT, size, granularity, rng)
     number = published_id("COCO", index)
     path = f"{STEMS['COCO']}/val2014/COCO_val2014_{number:012d}.jpg"
-    question = Question(rng.choice(PROMPTS), tuple(MOVES[way] for way in direction.split("_")), name)
+    question = DemoQuestion(rng.choice(PROMPTS), tuple(MOVES[way] for way in direction.split("_")), name)
     more = {"direction": direction, "granularity": granularity, **_published(direction, across, down)}
     line = entry(number, path, 0, 1, 0, question, rng, **more)
-    sprite, ground = painted(drawing(name, rng), size), backdrop(rng, (WIDTH, HEIGHT))
+    sprite, ground = paint(drawing(name, rng), size), backdrop(rng, (WIDTH, HEIGHT))
 
     def picture(_: None) -> Image.Image:
-        return shaded(ground, sprite, (left, top))
+        return place_sprite(ground, sprite, (left, top))
 
     paths = {path: None}
     x0, y0, x1, y1 = sprite.getbbox() or (0, 0, size, size)
@@ -60,36 +60,36 @@ def camera(index: int, seed: int) -> DemoSample:
 
 
 def _along(direction: str, back: str, forth: str) -> str:
-    """What the crop does along one axis: grow back, grow forth, grow both ways (zoom), or rest."""
+    """The motion of the crop along one axis: grow back, grow forth, grow both ways (zoom), or rest."""
     if direction == "zoom":
         return "both"
     return "back" if back in direction else "forth" if forth in direction else "rest"
 
 
-def _placed(way: str, length: int, size: int, moves: int, rng: Random) -> tuple[int, Span]:
+def _placed(way: str, length: int, size: int, moves: int, rng: Random) -> tuple[int, CropAxis]:
     """Where the object lies along an axis of ``length`` pixels, and the crop that misses it at first."""
     if way == "both":
         start = rng.randint(length // 2 - size // 2 - 20, length // 2 - size // 2 + 20)
         middle, core = start + size // 2 + rng.randint(-size // 7, size // 7), rng.randint(4, 6)
         step = _halves((0.65 * size + 10) / (moves + 1))
-        return start, Span(middle - core, middle + core, step)
+        return start, CropAxis(middle - core, middle + core, step)
     if way == "rest":
         start = rng.randint(40, length - size - 40)
-        return start, Span(start - rng.randint(10, 35), start + size + rng.randint(10, 35), 0.0)
+        return start, CropAxis(start - rng.randint(10, 35), start + size + rng.randint(10, 35), 0.0)
     start, view = rng.randint(4, 14), rng.randint(70, 90)
     step = _halves((size + rng.randint(8, 24)) / (moves - 1))
     low = max(start + size + step - rng.randint(0, 6), step * moves + 0.5)
-    span = Span(low, min(length, low + view), step)
+    span = CropAxis(low, min(length, low + view), step)
     if way == "back":
         return start, span
-    return length - start - size, Span(length - span.high, length - span.low, step)
+    return length - start - size, CropAxis(length - span.high, length - span.low, step)
 
 
 def _halves(value: float) -> float:
     return int(value * 2) / 2
 
 
-def _published(direction: str, across: Span, down: Span) -> dict[str, Any]:
+def _published(direction: str, across: CropAxis, down: CropAxis) -> dict[str, Any]:
     """The published fields; height and width are sizes for zoom and the lower and right edges otherwise."""
     zoom = direction == "zoom"
     return {

@@ -22,7 +22,7 @@ class Category:
     colours: tuple[Colour, ...] = BRIGHT
     """The main colours it comes in."""
     lean: float = 20.0
-    """How far it may be turned either way, in degrees, and still look itself."""
+    """Degrees by which it may be turned either way and still be recognized."""
 
 
 CATEGORIES: dict[str, Category] = {
@@ -71,7 +71,7 @@ def drawing(name: str, rng: Random, turned: bool = True) -> Drawing:
     return posed(category.draw(tints(main, second)), pose)
 
 
-def cycled(scenario: str, index: int, seed: int) -> str:
+def cycle_category(scenario: str, index: int, seed: int) -> str:
     """The category of one sample: each comes once before any comes again, in an order of chance."""
     names = sorted(CATEGORIES)
     lap, place = divmod(index, len(names))

@@ -6,32 +6,32 @@ from random import Random
 
 from PIL import Image, ImageDraw
 
-from envs.demo.categories import BRIGHT, cycled, drawing
-from envs.demo.entries import STEMS, DemoSample, Lazily, Question, entry, published_id, purpose
-from envs.demo.painting import painted
+from envs.demo.categories import BRIGHT, cycle_category, drawing
+from envs.demo.entries import STEMS, DemoQuestion, DemoSample, Lazily, entry, published_id, purpose_rng
+from envs.demo.painting import paint
 from envs.demo.scenes import wall
 from envs.demo.shapes import INK, Colour, mix
 
 WIDTH, HEIGHT, BELT, SMOOTH = 176, 132, 106, 2
 """Pixels; ``BELT`` is the height at which things stand on the belt."""
 STRIDE = 12
-"""How far the belt moves in a frame, in pixels."""
+"""Pixels that the belt moves per frame."""
 PROMPTS = ("What object is shown in the video?", "Which object rides on the conveyor belt?", "What is on the belt?")
 SUGGESTIONS = ("Rewind the video.", "Wait for the object to appear.")
 
 
 def conveyor(index: int, seed: int) -> DemoSample:
     """One sample; even ones begin before the object comes, odd ones at the end, after it has left."""
-    rng = purpose("CIT", index, seed, "picture")
-    name, size, step, late = cycled("CIT", index, seed), rng.randint(76, 90), rng.randint(3, 5), index % 2 == 0
+    rng = purpose_rng("CIT", index, seed, "picture")
+    name, size, step, late = cycle_category("CIT", index, seed), rng.randint(76, 90), rng.randint(3, 5), index % 2 == 0
     count = step * rng.randint(5, 7)
     first, best = _ends(step, count, late, rng)
-    sprite = painted(drawing(name, rng), size)
+    sprite = paint(drawing(name, rng), size)
     sprite, empty = sprite.crop(sprite.getbbox()), _hall(rng)
     lefts = [_left(frame - best, late, sprite.width) for frame in range(count)]
     number = published_id("CIT", index)
     template = f"{STEMS['CIT']}/{name.lower().replace(' ', '_')}/video_{number:04d}/{{image}}.jpg"
-    question = Question(rng.choice(PROMPTS), SUGGESTIONS, name)
+    question = DemoQuestion(rng.choice(PROMPTS), SUGGESTIONS, name)
     line = entry(number, template, first, count, best, question, rng, step_size=step, max_steps=count // step + 1)
     places = {template.format(image=frame): (frame, left) for frame, left in enumerate(lefts)}
 

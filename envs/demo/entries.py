@@ -68,8 +68,8 @@ class DemoSample:
     object_box: Box | None = None
     """Where the object lies, in pixels, for the scenario whose views are crops (COCO)."""
 
-    def seen(self, path: str, crop: Box | None = None) -> float:
-        """How telling a view is, 0 to 1: of a crop, the share of the object's box that lies within it."""
+    def view_visibility(self, path: str, crop: Box | None = None) -> float:
+        """Return how informative a view is, 0 to 1: for a crop, the share of the object's box inside it."""
         if crop is None or self.object_box is None:
             return self.visibility[path]
         left, top, right, bottom = self.object_box
@@ -78,27 +78,27 @@ class DemoSample:
         return wide * high / ((right - left) * (bottom - top))
 
 
-def purpose(scenario: str, index: int, seed: int, what: str) -> Random:
+def purpose_rng(scenario: str, index: int, seed: int, what: str) -> Random:
     """The generator for one purpose of one demo sample."""
     return chance(seed, f"demo/{scenario}", index, what)
 
 
 def published_id(scenario: str, index: int) -> int:
     """The id of the ``index``-th sample that the published filter keeps; past the last they begin again."""
-    ids = kept_ids()[scenario]
+    ids = published_ids()[scenario]
     return ids[index % len(ids)]
 
 
 @cache
-def kept_ids() -> dict[str, list[int]]:
+def published_ids() -> dict[str, list[int]]:
     """Scenario -> ids of the published filter (package: ``data_utils.FILTER``)."""
     listed = json.loads((Path(__file__).parents[1] / "kept_ids.json").read_text("utf-8"))
     return {scenario: listed[scenario] for scenario in STEMS}
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked about the pictures and what may be replied."""
+class DemoQuestion:
+    """The question about the pictures, and the possible replies."""
 
     prompt: str
     suggestions: tuple[str, ...]
@@ -109,7 +109,14 @@ class Question:
 
 
 def entry(
-    number: int, template: str, first: int, images: int, reference: int, question: Question, rng: Random, **more: Any
+    number: int,
+    template: str,
+    first: int,
+    images: int,
+    reference: int,
+    question: DemoQuestion,
+    rng: Random,
+    **more: Any,
 ) -> dict[str, Any]:
     """The line of one sample; ``more`` holds the fields that only this scenario has."""
     options = [*question.suggestions, rng.choice(ABSTENTIONS)]

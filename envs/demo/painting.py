@@ -22,10 +22,10 @@ def draw_category(name: str, size: int, rng: Random, turned: bool = True) -> Ima
 
     Raises KeyError for a name that is not in ``CATEGORIES``.
     """
-    return painted(drawing(name, rng, turned), size)
+    return paint(drawing(name, rng, turned), size)
 
 
-def painted(patches: Iterable[Patch], size: int, outline: float = OUTLINE) -> Image.Image:
+def paint(patches: Iterable[Patch], size: int, outline: float = OUTLINE) -> Image.Image:
     """The drawing as an RGBA picture of ``size`` x ``size`` pixels on nothing."""
     large = size * SMOOTH
     picture = Image.new("RGBA", (large, large), (*INK, 0))
@@ -52,7 +52,7 @@ def tube(pen: ImageDraw.ImageDraw, points: list[Point], fill: Colour, thick: int
         pen.ellipse((x - r, y - r, x + r, y + r), fill)
 
 
-def shaded(background: Image.Image, sprite: Image.Image, corner: tuple[int, int]) -> Image.Image:
+def place_sprite(background: Image.Image, sprite: Image.Image, corner: tuple[int, int]) -> Image.Image:
     """A copy of the background with the sprite on it and a soft shadow under it."""
     picture = background.copy()
     left, _, right, bottom = sprite.getbbox() or (0, 0, *sprite.size)

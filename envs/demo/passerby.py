@@ -6,9 +6,9 @@ from random import Random
 
 from PIL import Image
 
-from envs.demo.categories import BRIGHT, cycled, drawing
-from envs.demo.entries import STEMS, DemoSample, Lazily, Question, entry, kept_ids, published_id, purpose
-from envs.demo.painting import painted
+from envs.demo.categories import BRIGHT, cycle_category, drawing
+from envs.demo.entries import STEMS, DemoQuestion, DemoSample, Lazily, entry, published_id, published_ids, purpose_rng
+from envs.demo.painting import paint
 from envs.demo.scenes import backdrop
 from envs.demo.shapes import Drawing, arc, blob, bow, mix, oval, poly, rect
 from envs.demo.stage import Corner, Stage, set_stage
@@ -35,14 +35,14 @@ def passerby(index: int, seed: int) -> DemoSample:
 
 def weak_passerby(index: int, seed: int) -> DemoSample:
     """One sample that the published filter drops: the object is in plain view from the start."""
-    kept = set(kept_ids()["VSOD"])
+    kept = set(published_ids()["VSOD"])
     number = [i for i in range(max(kept)) if i not in kept][index]
     return _sample(number, 1000 + index, seed, strong=False)
 
 
 def _sample(number: int, index: int, seed: int, strong: bool) -> DemoSample:
-    rng = purpose("VSOD", index, seed, "picture")
-    name, many = cycled("VSOD", index, seed), rng.randint(1, 4) if index % 4 == 3 else 0
+    rng = purpose_rng("VSOD", index, seed, "picture")
+    name, many = cycle_category("VSOD", index, seed), rng.randint(1, 4) if index % 4 == 3 else 0
     count = rng.choice((16, 20, 24))
     stage, middle = _stage(name, many, rng)
     corners = [_walked(middle, frame, count) for frame in range(count)]
@@ -53,16 +53,16 @@ def _sample(number: int, index: int, seed: int, strong: bool) -> DemoSample:
     return DemoSample("VSOD", line, Lazily(placed, stage.frame), Lazily(placed, stage.seen))
 
 
-def _question(name: str, many: int, rng: Random) -> Question:
+def _question(name: str, many: int, rng: Random) -> DemoQuestion:
     if not many:
-        return Question(
+        return DemoQuestion(
             rng.choice(("What is behind the person?", "Which object does the person walk past?")), SUGGESTIONS, name
         )
     plural = PLURALS.get(name, f"{name.lower()}s")
     others = rng.sample([n for n in range(1, 10) if n != many], 3)
     listed = [f"{n}." for n in (many, *others)]
     rng.shuffle(listed)
-    return Question(f"How many {plural} are there in this video?", SUGGESTIONS, str(many), tuple(listed))
+    return DemoQuestion(f"How many {plural} are there in this video?", SUGGESTIONS, str(many), tuple(listed))
 
 
 def _stage(name: str, many: int, rng: Random) -> tuple[Stage, int]:
@@ -72,10 +72,10 @@ def _stage(name: str, many: int, rng: Random) -> tuple[Stage, int]:
         size, shape = 29, drawing(name, rng)
         spots = [(-29, 58), (1, 60), (-29, 92), (1, 90)]
         corners = [(middle + x, y) for x, y in rng.sample(spots, many)]
-        objects = {corner: painted(shape, size) for corner in sorted(corners)}
+        objects = {corner: paint(shape, size) for corner in sorted(corners)}
     else:
         size = rng.randint(52, 60)
-        objects = {(middle - size // 2, 124 - size): painted(drawing(name, rng), size)}
+        objects = {(middle - size // 2, 124 - size): paint(drawing(name, rng), size)}
     return set_stage(backdrop(rng, (WIDTH, HEIGHT)), objects, _person(rng)), middle
 
 
@@ -89,7 +89,7 @@ def _walked(middle: int, frame: int, count: int) -> Corner:
 def _person(rng: Random) -> Image.Image:
     """A stout passer-by close to the camera, in a wide coat."""
     coat, hat = rng.sample(BRIGHT, 2)
-    return painted(_figure(coat, hat, rng), PERSON, 0.01)
+    return paint(_figure(coat, hat, rng), PERSON, 0.01)
 
 
 def _figure(coat: tuple[int, int, int], hat: tuple[int, int, int], rng: Random) -> Drawing:

@@ -104,7 +104,7 @@ def _blend(a: float, b: float, c: float, d: float, t: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Pose:
-    """How a drawing is held: turned clockwise by degrees, mirrored, stretched around its centre."""
+    """The pose of a drawing: turned clockwise by degrees, mirrored, stretched around its centre."""
 
     turn: float = 0.0
     mirrored: bool = False

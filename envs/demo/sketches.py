@@ -6,8 +6,8 @@ from random import Random
 
 from PIL import Image, ImageDraw
 
-from envs.demo.categories import cycled, drawing
-from envs.demo.entries import STEMS, DemoSample, Lazily, Question, entry, published_id, purpose
+from envs.demo.categories import cycle_category, drawing
+from envs.demo.entries import STEMS, DemoQuestion, DemoSample, Lazily, entry, published_id, purpose_rng
 from envs.demo.painting import strokes
 from envs.demo.shapes import Point
 
@@ -24,14 +24,14 @@ SUGGESTIONS = (
 
 def sketch(index: int, seed: int) -> DemoSample:
     """One sample of 5 to 12 images, each with a few strokes more than the one before."""
-    rng = purpose("QD", index, seed, "picture")
-    name = cycled("QD", index, seed)
+    rng = purpose_rng("QD", index, seed, "picture")
+    name = cycle_category("QD", index, seed)
     pen = [_wobbled(piece, rng) for piece in strokes(drawing(name, rng), STROKE)]
     count = min(rng.randint(5, 12), len(pen))
     shown = [1, *(round(1 + (len(pen) - 1) * step / (count - 1)) for step in range(1, count))]
     number = published_id("QD", index)
     template = f"{STEMS['QD']}/{name.lower().replace(' ', '_')}/{number:06d}/{{image}}.png"
-    question = Question(rng.choice(PROMPTS), (rng.choice(SUGGESTIONS),), name)
+    question = DemoQuestion(rng.choice(PROMPTS), (rng.choice(SUGGESTIONS),), name)
     line = entry(number, template, 0, count, count - 1, question, rng)
     numbers = {template.format(image=f"{image:04d}"): strokes_so_far for image, strokes_so_far in enumerate(shown)}
     return DemoSample(

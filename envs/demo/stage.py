@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageChops
 
-from envs.demo.painting import shaded, silhouette
+from envs.demo.painting import place_sprite, silhouette
 
 Corner = tuple[int, int]
 
@@ -42,7 +42,7 @@ def set_stage(background: Image.Image, objects: Mapping[Corner, Image.Image], co
     """The stage with each sprite standing at its corner."""
     clear, target = background, Image.new("L", background.size)
     for corner, sprite in objects.items():
-        clear = shaded(clear, sprite, corner)
+        clear = place_sprite(clear, sprite, corner)
         target = ImageChops.lighter(target, silhouette(clear.size, sprite, corner))
     return Stage(clear, target, cover)
 

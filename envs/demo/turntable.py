@@ -9,9 +9,9 @@ from random import Random
 
 from PIL import Image
 
-from envs.demo.categories import cycled, drawing
-from envs.demo.entries import STEMS, DemoSample, Lazily, Question, entry, published_id, purpose
-from envs.demo.painting import painted, shaded
+from envs.demo.categories import cycle_category, drawing
+from envs.demo.entries import STEMS, DemoQuestion, DemoSample, Lazily, entry, published_id, purpose_rng
+from envs.demo.painting import paint, place_sprite
 from envs.demo.scenes import backdrop
 from envs.demo.shapes import INK, Colour, Drawing, Patch, Point, arc, extent, fitted, line, mix, oval, poly, rect
 
@@ -36,14 +36,14 @@ Spot = Callable[[float, float], Point]
 
 def turntable(index: int, seed: int) -> DemoSample:
     """One sample of 2 to 5 views; the last is the informative one."""
-    rng = purpose("MVP-N", index, seed, "picture")
-    name, kind = cycled("MVP-N", index, seed), rng.choice(list(SOLIDS))
+    rng = purpose_rng("MVP-N", index, seed, "picture")
+    name, kind = cycle_category("MVP-N", index, seed), rng.choice(list(SOLIDS))
     count, number = rng.randint(2, 5), published_id("MVP-N", index)
     shown, colour, ground = drawing(name, rng), rng.choice(CARD), backdrop(rng, (SIDE, SIDE))
     valid = rng.sample(range(1, 61), count)
     yaws = [*(_blind(kind, rng) for _ in range(count - 1)), rng.uniform(-28, 28)]
     template = f"{STEMS['MVP-N']}/test/{{informative}}/{name.lower().replace(' ', '_')}_{number:04d}/{{image}}.jpg"
-    question = Question(rng.choice(PROMPTS[kind]), (rng.choice(SUGGESTIONS),), name)
+    question = DemoQuestion(rng.choice(PROMPTS[kind]), (rng.choice(SUGGESTIONS),), name)
     line = entry(number, template, valid[0], count, valid[-1], question, rng, valid_images=valid)
     angles = {
         template.format(informative=int(view == count - 1), image=f"{image:04d}"): yaw
@@ -51,8 +51,8 @@ def turntable(index: int, seed: int) -> DemoSample:
     }
 
     def frame(yaw: float) -> Image.Image:
-        sprite = painted(fitted(SOLIDS[kind](shown, colour, yaw)), SIZE, 0.012)
-        return shaded(ground, sprite, ((SIDE - SIZE) // 2, SIDE - SIZE - 10))
+        sprite = paint(fitted(SOLIDS[kind](shown, colour, yaw)), SIZE, 0.012)
+        return place_sprite(ground, sprite, ((SIDE - SIZE) // 2, SIDE - SIZE - 10))
 
     return DemoSample("MVP-N", line, Lazily(angles, frame), Lazily(angles, lambda yaw: float(abs(yaw) < 45)))
 
@@ -94,7 +94,7 @@ def _printed(shown: Drawing, spot: Spot, rim: float) -> list[Patch]:
 
 
 def _barcode(spot: Spot) -> list[Patch]:
-    """What a back shows: a price code on a slip of paper."""
+    """Draw the back of an object: a price code on a slip of paper."""
     slip = poly(PAPER, spot(0.3, 0.62), spot(0.7, 0.62), spot(0.7, 0.86), spot(0.3, 0.86))
     bars = (0.34, 0.385, 0.42, 0.47, 0.53, 0.56, 0.61, 0.65)
     return [slip, *(line(INK, 0.014, spot(x, 0.66), spot(x, 0.82)) for x in bars)]

@@ -12,9 +12,9 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from orchestrator.datasets.staging import nearby
+from orchestrator.datasets.staging import data_folder
 from orchestrator.report.html.episode_view import EpisodeViews
-from orchestrator.report.html.escape import visible
+from orchestrator.report.html.text import visible
 from orchestrator.report.html.thumbnails import Thumbnails
 from orchestrator.report.run_data import RunData
 
@@ -45,37 +45,39 @@ def film_strip(
     data: Path | None = None,
 ) -> FilmStrip:
     """The strip of an episode (a row of ``EPISODES``) and its turns; ``data`` is where pictures lie now."""
-    place = nearby(run_data.sweep) if data is None else data
-    views = EpisodeViews(run_data, Thumbnails(place if run_data.samples and place.is_dir() else None, MOST_PICTURES))
+    folder = data_folder(run_data.sweep) if data is None else data
+    views = EpisodeViews(run_data, Thumbnails(folder if run_data.samples and folder.is_dir() else None, MOST_PICTURES))
     views.add({**row, "kind": row["ending"]}, turns, judged)
-    texts, view = list(views.texts.known), views.found[0]
+    texts, view = list(views.texts.numbers), views.views[0]
     cards = [_card(turn, texts, views.thumbnails.uris) for turn in view["turns"]]
-    verdicts = [{name: _first(value) for name, value in one.items()} for one in view.get("judged", ())]
+    verdicts = [{name: _first(value) for name, value in verdict.items()} for verdict in view.get("judged", ())]
     environment = Environment(
         loader=PackageLoader("orchestrator.api", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters["visible"] = lambda text: visible(text, LONGEST)
     page = environment.get_template("film_strip.html.j2")
-    more = view["played"] - len(cards)
+    hidden_turns = view["played"] - len(cards)
     return FilmStrip(
-        page.render(episode=view, cards=cards, verdicts=verdicts, more=more, error=_first(view.get("error", "")))
+        page.render(
+            episode=view, cards=cards, verdicts=verdicts, more=hidden_turns, error=_first(view.get("error", ""))
+        )
     )
 
 
 def _card(turn: Mapping[str, Any], texts: Sequence[str], pictures: Sequence[str]) -> dict[str, Any]:
     """What the template shows of a turn: indexes into texts and pictures replaced by these."""
-    place = turn["picture"]
-    shown = isinstance(place, int)
-    asks, said = set(turn.get("asks", ())), turn.get("said", (-1, -1))
+    picture = turn["picture"]
+    has_picture = isinstance(picture, int)
+    asks, chosen = set(turn.get("asks", ())), turn.get("said", (-1, -1))
     suggestions, categories = (turn.get(name, ()) for name in ("options", "categories"))
-    options = [{"text": texts[n], "counts": at in asks, "said": at == said[0]} for at, n in enumerate(suggestions)] + [
-        {"text": texts[n], "counts": at == turn["answer"], "said": at == said[1]} for at, n in enumerate(categories)
-    ]
+    options = [
+        {"text": texts[n], "counts": at in asks, "said": at == chosen[0]} for at, n in enumerate(suggestions)
+    ] + [{"text": texts[n], "counts": at == turn["answer"], "said": at == chosen[1]} for at, n in enumerate(categories)]
     return {
         "turn": turn["turn"] + 1,
         "frame": turn["frame"],
-        "picture": pictures[place] if shown else "",
-        "missing": "" if shown else f"no picture: {place}",
+        "picture": pictures[picture] if has_picture else "",
+        "missing": "" if has_picture else f"no picture: {picture}",
         "prompt": texts[turn["prompt"]] if "prompt" in turn else "",
         "options": [{"letter": letter, **option} for letter, option in zip(LETTERS, options, strict=False)],
         "reply": texts[turn["reply"]],

@@ -11,10 +11,11 @@ from typing import Any
 import polars as pl
 
 from orchestrator.api.film_strip import FilmStrip, film_strip
-from orchestrator.object_store.run_location import viewed
-from orchestrator.report.html.episode_view import asked
-from orchestrator.report.run_comparison import compare_runs
-from orchestrator.report.run_data import RunData, read
+from orchestrator.object_store.run_location import readable_folder
+from orchestrator.report.comparisons.run_comparison import compare_runs
+from orchestrator.report.html.episode_view import replay_episode
+from orchestrator.report.read_run import read_run
+from orchestrator.report.run_data import RunData
 from orchestrator.storage import episode_store, run_folder, verdict_store
 from orchestrator.storage.run_folder import RunFolderError, read_status, stored_sweep
 from sweeps.spec import Sweep
@@ -40,20 +41,20 @@ class Run:
     @cached_property
     def episodes(self) -> pl.DataFrame:
         """One row an episode that belongs to the plan, sorted by key (columns: docs/run-folder.md)."""
-        return run_folder.asked(self.folder).collect().sort("key")
+        return run_folder.planned_episodes(self.folder).collect().sort("key")
 
     @cached_property
     def turns(self) -> pl.DataFrame:
         """One row a turn of these episodes, in the order played."""
-        mine = self.episodes.lazy().select("key")
-        return episode_store.turns(self.folder).join(mine, on="key", how="semi").sort("key", "turn").collect()
+        keys = self.episodes.lazy().select("key")
+        return episode_store.turns(self.folder).join(keys, on="key", how="semi").sort("key", "turn").collect()
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
         """One row an open-ended answer and judge, of every judge that has read it; empty for multiple choice."""
-        mine = self.episodes.lazy().select("key")
-        found = verdict_store.verdicts(self.folder).join(mine, on="key", how="semi").collect()
-        return found.sort("key", "judge")
+        keys = self.episodes.lazy().select("key")
+        rows = verdict_store.verdicts(self.folder).join(keys, on="key", how="semi").collect()
+        return rows.sort("key", "judge")
 
     @property
     def results(self) -> pl.DataFrame:
@@ -68,7 +69,7 @@ class Run:
         replies are read otherwise now than they were.
         """
         row, turns = self._episode(key)
-        posed, why = asked(self._read, row, turns)
+        posed, why = replay_episode(self._read, row, turns)
         if why and not posed:
             raise RunFolderError(f"{key}: {why}")
         columns = ("reply", "option", "category", "action", "move")
@@ -92,21 +93,22 @@ class Run:
     def compare(self, *others: Run) -> pl.DataFrame:
         """Every other run less this one, on the same samples: one row run x model x scenario x condition x protocol.
 
-        Columns as ``paired_tests.against`` has them: ``difference`` with its interval and ``p_holm``. Raises RunFolderError.
+        The columns are those of ``paired_tests.compare_conditions``: ``difference`` with its interval and ``p_holm``, and more.
+        Raises RunFolderError.
         """
-        return compare_runs([self.folder, *(other.folder for other in others)], self.data, self.judge).cells
+        return compare_runs([self.folder, *(run.folder for run in others)], self.data, self.judge).cells
 
     @cached_property
     def _read(self) -> RunData:
-        return read(self.folder, self.data, self.judge)
+        return read_run(self.folder, self.data, self.judge)
 
     def _episode(self, key: str) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
-        found = self.episodes.filter(pl.col("key") == key)
-        if not found.height:
+        rows = self.episodes.filter(pl.col("key") == key)
+        if not rows.height:
             close = get_close_matches(key, self.episodes["key"].to_list(), n=1)
             meant = f"did you mean {close[0]!r}?" if close else '`.episodes["key"]` lists them'
             raise RunFolderError(f"{self.folder} has no episode {key!r}; {meant}")
-        return found.row(0, named=True), self.turns.filter(pl.col("key") == key).to_dicts()
+        return rows.row(0, named=True), self.turns.filter(pl.col("key") == key).to_dicts()
 
 
 def open_run(folder: str | Path, data: str | Path | None = None, judge: str = "") -> Run:
@@ -115,4 +117,4 @@ def open_run(folder: str | Path, data: str | Path | None = None, judge: str = ""
     ``data`` is where the benchmark lies now, if it has moved; ``judge`` is whose verdicts ``results`` counts (default: the
     sweep's own). Raises RunFolderError where there is no run.
     """
-    return Run(viewed(str(folder)), None if data is None else Path(data), judge)
+    return Run(readable_folder(str(folder)), None if data is None else Path(data), judge)

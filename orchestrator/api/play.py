@@ -19,7 +19,7 @@ from envs.types import Ending
 from orchestrator.api.open_run import Run, open_run
 from orchestrator.execution.stop_signals import PATIENCE, StopSignals
 from orchestrator.object_store import run_location
-from orchestrator.planning.build_plan import build_plan, planned_and_done
+from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.storage import job_paths
 from sweeps.load import build, load
 from sweeps.spec import Sweep
@@ -42,8 +42,8 @@ def plan(sweep: Sweep) -> pl.DataFrame:
 
     Raises BadData where the data cannot be read.
     """
-    folder = run_location.viewed(sweep.output, started=False)
-    return pl.DataFrame(planned_and_done(build_plan(sweep), folder))
+    folder = run_location.readable_folder(sweep.output, started=False)
+    return pl.DataFrame(cells_with_progress(build_plan(sweep), folder))
 
 
 def run(sweep: Sweep, *, update: bool = False, retry: Collection[str] = (), reuse: Collection[str] = ()) -> Run:
@@ -56,11 +56,11 @@ def run(sweep: Sweep, *, update: bool = False, retry: Collection[str] = (), reus
     """
     from orchestrator.execution.run import run as play
 
-    job_paths.reachable(sweep.data)
+    job_paths.check_data_path(sweep.data)
     again = [Ending(ending) for ending in retry]
-    others = [(str(name), run_location.viewed(str(name))) for name in reuse]
-    with run_location.place(sweep.output) as place, StopSignals() as signals:
-        outcome = _beside(lambda: play(sweep, place.folder, update, retry=again, signals=signals, reuse=others))
+    others = [(str(name), run_location.readable_folder(str(name))) for name in reuse]
+    with run_location.open_location(sweep.output) as location, StopSignals() as signals:
+        outcome = _beside(lambda: play(sweep, location.folder, update, retry=again, signals=signals, reuse=others))
     if outcome.interrupted:
         raise KeyboardInterrupt
     return open_run(sweep.output)

@@ -13,17 +13,17 @@ from typing import Any
 
 import polars as pl
 
-from actors.prompts import staged
+from actors.playing.prompts import staged
 from envs import SCENARIOS
 from orchestrator.audit import function_calls, multiple_choice, open_ended, several_turns
 from orchestrator.audit.records import Difference, Recording
 from orchestrator.audit.reference_process import referee
-from orchestrator.datasets.staging import local
-from orchestrator.planning.build_plan import belonging, build_plan
+from orchestrator.datasets.staging import fetch_lines
+from orchestrator.planning.build_plan import build_plan, stored_episodes
 from orchestrator.planning.plan import Plan
 from orchestrator.storage.episode_store import turns
 from orchestrator.storage.planned_episodes import key_frame
-from orchestrator.storage.run_folder import asked, stored_sweep
+from orchestrator.storage.run_folder import planned_episodes, stored_sweep
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.spec import Protocol, Sweep
 
@@ -64,7 +64,7 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Whether everything was compared and nothing differs."""
+        """Return True if everything was compared and nothing differs."""
         return not self.differences and not self.strange
 
     def lines(self) -> Iterator[str]:
@@ -93,31 +93,35 @@ def audit(folder: Path, package: Path | None = None, python: str | None = None, 
     """
     sweep = _sweep(folder, data)
     plan = build_plan(sweep)
-    count, rows, said, found, raised = 0, 0, 0, list[Difference](), list[str]()
-    with referee(local(sweep), package, python) as ask:
+    count, rows, verdict_count, differences, raised = 0, 0, 0, list[Difference](), list[str]()
+    with referee(fetch_lines(sweep), package, python) as ask:
         recordings = _recordings(plan, folder)
         while batch := list(islice(recordings, BATCH)):
             answers = ask([TASK[episode.cell.protocol](episode) for episode in batch])
-            for episode, told in zip(batch, answers, strict=True):
+            for episode, reference in zip(batch, answers, strict=True):
                 count, rows = count + 1, rows + len(episode.row["reply"])
-                said += len(episode.verdicts)
-                found += COMPARED[episode.cell.protocol](episode, told)
-                if told["raised"]:
-                    raised.append(f"{episode.row['key']}: the package raises {told['raised']}")
-    return Audit(count, rows, said, tuple(found), tuple(raised), _strange(plan, folder), *_apart(plan, folder))
+                verdict_count += len(episode.verdicts)
+                differences += COMPARED[episode.cell.protocol](episode, reference)
+                if reference["raised"]:
+                    raised.append(f"{episode.row['key']}: the package raises {reference['raised']}")
+    return Audit(
+        count, rows, verdict_count, tuple(differences), tuple(raised), _strange(plan, folder), *_apart(plan, folder)
+    )
 
 
 def _strange(plan: Plan, folder: Path) -> int:
     """How many stored episodes of the run's own plan this one does not know."""
-    known = key_frame(plan.all_keys())
-    return int(asked(folder).join(known.lazy(), on="key", how="anti").select(pl.len()).collect().item())
+    plan_keys = key_frame(plan.all_keys())
+    return int(planned_episodes(folder).join(plan_keys.lazy(), on="key", how="anti").select(pl.len()).collect().item())
 
 
 def _apart(plan: Plan, folder: Path) -> tuple[int, int]:
     """How many stored episodes are of scenarios that are none of the paper's, and how many others are decision maps."""
     paper = pl.col("scenario").is_in(list(SCENARIOS))
     maps = pl.col("cell").is_in([cell.key for cell in plan.cells if cell.condition.every_frame])
-    counts = belonging(plan, folder).select((~paper).sum().alias("own"), (paper & maps).sum().alias("maps")).collect()
+    counts = (
+        stored_episodes(plan, folder).select((~paper).sum().alias("own"), (paper & maps).sum().alias("maps")).collect()
+    )
     own, mapped = counts.row(0)
     return int(own), int(mapped)
 
@@ -130,20 +134,20 @@ def _sweep(folder: Path, data: Path | None) -> Sweep:
 def _recordings(plan: Plan, folder: Path) -> Iterator[Recording]:
     """The stored episodes that belong to the plan, model by model."""
     cells = {cell.key: cell for cell in plan.cells}
-    kept = belonging(plan, folder).filter(pl.col("scenario").is_in(list(SCENARIOS)))
+    episodes = stored_episodes(plan, folder).filter(pl.col("scenario").is_in(list(SCENARIOS)))
     clash = [name for name in ("turns", "correct", *multiple_choice.COUNTED)]
-    kept = kept.rename({name: f"n_{name}" for name in clash})
+    episodes = episodes.rename({name: f"n_{name}" for name in clash})
     for model in dict.fromkeys(cell.model.name for cell in plan.cells):
-        mine = kept.filter(pl.col("model") == model)
-        said = turns(folder).join(mine.select("key"), on="key", how="semi").sort("key", "turn")
-        lists = said.group_by("key").agg(*STORED)
-        heard = verdicts(folder).filter(pl.col("model") == model).sort("key", "judge")
-        judged = heard.group_by("key").agg(pl.struct(JUDGES).alias("verdicts"))
-        rows = mine.join(lists, on="key", how="left").join(judged, on="key", how="left").sort("key")
+        model_episodes = episodes.filter(pl.col("model") == model)
+        model_turns = turns(folder).join(model_episodes.select("key"), on="key", how="semi").sort("key", "turn")
+        lists = model_turns.group_by("key").agg(*STORED)
+        model_verdicts = verdicts(folder).filter(pl.col("model") == model).sort("key", "judge")
+        judged = model_verdicts.group_by("key").agg(pl.struct(JUDGES).alias("verdicts"))
+        rows = model_episodes.join(lists, on="key", how="left").join(judged, on="key", how="left").sort("key")
         for row in rows.collect().iter_rows(named=True):
             cell = cells[row["cell"]]
             if cell.condition.every_frame:
                 continue  # the package asks no such question
-            whole = row | {name: row[name] or [] for name in STORED}
-            shown = staged(plan.played[cell.scenario][row["sample_id"]], cell.condition, plan.seed)
-            yield Recording(whole, cell, shown, row["verdicts"] or ())
+            columns = row | {name: row[name] or [] for name in STORED}
+            sample = staged(plan.samples_by_id[cell.scenario][row["sample_id"]], cell.condition, plan.seed)
+            yield Recording(columns, cell, sample, row["verdicts"] or ())

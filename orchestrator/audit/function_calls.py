@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from actors.prompts import posed
+from actors.playing.prompts import posed
 from envs import SCENARIOS
-from envs.tool_calls import meant, offered
+from envs.tool_calls import called_option, offered_calls
 from orchestrator.audit import multiple_choice
 from orchestrator.audit.records import Difference, Recording
 
@@ -21,9 +21,9 @@ def task(episode: Recording) -> dict[str, Any]:
     return multiple_choice.task(episode) | {"replies": episode.row["read_as"]}
 
 
-def compared(episode: Recording, told: Mapping[str, Any]) -> Iterator[Difference]:
+def compared(episode: Recording, reference: Mapping[str, Any]) -> Iterator[Difference]:
     """What the store, our game and the package (``told``, see ``orchestrator.audit.reference_process``) do not agree on."""
-    return multiple_choice.read_differences(episode, told, list(_played(episode)))
+    return multiple_choice.read_differences(episode, reference, list(_played(episode)))
 
 
 def _played(episode: Recording) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -35,6 +35,6 @@ def _played(episode: Recording) -> Iterator[tuple[str, dict[str, Any]]]:
         if state.ending is not None:
             return
         view, plain = posed(sample, state, condition), game.view(sample, state, condition.hint)
-        read = meant(view, offered(sample, state, view), reply)
+        read = called_option(view, offered_calls(sample, state, view), reply)
         state, turn = game.step(sample, state, read)
         yield read, multiple_choice.facts(view, plain, view.image.key, state, turn)

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from actors.prompts import posed, resized
+from actors.playing.prompts import posed, resized
 from envs import SCENARIOS
-from envs.lenient import forgiven
+from envs.lenient import repair_reply
 from envs.types import ERRORS, Action, Ending, State, Turn, View
 from orchestrator.audit.records import Difference, Recording
 
@@ -36,54 +36,58 @@ def task(episode: Recording) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def compared(episode: Recording, told: Mapping[str, Any]) -> Iterator[Difference]:
+def compared(episode: Recording, reference: Mapping[str, Any]) -> Iterator[Difference]:
     """What the store, our game and the package (``told``, see ``orchestrator.audit.reference_process``) do not agree on."""
-    yield from differences(episode, told, [facts for _, facts in _played(episode)])
+    yield from differences(episode, reference, [facts for _, facts in _played(episode)])
 
 
-def differences(episode: Recording, told: Mapping[str, Any], mine: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
+def differences(
+    episode: Recording, reference: Mapping[str, Any], replayed: Sequence[Mapping[str, Any]]
+) -> Iterator[Difference]:
     """The same of turns (``facts``) that our game has played already."""
     row = episode.row
-    for number, ours in enumerate(mine):
-        kept = {name: row[name][number] for name in STORED if name != "reply"}
-        theirs = told["turns"][number] if number < len(told["turns"]) else None
-        if theirs is None and told["raised"]:
+    for number, ours in enumerate(replayed):
+        stored = {name: row[name][number] for name in STORED if name != "reply"}
+        theirs = reference["turns"][number] if number < len(reference["turns"]) else None
+        if theirs is None and reference["raised"]:
             theirs = ours["package"]  # where the package gave up, only ours can be compared
-        for name in kept:
-            if kept[name] != ours[name]:
-                yield Difference(row["key"], f"turn {number}, {name}", kept[name], ours[name], "not asked")
+        for name in stored:
+            if stored[name] != ours[name]:
+                yield Difference(row["key"], f"turn {number}, {name}", stored[name], ours[name], "not asked")
         if theirs != ours["package"]:
-            yield Difference(row["key"], f"turn {number}", kept, ours["package"], theirs)
-    if len(mine) != len(row["reply"]):
-        yield Difference(row["key"], "turns", len(row["reply"]), len(mine), len(told["turns"]))
-    yield from _totals(episode, mine, told)
+            yield Difference(row["key"], f"turn {number}", stored, ours["package"], theirs)
+    if len(replayed) != len(row["reply"]):
+        yield Difference(row["key"], "turns", len(row["reply"]), len(replayed), len(reference["turns"]))
+    yield from _totals(episode, replayed, reference)
 
 
 def read_differences(
-    episode: Recording, told: Mapping[str, Any], played: Sequence[tuple[str | None, Mapping[str, Any]]]
+    episode: Recording, reference: Mapping[str, Any], replayed: Sequence[tuple[str | None, Mapping[str, Any]]]
 ) -> Iterator[Difference]:
     """The same of turns whose replies stand for options: each option as it is read now, and its turn."""
-    for number, (read, _) in enumerate(played):
+    for number, (read, _) in enumerate(replayed):
         if (stored := episode.row["read_as"][number]) != read:
             yield Difference(episode.row["key"], f"turn {number}, read as", stored, read, "not asked")
-    yield from differences(episode, told, [facts for _, facts in played])
+    yield from differences(episode, reference, [facts for _, facts in replayed])
 
 
-def _totals(episode: Recording, mine: Sequence[Mapping[str, Any]], told: Mapping[str, Any]) -> Iterator[Difference]:
+def _totals(
+    episode: Recording, replayed: Sequence[Mapping[str, Any]], reference: Mapping[str, Any]
+) -> Iterator[Difference]:
     row = episode.row
-    ours = mine[-1]["ending"] if mine else None
+    ours = replayed[-1]["ending"] if replayed else None
     stored = None if row["ending"] in (*ERRORS, Ending.OVERFLOW) else row["ending"]
     if stored == Ending.TRUNCATED:
         stored = Ending.WRONG.value  # the game, as the package, reads nothing in the empty reply
-    theirs = ours if told["raised"] else told["ending"]
-    if ours == Ending.LIMIT and theirs == Ending.WRONG and mine[-1]["move"] is None:
+    theirs = ours if reference["raised"] else reference["ending"]
+    if ours == Ending.LIMIT and theirs == Ending.WRONG and replayed[-1]["move"] is None:
         theirs = ours  # the package has one word for a suggestion that counts no more and for all else that is wrong
     if not stored == ours == theirs:
-        yield Difference(row["key"], "ending", row["ending"], ours, told["ending"])
-    did = Counter(facts["action"] for facts in mine)
+        yield Difference(row["key"], "ending", row["ending"], ours, reference["ending"])
+    did = Counter(facts["action"] for facts in replayed)
     unasked = row["ending"] == Ending.OVERFLOW  # its last turn was never asked
     counts = {
-        "turns": len(mine) + unasked,
+        "turns": len(replayed) + unasked,
         "correct": ours == Ending.CORRECT,
         **{n: did[a] for n, a in COUNTED.items()},
     }
@@ -102,7 +106,7 @@ def _played(episode: Recording) -> Iterator[tuple[str, dict[str, Any]]]:
         if state.ending is not None:
             return
         view, plain = posed(sample, state, condition), game.view(sample, state, condition.hint)
-        read = forgiven(sample, state, reply) if condition.lenient else reply
+        read = repair_reply(sample, state, reply) if condition.lenient else reply
         state, turn = game.step(sample, state, read)
         yield read, facts(view, plain, resized(view.image, edge).key, state, turn)
 

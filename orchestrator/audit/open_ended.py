@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from actors.prompts import posed_openly
+from actors.playing.prompts import posed_openly
 from envs import SCENARIOS
-from envs.openended import Bits, accepted, read_verdict, strict_verdict
+from envs.openended import Bits, accepted_answers, read_verdict, strict_verdict
 from envs.types import Mode
 from orchestrator.audit.records import Difference, Recording
 
@@ -26,28 +26,28 @@ def task(episode: Recording) -> dict[str, Any]:
     return {
         "stem": SCENARIOS[sample.scenario].stem, "id": sample.id, "mode": episode.cell.condition.mode.value,
         "options": sample.options, "categories": sample.categories, "scenario": sample.scenario,
-        "accepted": ", ".join(accepted(sample, reference=True)) if clear else None,
-        "judged": [one["text"] for one in episode.verdicts],
+        "accepted": ", ".join(accepted_answers(sample, reference=True)) if clear else None,
+        "judged": [verdict["text"] for verdict in episode.verdicts],
     }  # fmt: skip
 
 
-def compared(episode: Recording, told: Mapping[str, Any]) -> Iterator[Difference]:
+def compared(episode: Recording, reference: Mapping[str, Any]) -> Iterator[Difference]:
     """What the store, we and the package (``told``, see ``orchestrator.audit.reference_process``) do not agree on."""
     row, sample, condition = episode.row, episode.sample, episode.cell.condition
     clear = condition.mode is Mode.REFERENCE
     state = SCENARIOS[sample.scenario].initial(sample, condition.mode)
     view = posed_openly(sample, state, condition.model_copy(update={"hint": False}))
-    answers = accepted(sample, reference=clear)
+    answers = accepted_answers(sample, reference=clear)
     for image in row["image"]:
         if image != view.image.key:
             yield Difference(row["key"], "image", image, view.image.key, "not asked")
     crop = view.image.crop and [float(edge) for edge in view.image.crop]
     ours = {"question": [view.image.path, crop, view.prompt], "accepted answers": list(answers)}
-    for what, mine in ours.items():
-        if told[what] != mine and not told["raised"]:
-            yield Difference(row["key"], what, "not stored", mine, told[what])
+    for what, expected in ours.items():
+        if reference[what] != expected and not reference["raised"]:
+            yield Difference(row["key"], what, "not stored", expected, reference[what])
     for number, verdict in enumerate(episode.verdicts):
-        theirs = None if told["raised"] else told["bits"][number]
+        theirs = None if reference["raised"] else reference["bits"][number]
         yield from _readings(row["key"], verdict, sample.scenario, len(answers), theirs)
 
 
@@ -59,11 +59,11 @@ def _readings(key: str, verdict: Mapping[str, Any], scenario: str, count: int, t
     expected = strict if theirs is None else theirs
     if stored != read or (read is not None and read != expected):
         yield Difference(key, what, stored, read, theirs)
-    kept = [verdict[f"strict_{name}"] for name in READ]
-    first = verdict["attempts"] == 1 and kept[0] is not None
-    if strict != expected or (first and kept != strict):
-        yield Difference(key, f"{what}, strict", kept, strict, theirs)
+    stored_strict = [verdict[f"strict_{name}"] for name in READ]
+    first = verdict["attempts"] == 1 and stored_strict[0] is not None
+    if strict != expected or (first and stored_strict != strict):
+        yield Difference(key, f"{what}, strict", stored_strict, strict, theirs)
 
 
-def _bits(found: Bits | None) -> list[bool] | None:
-    return None if found is None else [found.category, found.suggestion, found.aggregate]
+def _bits(bits: Bits | None) -> list[bool] | None:
+    return None if bits is None else [bits.category, bits.suggestion, bits.aggregate]

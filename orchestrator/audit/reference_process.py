@@ -30,8 +30,8 @@ def referee(data: Path, package: Path | None, python: str | None) -> Iterator[An
     """A process of the package; the value asks it a list of tasks and gives the list of its answers."""
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     interpreter = _python(python)
-    if found := _package(package):
-        environment["PYTHONPATH"] = str(found)
+    if folder := _package(package):
+        environment["PYTHONPATH"] = str(folder)
     _importable(interpreter, environment)
     script = Path(__file__).with_name("reference_worker.py")
     process = subprocess.Popen(
@@ -76,8 +76,8 @@ def _package(named: Path | None) -> Path | None:
         if not (named / PACKAGE / "environment.py").is_file():
             raise AuditError(f"{named} holds no folder {PACKAGE} with environment.py; --package names what it lies in")
         return named
-    found = importlib.util.find_spec(PACKAGE)
-    return Path(found.origin).parents[1] if found is not None and found.origin else None
+    spec = importlib.util.find_spec(PACKAGE)
+    return Path(spec.origin).parents[1] if spec is not None and spec.origin else None
 
 
 def _python(named: str | None) -> str:
@@ -100,7 +100,7 @@ def _python(named: str | None) -> str:
 
 
 def _new_enough(python: str) -> bool:
-    """Whether it starts and is new enough; pyenv's shims exist for versions that are not active."""
+    """Return True if it starts and is new enough; pyenv's shims exist for versions that are not active."""
     test = f"import sys; sys.exit(sys.version_info < {NEEDS})"
     try:
         return subprocess.run([python, "-c", test], capture_output=True, timeout=60).returncode == 0

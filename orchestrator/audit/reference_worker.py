@@ -19,12 +19,12 @@ MOVES = {
 """The package's action numbers (``environment``, top) in our words."""
 
 
-class Picture:
+class CroppedPicture:
     """Stands where the package expects a picture, and remembers the box it was cropped by."""
 
     crop_box: list[float] | None = None
 
-    def crop(self, box: tuple[float, float, float, float]) -> Picture:
+    def crop(self, box: tuple[float, float, float, float]) -> CroppedPicture:
         self.crop_box = [float(edge) for edge in box]
         return self
 
@@ -47,8 +47,8 @@ class Recorded:
 def entries(data: Path, stem: str) -> dict[int, dict[str, Any]]:
     """The lines of a scenario by id, as the file has them."""
     lines = (data / f"{stem}_preprocessed.jsonl").read_text("utf-8-sig").split("\n")
-    found = [json.loads(line) for line in lines if line.strip()]
-    return {entry["id"]: entry for entry in found}
+    parsed = [json.loads(line) for line in lines if line.strip()]
+    return {entry["id"]: entry for entry in parsed}
 
 
 def played(kind: Any, entry: dict[str, Any], task: dict[str, Any], recorded: Recorded) -> dict[str, Any]:
@@ -62,12 +62,12 @@ def played(kind: Any, entry: dict[str, Any], task: dict[str, Any], recorded: Rec
         for reply, recorded.move in zip(task["replies"], task["moves"]):  # noqa: B905 - the caller sends pairs
             if game.stop:
                 break
-            state, picture = game.get_state(hint=task["hint"]), Picture()
+            state, picture = game.get_state(hint=task["hint"]), CroppedPicture()
             state["transform"](picture)
             game.evaluate_generated_answer(reply)
-            made = MOVES.get(game.action_history[-1])
+            move = MOVES.get(game.action_history[-1])
             verdicts = [game.action_evaluation_history[-1], game.category_evaluation_history[-1]]
-            turns.append([state["image_path"], picture.crop_box, state["prompt"], state["options"], *verdicts, made])
+            turns.append([state["image_path"], picture.crop_box, state["prompt"], state["options"], *verdicts, move])
     except Exception as problem:  # whatever the package raises is told, not hidden
         return {"turns": turns, "ending": None, "raised": f"{type(problem).__name__}: {str(problem)[:200]}"}
     return {"turns": turns, "ending": ending(game, turns), "raised": None}
@@ -86,14 +86,16 @@ def asked(kind: Any, entry: dict[str, Any], task: dict[str, Any], oeg: Any) -> d
     """The first question, what a good answer may hold, and each judge's reply in three bits."""
     try:
         game = kind(entry=entry, data_dir="", reference=task["mode"] == "reference")
-        state, picture = game.get_state(hint=False), Picture()
+        state, picture = game.get_state(hint=False), CroppedPicture()
         state["transform"](picture)
         valid = task["accepted"] or game.get_open_ended_gen_answers()
-        told = [oeg.parse_judge_prediction(valid, after_thinking(text), task["scenario"]) for text in task["judged"]]
+        predictions = [
+            oeg.parse_judge_prediction(valid, after_thinking(text), task["scenario"]) for text in task["judged"]
+        ]
     except Exception as problem:
         raised = f"{type(problem).__name__}: {str(problem)[:200]}"
         return {"question": None, "accepted answers": [], "bits": [], "raised": raised}
-    bits = [[bool(one[n]) for n in ("category_prediction", "proactive_suggestion", "aggregate")] for one in told]
+    bits = [[bool(one[n]) for n in ("category_prediction", "proactive_suggestion", "aggregate")] for one in predictions]
     pieces = [piece.strip().replace(".", "") for piece in valid.split(",")]  # as its message to the judge cuts them
     question = [state["image_path"], picture.crop_box, state["prompt"]]
     return {"question": question, "accepted answers": [one for one in pieces if one], "bits": bits, "raised": None}
@@ -110,16 +112,16 @@ def main(data: Path) -> None:
     out, sys.stdout = sys.stdout, sys.stderr  # the package prints warnings
     recorded = Recorded()
     environment.random = recorded  # type: ignore[attr-defined]
-    known: dict[str, dict[int, dict[str, Any]]] = {}
+    samples: dict[str, dict[int, dict[str, Any]]] = {}
     for line in sys.stdin:
         task = json.loads(line)
         stem = task["stem"]
-        if stem not in known:
-            known[stem] = entries(data, stem)
-        entry = {**known[stem][task["id"]], "options": task["options"], "categories": task["categories"]}
+        if stem not in samples:
+            samples[stem] = entries(data, stem)
+        entry = {**samples[stem][task["id"]], "options": task["options"], "categories": task["categories"]}
         kind = environment.get_environment(stem)
-        told = asked(kind, entry, task, oeg) if "judged" in task else played(kind, entry, task, recorded)
-        out.write(json.dumps(told) + "\n")
+        answer = asked(kind, entry, task, oeg) if "judged" in task else played(kind, entry, task, recorded)
+        out.write(json.dumps(answer) + "\n")
         out.flush()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from actors.prompts import posed_openly
+from actors.playing.prompts import posed_openly
 from envs import SCENARIOS, dialogue
 from envs.openended import read_marks
 from orchestrator.audit import multiple_choice
@@ -25,9 +25,9 @@ def task(episode: Recording) -> dict[str, Any]:
     return multiple_choice.task(episode) | {"replies": episode.row["read_as"], "hint": False}
 
 
-def compared(episode: Recording, told: Mapping[str, Any]) -> Iterator[Difference]:
+def compared(episode: Recording, reference: Mapping[str, Any]) -> Iterator[Difference]:
     """What the store, our game and the package (``told``, see ``orchestrator.audit.reference_process``) do not agree on."""
-    return multiple_choice.read_differences(episode, told, list(_played(episode)))
+    return multiple_choice.read_differences(episode, reference, list(_played(episode)))
 
 
 def _played(episode: Recording) -> Iterator[tuple[str | None, dict[str, Any]]]:
@@ -37,8 +37,8 @@ def _played(episode: Recording) -> Iterator[tuple[str | None, dict[str, Any]]]:
     for text in episode.row["judged"]:
         if state.ending is not None:
             return
-        marks = read_marks(text or "", len(dialogue.listed(sample, state).lines))
-        read = None if marks is None else dialogue.meant(sample, state, marks)
+        marks = read_marks(text or "", len(dialogue.turn_choices(sample, state).lines))
+        read = None if marks is None else dialogue.option_from_marks(sample, state, marks)
         view, plain = posed_openly(sample, state, episode.cell.condition), game.view(sample, state)
         state, turn = game.step(sample, state, read or "")
         yield read, multiple_choice.facts(view, plain, view.image.key, state, turn)

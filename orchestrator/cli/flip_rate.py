@@ -1,4 +1,4 @@
-"""``flip-rate``: a share of a run played again at other batch sizes and numbers of workers, and what has changed."""
+"""``flip-rate``: replay a share of a run at other batch sizes and worker counts, and count changed answers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from actors.printable import printable
-from orchestrator.cli.as_json import AsJson, show_json
-from orchestrator.cli.options import WIDTH, MovedData, named
+from actors.text.printable import printable
+from orchestrator.cli.json_output import AsJson, print_json
+from orchestrator.cli.options import WIDTH, MovedData, required_name
 from orchestrator.monitoring.console import show
 from orchestrator.storage.lock import RunFolderError
 
@@ -20,56 +20,60 @@ if TYPE_CHECKING:
 
     from orchestrator.flip_rate.flip_rate import Flips, Repeats
 
-SHOWN = 10
+MOST_CELLS = 10
 """Changed cells that the terminal shows."""
 
 
 def flip_rate(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="A run folder on this machine.")],
-    share: Annotated[float, typer.Option(min=0.01, max=100, metavar="PERCENT", help="Of each scenario's samples.")] = 5,
-    seed: Annotated[int, typer.Option(help="Draws the samples.")] = 0,
+    share: Annotated[
+        float, typer.Option(min=0.01, max=100, metavar="PERCENT", help="Share of each scenario's samples.")
+    ] = 5,
+    seed: Annotated[int, typer.Option(help="Seed of the drawn samples.")] = 0,
     batch: Annotated[
         list[int], typer.Option("--batch", min=1, max=4096, help="Episodes at once; may repeat (default: 1 and 8).")
     ] = [],  # noqa: B006
     workers: Annotated[
         list[int], typer.Option("--workers", min=1, max=4096, help="Replicas a model; may repeat (default: 2).")
     ] = [],  # noqa: B006
-    yes: Annotated[bool, typer.Option("--yes", help="Ask services without asking here, as in a script.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Send requests to paid services without asking, as in a script.")
+    ] = False,
     data: MovedData = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play a seeded share of a finished run again at other batch sizes and worker counts, and count what has changed.
+    """Replay a seeded share of a finished run at other batch sizes and worker counts, and count changed answers.
 
-    The run is only read; the repeats lie in DIR/flip-rate, and the same command goes on with them.
+    The run itself stays unchanged; repeats are stored in DIR/flip-rate. Rerun the same command to resume.
     """
     from orchestrator.flip_rate import flip_rate as flips
-    from orchestrator.storage.disk import disk
+    from orchestrator.storage.disk import disk_errors
 
     repeats = flips.prepared(_local(folder), share, seed, batch, workers, data)
     for line in repeats.lines():
         _say(line, as_json)
-    _agreed(repeats, yes)
+    _confirm_services(repeats, yes)
     outcome = flips.play(repeats, lambda line: _say(line, as_json))
     if not outcome.interrupted:
-        found = flips.compared(repeats)
-        with disk(repeats.folder):
-            written = flips.write(repeats, found)
-        _show(repeats, found, written, as_json)
-    raise typer.Exit(outcome.code)
+        comparison = flips.compared(repeats)
+        with disk_errors(repeats.folder):
+            output = flips.write(repeats, comparison)
+        _show(repeats, comparison, output, as_json)
+    raise typer.Exit(outcome.exit_code)
 
 
 def _local(folder: str) -> Path:
-    if "://" in named(folder):
-        raise RunFolderError(f"{folder} is no folder of this machine; fetch it, flip-rate plays beside it")
+    if "://" in required_name(folder):
+        raise RunFolderError(f"{folder} is not a local folder; download it first")
     return Path(folder)
 
 
-def _agreed(repeats: Repeats, yes: bool) -> None:
-    """Services cost money: nobody is asked before the user has seen how much."""
+def _confirm_services(repeats: Repeats, yes: bool) -> None:
+    """Ask before paid requests are sent; raises RunFolderError without a terminal."""
     if yes or not repeats.asks_services:
         return
     if not sys.stdin.isatty():
-        raise RunFolderError("services would be asked, and nothing was played; type --yes after looking at the costs")
+        raise RunFolderError("this would send paid requests to services; check the costs above and add --yes")
     if not typer.confirm("play these episodes again?"):
         print("nothing was played")
         raise typer.Exit(1)
@@ -79,30 +83,30 @@ def _say(line: str, as_json: bool) -> None:
     print(printable(line), file=sys.stderr if as_json else sys.stdout, flush=True)
 
 
-def _show(repeats: Repeats, found: Flips, written: Path, as_json: bool) -> None:
+def _show(repeats: Repeats, comparison: Flips, output: Path, as_json: bool) -> None:
     if as_json:
-        show_json({
-            "share": repeats.share, "seed": repeats.seed, "folder": str(written), "notes": found.notes,
-            "rates": found.rates.to_dicts(), "cells": found.cells.to_dicts(),
+        print_json({
+            "share": repeats.share, "seed": repeats.seed, "folder": str(output), "notes": comparison.notes,
+            "rates": comparison.rates.to_dicts(), "cells": comparison.cells.to_dicts(),
         })  # fmt: skip
         return
-    differing = found.cells.filter(found.cells["lost"] + found.cells["won"] > 0)
-    show(_rates(found.rates), *([_cells(differing.head(SHOWN))] if differing.height else []), least=WIDTH)
-    if differing.height > SHOWN:
-        print(f"and {differing.height - SHOWN:,} more cells with changed answers")
-    print(*map(printable, found.notes), f"tables: {printable(str(written))}", sep="\n")
+    differing = comparison.cells.filter(comparison.cells["lost"] + comparison.cells["won"] > 0)
+    show(_rates(comparison.rates), *([_cells(differing.head(MOST_CELLS))] if differing.height else []), min_width=WIDTH)
+    if differing.height > MOST_CELLS:
+        print(f"and {differing.height - MOST_CELLS:,} more cells with changed answers")
+    print(*map(printable, comparison.notes), f"tables: {printable(str(output))}", sep="\n")
 
 
 def _rates(rows: pl.DataFrame) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    from orchestrator.report.flip_rates import MEASURES, TITLE, entries
+    from orchestrator.report.tables.flip_rates import MEASURES, TITLE, rate_cells
 
     heads = (f"changed {head} %" for head in MEASURES.values())
     table = Table("setting", "model", "episodes", *heads, title=TITLE, title_justify="left")
     for row in rows.iter_rows(named=True):
-        texts = (one.text for one in entries(row))
+        texts = (cell.text for cell in rate_cells(row))
         table.add_row(escape(row["setting"]), escape(row["model"]), f"{row['episodes']:,}", *texts)
     return table
 
@@ -111,13 +115,14 @@ def _cells(rows: pl.DataFrame) -> Table:
     from rich.markup import escape
     from rich.table import Column, Table
 
-    from orchestrator.report.wording import signed
+    from orchestrator.report.wording import format_signed
 
     heads = (Column(name, justify="right") for name in ("n", "acc before", "acc after", "difference", "lost", "won"))
     title = "cells with changed answers: acc on the same episodes, difference in points (95% interval)"
     table = Table("setting", "cell", *heads, title=title, title_justify="left")
     for row in rows.iter_rows(named=True):
-        span = f"{signed(row['difference'])} ({signed(row['difference_low'])} to {signed(row['difference_high'])})"
+        change, low, high = (format_signed(row[name]) for name in ("difference", "difference_low", "difference_high"))
+        span = f"{change} ({low} to {high})"
         table.add_row(
             escape(row["setting"]), escape(row["cell"]), f"{row['n']:,}", f"{row['acc_before']:.1f}", f"{row['acc_after']:.1f}",
             span, f"{row['lost']:,}", f"{row['won']:,}",

@@ -1,25 +1,22 @@
-"""``ls``: models, judges, scenarios, conditions and sweeps that may be named, read from the registries."""
+"""``ls``: list the models, judges, scenarios, conditions, measures and sweeps that can be named."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from envs import SCENARIOS, installed
-from envs.installed import Offer, PackageError, function
+from envs import SCENARIOS, installed_scenarios
+from envs.installed import Offer, PackageError, load_function
 from envs.scenario import Scenario
-from orchestrator.cli.as_json import AsJson, show_json
+from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.monitoring.console import show
 from sweeps import shipped
 from sweeps.sweep_file import SweepError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 Rows = list[dict[str, Any]]
 MEASURES = {
@@ -28,26 +25,26 @@ MEASURES = {
     "ps": "mean number of suggestions in an episode",
     "loops": "percent of episodes that end at the turn limit",
 }
-"""Measures that every table has."""
+"""Measures of every table."""
 
 
 def models() -> Rows:
-    """Every model that ships with the project, and the policies of installed packages."""
+    """Return every shipped model and the policies of installed packages."""
     from sweeps import packages
     from sweeps.load import registry
     from sweeps.spec import ModelSpec
 
     columns = ("name", "source", "backend", "gpus", "parameters", "max_images", "note")
-    packages.check(registry())
-    own = [
-        ModelSpec(name=name, source=f"{packages.BUILTIN}{name}", backend="builtin", note=_whose(offer))
+    packages.check_packages(registry())
+    policies = [
+        ModelSpec(name=name, source=f"{packages.BUILTIN}{name}", backend="builtin", note=_provider(offer))
         for name, offer in packages.policies().items()
     ]
-    return [{name: getattr(model, name) for name in columns} for model in (*registry().values(), *own)]
+    return [{name: getattr(model, name) for name in columns} for model in (*registry().values(), *policies)]
 
 
 def judges() -> Rows:
-    """Every judge that ships with the project; a sweep may also name a model as its judge."""
+    """Return every shipped judge; a sweep may also name a model as its judge."""
     from sweeps.load import judges as shipped_judges
 
     columns = ("name", "source", "backend", "gpus", "note")
@@ -55,13 +52,13 @@ def judges() -> Rows:
 
 
 def scenarios() -> Rows:
-    """The seven scenarios and those of installed packages, with their files and hints; one that is broken says why."""
+    """Return the seven scenarios and those of installed packages, a broken one with the reason."""
     rows = [_scenario(scenario, "") for scenario in SCENARIOS.values()]
-    for name, offer in installed().items():
+    for name, offer in installed_scenarios().items():
         try:
-            rows.append(_scenario(SCENARIOS[name], _whose(offer)))
+            rows.append(_scenario(SCENARIOS[name], _provider(offer)))
         except PackageError as problem:
-            rows.append({"name": name, "file": "", "hint": str(problem), "package": _whose(offer)})
+            rows.append({"name": name, "file": "", "hint": str(problem), "package": _provider(offer)})
     return rows
 
 
@@ -71,7 +68,7 @@ def _scenario(scenario: Scenario, package: str) -> dict[str, Any]:
 
 
 def conditions() -> Rows:
-    """Every condition, where it exists and what it does."""
+    """Return every condition, its scenarios and its effect."""
     from sweeps.conditions import CONDITIONS, VARIANTS
 
     return [
@@ -81,31 +78,31 @@ def conditions() -> Rows:
 
 
 def measures() -> Rows:
-    """The measures of every table, and those of installed packages, which a sweep names under ``measures``."""
+    """Return the measures of every table and those of installed packages, which a sweep names under ``measures``."""
     from sweeps import packages
 
-    rows: Rows = [{"name": name, "what it is": told, "package": ""} for name, told in MEASURES.items()]
+    rows: Rows = [{"name": name, "what it is": text, "package": ""} for name, text in MEASURES.items()]
     for name, offer in packages.measures().items():
         try:
-            told = (function("measure", name).__doc__ or "").partition("\n")[0]
+            text = (load_function("measure", name).__doc__ or "").partition("\n")[0]
         except PackageError as problem:
-            told = str(problem)
-        rows.append({"name": name, "what it is": told, "package": _whose(offer)})
+            text = str(problem)
+        rows.append({"name": name, "what it is": text, "package": _provider(offer)})
     return rows
 
 
-def _whose(offer: Offer) -> str:
+def _provider(offer: Offer) -> str:
     return f"{offer.package} {offer.version}"
 
 
 def sweeps() -> Rows:
-    """Every sweep that ships, with the question that its file opens with."""
-    return [{"name": name, "question": _first_line(path)} for name, path in shipped.names().items()]
+    """Return every shipped sweep with the question in its first line."""
+    return [{"name": name, "question": _first_line(path)} for name, path in shipped.shipped_sweeps().items()]
 
 
 KINDS = {function.__name__: function for function in (models, judges, scenarios, conditions, measures, sweeps)}
 HEADINGS = {"gpus": "GPUs", "max_images": "pictures"}
-"""Columns whose heading on the terminal is another word than the key in JSON."""
+"""Headings on the terminal that differ from the key in JSON."""
 Kind = Annotated[str, typer.Argument(metavar="|".join(KINDS), autocompletion=lambda: list(KINDS))]
 
 
@@ -113,24 +110,12 @@ def list_names(kind: Kind, as_json: AsJson = False) -> None:
     """List what a sweep file or a command may name."""
     if kind not in KINDS:
         *others, last = KINDS
-        raise SweepError(f"there is nothing to list as {kind!r}; type {', '.join(others)} or {last}")
+        raise SweepError(f"cannot list {kind!r}; type {', '.join(others)} or {last}")
     rows = KINDS[kind]()
     if as_json:
-        show_json(rows)
+        print_json(rows)
     else:
         show(_table(rows))
-
-
-def agreement(rows: pl.DataFrame) -> Table:
-    """Pairs of judges (``orchestrator.report.judge_agreement.agreement``)."""
-    table = Table("judge", "other", "bit", "answers", "equal %", "kappa", "yes %", "other's yes %")
-    for column in table.columns:
-        column.no_wrap = True
-    for row in rows.iter_rows(named=True):
-        figures = [row[name] for name in ("equal", "kappa", "first_yes", "other_yes")]
-        shown = ["-" if value is None else f"{value:.2f}" for value in figures]
-        table.add_row(escape(row["judge"]), escape(row["other"]), row["bit"], f"{row['answers']:,}", *shown)
-    return table
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -1,39 +1,43 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share, and what they resolve to."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from envs.samples import BadData
 from orchestrator.storage.lock import RunFolderError
+from sweeps.sweep_file import SweepError
+
+if TYPE_CHECKING:
+    from sweeps.spec import Sweep
 
 WIDTH = 128
 """Columns that the widest table needs; a narrower terminal wraps it rather than losing digits."""
 
 
-def named(text: str) -> str:
-    """The name of a run folder; raises RunFolderError where it is empty."""
+def required_name(text: str) -> str:
+    """Return the name of a run folder; raises RunFolderError if it is empty."""
     if not text.strip():
         raise RunFolderError("the name of the run folder is empty; type a folder, or s3://BUCKET/FOLDER")
     return text
 
 
 def viewed(text: str) -> Path:
-    """A run folder to read (``run_location.viewed``)."""
-    if "://" not in named(text):
+    """Return a readable copy of a run folder (``run_location.viewed``)."""
+    if "://" not in required_name(text):
         return Path(text)
     from orchestrator.object_store import run_location as remote
 
-    return remote.viewed(text)
+    return remote.readable_folder(text)
 
 
-def benchmark(text: str) -> Path:
-    """The folder that ``--data`` names; raises BadData where it is none."""
+def _benchmark(text: str) -> Path:
     if not Path(text).is_dir():
-        raise BadData(f"--data {text} is no folder; name the one that holds the *_preprocessed.jsonl files")
+        raise BadData(f"--data {text} is not a folder; name the one that holds the *_preprocessed.jsonl files")
     return Path(text)
 
 
@@ -43,12 +47,61 @@ RunFolders = Annotated[
 ]
 ByJudge = Annotated[str, typer.Option("--judge", metavar="KEY", help="Whose verdicts (default: the sweep's judge).")]
 StrictPaper = Annotated[
-    bool, typer.Option("--strict-paper", help="A verdict that could not be had counts as zeros, as in the package.")
+    bool, typer.Option("--strict-paper", help="Count a failed verdict as zeros, as the package does.")
 ]
 MovedData = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", parser=benchmark, help="The benchmark folder, if it has moved.")
+    Path | None, typer.Option("--data", metavar="DIR", parser=_benchmark, help="The benchmark folder, if it has moved.")
 ]
-"""The data of a run that has been played."""
 Cluster = Annotated[
-    str, typer.Option(metavar="object|picture", help="Count samples of one object, or picture or video, as alike.")
+    str,
+    typer.Option(
+        metavar="object|picture", help="Treat samples of one object, or of one picture or video, as dependent."
+    ),
 ]
+SweepFile = Annotated[
+    Path, typer.Argument(metavar="SWEEP", help="A sweep file, or the name of one that ships (`ls sweeps`).")
+]
+Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the sweep file.")]
+Output = Annotated[
+    str | None,
+    typer.Option("--output", metavar="DIR", help="The run folder, or s3://BUCKET/FOLDER (default outputs/<name>)."),
+]
+Update = Annotated[bool, typer.Option("--update", help="Resume in a folder that has another configuration.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip and count bad lines of the data.")]
+More = Annotated[
+    list[Path],
+    typer.Option("--model", metavar="FILE", help="Add the \\[\\[model]] of this file (`train` writes one)."),
+]
+Reuse = Annotated[
+    list[str],
+    typer.Option(
+        "--reuse",
+        metavar="DIR",
+        help="Take episodes from this run folder, or s3://BUCKET/FOLDER, instead of playing them; may repeat.",
+    ),
+]
+
+
+def load_sweep(
+    path: Path, overrides: list[str], output: str | None, skip_bad: bool = False, more: Sequence[Path] = ()
+) -> Sweep:
+    """Load the sweep that the options describe; raises SweepError."""
+    from sweeps.load import load
+
+    sweep = load(path, [*overrides, *(["skip_bad=true"] if skip_bad else [])], more)
+    if output is not None and not output.strip():
+        raise SweepError("--output is empty; name a folder, or omit it for outputs/<name>")
+    return sweep if output is None else sweep.model_copy(update={"output": output})
+
+
+def require_data(sweep: Sweep, file: Path) -> None:
+    """Raise BadData, naming the paths tried, if the data folder of the sweep is missing."""
+    from sweeps.shipped import missing_data
+
+    if why := missing_data(sweep.data, file):
+        raise BadData(why)
+
+
+def reusable_folders(names: Sequence[str]) -> list[tuple[str, Path]]:
+    """Return each ``--reuse`` folder as typed and where it can be read; raises RunFolderError."""
+    return [(name, viewed(name)) for name in dict.fromkeys(names)]

@@ -1,4 +1,4 @@
-"""``play``: a person plays the benchmark on a page of this machine, into a run folder like any model's."""
+"""``play``: a person plays the benchmark in a browser, into a run folder like a model's."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from envs.samples import BadData
-from orchestrator.cli.options import WIDTH, named
-from orchestrator.cli.plan import Overrides
+from orchestrator.cli.options import WIDTH, Overrides, Update, required_name
 from orchestrator.monitoring.console import show
 from sweeps.sweep_file import SweepError, override_key, read_sweep
 
@@ -28,31 +27,35 @@ def play(
     samples: Annotated[int | None, typer.Option(min=1, help="Samples of each scenario, drawn by seed.")] = None,
     set_: Overrides = [],  # noqa: B006
     output: Annotated[str, typer.Option(metavar="DIR", help="The run folder (default outputs/play-NAME).")] = "",
-    update: Annotated[bool, typer.Option("--update", help="Go on in a folder of another configuration.")] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where the page is (default: a free port).")] = 0,
+    update: Update = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The page's port (default: any free one).")] = 0,
 ) -> None:
-    """Show a person exactly what a model is sent, question by question, and keep the answers as a run.
+    """Show a person exactly what a model is sent, question by question, and store the answers as a run.
 
-    The page is on this machine alone. Stop it with Ctrl-C; the same command goes on.
+    The page is served on loopback only. Stop with Ctrl-C; rerun the same command to resume.
     """
-    from orchestrator.execution.attempt import opened
+    from orchestrator.execution.attempt import open_attempt
     from orchestrator.human.session import sit
     from orchestrator.object_store import run_location as remote
     from orchestrator.planning.build_plan import build_plan
-    from orchestrator.report.console_tables import tables
+    from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.results import result_tables
 
-    sweep = sweep_of(data, name, _keys(scenarios, conditions), _limit(samples, set_), output)
+    sweep = personal_sweep(data, name, _selection(scenarios, conditions), _with_limit(samples, set_), output)
     plan = build_plan(sweep)
-    with remote.place(named(sweep.output)) as place, opened(sweep, plan, place.folder, print, update) as attempt:
-        outcome = attempt.run(play=lambda mine: sit(mine, port))
+    with (
+        remote.open_location(required_name(sweep.output)) as location,
+        open_attempt(sweep, plan, location.folder, print, update) as attempt,
+    ):
+        outcome = attempt.run(play=lambda episodes: sit(episodes, port))
     if not outcome.interrupted:
-        show(*tables(outcome.rows), least=WIDTH)
-        print(f"beside models: proactive-sweep leaderboard {sweep.output} OTHER_RUN")
-    raise typer.Exit(place.code(outcome.code))
+        show(*map(rich_table, result_tables(outcome.rows)), min_width=WIDTH)
+        print(f"Compare with models: proactive-sweep report --leaderboard {sweep.output} OTHER_RUN")
+    raise typer.Exit(location.exit_code(outcome.exit_code))
 
 
-def sweep_of(data: str, name: str, keys: dict[str, Any], overrides: list[str], output: str = "") -> Sweep:
-    """The sweep whose one model is this person: of a data folder, or of a sweep file less its models; raises SweepError."""
+def personal_sweep(data: str, name: str, keys: dict[str, Any], overrides: list[str], output: str = "") -> Sweep:
+    """Return the sweep of a data folder or file with this person as its only model; raises SweepError."""
     from sweeps.load import build
     from sweeps.values import NAME
 
@@ -66,21 +69,21 @@ def sweep_of(data: str, name: str, keys: dict[str, Any], overrides: list[str], o
 
 
 def _table(data: str) -> dict[str, Any]:
-    """The table of a sweep file without what is of its models; of a data folder, its name."""
+    """Return the table of a sweep file without its models; for a data folder, a table that names it."""
     if "://" in data or Path(data).is_dir():
         return {"name": "play", "data": data}
     if not data.endswith(".toml") and not Path(data).is_file():
-        raise BadData(f"there is no data folder {data}; `proactive-sweep data demo {data}` draws a small one")
+        raise BadData(f"data folder {data} not found; `proactive-sweep data demo {data}` draws a small one")
     table = read_sweep(Path(data))
-    models = ("model", "models", "only", "judge", "open_ended", "protocol", "protocols", "train", "output")
-    return {key: value for key, value in table.items() if key not in models}
+    left_out = ("model", "models", "only", "judge", "open_ended", "protocol", "protocols", "train", "output")
+    return {key: value for key, value in table.items() if key not in left_out}
 
 
-def _keys(scenarios: str, conditions: str) -> dict[str, Any]:
-    """What the options say, as keys of a sweep."""
-    named = {"scenarios": scenarios, "conditions": conditions}
-    return {key: "all" if text == "all" else text.split(",") for key, text in named.items() if text}
+def _selection(scenarios: str, conditions: str) -> dict[str, Any]:
+    """Return the options as keys of a sweep."""
+    options = {"scenarios": scenarios, "conditions": conditions}
+    return {key: "all" if text == "all" else text.split(",") for key, text in options.items() if text}
 
 
-def _limit(samples: int | None, overrides: list[str]) -> list[str]:
+def _with_limit(samples: int | None, overrides: list[str]) -> list[str]:
     return overrides if samples is None else [f"selection.limit={samples}", *overrides]

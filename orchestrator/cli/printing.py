@@ -1,4 +1,4 @@
-"""What several commands print below their tables."""
+"""Lines that several commands print below their tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.printable import printable
+from actors.text.printable import printable
 from orchestrator.cli.options import WIDTH
 from orchestrator.monitoring.console import show
 
@@ -15,35 +15,36 @@ if TYPE_CHECKING:
 
 
 def print_tables(rows: pl.DataFrame) -> None:
-    """The tables of results.json's cells, in the paper's shape."""
-    from orchestrator.report.console_tables import tables
+    """Print the cells of results.json as the paper's tables."""
+    from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.results import result_tables
 
-    show(*tables(rows), least=WIDTH)
+    show(*map(rich_table, result_tables(rows)), min_width=WIDTH)
 
 
 def precision_lines(folder: Path) -> list[str]:
-    """The rule by which cells of a run stop, and what it has saved; none without a rule."""
+    """Return the rule by which cells of a run stop and the episodes saved; empty without a rule."""
     from orchestrator.storage.run_folder import RunFolderError, planned_cells, stored_sweep
 
     try:
         rule = stored_sweep(folder).precision
         if rule is None:
             return []
-        from orchestrator.report.stopped import told
+        from orchestrator.report.scores.precision_stops import describe_savings
 
-        return told(rule, planned_cells(folder))
+        return describe_savings(rule, planned_cells(folder))
     except RunFolderError:
         return []
 
 
 def print_left_out(left_out: Iterable[object]) -> None:
-    """The bad lines of the data that nobody played, one line a scenario."""
-    for one in left_out:
-        print(printable(f"left out: {one}"))
+    """Print the bad lines of the data that were not played, one line per scenario."""
+    for scenario in left_out:
+        print(printable(f"left out: {scenario}"))
 
 
 def print_reused(folder: Path) -> None:
-    """How many episodes were played in which other folder."""
+    """Print how many episodes came from which other folder."""
     from orchestrator.storage import reused
 
     for sentence in reused.sentences(folder):
@@ -51,8 +52,8 @@ def print_reused(folder: Path) -> None:
 
 
 def print_mlflow(folder: Path) -> None:
-    """Where a browser shows the table of models; nothing where MLflow has not heard of the run."""
-    from orchestrator.tracking.remembered import pages
+    """Print the addresses of the run's MLflow pages; nothing if MLflow has no such run."""
+    from orchestrator.tracking.mlflow.links import pages
 
     for line in pages(folder):
         print(printable(f"MLflow: {line}"))

@@ -1,4 +1,4 @@
-"""``prompt``: what a model or a judge is sent, as text or as the token ids that its engine makes of it."""
+"""``prompt``: print the input of a model or judge, as text or as its engine's token ids."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from actors.printable import printable
+from actors.text.printable import printable
 from envs.samples import BadData
-from sweeps.protocol import Protocol
+from sweeps.protocol import ZERO_SHOT, Protocol
 from sweeps.sweep_file import SweepError
 
 
@@ -21,7 +21,7 @@ def prompt(
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The benchmark folder.")] = Path(
         "outputs/demo-data"
     ),
-    condition: Annotated[str, typer.Option(help="`ls conditions` lists them.")] = "zero-shot",
+    condition: Annotated[str, typer.Option(help="`ls conditions` lists them.")] = ZERO_SHOT,
     sweep: Annotated[
         Path | None, typer.Option("--sweep", metavar="SWEEP", help="A file whose \\[\\[condition]] may be named.")
     ] = None,
@@ -34,31 +34,31 @@ def prompt(
         Protocol, typer.Option(help="Multiple choice, open-ended in one turn or many, or tool calls.")
     ] = Protocol.MCQA,
     judge: Annotated[str, typer.Option(help="Show what this judge is sent about --answer; `ls judges`.")] = "",
-    answer: Annotated[str, typer.Option(help="What a model is taken to have said.")] = "",
+    answer: Annotated[str, typer.Option(help="The model's reply that the judge reads.")] = "",
     token_ids: Annotated[bool, typer.Option("--token-ids", help="Print the engine's token ids, as JSON.")] = False,
     backend: Annotated[str, typer.Option(help="The engine: transformers or vllm (default: the model's own).")] = "",
 ) -> None:
-    """Print exactly what a model, or a judge, is sent, with picture names in place of pictures."""
-    from orchestrator.inspection import prompt_preview as asked
-    from sweeps.load import one_cell
+    """Print the exact input of a model or judge, with file names in place of pictures."""
+    from orchestrator.inspection import prompt_preview as preview
+    from sweeps.load import build_cell
 
-    entry = asked.checkpoint(model, backend)
-    cell = one_cell(scenario, condition, "" if entry else model, protocol, sweep)
+    entry = preview.checkpoint(model, backend)
+    cell = build_cell(scenario, condition, "" if entry else model, protocol, sweep)
     cell = cell.model_copy(update={"model": entry}) if entry else cell
-    by = asked.named_judge(judge, answer, protocol, turn)
-    found, pool = asked.find(data, cell.scenario, sample)
+    by = preview.named_judge(judge, answer, protocol, turn)
+    sample_view, pool = preview.find(data, cell.scenario, sample)
     try:
-        conversation = asked.put(found, pool, cell, seed, turn, by, answer)
-    except ValueError as few:
-        raise BadData(str(few)) from None
+        conversation = preview.put(sample_view, pool, cell, seed, turn, by, answer)
+    except ValueError as reason:
+        raise BadData(str(reason)) from None
     addressed = by.model if by else cell.model
     if token_ids:
         if not (model or by):
-            raise SweepError("--token-ids are one model's: add --model NAME, or --model FOLDER of a checkpoint")
-        print(json.dumps(asked.token_ids(addressed, data, conversation, found)))
+            raise SweepError("--token-ids requires --model NAME, or --model FOLDER of a checkpoint")
+        print(json.dumps(preview.token_ids(addressed, data, conversation, sample_view)))
         return
-    text = asked.templated(addressed, conversation) if model or by else None
+    text = preview.templated(addressed, conversation) if model or by else None
     if (model or by) and text is None and addressed.backend != "builtin":
-        named = addressed.name
-        print(f"{named} is not on this disk: the conversation is shown before its chat template", file=sys.stderr)
-    print(printable(asked.written(conversation) if text is None else text))
+        name = addressed.name
+        print(f"{name} is not on this disk: showing the conversation without its chat template", file=sys.stderr)
+    print(printable(preview.written(conversation) if text is None else text))

@@ -1,59 +1,72 @@
-"""report, compare, leaderboard: what the tables of run folders say."""
+"""``report`` and ``compare``: tables, figures and pages of one run folder or several."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from actors.printable import printable
-from orchestrator.cli.as_json import AsJson, show_json
+from actors.text.printable import printable
+from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import WIDTH, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
 from orchestrator.cli.printing import print_left_out, print_reused, print_tables
+from orchestrator.cli.train import print_learned
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:
     from orchestrator.report.run_data import RunData
 
 
+class Reading(NamedTuple):
+    """The options that say how run folders are read."""
+
+    data: Path | None
+    judge: str
+    strict_paper: bool
+    cluster: str
+
+
 def report(
     folders: RunFolders,
     data: MovedData = None,
-    brief: Annotated[bool, typer.Option("--brief", help="Only print the tables.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="Only print the tables; write nothing.")] = False,
     judge: ByJudge = "",
     strict_paper: StrictPaper = False,
     baselines: Annotated[
         bool, typer.Option("--baselines/--no-baselines", help="Draw baselines grey in figures, or leave them out.")
     ] = True,
     cluster: Cluster = "",
-    into: Annotated[Path, typer.Option("--into", metavar="FILE", help="Of several runs: the page.")] = Path(
-        "runs.html"
-    ),
+    into: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The page on several runs (default runs.html, or leaderboard.html)."),
+    ] = None,
+    leaderboard: Annotated[
+        bool, typer.Option("--leaderboard", help="Write one page that ranks all models and people of the folders.")
+    ] = False,
+    learned: Annotated[
+        bool, typer.Option("--learned", help="Table 3: before and after training, with the paper's figures.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the paper's tables, and write tables/, figures/ and report.html from the run folder alone.
+    """Print the paper's tables, and write tables/, figures/ and report.html into the run folder.
 
-    Of several runs, print what each differs by from the first, and write one page: ranks over all of them, and differences.
-    --brief and --json write nothing.
+    For several runs, print the differences from the first, and write one page with all ranks and differences. --json writes
+    nothing.
     """
-    if len(folders) > 1 and as_json:
-        _compare_runs(folders, data, judge, strict_paper, cluster, None, as_json)
-        return
-    if len(folders) > 1:
-        _report_runs(folders, data, judge, strict_paper, cluster, None if brief else into)
-        return
-    from orchestrator.report.run_data import read
-
-    found = read(folders[0], data, judge, strict_paper, cluster)
-    if as_json:
-        show_json({"cells": found.rows.to_dicts(), "notes": found.notes})
-        return
-    _print_run(found)
-    if not brief:
-        _write_run(found, data, baselines)
+    reading = Reading(data, judge, strict_paper, cluster)
+    if learned:
+        print_learned(folders, data)
+    elif leaderboard:
+        _rank_models(folders, reading, into or Path("leaderboard.html"), as_json)
+    elif len(folders) > 1 and as_json:
+        _compare_runs(folders, reading, None, as_json)
+    elif len(folders) > 1:
+        _report_runs(folders, reading, None if brief else into or Path("runs.html"))
+    else:
+        _report_run(folders[0], reading, brief, baselines, as_json)
 
 
 def compare(
@@ -61,121 +74,134 @@ def compare(
     data: MovedData = None,
     judge: ByJudge = "",
     strict_paper: StrictPaper = False,
-    cluster: Annotated[
-        str, typer.Option(metavar="object|picture", help="Of several runs: count samples of one object as alike.")
-    ] = "",
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Of several runs: write every cell there.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Of one run: our figures beside the published ones. Of several: each less the first, on the same samples."""
-    if len(folders) > 1:
-        _compare_runs(folders, data, judge, strict_paper, cluster, csv, as_json)
-        return
-    from orchestrator.report import paper_comparison as beside
-
-    rows = beside.compare(folders[0], data, judge, strict_paper)
-    if as_json:
-        show_json({"figures": rows.to_dicts(), "notes": beside.reasons(rows)})
-        return
-    show(*beside.tables(rows), *beside.reasons(rows), least=WIDTH)
-
-
-def leaderboard(
-    folders: RunFolders,
-    into: Annotated[Path, typer.Option("--into", metavar="FILE", help="The page.")] = Path("leaderboard.html"),
-    data: MovedData = None,
     cluster: Cluster = "",
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="For several runs: write every cell.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rank the models, and people, of run folders on one offline page, with links into their report pages."""
-    from orchestrator.report.html.leaderboard_page import write_leaderboard
-    from orchestrator.report.leaderboard import leaderboard as ranked
-    from orchestrator.storage.disk import disk
-
-    found = ranked(folders, data, cluster=cluster)
-    if as_json:
-        entrants = {name: asdict(one) for name, one in found.entrants.items()}
-        rows = [entrants[row["name"]] | row for row in found.rows.to_dicts()]
-        show_json({"rows": rows, "cells": found.cells.to_dicts(), "notes": found.notes})
+    """Compare one run with the published figures, or several runs with the first one, on the same samples."""
+    if len(folders) > 1:
+        _compare_runs(folders, Reading(data, judge, strict_paper, cluster), csv, as_json)
         return
-    with disk(into):
-        page = write_leaderboard(found, into)
-    for note in found.notes:
+    from orchestrator.report.comparisons import paper_comparison
+    from orchestrator.report.tables.console import rich_table
+
+    rows = paper_comparison.compare_folder_with_paper(folders[0], data, judge, strict_paper)
+    if as_json:
+        print_json({"figures": rows.to_dicts(), "notes": paper_comparison.comparison_notes(rows)})
+        return
+    show(
+        *map(rich_table, paper_comparison.comparison_tables(rows)),
+        *paper_comparison.comparison_notes(rows),
+        min_width=WIDTH,
+    )
+
+
+def _report_run(folder: Path, reading: Reading, brief: bool, baselines: bool, as_json: bool) -> None:
+    from orchestrator.report.read_run import read_run
+
+    run_data = read_run(folder, *reading)
+    if as_json:
+        print_json({"cells": run_data.rows.to_dicts(), "notes": run_data.notes})
+        return
+    _print_run(run_data)
+    if not brief:
+        _write_run(run_data, reading.data, baselines)
+
+
+def _print_run(run_data: RunData) -> None:
+    from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.evidence import paired_table
+
+    print_tables(run_data.rows)
+    table = paired_table(run_data)
+    if table.rows:
+        show(rich_table(table), min_width=WIDTH)
+    print_left_out(run_data.left_out)
+    print_reused(run_data.folder)
+
+
+def _write_run(run_data: RunData, data: Path | None, baselines: bool) -> None:
+    from orchestrator.report.figures.draw import write_figures
+    from orchestrator.report.figures.process import figure_set
+    from orchestrator.report.html import write_page
+    from orchestrator.report.measures.outcomes import describe_clusters
+    from orchestrator.report.tables.write import write_tables
+    from orchestrator.storage.disk import disk_errors
+
+    folder = run_data.folder
+    with disk_errors(folder), figure_set(run_data, baselines) as figures:
+        files = write_tables(run_data)
+        page = write_page(run_data, data, figures=figures)
+        files += write_figures(run_data, figures=figures)
+    print(f"intervals: {describe_clusters(run_data)}")
+    print(f"{len(files)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
+
+
+def _rank_models(folders: Sequence[Path], reading: Reading, into: Path, as_json: bool) -> None:
+    """Rank the models and people of run folders on one offline page, with links to their report pages."""
+    from orchestrator.report.comparisons.leaderboard import build_leaderboard as rank
+    from orchestrator.report.html.leaderboard_page import write_leaderboard
+    from orchestrator.report.read_run import read_runs
+    from orchestrator.storage.disk import disk_errors
+
+    ranking = rank(read_runs(folders, *reading))
+    if as_json:
+        entrants = {name: asdict(entrant) for name, entrant in ranking.entrants.items()}
+        rows = [entrants[row["name"]] | row for row in ranking.rows.to_dicts()]
+        print_json({"rows": rows, "cells": ranking.cells.to_dicts(), "notes": ranking.notes})
+        return
+    with disk_errors(into):
+        page = write_leaderboard(ranking, into)
+    for note in ranking.notes:
         print(printable(note))
     print(printable(f"open {page} in a browser"))
 
 
-def _print_run(found: RunData) -> None:
-    from orchestrator.report.console_tables import paired as paired_table
-    from orchestrator.report.evidence_tables import paired
+def _compare_runs(folders: Sequence[Path], reading: Reading, csv: Path | None, as_json: bool) -> None:
+    """Print the difference of every further run from the first, sample by sample."""
+    from orchestrator.report.comparisons import run_comparison
+    from orchestrator.report.tables.console import rich_table
+    from orchestrator.storage.disk import disk_errors
 
-    print_tables(found.rows)
-    grid = paired(found)
-    if grid.rows:
-        show(paired_table(grid), least=WIDTH)
-    print_left_out(found.left_out)
-    print_reused(found.folder)
-
-
-def _write_run(found: RunData, data: Path | None, baselines: bool) -> None:
-    from orchestrator.report.figure_process import drawing
-    from orchestrator.report.figures import write_figures
-    from orchestrator.report.html import write_page
-    from orchestrator.report.outcomes import told
-    from orchestrator.report.tables import write_tables
-    from orchestrator.storage.disk import disk
-
-    folder = found.folder
-    with disk(folder), drawing(found, baselines) as drawn:
-        made = write_tables(found)
-        page = write_page(found, data, drawn=drawn)
-        made += write_figures(found, drawn=drawn)
-    print(f"intervals: {told(found)}")
-    print(f"{len(made)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
-
-
-def _compare_runs(
-    folders: Sequence[Path],
-    data: Path | None,
-    judge: str,
-    strict: bool,
-    cluster: str,
-    csv: Path | None,
-    as_json: bool,
-) -> None:
-    """Print every further run less the first, sample by sample."""
-    from orchestrator.report import run_comparison as beside
-    from orchestrator.storage.disk import disk
-
-    found = beside.compare_runs(folders, data, judge, strict, cluster)
+    differences = run_comparison.compare_runs(folders, *reading)
     if csv is not None:
-        with disk(csv):
-            found.cells.write_csv(csv)
+        with disk_errors(csv):
+            differences.cells.write_csv(csv)
     if as_json:
-        show_json({"cells": found.cells.to_dicts(), "averages": found.averages.to_dicts(), "notes": found.notes})
+        averages = differences.averages.to_dicts()
+        print_json({"cells": differences.cells.to_dicts(), "averages": averages, "notes": differences.notes})
         return
-    show(*beside.tables(found), beside.LEGEND, *map(printable, found.notes), least=WIDTH)
+    show(
+        *map(rich_table, run_comparison.comparison_tables(differences)),
+        run_comparison.LEGEND,
+        *map(printable, differences.notes),
+        min_width=WIDTH,
+    )
 
 
-def _report_runs(
-    folders: Sequence[Path], data: Path | None, judge: str, strict: bool, cluster: str, into: Path | None
-) -> None:
-    """Print what each further run differs by from the first, and write one page about all of them, none without ``into``."""
-    from orchestrator.report import run_comparison as beside
+def _report_runs(folders: Sequence[Path], reading: Reading, into: Path | None) -> None:
+    """Print the differences from the first run, and write one page on all of them unless ``into`` is None."""
+    from orchestrator.report.comparisons import run_comparison
+    from orchestrator.report.comparisons.leaderboard import build_leaderboard as rank
     from orchestrator.report.html.leaderboard_page import write_leaderboard
-    from orchestrator.report.leaderboard import leaderboard as ranked
-    from orchestrator.report.run_data import several
-    from orchestrator.storage.disk import disk
+    from orchestrator.report.read_run import read_runs
+    from orchestrator.report.tables.console import rich_table
+    from orchestrator.storage.disk import disk_errors
 
-    runs = several(folders, data, judge, strict, cluster)
-    found = ranked(runs)
+    runs = read_runs(folders, *reading)
+    ranking = rank(runs)
     try:
-        differences = beside.compare_runs(runs)
-        show(*beside.tables(differences), beside.LEGEND, *map(printable, differences.notes), least=WIDTH)
-    except beside.NothingInCommon as nothing:
+        differences = run_comparison.compare_runs(runs)
+        show(
+            *map(rich_table, run_comparison.comparison_tables(differences)),
+            run_comparison.LEGEND,
+            *map(printable, differences.notes),
+            min_width=WIDTH,
+        )
+    except run_comparison.NothingInCommon as reason:
         differences = None
-        print(printable(str(nothing)))
+        print(printable(str(reason)))
     if into is not None:
-        with disk(into):
-            page = write_leaderboard(found, into, "Runs side by side", differences)
+        with disk_errors(into):
+            page = write_leaderboard(ranking, into, "Runs side by side", differences)
         print(printable(f"open {page} in a browser"))

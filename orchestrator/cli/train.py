@@ -1,13 +1,13 @@
-"""``train`` and ``learned``: a model learns from states of the game, and what it learnt stands beside the paper's table 3."""
+"""``train``: teach a model with states of the game."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import MovedData
 from orchestrator.monitoring.console import show
 from orchestrator.storage.lock import RunFolderError
 
@@ -19,41 +19,26 @@ def train(
     set_: Annotated[
         list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key, such as train.rp=0.75.")
     ] = [],  # noqa: B006
-    output: Annotated[str, typer.Option("--output", metavar="DIR", help="The folder of the training.")] = "",
+    output: Annotated[str, typer.Option("--output", metavar="DIR", help="Where to save the trained model.")] = "",
 ) -> None:
-    """Train a model on single turns of the game (GRPO); the same command continues an interrupted training."""
+    """Train a model on single turns of the game (GRPO); rerun the same command to resume."""
     from orchestrator.learning import settings
 
     training = settings.load(sweep, set_)
     folder = output or training.sweep.output
     if "://" in folder:
-        raise RunFolderError(f"{folder} is a bucket; a training needs a folder of this machine as --output")
+        raise RunFolderError(f"{folder} is a bucket; training needs a local folder as --output")
     from orchestrator.learning.trainer import train as teach  # torch takes seconds to import
 
-    done = teach(training, Path(folder))
-    if done.model is None:
-        print(f"stopped after {done.steps:,} steps; the same command goes on from there")
+    student = teach(training, Path(folder))
+    if student.model is None:
+        print(f"stopped after {student.steps:,} steps; rerun the same command to resume")
         raise typer.Exit(INTERRUPTED)
-    print(f"{done.model}: play it with `proactive-sweep run SWEEP --model {done.model}`")
+    print(f"{student.model}: play it with `proactive-sweep run SWEEP --model {student.model}`")
 
 
-def learned(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder with models before and after training.")],
-    data: MovedData = None,
-) -> None:
-    """Print table 3 of a run: before and after training, in and out of domain, with paired intervals and the paper's."""
-    from orchestrator.learning import table
-    from orchestrator.storage.disk import disk
-
-    found = table.read(folder, data)
-    show(*table.tables(found), least=150)
-    with disk(folder):
-        written = table.write(folder, found)
-    print(" ".join(str(path) for path in written))
-
-
-def plan_lines(path: Path, overrides: list[str], gpu_type: str, gpus: int | None = None) -> tuple[str, ...]:
-    """What `plan` says of a sweep file's [train] table; nothing where it has none."""
+def training_lines(path: Path, overrides: list[str], gpu_type: str, gpus: int | None = None) -> tuple[str, ...]:
+    """Return the lines of `plan` on a sweep file's [train] table; none without that table."""
     from sweeps.sweep_file import override_key, read_sweep
 
     table = read_sweep(path)
@@ -62,6 +47,20 @@ def plan_lines(path: Path, overrides: list[str], gpu_type: str, gpus: int | None
     if "train" not in table:
         return ()
     from orchestrator.learning import settings
-    from orchestrator.learning.plan import plan_lines as lines
+    from orchestrator.learning.plan import plan_lines
 
-    return tuple(lines(settings.load(path, overrides), gpu_type, gpus))
+    return tuple(plan_lines(settings.load(path, overrides), gpu_type, gpus))
+
+
+def print_learned(folders: Sequence[Path], data: Path | None) -> None:
+    """Print and write table 3: models before and after training, in and out of domain, with paired intervals."""
+    from orchestrator.learning import table
+    from orchestrator.storage.disk import disk_errors
+
+    if len(folders) > 1:
+        raise RunFolderError("--learned takes one run folder: the one that holds models before and after training")
+    run_data = table.read(folders[0], data)
+    show(*table.tables(run_data), min_width=150)
+    with disk_errors(folders[0]):
+        files = table.write(folders[0], run_data)
+    print(" ".join(str(path) for path in files))

@@ -1,7 +1,7 @@
-"""Remote files through fsspec: listed, read in part, or downloaded whole; the Hub, web servers and buckets share this.
+"""Remote files of the Hub, web servers and buckets: listed, read in part, or downloaded, through fsspec.
 
-A file gets its name only once it is whole, of one version and of the right SHA-256 where one is known; a broken download
-keeps what came, and the same call goes on from there. Why not fsspec's own download: docs/decisions/0007.
+A file gets its name only when it is complete, of one version, and has the right SHA-256 if one is known. A broken
+download is resumed by the same call. docs/decisions/0007 says why fsspec's own download is not used.
 """
 
 from __future__ import annotations
@@ -22,77 +22,77 @@ from envs.samples import BadData
 CHUNK = 1 << 20
 """Bytes that are read at once."""
 READ_TIMEOUT_S = 60
-"""Seconds for which a server may send nothing."""
+"""Seconds of silence after which a server counts as failed."""
 ATTEMPTS = 4
-"""Tries in a row that may bring nothing new."""
+"""Attempts in a row that may bring no new bytes."""
 RETRY_PAUSE_S = 0.5
-"""Seconds before the second of them; it doubles."""
+"""Seconds before the second attempt; doubled for each further one."""
 
 
 class FetchError(BadData):
-    """Why a remote file is not here; its text is the whole message."""
+    """A remote file that could not be fetched; its text is the full message."""
 
 
-class Changed(FetchError):
-    """A file that is another one than when it was listed."""
+class ChangedFile(FetchError):
+    """A file that changed after it was listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file as a listing shows it."""
+    """A file's listing."""
 
     path: str
     size: int
     """Bytes."""
     sha256: str = ""
-    """Empty where the place tells none."""
+    """Empty if unknown."""
     version: str = ""
-    """A strong ETag, a date of change or a generation: the same only for the same bytes; empty where the place tells none."""
+    """A strong ETag, a modification date or a generation, equal only for equal bytes; empty if unknown."""
 
 
 class RemoteFolder:
-    """The files below one place; ``fs`` is a file system of fsspec, ``root`` the place in it."""
+    """The files below ``root`` in the fsspec file system ``fs``."""
 
     name: str
-    """What the user typed."""
+    """The name that the user typed."""
     commit = ""
-    """Empty where the place keeps no versions."""
+    """Empty without versions."""
     who = "the server"
-    """Whom a message names."""
+    """The service's name in messages."""
     fs: Any
     root: str
     progress: Callable[[int], None]
-    """Is called with the size in bytes of every piece that arrives."""
+    """Called with the size in bytes of every chunk that arrives."""
 
     def files(self, folder: str | None = None) -> list[RemoteFile]:
-        """Every file below a folder, with its size; raises FetchError."""
+        """Return every file below a folder with its size. Raises FetchError."""
         raise NotImplementedError
 
-    def located(self, file: RemoteFile) -> tuple[str, dict[str, str]]:
-        """The http address of a file and the headers to ask it with; raises FetchError."""
+    def locate(self, file: RemoteFile) -> tuple[str, dict[str, str]]:
+        """Return the HTTP address of a file and the request headers. Raises FetchError."""
         raise NotImplementedError
 
     def session(self) -> Any:
-        """The client of httpx that downloads."""
+        """Return the httpx client for downloads."""
         raise NotImplementedError
 
-    def opened(self, file: RemoteFile) -> Any:
-        """A file for reading here and there, without having it whole."""
+    def open(self, file: RemoteFile) -> Any:
+        """Open a file for random access, without downloading it."""
         return self.fs.open(f"{self.root}/{file.path}", "rb", block_size=CHUNK)
 
     def download(self, file: RemoteFile, target: Path) -> Path:
-        """Fetch a file to ``target`` and check size and hash; what a broken download of the same version left is used."""
+        """Download a file to ``target`` and check size and hash, resuming a broken download of the same version."""
         if target.is_file() and target.stat().st_size == file.size:
             return target
         part = self._part(file, target)
         idle = 0
-        while (had := _size(part)) != file.size and idle < ATTEMPTS:
-            if had > file.size:
+        while (size_before := _size(part)) != file.size and idle < ATTEMPTS:
+            if size_before > file.size:
                 part.unlink()
-                had = 0
+                size_before = 0
             time.sleep(RETRY_PAUSE_S * (2**idle - 1))
             problem = self._try(file, part)
-            idle = idle + 1 if _size(part) <= had else 0
+            idle = idle + 1 if _size(part) <= size_before else 0
             if problem and idle == ATTEMPTS:
                 raise FetchError(
                     f"{file.path} broke off at {_size(part):,} of {file.size:,} bytes ({problem}); the same command goes on "
@@ -105,7 +105,7 @@ class RemoteFolder:
         return target
 
     def _part(self, file: RemoteFile, target: Path) -> Path:
-        """Where a file arrives: a name of its version, so that no other version is appended to it; those of others go."""
+        """Return the path of the partial file, named by version; partial files of other versions are deleted."""
         mark = hashlib.sha256((file.sha256 or file.version or self.commit).encode()).hexdigest()[:12]
         part = target.with_name(f".{target.name}.{mark}.part")
         part.parent.mkdir(parents=True, exist_ok=True)
@@ -115,61 +115,61 @@ class RemoteFolder:
         return part
 
     def _try(self, file: RemoteFile, part: Path) -> str:
-        """Append what is missing as it comes; returns why it stopped, or an empty string. Raises Changed."""
+        """Append the missing bytes; return why it stopped, or an empty string. Raises ChangedFile."""
         try:
             self._append(file, part)
-        except Changed:
+        except ChangedFile:
             part.unlink(missing_ok=True)
             raise
         except OSError as problem:
             if problem.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise FetchError(f"the disk is full at {_size(part):,} bytes of {file.path}") from None
-            return short(problem)
+            return short_message(problem)
         except Exception as problem:  # whatever the network stack raises; the caller decides by the bytes that came
-            return short(problem)
+            return short_message(problem)
         return "" if _size(part) == file.size else f"the server sent {_size(part):,} bytes"
 
     def _append(self, file: RemoteFile, part: Path) -> None:
-        """Ask for what is missing, on the condition that the file is still the one that was listed."""
+        """Request the missing bytes, on the condition that the file is still the one listed."""
         lasting = file.sha256 or self.commit or file.version
-        had = _size(part) if lasting else 0
-        url, headers = self.located(file)
-        asked = {**headers, "Accept-Encoding": "identity", "Range": f"bytes={had}-"}
-        if file.version and had:
-            asked["If-Range"] = file.version
+        offset = _size(part) if lasting else 0
+        url, headers = self.locate(file)
+        range_headers = {**headers, "Accept-Encoding": "identity", "Range": f"bytes={offset}-"}
+        if file.version and offset:
+            range_headers["If-Range"] = file.version
         with (
-            self.session().stream("GET", url, headers=asked, follow_redirects=True) as answer,
+            self.session().stream("GET", url, headers=range_headers, follow_redirects=True) as response,
             part.open("ab") as out,
         ):
-            if answer.status_code not in (200, 206):
-                raise OSError(f"status {answer.status_code}")
-            if file.version and version(answer.headers) != file.version:
-                raise Changed(f"{file.path} was changed on the server meanwhile; the same command fetches it anew")
-            if answer.status_code == 206 and _start(answer.headers) != had:
+            if response.status_code not in (200, 206):
+                raise OSError(f"status {response.status_code}")
+            if file.version and file_version(response.headers) != file.version:
+                raise ChangedFile(f"{file.path} was changed on the server meanwhile; the same command fetches it anew")
+            if response.status_code == 206 and _start(response.headers) != offset:
                 raise OSError("the server sent another part than the one asked for")
-            if answer.status_code == 200:  # a server that knows no ranges begins anew
-                had = 0
-            out.truncate(had)
-            for chunk in answer.iter_raw():
+            if response.status_code == 200:  # a server that knows no ranges begins anew
+                offset = 0
+            out.truncate(offset)
+            for chunk in response.iter_raw():
                 out.write(chunk)
                 self.progress(len(chunk))
 
 
-def version(headers: Any) -> str:
-    """What tells one version of a web file from another in If-Range (RFC 9110, 13.1.5): a strong ETag, else a date."""
+def file_version(headers: Any) -> str:
+    """Return the version of a web file for If-Range (RFC 9110, 13.1.5): a strong ETag, else a date."""
     tag = str(headers.get("ETag") or "")
     return tag if tag.startswith('"') else str(headers.get("Last-Modified") or "")
 
 
 def _start(headers: Any) -> int:
-    """Where a part of a file begins that a server sends; -1 where it does not say so."""
-    found = re.match(r"bytes (\d+)-", headers.get("Content-Range") or "")
-    return int(found[1]) if found else -1
+    """Return the first byte of a partial response; -1 if it is not given."""
+    match = re.match(r"bytes (\d+)-", headers.get("Content-Range") or "")
+    return int(match[1]) if match else -1
 
 
 @cache
-def web() -> Any:
-    """fsspec's file system of web servers: proxies of the environment are used, and only silence is a timeout."""
+def web_file_system() -> Any:
+    """Return fsspec's file system of web servers, with proxies from the environment and a timeout on silence only."""
     import aiohttp
     from fsspec.implementations.http import HTTPFileSystem
 
@@ -178,8 +178,8 @@ def web() -> Any:
 
 
 @contextmanager
-def sentence(what: str, who: str = "the Hub") -> Iterator[None]:
-    """Turn what a library for the network raises into one sentence."""
+def fetch_errors(subject: str, who: str = "the Hub") -> Iterator[None]:
+    """Turn errors of network libraries into FetchError."""
     try:
         yield
     except ModuleNotFoundError as problem:
@@ -187,11 +187,11 @@ def sentence(what: str, who: str = "the Hub") -> Iterator[None]:
     except BadData:
         raise
     except Exception as problem:  # from five packages; each means that nobody answered
-        raise FetchError(f"{who} did not give {what}: {short(problem)}") from None
+        raise FetchError(f"{who} did not give {subject}: {short_message(problem)}") from None
 
 
-def short(problem: Exception) -> str:
-    """The first line of a message without addresses that hold a signature."""
+def short_message(problem: Exception) -> str:
+    """Return the first line of a message without signatures in addresses."""
     text = (str(problem).strip() or type(problem).__name__).split("\n")[0]
     return re.sub(r"\?\S+", "", text)[:200]
 

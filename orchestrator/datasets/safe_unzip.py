@@ -1,6 +1,6 @@
-"""Extracts zip archives of unknown origin.
+"""Extracts zip archives of untrusted origin.
 
-An archive is checked whole before a byte of it is written: nothing lands outside the folder, and no bomb is unpacked.
+An archive is checked completely before a byte is written: nothing lands outside the folder, and no bomb is unpacked.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path, PurePosixPath
 from envs.samples import BadData
 
 MOST_FILES = 5_000_000
-"""Files of one archive; the published set has some hundred thousand in all."""
+"""Largest number of files per archive; the published set has some hundred thousand in all."""
 MOST_BYTES = 1 << 39
-"""Bytes that one archive may grow to: 512 GiB, three times the published set."""
+"""Largest extracted size per archive: 512 GiB, three times the published set."""
 MOST_GROWTH = 100
-"""How many times its size an archive or a large file may grow; pictures grow hardly at all, text about tenfold."""
+"""Largest growth of an archive or a large file; pictures hardly grow, text grows about tenfold."""
 SMALL = 1 << 20
-"""Files below a megabyte may grow as they like: an empty picture does."""
+"""Bytes below which a file may grow by any factor, as an empty picture does."""
 LONGEST_NAME = 1024
 CHUNK = 1 << 20
 PROGRESS_INTERVAL_S = 5.0
@@ -32,50 +32,52 @@ PROGRESS_INTERVAL_S = 5.0
 
 
 class BadArchive(BadData):
-    """Why an archive is not extracted; the message names it."""
+    """An archive that is not extracted; the message names it and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file of an archive that has been checked."""
+    """A checked file of an archive."""
 
     name: str
     size: int
 
 
-def members(archive: zipfile.ZipFile, size: int, name: str) -> list[Member]:
-    """The files of an archive of ``size`` bytes; raises BadArchive for one that no benchmark would hold."""
-    infos = [info for info in archive.infolist() if not info.is_dir()]
-    if len(infos) > MOST_FILES:
-        raise BadArchive(f"{name} holds {len(infos):,} files, more than {MOST_FILES:,}")
-    for info in infos:
-        if reason := _refusal(info):
-            raise BadArchive(f"{name}: {info.filename[:200]!r} {reason}")
-    total, packed = sum(info.file_size for info in infos), sum(info.compress_size for info in infos)
+def check_members(archive: zipfile.ZipFile, size: int, name: str) -> list[Member]:
+    """Return the files of an archive of ``size`` bytes. Raises BadArchive for a hostile or damaged archive."""
+    entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+    if len(entries) > MOST_FILES:
+        raise BadArchive(f"{name} holds {len(entries):,} files, more than {MOST_FILES:,}")
+    for entry in entries:
+        if reason := _refusal(entry):
+            raise BadArchive(f"{name}: {entry.filename[:200]!r} {reason}")
+    total, packed = sum(entry.file_size for entry in entries), sum(entry.compress_size for entry in entries)
     if packed > size:
         raise BadArchive(f"{name} claims {packed:,} packed bytes but has {size:,}: files of it overlap")
     if total > MOST_BYTES or total > MOST_GROWTH * max(size, SMALL):
         raise BadArchive(f"{name} would grow from {size:,} to {total:,} bytes: that is a bomb, not a benchmark")
-    _check_names([info.filename for info in infos], name)
-    return [Member(info.filename, info.file_size) for info in infos]
+    _check_names([entry.filename for entry in entries], name)
+    return [Member(entry.filename, entry.file_size) for entry in entries]
 
 
 def unzip(
     path: Path, target: Path, wanted: Callable[[str], bool], strip: str = "", say: Callable[[str], None] = print
 ) -> int:
-    """Extract the files whose names are wanted, less the prefix ``strip``; returns how many bytes they have.
+    """Extract the files whose names are ``wanted``, without the prefix ``strip``; return their size in bytes.
 
-    A file that is there with the right size is left alone, so a second call goes on where the first stopped.
+    An existing file of the right size is kept, so a second call resumes the first.
     Raises BadArchive for a hostile or damaged archive (before anything is written, where its directory shows it), OSError
     for a full disk.
     """
     root = Path(os.path.realpath(target))
     try:
         with zipfile.ZipFile(path) as archive:
-            chosen = [member for member in members(archive, path.stat().st_size, path.name) if wanted(member.name)]
+            chosen = [
+                member for member in check_members(archive, path.stat().st_size, path.name) if wanted(member.name)
+            ]
             printed = time.monotonic()
             for number, member in enumerate(chosen):
-                _extract(archive, member, _place(root, member.name.removeprefix(strip), path.name), path.name)
+                _extract(archive, member, _target_path(root, member.name.removeprefix(strip), path.name), path.name)
                 if time.monotonic() - printed > PROGRESS_INTERVAL_S:
                     printed = time.monotonic()
                     say(f"{path.name}: {number + 1:,} of {len(chosen):,} files extracted")
@@ -92,9 +94,9 @@ def unzip(
     return sum(member.size for member in chosen)
 
 
-def _refusal(info: zipfile.ZipInfo) -> str:
-    """Why a member is refused, or an empty string."""
-    name, kind = info.filename, stat.S_IFMT(info.external_attr >> 16)
+def _refusal(entry: zipfile.ZipInfo) -> str:
+    """Return why a member is refused, or an empty string."""
+    name, kind = entry.filename, stat.S_IFMT(entry.external_attr >> 16)
     parts = PurePosixPath(name).parts
     if name.startswith("/") or "\\" in name or ":" in name.split("/")[0] or ".." in parts or "\0" in name:
         return "would land outside the folder"
@@ -102,15 +104,15 @@ def _refusal(info: zipfile.ZipInfo) -> str:
         return "is no file name"
     if kind not in (0, stat.S_IFREG):
         return "is a link or a device, not a file"
-    if info.flag_bits & 1:
+    if entry.flag_bits & 1:
         return "is encrypted"
-    if info.file_size > SMALL and info.file_size > MOST_GROWTH * info.compress_size:
-        return f"would grow from {info.compress_size:,} to {info.file_size:,} bytes"
+    if entry.file_size > SMALL and entry.file_size > MOST_GROWTH * entry.compress_size:
+        return f"would grow from {entry.compress_size:,} to {entry.file_size:,} bytes"
     return ""
 
 
 def _check_names(names: Sequence[str], archive: str) -> None:
-    """No name twice, and no file where another needs a folder; raises BadArchive."""
+    """Raise BadArchive for a duplicate name, or a file where another needs a folder."""
     files = set(names)
     if len(files) < len(names):
         raise BadArchive(f"{archive} holds a file twice")
@@ -124,19 +126,19 @@ def _folders(names: Iterable[str]) -> set[str]:
     return {str(folder) for name in near for folder in (PurePosixPath(name), *PurePosixPath(name).parents)} - {"."}
 
 
-def _place(root: Path, name: str, archive: str) -> Path:
-    """Where a member goes; raises BadArchive when a link that was there before leads out of the folder."""
-    place = root / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if not Path(os.path.realpath(place.parent)).is_relative_to(root):
+def _target_path(root: Path, name: str, archive: str) -> Path:
+    """Return a member's target path. Raises BadArchive if an existing link leads out of the folder."""
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not Path(os.path.realpath(path.parent)).is_relative_to(root):
         raise BadArchive(f"{archive}: {name[:200]!r} would go through a link out of {root.name}")
-    return place
+    return path
 
 
-def _extract(archive: zipfile.ZipFile, member: Member, place: Path, name: str) -> None:
-    if place.is_file() and not place.is_symlink() and place.stat().st_size == member.size:
+def _extract(archive: zipfile.ZipFile, member: Member, path: Path, name: str) -> None:
+    if path.is_file() and not path.is_symlink() and path.stat().st_size == member.size:
         return
-    partial = place.with_name(f".{place.name}.part")
+    partial = path.with_name(f".{path.name}.part")
     partial.unlink(missing_ok=True)
     written = 0
     with archive.open(member.name) as packed, partial.open("xb") as out:
@@ -148,4 +150,4 @@ def _extract(archive: zipfile.ZipFile, member: Member, place: Path, name: str) -
     if written != member.size:
         partial.unlink()
         raise BadArchive(f"{name} is damaged: {member.name[:200]!r} should have {member.size:,} bytes, not {written:,}")
-    partial.replace(place)
+    partial.replace(path)

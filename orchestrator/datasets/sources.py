@@ -1,6 +1,6 @@
-"""Data by address: a folder of the Hub, of a web server or of a bucket, each as a ``RemoteFolder``.
+"""Data addresses: folders of the Hub, a web server or a bucket, each as a ``RemoteFolder``.
 
-An address names one state of the data: the Hub's is pinned to a commit, what others have under an address must not change.
+An address names one state of the data: the Hub's is pinned to a commit; data at other addresses must not change.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from envs import SCENARIOS
-from orchestrator.datasets.hub import Repository, client
+from orchestrator.datasets.hub import Repository, make_client
 from orchestrator.datasets.remote_files import (
     CHUNK,
     FetchError,
     RemoteFile,
     RemoteFolder,
-    sentence,
-    version,
-    web,
+    fetch_errors,
+    file_version,
+    web_file_system,
 )
 from orchestrator.object_store.bucket import MARKS
 
@@ -32,10 +32,10 @@ HUB = re.compile(r"hf://(?:datasets/)?([^/@]+/[^/@]+)(?:@([^/]+))?(?:/(.*))?")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a sweep's data are, if not in a folder of this machine."""
+    """The address of a sweep's remote data."""
 
     scheme: str
-    place: str
+    location: str
     """The Hub's data set, or the whole address without a slash at its end."""
     revision: str = ""
     folder: str = ""
@@ -43,72 +43,72 @@ class Address:
 
     def __str__(self) -> str:
         if self.scheme != "hf":
-            return self.place
-        return f"hf://{self.place}@{self.revision or 'main'}" + (f"/{self.folder}" if self.folder else "")
+            return self.location
+        return f"hf://{self.location}@{self.revision or 'main'}" + (f"/{self.folder}" if self.folder else "")
 
     @property
     def fixed(self) -> bool:
-        """Whether nothing has to be asked to know which state of the data is meant."""
+        """Return True if the address already names one state of the data."""
         return self.scheme != "hf" or re.fullmatch("[0-9a-f]{40}", self.revision) is not None
 
 
-def address(data: str) -> Address | None:
-    """The address that a sweep's ``data`` is, or None where it is a folder; raises FetchError for one that cannot be."""
+def parse_address(data: str) -> Address | None:
+    """Parse a sweep's ``data``; return None for a local folder. Raises FetchError for an invalid address."""
     if "://" not in data:
         return None
     scheme = data.partition("://")[0]
     if scheme != "hf":
         return Address(scheme, data.rstrip("/"))
-    found = HUB.fullmatch(data.rstrip("/"))
-    if found is None:
+    match = HUB.fullmatch(data.rstrip("/"))
+    if match is None:
         raise FetchError(f"data = {data!r} must look like hf://OWNER/NAME[@REVISION][/FOLDER]")
-    return Address("hf", found[1], found[2] or "", found[3] or "")
+    return Address("hf", match[1], match[2] or "", match[3] or "")
 
 
-def pinned(place: Address) -> Address:
-    """The same data at the commit that they have now; raises FetchError."""
-    if place.fixed:
-        return place
-    return replace(place, revision=Repository(place.place, place.revision or "main").commit)
+def pin(address: Address) -> Address:
+    """Return the address pinned to its current commit. Raises FetchError."""
+    if address.fixed:
+        return address
+    return replace(address, revision=Repository(address.location, address.revision or "main").commit)
 
 
-def source(place: Address, progress: Callable[[int], None]) -> RemoteFolder:
-    """What is behind an address; ``progress`` is called with the size of every piece that arrives. Raises FetchError."""
-    if place.scheme == "hf":
-        return Repository(place.place, place.revision or "main", progress=progress)
-    if place.scheme in ("http", "https"):
-        return Web(place.place, progress)
-    return Bucket(place.place, progress)
+def open_source(address: Address, progress: Callable[[int], None]) -> RemoteFolder:
+    """Open an address; ``progress`` is called with the size of every chunk that arrives. Raises FetchError."""
+    if address.scheme == "hf":
+        return Repository(address.location, address.revision or "main", progress=progress)
+    if address.scheme in ("http", "https"):
+        return WebFolder(address.location, progress)
+    return BucketFolder(address.location, progress)
 
 
-class Web(RemoteFolder):
-    """A folder of a web server: the JSONL files by their names, archives as the folder's page lists them."""
+class WebFolder(RemoteFolder):
+    """A folder of a web server: JSONL files by known names, archives by the links of its page."""
 
     def __init__(self, url: str, progress: Callable[[int], None]) -> None:
         self.name, self.root, self.progress = url, url, progress
-        with sentence(url, self.who):
-            self.fs, self.client = web(), client()
+        with fetch_errors(url, self.who):
+            self.fs, self.client = web_file_system(), make_client()
 
     def files(self, folder: str | None = None) -> list[RemoteFile]:
-        """JSONL files that are there, and archives that the page links to."""
+        """Return the existing JSONL files and the linked archives."""
         lines = [f"{game.stem}_preprocessed.jsonl" for game in SCENARIOS.values()]
-        with sentence(self.name, self.who):
+        with fetch_errors(self.name, self.who):
             return [file for name in (*lines, *self._archives()) if (file := self._file(name)) is not None]
 
     def session(self) -> Any:
-        """A client of its own."""
+        """Return this folder's own client."""
         return self.client
 
-    def located(self, file: RemoteFile) -> tuple[str, dict[str, str]]:
-        """Its own address."""
+    def locate(self, file: RemoteFile) -> tuple[str, dict[str, str]]:
+        """Return the file's address, without headers."""
         return f"{self.root}/{quote(file.path)}", {}
 
-    def opened(self, file: RemoteFile) -> Any:
-        """Ranges of it, as they are read."""
-        return self.fs.open(self.located(file)[0], block_size=CHUNK, size=file.size)
+    def open(self, file: RemoteFile) -> Any:
+        """Open a file that requests ranges as they are read."""
+        return self.fs.open(self.locate(file)[0], block_size=CHUNK, size=file.size)
 
     def _archives(self) -> list[str]:
-        """Names of archives; none where the server shows no page of the folder."""
+        """Return the names of archives; none if the server has no index page."""
         with contextlib.suppress(FileNotFoundError):
             links = self.fs.ls(f"{self.root}/", detail=False)
             names = {unquote(urlsplit(unescape(link)).path.rpartition("/")[2]) for link in links}
@@ -117,18 +117,18 @@ class Web(RemoteFolder):
 
     def _file(self, name: str) -> RemoteFile | None:
         try:
-            info = self.fs.info(f"{self.root}/{quote(name)}")
+            details = self.fs.info(f"{self.root}/{quote(name)}")
         except FileNotFoundError as problem:  # of every refusal and every failure alike
             if getattr(problem.__cause__, "status", None) in (403, 404):
                 return None
             raise problem.__cause__ or problem from None
-        if info["size"] is None:
+        if details["size"] is None:
             raise FetchError(f"{self.name}/{name}: the server tells no size")
-        return RemoteFile(name, info["size"], version=version(info))
+        return RemoteFile(name, details["size"], version=file_version(details))
 
 
-class Bucket(RemoteFolder):
-    """A folder of a bucket; what is unpacked there is fetched picture by picture."""
+class BucketFolder(RemoteFolder):
+    """A folder of a bucket; unpacked pictures are downloaded one by one."""
 
     who = "the bucket"
 
@@ -145,23 +145,23 @@ class Bucket(RemoteFolder):
         self.root = str(root).rstrip("/")
 
     def files(self, folder: str | None = None) -> list[RemoteFile]:
-        """Everything below the address."""
-        with sentence(self.name, self.who):
+        """Return every file below the address."""
+        with fetch_errors(self.name, self.who):
             self.fs.invalidate_cache()
-            found = self.fs.find(self.root, detail=True)
+            details_by_path = self.fs.find(self.root, detail=True)
         start = f"{self.root}/"
         return [
             RemoteFile(
                 path.removeprefix(start),
-                int(info["size"]),
-                version=next((str(info[k]) for k in MARKS if k in info), ""),
+                int(details["size"]),
+                version=next((str(details[k]) for k in MARKS if k in details), ""),
             )
-            for path, info in sorted(found.items())
+            for path, details in sorted(details_by_path.items())
         ]
 
     def _append(self, file: RemoteFile, part: Path) -> None:
-        """What is missing, of the object that was listed: s3fs asks with If-Match."""
-        with self.opened(file) as stream, part.open("ab") as out:
+        """Append the missing bytes of the listed object; s3fs requests them with If-Match."""
+        with self.open(file) as stream, part.open("ab") as out:
             stream.seek(part.stat().st_size if file.version else out.truncate(0))
             while chunk := stream.read(CHUNK):
                 out.write(chunk)

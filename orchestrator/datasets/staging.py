@@ -1,6 +1,6 @@
-"""Stages data by address on this machine's disk: a cache that any number of processes may share.
+"""Stages remote data on this machine's disk, in a cache that any number of processes may share.
 
-A scenario counts as staged only once all its pictures lie under their names: its mark is written last, under the lock.
+A scenario counts as staged only when all its pictures are in place: its mark is written last, under the lock.
 """
 
 from __future__ import annotations
@@ -15,136 +15,137 @@ from hashlib import blake2b
 from pathlib import Path
 
 from envs import SCENARIOS
-from orchestrator.datasets.download import SPARE, Archive, Meter, archive_of, picture_folders, remote_archive
+from orchestrator.datasets.download import SPARE, Archive, Meter, picture_folders, read_archive, read_remote_archive
 from orchestrator.datasets.remote_files import FetchError, RemoteFile, RemoteFolder
 from orchestrator.datasets.safe_unzip import BadArchive, Member, unzip
-from orchestrator.datasets.sources import Address, address, pinned, source
+from orchestrator.datasets.sources import Address, open_source, parse_address, pin
 from orchestrator.object_store.bucket import CACHE
 from sweeps.spec import Sweep
 
 Say = Callable[[str], None]
 ARRIVING = ".arriving"
-"""Where archives lie and are unpacked until all that is needed of them can be moved to its place."""
+"""Subfolder in which archives are unpacked before their files are moved into place."""
 LOCK = ".lock"
 
 
-def fixed(sweep: Sweep) -> Sweep:
-    """The sweep with its data pinned to the commit that they have now; a folder stays as it is. Raises FetchError."""
-    place = address(sweep.data)
-    return sweep if place is None else sweep.model_copy(update={"data": str(pinned(place))})
+def pin_data(sweep: Sweep) -> Sweep:
+    """Return the sweep with its data pinned to their current commit; a folder is unchanged. Raises FetchError."""
+    address = parse_address(sweep.data)
+    return sweep if address is None else sweep.model_copy(update={"data": str(pin(address))})
 
 
-def nearby(sweep: Sweep) -> Path:
-    """Where the data are on this machine if they are, without asking anybody."""
-    place = address(sweep.data)
-    return Path(sweep.data) if place is None else _home(place, sweep.staging.cache)
+def data_folder(sweep: Sweep) -> Path:
+    """Return the local folder of the data, which may be absent, without network access."""
+    address = parse_address(sweep.data)
+    return Path(sweep.data) if address is None else _cache_home(address, sweep.staging.cache)
 
 
-def local(sweep: Sweep) -> Path:
-    """A folder of this machine with the JSONL files of the sweep's scenarios, fetched if they are not there yet; of all
-    scenarios that the address has, where random-proactive draws from them.
+def fetch_lines(sweep: Sweep) -> Path:
+    """Return a local folder with the JSONL files of the sweep's scenarios, downloading missing ones.
 
-    Pictures lie beside them only where this machine was a node that needed them. Raises FetchError.
+    Random-proactive needs those of all scenarios. Pictures are there only if this machine was a node that needed them.
+    Raises FetchError.
     """
-    place = address(sweep.data)
-    if place is None:
+    address = parse_address(sweep.data)
+    if address is None:
         return Path(sweep.data)
-    place = pinned(place)
-    home = _home(place, sweep.staging.cache)
+    address = pin(address)
+    home = _cache_home(address, sweep.staging.cache)
     needed = list(SCENARIOS) if sweep.draws_suggestions else sweep.scenarios
-    if not all((home / _lines(name)).is_file() for name in needed):
-        with _disk(home), _locked(home, lambda line: None):
-            remote = source(place, lambda size: None)
-            files = remote.files(place.folder or None)
-            there = {_inside(file, place) for file in files}
-            wanted = [name for name in needed if name in sweep.scenarios or _lines(name) in there]
-            _fetched_lines(remote, files, place, home, wanted)
+    if not all((home / _lines_name(name)).is_file() for name in needed):
+        with _disk_errors(home), _stage_lock(home, lambda line: None):
+            remote = open_source(address, lambda size: None)
+            files = remote.files(address.folder or None)
+            there = {_relative_path(file, address) for file in files}
+            wanted = [name for name in needed if name in sweep.scenarios or _lines_name(name) in there]
+            _download_lines(remote, files, address, home, wanted)
     return home
 
 
 def stage(data: str, scenarios: Sequence[str], cache: str, say: Say) -> Path:
-    """Fetch what the scenarios need to this machine; returns the benchmark folder.
+    """Download the data of the scenarios and return the benchmark folder.
 
-    A broken call goes on where it stopped. Raises FetchError (network, disk), BadArchive (damaged or hostile), BadData
+    A second call resumes a broken one. Raises FetchError (network, disk), BadArchive (damaged or hostile), BadData
     (a file that cannot be read).
     """
-    place = address(data)
-    assert place is not None, "a folder needs no staging"
-    place = pinned(place)
-    home = _home(place, cache)
-    with _disk(home), _locked(home, say):
-        pending = [name for name in scenarios if not _mark(home, name).exists()]
+    address = parse_address(data)
+    assert address is not None, "a folder needs no staging"
+    address = pin(address)
+    home = _cache_home(address, cache)
+    with _disk_errors(home), _stage_lock(home, say):
+        pending = [name for name in scenarios if not _completion_mark(home, name).exists()]
         if not pending:
-            say(f"{place} is staged already")
+            say(f"{address} is staged already")
             return home
-        say(f"staging {', '.join(pending)} of {place}")
-        _fetch(place, home, pending, say)
+        say(f"staging {', '.join(pending)} of {address}")
+        _fetch(address, home, pending, say)
         shutil.rmtree(home / ARRIVING, ignore_errors=True)
         for name in pending:
-            _mark(home, name).touch()
+            _completion_mark(home, name).touch()
         say(f"staged {', '.join(pending)}")
     return home
 
 
-def _fetch(place: Address, home: Path, scenarios: Sequence[str], say: Say) -> None:
-    remote = source(place, Meter(say))
-    files = remote.files(place.folder or None)
-    _fetched_lines(remote, files, place, home, scenarios)
+def _fetch(address: Address, home: Path, scenarios: Sequence[str], say: Say) -> None:
+    remote = open_source(address, Meter(say))
+    files = remote.files(address.folder or None)
+    _download_lines(remote, files, address, home, scenarios)
     wanted = picture_folders(home, scenarios)
-    loose = [file for file in files if _inside(file, place).partition("/")[0] in wanted and "/" in _inside(file, place)]
+    paths = {file: _relative_path(file, address) for file in files}
+    loose = [file for file, path in paths.items() if "/" in path and path.partition("/")[0] in wanted]
     archives = list(_needed(remote, files, wanted, home))
     _check_space(home, archives, loose, say)
     for file in loose:
-        remote.download(file, home / _safe(_inside(file, place)))
+        remote.download(file, home / _check_name(_relative_path(file, address)))
     for archive in archives:
         _unpack(remote, archive, home, say)
     if missing := sorted(top for top in wanted if not (home / top).is_dir()):
-        raise FetchError(f"{place} holds no pictures of {', '.join(missing)}")
+        raise FetchError(f"{address} holds no pictures of {', '.join(missing)}")
 
 
-def _fetched_lines(
-    remote: RemoteFolder, files: Sequence[RemoteFile], place: Address, home: Path, scenarios: Sequence[str]
+def _download_lines(
+    remote: RemoteFolder, files: Sequence[RemoteFile], address: Address, home: Path, scenarios: Sequence[str]
 ) -> None:
-    there = {_inside(file, place): file for file in files}
+    there = {_relative_path(file, address): file for file in files}
     for name in scenarios:
-        if _lines(name) not in there:
-            raise FetchError(f"{place} holds no {_lines(name)}")
-        remote.download(there[_lines(name)], home / _lines(name))
+        if _lines_name(name) not in there:
+            raise FetchError(f"{address} holds no {_lines_name(name)}")
+        remote.download(there[_lines_name(name)], home / _lines_name(name))
 
 
 def _needed(remote: RemoteFolder, files: Sequence[RemoteFile], wanted: set[str], home: Path) -> Iterator[Archive]:
-    """The archives with wanted pictures; one whose server sends no parts of files is fetched to be looked into."""
+    """Yield the archives with needed pictures; if the server sends no ranges, archives are downloaded to be inspected."""
     for file in files:
         if not file.path.endswith(".zip"):
             continue
         try:
-            found = remote_archive(remote, file, wanted)
+            archive = read_remote_archive(remote, file, wanted)
         except FetchError:
             _check_space(home, [Archive(file, (), "")], [], lambda line: None)
-            path = remote.download(file, _arriving(home, file))
+            path = remote.download(file, _arrival_path(home, file))
             try:
                 with path.open("rb") as content:
-                    found = archive_of(content, file, wanted)
+                    archive = read_archive(content, file, wanted)
             except BadArchive:
                 path.unlink()
                 raise
-        pending = tuple(member for member in found.wanted if not _there(home, found.strip, member))
+        pending = tuple(member for member in archive.wanted if not _is_unpacked(home, archive.strip, member))
         if pending:
-            yield replace(found, wanted=pending)
+            yield replace(archive, wanted=pending)
         else:
-            _arriving(home, file).unlink(missing_ok=True)
+            _arrival_path(home, file).unlink(missing_ok=True)
 
 
-def _there(home: Path, strip: str, member: Member) -> bool:
-    """Whether an earlier call has put a file in its place."""
-    place = home / member.name.removeprefix(strip)
-    return place.is_file() and place.stat().st_size == member.size
+def _is_unpacked(home: Path, strip: str, member: Member) -> bool:
+    """Return True if an earlier call has put a file in its place."""
+    path = home / member.name.removeprefix(strip)
+    return path.is_file() and path.stat().st_size == member.size
 
 
 def _check_space(home: Path, archives: Sequence[Archive], loose: Sequence[RemoteFile], say: Say) -> None:
-    """Raises FetchError where the disk cannot hold what comes beside its largest archive."""
+    """Raise FetchError if the disk cannot hold the files and the largest archive."""
     packed = max((archive.file.size for archive in archives), default=0)
-    need = sum(archive.extracted for archive in archives) + packed + sum(file.size for file in loose)
+    need = sum(archive.extracted_size for archive in archives) + packed + sum(file.size for file in loose)
     free = shutil.disk_usage(home).free
     say(f"needs {need / 1e9:.2f} GB, {free / 1e9:.2f} GB are free")
     if need + SPARE > free:
@@ -155,11 +156,11 @@ def _check_space(home: Path, archives: Sequence[Archive], loose: Sequence[Remote
 
 
 def _unpack(remote: RemoteFolder, archive: Archive, home: Path, say: Say) -> None:
-    """Fetch an archive, unpack it aside, and move its files to their places once all are good; it goes afterwards."""
+    """Download an archive, unpack it aside, move its files into place when all are good, and delete it."""
     names = {member.name for member in archive.wanted}
-    path = remote.download(archive.file, _arriving(home, archive.file))
+    path = remote.download(archive.file, _arrival_path(home, archive.file))
     aside = path.with_suffix(".files")
-    say(f"{path.name}: extracting {len(names):,} files, {archive.extracted / 1e9:.2f} GB")
+    say(f"{path.name}: extracting {len(names):,} files, {archive.extracted_size / 1e9:.2f} GB")
     try:
         unzip(path, aside, names.__contains__, archive.strip, say)
     except BadArchive as problem:
@@ -175,8 +176,8 @@ def _unpack(remote: RemoteFolder, archive: Archive, home: Path, say: Say) -> Non
 
 
 @contextmanager
-def _locked(home: Path, say: Say) -> Iterator[None]:
-    """Be the only one who stages here; waits for whoever is at it (a dead one's lock is gone with it)."""
+def _stage_lock(home: Path, say: Say) -> Iterator[None]:
+    """Hold the staging lock, waiting for other processes."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / LOCK).open("w") as lock:
         try:
@@ -188,38 +189,38 @@ def _locked(home: Path, say: Say) -> Iterator[None]:
 
 
 @contextmanager
-def _disk(home: Path) -> Iterator[None]:
-    """Turn what a disk says into one sentence."""
+def _disk_errors(home: Path) -> Iterator[None]:
+    """Turn disk errors into FetchError."""
     try:
         yield
     except OSError as problem:
         raise FetchError(f"{home} cannot be written: {problem.strerror or problem}; the same command goes on") from None
 
 
-def _home(place: Address, cache: str) -> Path:
+def _cache_home(address: Address, cache: str) -> Path:
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proactive-sweep"
     root = Path(cache or os.environ.get(CACHE) or user).expanduser()
-    return (root / "data" / blake2b(str(place).encode(), digest_size=8).hexdigest()).absolute()
+    return (root / "data" / blake2b(str(address).encode(), digest_size=8).hexdigest()).absolute()
 
 
-def _mark(home: Path, scenario: str) -> Path:
+def _completion_mark(home: Path, scenario: str) -> Path:
     return home / f"{scenario}.complete"
 
 
-def _lines(scenario: str) -> str:
+def _lines_name(scenario: str) -> str:
     return f"{SCENARIOS[scenario].stem}_preprocessed.jsonl"
 
 
-def _arriving(home: Path, file: RemoteFile) -> Path:
+def _arrival_path(home: Path, file: RemoteFile) -> Path:
     return home / ARRIVING / Path(file.path).name
 
 
-def _inside(file: RemoteFile, place: Address) -> str:
-    return file.path.removeprefix(f"{place.folder}/") if place.folder else file.path
+def _relative_path(file: RemoteFile, address: Address) -> str:
+    return file.path.removeprefix(f"{address.folder}/") if address.folder else file.path
 
 
-def _safe(name: str) -> str:
-    """A name from a listing; raises FetchError for one that would lead out of the folder."""
+def _check_name(name: str) -> str:
+    """Return a listed name. Raises FetchError if it leads out of the folder."""
     if name.startswith("/") or ".." in name.split("/") or "\0" in name:
         raise FetchError(f"the listing names {name[:200]!r}, which would land outside the folder")
     return name

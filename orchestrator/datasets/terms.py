@@ -1,6 +1,6 @@
-"""Under which terms the benchmark's pictures are, as their sources say it; told before anything is fetched.
+"""Terms of use of the benchmark's pictures, as their sources state them; printed before a download.
 
-The paper's appendix G lists them too; docs/data-sources.md has the same table. Nobody here gives legal advice.
+Appendix G of the paper lists them too; docs/data-sources.md has the same table. This is not legal advice.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Terms(NamedTuple):
-    """Where a scenario's pictures come from, and what that place says about their use."""
+    """The source of a scenario's pictures and its terms of use."""
 
     source: str
     address: str
@@ -38,8 +38,8 @@ TERMS: dict[str, Terms] = {
 """Scenario -> terms."""
 
 
-def told(scenarios: Iterable[str]) -> Iterator[str]:
-    """What a person reads before the pictures of these scenarios are fetched; names that do not exist are passed over."""
+def describe_terms(scenarios: Iterable[str]) -> Iterator[str]:
+    """Yield lines about the terms of these scenarios' pictures; unknown names are skipped."""
     yield "the pictures come from other data sets, each under terms of its own (docs/data-sources.md, paper appendix G):"
     for name in scenarios:
         if name in TERMS:

@@ -1,7 +1,7 @@
-"""The published train split: states of QD and COCO, one a row, in Parquet files ``train-*.parquet``.
+"""The published train split: states of QD and COCO, one per row, in Parquet files ``train-*.parquet``.
 
 Columns (dataset card of ``tdemin16/ProactiveBench``): prompt, ground_truth, proactive_actions, options, images; others are
-left alone. A row is checked before it is learnt from; nothing here decodes a picture.
+ignored. Every row is checked before training; pictures are not decoded here.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ COLUMNS = ("prompt", "ground_truth", "proactive_actions", "options", "images")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One question with what counts as right."""
+class SplitRow:
+    """One question with its accepted answers."""
 
     number: int
     question: str
-    """The user's words as the split has them, options included."""
+    """The user's message, options included."""
     answer: str
     suggestions: tuple[str, ...]
-    """The valid ones."""
+    """The valid suggestions."""
     options: tuple[str, ...]
-    """All that are shown, in order."""
+    """All options, in order."""
     picture: bytes
     """The file's bytes."""
 
 
 def is_split(folder: Path) -> bool:
-    """Whether a folder holds the split, and not a benchmark in the published format."""
+    """Return True if a folder holds the split, not a benchmark in the published format."""
     return folder.is_dir() and any(folder.glob(PATTERN))
 
 
-def rows(folder: Path) -> Iterator[Row]:
-    """The rows in order; raises BadData naming file, row and what is wrong with it."""
+def read_rows(folder: Path) -> Iterator[SplitRow]:
+    """Yield the rows in order. Raises BadData that names file, row and defect."""
     number = 0
     for file in sorted(folder.glob(PATTERN)):
-        for found in _read(file).iter_rows(named=True):
-            yield row(found, number, file.name)
+        for columns in _read(file).iter_rows(named=True):
+            yield parse_row(columns, number, file.name)
             number += 1
 
 
@@ -64,24 +64,24 @@ def _read(file: Path) -> pl.DataFrame:
     return frame.select(COLUMNS)
 
 
-def row(found: dict[str, Any], number: int, file: str) -> Row:
-    """One row, checked; raises BadData."""
+def parse_row(columns: dict[str, Any], number: int, file: str) -> SplitRow:
+    """Check and return one row. Raises BadData."""
 
     def bad(why: str) -> BadData:
         return BadData(f"{file}, row {number}: {why}")
 
-    options, valid = tuple(found["options"] or ()), tuple(found["proactive_actions"] or ())
-    if found["ground_truth"] not in options:
-        raise bad(f"the ground truth {found['ground_truth']!r} is not among its options")
+    options, valid = tuple(columns["options"] or ()), tuple(columns["proactive_actions"] or ())
+    if columns["ground_truth"] not in options:
+        raise bad(f"the ground truth {columns['ground_truth']!r} is not among its options")
     if strange := [ask for ask in valid if ask not in options]:
         raise bad(f"the proactive action {strange[0]!r} is not among its options")
-    pictures = [image["bytes"] for image in found["images"] or () if image and image.get("bytes")]
+    pictures = [image["bytes"] for image in columns["images"] or () if image and image.get("bytes")]
     if len(pictures) != 1:
         raise bad(f"holds {len(pictures)} pictures; a question has one")
-    question = "".join(_texts(found["prompt"]))
+    question = "".join(_texts(columns["prompt"]))
     if not question:
         raise bad("its prompt has no text of a user")
-    return Row(number, question, found["ground_truth"], valid, options, pictures[0])
+    return SplitRow(number, question, columns["ground_truth"], valid, options, pictures[0])
 
 
 def _texts(prompt: Any) -> Iterator[str]:
@@ -90,26 +90,28 @@ def _texts(prompt: Any) -> Iterator[str]:
             yield from (part["text"] for part in message["content"] if part["type"] == "text" and part["text"])
 
 
-def check(folder: Path, expected: int = ROWS) -> int:
-    """Count the rows; raises BadData where one is bad, or where there are not as many as were published."""
+def check_split(folder: Path, expected: int = ROWS) -> int:
+    """Count the rows. Raises BadData if one is bad or the number differs from the published one."""
     if not is_split(folder):
         raise BadData(f"{folder} holds no {PATTERN}; `proactive-sweep data fetch DIR --split train` brings them")
-    number = sum(1 for _ in rows(folder))
+    number = sum(1 for _ in read_rows(folder))
     if number != expected:
         raise BadData(f"{folder} holds {number:,} rows, and the published train split {expected:,}; fetch it again")
     return number
 
 
-def fetch(folder: Path, revision: str | None = None, say: Say = print, checked: Callable[[Path], int] = check) -> Path:
+def fetch_split(
+    folder: Path, revision: str | None = None, say: Say = print, checked: Callable[[Path], int] = check_split
+) -> Path:
     """Download the split into ``folder/train`` and check it; raises FetchError or BadData."""
     source = Repository(DATASET, revision or "main", progress=Meter(say))
     files = [file for file in source.files(REMOTE) if Path(file.path).match(PATTERN)]
     if not files:
         raise FetchError(f"{DATASET} at {source.commit} has no {REMOTE}/{PATTERN}")
-    place = folder / FOLDER
-    place.mkdir(parents=True, exist_ok=True)
+    target = folder / FOLDER
+    target.mkdir(parents=True, exist_ok=True)
     for file in files:
         say(f"{file.path}: {file.size / 1e6:,.0f} MB")
-        source.download(file, place / Path(file.path).name)
-    say(f"{place}: {checked(place):,} rows at commit {source.commit}, all good")
-    return place
+        source.download(file, target / Path(file.path).name)
+    say(f"{target}: {checked(target):,} rows at commit {source.commit}, all good")
+    return target

@@ -20,7 +20,8 @@ from PIL import Image
 from envs import SCENARIOS
 from envs.render import Renderer
 from envs.types import Ending, ImageRef, Turn
-from orchestrator.environments.benchmark import Benchmark, Episode
+from orchestrator.environments.benchmark import Benchmark, InteractiveEpisode
+from sweeps.protocol import ZERO_SHOT
 
 Observation = dict[str, Any]
 """``picture``: uint8 (size, size, 3); ``text``: the question with its lettered options."""
@@ -34,7 +35,7 @@ VERSION = 0
 """In the names: rises when equal replies no longer give equal episodes or observations."""
 
 
-class ProactiveEnv(gymnasium.Env[Observation, Any]):
+class ProactiveGymEnv(gymnasium.Env[Observation, Any]):
     """One model's seat at the game: ``reset`` shows a sample, ``step`` takes an answer to it."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 1}
@@ -43,7 +44,7 @@ class ProactiveEnv(gymnasium.Env[Observation, Any]):
         self,
         data: str | Path,
         scenarios: Sequence[str] | str = "all",
-        condition: str = "zero-shot",
+        condition: str = ZERO_SHOT,
         action: Literal["option", "text"] = "option",
         size: int = 448,
         filtered: bool = True,
@@ -65,25 +66,27 @@ class ProactiveEnv(gymnasium.Env[Observation, Any]):
             render_mode,
             action == "option",
         )
-        self.episode: Episode | None = None
-        questions = [one for samples in self.benchmark.samples.values() for one in self._first(samples)]
+        self.episode: InteractiveEpisode | None = None
+        questions = [question for samples in self.benchmark.samples.values() for question in self._first(samples)]
         charset = frozenset(string.printable).union(*(text for text, _, _ in questions))
-        longest = max(len(text) + more for text, more, _ in questions) + MORE
+        longest = max(len(text) + option_characters for text, option_characters, _ in questions) + MORE
         self.observation_space = spaces.Dict({
             "picture": spaces.Box(0, 255, (size, size, 3), np.uint8),
             "text": spaces.Text(longest, charset=charset),
         })  # fmt: skip
-        most = max(count for _, _, count in questions)
+        option_count = max(count for _, _, count in questions)
         self.action_space = (
-            spaces.Discrete(most) if self.by_option else spaces.Text(LONGEST_REPLY, min_length=0, charset=charset)
+            spaces.Discrete(option_count)
+            if self.by_option
+            else spaces.Text(LONGEST_REPLY, min_length=0, charset=charset)
         )
 
     def _first(self, samples: Mapping[int, Any]) -> Iterable[tuple[str, int, int]]:
         """Of every sample the first question, characters of its options, and how many are shown."""
         for sample in samples.values():
-            one = self.benchmark.episode(sample.scenario, sample.id)
-            options = one.sample.options + one.sample.categories
-            text = one.conversation[-1].text + "".join(options)
+            episode = self.benchmark.episode(sample.scenario, sample.id)
+            options = episode.sample.options + episode.sample.categories
+            text = episode.conversation[-1].text + "".join(options)
             yield text, sum(map(len, options)), len(options)
 
     def reset(
@@ -94,17 +97,17 @@ class ProactiveEnv(gymnasium.Env[Observation, Any]):
         self.episode = self.benchmark.episode(*self._drawn(options or {}))
         return self._observed(self.episode), _about(self.episode, self._width())
 
-    def _drawn(self, asked: Mapping[str, Any]) -> tuple[str, int]:
+    def _drawn(self, requested: Mapping[str, Any]) -> tuple[str, int]:
         """The scenario and the sample that are asked for, or drawn; the benchmark says which there are."""
-        if unknown := sorted(asked.keys() - {"scenario", "sample"}):
+        if unknown := sorted(requested.keys() - {"scenario", "sample"}):
             raise ValueError(f"reset knows no option {unknown[0]!r}; give scenario and sample")
         names = list(self.benchmark.samples)
-        if "sample" in asked and "scenario" not in asked and len(names) > 1:
+        if "sample" in requested and "scenario" not in requested and len(names) > 1:
             raise ValueError("reset has a sample and no scenario; give both, for ids begin anew in each")
-        scenario = asked["scenario"] if "scenario" in asked else names[int(self.np_random.integers(len(names)))]
-        if "sample" in asked:
-            return scenario, asked["sample"]
-        ids = list(self.benchmark.of(scenario))
+        scenario = requested["scenario"] if "scenario" in requested else names[int(self.np_random.integers(len(names)))]
+        if "sample" in requested:
+            return scenario, requested["sample"]
+        ids = list(self.benchmark.samples_of(scenario))
         return scenario, ids[int(self.np_random.integers(len(ids)))]
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
@@ -113,30 +116,30 @@ class ProactiveEnv(gymnasium.Env[Observation, Any]):
         turn = episode.answer(self._reply(episode, action))
         ending = episode.ending
         reward = float(ending is Ending.CORRECT)
-        told = _about(episode, self._width()) | _made(turn, ending)
-        return self._observed(episode), reward, ending not in (None, Ending.LIMIT), ending is Ending.LIMIT, told
+        details = _about(episode, self._width()) | _made(turn, ending)
+        return self._observed(episode), reward, ending not in (None, Ending.LIMIT), ending is Ending.LIMIT, details
 
     def render(self) -> NDArray[np.uint8]:
         """The picture of the question, at the size at which a model sees it."""
         return np.array(self._picture(self._playing().image))
 
-    def _playing(self) -> Episode:
+    def _playing(self) -> InteractiveEpisode:
         if self.episode is None:
             raise ValueError("no sample is shown yet; call reset first")
         return self.episode
 
-    def _reply(self, episode: Episode, action: Any) -> str:
+    def _reply(self, episode: InteractiveEpisode, action: Any) -> str:
         if not self.by_option:
             if not isinstance(action, str):
                 raise ValueError(f"an action is a text here, not {action!r}")
             return action
-        place = int(action)
-        return episode.shown[place] if 0 <= place < len(episode.shown) else ""
+        index = int(action)
+        return episode.choices[index] if 0 <= index < len(episode.choices) else ""
 
     def _width(self) -> int:
         return int(self.action_space.n) if isinstance(self.action_space, spaces.Discrete) else 0
 
-    def _observed(self, episode: Episode) -> Observation:
+    def _observed(self, episode: InteractiveEpisode) -> Observation:
         return {"picture": _fitted(self._picture(episode.image), self.size), "text": episode.conversation[-1].text}
 
     def _picture(self, image: ImageRef | None) -> Image.Image:
@@ -153,19 +156,20 @@ def _fitted(picture: Image.Image, size: int) -> NDArray[np.uint8]:
     return np.array(square)
 
 
-def _about(episode: Episode, width: int) -> dict[str, Any]:
+def _about(episode: InteractiveEpisode, width: int) -> dict[str, Any]:
     """What is not to be seen in the observation: which sample it is, what may be chosen, and the whole conversation."""
-    shown = episode.shown
-    found: dict[str, Any] = {
+    choices = episode.choices
+    details: dict[str, Any] = {
         "scenario": episode.sample.scenario, "sample": episode.sample.id, "turn": episode.state.turn,
         "frame": episode.state.frame,
         "options": list(episode.view.options), "categories": list(episode.view.categories),
         "image": "" if episode.image is None else episode.image.key,
         "conversation": [
-            {"role": one.role, "text": one.text, "images": [image.key for image in one.images]} for one in episode.conversation
+            {"role": message.role, "text": message.text, "images": [image.key for image in message.images]}
+            for message in episode.conversation
         ],
     }  # fmt: skip
-    return found | ({"action_mask": (np.arange(width) < len(shown)).astype(np.int8)} if width else {})
+    return details | ({"action_mask": (np.arange(width) < len(choices)).astype(np.int8)} if width else {})
 
 
 def _made(turn: Turn, ending: Ending | None) -> dict[str, Any]:
@@ -178,6 +182,6 @@ def _made(turn: Turn, ending: Ending | None) -> dict[str, Any]:
 for name in ("all", *SCENARIOS):
     gymnasium.register(
         f"proactive-sweep/{name}-v{VERSION}",
-        f"{__name__}:{ProactiveEnv.__name__}",
+        f"{__name__}:{ProactiveGymEnv.__name__}",
         kwargs={"scenarios": "all" if name == "all" else [name]},
     )

@@ -14,11 +14,12 @@ from typing import Any
 import httpx
 import verifiers.v1 as vf
 
-from actors.backend import Message
-from actors.chat_format import conversation, data_url
+from actors.engine.backend import Message
+from actors.engine.chat_format import conversation, data_url
 from envs.render import Renderer
 from envs.types import Action, Ending, ImageRef
-from orchestrator.environments.benchmark import Benchmark, Episode
+from orchestrator.environments.benchmark import Benchmark, InteractiveEpisode
+from sweeps.protocol import ZERO_SHOT
 
 __all__ = ["ProactiveEnv", "ProactiveHarness", "ProactiveTaskset"]
 
@@ -30,7 +31,7 @@ class ProactiveConfig(vf.TasksetConfig):
     """The benchmark folder (`proactive-sweep data demo`, `data fetch`)."""
     scenarios: list[str] = []
     """Short names; none means all seven."""
-    condition: str = "zero-shot"
+    condition: str = ZERO_SHOT
     filtered: bool = True
     """Only the samples that the paper evaluates."""
     benchmark_seed: int = 0
@@ -72,15 +73,17 @@ class ProactiveTaskset(vf.Taskset[ProactiveTask, ProactiveConfig]):
 
     def load(self) -> Iterator[ProactiveTask]:
         """One task a sample; raises BadData or SweepError with one sentence."""
-        asked = self.config
-        names = tuple(asked.scenarios) or "all"
-        where = {name: getattr(asked, name) for name in ("data", "condition", "filtered", "benchmark_seed")}
-        benchmark = Benchmark(Path(asked.data), names, asked.condition, asked.filtered, asked.benchmark_seed)
+        settings = self.config
+        names = tuple(settings.scenarios) or "all"
+        origin = {name: getattr(settings, name) for name in ("data", "condition", "filtered", "benchmark_seed")}
+        benchmark = Benchmark(
+            Path(settings.data), names, settings.condition, settings.filtered, settings.benchmark_seed
+        )
         for scenario, samples in benchmark.samples.items():
             for sample in samples:
                 name, first = f"{scenario}-{sample:04d}", benchmark.episode(scenario, sample).conversation[-1].text
-                data = ProactiveData(id=name, name=name, prompt=first, scenario=scenario, sample=sample, **where)
-                yield ProactiveTask(data, asked.task)
+                task_data = ProactiveData(id=name, name=name, prompt=first, scenario=scenario, sample=sample, **origin)
+                yield ProactiveTask(task_data, settings.task)
 
 
 class ProactiveHarnessConfig(vf.HarnessConfig):
@@ -134,13 +137,13 @@ class ProactiveEnv(vf.Env[ProactiveEnvConfig]):
         await agents.agent.run(task)
 
 
-def opened(data: ProactiveData) -> Episode:
+def opened(data: ProactiveData) -> InteractiveEpisode:
     """A new episode of a task's sample; raises BadData or SweepError."""
-    place = (data.data, data.scenario, data.condition, data.filtered, data.benchmark_seed)
-    return _benchmark(*place).episode(data.scenario, data.sample)
+    selection = (data.data, data.scenario, data.condition, data.filtered, data.benchmark_seed)
+    return _benchmark(*selection).episode(data.scenario, data.sample)
 
 
-def replayed(data: ProactiveData, trace: vf.Trace) -> Episode:
+def replayed(data: ProactiveData, trace: vf.Trace) -> InteractiveEpisode:
     """The episode that the model's replies in a trace make; what was said after its ending counts for nothing."""
     episode = opened(data)
     for call in trace.calls:

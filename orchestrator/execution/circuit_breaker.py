@@ -1,25 +1,31 @@
-"""The circuit breaker: a model that refuses its first 20 requests under a condition stops, and none of them is stored.
+"""The circuit breaker stops a model that refuses its first 20 requests under a condition; none of them is stored.
 
 An episode whose first request the engine itself refused is held back until another episode of the same model, condition and
-protocol ends otherwise, in this attempt or an earlier one. It looks at all workers' batches together, for leases can be small.
+protocol ends otherwise, in this attempt or an earlier one. All workers' batches count together, because leases can be small.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from actors.records import Columns, EpisodeBatch
+import polars as pl
+
+from actors.playing.records import Columns, EpisodeBatch
 from envs.types import Ending
+from orchestrator.planning.build_plan import stored_episodes
+from orchestrator.planning.plan import Plan
+from orchestrator.storage.episode_store import episodes
 
 REFUSALS_TO_STOP = 20
-"""Episodes refused at their first request, and nothing else seen, after which a model stops."""
+"""Episodes refused at their first request, without one that was not, after which a model stops."""
 NO_EVIDENCE = (Ending.UNPROCESSABLE, Ending.FAILED)
-"""Endings that show nothing where no turn was played: a picture that cannot be read, a worker that died."""
+"""Endings that prove nothing if no turn was played: an unreadable picture, a dead worker."""
 
 
-class Asked(NamedTuple):
-    """What is judged together: the requests to one model under one condition."""
+class RequestGroup(NamedTuple):
+    """The requests that are judged together: those to one model under one condition."""
 
     model: str
     condition: str
@@ -27,63 +33,79 @@ class Asked(NamedTuple):
 
 
 class CircuitBreaker:
-    """Lets batches through, less what is held back."""
+    """Passes batches through, except for refused episodes of groups that have not answered yet."""
 
-    def __init__(self, answering: Iterable[tuple[str, str, str]] = ()) -> None:
-        """``answering``: model, condition, protocol of which an earlier attempt has stored an episode that was not refused."""
-        self.answering = {Asked(*one) for one in answering}
-        self.stopped: dict[str, str] = {}
-        """Model -> why it is to stop."""
-        self._held: dict[Asked, list[EpisodeBatch]] = {}
+    def __init__(self, answering_groups: Iterable[tuple[str, str, str]] = ()) -> None:
+        """Start with the groups of which an earlier attempt has stored an episode that was not refused."""
+        self.answering_groups = {RequestGroup(*group) for group in answering_groups}
+        self.stop_reasons: dict[str, str] = {}
+        """Model -> why it must stop."""
+        self._held_back: dict[RequestGroup, list[EpisodeBatch]] = {}
 
-    def let_through(self, batch: EpisodeBatch) -> list[EpisodeBatch]:
-        """What may be stored now: the batch less what is held back, and what was held back until this batch came."""
-        asked, refused = _asked(batch), _refused(batch)
-        shown = zip(asked, batch.episodes["ending"], batch.episodes["turns"], strict=True)
-        self.answering |= {one for one, ending, turns in shown if turns or ending not in NO_EVIDENCE}
-        hold = [no and one not in self.answering for one, no in zip(asked, refused, strict=True)]
-        for one in dict.fromkeys(one for one, held in zip(asked, hold, strict=True) if held):
-            self._hold(one, only(batch, [held and one == other for held, other in zip(hold, asked, strict=True)]))
-        free = [one for one in self._held if one in self.answering]
-        released = [held for one in free for held in self._held.pop(one)]
-        return [only(batch, [not held for held in hold]) if any(hold) else batch, *released]
+    def pass_through(self, batch: EpisodeBatch) -> list[EpisodeBatch]:
+        """Return what may be stored now: the batch without held-back episodes, and what it releases."""
+        groups = _request_groups(batch)
+        outcomes = zip(groups, batch.episodes["ending"], batch.episodes["turns"], strict=True)
+        self.answering_groups |= {group for group, ending, turns in outcomes if turns or ending not in NO_EVIDENCE}
+        refused = _first_request_refused(batch)
+        hold = [
+            is_refused and group not in self.answering_groups for group, is_refused in zip(groups, refused, strict=True)
+        ]
+        for group in dict.fromkeys(group for group, held in zip(groups, hold, strict=True) if held):
+            keep = [held and other == group for held, other in zip(hold, groups, strict=True)]
+            self._hold(group, select_episodes(batch, keep))
+        answering = [group for group in self._held_back if group in self.answering_groups]
+        released = [earlier for group in answering for earlier in self._held_back.pop(group)]
+        return [select_episodes(batch, [not held for held in hold]) if any(hold) else batch, *released]
 
-    def leftovers(self) -> list[EpisodeBatch]:
-        """What is still held back of models that go on: fewer than ``REFUSALS_TO_STOP`` were pending."""
-        held, self._held = self._held, {}
-        return [batch for one, batches in held.items() if one.model not in self.stopped for batch in batches]
+    def release_rest(self) -> list[EpisodeBatch]:
+        """Return what is still held back of models that were not stopped: too few refusals to stop them."""
+        held_back, self._held_back = self._held_back, {}
+        return [
+            batch for group, batches in held_back.items() if group.model not in self.stop_reasons for batch in batches
+        ]
 
-    def _hold(self, one: Asked, batch: EpisodeBatch) -> None:
-        held = self._held.setdefault(one, [])
-        held.append(batch)
-        count = sum(len(part.ordinals) for part in held)
-        if count >= REFUSALS_TO_STOP and one.model not in self.stopped:
-            self.stopped[one.model] = (
-                f"{one.model} refused all of its first {count} requests under {one.condition}, so it is stopped and none of"
-                f" them is stored; the last: {batch.episodes['error'][-1]}"
+    def _hold(self, group: RequestGroup, batch: EpisodeBatch) -> None:
+        batches = self._held_back.setdefault(group, [])
+        batches.append(batch)
+        count = sum(len(part.ordinals) for part in batches)
+        if count >= REFUSALS_TO_STOP and group.model not in self.stop_reasons:
+            self.stop_reasons[group.model] = (
+                f"{group.model} refused all of its first {count} requests under {group.condition}, so it is stopped and none"
+                f" of them is stored; the last: {batch.episodes['error'][-1]}"
             )
 
 
-def _asked(batch: EpisodeBatch) -> list[Asked]:
-    columns = [batch.episodes[name] for name in Asked._fields]
-    return [Asked(*row) for row in zip(*columns, strict=True)]
+def find_answering_groups(plan: Plan, output: Path) -> list[tuple[str, str, str]]:
+    """Return model, condition and protocol of groups with a stored episode that the engine did not refuse."""
+    models = episodes(output).select(pl.col("model").unique().sort()).collect()["model"]
+    evidence = (pl.col("turns") > 0) | ~pl.col("ending").is_in(NO_EVIDENCE)
+    stored = (stored_episodes(plan, output, model).filter(evidence) for model in models)
+    return [row for rows in stored for row in rows.select("model", "condition", "protocol").unique().collect().rows()]
 
 
-def _refused(batch: EpisodeBatch) -> list[bool]:
-    """Whether the engine itself refused each episode's first request."""
+def _request_groups(batch: EpisodeBatch) -> list[RequestGroup]:
+    columns = [batch.episodes[name] for name in RequestGroup._fields]
+    return [RequestGroup(*row) for row in zip(*columns, strict=True)]
+
+
+def _first_request_refused(batch: EpisodeBatch) -> list[bool]:
     return [
         ordinal in batch.rejected and not turns
         for ordinal, turns in zip(batch.ordinals, batch.episodes["turns"], strict=True)
     ]
 
 
-def only(batch: EpisodeBatch, keep: Sequence[bool]) -> EpisodeBatch:
-    """The batch without the episodes that are not to keep, their turns included."""
+def select_episodes(batch: EpisodeBatch, keep: Sequence[bool]) -> EpisodeBatch:
+    """Return the batch without discarded episodes and their turns."""
     keys = {key for key, wanted in zip(batch.episodes["key"], keep, strict=True) if wanted}
 
-    def filtered(columns: Columns) -> Columns:
-        rows = [key in keys for key in columns["key"]]
-        return {name: [v for v, row in zip(values, rows, strict=True) if row] for name, values in columns.items()}
+    def filter_rows(columns: Columns) -> Columns:
+        wanted = [key in keys for key in columns["key"]]
+        return {
+            name: [v for v, keep_row in zip(values, wanted, strict=True) if keep_row]
+            for name, values in columns.items()
+        }
 
     ordinals = [ordinal for ordinal, wanted in zip(batch.ordinals, keep, strict=True) if wanted]
-    return EpisodeBatch(ordinals, filtered(batch.episodes), filtered(batch.turns), batch.rejected)
+    return EpisodeBatch(ordinals, filter_rows(batch.episodes), filter_rows(batch.turns), batch.rejected)

@@ -1,4 +1,4 @@
-"""The result sink stores what workers deliver, less what the circuit breaker holds back, and counts it.
+"""The result sink stores what workers deliver, except what the circuit breaker holds back, and counts it.
 
 Every planned episode passes once, however often a presumed-dead worker delivers it.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from actors.records import EpisodeBatch
-from envs.types import ERRORS
-from orchestrator.execution.circuit_breaker import CircuitBreaker, only
+from actors.playing.play import Episode
+from actors.playing.records import EpisodeBatch, EpisodeRows, PlayedEpisode
+from envs.types import ERRORS, Ending
+from orchestrator.execution.circuit_breaker import CircuitBreaker, select_episodes
 from orchestrator.planning.plan import Plan
 from orchestrator.storage.episode_store import EpisodeStore
 
@@ -23,50 +24,65 @@ class ResultSink:
         store: EpisodeStore,
         plan: Plan,
         breaker: CircuitBreaker | None = None,
-        stored: Callable[[EpisodeBatch], None] = lambda batch: None,
+        on_stored: Callable[[EpisodeBatch], None] = lambda batch: None,
     ) -> None:
-        """``stored`` hears of every batch that is kept."""
+        """Start an empty sink; ``on_stored`` is called with every stored batch."""
         self.store, self.plan, self.breaker = store, plan, breaker or CircuitBreaker()
-        self._stored = stored
-        self.seen = bytearray(plan.total)
+        self._on_stored = on_stored
+        self.delivered = bytearray(plan.total)
         self.per_cell: Counter[str] = Counter()
         """Cell -> episodes stored by this run."""
         self.errors: Counter[str] = Counter()
         """Cell -> those of them that ended as an error."""
 
     @property
-    def done(self) -> int:
+    def stored_count(self) -> int:
         """Episodes stored by this run."""
         return self.per_cell.total()
 
     def add(self, batch: EpisodeBatch) -> EpisodeBatch:
-        """Store the batch's episodes that are new and not held back; returns the batch of these."""
-        new = [not self.seen[ordinal] for ordinal in batch.ordinals]
+        """Store the batch's episodes that are new and not held back; return the batch of these."""
+        new = [not self.delivered[ordinal] for ordinal in batch.ordinals]
         if not all(new):
-            batch = only(batch, new)
+            batch = select_episodes(batch, new)
         for ordinal in batch.ordinals:
-            self.seen[ordinal] = 1
-        passed, *released = self.breaker.let_through(batch)
+            self.delivered[ordinal] = 1
+        passed, *released = self.breaker.pass_through(batch)
         for part in (passed, *released):
-            self._keep(part)
+            self._store(part)
         return passed
 
+    def give_up(self, ordinals: Sequence[int], reason: str) -> None:
+        """Store these episodes as FAILED with this reason."""
+        self.add(build_failed_batch(self.plan, ordinals, reason))
+
     def forget(self, ordinals: Sequence[int]) -> None:
-        """These failed episodes were taken out of the store, and may be stored again."""
+        """Accept these failed episodes again; they were taken out of the store."""
         for ordinal in ordinals:
-            self.seen[ordinal] = 0
+            self.delivered[ordinal] = 0
             cell = self.plan.cells[self.plan.task(ordinal)[0]].key
             self.per_cell[cell] -= 1
             self.errors[cell] -= 1
 
-    def release(self) -> None:
-        """At the end: store what was held back of models that were not stopped."""
-        for batch in self.breaker.leftovers():
-            self._keep(batch)
+    def store_held_back(self) -> None:
+        """Store, at the end, what was held back of models that were not stopped."""
+        for batch in self.breaker.release_rest():
+            self._store(batch)
 
-    def _keep(self, batch: EpisodeBatch) -> None:
+    def _store(self, batch: EpisodeBatch) -> None:
         cells, endings = batch.episodes["cell"], batch.episodes["ending"]
         self.per_cell.update(cells)
         self.errors.update(cell for cell, ending in zip(cells, endings, strict=True) if ending in ERRORS)
         self.store.append(batch)
-        self._stored(batch)
+        self._on_stored(batch)
+
+
+def build_failed_batch(plan: Plan, ordinals: Sequence[int], reason: str) -> EpisodeBatch:
+    """Return rows that record ``reason`` for each ordinal: ending FAILED, which no table counts as an answer; no turns."""
+    rows = EpisodeRows()
+    for ordinal in ordinals:
+        index, sample = plan.task(ordinal)
+        key, seed = plan.key(index, sample), plan.episode_seed(sample, plan.cells[index].condition)
+        failed = Episode(key, sample, seed, (), Ending.FAILED, reason, 0.0)
+        rows.add(PlayedEpisode(ordinal, plan.cells[index], failed))
+    return rows.batch()

@@ -1,7 +1,7 @@
-"""What a run folder has spent on services, kept while it is spent: bounds hold over all workers and attempts.
+"""The money that a run folder has spent on services, saved while it is spent: limits hold over all workers and attempts.
 
-``spent.json`` counts what requests in flight may cost as spent and is at most a tenth of a second old: a killed attempt may have
-spent more only by requests of its last moment, fewer than are in flight, for no service answers faster.
+``spent.json`` counts the possible cost of requests in flight as spent and is at most a tenth of a second old: a killed attempt
+may have spent more only by requests of its last moment, fewer than are in flight, because no service answers faster.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pydantic import TypeAdapter
 
 from actors.worker import SharedLedger
 from envs import regular
@@ -21,67 +22,68 @@ from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.spec import ModelSpec, Sweep
 
-FILE = "spent.json"
-"""Model -> what was spent on it, in the currency of its prices."""
-LARGEST = 1 << 20
+SPENDING_FILE = "spent.json"
+"""Model -> money spent on it, in the currency of its prices."""
+MAX_FILE_BYTES = 1 << 20
 INTERVAL_S = 0.1
 """Seconds between two looks at the ledger."""
+_SPENDING = TypeAdapter(dict[str, Any])
 
 
 class Spending:
-    """The ledger of an attempt, where the sweep bounds its money."""
+    """The ledger of an attempt, if the sweep limits its cost."""
 
     def __init__(self, sweep: Sweep, folder: Path) -> None:
         self.folder, self.ledger = folder, None
-        models = services(sweep)
+        models = service_models(sweep)
         limits = {model.name: model.endpoint.max_cost for model in models}
-        bounded = sweep.cluster.max_cost is not None or any(limit is not None for limit in limits.values())
-        if models and bounded:
-            self.known = before(folder)
-            self.ledger = SharedLedger.remote(limits, sweep.cluster.max_cost, self.known)
+        limited = sweep.cluster.max_cost is not None or any(limit is not None for limit in limits.values())
+        if models and limited:
+            self.last_saved = read_spending(folder)
+            self.ledger = SharedLedger.remote(limits, sweep.cluster.max_cost, self.last_saved)
 
     def forget(self, worker: Any) -> None:
-        """A worker was killed: what it had asked for counts as spent."""
+        """Count the requests of a killed worker as spent."""
         if self.ledger is not None:
             self.ledger.forget.remote(worker._actor_id.hex())
 
     async def watch(self) -> None:
-        """Write down what is spent, until cancelled."""
+        """Save the spending every ``INTERVAL_S`` until cancelled."""
         while self.ledger is not None:
             await asyncio.sleep(INTERVAL_S)
-            await self.settle()
+            await self.save()
 
-    async def settle(self) -> None:
-        """Write down what is spent by now."""
-        if self.ledger is not None and (now := await self.ledger.spending.remote()) != self.known:
-            atomic_write.write(self.folder / FILE, (json.dumps(now, indent=1) + "\n").encode())
-            self.known = now
+    async def save(self) -> None:
+        """Save the current spending."""
+        if self.ledger is not None and (spent := await self.ledger.spending.remote()) != self.last_saved:
+            atomic_write.write(self.folder / SPENDING_FILE, (json.dumps(spent, indent=1) + "\n").encode())
+            self.last_saved = spent
 
 
-def services(sweep: Sweep) -> list[ModelSpec]:
-    """The sweep's models, and its judge's, that a service answers for."""
+def service_models(sweep: Sweep) -> list[ModelSpec]:
+    """Return the sweep's models, and its judge's, that are behind a service."""
     judge = [sweep.judge.model] if sweep.judge else []
     return [model for model in (*sweep.models, *judge) if model.backend == "openai"]
 
 
-def before(folder: Path) -> dict[str, float]:
-    """Model -> what the folder's attempts have spent: as written down, and at least what its answers and verdicts say."""
-    paid = {row["model"]: row["cost"] for row in _stored(folder).iter_rows(named=True)}
+def read_spending(folder: Path) -> dict[str, float]:
+    """Return model -> what the folder's attempts have spent: the saved figure, but at least the cost of stored rows."""
+    spent = {row["model"]: row["cost"] for row in _stored_costs(folder).iter_rows(named=True)}
     try:
-        noted = json.loads(regular.content(folder / FILE, LARGEST))
-    except (OSError, ValueError, RecursionError):
-        noted = {}
-    for model, cost in (noted if isinstance(noted, dict) else {}).items():
+        saved = _SPENDING.validate_json(regular.read_bytes(folder / SPENDING_FILE, MAX_FILE_BYTES))
+    except (OSError, ValueError):
+        saved = {}
+    for model, cost in saved.items():
         if isinstance(cost, int | float) and math.isfinite(cost):
-            paid[model] = max(paid.get(model, 0.0), float(cost))
-    return paid
+            spent[model] = max(spent.get(model, 0.0), float(cost))
+    return spent
 
 
-def _stored(folder: Path) -> pl.DataFrame:
-    """Model, cost: of the episodes and verdicts that were not taken over from another folder."""
-    taken = reused.reused(folder).lazy()
-    played = episodes(folder).join(taken.filter(pl.col("judge").is_null()), on="key", how="anti")
-    read = verdicts(folder).join(taken, on=["key", "judge"], how="anti")
-    reader = pl.col("judge").str.split("/").list.first().alias("model")
-    rows = pl.concat([played.select("model", "cost"), read.select(reader, "cost")])
+def _stored_costs(folder: Path) -> pl.DataFrame:
+    """Return model, cost of the episodes and verdicts that were not reused from another folder."""
+    reused_rows = reused.read_reused(folder).lazy()
+    played = episodes(folder).join(reused_rows.filter(pl.col("judge").is_null()), on="key", how="anti")
+    judged = verdicts(folder).join(reused_rows, on=["key", "judge"], how="anti")
+    judge_model = pl.col("judge").str.split("/").list.first().alias("model")
+    rows = pl.concat([played.select("model", "cost"), judged.select(judge_model, "cost")])
     return rows.group_by("model").agg(pl.col("cost").sum()).filter(pl.col("cost") > 0).collect()

@@ -1,6 +1,6 @@
-"""Ctrl-C, SIGTERM and SIGHUP while an attempt runs: the first stops it in good order, the third leaves at once.
+"""Ctrl-C, SIGTERM and SIGHUP while an attempt runs: the first stops it in order, the third exits at once.
 
-What was stored stays stored however the process ends; a signal only decides how much more is stored first.
+Stored episodes stay stored however the process ends; a signal only decides how much more is stored first.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 3
-"""The signal at which nothing more is waited for."""
-WAIT = b"storing what has come back; once more leaves at once, and what is not stored yet is played again\n"
+"""The number of the signal that exits without waiting."""
+WAIT = b"storing finished episodes; press again to exit at once (unstored episodes are then played again)\n"
 
 
 class StopSignals:
-    """Holds the process's handlers of these signals until the block ends; outside the main thread it holds none.
+    """Handlers of these signals until the block ends; none are installed outside the main thread.
 
-    What plays may run in another thread of the process (a notebook's cell): a signal stops it all the same.
+    The attempt may run in another thread of the process (a notebook's cell): a signal stops it all the same.
     """
 
     def __init__(self) -> None:
@@ -46,10 +46,10 @@ class StopSignals:
             signal.signal(number, handler)
 
     def stop_with(self, stop: Callable[[], object]) -> None:
-        """From now on the first signal calls ``stop`` in the running loop; Ray has put handlers of its own in the meantime."""
+        """Call ``stop`` in the running loop at the first signal; install the handlers again, for Ray has replaced them."""
         loop = asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(stop)
-        if self.count:  # heard by the main thread while this one was getting ready
+        if self.count:  # the main thread got it while this one was preparing
             self._stop()
         if _in_main_thread():
             self._install()
@@ -57,10 +57,10 @@ class StopSignals:
     def _install(self) -> None:
         for number, before in self._before.items():
             if before is not signal.SIG_IGN:  # nohup
-                signal.signal(number, self._heard)
+                signal.signal(number, self._on_signal)
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
-        """Raises KeyboardInterrupt where nothing plays yet, and at the third signal."""
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Stop the attempt; raises KeyboardInterrupt if nothing plays yet, and at the third signal."""
         self.count += 1
         if number == signal.SIGHUP:
             _leave_terminal()
@@ -69,25 +69,25 @@ class StopSignals:
         if self.count > 1:
             with suppress(OSError):
                 os.write(2, WAIT)
-        with suppress(RuntimeError):  # the loop has ended, and its results are being stored
+        with suppress(RuntimeError):  # the loop has ended and its results are being stored
             self._stop()
 
 
 def _in_main_thread() -> bool:
-    """Python lets no other thread set a handler."""
+    """Return True in the only thread that Python lets set a handler."""
     return threading.current_thread() is threading.main_thread()
 
 
 def _leave_terminal() -> None:
-    """The terminal is gone: what is printed from now on goes nowhere, instead of failing."""
-    with open(os.devnull, "wb") as nowhere:
+    """Send further output to /dev/null, because writing to a closed terminal fails."""
+    with open(os.devnull, "wb") as null:
         for stream in (1, 2):
-            if _terminal(stream):
-                os.dup2(nowhere.fileno(), stream)
+            if _is_terminal(stream):
+                os.dup2(null.fileno(), stream)
 
 
-def _terminal(stream: int) -> bool:
-    """Whether it is a terminal, or was one until it was closed."""
+def _is_terminal(stream: int) -> bool:
+    """Return True for a terminal, also one that was closed."""
     try:
         termios.tcgetattr(stream)
     except termios.error as problem:

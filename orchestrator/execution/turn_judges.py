@@ -1,8 +1,8 @@
-"""The workers of a judge that others ask turn by turn: who they are at the moment, told to every worker that plays."""
+"""The workers of a judge that other workers ask turn by turn; every worker that plays is sent the current list."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from orchestrator.planning.plan import judge_group
@@ -13,39 +13,42 @@ MAX_REQUESTS = 100_000
 
 
 class TurnJudges:
-    """Slots and actors of both sides; Ray carries the requests between them, the driver none."""
+    """Slots and actors of both sides; Ray carries the requests between them, not the driver."""
 
     def __init__(self, judge: Judge | None) -> None:
-        """``judge`` has an engine of its own, and episodes wait for it; None where there is none."""
+        """Start without workers; ``judge`` has an engine of its own that episodes wait for, or is None."""
         self.judge, self.group = judge, judge_group(judge) if judge else ""
         self.judges: dict[int, Any] = {}
-        """Ready workers of the judge."""
+        """Slot -> a ready worker of the judge."""
         self.players: dict[int, Any] = {}
 
     def options(self, group: str) -> dict[str, Any]:
-        """Options of Ray that an actor of this group has beside its resources."""
+        """Return the Ray options that an actor of this group needs in addition to its resources."""
         return {"max_concurrency": MAX_REQUESTS} if group == self.group else {}
 
-    def plays(self, slot: int, actor: Any) -> None:
-        """A worker that may ask has started."""
+    def add_player(self, slot: int, actor: Any) -> None:
+        """Add a started worker that may ask."""
         if self.judge is None:
             return
         self.players[slot] = actor
-        self._tell([actor])
+        self._send_judges([actor])
 
-    async def serve(self, slot: int, actor: Any, heard: Callable[[int], object]) -> None:
-        """Let others ask this worker until it dies, which raises; ``heard`` gets how much it answered, every few seconds."""
+    async def serve(self, slot: int, actor: Any, on_heartbeat: Callable[[int], object]) -> None:
+        """Let others ask this worker until it dies, which raises.
+
+        ``on_heartbeat`` is called every few seconds with the number of requests it has answered.
+        """
         self.judges[slot] = actor
-        self._tell(self.players.values())
+        self._send_judges(self.players.values())
         async for beat in actor.heartbeats.options(num_returns="streaming").remote():
-            heard(await beat)
+            on_heartbeat(await beat)
 
-    def left(self, slot: int) -> None:
-        """A worker has gone or is to go."""
+    def remove(self, slot: int) -> None:
+        """Remove a worker that has ended or is about to."""
         self.players.pop(slot, None)
         if self.judges.pop(slot, None) is not None:
-            self._tell(self.players.values())
+            self._send_judges(self.players.values())
 
-    def _tell(self, players: Any) -> None:
+    def _send_judges(self, players: Iterable[Any]) -> None:
         for player in players:
             player.set_judges.remote(self.judges)

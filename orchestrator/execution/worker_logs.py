@@ -1,4 +1,4 @@
-"""The logs of an attempt: what the driver did, and what its workers printed; bounded, and without secrets.
+"""The logs of an attempt: the driver's events and its workers' output, bounded in size and without secrets.
 
 ``logs/attempt-0001/driver.log`` holds events, ``MODEL-3.log`` the output of the worker in slot 3, its engine's included.
 """
@@ -16,20 +16,20 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from actors.printable import printable, without_colours
-from actors.process_output import WorkerAddress, excerpt, last_lines
-from actors.redaction import redact_address, redact_addresses, redact_environment
+from actors.node.process_output import WorkerAddress, last_lines, read_excerpt
+from actors.text.printable import printable, strip_colors
+from actors.text.redaction import redact_address, redact_addresses, redact_environment
 from orchestrator.scheduling.commands import Abandon, Command, Drop, GiveUp, Start, Stop
 from orchestrator.scheduling.nodes import Node
-from orchestrator.storage.atomic_write import opened
+from orchestrator.storage.atomic_write import open_regular_file
 
 FOLDER, DRIVER = "logs", "driver.log"
 DRIVER_BYTES = 8 * 2**20
-"""Size at which the driver's log goes to ``driver.log.1``, which is then lost."""
+"""Size at which the driver's log becomes ``driver.log.1`` and replaces the earlier one."""
 WORKERS_BYTES = 64 * 2**20
-"""Room for the workers' output of one attempt; what comes after is only named."""
+"""Limit on the workers' output of one attempt; output beyond it is only mentioned."""
 REMOTE_LOG_TIMEOUT_S = 60.0
-"""Seconds another node may take to hand over a worker's output."""
+"""Seconds another node may take to send a worker's output."""
 
 log = logging.getLogger(__name__)
 
@@ -38,82 +38,84 @@ class AttemptLog:
     """The open folder of an attempt's logs."""
 
     def __init__(self, folder: Path) -> None:
-        """``folder`` is the run folder. A disk that takes no log costs the log, never the run."""
-        place = folder / FOLDER
-        numbers = [int(path.name[8:]) for path in place.glob("attempt-*") if path.name[8:].isdigit()]
+        """Create a new log folder in the run folder; a disk that takes no log costs the log, never the run."""
+        logs = folder / FOLDER
+        numbers = [int(path.name[8:]) for path in logs.glob("attempt-*") if path.name[8:].isdigit()]
         self.name = f"{FOLDER}/attempt-{max(numbers, default=0) + 1:04d}"
         self.folder = folder / self.name
-        self.room = WORKERS_BYTES
-        with suppress(OSError):  # foreign text may hold what nobody foresaw: for the owner alone
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.bytes_left = WORKERS_BYTES
+        with suppress(OSError):  # foreign text may hold anything: readable for the owner alone
+            logs.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700)
 
-    def worker(self, group: str, slot: int) -> str:
-        """Where a worker's output is kept, from the run folder on."""
+    def worker_path(self, group: str, slot: int) -> str:
+        """Return the path of a worker's output, relative to the run folder."""
         return f"{self.name}/{re.sub(r'[^A-Za-z0-9._-]+', '-', group)}-{slot}.log"
 
-    def keep(self, group: str, slot: int, output: str, lost: bool) -> None:
-        """Write what a worker printed; of one that was lost the last lines stand in the driver's log, too."""
-        text = printable(without_colours(redact_addresses(output)))
+    def save(self, group: str, slot: int, output: str, lost: bool) -> None:
+        """Write what a worker printed; the last lines of a lost one also go to the driver's log."""
+        text = printable(strip_colors(redact_addresses(output)))
         size = len(text.encode("utf-8", "replace"))
-        if size <= self.room:
-            self.room -= size
+        if size <= self.bytes_left:
+            self.bytes_left -= size
             with suppress(OSError):
-                path = self.folder / Path(self.worker(group, slot)).name
-                with open(opened(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8", errors="replace") as file:
+                path = self.folder / Path(self.worker_path(group, slot)).name
+                with open(
+                    open_regular_file(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8", errors="replace"
+                ) as file:
                     file.write(text)
         else:
-            log.warning("no room is left for the output of worker %d of %s", slot, group)
+            log.warning("the output of worker %d of %s is not saved: the logs of this attempt are full", slot, group)
         if lost:
             for line in last_lines(text):
-                log.warning("worker %d of %s, last words: %s", slot, group, line)
+                log.warning("worker %d of %s, last output: %s", slot, group, line)
 
 
 class WorkerLogCollector:
-    """Collects what workers printed as they end: from this node's files at once, from another node's as soon as it answers."""
+    """Collects the output of workers as they end: from this node's files at once, from another node when it answers."""
 
     def __init__(
         self, attempt_log: AttemptLog, here: str, read_on: Callable[[str, Sequence[str]], Awaitable[str]]
     ) -> None:
-        """``here``: the driver's node; ``read_on`` reads files on another one."""
+        """Start without requests; ``here`` is the driver's node, ``read_on`` reads files on another one."""
         self.attempt_log, self.here, self.read_on = attempt_log, here, read_on
         self._requests: set[asyncio.Task[None]] = set()
 
-    def gather(self, group: str, slot: int, place: WorkerAddress | None, lost: bool) -> None:
-        """Keep the output of a worker that ends; one that never ran has none."""
-        if place is None:
+    def collect(self, group: str, slot: int, address: WorkerAddress | None, lost: bool) -> None:
+        """Save the output of a worker that ends; one that never ran has none."""
+        if address is None:
             return
-        if place.node == self.here:
-            self.attempt_log.keep(group, slot, excerpt(place.streams), lost)
+        if address.node == self.here:
+            self.attempt_log.save(group, slot, read_excerpt(address.streams), lost)
             return
-        task = asyncio.create_task(self._from_node(group, slot, place, lost))
+        task = asyncio.create_task(self._read_from_node(group, slot, address, lost))
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)
 
-    async def settle(self, seconds: float) -> None:
-        """Wait for what other nodes still have to send, at most so long."""
+    async def wait(self, seconds: float) -> None:
+        """Wait at most this long for the output that other nodes still have to send."""
         if self._requests:
             await asyncio.wait(self._requests, timeout=seconds)
 
-    async def _from_node(self, group: str, slot: int, place: WorkerAddress, lost: bool) -> None:
+    async def _read_from_node(self, group: str, slot: int, address: WorkerAddress, lost: bool) -> None:
         try:
-            output = await asyncio.wait_for(self.read_on(place.node, place.streams), REMOTE_LOG_TIMEOUT_S)
-        except Exception as problem:  # its node may be gone in as many ways as there are errors in Ray
+            output = await asyncio.wait_for(self.read_on(address.node, address.streams), REMOTE_LOG_TIMEOUT_S)
+        except Exception as problem:  # Ray has many errors for a node that is gone
             reason = type(problem).__name__
-            log.warning("the output of worker %d of %s stays on %s (%s)", slot, group, place.host, reason)
+            log.warning("the output of worker %d of %s stays on %s (%s)", slot, group, address.host, reason)
             return
-        self.attempt_log.keep(group, slot, output, lost)
+        self.attempt_log.save(group, slot, output, lost)
 
 
 @contextmanager
-def attempt_log(folder: Path) -> Iterator[AttemptLog]:
-    """A new folder of logs that takes everything that the orchestrator logs inside the block; errors go to stderr, too."""
+def open_attempt_log(folder: Path) -> Iterator[AttemptLog]:
+    """Log what the orchestrator does inside the block to a new folder; errors also go to stderr."""
     attempt, logger = AttemptLog(folder), logging.getLogger("orchestrator")
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     handlers[0].setLevel(logging.ERROR)
     handlers[0].setFormatter(_Redacted("%(message)s"))
     with suppress(OSError):
-        os.close(opened(attempt.folder / DRIVER, os.O_WRONLY))
+        os.close(open_regular_file(attempt.folder / DRIVER, os.O_WRONLY))
         file = logging.handlers.RotatingFileHandler(
             attempt.folder / DRIVER, maxBytes=DRIVER_BYTES, backupCount=1, encoding="utf-8", errors="replace"
         )
@@ -136,36 +138,36 @@ def attempt_log(folder: Path) -> Iterator[AttemptLog]:
 
 class _Redacted(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return printable(without_colours(redact_addresses(redact_environment(super().format(record)))))
+        return printable(strip_colors(redact_addresses(redact_environment(super().format(record)))))
 
 
 def log_command(command: Command, names: Mapping[int, str]) -> None:
-    """Log what the schedule decided, before it is done; ``names``: slot -> group of the workers that run.
+    """Log a command of the scheduler before it is carried out; leases are too many to log.
 
-    Leases are too many to log.
+    ``names``: slot -> group of the running workers.
     """
     match command:
         case Start(slot, name, node, shared):
             where = (f" on node {node[:12]}" if node else "") + (f", shared GPU {shared}" if shared is not None else "")
             log.info("worker %d of %s starts%s", slot, name, where)
         case Stop(slot) if slot in names:
-            log.info("worker %d of %s has nothing left to do and stops", slot, names[slot])
+            log.info("worker %d of %s has nothing left to play and stops", slot, names[slot])
         case Drop(slot, reason) if slot in names:
-            log.warning("worker %d of %s is let go (%s); its leases are taken back", slot, names[slot], reason)
+            log.warning("worker %d of %s is dropped (%s); its leases are played again", slot, names[slot], reason)
         case GiveUp(ordinals, reason):
             log.warning("%d episodes are given up as failed: %s", len(ordinals), reason)
         case Abandon(name, reason):
             log.warning("%s cannot be played in this attempt: %s", name, reason)
 
 
-def log_ready(group: str, slot: int, place: WorkerAddress, reported: Sequence[str]) -> None:
-    """Log that a worker plays from now on, where, and what it reported about its devices and the order of loading."""
-    devices = f", GPUs {place.devices}" if place.devices else ""
-    log.info("worker %d of %s is ready (process %d on %s%s)", slot, group, place.pid, place.host, devices)
+def log_ready(group: str, slot: int, address: WorkerAddress, reported: Sequence[str]) -> None:
+    """Log where a worker runs and what it reported about its devices and the order of loading."""
+    devices = f", GPUs {address.devices}" if address.devices else ""
+    log.info("worker %d of %s is ready (process %d on %s%s)", slot, group, address.pid, address.host, devices)
     for line in reported:
         log.info("worker %d of %s: %s", slot, group, line)
-    if place.streams:
-        log.info("worker %d of %s prints to %s", slot, group, place.streams[0])
+    if address.streams:
+        log.info("worker %d of %s prints to %s", slot, group, address.streams[0])
 
 
 def log_nodes(before: Sequence[Node], after: Sequence[Node]) -> None:

@@ -17,7 +17,7 @@ import polars as pl
 from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
 from envs.types import Sample
-from orchestrator.report.html.episode_view import rows_of
+from orchestrator.report.html.episode_view import rows_by_key
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import software
 from orchestrator.storage.run_folder import RunFolderError, read_status
@@ -42,25 +42,25 @@ PS = {
 
 def write(run_data: RunData, into: Path, by: str = "") -> None:
     """``data/proactivebench/DEVELOPER/MODEL/UUID.json`` and ``UUID_samples.jsonl`` for every model with a finished cell."""
-    whole, single = (_validator(name) for name in ("eval", "instance_level_eval"))
-    made = str(int(max(path.stat().st_mtime for path in (run_data.folder / "episodes").glob("*.parquet"))))
+    eval_validator, instance_validator = (_validator(name) for name in ("eval", "instance_level_eval"))
+    written_at = str(int(max(path.stat().st_mtime for path in (run_data.folder / "episodes").glob("*.parquet"))))
     packages = read_status(run_data.folder).get("packages", {})
     for model in run_data.sweep.models:
         rows = run_data.rows.filter((pl.col("model") == model.name) & pl.col("acc").is_not_null())
         if rows.is_empty():
             continue
-        record = _record(run_data, model, rows.to_dicts(), made, by, packages)
+        record = _record(run_data, model, rows.to_dicts(), written_at, by, packages)
         developer, _, name = record["model_info"]["id"].partition("/")
         place = Path("data/proactivebench") / developer / name
         number = UUID(bytes=sha256(record["evaluation_id"].encode()).digest()[:16], version=4)
         (into / place).mkdir(parents=True)
         lines = into / place / f"{number}_samples.jsonl"
-        count = _write_lines(lines, run_data, model, record, single)
+        count = _write_lines(lines, run_data, model, record, instance_validator)
         record["detailed_evaluation_results"] = {
             "format": "jsonl", "file_path": (place / lines.name).as_posix(), "hash_algorithm": "sha256",
             "checksum": sha256(lines.read_bytes()).hexdigest(), "total_rows": count,
         }  # fmt: skip
-        _check(whole, record)
+        _check(eval_validator, record)
         text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
         (into / place / f"{number}.json").write_text(text, encoding="utf-8")
 
@@ -69,46 +69,46 @@ def _record(
     run_data: RunData,
     model: ModelSpec,
     rows: Sequence[Mapping[str, Any]],
-    made: str,
+    written_at: str,
     by: str,
     packages: Mapping[str, str],
 ) -> dict[str, Any]:
-    info = _model(model, packages)
+    model_info = _model(model, packages)
     return {
         "schema_version": VERSION,
-        "evaluation_id": f"proactivebench/{info['id']}/{made}",
-        "retrieved_timestamp": made,
+        "evaluation_id": f"proactivebench/{model_info['id']}/{written_at}",
+        "retrieved_timestamp": written_at,
         "source_metadata": {
             "source_name": f"proactive-sweep run {run_data.sweep.name}", "source_type": "evaluation_run",
             "source_organization_name": by or "not stated", "evaluator_relationship": "other",
         },
         "eval_library": {"name": "proactive-sweep", "version": software.version()},
-        "model_info": info,
-        "evaluation_results": [result for row in rows for result in _results(run_data, row)],
+        "model_info": model_info,
+        "evaluation_results": [evaluation for row in rows for evaluation in _results(run_data, row)],
     }  # fmt: skip
 
 
 def _model(model: ModelSpec, packages: Mapping[str, str]) -> dict[str, Any]:
     served = model.backend == "openai"
-    known = HUB_ID.fullmatch(model.source) is not None and not served
+    on_hub = HUB_ID.fullmatch(model.source) is not None and not served
     builtin = model.backend == "builtin"
     details = {
         "deployment_type": "externally_managed" if served else "self_deployed",
-        "model_availability": "open_weights" if known or builtin else "unknown",
+        "model_availability": "open_weights" if on_hub or builtin else "unknown",
         **({"revision": model.revision} if model.revision else {}),
         **({"policy": "a built-in policy, no model"} if builtin else {}),
     }
-    found = model.source if known else f"{'endpoint' if served else 'proactive-sweep'}/{model.name}"
+    model_id = model.source if on_hub else f"{'endpoint' if served else 'proactive-sweep'}/{model.name}"
     engine = {
         "name": "proactive-sweep" if builtin else model.backend,
         "version": packages.get(model.backend, "unknown"),
     }
-    return {"name": model.name, "id": found, "inference_engine": engine, "additional_details": details}
+    return {"name": model.name, "id": model_id, "inference_engine": engine, "additional_details": details}
 
 
 def _results(run_data: RunData, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     sweep, condition = run_data.sweep, run_data.conditions.get(row["condition"])
-    sampling = sweep.open_ended.sampling if Protocol(row["protocol"]).in_words else sweep.sampling
+    sampling = sweep.open_ended.sampling if Protocol(row["protocol"]).is_open_ended else sweep.sampling
     details = {
         name: str(row[name])
         for name in ("planned", "finished", "errors", "scored", "loops")
@@ -153,23 +153,23 @@ def _write_lines(
     path: Path, run_data: RunData, model: ModelSpec, record: Mapping[str, Any], valid: Draft7Validator
 ) -> int:
     """One line an episode that is scored by its ending, as multiple choice is; how many."""
-    mine = run_data.scored.filter(pl.col("model") == model.name).sort("key")
+    model_episodes = run_data.scored.filter(pl.col("model") == model.name).sort("key")
     with path.open("w", encoding="utf-8") as file:
-        for chunk in mine.iter_slices(CHUNK):
-            turns = rows_of(run_data.turns, chunk["key"])
+        for chunk in model_episodes.iter_slices(CHUNK):
+            turns = rows_by_key(run_data.turns, chunk["key"])
             for row in chunk.iter_rows(named=True):
                 sample = run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
                 line = _line(row, turns.get(row["key"], []), sample, record)
                 _check(valid, line)
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
-    return mine.height
+    return model_episodes.height
 
 
 def _line(
     row: Mapping[str, Any], turns: Sequence[Mapping[str, Any]], sample: Sample | None, record: Mapping[str, Any]
 ) -> dict[str, Any]:
     question, answer = ("", []) if sample is None else (sample.prompt, [sample.answer])
-    in_words = Protocol(row["protocol"]).in_words
+    in_words = Protocol(row["protocol"]).is_open_ended
     choices = None if sample is None or in_words else [*sample.options, *sample.categories]
     messages = [message for turn in turns for message in _messages(turn, question)]
     return {
@@ -200,8 +200,8 @@ def _line(
 
 def _messages(turn: Mapping[str, Any], question: str) -> Iterator[dict[str, Any]]:
     """The picture that was shown and the reply; the options of each turn follow from the game and are not repeated."""
-    asked = f"[{turn['image']}]" + (f" {question}" if question else "")
-    yield {"turn_idx": 2 * turn["turn"], "role": "user", "content": asked}
+    prompt_text = f"[{turn['image']}]" + (f" {question}" if question else "")
+    yield {"turn_idx": 2 * turn["turn"], "role": "user", "content": prompt_text}
     yield {"turn_idx": 2 * turn["turn"] + 1, "role": "assistant", "content": turn["reply"]}
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from orchestrator.export import csv_files, every_eval_ever, inspect_log, trajectories
-from orchestrator.report.run_data import RunData, read
-from orchestrator.storage.disk import disk
+from orchestrator.report.read_run import read_run
+from orchestrator.report.run_data import RunData
+from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.run_folder import RunFolderError
 
 FORMATS: dict[str, Callable[[RunData, Path, str], None]] = {
@@ -30,8 +31,8 @@ def export(folder: Path, to: str, into: Path, data: Path | None = None, by: str 
         raise RunFolderError(f"there is no format {to!r}; type --to {', '.join(FORMATS)}")
     if into.exists():
         raise RunFolderError(f"{into} is there already; name a new folder with --into")
-    run_data = read(folder, data)
-    with disk(into):
+    run_data = read_run(folder, data)
+    with disk_errors(into):
         into.absolute().parent.mkdir(parents=True, exist_ok=True)
         draft = Path(mkdtemp(prefix=f".{into.name}-", dir=into.absolute().parent))
         try:

@@ -18,13 +18,13 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import polars as pl
 
-from actors.prompts import ask, ask_openly
-from actors.tool_prompts import tool_messages
-from envs.tool_calls import callable_now, functions
+from actors.playing.prompts import ask, ask_openly
+from actors.playing.tool_prompts import tool_messages
+from envs.tool_calls import calls_for_view, functions
 from envs.types import ERRORS, Ending, Sample, View
-from orchestrator.report.html.episode_view import Posed, asked, rows_of
-from orchestrator.report.metrics import BITS
+from orchestrator.report.html.episode_view import ReplayedTurn, replay_episode, rows_by_key
 from orchestrator.report.run_data import RunData
+from orchestrator.report.scores.metrics import BITS
 from orchestrator.storage import software
 from orchestrator.storage.run_folder import read_status
 from sweeps.conditions import Condition
@@ -49,7 +49,7 @@ Found = dict[str, Any]
 
 def write(run_data: RunData, into: Path, by: str = "") -> None:
     """``TIME_proactivebench-CONDITION_ID.eval`` for every model and condition with a stored episode."""
-    made = datetime.fromtimestamp(
+    written_at = datetime.fromtimestamp(
         int(max(path.stat().st_mtime for path in (run_data.folder / "episodes").glob("*.parquet"))), UTC
     )
     packages = read_status(run_data.folder).get("packages", {})
@@ -58,7 +58,13 @@ def write(run_data: RunData, into: Path, by: str = "") -> None:
     for names in cells.iter_rows(named=True):
         if names["model"] in models:
             log = _Log(
-                run_data, models[names["model"]], names["condition"], Protocol(names["protocol"]), made, packages, by
+                run_data,
+                models[names["model"]],
+                names["condition"],
+                Protocol(names["protocol"]),
+                written_at,
+                packages,
+                by,
             )
             log.write(into)
 
@@ -67,16 +73,16 @@ class _Log:
     """One log: its specification, its samples and its results."""
 
     def __init__(
-        self, run_data: RunData, model: ModelSpec, condition: str, protocol: Protocol, made: datetime,
+        self, run_data: RunData, model: ModelSpec, condition: str, protocol: Protocol, written_at: datetime,
         packages: Mapping[str, str], by: str,
     ) -> None:  # fmt: skip
         self.run_data, self.model, self.protocol, self.made, self.packages, self.by = (
-            run_data, model, protocol, made.isoformat(), packages, by,
+            run_data, model, protocol, written_at.isoformat(), packages, by,
         )  # fmt: skip
         self.condition = run_data.conditions.get(condition, Condition(name=condition))
-        mine = {"model": model.name, "condition": condition, "protocol": protocol.value}
-        self.episodes = run_data.episodes.filter(**mine).sort("key")
-        self.rows = run_data.rows.filter(**mine).sort("cell")
+        cell_columns = {"model": model.name, "condition": condition, "protocol": protocol.value}
+        self.episodes = run_data.episodes.filter(**cell_columns).sort("key")
+        self.rows = run_data.rows.filter(**cell_columns).sort("cell")
         self.verdicts = {row["key"]: row for row in run_data.verdicts.iter_rows(named=True)}
         self.task = "proactivebench-" + condition + ("" if protocol is Protocol.MCQA else f"-{protocol}")
         self.id = sha256("\n".join([self.task, model.name, *self.episodes["key"]]).encode()).hexdigest()[:22]
@@ -99,10 +105,10 @@ class _Log:
         usage = {
             self.model.name: _usage(*(int(self.episodes[name].sum()) for name in ("prompt_tokens", "reply_tokens")))
         }
-        whole = self.episodes.height == int(self.rows["planned"].sum())
+        is_complete = self.episodes.height == int(self.rows["planned"].sum())
         return {
             "version": SCHEMA,
-            "status": "success" if whole else "cancelled",
+            "status": "success" if is_complete else "cancelled",
             "eval": self._spec(),
             "plan": {},
             "results": self._results(),
@@ -111,19 +117,21 @@ class _Log:
 
     def _spec(self) -> Found:
         sweep = self.run_data.sweep
-        sampling = sweep.open_ended.sampling if self.protocol.in_words else sweep.sampling
-        shown = sampling.model_dump(exclude_none=True)
-        known = {name: shown[name] for name in ("max_tokens", "temperature", "top_p", "top_k") if name in shown}
+        sampling = sweep.open_ended.sampling if self.protocol.is_open_ended else sweep.sampling
+        decoding = sampling.model_dump(exclude_none=True)
+        generate_config = {
+            name: decoding[name] for name in ("max_tokens", "temperature", "top_p", "top_k") if name in decoding
+        }
         return {
             "eval_id": self.id, "run_id": self.id, "task_id": self.id, "created": self.made, "task": self.task,
             "dataset": {
                 "name": "ProactiveBench", "location": _place(sweep.data), "samples": self.episodes.height, "shuffled": False,
             },
-            "model": self.model.name, "model_generate_config": known, "config": {"epochs": 1},
+            "model": self.model.name, "model_generate_config": generate_config, "config": {"epochs": 1},
             "packages": {"proactive-sweep": software.version(), **self.packages},
             "metadata": {
                 "source": self.model.source, "revision": self.model.revision, "backend": self.model.backend, "seed": sweep.seed,
-                "condition": self.condition.model_dump(mode="json"), "sampling": shown, "evaluated_by": self.by,
+                "condition": self.condition.model_dump(mode="json"), "sampling": decoding, "evaluated_by": self.by,
                 "packages_of_scenarios": sweep.packages,
             },
         }  # fmt: skip
@@ -147,25 +155,25 @@ class _Log:
     def _metrics(self, name: str) -> Found:
         unit = 1 if name == "ps" else 100
         cells = self.rows.filter(pl.col(name).is_not_null())
-        found = {"mean": _metric("mean", sum(cells[name]) / cells.height / unit)}
+        metrics = {"mean": _metric("mean", sum(cells[name]) / cells.height / unit)}
         for row in cells.iter_rows(named=True):
             span = {
                 side: row[f"{name}_{side}"] / unit for side in ("low", "high") if row.get(f"{name}_{side}") is not None
             }
-            found[row["scenario"]] = _metric(row["scenario"], row[name] / unit, span)
-        return found
+            metrics[row["scenario"]] = _metric(row["scenario"], row[name] / unit, span)
+        return metrics
 
     # -- samples ------------------------------------------------------------------------------------------------------
     def _samples(self) -> Iterator[Found]:
         for chunk in self.episodes.iter_slices(CHUNK):
-            turns = rows_of(self.run_data.turns, chunk["key"])
+            turns = rows_by_key(self.run_data.turns, chunk["key"])
             for row in chunk.iter_rows(named=True):
                 yield self._sample(row, turns.get(row["key"], []))
 
     def _sample(self, row: Row, turns: Sequence[Row]) -> Found:
         sample = self.run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
-        shown, _ = asked(self.run_data, row, turns)
-        messages = [message for turn in turns for message in self._messages(row, turn, shown.get(turn["turn"]))]
+        views, _ = replay_episode(self.run_data, row, turns)
+        messages = [message for turn in turns for message in self._messages(row, turn, views.get(turn["turn"]))]
         usage = _usage(row["prompt_tokens"], row["reply_tokens"])
         error = row["error"] or row["ending"] if row["ending"] in ERRORS else None
         return {
@@ -188,56 +196,59 @@ class _Log:
             **({"error": {"message": error, "traceback": "", "traceback_ansi": ""}} if error else {}),
         }
 
-    def _messages(self, row: Row, turn: Row, posed: Posed | None) -> Iterator[Found]:
+    def _messages(self, row: Row, turn: Row, posed: ReplayedTurn | None) -> Iterator[Found]:
         """The question with its picture named, and the reply."""
-        place = f"{row['key']}/{turn['turn']}"
+        message_id = f"{row['key']}/{turn['turn']}"
         text = f"[picture: {turn['image']}]"
         if posed is not None:
             text = f"{text}\n\n{self._question(row, posed.view)}"
         read = {name: turn[name] for name in ("frame", "image", "option", "category", "action", "move")}
         read |= {name: turn[name] for name in ("read_as", "judged") if turn[name] is not None}
-        yield {"id": f"{place}/question", "role": "user", "source": "input", "content": text, "metadata": read}
+        yield {"id": f"{message_id}/question", "role": "user", "source": "input", "content": text, "metadata": read}
         yield {
-            "id": f"{place}/reply", "role": "assistant", "source": "generate", "content": turn["reply"] or "",
+            "id": f"{message_id}/reply", "role": "assistant", "source": "generate", "content": turn["reply"] or "",
             "model": self.model.name,
         }  # fmt: skip
 
     def _question(self, row: Row, view: View) -> str:
         if self.protocol is Protocol.TOOLS:
-            known = functions(callable_now(row["scenario"], view))
-            return tool_messages(view, known, self.condition, self.model.calls_natively)[-1].text
-        return (ask_openly(view) if self.protocol.in_words else ask(view, template=self.condition.template)).text
+            tools = functions(calls_for_view(row["scenario"], view))
+            return tool_messages(view, tools, self.condition, self.model.calls_natively)[-1].text
+        return (ask_openly(view) if self.protocol.is_open_ended else ask(view, template=self.condition.template)).text
 
     def _scores(self, row: Row, turns: Sequence[Row], sample: Sample | None) -> Found:
-        said = turns[-1]["reply"] if turns else ""
+        last_reply = turns[-1]["reply"] if turns else ""
         if self.protocol is Protocol.OEG:
-            return _judged(self.verdicts.get(row["key"]), said)
-        told = {"answer": said, "explanation": f"the episode ended as {row['ending']} after {row['turns']} turns"}
+            return _judged(self.verdicts.get(row["key"]), last_reply)
+        score = {
+            "answer": last_reply,
+            "explanation": f"the episode ended as {row['ending']} after {row['turns']} turns",
+        }
         return {
-            "acc": {"value": "C" if row["ending"] == Ending.CORRECT else "I", **told},
-            "ps": {"value": row["turns"] - 1, **told},
+            "acc": {"value": "C" if row["ending"] == Ending.CORRECT else "I", **score},
+            "ps": {"value": row["turns"] - 1, **score},
         }
 
 
-def _judged(verdict: Row | None, said: str) -> Found:
+def _judged(verdict: Row | None, last_reply: str) -> Found:
     """The judge's bits of an open-ended answer; none where it gave no verdict."""
-    known = [bit for bit in BITS if verdict is not None and verdict[bit] is not None]
+    given_bits = [bit for bit in BITS if verdict is not None and verdict[bit] is not None]
     return {
-        bit: {"value": "C" if verdict[bit] else "I", "answer": said, "explanation": verdict["text"]}
-        for bit in known
+        bit: {"value": "C" if verdict[bit] else "I", "answer": last_reply, "explanation": verdict["text"]}
+        for bit in given_bits
         if verdict is not None
     }
 
 
 def _summary(sample: Found) -> Found:
     """The sample without its messages, its texts cut, as the viewer lists it."""
-    kept = ("id", "epoch", "choices", "metadata", "model_usage", "started_at", "completed_at", "total_time")
+    summary_keys = ("id", "epoch", "choices", "metadata", "model_usage", "started_at", "completed_at", "total_time")
     scores = {
         name: {key: value[:LONGEST_SUMMARY] if isinstance(value, str) else value for key, value in score.items()}
         for name, score in sample.get("scores", {}).items()
     }
     return {
-        **{name: sample[name] for name in kept if name in sample},
+        **{name: sample[name] for name in summary_keys if name in sample},
         "input": sample["input"][:LONGEST_SUMMARY],
         "target": sample["target"][:LONGEST_SUMMARY],
         **({"scores": scores} if scores else {}),

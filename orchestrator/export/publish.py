@@ -34,9 +34,9 @@ class Upload:
     name: str
     """OWNER/NAME of a data set."""
     private: bool
-    """Whether it is, or is to be made, private."""
+    """True if it is, or is to be made, private."""
     new: bool
-    """Whether it is not there yet."""
+    """True if it is not there yet."""
     files: dict[str, Path]
     """Path in the repository -> file."""
     notes: tuple[str, ...] = ()
@@ -64,25 +64,27 @@ def prepared(paths: Sequence[Path], name: str, public: bool = False) -> Upload:
     The content of a folder goes to the top, a file under its own name. Raises PublishError.
     """
     if not NAME.fullmatch(name):
-        raise PublishError(f"--to {name!r} is no name of a data set; write OWNER/NAME")
+        raise PublishError(f"--publish {name!r} is not a data set; type OWNER/NAME")
     files: dict[str, Path] = {}
     skipped, runs = 0, False
     for path in paths:
-        found, left = _files(path)
-        skipped, runs = skipped + left, runs or (path / run_folder.RESOLVED).exists()
-        if both := sorted(found.keys() & files.keys()):
+        folder_files, skipped_here = _files(path)
+        skipped, runs = skipped + skipped_here, runs or (path / run_folder.RESOLVED).exists()
+        if both := sorted(folder_files.keys() & files.keys()):
             raise PublishError(f"{both[0]} is in two of the folders; publish them one by one")
-        files |= found
+        files |= folder_files
     if not files:
         raise PublishError("there is no file to publish")
     left_out = f"{skipped:,} links and names that begin with a dot are left out"
-    notes = [note for note, said in ((RUN, runs), (left_out, skipped), (UNTOLD, "README.md" not in files)) if said]
+    notes = [
+        note for note, applies in ((RUN, runs), (left_out, skipped), (UNTOLD, "README.md" not in files)) if applies
+    ]
     with _hub(name) as api:
-        known = api.repo_exists(name, repo_type="dataset")
-        private = bool(api.repo_info(name, repo_type="dataset").private) if known else not public
-    if known and public and private:
+        exists = api.repo_exists(name, repo_type="dataset")
+        private = bool(api.repo_info(name, repo_type="dataset").private) if exists else not public
+    if exists and public and private:
         notes.append("--public makes no data set public that is there already; do that on its page")
-    return Upload(name, private, not known, dict(sorted(files.items())), tuple(notes))
+    return Upload(name, private, not exists, dict(sorted(files.items())), tuple(notes))
 
 
 def publish(upload: Upload) -> str:
@@ -101,23 +103,26 @@ def publish(upload: Upload) -> str:
 
 
 def _files(path: Path) -> tuple[dict[str, Path], int]:
-    """Path in the repository -> file of what the user named, and how many entries are left out."""
+    """Return the files of a path the user named, by their path in the repository, and the number of skipped entries."""
     if path.is_file():
         return {path.name: path}, 0
     if not path.is_dir():
         raise PublishError(f"{path} is no file and no folder; name what is to be published")
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     skipped = 0
     for folder, folders, names in os.walk(path):
         here = Path(folder)
-        hidden = [one for one in folders if one.startswith(".") or (here / one).is_symlink()]
+        hidden = [name for name in folders if name.startswith(".") or (here / name).is_symlink()]
         folders[:] = sorted(set(folders) - set(hidden))
-        good = [
-            one for one in names if not one.startswith(".") and not (here / one).is_symlink() and (here / one).is_file()
-        ]
+
+        good = [name for name in names if not name.startswith(".") and _is_regular(here / name)]
         skipped += len(hidden) + len(names) - len(good)
-        found |= {(here / one).relative_to(path).as_posix(): here / one for one in good}
-    return found, skipped
+        files |= {(here / name).relative_to(path).as_posix(): here / name for name in good}
+    return files, skipped
+
+
+def _is_regular(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
 
 
 @contextmanager
@@ -137,11 +142,11 @@ def _hub(name: str) -> Iterator[Any]:
         raise PublishError("HF_HUB_OFFLINE is set, so nothing is sent; unset it to publish") from None
     except HfHubHTTPError as refusal:
         code = getattr(refusal.response, "status_code", "no status")
-        said = (refusal.server_message or str(refusal)).replace(token, "***").partition("\n")[0]
-        raise PublishError(f"the Hub refused {name} ({code}: {said}); nothing was committed") from None
+        reason = (refusal.server_message or str(refusal)).replace(token, "***").partition("\n")[0]
+        raise PublishError(f"the Hub refused {name} ({code}: {reason}); nothing was committed") from None
     except (OSError, ValueError, RuntimeError) as problem:
-        told = str(problem).replace(token, "***").partition("\n")[0]
-        raise PublishError(f"{name} could not be published ({type(problem).__name__}: {told})") from None
+        reason_text = str(problem).replace(token, "***").partition("\n")[0]
+        raise PublishError(f"{name} could not be published ({type(problem).__name__}: {reason_text})") from None
     except Exception as problem:
         if not type(problem).__module__.startswith("httpx"):
             raise

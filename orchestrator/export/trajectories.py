@@ -53,18 +53,20 @@ Replies are the output of the models that `model` names, and stand under those m
 def write(run_data: RunData, into: Path, by: str = "") -> None:
     """``data/episodes.parquet`` and ``README.md``, the card."""
     (into / "data").mkdir()
-    told = run_data.turns.sort("key", "turn").group_by("key").agg(pl.struct(TURN).alias("turns")).collect()
+    turns = run_data.turns.sort("key", "turn").group_by("key").agg(pl.struct(TURN).alias("turns")).collect()
     read = run_data.verdicts.group_by("key").agg(
         pl.struct("judge", "category", "suggestion", "aggregate", "reason").alias("verdicts")
     )
-    episodes = run_data.episodes.drop("turns", "cell").join(told, on="key", how="left").join(read, on="key", how="left")
+    episodes = (
+        run_data.episodes.drop("turns", "cell").join(turns, on="key", how="left").join(read, on="key", how="left")
+    )
     questions = _questions(run_data)
     episodes = episodes.join(questions, on=["scenario", "sample_id"], how="left", maintain_order="left")
     episodes.write_parquet(into / "data" / "episodes.parquet", compression="zstd")
-    known = "" if questions.height else "; null, for the data folder was not at hand"
+    missing_note = "" if questions.height else "; null, for the data folder was not at hand"
     card = CARD.format(
         name=run_data.sweep.name, episodes=episodes.height, models=episodes["model"].n_unique(),
-        scenarios=", ".join(episodes["scenario"].unique().sort()), questions=known,
+        scenarios=", ".join(episodes["scenario"].unique().sort()), questions=missing_note,
     )  # fmt: skip
     (into / "README.md").write_text(card, encoding="utf-8")
 

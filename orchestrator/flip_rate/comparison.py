@@ -15,13 +15,13 @@ import numpy as np
 import polars as pl
 
 from envs.types import UNSCORED, Ending
-from orchestrator.report.clusters import effective_size
-from orchestrator.report.flip_rates import CELLS, MEASURES, RATES
-from orchestrator.report.intervals import histogram, score_interval
-from orchestrator.report.judge_agreement import own
-from orchestrator.report.proportion import Z, proportion_interval
+from orchestrator.report.scores.judge_agreement import own_judge_key
+from orchestrator.report.statistics.clusters import effective_size
+from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
+from orchestrator.report.statistics.proportion import Z, proportion_interval
+from orchestrator.report.tables.flip_rates import CELLS, MEASURES, RATES
 from orchestrator.storage.episode_store import turns
-from orchestrator.storage.run_folder import asked
+from orchestrator.storage.run_folder import planned_episodes
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.spec import Sweep
 
@@ -48,10 +48,10 @@ class Pairs:
 
 def pairs(sweep: Sweep, folder: Path, repeated: Path, wanted: pl.DataFrame) -> Pairs:
     """What a run and one of its repeats have in common, of the ``EPISODES`` rows ``wanted`` of the run."""
-    again = asked(repeated).filter(pl.col("ending") != Ending.FAILED).collect()
+    again = planned_episodes(repeated).filter(pl.col("ending") != Ending.FAILED).collect()
     columns = ["key", "cell", "model", "scenario", "condition", "protocol", "sample_id"]
     both = wanted.join(again.select("key"), on="key", how="semi").sort("key").select(*columns)
-    judge = own(sweep)
+    judge = own_judge_key(sweep)
     right = [
         _right(rows, at, judge).rename({"right": f"right_{side}", "ending": f"ending_{side}"})
         for rows, at, side in zip((wanted, again), (folder, repeated), SIDES, strict=True)
@@ -65,46 +65,47 @@ def pairs(sweep: Sweep, folder: Path, repeated: Path, wanted: pl.DataFrame) -> P
     return Pairs(both, _turns(folder, repeated, both, judge), wanted.height - both.height)
 
 
-def rates(found: Pairs, setting: str) -> pl.DataFrame:
+def rates(compared: Pairs, setting: str) -> pl.DataFrame:
     """One row a model (``flip_rates.RATES``): of each measure how many changed of how many, percent and 95% interval.
 
     The interval is of a proportion at the effective size of samples drawn as clusters: no change at all in 40 turns of 5
     samples says as much as no change in 5.
     """
     rows = []
-    for (model,), mine in found.episodes.group_by("model", maintain_order=True):
-        said = found.turns.filter(model=model)
+    for (model,), episodes in compared.episodes.group_by("model", maintain_order=True):
+        model_turns = compared.turns.filter(model=model)
         measured = {
-            "reply": _rate(said, "reply_changed"),
-            "verdict": _rate(said, "verdict_changed"),
-            "ending": _rate(mine, "ending_changed"),
-            "correct": _rate(mine, "correct_changed"),
-            "cell": _cells_changed(mine),
+            "reply": _rate(model_turns, "reply_changed"),
+            "verdict": _rate(model_turns, "verdict_changed"),
+            "ending": _rate(episodes, "ending_changed"),
+            "correct": _rate(episodes, "correct_changed"),
+            "cell": _cells_changed(episodes),
         }
         parts = {f"{name}_{part}": value for name in MEASURES for part, value in measured[name].items()}
-        rows.append({"setting": setting, "model": model, "episodes": mine.height, **parts})
+        rows.append({"setting": setting, "model": model, "episodes": episodes.height, **parts})
     return pl.DataFrame(rows, schema=RATES, orient="row")
 
 
-def cells(found: Pairs, setting: str) -> pl.DataFrame:
+def cells(compared: Pairs, setting: str) -> pl.DataFrame:
     """One row a cell (``flip_rates.CELLS``): acc before and after on the same episodes, and the difference with its interval."""
     rows = []
-    scored = found.episodes.drop_nulls("correct_changed")
-    for (cell,), mine in scored.group_by("cell", maintain_order=True):
-        before, after = (mine[f"right_{side}"].cast(pl.Int64).to_numpy() for side in SIDES)
-        low, high = score_interval([histogram(100 * (after - before), -100, 100)])
+    scored = compared.episodes.drop_nulls("correct_changed")
+    for (cell,), episodes in scored.group_by("cell", maintain_order=True):
+        before, after = (episodes[f"right_{side}"].cast(pl.Int64).to_numpy() for side in SIDES)
+        low, high = score_interval([stratum_from_values(100 * (after - before), -100, 100)])
         rows.append({
-            "setting": setting, "cell": cell, **{name: mine[name][0] for name in ("model", "scenario", "condition", "protocol")},
-            "n": mine.height, "acc_before": 100 * float(before.mean()), "acc_after": 100 * float(after.mean()),
+            "setting": setting, "cell": cell,
+            **{name: episodes[name][0] for name in ("model", "scenario", "condition", "protocol")},
+            "n": episodes.height, "acc_before": 100 * float(before.mean()), "acc_after": 100 * float(after.mean()),
             "difference": 100 * float((after - before).mean()), "difference_low": low, "difference_high": high,
             "lost": int((before > after).sum()), "won": int((after > before).sum()),
         })  # fmt: skip
     return pl.DataFrame(rows, schema=CELLS, orient="row")
 
 
-def changed(found: Pairs, setting: str) -> pl.DataFrame:
+def changed(compared: Pairs, setting: str) -> pl.DataFrame:
     """One row a turn whose reply has changed: setting, key, turn, and the action before and after."""
-    rows = found.turns.filter("reply_changed")
+    rows = compared.turns.filter("reply_changed")
     return rows.select(
         pl.lit(setting).alias("setting"), "key", "turn", "verdict_changed", "action_before", "action_after"
     )
@@ -121,13 +122,13 @@ def _right(episodes: pl.DataFrame, folder: Path, judge: str) -> pl.DataFrame:
 
 def _turns(folder: Path, repeated: Path, both: pl.DataFrame, judge: str) -> pl.DataFrame:
     """The turns of both sides that were asked from the same state, side by side."""
-    said = [_said(at, both, judge) for at in (folder, repeated)]
-    beside = said[0].join(said[1], on=["key", "turn"], suffix="_after").sort("key", "turn")
+    sides = [_said(at, both, judge) for at in (folder, repeated)]
+    paired = sides[0].join(sides[1], on=["key", "turn"], suffix="_after").sort("key", "turn")
     verdict = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_after")) for name in (*VERDICT, *_bits()))
-    found = beside.with_columns(reply_changed=pl.col("reply") != pl.col("reply_after"), verdict_changed=verdict)
+    comparisons = paired.with_columns(reply_changed=pl.col("reply") != pl.col("reply_after"), verdict_changed=verdict)
     earlier = pl.col("verdict_changed").cast(pl.Int64).cum_sum().shift(1, fill_value=0).over("key")
     named = both.select("key", "model", "scenario", "sample_id")
-    same = found.filter(earlier == 0).join(named, on="key", how="left", maintain_order="left")
+    same = comparisons.filter(earlier == 0).join(named, on="key", how="left", maintain_order="left")
     return same.select(
         "key", "turn", "model", *GROUP, "reply_changed", "verdict_changed",
         pl.col("action").alias("action_before"), "action_after",
@@ -138,8 +139,8 @@ def _said(folder: Path, both: pl.DataFrame, judge: str) -> pl.DataFrame:
     """The turns of these episodes, with the judge's bits on a single free answer."""
     read = verdicts(folder).filter(pl.col("judge") == judge)
     bits = read.select("key", *(pl.col(bit).alias(name) for bit, name in zip(BITS, _bits(), strict=True)))
-    mine = turns(folder).join(both.lazy().select("key"), on="key", how="semi")
-    return mine.select("key", "turn", "reply", *VERDICT).join(bits, on="key", how="left").collect()
+    rows = turns(folder).join(both.lazy().select("key"), on="key", how="semi")
+    return rows.select("key", "turn", "reply", *VERDICT).join(bits, on="key", how="left").collect()
 
 
 def _bits() -> tuple[str, ...]:
@@ -148,11 +149,11 @@ def _bits() -> tuple[str, ...]:
 
 def _rate(rows: pl.DataFrame, name: str) -> dict[str, Any]:
     """Changed of n, percent, and its interval with samples as clusters; null where there is nothing to compare."""
-    known = rows.drop_nulls(name)
-    if known.is_empty():
+    rows_with_value = rows.drop_nulls(name)
+    if rows_with_value.is_empty():
         return {"changed": 0, "of": 0, "percent": None, "low": None, "high": None}
-    groups = known.select(pl.struct(GROUP).rank("dense")).to_series().to_numpy().astype(np.int64)
-    values = known[name].cast(pl.Int64).to_numpy()
+    groups = rows_with_value.select(pl.struct(GROUP).rank("dense")).to_series().to_numpy().astype(np.int64)
+    values = rows_with_value[name].cast(pl.Int64).to_numpy()
     share, size = float(values.mean()), effective_size(values, groups, Z)
     low, high = proportion_interval(share * size, size)
     return _percent(int(values.sum()), len(values), low, high)

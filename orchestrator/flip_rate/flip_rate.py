@@ -13,16 +13,16 @@ from pathlib import Path
 
 import polars as pl
 
-from orchestrator.datasets.staging import fixed, nearby
-from orchestrator.execution.outcome import Outcome
+from orchestrator.datasets.staging import data_folder, pin_data
+from orchestrator.execution.results import AttemptOutcome
 from orchestrator.execution.run import run
 from orchestrator.flip_rate import comparison
 from orchestrator.flip_rate.repeats import Drawn, Setting, drawn, left_out, place, repeat, settings
 from orchestrator.inspection import service_cost
-from orchestrator.merging.reuse import WHY, matching
-from orchestrator.planning.build_plan import build_plan, planned_and_done
-from orchestrator.report.flip_rates import CELLS, CELLS_FILE, CHANGED_FILE, RATES, RATES_FILE
-from orchestrator.report.wording import counted
+from orchestrator.merging.reuse import REJECTION_REASONS, reusable_from
+from orchestrator.planning.build_plan import build_plan, cells_with_progress
+from orchestrator.report.tables.flip_rates import CELLS, CELLS_FILE, CHANGED_FILE, RATES, RATES_FILE
+from orchestrator.report.wording import pluralize
 from orchestrator.storage import atomic_write
 from orchestrator.storage.run_folder import RunFolderError, stored_sweep
 from sweeps.spec import Sweep
@@ -57,17 +57,17 @@ class Repeats:
         yield from left_out(self.sweep, self.ids, self.settings)
         for setting, sweep in self.sweeps():
             plan = build_plan(sweep)
-            rows = planned_and_done(plan, Path(sweep.output))
+            rows = cells_with_progress(plan, Path(sweep.output))
             pending = {row["cell"]: row["planned"] - row["done"] for row in rows}
-            samples = counted(sum(map(len, plan.played.values())), "sample")
-            yield f"{setting.name}: {counted(plan.wanted, 'episode')} of {samples}, {sum(pending.values()):,} pending"
-            found = service_cost.estimates(plan, pending, nearby(sweep), self.folder)
-            yield from (f"{setting.name}: {line}" for line in service_cost.lines(found, sweep.cluster.max_cost))
+            samples = pluralize(sum(map(len, plan.samples_by_id.values())), "sample")
+            yield f"{setting.name}: {pluralize(plan.total_with_stops, 'episode')} of {samples}, {sum(pending.values()):,} pending"
+            estimates = service_cost.estimates(plan, pending, data_folder(sweep), self.folder)
+            yield from (f"{setting.name}: {line}" for line in service_cost.lines(estimates, sweep.cluster.max_cost))
 
     @property
     def asks_services(self) -> bool:
-        """Whether a service answers or judges, which may cost money."""
-        judges = [self.sweep.judge.model] if self.sweep.judged and self.sweep.judge else []
+        """Return True if a service answers or judges, which may cost money."""
+        judges = [self.sweep.judge.model] if self.sweep.is_judged and self.sweep.judge else []
         return any(model.backend == "openai" for model in (*self.sweep.models, *judges))
 
 
@@ -102,7 +102,7 @@ def prepared(
     return Repeats(folder, share, seed, tried, moved, drawn(sweep, folder, share, seed))
 
 
-def play(repeats: Repeats, say: Callable[[str], None] = print) -> Outcome:
+def play(repeats: Repeats, say: Callable[[str], None] = print) -> AttemptOutcome:
     """Play every setting, what is pending of it; stops with the first one that somebody stops. Its or the last outcome."""
     outcomes = []
     for setting, sweep in repeats.sweeps():
@@ -110,30 +110,33 @@ def play(repeats: Repeats, say: Callable[[str], None] = print) -> Outcome:
         outcomes.append(run(sweep, Path(sweep.output), say=say))
         if outcomes[-1].interrupted:
             break
-    return max(outcomes, key=lambda one: one.code)
+    return max(outcomes, key=lambda outcome: outcome.exit_code)
 
 
 def compared(repeats: Repeats) -> Flips:
     """The run beside what its repeats hold now."""
     rates, cells, changed, notes = [], [], [], list[str]()
     for setting, sweep in repeats.sweeps():
-        pinned = fixed(sweep)
-        found = matching(pinned, build_plan(pinned), str(repeats.folder), repeats.folder)
-        _same_keys(repeats.folder, found.source.own.height, found.left)
-        notes += [f"{count:,} of {repeats.folder} {WHY[why]}: not compared" for why, count in found.left.items()]
-        both = comparison.pairs(sweep, repeats.folder, Path(sweep.output), found.source.episodes)
-        if both.missing:
-            notes.append(f"{setting.name} lacks {counted(both.missing, 'episode')} of the run: not compared")
-        rates.append(comparison.rates(both, setting.name))
-        cells.append(comparison.cells(both, setting.name))
-        changed.append(comparison.changed(both, setting.name))
-    whole = (comparison.together(rates, RATES), comparison.together(cells, CELLS), pl.concat(changed))
-    return Flips(*whole, tuple(dict.fromkeys(notes)))
+        pinned = pin_data(sweep)
+        reusable = reusable_from(pinned, build_plan(pinned), str(repeats.folder), repeats.folder)
+        _same_keys(repeats.folder, reusable.source.own.height, reusable.left)
+        notes += [
+            f"{count:,} of {repeats.folder} {REJECTION_REASONS[why]}: not compared"
+            for why, count in reusable.left.items()
+        ]
+        paired = comparison.pairs(sweep, repeats.folder, Path(sweep.output), reusable.source.episodes)
+        if paired.missing:
+            notes.append(f"{setting.name} lacks {pluralize(paired.missing, 'episode')} of the run: not compared")
+        rates.append(comparison.rates(paired, setting.name))
+        cells.append(comparison.cells(paired, setting.name))
+        changed.append(comparison.changed(paired, setting.name))
+    tables = (comparison.together(rates, RATES), comparison.together(cells, CELLS), pl.concat(changed))
+    return Flips(*tables, tuple(dict.fromkeys(notes)))
 
 
-def write(repeats: Repeats, found: Flips) -> Path:
+def write(repeats: Repeats, flips: Flips) -> Path:
     """Write the tables beside the repeats; the folder that they are in."""
-    named = {RATES_FILE: found.rates, CELLS_FILE: found.cells, CHANGED_FILE: found.changed}
+    named = {RATES_FILE: flips.rates, CELLS_FILE: flips.cells, CHANGED_FILE: flips.changed}
     for name, frame in named.items():
         atomic_write.write(repeats.place / name, frame.write_csv(float_precision=6).encode())
     return repeats.place

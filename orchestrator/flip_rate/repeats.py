@@ -13,8 +13,8 @@ from pathlib import Path
 import polars as pl
 
 from envs.chance import chance
-from orchestrator.storage.run_folder import RunFolderError, asked
-from sweeps.protocol import IN_WORDS
+from orchestrator.storage.run_folder import RunFolderError, planned_episodes
+from sweeps.protocol import OPEN_ENDED_CONDITIONS
 from sweeps.running import Cluster, Tracking
 from sweeps.spec import ModelSpec, Selection, Sweep
 
@@ -25,7 +25,7 @@ BATCHES, WORKERS = (1, 8), (2,)
 BATCH_OPTION = {"vllm": "max_num_seqs", "transformers": "batch"}
 """Backend -> the engine's own bound on what it answers at once."""
 Drawn = Mapping[bool, Mapping[str, Sequence[int]]]
-"""Whether in words (open-ended) -> scenario -> ids of the samples that are played again."""
+"""Open-ended or not -> scenario -> ids of the samples that are played again."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def settings(sweep: Sweep, batches: Sequence[int], workers: Sequence[int]) -> li
     if not batches and not workers:
         batches, workers = BATCHES, () if all(map(has_one_worker, repeated_models(sweep))) else WORKERS
     return [
-        *(Setting(batch=one) for one in dict.fromkeys(batches)),
+        *(Setting(batch=count) for count in dict.fromkeys(batches)),
         *(Setting(workers=one) for one in dict.fromkeys(workers)),
     ]
 
@@ -67,22 +67,28 @@ def drawn(sweep: Sweep, folder: Path, share: float, seed: int) -> Drawn:
     A larger share contains the smaller. Raises RunFolderError where no sample is stored in every cell.
     """
     names = [model.name for model in repeated_models(sweep)]
-    stored = asked(folder).filter(pl.col("model").is_in(names)).select("cell", "scenario", "protocol", "sample_id")
-    rows = stored.with_columns(words=pl.col("protocol").is_in(list(IN_WORDS))).collect()
-    found: dict[bool, dict[str, list[int]]] = {}
+    stored = (
+        planned_episodes(folder)
+        .filter(pl.col("model").is_in(names))
+        .select("cell", "scenario", "protocol", "sample_id")
+    )
+    rows = stored.with_columns(words=pl.col("protocol").is_in(list(OPEN_ENDED_CONDITIONS))).collect()
+    ids_by_kind: dict[bool, dict[str, list[int]]] = {}
     for (words, scenario), part in rows.group_by("words", "scenario", maintain_order=True):
         everywhere = part.group_by("sample_id").agg(pl.col("cell").n_unique()).filter(cell=part["cell"].n_unique())
-        found.setdefault(bool(words), {})[str(scenario)] = _some(
+        ids_by_kind.setdefault(bool(words), {})[str(scenario)] = _some(
             str(scenario), everywhere["sample_id"].to_list(), share, seed
         )
-    whole = {words: {name: ids for name, ids in one.items() if ids} for words, one in found.items()}
-    if not whole or not all(whole.values()):
+    repeated = {
+        words: {name: ids for name, ids in by_scenario.items() if ids} for words, by_scenario in ids_by_kind.items()
+    }
+    if not repeated or not all(repeated.values()):
         raise RunFolderError(f"{folder} has no sample that every cell has played yet; finish the run first")
-    return whole
+    return repeated
 
 
 def _some(scenario: str, ids: Sequence[int], share: float, seed: int) -> list[int]:
-    ranked = sorted(ids, key=lambda one: (chance(seed, scenario, one, FOLDER).random(), one))
+    ranked = sorted(ids, key=lambda sample_id: (chance(seed, scenario, sample_id, FOLDER).random(), sample_id))
     return sorted(ranked[: ceil(share / 100 * len(ids) - 1e-9)])
 
 
@@ -92,13 +98,13 @@ def repeated_models(sweep: Sweep) -> tuple[ModelSpec, ...]:
 
 
 def has_one_worker(model: ModelSpec) -> bool:
-    """Whether the scheduler gives a model one worker whatever is asked: a service paces one caller, vLLM takes all CPUs."""
+    """Return True if the scheduler always gives a model one worker: a service paces one caller, vLLM takes all CPUs."""
     return model.backend == "openai" or (model.backend == "vllm" and not model.gpus)
 
 
 def repeat(sweep: Sweep, ids: Drawn, setting: Setting, output: Path) -> Sweep:
     """The sweep that plays these samples under a setting into ``output``: with the same keys, without MLflow."""
-    scenarios = tuple(name for name in sweep.scenarios if all(name in one for one in ids.values()))
+    scenarios = tuple(name for name in sweep.scenarios if all(name in by_scenario for by_scenario in ids.values()))
     models = tuple(_batched(model, setting.batch) for model in repeated_models(sweep))
     openly = sweep.open_ended.model_copy(update={"selection": _selection(sweep.open_ended.selection, ids, True)})
     return sweep.model_copy(update={
@@ -108,9 +114,9 @@ def repeat(sweep: Sweep, ids: Drawn, setting: Setting, output: Path) -> Sweep:
     })  # fmt: skip
 
 
-def left_out(sweep: Sweep, ids: Drawn, tried: Sequence[Setting]) -> Iterator[str]:
+def left_out(sweep: Sweep, ids: Drawn, settings: Sequence[Setting]) -> Iterator[str]:
     """What of the run is not played again, or not otherwise, one sentence each."""
-    for setting in tried:
+    for setting in settings:
         for model in repeated_models(sweep):
             if setting.workers is not None and has_one_worker(model):
                 yield f"{setting.name}: {model.name} has one worker whatever is asked, and is played as in the run"
@@ -120,12 +126,12 @@ def left_out(sweep: Sweep, ids: Drawn, tried: Sequence[Setting]) -> Iterator[str
         if model.backend == "human":
             yield f"{model.name} is a person and is not asked again"
     for name in sweep.scenarios:
-        if not all(name in one for one in ids.values()):
+        if not all(name in by_scenario for by_scenario in ids.values()):
             yield f"{name} has no sample that every cell has played"
 
 
 def _selection(before: Selection, ids: Drawn, words: bool) -> Selection:
-    chosen = {name: list(found) for name, found in ids.get(words, {}).items()}
+    chosen = {name: list(sample_ids) for name, sample_ids in ids.get(words, {}).items()}
     return Selection(filtered=before.filtered, ids=chosen) if chosen else before
 
 

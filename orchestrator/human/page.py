@@ -14,9 +14,9 @@ from typing import Any
 from aiohttp import web
 from jinja2 import Environment, StrictUndefined
 
-from actors.printable import spelled
-from orchestrator.human.person import Person, Question
-from orchestrator.report.html.escape import policy_hash
+from actors.text.printable import spell_invisible
+from orchestrator.human.person import OpenQuestion, Person
+from orchestrator.report.html.text import policy_hash
 from sweeps.sweep_file import SweepError
 
 LOOPBACK = "127.0.0.1"
@@ -27,7 +27,7 @@ CLOSING_S = 2.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Page:
+class PlayPage:
     """What the page shows: the person's open question, and how far the sitting is."""
 
     def __init__(self, person: Person, done: int, total: int) -> None:
@@ -94,7 +94,7 @@ class Page:
             return self._rendered(None)  # the program ends: there is nobody to ask for another page
         raise web.HTTPSeeOther(f"/{self.token}/" + ("" if taken else "?late"))
 
-    def _rendered(self, question: Question | None, late: bool = False) -> web.Response:
+    def _rendered(self, question: OpenQuestion | None, late: bool = False) -> web.Response:
         text = TEMPLATE.render(
             style=STYLE, script=SCRIPT, question=question, late=late, done=self.done, total=self.total
         )
@@ -102,7 +102,7 @@ class Page:
 
 
 @asynccontextmanager
-async def serving(page: Page, port: int = 0) -> AsyncIterator[str]:
+async def serving(page: PlayPage, port: int = 0) -> AsyncIterator[str]:
     """Serve the page on this machine's loopback until the block ends; gives its address.
 
     Raises SweepError where the port cannot be had.
@@ -136,8 +136,8 @@ def _text(package: str, name: str) -> str:
 
 def _template() -> Any:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.globals["letter"] = lambda place: chr(65 + place)
-    environment.filters["spelled"] = lambda text: spelled(text, keep="\n\t")
+    environment.globals["letter"] = lambda index: chr(65 + index)
+    environment.filters["spelled"] = lambda text: spell_invisible(text, keep="\n\t")
     return environment.from_string(_text("orchestrator.human", "question.html.j2"))
 
 

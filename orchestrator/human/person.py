@@ -12,13 +12,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from actors.backend import Message, Reply, Request
-from actors.image_loader import Pictures, png
+from actors.engine.backend import Backend, Message, Reply, Request
+from actors.engine.image_loader import PictureLoader, encode_png
 from envs.types import ImageRef
 from orchestrator.human.unfinished import Unfinished
 
 
-class Shown(NamedTuple):
+class ServedPicture(NamedTuple):
     """A picture of a question."""
 
     number: int
@@ -29,7 +29,7 @@ class Shown(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Question:
+class OpenQuestion:
     """What is asked now."""
 
     number: int
@@ -37,19 +37,19 @@ class Question:
     messages: tuple[Message, ...]
     options: tuple[str, ...]
     """Suggestions and categories as the prompt letters them; the text of the chosen one is the reply."""
-    pictures: dict[ImageRef, Shown]
+    pictures: dict[ImageRef, ServedPicture]
     answer: asyncio.Future[str]
 
 
-class Person:
-    """A person behind the engines' interface (``actors.backend.Backend``); plays one episode at a time."""
+class Person(Backend):
+    """A person behind the engines' interface (``actors.engine.backend.Backend``); plays one episode at a time."""
 
     def __init__(self, data: Path, unfinished: Unfinished) -> None:
         """``data`` is the folder of the pictures; ``unfinished`` keeps the replies of the episode that is being played."""
-        self.loader, self.unfinished = Pictures(data), unfinished
-        self.question: Question | None = None
+        self.loader, self.unfinished = PictureLoader(data), unfinished
+        self.question: OpenQuestion | None = None
         self.over = False
-        """Whether there will be no further question."""
+        """True if there will be no further question."""
         self.pictures: dict[int, bytes] = {}
         """The pictures of the open question as PNG, by number."""
         self._asked, self._numbers = 0, count(1)
@@ -57,8 +57,8 @@ class Person:
 
     async def reply(self, request: Request) -> Reply:
         """Ask; a reply that an earlier process took for this turn is given again. Raises Unprocessable."""
-        if (kept := self.unfinished.again()) is not None:
-            return Reply(kept)
+        if (stored_reply := self.unfinished.again()) is not None:
+            return Reply(stored_reply)
         began = perf_counter()
         question = await self._posed(request)
         text = await question.answer
@@ -75,7 +75,7 @@ class Person:
         question.answer.set_result(question.options[choice])
         return True
 
-    async def after(self, number: int) -> Question | None:
+    async def after(self, number: int) -> OpenQuestion | None:
         """The first question after this one, waited for; None when there is no further one."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.over or (self.question and self.question.number > number))
@@ -91,14 +91,14 @@ class Person:
         """Release the threads that open pictures; safe to call twice."""
         self.loader.close()
 
-    async def _posed(self, request: Request) -> Question:
-        found = await self.loader.made(request.messages, lambda picture: (picture.size, png(picture)))
+    async def _posed(self, request: Request) -> OpenQuestion:
+        loaded = await self.loader.load_as(request.messages, lambda picture: (picture.size, encode_png(picture)))
         self._asked += 1
-        shown = {ref: Shown(next(self._numbers), *size) for ref, (size, _) in found.items()}
-        self.pictures = {shown[ref].number: content for ref, (_, content) in found.items()}
+        pictures = {ref: ServedPicture(next(self._numbers), *size) for ref, (size, _) in loaded.items()}
+        self.pictures = {pictures[ref].number: content for ref, (_, content) in loaded.items()}
         view = request.situation.view
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        question = Question(self._asked, request.messages, view.options + view.categories, shown, answer)
+        question = OpenQuestion(self._asked, request.messages, view.options + view.categories, pictures, answer)
         self.question = question
         async with self._changed:
             self._changed.notify_all()

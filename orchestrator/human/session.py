@@ -10,15 +10,15 @@ import sys
 import time
 from collections.abc import Sequence
 
-from actors.episode_runner import EpisodeRunner
+from actors.playing.episode_runner import EpisodeRunner
 from envs.chance import chance
-from orchestrator.datasets.staging import local
+from orchestrator.datasets.staging import fetch_lines
 from orchestrator.execution.attempt import Attempt
-from orchestrator.human.page import Page, serving
+from orchestrator.human.page import PlayPage, serving
 from orchestrator.human.person import Person
 from orchestrator.human.unfinished import Unfinished
 from orchestrator.planning.plan import Plan
-from orchestrator.report.wording import counted
+from orchestrator.report.wording import pluralize
 
 
 def sit(attempt: Attempt, port: int = 0) -> None:
@@ -39,17 +39,17 @@ def order(plan: Plan, ordinals: Sequence[int], name: str) -> list[int]:
 
     def place(ordinal: int) -> tuple[int, float, int]:
         index, sample = plan.task(ordinal)
-        drawn = chance(plan.seed, sample.scenario, sample.id, f"order for {name}").random()
-        return conditions.index(plan.cells[index].condition.name), drawn, ordinal
+        random = chance(plan.seed, sample.scenario, sample.id, f"order for {name}").random()
+        return conditions.index(plan.cells[index].condition.name), random, ordinal
 
     return sorted(ordinals, key=place)
 
 
 async def _sit(attempt: Attempt, port: int) -> None:
     plan, (model,) = attempt.plan, attempt.sweep.models
-    person = Person(local(attempt.sweep), Unfinished(attempt.output))
+    person = Person(fetch_lines(attempt.sweep), Unfinished(attempt.output))
     ordinals = order(plan, attempt.pending[model.name], model.name)
-    page = Page(person, done=plan.total - len(ordinals), total=plan.total)
+    page = PlayPage(person, done=plan.total - len(ordinals), total=plan.total)
     stopped = asyncio.Event()
     try:
         async with serving(page, port) as address:
@@ -71,7 +71,7 @@ async def _sit(attempt: Attempt, port: int) -> None:
         playing.result()
 
 
-async def _play(attempt: Attempt, person: Person, page: Page, ordinals: Sequence[int], name: str) -> None:
+async def _play(attempt: Attempt, person: Person, page: PlayPage, ordinals: Sequence[int], name: str) -> None:
     """Ask for each episode in turn; each is stored, and on the disk, before the next one."""
     runner = EpisodeRunner(attempt.plan, {name: person}, in_flight=1)
     for ordinal in ordinals:
@@ -83,7 +83,7 @@ async def _play(attempt: Attempt, person: Person, page: Page, ordinals: Sequence
         page.done += 1
 
 
-def _kept(page: Page, person: Person) -> str:
+def _kept(page: PlayPage, person: Person) -> str:
     answers = len(person.unfinished.replies)
-    within = f" and {counted(answers, 'answer')} of the next one" if answers else ""
-    return f"stopped: {page.done:,} of {counted(page.total, 'episode')}{within} are kept; the same command goes on from here"
+    within = f" and {pluralize(answers, 'answer')} of the next one" if answers else ""
+    return f"stopped: {page.done:,} of {pluralize(page.total, 'episode')}{within} are kept; the same command goes on from here"

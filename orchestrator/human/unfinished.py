@@ -53,7 +53,7 @@ class Unfinished:
 def _read(path: Path) -> tuple[str, list[str]]:
     """Key and replies of the file, empty where it says nothing that can be used."""
     with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(regular.content(path, LARGEST))
+        found = json.loads(regular.read_bytes(path, LARGEST))
         key, replies = (found.get("key"), found.get("replies")) if isinstance(found, dict) else ("", [])
         if isinstance(key, str) and isinstance(replies, list) and all(isinstance(one, str) for one in replies):
             return key, replies

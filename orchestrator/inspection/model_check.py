@@ -5,24 +5,22 @@ A cell starts with ``ok``, ``no`` or ``unknown``. What cannot be asked (offline,
 
 from __future__ import annotations
 
-import ast
-import importlib.util
-import json
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from actors.backend_registry import EMBEDDED, at_home
-from actors.baselines import POLICIES
-from orchestrator.datasets.hub import FetchError, Repository, cached
+from actors.embedded import EMBEDDED, resolve_embedded
+from actors.engine.baselines import POLICIES
+from envs.json_text import parse_json
+from orchestrator.datasets.hub import FetchError, Repository, cached_folder
 from orchestrator.inspection import packages
+from orchestrator.inspection.architectures import architectures
 from sweeps.spec import ModelSpec
 
 GPUS = {
@@ -39,19 +37,6 @@ LONGEST = 32_768
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "half": 2, "float": 4}
 LARGEST_CONFIG = 1 << 22
 
-VLLM = frozenset(
-    f"{name}ForConditionalGeneration"
-    for name in (
-        "Llava", "LlavaNext", "LlavaOnevision", "SmolVLM", "Idefics3", "Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "InternVL", "Gemma3",
-        "Mistral3", "PaliGemma",
-    )
-) | {"Phi4MMForCausalLM", "InternVLChatModel", "MolmoForCausalLM", "MiniCPMV"}  # fmt: skip
-"""What vLLM 0.32 serves, for machines that have no vLLM to ask; the paper's models and some neighbours."""
-TRANSFORMERS = frozenset(name for name in VLLM if name.endswith("ForConditionalGeneration")) | {
-    "InstructBlipForConditionalGeneration", "Blip2ForConditionalGeneration", "Phi4MultimodalForCausalLM",
-}  # fmt: skip
-"""The same for transformers 5."""
-
 
 @dataclass(frozen=True)
 class Check:
@@ -64,7 +49,7 @@ class Check:
     fit: str
     licence: str
     packages: str = "-"
-    """What its processor and its adapter need that is missing; ``-`` where nobody asked."""
+    """Missing packages of its processor and adapter; ``-`` if not checked."""
     needs: tuple[str, ...] = ()
     """Those packages."""
 
@@ -75,13 +60,13 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is known to be wrong."""
+        """Return True if nothing is known to be wrong."""
         return not any(cell.startswith("no:") for cell in self.cells[1:])
 
 
 @dataclass(frozen=True)
-class Found:
-    """What could be learnt of a model without loading it."""
+class ModelFacts:
+    """The facts about a model that are known without loading it."""
 
     where: str
     config: Mapping[str, Any] | None = None
@@ -100,9 +85,9 @@ def check(models: Sequence[ModelSpec], gpu: str = "h200", imports: bool = False)
         rows = list(pool.map(lambda model: _row(model, gpu, memory), models))
     if not imports:
         return rows
-    found = packages.problems(sorted({name for row in rows for name in row.needs}))
-    told = (packages.told(model, row.needs, found) for model, row in zip(models, rows, strict=True))
-    return [replace(row, packages=cell) for row, cell in zip(rows, told, strict=True)]
+    import_errors = packages.problems(sorted({name for row in rows for name in row.needs}))
+    package_cells = (packages.told(model, row.needs, import_errors) for model, row in zip(models, rows, strict=True))
+    return [replace(row, packages=cell) for row, cell in zip(rows, package_cells, strict=True)]
 
 
 def _row(model: ModelSpec, gpu: str, memory: int) -> Check:
@@ -112,17 +97,17 @@ def _row(model: ModelSpec, gpu: str, memory: int) -> Check:
         )
     if model.backend == "builtin":
         return Check(model.name, _policy(model), "ok: no model", "ok", "ok: no GPU", "ok: MIT")
-    found = _found(at_home(model))
-    config = found.config or {}
+    facts = _facts(resolve_embedded(model))
+    config = facts.config or {}
     return Check(
-        model.name, _adapter(model) or found.where, _architecture(model, config), _images(model, config),
-        _fit(model, found, gpu, memory), _licence(model, found),
+        model.name, _adapter(model) or facts.where, _architecture(model, config), _images(model, config),
+        _fit(model, facts, gpu, memory), _licence(model, facts),
         needs=packages.needed(model, _class(config) or model.architecture),
     )  # fmt: skip
 
 
 def _policy(model: ModelSpec) -> str:
-    """Whether the policy of a built-in player is one that ships."""
+    """Return True if the policy of a built-in player is one that ships."""
     name = model.source.removeprefix("builtin:")
     if name in POLICIES:
         return "ok: ships with the tree"
@@ -132,63 +117,63 @@ def _policy(model: ModelSpec) -> str:
 
 
 def wrong_here(model: ModelSpec) -> str:
-    """What keeps a model from starting on this machine: its key, policy, folder or adapter. Nobody is asked; empty if nothing."""
+    """Return what keeps a model from starting here (key, policy, folder, adapter), without a request; empty if nothing."""
     if model.backend == "openai":
         cell = _unkeyed(model)
     elif model.backend == "builtin":
         cell = _policy(model)
     else:
-        found = at_home(model)
-        cell = _adapter(found) or (_found(found).where if _is_folder(found.source) else "")
+        local = resolve_embedded(model)
+        cell = _adapter(local) or (_facts(local).where if _is_folder(local.source) else "")
     return cell.removeprefix("no: ") if cell.startswith("no: ") else ""
 
 
 # -- the source --------------------------------------------------------------------------------------------------------
-def _found(model: ModelSpec) -> Found:
+def _facts(model: ModelSpec) -> ModelFacts:
     folder = Path(model.source)
     if folder.is_dir():
         return _on_disk(folder, "ok: on disk")
     if _is_folder(model.source):
-        return Found(f"no: there is no folder {model.source}")
-    if copy := cached(model.source, model.revision):
+        return ModelFacts(f"no: there is no folder {model.source}")
+    if copy := cached_folder(model.source, model.revision):
         return _on_disk(copy, "ok: in the Hub's cache")
     try:
         return _on_hub(model)
     except FetchError as problem:
         text = str(problem)
         missing = any(word in text.lower() for word in ("404", "not found", "invalid username"))
-        return Found(f"{'no' if missing else 'unknown'}: {text[:120]}")
+        return ModelFacts(f"{'no' if missing else 'unknown'}: {text[:120]}")
 
 
 def _adapter(model: ModelSpec) -> str:
-    """What is wrong with a LoRA adapter that is named by its own folder, or an empty string."""
+    """Return the fault of a LoRA adapter in a local folder; empty if none."""
     there = (Path(model.lora) / "adapter_config.json").is_file()
     return f"no: there is no adapter {model.lora}" if _is_folder(model.lora) and not there else ""
 
 
 def _is_folder(name: str) -> bool:
-    """Whether this can only be a folder, not a name of the Hub."""
+    """Return True if this can only be a folder, not a name of the Hub."""
     return Path(name).is_absolute() or name.startswith(".")
 
 
-def _on_disk(folder: Path, where: str) -> Found:
+def _on_disk(folder: Path, where: str) -> ModelFacts:
     config = _parsed(folder / "config.json")
     if config is None:
-        return Found(f"no: {folder} holds no config.json that can be read")
+        return ModelFacts(f"no: {folder} holds no config.json that can be read")
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    return Found(where, config, weights, "ok: yours" if where.endswith("disk") else "unknown")
+    return ModelFacts(where, config, weights, "ok: yours" if where.endswith("disk") else "unknown")
 
 
-def _on_hub(model: ModelSpec) -> Found:
+def _on_hub(model: ModelSpec) -> ModelFacts:
     source = Repository(model.source, model.revision or "main", "model")
     files = {file.path: file for file in source.files()}
     if "config.json" not in files:
-        return Found("no: it has no config.json")
-    with source.opened(files["config.json"]) as remote:
+        return ModelFacts("no: it has no config.json")
+    with source.open(files["config.json"]) as remote:
         config = _table(remote.read(LARGEST_CONFIG))
     weights = sum(file.size for path, file in files.items() if path.endswith(".safetensors") and "/" not in path)
     pinned = "" if model.revision else ", no revision pinned"
-    return Found(f"ok: on the Hub{pinned}", config, weights, _told(source.info))
+    return ModelFacts(f"ok: on the Hub{pinned}", config, weights, _told(source.info))
 
 
 def _told(info: Any) -> str:
@@ -198,7 +183,7 @@ def _told(info: Any) -> str:
 
 
 def _unkeyed(model: ModelSpec) -> str:
-    """What is wrong with a service's key or address, or an empty string; the service is not asked."""
+    """Return the fault of a service's key or address, without a request; empty if none."""
     variable, address = model.endpoint.key_env, model.endpoint.base_url
     key = os.environ.get(variable, "") if variable else ""
     if address and not address.lower().startswith(("http://", "https://")):
@@ -212,7 +197,7 @@ def _unkeyed(model: ModelSpec) -> str:
 
 
 def _endpoint(model: ModelSpec) -> str:
-    """Whether the service answers; OpenAI's own is not asked, only its key is looked for."""
+    """Return True if the service answers; OpenAI's own is not asked, only its key is looked for."""
     variable, address = model.endpoint.key_env, model.endpoint.base_url
     if wrong := _unkeyed(model):
         return wrong
@@ -224,7 +209,7 @@ def _endpoint(model: ModelSpec) -> str:
     )
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:
-            served = [entry.get("id") for entry in json.loads(answer.read(LARGEST_CONFIG)).get("data", ())]
+            served = [entry.get("id") for entry in parse_json(answer.read(LARGEST_CONFIG)).get("data", ())]
     except urllib.error.HTTPError as problem:
         return f"no: {address} says {problem.code}"
     except (OSError, ValueError, AttributeError, TypeError, HTTPException) as problem:
@@ -261,13 +246,13 @@ def _images(model: ModelSpec, config: Mapping[str, Any]) -> str:
     return f"ok: {model.max_images or 'any number'}" + (f" in {length:,} tokens" if length else "")
 
 
-def _fit(model: ModelSpec, found: Found, gpu: str, memory: int) -> str:
+def _fit(model: ModelSpec, facts: ModelFacts, gpu: str, memory: int) -> str:
     if not model.gpus:
         return "ok: no GPU"
-    config, room = found.config or {}, USABLE * memory * model.gpus
+    config, room = facts.config or {}, USABLE * memory * model.gpus
     text = _text(config)
     guess = (model.parameters or 0) * 2
-    weights = _scaled(found.weights, model, config, text) / 1e9
+    weights = _scaled(facts.weights, model, config, text) / 1e9
     per_token = _cache(text)
     if not weights or not per_token:
         about = f"; about {guess:.0f} GB of weights for {room:.0f} GB" if guess else ""
@@ -281,10 +266,10 @@ def _fit(model: ModelSpec, found: Found, gpu: str, memory: int) -> str:
     return f"{verdict}: {weights:.1f} GB weights + {held:.1f} GB cache, {room:.0f} GB usable on {model.gpus:g} x {gpu}"
 
 
-def _licence(model: ModelSpec, found: Found) -> str:
-    if (found.config or {}).get("auto_map") and not model.trust_remote_code:
-        return f"{found.licence}; brings remote code (trust_remote_code is false)"
-    return found.licence + ("; runs its remote code" if model.trust_remote_code else "")
+def _licence(model: ModelSpec, facts: ModelFacts) -> str:
+    if (facts.config or {}).get("auto_map") and not model.trust_remote_code:
+        return f"{facts.licence}; brings remote code (trust_remote_code is false)"
+    return facts.licence + ("; runs its remote code" if model.trust_remote_code else "")
 
 
 def _text(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -307,7 +292,7 @@ def _cache(text: Mapping[str, Any]) -> int:
 def config_on_disk(model: ModelSpec) -> Mapping[str, Any] | None:
     """The model's ``config.json`` where its files are on this disk; nothing is fetched."""
     folder = Path(model.source)
-    copy = folder if folder.is_dir() else cached(model.source, model.revision)
+    copy = folder if folder.is_dir() else cached_folder(model.source, model.revision)
     return _parsed(copy / "config.json") if copy else None
 
 
@@ -336,45 +321,9 @@ def _parsed(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _table(data: bytes) -> dict[str, Any] | None:
+def _table(content: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
+        table = parse_json(content)
+    except ValueError:
         return None
-    return found if isinstance(found, dict) else None
-
-
-# -- what an engine runs -----------------------------------------------------------------------------------------------
-@cache
-def architectures(backend: str) -> tuple[frozenset[str], str]:
-    """The architectures that a backend runs, and how that is known: its own registry where it is installed."""
-    place, tables, shipped = {
-        "vllm": ("vllm/model_executor/models/registry.py", ("_MULTIMODAL_MODELS",), VLLM),
-        "transformers": (
-            "transformers/models/auto/modeling_auto.py",
-            ("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES"), TRANSFORMERS,
-        ),
-    }[backend]  # fmt: skip
-    spec = importlib.util.find_spec(backend)
-    if spec is not None and spec.origin:
-        found = _names(Path(spec.origin).parents[1] / place, tables)
-        if found:
-            return found, f"by the {backend} installed here"
-    return shipped, f"by a list; no {backend} is installed here"
-
-
-def _names(path: Path, tables: Iterable[str]) -> frozenset[str]:
-    """Every name of a class in the registry's tables, read from its source: importing an engine takes a minute."""
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError):
-        return frozenset()
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        targets = (
-            [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(node, ast.Assign) else []
-        )
-        if any(isinstance(target, ast.Name) and target.id in tables for target in targets):
-            strings = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
-            names |= {text for text in strings if isinstance(text, str) and text[:1].isupper()}
-    return frozenset(names)
+    return table if isinstance(table, dict) else None

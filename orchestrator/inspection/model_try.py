@@ -1,4 +1,4 @@
-"""What a trial of a model came to, as one row; what is planned for it, and in which words it is judged.
+"""The outcome of a model's trial as one row; what is planned for it, and in which words it is judged.
 
 A model that fails is a row like any other: its last cell is one sentence.
 """
@@ -11,19 +11,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from actors.front_end import FrontEnd
-from actors.trial import Compared, Tried
+from actors.trial.front_end import FrontEnd
+from actors.trial.trial import PromptComparison, TrialReport
 from envs import SCENARIOS
 from envs.samples import BadData
 from orchestrator.inspection.prompt_preview import checkpoint
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
-from sweeps.load import SweepError, build, load, models_named
+from sweeps.load import SweepError, build, find_models, load
+from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import ModelSpec, Protocol, Selection, Sweep
 
 SAMPLES = 2
 """Samples of each scenario x condition."""
-CONDITIONS = ("zero-shot", "hint", "history")
+CONDITIONS = (ZERO_SHOT, "hint", "history")
 """Played where no sweep names others."""
 UNANSWERED = ("unprocessable", "overflow", "refused")
 """Endings of episodes that could not be asked to their end."""
@@ -48,17 +49,17 @@ class Row:
     ended: int = 0
     """Episodes that could not be asked to their end: too long, too many pictures, refused."""
     equal: str = ""
-    """How many ids and replies are those of the package-style call; empty where nothing was compared."""
+    """Ids and replies equal to the package-style call; empty if nothing was compared."""
     wrong: str = ""
-    """What is wrong, in one sentence."""
+    """The fault, in one sentence."""
     front: FrontEnd | None = None
     """Of a model on vLLM that shows pictures."""
     bound: str = ""
-    """Whether engine or front end bounds it, in one sentence; empty where that was not measured."""
+    """The bottleneck, engine or front end, in one sentence; empty if not measured."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is known to be wrong."""
+        """Return True if nothing is known to be wrong."""
         return not self.wrong
 
     @property
@@ -80,8 +81,8 @@ def models(names: Sequence[str], sweep: Path | None, backend: str = "") -> list[
     if not names and sweep is None:
         raise SweepError("models try loads what it tries: name models or checkpoint folders, or add --sweep FILE")
     if names:
-        return [checkpoint(name, backend) or models_named([name], sweep)[0] for name in names]
-    return [model for model in models_named([], sweep) if model.backend != "openai"]
+        return [checkpoint(name, backend) or find_models([name], sweep)[0] for name in names]
+    return [model for model in find_models([], sweep) if model.backend != "openai"]
 
 
 def planned(model: ModelSpec, sweep: Path | None, data: Path | None) -> tuple[Sweep, Plan]:
@@ -94,7 +95,7 @@ def planned(model: ModelSpec, sweep: Path | None, data: Path | None) -> tuple[Sw
             "data": str(data) if data else found.data,
             "selection": few,
             "open_ended": found.open_ended.model_copy(update={"selection": few}),
-            "protocols": tuple(dict.fromkeys(Protocol.OEG if p.in_words else p for p in found.protocols)),
+            "protocols": tuple(dict.fromkeys(Protocol.OEG if p.is_open_ended else p for p in found.protocols)),
             "judge": None,
         }
     )
@@ -114,7 +115,7 @@ def _default(data: Path) -> Sweep:
                   "scenarios": scenarios}, "models try")  # fmt: skip
 
 
-def judged(model: ModelSpec, loads: float, tried: Tried) -> Row:
+def judged(model: ModelSpec, loads: float, tried: TrialReport) -> Row:
     """The row of a model that loaded and played."""
     episodes = sum(tried.endings.values())
     ended = sum(tried.endings.get(name, 0) for name in UNANSWERED)
@@ -126,7 +127,7 @@ def judged(model: ModelSpec, loads: float, tried: Tried) -> Row:
 
 
 def bound(model: ModelSpec, front: FrontEnd) -> str:
-    """What bounds a worker of the model, and how many engines a GPU and processors a worker that asks for."""
+    """Return the bottleneck of a worker, and the engines per GPU and processors per worker that it calls for."""
     pace = min(front.engine, front.ceiling)
     busy = f"a worker keeps {1 + pace / front.ceiling:.1f} processors busy"
     front_end = (
@@ -139,7 +140,7 @@ def bound(model: ModelSpec, front: FrontEnd) -> str:
     return f"the front end bounds it: it prepares {front_end} requests/s, the engine answers {front.engine:.0f}; {shares}{busy}"
 
 
-def _equal(compared: Sequence[Compared]) -> str:
+def _equal(compared: Sequence[PromptComparison]) -> str:
     if not compared:
         return ""
     ids, replies = sum(_same_ids(one) for one in compared), sum(_same_reply(one) for one in compared)
@@ -147,7 +148,7 @@ def _equal(compared: Sequence[Compared]) -> str:
     return f"ids {ids}/{len(compared)}, replies {replies}/{len(compared)}{twice}"
 
 
-def _wrong(tried: Tried, ended: int) -> str:
+def _wrong(tried: TrialReport, ended: int) -> str:
     """The first of: ids that differ, nobody to compare with, episodes that could not be asked."""
     for one in tried.compared:
         if not _same_ids(one):
@@ -160,20 +161,20 @@ def _wrong(tried: Tried, ended: int) -> str:
     return tried.reason if ended else ""
 
 
-def _same_ids(one: Compared) -> bool:
+def _same_ids(one: PromptComparison) -> bool:
     return one.ids == one.package_ids or _start_twice(one)
 
 
-def _start_twice(one: Compared) -> bool:
+def _start_twice(one: PromptComparison) -> bool:
     """Idefics3: template and tokenizer both write the start token in the package; here it stands once."""
     return len(one.package_ids) > 1 and [one.package_ids[0], *one.ids] == one.package_ids
 
 
-def _same_reply(one: Compared) -> bool:
+def _same_reply(one: PromptComparison) -> bool:
     return one.reply == one.package_reply.rstrip("\ufffd")
 
 
-def _first(one: Compared) -> int:
+def _first(one: PromptComparison) -> int:
     pairs = zip(one.ids, one.package_ids, strict=False)
     return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one.ids), len(one.package_ids)))
 

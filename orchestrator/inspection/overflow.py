@@ -1,4 +1,4 @@
-"""Which episodes of a sweep may outgrow their model, reckoned before anything is played.
+"""Estimates which episodes may outgrow their model before anything is played.
 
 An episode may overflow where its longest possible prompt, at the turn limit, has more pictures or tokens than the model
 takes; whether it does depends on how long the model goes on asking, so the counts are upper bounds.
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from actors.backend_registry import at_home
-from actors.prompts import examples
+from actors.embedded import resolve_embedded
+from actors.playing.prompts import examples
 from envs import SCENARIOS
 from envs.types import Mode, Sample
 from orchestrator.inspection.model_check import config_on_disk, context_length
@@ -40,7 +40,7 @@ class Risk:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one prompt of a model may hold."""
+    """The limits of one prompt of a model."""
 
     pictures: int | None
     tokens: int | None
@@ -70,7 +70,7 @@ def lines(found: Sequence[Risk], most: int = 12) -> list[str]:
 
 
 def _risk(plan: Plan, cell: Cell, bound: Bounds) -> Risk | None:
-    samples = plan.drawn(cell)
+    samples = plan.cell_samples(cell)
     pool = plan.pools.get(cell.scenario, ())
     longest = [_longest(sample, cell, pool, plan.seed) for sample in samples]
     size = bound.small if cell.condition.history and _shrinks(cell) else bound.full
@@ -102,10 +102,10 @@ def _shrinks(cell: Cell) -> bool:
 
 
 def bounds(model: ModelSpec) -> Bounds:
-    """What one prompt of the model may hold: by its entry, its files where they are on this disk, else by the table."""
+    """Return the limits of one prompt: from the model's entry, its local files, or else the table."""
     own = _table().get(model.source)
     row = own or _table().get(model.architecture, {})
-    local = at_home(model)
+    local = resolve_embedded(model)
     config = config_on_disk(local)
     context = context_length(local, config or {}) or row.get("context")
     tokens, source = _counted(local) if config is not None and own is None else None, "processor"
@@ -118,7 +118,7 @@ def bounds(model: ModelSpec) -> Bounds:
 def _counted(model: ModelSpec) -> dict[str, int] | None:
     """Tokens of a picture of each size by the model's own processor; None where it cannot be asked."""
     try:
-        from actors.hf_template import picture_tokens
+        from actors.engine.hf.template import picture_tokens
     except ImportError:
         return None
     counts = picture_tokens(model, list(SIZES.values()))

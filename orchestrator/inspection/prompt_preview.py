@@ -12,22 +12,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from actors import turn_judge
-from actors.backend import BackendError, Message, Request, Situation
-from actors.judge import asked
-from actors.prompts import Past, ask_openly, examples, messages, posed, posed_openly, staged
-from actors.tool_prompts import schema, tool_messages
+from actors.engine.backend import BackendError, Message, Request, Situation
+from actors.engine.chat_format import function_schema
+from actors.playing import turn_judge
+from actors.playing.judge import asked
+from actors.playing.prompts import Past, ask_openly, examples, messages, posed, posed_openly, staged
+from actors.playing.tool_prompts import tool_messages
 from envs import SCENARIOS
-from envs.bad_lines import Problem, passed_over
-from envs.render import Unprocessable
-from envs.samples import BadData, evaluated, load
-from envs.suggestion_pool import with_known
-from envs.swapped import with_swapped
-from envs.tool_calls import functions, offered
+from envs.bad_lines import Problem, skipped_note
+from envs.render import UnreadablePicture
+from envs.samples import BadData, is_evaluated, load_samples
+from envs.suggestion_pool import with_suggestion_pool
+from envs.swapped import with_swapped_pictures
+from envs.tool_calls import functions, offered_calls
 from envs.types import Mode, Sample, State
 from sweeps.conditions import Condition
-from sweeps.load import SweepError, models_named, registry
-from sweeps.load import judge as load_judge
+from sweeps.load import SweepError, find_models, registry
+from sweeps.load import build_judge as load_judge
 from sweeps.sampling import Sampling
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
 
@@ -40,7 +41,7 @@ def conversation(
     Raises BadData when right suggestions end the episode before that turn.
     """
     if condition.picture == "swapped":
-        (sample,) = with_swapped([sample], pool, seed)
+        (sample,) = with_swapped_pictures([sample], pool, seed)
     shown = staged(sample, condition, seed)
     game, past = SCENARIOS[sample.scenario], list[Past]()
     state = game.initial(shown, condition.mode, seed)
@@ -67,19 +68,19 @@ def put(
     judge: Judge | None = None,
     answer: str = "",
 ) -> tuple[Message, ...]:
-    """What the cell's model is sent or, where a judge is named, what it is sent about ``answer``; raises ValueError."""
+    """Return the messages to the cell's model or, with a judge, to the judge about ``answer``; raises ValueError."""
     if judge is not None:
         return judging(sample, cell, judge, answer, turn)
     if cell.protocol is Protocol.TOOLS:
         return tool_calls(sample, pool, cell, seed, turn)
-    if cell.protocol.in_words:
+    if cell.protocol.is_open_ended:
         return open_ended(sample, cell.condition, turn)
     return conversation(sample, pool, cell.condition, seed, turn, cell.model.small_examples)
 
 
 def named_judge(name: str, answer: str, protocol: Protocol, turn: int) -> Judge | None:
     """The judge that a command line names; raises SweepError where the options do not fit together."""
-    if (name or answer) and not protocol.in_words:
+    if (name or answer) and not protocol.is_open_ended:
         raise SweepError("--judge and --answer are about open-ended answers: add --protocol oeg")
     if protocol is Protocol.OEG and turn:
         raise SweepError(f"open-ended generation has one turn, 0; --turn {turn} asks for another")
@@ -97,13 +98,13 @@ def tool_calls(sample: Sample, pool: Sequence[Sample], cell: Cell, seed: int = 0
     """The conversation that asks for a function call; functions that travel beside it follow as JSON, a line each."""
     condition, native = cell.condition, cell.model.calls_natively
     if condition.picture == "swapped":
-        (sample,) = with_swapped([sample], pool, seed)
+        (sample,) = with_swapped_pictures([sample], pool, seed)
     shown = staged(sample, condition, seed)
     state = after(shown, condition, turn)
     view = posed(shown, state, condition)
-    known = functions(offered(shown, state, view))
+    known = functions(offered_calls(shown, state, view))
     asked_for = tool_messages(view, known, condition, native)
-    beside = "\n".join(json.dumps(schema(one), ensure_ascii=False) for one in known)
+    beside = "\n".join(json.dumps(function_schema(one), ensure_ascii=False) for one in known)
     return (*asked_for, Message("tools", beside)) if native else asked_for
 
 
@@ -122,7 +123,7 @@ def after(sample: Sample, condition: Condition, turn: int) -> State:
 
 
 def judging(sample: Sample, cell: Cell, judge: Judge, answer: str, turn: int = 0) -> tuple[Message, ...]:
-    """What a judge is sent about this answer; raises BadData as ``after``, ValueError as ``actors.judge.papers`` does."""
+    """Return the messages to a judge about this answer; raises BadData as ``after`` and ValueError as ``judge.papers``."""
     if cell.protocol is Protocol.OEG_MULTI:
         state = after(sample, cell.condition, turn)
         return turn_judge.put(sample, state, posed_openly(sample, state, cell.condition), answer)[0]
@@ -141,12 +142,12 @@ def written(conversation: Sequence[Message]) -> str:
 def find(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list[Sample]]:
     """A sample by id, kept by the filter or not, and the pool its examples are drawn from; raises BadData."""
     bad: list[Problem] = []
-    every = load(data, scenario, filtered=False, skipped=bad)
+    every = load_samples(data, scenario, filtered=False, skipped=bad)
     sample = next((sample for sample in every if sample.id == sample_id), None)
     if sample is None:
         ids = f"ids run from {every[0].id} to {every[-1].id}"
-        raise BadData(f"{scenario} has no sample with id {sample_id}; {ids}{passed_over(bad)}")
-    return with_known([sample], data)[0], [other for other in every if evaluated(other, filtered=True)]
+        raise BadData(f"{scenario} has no sample with id {sample_id}; {ids}{skipped_note(bad)}")
+    return with_suggestion_pool([sample], data)[0], [other for other in every if is_evaluated(other, filtered=True)]
 
 
 def templated(model: ModelSpec, conversation: Sequence[Message]) -> str | None:
@@ -154,7 +155,7 @@ def templated(model: ModelSpec, conversation: Sequence[Message]) -> str | None:
     if model.backend not in ("vllm", "transformers"):
         return None
     try:
-        from actors.hf_template import template_text
+        from actors.engine.hf.template import template_text
     except ModuleNotFoundError:
         return None
     asked_for, tools = beside(conversation)
@@ -180,7 +181,7 @@ def checkpoint(named: str, backend: str = "") -> ModelSpec | None:
     if backend and backend not in ENGINES:
         raise SweepError(f"--backend {backend!r} is none of {' and '.join(ENGINES)}")
     if not named or named in registry() or not Path(named).is_dir():
-        return models_named([named])[0].model_copy(update={"backend": backend}) if named and backend else None
+        return find_models([named])[0].model_copy(update={"backend": backend}) if named and backend else None
     if not (Path(named) / "config.json").is_file():
         raise SweepError(f"--model {named} is a folder without config.json; name the folder of a checkpoint")
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", Path(named).resolve().name).lstrip(".-_+") or "checkpoint"
@@ -190,7 +191,7 @@ def checkpoint(named: str, backend: str = "") -> ModelSpec | None:
 
 
 def token_ids(model: ModelSpec, data: Path, conversation: Sequence[Message], sample: Sample) -> dict[str, Any]:
-    """What the model's engine makes of the conversation: ``{"model", "backend", "tokens", "ids"}``.
+    """Return the engine's tokens for the conversation: ``{"model", "backend", "tokens", "ids"}``.
 
     Raises SweepError where the engine cannot be had, and BadData where it refuses the prompt or a picture.
     """
@@ -198,13 +199,13 @@ def token_ids(model: ModelSpec, data: Path, conversation: Sequence[Message], sam
         raise SweepError(f"{model.name} runs on {model.backend}, which shows no token ids; {' and '.join(ENGINES)} do")
     if conversation[-1].role == "tools":
         raise SweepError(f"--token-ids are of messages alone; {model.name} is given functions beside them")
-    from actors.token_ids import token_ids as made
+    from actors.engine.token_ids import token_ids as made
 
     view = SCENARIOS[sample.scenario].view(sample, State(0))
     request = Request(tuple(conversation), Sampling(), 0, Situation(sample, State(0), view))
     try:
         ids = asyncio.run(made(model, data, request))
-    except (BackendError, Unprocessable) as refusal:
+    except (BackendError, UnreadablePicture) as refusal:
         raise BadData(str(refusal)) from None
     except (OSError, ValueError, TypeError, ImportError) as problem:
         raise SweepError(f"{model.name}: {_sentence(problem)}") from None

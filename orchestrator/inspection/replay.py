@@ -11,19 +11,20 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from actors.printable import UNSAFE
-from envs import SCENARIOS, STEMS, known
-from envs.bad_lines import Problem, passed_over
-from envs.samples import load
+from actors.text.printable import UNSAFE
+from envs import SCENARIOS, STEMS, is_scenario
+from envs.bad_lines import Problem, skipped_note
+from envs.errors import UserError
+from envs.samples import load_samples
 from envs.types import Ending, Mode, Sample, View
 
 KEYS = ("scenario", "id", "hint", "reference", "answers")
-"""What a line may say; ``protocol`` too, as long as it is the one that can be replayed."""
+"""Keys that a line may have; ``protocol`` too, as long as it is the one that can be replayed."""
 PROTOCOL = "mcqa"
 
 
-class ReplayError(ValueError):
-    """What the user should read: file, line, what to change."""
+class ReplayError(UserError, ValueError):
+    """A line of recorded answers that cannot be scored; the message gives file, line and remedy."""
 
 
 def replay(data: Path, lines: Iterable[str], where: str = "input") -> Iterator[dict[str, Any]]:
@@ -39,11 +40,11 @@ def replay(data: Path, lines: Iterable[str], where: str = "input") -> Iterator[d
         wanted = _request(line, f"{where}, line {number}")
         scenario = wanted["scenario"]
         if scenario not in loaded:
-            found = load(data, scenario, filtered=False, skipped=bad.setdefault(scenario, []))
+            found = load_samples(data, scenario, filtered=False, skipped=bad.setdefault(scenario, []))
             loaded[scenario] = {sample.id: sample for sample in found}
         sample = loaded[scenario].get(wanted["id"])
         if sample is None:
-            missing = f"{scenario} has no sample with id {wanted['id']}{passed_over(bad[scenario])}"
+            missing = f"{scenario} has no sample with id {wanted['id']}{skipped_note(bad[scenario])}"
             raise ReplayError(f"{where}, line {number}: {missing}")
         yield replayed(sample, wanted["answers"], wanted["hint"], wanted["reference"])
 
@@ -108,7 +109,7 @@ def _request(line: str, where: str) -> dict[str, Any]:
     _all_known(found, where)
     name, number, answers = found.get("scenario"), found.get("id"), found.get("answers")
     scenario = STEMS.get(name, name) if isinstance(name, str) else None
-    if not isinstance(scenario, str) or not known(scenario):
+    if not isinstance(scenario, str) or not is_scenario(scenario):
         raise ReplayError(f"{where}: scenario {name!r} is none of {', '.join(SCENARIOS)}")
     if not isinstance(number, int) or isinstance(number, bool):
         raise ReplayError(f"{where}: id must be a whole number, not {json.dumps(number)}")

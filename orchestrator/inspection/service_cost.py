@@ -1,4 +1,4 @@
-"""What a sweep would ask of services and pay: requests, tokens and cost of each model, from the least to the most.
+"""Estimates requests to services and their price: requests, tokens and cost of each model, from the least to the most.
 
 Least: every episode ends with its first answer, a letter. Most: every episode goes on to its turn limit, every reply to its
 token limit, hidden reasoning included. Text counts as a token for four characters (OpenAI's own rule of thumb) and four
@@ -13,15 +13,15 @@ from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
-from actors.backend import Message
-from actors.image_loader import fit
-from actors.prompts import ask_openly, examples, exchange, messages, posed, posed_openly, staged
-from actors.service_pictures import rule
-from actors.tool_prompts import tool_messages
+from actors.engine.backend import Message
+from actors.engine.image_loader import picture_bounds
+from actors.engine.openai.picture_tokens import token_rule
+from actors.playing.prompts import ask_openly, examples, exchange, messages, posed, posed_openly, staged
+from actors.playing.tool_prompts import tool_messages
 from envs import SCENARIOS
-from envs.frames import frames
-from envs.render import Renderer, Unprocessable
-from envs.tool_calls import functions, offered
+from envs.frames import decision_states
+from envs.render import Renderer, UnreadablePicture
+from envs.tool_calls import functions, offered_calls
 from envs.types import Mode, Sample
 from orchestrator.inspection.overflow import bounds
 from orchestrator.planning.plan import Plan
@@ -62,7 +62,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is pending of one model."""
+    """The pending work of one model."""
 
     model: ModelSpec
     episodes: int
@@ -86,7 +86,7 @@ class Estimate:
         end = self.model.endpoint
         if not (end.prompt_price or end.reply_price):
             return f"{text}; no prices are in its entry{self._batched}"
-        known = "" if rule(self.model.source) else "; pictures by no published rule"
+        known = "" if token_rule(self.model.source) else "; pictures by no published rule"
         text += f": {self.least.cost(self.model):,.2f} to {self.most.cost(self.model):,.2f} ({end.priced or 'its prices'}){known}"
         return (
             f"{text}{self._batched}"
@@ -96,7 +96,7 @@ class Estimate:
 
     @property
     def _batched(self) -> str:
-        """What goes through the Batch API, at which price and how long that may take; empty where nothing does."""
+        """Return a line on the Batch API's price and delay; empty if nothing uses it."""
         if not self.model.batch:
             return ""
         end = self.model.endpoint
@@ -142,7 +142,7 @@ def lines(found: Sequence[Estimate], max_cost: float | None) -> Iterator[str]:
 
 def _cell(plan: Plan, cell: Cell, tokens: Callable[[Message], int]) -> tuple[Asked, Asked, int]:
     """Least and most of an episode of the cell, means over samples that lie evenly in it; and turns of the longest of them."""
-    samples = plan.drawn(cell)
+    samples = plan.cell_samples(cell)
     chosen = samples[:: max(1, ceil(len(samples) / LOOKED_AT))]
     low = high = Asked()
     longest = 0
@@ -157,13 +157,13 @@ def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message],
     condition, game = cell.condition, SCENARIOS[sample.scenario]
     state = game.initial(sample, condition.mode, 0)
     longest = cell.sampling.max_tokens + cell.model.endpoint.reserve
-    if cell.protocol.in_words:
+    if cell.protocol.is_open_ended:
         first = tokens(ask_openly(posed_openly(sample, state, condition)))
         turns = game.limit(sample) if cell.protocol is Protocol.OEG_MULTI else 1
         return Asked(1, first, LETTER), Asked(turns, turns * first, turns * longest)
     view = posed(sample, state, condition)
     if cell.protocol is Protocol.TOOLS:  # functions beside the prompt are tokens of it, too
-        known = functions(offered(sample, state, view))
+        known = functions(offered_calls(sample, state, view))
         first = sum(map(tokens, tool_messages(view, known, condition, native=False)))
         turns = 1 if condition.mode is Mode.REFERENCE else game.limit(sample)
         return Asked(1, first, CALL), Asked(turns, turns * first, turns * longest)
@@ -172,7 +172,7 @@ def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message],
     turns = 1 if condition.mode is Mode.REFERENCE else game.limit(sample)
     before = 0
     if condition.every_frame:
-        turns = len(frames(sample))
+        turns = len(decision_states(sample))
         return Asked(turns, turns * first, turns * LETTER), Asked(turns, turns * first, turns * longest)
     if condition.history:
         edge = game.history_edge if condition.resized else None
@@ -182,15 +182,15 @@ def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message],
 
 
 def _picture_tokens(model: ModelSpec, data: Path) -> Callable[[Message], int]:
-    """What counts the tokens of a message for the model."""
-    counted, renderer = rule(model.source), Renderer(data, cache_bytes=0, fit=fit(model))
+    """Return the counter of a message's tokens for the model."""
+    counted, renderer = token_rule(model.source), Renderer(data, cache_bytes=0, fit=picture_bounds(model))
     usual = bounds(model).full or UNKNOWN_PICTURE
 
     def picture(message: Message) -> Iterator[int]:
         for ref in message.images:
             try:
                 yield usual if counted is None else counted(*renderer.size(ref))
-            except (Unprocessable, ValueError):
+            except (UnreadablePicture, ValueError):
                 yield usual
 
     return lambda message: MARKS + ceil(len(message.text) / CHARACTERS) + sum(picture(message))

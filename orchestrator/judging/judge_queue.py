@@ -11,9 +11,9 @@ from pathlib import Path
 
 import polars as pl
 
-from actors.judge import Judged
-from actors.judge_runner import LeasedAnswer, judge_key
-from actors.records import EpisodeBatch, JudgedAnswer, VerdictBatch, VerdictRows
+from actors.playing.judge import Judged
+from actors.playing.judge_runner import LeasedAnswer, judge_key
+from actors.playing.records import EpisodeBatch, JudgedAnswer, VerdictBatch, VerdictRows
 from envs.types import Ending
 from orchestrator.planning.plan import Plan, judge_group
 from orchestrator.storage import verdict_store
@@ -36,12 +36,12 @@ class JudgeQueue:
         self.verdicts = VerdictStore(store.folder)
         self.backlog = list(backlog)
         """What the schedule starts with."""
-        self.written = 0
+        self.stored_count = 0
         """Verdicts stored by this attempt."""
         self._held: dict[int, str] = {}
         self._judged: set[int] = set()
 
-    def take(self, batch: EpisodeBatch) -> list[int]:
+    def add_answers(self, batch: EpisodeBatch) -> list[int]:
         """The ordinals of the answers among a batch's episodes, which now wait to be read."""
         replies = dict(zip(batch.turns["key"], batch.turns["reply"], strict=True))
         answers = []
@@ -61,16 +61,18 @@ class JudgeQueue:
         missing = {self._key(ordinal): ordinal for ordinal in ordinals if ordinal not in held}
         if missing:
             self.store.flush()
-            held |= {missing[key]: text for key, text in verdict_store.answers(self.store.folder, missing).items()}
+            held |= {
+                missing[key]: text for key, text in verdict_store.final_replies(self.store.folder, missing).items()
+            }
         return [LeasedAnswer(ordinal, held[ordinal]) for ordinal in ordinals if ordinal in held]
 
-    def add(self, batch: VerdictBatch) -> None:
+    def store_verdicts(self, batch: VerdictBatch) -> None:
         """Store a batch of verdicts, the first on each answer: late duplicates of a presumed-dead worker are dropped."""
         new = [ordinal not in self._judged for ordinal in batch.ordinals]
         self._judged.update(batch.ordinals)
         rows = batch.verdicts
         self.verdicts.append({name: [v for v, is_new in zip(rows[name], new, strict=True) if is_new] for name in rows})
-        self.written += sum(new)
+        self.stored_count += sum(new)
 
     def give_up(self, ordinals: Iterable[int], reason: str) -> None:
         """Store that no judge could be brought to read these, and why."""
@@ -79,7 +81,7 @@ class JudgeQueue:
             index, sample = self.plan.task(ordinal)
             unread = Judged(None, "", 0, reason, True, 0.0, 0, 0, 0.0)
             rows.add(JudgedAnswer(ordinal, self.plan.cells[index], sample.id, self.plan.key(index, sample), unread))
-        self.add(rows.batch())
+        self.store_verdicts(rows.batch())
 
     def flush(self, always: bool = False) -> None:
         """Make verdicts durable that waited long enough, their episodes first."""
@@ -93,7 +95,7 @@ class JudgeQueue:
 
 def check_wording(judge: Judge | None, played: Sweep | None = None) -> None:
     """Raise SweepError where the paper's wording is wanted and absent, or a sweep that was ``played`` leaves nothing to read."""
-    if played and played.turn_judge and not played.judged:
+    if played and played.turn_judge and not played.is_judged:
         raise SweepError(
             "answers of oeg-multi were read while they were played; another judge is another run, with its own [judge]"
         )
@@ -103,9 +105,9 @@ def check_wording(judge: Judge | None, played: Sweep | None = None) -> None:
         raise SweepError(str(problem)) from None
 
 
-def unread(plan: Plan, episodes: pl.LazyFrame, folder: Path, judge: Judge, again: bool = False) -> list[int]:
+def find_unjudged(plan: Plan, episodes: pl.LazyFrame, folder: Path, judge: Judge, again: bool = False) -> list[int]:
     """Ordinals of the plan's stored answers that the judge has no verdict on; ``episodes`` are those of the plan."""
-    pending = set(verdict_store.pending(episodes, folder, judge_key(judge), again)["key"])
+    pending = set(verdict_store.pending_answers(episodes, folder, judge_key(judge), again)["key"])
     if not pending:
         return []
     return [

@@ -5,10 +5,10 @@ A wrong figure costs nobody a result; real hours stand in the lines of progress.
 
 from __future__ import annotations
 
-from actors.backend_registry import EMBEDDED
+from actors.embedded import EMBEDDED
 from orchestrator.datasets.train_split import ROWS
 from orchestrator.learning.settings import Train
-from orchestrator.scheduling.forecast.throughput import speed_of
+from orchestrator.scheduling.forecast.throughput import gpu_speed
 
 PAPER_ROLLOUTS = 8
 PAPER_HOURS = {"qwen2.5-vl-3b": (4 * 8, 4 * 10), "llava-next-mistral-7b": (16 * 8, 16 * 10)}
@@ -27,14 +27,14 @@ def told(train: Train, gpu_type: str, gpus: int | None = None) -> str:
     if not train.model.gpus:
         return ""
     low, high = (hours * replies for hours in gpu_hours_a_reply(train, gpu_type))
-    whole = f"{low:,.1f} to {high:,.1f} GPU-hours of {gpu_type.upper()}"
+    total = f"{low:,.1f} to {high:,.1f} GPU-hours of {gpu_type.upper()}"
     shared = f", {low / gpus:,.1f} to {high / gpus:,.1f} h on {gpus}" if gpus else ""
-    return f"{whole}{shared} (reckoned from the paper's 8 to 10 hours on A100)"
+    return f"{total}{shared} (reckoned from the paper's 8 to 10 hours on A100)"
 
 
 def gpu_hours_a_reply(train: Train, gpu_type: str) -> tuple[float, float]:
     """From the least to the most: the paper's own where it trained the model, else by parameters between its two models."""
-    a100 = speed_of("a100") / speed_of(gpu_type) / (ROWS * PAPER_ROLLOUTS)
+    a100 = gpu_speed("a100") / gpu_speed(gpu_type) / (ROWS * PAPER_ROLLOUTS)
     if hours := PAPER_HOURS.get(train.model.name):
         return hours[0] * a100, hours[1] * a100
     billions = train.model.parameters or 7.0  # as the forecast takes it where nobody says

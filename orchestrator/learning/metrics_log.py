@@ -12,11 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from actors.redaction import redact_address
+from actors.text.redaction import redact_address
 from orchestrator.learning.settings import Train
-from orchestrator.tracking.mlflow_client import LEVEL, MlflowRun, first_line, milliseconds
-from orchestrator.tracking.remembered import address
-from orchestrator.tracking.tracker import OFF
+from orchestrator.tracking.mlflow.client import first_line, now_ms
+from orchestrator.tracking.mlflow.run import MlflowRun
+from orchestrator.tracking.mlflow.run_tree import LEVEL
+from orchestrator.tracking.tracked_run import UNTRACKED, TrackedRun
 from sweeps.spec import Sweep
 
 REMEMBERED = 1_000
@@ -37,7 +38,7 @@ class MetricsLog:
         self.sweep, self.train, self.folder = sweep, train, folder
         self.seen: deque[tuple[int, Mapping[str, float]]] = deque(maxlen=REMEMBERED)
         self.unsent: list[tuple[int, int, Mapping[str, float]]] = []
-        self.off = sweep.tracking.uri == OFF
+        self.off = sweep.tracking.uri == UNTRACKED
         self.run: Any = None
 
     def __enter__(self) -> MetricsLog:
@@ -49,13 +50,13 @@ class MetricsLog:
             self._try(lambda: self.run.client.set_terminated(self.run.parent, "FAILED" if kind else "FINISHED"))
 
     def step(self, step: int, measured: Mapping[str, float]) -> None:
-        """What one step measured."""
+        """Record the measures of one step."""
         self.seen.append((step, measured))
         if not self.off:
-            self.unsent.append((step, milliseconds(), measured))
+            self.unsent.append((step, now_ms(), measured))
 
     def has(self, name: str) -> bool:
-        """Whether a measure was taken lately."""
+        """Return True if a measure was taken lately."""
         return any(name in measured for _, measured in self.seen)
 
     def mean(self, name: str, steps: int) -> float:
@@ -85,9 +86,8 @@ class MetricsLog:
             params = {key: str(value) for key, value in train.settings.items() if key != "model"}
             name = f"train {self.folder.name}"
             experiment = tracking.experiment or self.sweep.name
-            self.run = MlflowRun(
-                address(tracking.uri, self.folder), experiment, self.folder, {"model": train.model.name, **params}, name
-            )
+            params = {"model": train.model.name, **params}
+            self.run = MlflowRun(TrackedRun(tracking.uri, experiment, self.folder, name, params))
             self.run.client.set_tag(self.run.parent, LEVEL, "training")
             self.run.client.set_tag(self.run.parent, "mlflow.note.content", NOTE.replace("MODEL", train.model.name))
         return self.run
@@ -99,7 +99,7 @@ class MetricsLog:
             act()
         except Exception as problem:  # MLflow raises anything; the training goes on without it
             self.off = True
-            told = f"MLflow at {redact_address(self.sweep.tracking.uri)} takes no metrics ({first_line(problem)})"
-            print(f"{told}; the training goes on without it", file=sys.stderr, flush=True)
+            message = f"MLflow at {redact_address(self.sweep.tracking.uri)} takes no metrics ({first_line(problem)})"
+            print(f"{message}; the training goes on without it", file=sys.stderr, flush=True)
             return False
         return True

@@ -1,11 +1,12 @@
-"""What a training will do, before any model is loaded: its states, its steps, and one line that says both."""
+"""Plans a training without loading a model: its states, its steps, and one line on both."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
-from actors.image_loader import fit
+from actors.engine.image_loader import picture_bounds
 from orchestrator.datasets.train_split import ROWS, is_split
 from orchestrator.learning import cost
 from orchestrator.learning.settings import Train, Training
@@ -18,20 +19,20 @@ def states(training: Training) -> list[TrainingState]:
     """The states to learn from; raises BadData or TrainError, also where one of them shows a test picture."""
     sweep, train = training
     folder = Path(train.data)
-    job_paths.reachable(train.data)
-    found: list[TrainingState] = []
+    job_paths.check_data_path(train.data)
+    loaded: list[TrainingState] = []
     if is_split(folder):
-        found += states_of_split(folder, train.samples, train.seed)
+        loaded += states_of_split(folder, train.samples, train.seed)
     else:
-        found += states_of(folder, train.scenarios, train.samples, train.seed, fit(train.model))
-    refuse_test_pictures(found, train.scenarios, sweep, train.data)
-    return found
+        loaded += states_of(folder, train.scenarios, train.samples, train.seed, picture_bounds(train.model))
+    refuse_test_pictures(loaded, train.scenarios, sweep, train.data)
+    return loaded
 
 
-def drawable(found: Sequence[TrainingState], train: Train) -> list[TrainingState]:
+def drawable(states: Sequence[TrainingState], train: Train) -> list[TrainingState]:
     """The states of those kinds that ``train.states`` draws at all."""
     weights = train.states.model_dump()
-    return [state for state in found if weights[state.kind]]
+    return [state for state in states if weights[state.kind]]
 
 
 def counted(train: Train, number: int) -> Train:
@@ -40,6 +41,15 @@ def counted(train: Train, number: int) -> Train:
     if train.steps or cloned_only:
         return train
     return train.model_copy(update={"steps": max(1, number // train.groups)})
+
+
+def order(number: int, train: Train) -> list[int]:
+    """Return the index of the state of each group, step by step; every pass has each state once, in its own order."""
+    needed, places = train.steps * train.groups, list[int]()
+    while len(places) < needed:
+        chance = Random(f"{train.seed}/learning/pass/{len(places) // number}")
+        places += chance.sample(range(number), number)
+    return places[:needed]
 
 
 def described(train: Train) -> str:
@@ -52,18 +62,18 @@ def described(train: Train) -> str:
 
 
 def plan_lines(training: Training, gpu_type: str, gpus: int | None = None) -> Sequence[str]:
-    """What `plan` says of a training: states, steps and hours; the data are read, no model is. Raises BadData or SweepError.
+    """Return the lines of `plan` on a training: states, steps and hours; reads data but no model. Raises BadData or SweepError.
 
     A forecast (``gpus``) goes without the data: the published train split is counted then.
     """
     absent = gpus is not None and not Path(training.train.data).exists()
     if absent:
-        number, there = ROWS, f"{ROWS:,} states of the published train split ({training.train.data} is not there)"
+        number, summary = ROWS, f"{ROWS:,} states of the published train split ({training.train.data} is not there)"
     else:
-        found = states(training)
-        counts = Pool(found, training.train.states).counts()
+        loaded = states(training)
+        counts = Pool(loaded, training.train.states).counts()
         kinds = ", ".join(f"{number:,} {kind}" for kind, number in counts.items())
-        number, there = len(drawable(found, training.train)), f"{len(found):,} states ({kinds})"
+        number, summary = len(drawable(loaded, training.train)), f"{len(loaded):,} states ({kinds})"
     train = counted(training.train, number)
     hours = cost.told(train, gpu_type, gpus)
-    return (f"training of {train.model.name}: {there}, {described(train)}{hours and ', '}{hours}",)
+    return (f"training of {train.model.name}: {summary}, {described(train)}{hours and ', '}{hours}",)

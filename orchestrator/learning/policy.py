@@ -1,6 +1,6 @@
 """The model that learns: samples replies and tells their log-probabilities; a prompt is computed once for all replies to it.
 
-It reads questions through ``actors.hf_backend``, so it gets the tokens and pixels that a sweep gives it.
+It reads questions through ``actors.engine.hf.backend``, so it gets the tokens and pixels that a sweep gives it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from actors.batching import Job
-from actors.printable import one_line
-from orchestrator.learning.rollouts import Said
+from actors.engine.batching import Job
+from actors.text.printable import one_line
 from orchestrator.learning.settings import Train, TrainError
+from orchestrator.learning.states import SampledReply
 from orchestrator.learning.student import Student, adapters
 
 
@@ -32,7 +32,7 @@ class Prefilled(NamedTuple):
     cache: Any
     mask: Tensor
     """[questions, length]"""
-    place: Tensor
+    first_position: Tensor
     """[questions], the position of a reply's first token."""
 
 
@@ -57,20 +57,20 @@ class Policy(Student):
         self.stops = torch.tensor(sorted(self.mind.stops), device=self.device)
 
     def _adapted(self) -> Any:
-        made = adapters(self.network, self.train.lora, self.train.model.name)
+        lora_config = adapters(self.network, self.train.lora, self.train.model.name)
         from peft import get_peft_model
 
-        return get_peft_model(self.network, made)
+        return get_peft_model(self.network, lora_config)
 
     def prefill(self, network: Any, jobs: Sequence[Job], grad: bool) -> Prefilled:
         """One pass over the questions."""
         inputs = self._inputs(jobs).to(self.device)
         floats = {k: v.to(network.dtype) for k, v in inputs.items() if torch.is_floating_point(v)}
         mask = inputs["attention_mask"]
-        places = (mask.cumsum(1) - 1).clamp(min=0)
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
         with torch.set_grad_enabled(grad):
-            out = network(**{**inputs, **floats}, position_ids=places, use_cache=True, logits_to_keep=1)
-        return Prefilled(out.logits[:, -1], out.past_key_values, mask, places[:, -1] + 1)
+            out = network(**{**inputs, **floats}, position_ids=positions, use_cache=True, logits_to_keep=1)
+        return Prefilled(out.logits[:, -1], out.past_key_values, mask, positions[:, -1] + 1)
 
     def _inputs(self, jobs: Sequence[Job]) -> Any:
         """Tensors of all questions; raises TrainError where the processor takes them one by one alone."""
@@ -85,39 +85,41 @@ class Policy(Student):
             ) from None
 
     @torch.no_grad()
-    def sampled(self, jobs: Sequence[Job], counts: Sequence[int], temperature: float, seed: int) -> list[list[Said]]:
+    def sampled(
+        self, jobs: Sequence[Job], counts: Sequence[int], temperature: float, seed: int
+    ) -> list[list[SampledReply]]:
         """``counts[k]`` replies to question k; temperature 0 takes the likeliest token. The seed alone decides."""
         self.network.eval()
         chance = torch.Generator(self.device).manual_seed(seed)
-        logits, cache, mask, place = self.prefill(self.network, jobs, False)
+        logits, cache, mask, position = self.prefill(self.network, jobs, False)
         index = torch.tensor([k for k, n in enumerate(counts) for _ in range(n)], device=self.device)
         cache.batch_select_indices(index)
-        logits, mask, place = logits[index], mask[index], place[index]
-        over = torch.zeros(len(index), dtype=torch.bool, device=self.device)
-        written, told = [], torch.zeros(len(index), device=self.device)
+        logits, mask, position = logits[index], mask[index], position[index]
+        ended = torch.zeros(len(index), dtype=torch.bool, device=self.device)
+        tokens, logprobs = [], torch.zeros(len(index), device=self.device)
         while True:
             token = chosen(logits, temperature, chance)
-            told += torch.where(over, 0.0, logits.float().log_softmax(-1).gather(-1, token[:, None])[:, 0])
-            written.append(torch.where(over, self.pad, token))
-            over = over | torch.isin(token, self.stops)
-            if bool(over.all()) or len(written) == self.train.max_tokens:
+            logprobs += torch.where(ended, 0.0, logits.float().log_softmax(-1).gather(-1, token[:, None])[:, 0])
+            tokens.append(torch.where(ended, self.pad, token))
+            ended = ended | torch.isin(token, self.stops)
+            if bool(ended.all()) or len(tokens) == self.train.max_tokens:
                 break
             mask = torch.cat([mask, mask.new_ones(len(index), 1)], 1)
             logits = self.network(
-                input_ids=written[-1][:, None], attention_mask=mask, position_ids=place[:, None],
+                input_ids=tokens[-1][:, None], attention_mask=mask, position_ids=position[:, None],
                 past_key_values=cache, use_cache=True,
             ).logits[:, -1]  # fmt: skip
-            place = place + 1
-        rows = zip(torch.stack(written, 1).tolist(), told.tolist(), strict=True)
-        said = iter([Said(self._ended(row), logprob) for row, logprob in rows])
-        return [[next(said) for _ in range(n)] for n in counts]
+            position = position + 1
+        rows = zip(torch.stack(tokens, 1).tolist(), logprobs.tolist(), strict=True)
+        replies = iter([SampledReply(self._ended(row), logprob) for row, logprob in rows])
+        return [[next(replies) for _ in range(n)] for n in counts]
 
     def greedy(self, jobs: Sequence[Job]) -> list[str]:
-        said = self.sampled(jobs, [1] * len(jobs), 0.0, 0)
-        return [self.text(group[0].tokens) for group in said]
+        replies = self.sampled(jobs, [1] * len(jobs), 0.0, 0)
+        return [self.text(group[0].tokens) for group in replies]
 
     def _ended(self, row: Sequence[int]) -> tuple[int, ...]:
-        end = next((place for place, token in enumerate(row) if token in self.mind.stops), len(row) - 1)
+        end = next((index for index, token in enumerate(row) if token in self.mind.stops), len(row) - 1)
         return tuple(row[: end + 1])
 
     def logprobs(
@@ -127,7 +129,7 @@ class Policy(Student):
 
         ``index[k]`` is the question of reply k; a question is computed once for all its replies.
         """
-        logits, cache, mask, place = self.prefill(network, jobs, grad)
+        logits, cache, mask, position = self.prefill(network, jobs, grad)
         chosen_rows = torch.tensor(index, device=self.device)
         longest = max(map(len, replies))
         ids = torch.tensor([[*reply, *[self.pad] * (longest - len(reply))] for reply in replies], device=self.device)
@@ -136,18 +138,18 @@ class Policy(Student):
             cache.batch_select_indices(chosen_rows)
             scores = logits[chosen_rows][:, None]
             if longest > 1:
-                seen = torch.cat([mask[chosen_rows], counted[:, :-1]], 1)
-                places = place[chosen_rows][:, None] + torch.arange(longest - 1, device=self.device)
+                attention = torch.cat([mask[chosen_rows], counted[:, :-1]], 1)
+                positions = position[chosen_rows][:, None] + torch.arange(longest - 1, device=self.device)
                 rest = network(
                     input_ids=ids[:, :-1],
-                    attention_mask=seen,
-                    position_ids=places,
+                    attention_mask=attention,
+                    position_ids=positions,
                     past_key_values=cache,
                     use_cache=True,
                 )
                 scores = torch.cat([scores, rest.logits], 1)
-            told = scores.float().log_softmax(-1).gather(-1, ids[..., None])[..., 0]
-        return told, counted
+            token_logprobs = scores.float().log_softmax(-1).gather(-1, ids[..., None])[..., 0]
+        return token_logprobs, counted
 
     def close(self) -> None:
         """Give back what the policy holds beside its weights: here nothing."""

@@ -1,4 +1,4 @@
-"""What a training tells while it goes on, how it is stopped, and what it came to; the same for every engine."""
+"""The progress, stop request and outcome of a training, for every engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def to_stderr(line: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a training came to."""
+    """The outcome of a training."""
 
     folder: Path
     model: Path | None
@@ -43,7 +43,7 @@ class Trained:
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """Lines for the person who waits, and measures for MLflow."""
 
     train: Train
@@ -53,7 +53,7 @@ class Progress:
     began: float = field(default_factory=time.perf_counter)
 
     def announce(self, output: Path, counts: Mapping[str, int], start: int) -> None:
-        """What will be done; ``start`` steps are behind it."""
+        """Announce the work; ``start`` steps are already done."""
         kinds = ", ".join(f"{number:,} {kind}" for kind, number in counts.items())
         self.say(f"{output}: {sum(counts.values()):,} states ({kinds}), {described(self.train)}")
         if start > 0:
@@ -61,7 +61,7 @@ class Progress:
         self.began = time.perf_counter()
 
     def step(self, step: int, measured: Mapping[str, float]) -> None:
-        """What one step measured; one sentence where hardly any group has a gradient after the first of them."""
+        """Record the measures of one step; say so once if hardly any group has a gradient after the first steps."""
         self.log.step(step, measured)
         if step + 1 != FIRST_LOOK:
             return
@@ -84,21 +84,23 @@ class Progress:
         left = spent / (step + 1 - start) * (total - step - 1)
         measured = "".join(f", {name} {self.log.mean(name, TOLD_EVERY):.2f}" for name in SHOWN if self.log.has(name))
         cloned = self.train.exploration.clone
-        place = f"step {step + 1:,} of {total:,}" if step >= 0 else f"cloning step {step + 1 + cloned:,} of {cloned:,}"
-        self.tell_line(f"{place}{measured}, {left:.0f} s left")
+        position = (
+            f"step {step + 1:,} of {total:,}" if step >= 0 else f"cloning step {step + 1 + cloned:,} of {cloned:,}"
+        )
+        self.tell_line(f"{position}{measured}, {left:.0f} s left")
 
 
 @dataclass
-class Stop:
-    """Whether somebody asked for the end."""
+class StopRequest:
+    """True if somebody asked for the end."""
 
     asked: bool = False
 
 
 @contextmanager
-def stoppable() -> Iterator[Stop]:
+def stoppable() -> Iterator[StopRequest]:
     """Ctrl-C and SIGTERM end the training after the running step, with a checkpoint."""
-    stop = Stop()
+    stop = StopRequest()
 
     def asked(number: int, frame: object) -> None:
         stop.asked = True

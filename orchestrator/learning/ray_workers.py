@@ -15,21 +15,21 @@ from typing import Any
 from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError, WorkerGroupError
 from ray.train.torch import TorchTrainer
 
-from actors.printable import one_line
+from actors.text.printable import one_line
 from orchestrator.execution import ray_cluster
 from orchestrator.learning.settings import TrainError, Training
 
 LOG = "train.log"
-"""What the first worker tells, line by line; the command shows it as it grows."""
+"""The first worker's output, line by line; the command shows it as it grows."""
 LOOK_S = 1.0
 """Seconds between two looks at it."""
 WORKER_CPUS = 1
 
 
-def fit(training: Training, output: Path, say: Callable[[str], None]) -> None:
+def fit(training: Training, output: Path, say: Callable[[str], None], teach: Callable[..., None]) -> None:
     """Train in ``workers`` processes until all steps are done, or Ctrl-C or SIGTERM ends them: the last checkpoint stays.
 
-    Raises TrainError with the first worker's failure.
+    ``teach`` is ``trl_engine.teach``, which each worker calls. Raises TrainError with the first worker's failure.
     """
     workers = training.train.workers
     ray_cluster.connect()
@@ -42,7 +42,7 @@ def fit(training: Training, output: Path, say: Callable[[str], None]) -> None:
         )
     trainer = TorchTrainer(
         work,
-        train_loop_config={"training": from_anywhere(training), "output": str(output.resolve())},
+        train_loop_config={"training": from_anywhere(training), "output": str(output.resolve()), "teach": teach},
         scaling_config=ScalingConfig(
             num_workers=workers, use_gpu=bool(each), resources_per_worker={"CPU": WORKER_CPUS, "GPU": each}
         ),
@@ -71,20 +71,19 @@ def _whole(path: str) -> str:
     return str(Path(path).resolve()) if path and Path(path).exists() else path
 
 
-def work(given: dict[str, Any]) -> None:
-    """What each worker does."""
-    from orchestrator.learning import trl_engine
+def work(settings: dict[str, Any]) -> None:
+    """Run one worker."""
     from orchestrator.learning.plan import drawable, states
-    from orchestrator.learning.progress import Stop
+    from orchestrator.learning.progress import StopRequest
 
-    training, output = given["training"], Path(given["output"])
+    training, output = settings["training"], Path(settings["output"])
 
     def tell(line: str) -> None:
         with (output / LOG).open("a", encoding="utf-8") as log:
             log.write(line + "\n")
 
-    found = drawable(states(training), training.train)
-    trl_engine.teach(training, output, found, Stop(), tell, tell)
+    state_pool = drawable(states(training), training.train)
+    settings["teach"](training, output, state_pool, StopRequest(), tell, tell)
 
 
 @contextmanager
@@ -116,5 +115,5 @@ def shown(log: Path, say: Callable[[str], None]) -> Iterator[None]:
 def reason(problem: TrainingFailedError) -> str:
     """The last line of what the first worker to fail raised."""
     failures = problem.worker_failures if isinstance(problem, WorkerGroupError) else {}
-    told = str(next(iter(failures.values()), problem)).strip()
-    return one_line(told.splitlines()[-1]) if told else type(problem).__name__
+    message = str(next(iter(failures.values()), problem)).strip()
+    return one_line(message.splitlines()[-1]) if message else type(problem).__name__

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from orchestrator.learning.settings import Train
-from orchestrator.learning.states import GameState, Outcome, Pool, TrainingState
+from orchestrator.learning.states import GameState, Pool, ReplyOutcome, SampledReply, TrainingState
 
 if TYPE_CHECKING:
     from orchestrator.learning.policy import Policy
@@ -26,15 +26,6 @@ FEWEST = 3
 """Replies that a group of an episode's state needs."""
 
 
-class Said(NamedTuple):
-    """One sampled reply."""
-
-    tokens: tuple[int, ...]
-    """With the end token where there was one."""
-    logprob: float
-    """Sum of the log-probabilities of its tokens at temperature 1, given the question it was sampled from."""
-
-
 @dataclass(frozen=True, slots=True)
 class Rollout:
     """One reply."""
@@ -43,9 +34,9 @@ class Rollout:
     group: int
     variant: str
     """``plain`` or ``hint``: the question that it was sampled from; it is trained under the plain one."""
-    said: Said
+    said: SampledReply
     reply: str
-    outcome: Outcome
+    outcome: ReplyOutcome
     reward: float
     advantage: float | None = None
     """None in a group without differences."""
@@ -54,13 +45,13 @@ class Rollout:
 def turns(policy: Policy, pool: Pool, train: Train, step: int) -> list[Rollout]:
     """Single turns, each with its own reward: the paper's."""
     states = pool.drawn(train.groups, Random(f"{train.seed}/learning/{step}/states"))
-    made = []
-    for place, (state, replies) in enumerate(zip(states, sampled(policy, states, train, step), strict=True)):
-        for variant, said in replies:
-            text = policy.text(said.tokens)
+    rollouts = []
+    for group, (state, replies) in enumerate(zip(states, sampled(policy, states, train, step), strict=True)):
+        for variant, sample in replies:
+            text = policy.text(sample.tokens)
             outcome = state.read(text)
-            made.append(Rollout(state, place, variant, said, text, outcome, outcome.reward(train.rp)))
-    return scored(made, train, step)
+            rollouts.append(Rollout(state, group, variant, sample, text, outcome, outcome.reward(train.rp)))
+    return scored(rollouts, train, step)
 
 
 def episodes(policy: Policy, pool: Pool, train: Train, step: int) -> list[Rollout]:
@@ -70,15 +61,15 @@ def episodes(policy: Policy, pool: Pool, train: Train, step: int) -> list[Rollou
     """
     starts = pool.drawn(train.groups, Random(f"{train.seed}/learning/{step}/states"))
     live: list[tuple[TrainingState, int, int]] = [
-        (state, number, place) for number, state in enumerate(starts) for place in range(train.rollouts)
+        (state, number, index) for number, state in enumerate(starts) for index in range(train.rollouts)
     ]
     running: dict[tuple[int, int], list[Rollout]] = {}
     for depth in range(DEEPEST):
         states = [state for state, _, _ in live]
-        hints = [place >= train.rollouts - hinted(train, step) for _, _, place in live]
-        said = one_each(policy, states, hints, train, step, depth)
+        hints = [slot >= train.rollouts - hinted(train, step) for _, _, slot in live]
+        samples = one_each(policy, states, hints, train, step, depth)
         following: list[tuple[TrainingState, int, int]] = []
-        for (state, number, place), hint, reply in zip(live, hints, said, strict=True):
+        for (state, number, place), hint, reply in zip(live, hints, samples, strict=True):
             text = policy.text(reply.tokens)
             outcome = state.read(text)
             run = running.setdefault((number, place), [])
@@ -94,46 +85,51 @@ def episodes(policy: Policy, pool: Pool, train: Train, step: int) -> list[Rollou
 def credited(played: Sequence[Sequence[Rollout]], gamma: float) -> list[Rollout]:
     """The turns of all episodes with their returns, grouped by state."""
     groups: dict[str, int] = {}
-    made = []
+    rollouts = []
     for run in played:
         end = float(run[-1].outcome.right)
         for turn, rollout in enumerate(run):
             group = groups.setdefault(rollout.state.key, len(groups))
-            made.append(replace(rollout, group=group, reward=end * gamma ** (len(run) - 1 - turn)))
-    return made
+            rollouts.append(replace(rollout, group=group, reward=end * gamma ** (len(run) - 1 - turn)))
+    return rollouts
 
 
-def sampled(policy: Policy, states: Sequence[TrainingState], train: Train, step: int) -> list[list[tuple[str, Said]]]:
+def sampled(
+    policy: Policy, states: Sequence[TrainingState], train: Train, step: int
+) -> list[list[tuple[str, SampledReply]]]:
     """A group for each state: plain replies, then hinted ones."""
     hints = hinted(train, step)
-    found: list[list[tuple[str, Said]]] = []
+    sampled_groups: list[list[tuple[str, SampledReply]]] = []
     for start in range(0, len(states), train.at_once):
         part = states[start : start + train.at_once]
         plain = _asked(policy, part, train.rollouts - hints, False, train, step, start)
-        groups = [[(PLAIN, said) for said in group] for group in plain]
+        groups = [[(PLAIN, sample) for sample in group] for group in plain]
         if hints:
-            more = _asked(policy, part, hints, True, train, step, start)
-            groups = [[*group, *((HINTED, said) for said in extra)] for group, extra in zip(groups, more, strict=True)]
-        found += groups
-    return found
+            hinted_groups = _asked(policy, part, hints, True, train, step, start)
+            groups = [
+                [*group, *((HINTED, sampled) for sampled in extra)]
+                for group, extra in zip(groups, hinted_groups, strict=True)
+            ]
+        sampled_groups += groups
+    return sampled_groups
 
 
 def _asked(
     policy: Policy, states: Sequence[TrainingState], number: int, hint: bool, train: Train, step: int, start: int
-) -> list[list[Said]]:
+) -> list[list[SampledReply]]:
     seed = Random(f"{train.seed}/learning/{step}/{start}/{hint}").getrandbits(62)
     return policy.sampled([state.job(hint) for state in states], [number] * len(states), train.temperature, seed)
 
 
 def one_each(
     policy: Policy, states: Sequence[TrainingState], hints: Sequence[bool], train: Train, step: int, depth: int
-) -> list[Said]:
+) -> list[SampledReply]:
     """One reply to each state, equal questions computed once."""
-    places: dict[tuple[str, bool], list[int]] = {}
-    for place, (state, hint) in enumerate(zip(states, hints, strict=True)):
-        places.setdefault((state.key, hint), []).append(place)
-    said: dict[int, Said] = {}
-    questions = list(places.items())
+    indices: dict[tuple[str, bool], list[int]] = {}
+    for index, (state, hint) in enumerate(zip(states, hints, strict=True)):
+        indices.setdefault((state.key, hint), []).append(index)
+    samples: dict[int, SampledReply] = {}
+    questions = list(indices.items())
     for start in range(0, len(questions), train.at_once):
         part = questions[start : start + train.at_once]
         jobs = [states[same[0]].job(hint) for (_, hint), same in part]
@@ -141,8 +137,8 @@ def one_each(
         for (_, same), group in zip(
             part, policy.sampled(jobs, [len(s) for _, s in part], train.temperature, seed), strict=True
         ):
-            said |= dict(zip(same, group, strict=True))
-    return [said[place] for place in range(len(states))]
+            samples |= dict(zip(same, group, strict=True))
+    return [samples[place] for place in range(len(states))]
 
 
 def hinted(train: Train, step: int) -> int:
@@ -155,16 +151,18 @@ def scored(rollouts: Sequence[Rollout], train: Train, step: int) -> list[Rollout
     groups: dict[int, list[Rollout]] = {}
     for rollout in rollouts:
         groups.setdefault(rollout.group, []).append(rollout)
-    made = []
+    with_advantages = []
     fewest = FEWEST if train.credit == "episode" else 2
     for number, group in groups.items():
         rewards = [rollout.reward for rollout in group]
         if train.shuffle_rewards:
             Random(f"{train.seed}/learning/{step}/{number}/shuffle").shuffle(rewards)
         values = advantages(rewards) if len(group) >= fewest else None
-        for place, rollout in enumerate(group):
-            made.append(replace(rollout, reward=rewards[place], advantage=None if values is None else values[place]))
-    return made
+        for index, rollout in enumerate(group):
+            with_advantages.append(
+                replace(rollout, reward=rewards[index], advantage=None if values is None else values[index])
+            )
+    return with_advantages
 
 
 def advantages(rewards: Sequence[float]) -> list[float] | None:

@@ -44,21 +44,21 @@ ROLLOUT = {
 def claim(folder: Path, train: Train) -> None:
     """Write the resolved settings; raises TrainError where the folder holds steps that were trained with other ones."""
     path = folder / RESOLVED
-    mine = _plain(train.settings)
+    settings = _plain(train.settings)
     if path.exists() and begun(folder):
         try:
             old = tomllib.loads(path.read_text("utf-8"))["settings"]
         except (OSError, ValueError, KeyError):
             raise TrainError(f"{path} cannot be read as settings of a training; pass another --output") from None
-        if changed := differences(old, mine):
-            told = "; ".join(changed[:SHOWN]).replace("this sweep says", "now it is")
-            raise TrainError(f"{folder} holds a training with other settings: {told}; pass another --output")
-    whole = train.model_dump(mode="json", exclude_none=True)
-    atomic_write.write(path, tomli_w.dumps({"train": whole, "settings": mine}).encode())
+        if changed := differences(old, settings):
+            changes = "; ".join(changed[:SHOWN]).replace("this sweep says", "now it is")
+            raise TrainError(f"{folder} holds a training with other settings: {changes}; pass another --output")
+    table = train.model_dump(mode="json", exclude_none=True)
+    atomic_write.write(path, tomli_w.dumps({"train": table, "settings": settings}).encode())
 
 
 def begun(folder: Path) -> bool:
-    """Whether a folder has a checkpoint of either engine, or what came of a training."""
+    """Return True if a folder has a checkpoint of either engine, or what came of a training."""
     return any((folder / name).exists() for name in (CHECKPOINT, MODEL)) or any(folder.glob("checkpoint-*"))
 
 
@@ -70,20 +70,20 @@ def _plain(settings: dict[str, Any]) -> dict[str, Any]:
 def trained_with(folder: Path) -> dict[str, Any]:
     """The ``train`` table that a folder was trained with; raises TrainError."""
     try:
-        found: dict[str, Any] = tomllib.loads((folder / RESOLVED).read_text("utf-8"))["train"]
-        return found
+        table: dict[str, Any] = tomllib.loads((folder / RESOLVED).read_text("utf-8"))["train"]
+        return table
     except (OSError, ValueError, KeyError):
         raise TrainError(f"{folder} holds no training; `proactive-sweep train` makes one") from None
 
 
 # -- checkpoint --------------------------------------------------------------------------------------------------------
 def save_checkpoint(folder: Path, step: int, policy: Policy, adamw: torch.optim.Optimizer) -> None:
-    """Weights and the optimiser's state after ``step`` steps; chance needs none, it is drawn by (seed, step)."""
+    """Weights and the optimizer's state after ``step`` steps; chance needs none, it is drawn by (seed, step)."""
     import torch
 
-    held = io.BytesIO()
-    torch.save({"step": step, "weights": policy.weights(), "adamw": adamw.state_dict()}, held)
-    atomic_write.write(folder / CHECKPOINT, held.getvalue())
+    buffer = io.BytesIO()
+    torch.save({"step": step, "weights": policy.weights(), "adamw": adamw.state_dict()}, buffer)
+    atomic_write.write(folder / CHECKPOINT, buffer.getvalue())
 
 
 def load_checkpoint(folder: Path, policy: Policy, adamw: torch.optim.Optimizer) -> int | None:
@@ -94,10 +94,10 @@ def load_checkpoint(folder: Path, policy: Policy, adamw: torch.optim.Optimizer) 
     if not path.exists():
         return None
     try:
-        found = torch.load(path, weights_only=True, map_location=policy.device)
-        policy.restore(found["weights"])
-        adamw.load_state_dict(found["adamw"])
-        return int(found["step"])
+        checkpoint = torch.load(path, weights_only=True, map_location=policy.device)
+        policy.restore(checkpoint["weights"])
+        adamw.load_state_dict(checkpoint["adamw"])
+        return int(checkpoint["step"])
     except (RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError):
         raise TrainError(f"{path} is damaged; remove it, and the same command begins anew") from None
 
@@ -116,12 +116,12 @@ def rows(step: int, rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def write_rollouts(folder: Path, first: int, last: int, kept: Sequence[dict[str, Any]]) -> None:
+def write_rollouts(folder: Path, first: int, last: int, rows: Sequence[dict[str, Any]]) -> None:
     """The rollouts of steps ``first`` to ``last``; a resumed run writes the same part again."""
-    if kept:
-        place = folder / ROLLOUTS
-        place.mkdir(exist_ok=True)
-        atomic_write.write_table(place / f"steps-{first:06d}-{last:06d}.parquet", pl.DataFrame(kept, schema=ROLLOUT))
+    if rows:
+        parts = folder / ROLLOUTS
+        parts.mkdir(exist_ok=True)
+        atomic_write.write_table(parts / f"steps-{first:06d}-{last:06d}.parquet", pl.DataFrame(rows, schema=ROLLOUT))
 
 
 def forget_rollouts(folder: Path, step: int) -> None:
@@ -134,20 +134,20 @@ def forget_rollouts(folder: Path, step: int) -> None:
 def read_rollouts(folder: Path) -> pl.DataFrame:
     """All rollouts of a training, steps in order."""
     parts = sorted((folder / ROLLOUTS).glob("steps-*.parquet"))
-    found = pl.concat([pl.read_parquet(part) for part in parts]) if parts else pl.DataFrame(schema=ROLLOUT)
-    return found.sort("step", "group", maintain_order=True)
+    rollouts = pl.concat([pl.read_parquet(part) for part in parts]) if parts else pl.DataFrame(schema=ROLLOUT)
+    return rollouts.sort("step", "group", maintain_order=True)
 
 
-def measures(kept: pl.DataFrame) -> dict[str, float]:
-    """What one step's rollouts say: mean reward, share of live groups, percent that ask on hidden and on clear views."""
-    groups = kept.group_by("group").agg(pl.col("advantage").is_not_null().any())
-    told = {"reward": _mean(kept["reward"]), "live_groups": _mean(groups["advantage"])}
+def measures(rollouts: pl.DataFrame) -> dict[str, float]:
+    """Return the measures of one step's rollouts: mean reward, live groups, percent that ask on hidden and clear views."""
+    groups = rollouts.group_by("group").agg(pl.col("advantage").is_not_null().any())
+    measured = {"reward": _mean(rollouts["reward"]), "live_groups": _mean(groups["advantage"])}
     for kind in ("hidden", "clear"):
-        part = kept.filter(pl.col("kind") == kind, pl.col("variant") == "plain")
+        part = rollouts.filter(pl.col("kind") == kind, pl.col("variant") == "plain")
         if part.height:
-            told[f"asks_{kind}"] = 100 * _mean(part["action"] == "suggestion")
-            told[f"right_{kind}"] = 100 * _mean(part["right"])
-    return told
+            measured[f"asks_{kind}"] = 100 * _mean(part["action"] == "suggestion")
+            measured[f"right_{kind}"] = 100 * _mean(part["right"])
+    return measured
 
 
 def _mean(values: pl.Series) -> float:
@@ -166,33 +166,33 @@ def publish(folder: Path, train: Train, save: Callable[[Path], None]) -> Path:
     save(fresh)
     for old in folder.glob(f"{kind}-*"):
         rmtree(old)
-    place = fresh.rename(folder / f"{kind}-{digest_of(fresh)}")
-    atomic_write.write(folder / MODEL, tomli_w.dumps({"model": [entry(folder, train, place)]}).encode())
+    weights = fresh.rename(folder / f"{kind}-{digest_of(fresh)}")
+    atomic_write.write(folder / MODEL, tomli_w.dumps({"model": [entry(folder, train, weights)]}).encode())
     return folder / MODEL
 
 
 def digest_of(weights: Path) -> str:
     """16 hex digits of the weights in a folder."""
-    found = blake2b(digest_size=8)
+    digest = blake2b(digest_size=8)
     for part in sorted(weights.glob("*.safetensors")):
         with part.open("rb") as file:
             while block := file.read(1 << 20):
-                found.update(block)
-    return found.hexdigest()
+                digest.update(block)
+    return digest.hexdigest()
 
 
-def entry(folder: Path, train: Train, place: Path) -> dict[str, Any]:
+def entry(folder: Path, train: Train, weights: Path) -> dict[str, Any]:
     """The ``[[model]]`` table: the model before with its adapter, or the new weights in its place."""
     base = train.model.model_dump(mode="json", exclude_defaults=True)
     name = re.sub(r"[^A-Za-z0-9._+-]", "-", f"{train.model.name}-{folder.resolve().name}")
     learned: dict[str, Any] = (
-        {"source": str(place.resolve()), "revision": ""} if train.full else {"lora": str(place.resolve())}
+        {"source": str(weights.resolve()), "revision": ""} if train.full else {"lora": str(weights.resolve())}
     )
     if not train.full and train.model.backend == "vllm":
         learned["options"] = {**train.model.options, "max_lora_rank": rank_of_vllm(train.lora.r)}
-    told = f"{train.model.name} trained on {', '.join(train.scenarios)} with rp {train.rp:g}, seed {train.seed}"
-    made = {**base, "backend": train.model.backend, "gpus": train.model.gpus, "name": name, **learned, "note": told}
-    return {key: value for key, value in made.items() if key != "paper" and value != ""}
+    note = f"{train.model.name} trained on {', '.join(train.scenarios)} with rp {train.rp:g}, seed {train.seed}"
+    table = {**base, "backend": train.model.backend, "gpus": train.model.gpus, "name": name, **learned, "note": note}
+    return {key: value for key, value in table.items() if key != "paper" and value != ""}
 
 
 def rank_of_vllm(r: int) -> int:

@@ -22,11 +22,11 @@ class SamplingRecord:
         self.scores: Tensor | None = None
         """[rows, vocabulary] of the last pass."""
 
-    def __call__(self, network: Any, given: tuple[Any, ...], named: Mapping[str, Any], made: Any) -> None:
+    def __call__(self, network: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
         """After each pass: its input ends with the tokens that the pass before gave."""
         if self.scores is not None:
-            self.told.append(logprobs(self.scores, named["input_ids"][:, -1]))
-        self.scores = made.logits[:, -1].detach()
+            self.told.append(logprobs(self.scores, kwargs["input_ids"][:, -1]))
+        self.scores = output.logits[:, -1].detach()
 
     def sums(self, replies: Sequence[Sequence[int]]) -> list[float]:
         """The log-probability of each reply, its end token included; call it once, when all are generated."""
@@ -34,8 +34,8 @@ class SamplingRecord:
             return []
         longest = len(self.told) + 1
         ends = [reply[-1] if len(reply) == longest else 0 for reply in replies]
-        told = torch.stack([*self.told, logprobs(self.scores, torch.tensor(ends))], 1)
-        return [float(row[: len(reply)].sum()) for row, reply in zip(told, replies, strict=True)]
+        token_logprobs = torch.stack([*self.told, logprobs(self.scores, torch.tensor(ends))], 1)
+        return [float(row[: len(reply)].sum()) for row, reply in zip(token_logprobs, replies, strict=True)]
 
 
 def logprobs(scores: Tensor, tokens: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ def logprobs(scores: Tensor, tokens: Tensor) -> Tensor:
 
 @contextmanager
 def recorded(network: Any) -> Iterator[SamplingRecord]:
-    """What the network samples meanwhile."""
+    """Record what the network samples inside the block."""
     record = SamplingRecord()
     hook = network.register_forward_hook(record, with_kwargs=True)
     try:

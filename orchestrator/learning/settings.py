@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from sweeps.load import SweepError, build, model_named, scenarios_named
+from sweeps.load import SweepError, build, find_model, find_scenarios
 from sweeps.sampling import Whole
 from sweeps.spec import ModelSpec, Sweep
 from sweeps.sweep_file import override_key, read_sweep
-from sweeps.validation import validated
+from sweeps.validation import validate_table
 from sweeps.values import Frozen
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -23,7 +23,7 @@ Count = Annotated[Whole, Field(ge=1)]
 
 
 class TrainError(SweepError):
-    """What the user should read about a training; its text is the whole message."""
+    """A training that the user must correct."""
 
 
 class Lora(Frozen):
@@ -37,7 +37,7 @@ class Lora(Frozen):
 
 
 class States(Frozen):
-    """How often each kind of state is drawn; any weights, 0 leaves a kind out."""
+    """The weight of each kind of state; any weights, 0 leaves a kind out."""
 
     hidden: Annotated[float, Field(ge=0)] = 1.0
     """First views: nothing of what is asked can be seen yet."""
@@ -54,7 +54,7 @@ class States(Frozen):
 
 
 class Exploration(Frozen):
-    """What makes replies differ where the model alone would say one thing only; none of it is in the paper."""
+    """Sources of variety for replies that would otherwise all be equal; none is in the paper."""
 
     hint: Share = 0.0
     """Share of each group that is sampled from the hinted question, and trained under the one without hint."""
@@ -76,7 +76,7 @@ class Train(Frozen):
     engine: Literal["native", "trl"] = "native"
     """``native``: exploration, credit by episode, one process. ``trl``: TRL's GRPOTrainer, as the paper; several GPUs."""
     sampler: Literal["transformers", "vllm"] = "transformers"
-    """What samples the replies; ``vllm`` is for ``native`` and an entry of that backend, whose options keep memory for both."""
+    """The engine that samples the replies; ``vllm`` requires ``native`` and a vllm entry whose options leave memory for both."""
     workers: Count = 1
     """Processes of Ray Train, with a GPU each where the model takes one; for ``trl`` alone."""
     zero: Literal[0, 2, 3] = 0
@@ -155,14 +155,14 @@ class Train(Frozen):
     def _not_of_trl(self) -> list[str]:
         """Settings that the native engine alone follows."""
         weights = {weight for weight in self.states.model_dump().values() if weight}
-        asked = {
+        requested = {
             "exploration.hint": self.exploration.hint,
             "exploration.clone": self.exploration.clone,
             'credit = "episode"': self.credit == "episode",
             "shuffle_rewards": self.shuffle_rewards,
             "unequal weights of states": len(weights) > 1,
         }
-        return [name for name, wanted in asked.items() if wanted]
+        return [name for name, wanted in requested.items() if wanted]
 
     @property
     def groups(self) -> int:
@@ -171,7 +171,7 @@ class Train(Frozen):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What changes the trained weights, flat: ``{"lora.r": 16}``; intervals of checkpoints and evaluations do not."""
+        """Return the settings that change the trained weights, flat: ``{"lora.r": 16}``; not the intervals of checkpoints."""
         nested = self.model_dump(
             mode="json", exclude={"model", "evaluate_every", "evaluate_samples", "checkpoint_every"}
         )
@@ -188,7 +188,7 @@ class Training(NamedTuple):
     """A sweep file with a ``[train]`` table, read."""
 
     sweep: Sweep
-    """What is played before and after; its data are what must not be learnt from."""
+    """The sweep played before and after training; its data must not be learned from."""
     train: Train
 
 
@@ -203,15 +203,15 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Training:
 def train_table(table: dict[str, Any], where: str) -> Train:
     """The ``[train]`` table of a sweep's table; raises TrainError or SweepError, ``where`` names the file in them."""
     where_train = f"{where}: train"
-    given = table.get("train")
-    if not isinstance(given, dict):
+    table_of_train = table.get("train")
+    if not isinstance(table_of_train, dict):
         raise TrainError(f"{where} has no [train] table; sweeps/demo-learning.toml is a file that has one")
-    fields = dict(given)
+    fields = dict(table_of_train)
     if "model" in fields:
-        fields["model"] = model_named(fields["model"], table.get("model", []), where_train)
+        fields["model"] = find_model(fields["model"], table.get("model", []), where_train)
     if "scenarios" in fields:
-        fields["scenarios"] = scenarios_named(fields["scenarios"], where_train)
-    train = validated(Train, fields, where_train)
+        fields["scenarios"] = find_scenarios(fields["scenarios"], where_train)
+    train = validate_table(Train, fields, where_train)
     if train.model.backend in ("builtin", "openai"):
         raise TrainError(f"{where_train}: {train.model.name} has no weights here; name a model of transformers or vLLM")
     if train.model.lora:

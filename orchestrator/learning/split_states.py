@@ -10,16 +10,16 @@ from random import Random
 
 from PIL import Image, UnidentifiedImageError
 
-from actors.backend import Message, Situation
-from actors.batching import Job
+from actors.engine.backend import Message, Situation
+from actors.engine.batching import Job
 from envs import SCENARIOS
-from envs.answers import as_letter, as_text, side
+from envs.answers import as_letter, as_text, option_table
 from envs.render import FORMATS
 from envs.scenario import suggestions
 from envs.types import Action, ImageRef, Sample, State, Verdict, View
-from orchestrator.datasets.train_split import Row, rows
+from orchestrator.datasets.train_split import SplitRow, read_rows
 from orchestrator.learning.settings import TrainError
-from orchestrator.learning.states import Outcome, job_of
+from orchestrator.learning.states import ReplyOutcome, job_of
 
 LEARNT = ("QD", "COCO")
 """The scenarios of the split (paper, section 5)."""
@@ -29,7 +29,7 @@ LEARNT = ("QD", "COCO")
 class SplitState:
     """One row; how much its view shows is not published."""
 
-    row: Row
+    row: SplitRow
     kind: str = "middle"
 
     @property
@@ -39,8 +39,8 @@ class SplitState:
     @property
     def scenario(self) -> str:
         """The scenario whose moves its suggestions name; the first of ``LEARNT`` where it has none."""
-        told = " ".join(suggestions(self.row.options)).lower()
-        return next((name for name in LEARNT if any(cue in told for cue in SCENARIOS[name].cue)), LEARNT[0])
+        text = " ".join(suggestions(self.row.options)).lower()
+        return next((name for name in LEARNT if any(cue in text for cue in SCENARIOS[name].cue)), LEARNT[0])
 
     @property
     def solution(self) -> str:
@@ -54,8 +54,8 @@ class SplitState:
         sample = Sample(
             self.scenario, self.row.number, self.row.question, self.row.options, (), self.row.answer, self.key, 0, 1, 0
         )
-        asked = Message("user", self.row.question, (image,))
-        return job_of((asked,), {image: self._picture()}, Situation(sample, State(0), view))
+        question = Message("user", self.row.question, (image,))
+        return job_of((question,), {image: self._picture()}, Situation(sample, State(0), view))
 
     def _picture(self) -> Image.Image:
         try:
@@ -65,13 +65,13 @@ class SplitState:
                 f"row {self.row.number} of the train split holds no picture that can be decoded; fetch it again"
             ) from None
 
-    def read(self, reply: str) -> Outcome:
+    def read(self, reply: str) -> ReplyOutcome:
         """Text first, letter second, over the options as one list (``envs.answers``)."""
         options, text, letter = self.row.options, as_text(reply), as_letter(reply)
-        named = side(options, (self.row.answer,), 0).read(text, letter)
-        asked = side(options, self.row.suggestions, 0).read(text, letter)
-        right = named.verdict is Verdict.CORRECT
-        return Outcome(self._action(named.chosen), right, asked.verdict is Verdict.CORRECT and not right)
+        answer = option_table(options, (self.row.answer,), 0).read(text, letter)
+        suggestion = option_table(options, self.row.suggestions, 0).read(text, letter)
+        right = answer.verdict is Verdict.CORRECT
+        return ReplyOutcome(self._action(answer.chosen), right, suggestion.verdict is Verdict.CORRECT and not right)
 
     def _action(self, chosen: int) -> Action:
         if chosen < 0:
@@ -84,7 +84,7 @@ class SplitState:
 
 def states_of_split(folder: Path, samples: int | None, seed: int) -> list[SplitState]:
     """The rows of a folder, or ``samples`` of them drawn by seed; raises BadData."""
-    found: Sequence[Row] = list(rows(folder))
-    if samples is not None and samples < len(found):
-        found = Random(f"{seed}/learning/rows").sample(found, samples)
-    return [SplitState(row) for row in found]
+    rows: Sequence[SplitRow] = list(read_rows(folder))
+    if samples is not None and samples < len(rows):
+        rows = Random(f"{seed}/learning/rows").sample(rows, samples)
+    return [SplitState(row) for row in rows]

@@ -11,14 +11,14 @@ from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from actors import prompts
-from actors.backend import Message, Request, Situation
-from actors.batching import Job
+from actors.engine.backend import Message, Request, Situation
+from actors.engine.batching import Job
+from actors.playing import prompts
 from envs import SCENARIOS
-from envs.render import Fit, Renderer, Unprocessable
-from envs.samples import limited, load
+from envs.render import Fit, Renderer, UnreadablePicture
+from envs.samples import limit_samples, load_samples
 from envs.types import Action, Ending, Sample, State, Verdict
 from orchestrator.learning.settings import States, TrainError
 from sweeps.sampling import Sampling
@@ -30,9 +30,18 @@ if TYPE_CHECKING:
 KINDS = ("hidden", "middle", "clear")
 
 
+class SampledReply(NamedTuple):
+    """One sampled reply."""
+
+    tokens: tuple[int, ...]
+    """With the end token where there was one."""
+    logprob: float
+    """Sum of the log-probabilities of its tokens at temperature 1, given the question it was sampled from."""
+
+
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What the game says of one reply."""
+class ReplyOutcome:
+    """The game's verdict on one reply."""
 
     action: Action
     right: bool
@@ -72,7 +81,7 @@ class TrainingState(Protocol):
         """The question as an engine takes it, pictures included; raises TrainError for one that is unreadable."""
         ...
 
-    def read(self, reply: str) -> Outcome:
+    def read(self, reply: str) -> ReplyOutcome:
         """The verdict on a reply."""
         ...
 
@@ -102,16 +111,16 @@ class GameState:
         view = SCENARIOS[self.scenario].view(self.sample, self.state, hint)
         try:
             picture = self.renderer.picture(view.image)
-        except Unprocessable as bad:
+        except UnreadablePicture as bad:
             raise TrainError(
                 f"{self.key} cannot be shown: {bad}; `proactive-sweep data check` lists every bad picture"
             ) from None
         return job_of((prompts.ask(view),), {view.image: picture}, Situation(self.sample, self.state, view))
 
-    def read(self, reply: str) -> Outcome:
+    def read(self, reply: str) -> ReplyOutcome:
         after, turn = SCENARIOS[self.scenario].step(self.sample, self.state, reply)
-        right, asked = after.ending is Ending.CORRECT, turn.option is Verdict.CORRECT
-        return Outcome(turn.action, right, asked and not right, after if after.ending is None else None)
+        right, suggested = after.ending is Ending.CORRECT, turn.option is Verdict.CORRECT
+        return ReplyOutcome(turn.action, right, suggested and not right, after if after.ending is None else None)
 
     def next(self, after: State) -> GameState:
         """The state that a reply led to; its kind is that of its place on the path."""
@@ -153,7 +162,7 @@ class Pool:
 
     def drawn(self, number: int, rng: Random) -> list[TrainingState]:
         """``number`` states, scenarios in turn, kinds by their weights among those that the scenario has."""
-        return [self._one(self.scenarios[place % len(self.scenarios)], rng) for place in range(number)]
+        return [self._one(self.scenarios[index % len(self.scenarios)], rng) for index in range(number)]
 
     def _one(self, scenario: str, rng: Random) -> TrainingState:
         kinds = [kind for kind in KINDS if (scenario, kind) in self.by_kind]
@@ -169,12 +178,12 @@ def states_of(
 ) -> list[GameState]:
     """All states of a folder in the published format, the filter's dropped samples included; raises BadData."""
     renderer = Renderer(folder, fit=fit)
-    found: list[GameState] = []
+    states: list[GameState] = []
     for scenario in scenarios:
-        drawn = load(folder, scenario, filtered=False)
-        for sample in drawn if samples is None else limited(drawn, samples, seed):
-            found += path(sample, renderer)
-    return found
+        samples_of_scenario = load_samples(folder, scenario, filtered=False)
+        for sample in samples_of_scenario if samples is None else limit_samples(samples_of_scenario, samples, seed):
+            states += path(sample, renderer)
+    return states
 
 
 def fingerprint(picture: Image) -> bytes:
@@ -200,11 +209,11 @@ def refuse_test_pictures(states: Sequence[TrainingState], scenarios: Sequence[st
         if state.kind == "clear" or not isinstance(state, GameState):
             learnt |= {digest: state.key for digest in _pictures(state)}
     scored = [s for s in states_of(benchmark, scenarios, None, 0) if s.kind == "clear"]
-    found = [(state.key, learnt[d]) for state in scored for d in _pictures(state) if d in learnt]
-    if found:
-        (test, mine), *more = found
-        told = f" and {len(more)} more" if more else ""
+    overlaps = [(state.key, learnt[d]) for state in scored for d in _pictures(state) if d in learnt]
+    if overlaps:
+        (test_key, train_key), *others = overlaps
+        count = f" and {len(others)} more" if others else ""
         raise TrainError(
-            f"{data} shows pictures that {sweep.data} is scored on ({mine} is {test}{told}); name a folder without test "
-            "samples as train.data"
+            f"{data} shows pictures that {sweep.data} is scored on ({train_key} is {test_key}{count}); name a folder "
+            "without test samples as train.data"
         )

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from actors.backend_registry import at_home
-from actors.batching import Job
-from actors.hf_backend import Batch, ModelAndProcessor
+from actors.embedded import resolve_embedded
+from actors.engine.batching import Job
+from actors.engine.hf.backend import ModelAndProcessor, PreparedBatch
 from orchestrator.learning.settings import Lora, Train, TrainError
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
@@ -38,8 +38,10 @@ class Student:
     # -- text ---------------------------------------------------------------------------------------------------------
     def text(self, tokens: Sequence[int]) -> str:
         """A reply as the game reads it: without its end token."""
-        kept = tokens[:-1] if tokens and tokens[-1] in self.mind.stops else tokens
-        text: str = self.mind.writer.decode(list(kept), skip_special_tokens=True, clean_up_tokenization_spaces=True)
+        without_stop = tokens[:-1] if tokens and tokens[-1] in self.mind.stops else tokens
+        text: str = self.mind.writer.decode(
+            list(without_stop), skip_special_tokens=True, clean_up_tokenization_spaces=True
+        )
         return text.rstrip("\ufffd")
 
     def tokens(self, text: str) -> tuple[int, ...]:
@@ -49,20 +51,20 @@ class Student:
     def greedy(self, jobs: Sequence[Job]) -> list[str]:
         """The likeliest reply to each question, as a sweep has it said."""
         sampling = Sampling(max_tokens=self.train.max_tokens)
-        asked = [Job(replace(job.request, sampling=sampling), job.pictures) for job in jobs]
-        return [reply.text for reply in self.mind.replies(Batch(asked, self.mind.inputs(asked)))]
+        greedy_jobs = [Job(replace(job.request, sampling=sampling), job.pictures) for job in jobs]
+        return [reply.text for reply in self.mind.replies(PreparedBatch(greedy_jobs, self.mind.inputs(greedy_jobs)))]
 
     # -- keeping ------------------------------------------------------------------------------------------------------
     def weights(self) -> dict[str, Tensor]:
-        """What is trained, by name."""
+        """Return the trained parameters by name."""
         return {name: p.detach().cpu() for name, p in self.network.named_parameters() if p.requires_grad}
 
     def restore(self, weights: dict[str, Tensor]) -> None:
         """Take back what ``weights`` gave."""
-        held = dict(self.network.named_parameters())
+        parameters = dict(self.network.named_parameters())
         with torch.no_grad():
             for name, value in weights.items():
-                held[name].copy_(value)
+                parameters[name].copy_(value)
 
     def save(self, folder: Path) -> None:
         """The adapter, or the whole model with its processor, as transformers and vLLM load it."""
@@ -73,8 +75,8 @@ class Student:
 
 def loadable(model: ModelSpec) -> ModelSpec:
     """The entry as transformers loads it to train; what it tells vLLM's engine is none of its business."""
-    whole = at_home(model)
-    return whole if whole.backend == "transformers" else whole.model_copy(update={"options": {}})
+    resolved = resolve_embedded(model)
+    return resolved if resolved.backend == "transformers" else resolved.model_copy(update={"options": {}})
 
 
 def adapters(network: Any, lora: Lora, name: str) -> LoraConfig:
@@ -84,11 +86,11 @@ def adapters(network: Any, lora: Lora, name: str) -> LoraConfig:
     except ModuleNotFoundError:
         raise TrainError("adapters need the package peft: pip install 'proactive-sweep[train]'") from None
     decoder = network.get_decoder()
-    prefix = next(place for place, module in network.named_modules() if module is decoder)
+    prefix = next(name_of_module for name_of_module, module in network.named_modules() if module is decoder)
     linear = {
-        place.rpartition(".")[2]
-        for place, module in network.named_modules()
-        if place.startswith(f"{prefix}.") and isinstance(module, torch.nn.Linear)
+        module_name.rpartition(".")[2]
+        for module_name, module in network.named_modules()
+        if module_name.startswith(f"{prefix}.") and isinstance(module, torch.nn.Linear)
     }
     if missing := [target for target in lora.targets if target not in linear]:
         raise TrainError(

@@ -19,16 +19,17 @@ from rich.table import Table
 
 from envs import SCENARIOS
 from orchestrator.learning.run_files import RESOLVED, trained_with
-from orchestrator.report import plot_style
-from orchestrator.report.estimates import suggestion_limits
-from orchestrator.report.intervals import Stratum, score_interval
-from orchestrator.report.metrics import lacking
-from orchestrator.report.outcomes import outcomes
-from orchestrator.report.paired_tests import SAMPLE, ZERO_SHOT, paired_strata
+from orchestrator.report.figures import style as plot_style
+from orchestrator.report.measures.estimates import suggestion_limits
+from orchestrator.report.measures.outcomes import outcomes
+from orchestrator.report.measures.paired_tests import SAMPLE_COLUMNS, paired_strata
+from orchestrator.report.read_run import read_run as read_run
 from orchestrator.report.run_data import RunData
-from orchestrator.report.run_data import read as read_run
+from orchestrator.report.scores.metrics import missing_episodes
+from orchestrator.report.statistics.intervals import Stratum, score_interval
 from orchestrator.storage import atomic_write
 from orchestrator.storage.run_folder import RunFolderError
+from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import ModelSpec
 
 PUBLISHED = Path(__file__).with_name("published_learning.csv")
@@ -71,66 +72,68 @@ class Learned:
 
 
 def read(folder: Path, data: Path | None = None) -> Learned:
-    """What a run folder says of learning; raises RunFolderError where it holds no model before and after training."""
+    """Read the learning results of a run folder; raises RunFolderError where it holds no model before and after training."""
     run = read_run(folder, data)
-    found = trainings(run.sweep.models)
-    known = {model.name for model in run.sweep.models}
-    found = [after for after in found if after.before in known]
-    if not found:
+    trained = trainings(run.sweep.models)
+    names = {model.name for model in run.sweep.models}
+    trained = [after for after in trained if after.before in names]
+    if not trained:
         raise RunFolderError(
             f"{folder} holds no trained model beside the one it was trained from; type `proactive-sweep run SWEEP --model "
             "FOLDER/model.toml`, where models of the sweep has the model before training"
         )
     papers = {model.name: model.paper for model in run.sweep.models if model.paper}
-    return Learned(_rows(run, found), _paired(run, found), papers)
+    return Learned(_rows(run, trained), _paired(run, trained), papers)
 
 
 def trainings(models: Sequence[ModelSpec]) -> list[After]:
     """The trained ones among the models of a run, in its order."""
-    made = []
+    trained = []
     for model in models:
         folder = Path(model.lora or model.source).parent
         if (folder / RESOLVED).is_file():
             train = trained_with(folder)
-            made.append(After(model.name, train["model"]["name"], f"rp {train['rp']:g}", tuple(train["scenarios"])))
-    stages = [(one.before, one.stage) for one in made]
+            trained.append(After(model.name, train["model"]["name"], f"rp {train['rp']:g}", tuple(train["scenarios"])))
+    stages = [(training.before, training.stage) for training in trained]
     twice = {stage for stage in stages if stages.count(stage) > 1}
     return [
-        After(one.name, one.before, f"{one.stage}, {one.name}", one.scenarios)
-        if (one.before, one.stage) in twice
-        else one
-        for one in made
+        After(stage_pair.name, stage_pair.before, f"{stage_pair.stage}, {stage_pair.name}", stage_pair.scenarios)
+        if (stage_pair.before, stage_pair.stage) in twice
+        else stage_pair
+        for stage_pair in trained
     ]
 
 
-def _rows(run: RunData, found: Sequence[After]) -> pl.DataFrame:
-    played = run.rows.filter(pl.col("protocol") == "mcqa").with_columns(lacking(run.rows.columns).alias("lacking"))
-    made = []
-    for before in dict.fromkeys(after.before for after in found):
-        mine = [after for after in found if after.before == before]
-        domain = {name for after in mine for name in after.scenarios}
+def _rows(run: RunData, trained: Sequence[After]) -> pl.DataFrame:
+    played = run.rows.filter(pl.col("protocol") == "mcqa").with_columns(
+        missing_episodes(run.rows.columns).alias("lacking")
+    )
+    rows = []
+    for before in dict.fromkeys(after.before for after in trained):
+        successors = [after for after in trained if after.before == before]
+        domain = {name for after in successors for name in after.scenarios}
         wanted = [
             (before, BEFORE, ZERO_SHOT),
-            *((a.name, a.stage, ZERO_SHOT) for a in mine),
+            *((a.name, a.stage, ZERO_SHOT) for a in successors),
             (before, REFERENCE, REFERENCE),
         ]
         for model, stage, condition in wanted:
             part = played.filter(pl.col("model") == model, pl.col("condition") == condition)
             for row in part.iter_rows(named=True):
                 name = row["scenario"]
-                made.append((before, stage, name, name in domain, row["scored"], row["acc"], row["ps"], row["lacking"]))
-    return pl.DataFrame(made, schema=ROWS, orient="row")
+                rows.append((before, stage, name, name in domain, row["scored"], row["acc"], row["ps"], row["lacking"]))
+    return pl.DataFrame(rows, schema=ROWS, orient="row")
 
 
-def _paired(run: RunData, found: Sequence[After]) -> pl.DataFrame:
+def _paired(run: RunData, trained: Sequence[After]) -> pl.DataFrame:
     limits: dict[str, int] = {}
     for (scenario, _), limit in suggestion_limits(run).items():
         limits[scenario] = max(limit, limits.get(scenario, 0))
     episodes = outcomes(run).filter(condition=ZERO_SHOT, protocol="mcqa").drop("condition")
-    made = []
-    for after in found:
+    rows = []
+    for after in trained:
         base = episodes.filter(pl.col("model") == after.before).drop("model", "cluster")
-        pairs = episodes.filter(pl.col("model") == after.name).join(base, on=list(SAMPLE), suffix="_other")
+        pairs = episodes.filter(pl.col("model") == after.name).join(base, on=list(SAMPLE_COLUMNS), suffix="_other")
         parts = {name: pairs.filter(pl.col("scenario") == name) for name in SCENARIOS}
         strata = {name: paired_strata(part, limits[name]) for name, part in parts.items() if part.height}
         groups = {name: [name] for name in strata}
@@ -140,23 +143,23 @@ def _paired(run: RunData, found: Sequence[After]) -> pl.DataFrame:
             if names:
                 number = sum(parts[name].height for name in names)
                 right = [strata[name][0] for name in names]
-                steps = [asked for name in names if (asked := strata[name][1]) is not None]
-                made.append((after.before, after.stage, label, number, *_estimate(right), *_estimate(steps)))
-    return pl.DataFrame(made, schema=PAIRED, orient="row")
+                steps = [suggested for name in names if (suggested := strata[name][1]) is not None]
+                rows.append((after.before, after.stage, label, number, *_estimate(right), *_estimate(steps)))
+    return pl.DataFrame(rows, schema=PAIRED, orient="row")
 
 
 def _estimate(strata: Sequence[Stratum]) -> tuple[float, float, float]:
-    return sum(one.mean for one in strata) / len(strata), *score_interval(strata)
+    return sum(stratum.mean for stratum in strata) / len(strata), *score_interval(strata)
 
 
 # -- shown -------------------------------------------------------------------------------------------------------------
-def tables(found: Learned) -> Iterator[Table]:
+def tables(learned: Learned) -> Iterator[Table]:
     """Of each model: its table 3, the paper's where it has one, and what changed on the same samples."""
-    for (model,), part in found.rows.group_by(["model"], maintain_order=True):
+    for (model,), part in learned.rows.group_by(["model"], maintain_order=True):
         yield _accuracies(str(model), part)
-        if (paper := found.papers.get(str(model))) and paper in published()["model"]:
+        if (paper := learned.papers.get(str(model))) and paper in published()["model"]:
             yield _papers(paper, part)
-        yield _changes(str(model), found.paired.filter(pl.col("model") == model))
+        yield _changes(str(model), learned.paired.filter(pl.col("model") == model))
 
 
 def _table(title: str, heads: Sequence[str], first: str) -> Table:
@@ -182,8 +185,8 @@ def _accuracies(model: str, part: pl.DataFrame) -> Table:
 def _cell(row: dict[str, Any] | None) -> str:
     if row is None or row["acc"] is None:
         return "-"
-    told = f"{row['acc']:.1f} /{row['ps']:4.1f}"
-    return f"{told} ({row['lacking']} lack)" if row["lacking"] else told
+    text = f"{row['acc']:.1f} /{row['ps']:4.1f}"
+    return f"{text} ({row['lacking']} lack)" if row["lacking"] else text
 
 
 def _average(rows: pl.DataFrame, names: Sequence[str]) -> str:
@@ -226,41 +229,41 @@ def _papers(paper: str, part: pl.DataFrame) -> Table:
 
 
 # -- written -----------------------------------------------------------------------------------------------------------
-def write(folder: Path, found: Learned) -> list[Path]:
+def write(folder: Path, learned: Learned) -> list[Path]:
     """``tables/learning.csv``, ``tables/learning-paired.csv`` and the figure; the files written."""
-    places = [folder / "tables", folder / "figures"]
-    for place in places:
-        place.mkdir(exist_ok=True)
-    written = [places[0] / "learning.csv", places[0] / "learning-paired.csv"]
-    for path, frame in zip(written, (found.rows, found.paired), strict=True):
+    folders = [folder / "tables", folder / "figures"]
+    for folder_path in folders:
+        folder_path.mkdir(exist_ok=True)
+    written = [folders[0] / "learning.csv", folders[0] / "learning-paired.csv"]
+    for path, frame in zip(written, (learned.rows, learned.paired), strict=True):
         atomic_write.write(path, frame.write_csv(float_precision=4).encode())
-    with plot_style.house():
-        drawn = figure(found.rows)
-    return [*written, *plot_style.save(drawn, places[1], "learning")]
+    with plot_style.house_style():
+        picture = figure(learned.rows)
+    return [*written, *plot_style.save_figure(picture, folders[1], "learning")]
 
 
 def figure(rows: pl.DataFrame) -> Figure:
     """Accuracy and suggestions of every stage, scenario by scenario; scenarios that were trained on have a star."""
     models = rows["model"].unique(maintain_order=True).to_list()
-    drawn = plot_style.canvas(plot_style.PAGE, 2.6 * len(models))
-    panels = drawn.subplots(len(models), 2, squeeze=False)
+    picture = plot_style.new_figure(plot_style.PAGE, 2.6 * len(models))
+    panels = picture.subplots(len(models), 2, squeeze=False)
     for model, (left, right) in zip(models, panels, strict=True):
-        mine = rows.filter(pl.col("model") == model)
+        model_rows = rows.filter(pl.col("model") == model)
         for panel, measure, label in ((left, "acc", "accuracy, %"), (right, "ps", "suggestions per episode")):
-            _panel(panel, mine if measure == "acc" else mine.filter(pl.col("stage") != REFERENCE), measure)
+            _panel(panel, model_rows if measure == "acc" else model_rows.filter(pl.col("stage") != REFERENCE), measure)
             panel.set_xlabel(label)
-        left.set_title(plot_style.short(model))
+        left.set_title(plot_style.short_label(model))
         left.legend()
-    return drawn
+    return picture
 
 
 def _panel(panel: Any, rows: pl.DataFrame, measure: str) -> None:
     domain = dict(rows.select("scenario", "in_domain").iter_rows())
     names = [name for name in SCENARIOS if name in domain][::-1]
     for number, (stage,) in enumerate(rows.select("stage").unique(maintain_order=True).iter_rows()):
-        colour, marker = plot_style.series(number)
-        found = dict(rows.filter(pl.col("stage") == stage).select("scenario", measure).iter_rows())
-        shown = [(value, names.index(name)) for name, value in found.items() if value is not None]
-        if shown:
-            panel.plot(*zip(*shown, strict=True), marker, color=colour, markersize=4, label=stage, linestyle="none")
+        colour, marker = plot_style.series_look(number)
+        values = dict(rows.filter(pl.col("stage") == stage).select("scenario", measure).iter_rows())
+        points = [(value, names.index(name)) for name, value in values.items() if value is not None]
+        if points:
+            panel.plot(*zip(*points, strict=True), marker, color=colour, markersize=4, label=stage, linestyle="none")
     panel.set_yticks(range(len(names)), [f"{name}*" if domain[name] else name for name in names])

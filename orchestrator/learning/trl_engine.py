@@ -10,22 +10,23 @@ import json
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from random import Random
 from shutil import copyfile, rmtree
 
-from actors.printable import one_line
+from actors.text.printable import one_line
 from orchestrator.learning import run_files
 from orchestrator.learning.metrics_log import MetricsLog
-from orchestrator.learning.progress import Progress, Stop, Trained, stoppable, to_stderr
-from orchestrator.learning.settings import Train, TrainError, Training
+from orchestrator.learning.progress import StopRequest, Trained, TrainingProgress, stoppable, to_stderr
+from orchestrator.learning.settings import TrainError, Training
 from orchestrator.learning.states import Pool, TrainingState
 
 TRAINED_FILES = ("adapter_*", "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json")
 PROCESSOR_FILES = ("tokenizer*", "*processor*", "chat_template*", "special_tokens_map.json", "vocab*", "merges.txt")
-"""What of a checkpoint is the model; optimiser, scheduler and chance are not."""
+"""Files of a checkpoint that hold the model, without optimizer, scheduler and random state."""
 
 
-def train(training: Training, output: Path, found: Sequence[TrainingState], say: Callable[[str], None]) -> Trained:
+def train(
+    training: Training, output: Path, pool_states: Sequence[TrainingState], say: Callable[[str], None]
+) -> Trained:
     """Train, or go on after the last whole checkpoint, then keep the weights; raises TrainError."""
     settings = training.train
     warnings.filterwarnings("ignore", "TRL currently supports vLLM")  # which samples nothing here
@@ -39,88 +40,79 @@ def train(training: Training, output: Path, found: Sequence[TrainingState], say:
         if settings.workers > 1:
             from orchestrator.learning import ray_workers
 
-            ray_workers.fit(training, output, say)
+            ray_workers.fit(training, output, say, teach)
         else:
             with stoppable() as stop:
-                teach(training, output, found, stop, say)
+                teach(training, output, pool_states, stop, say)
     done = finished(output)
     if done < settings.steps:
         return Trained(output, None, done)
-    path = run_files.publish(output, settings, lambda place: kept(last_checkpoint(output), place, settings.full))
+    path = run_files.publish(output, settings, lambda folder: kept(last_checkpoint(output), folder, settings.full))
     return Trained(output, path, done)
 
 
 def teach(
     training: Training,
     output: Path,
-    found: Sequence[TrainingState],
-    stop: Stop,
+    pool_states: Sequence[TrainingState],
+    stop: StopRequest,
     say: Callable[[str], None],
     tell_line: Callable[[str], None] = to_stderr,
 ) -> None:
-    """What one process does, alone or as one of several; the first of them tells, measures and writes."""
+    """Train in one process, alone or as one of several; the first one reports, measures and writes."""
     from orchestrator.learning.trl_trainer import VerdictTrainer, config
 
     settings, start = training.train, finished(output)
     arguments = config(settings, output)  # before the model is loaded: ZeRO-3 spreads it over the GPUs while it loads
     with MetricsLog(training.sweep, settings, output) as log:
         log.off |= not arguments.should_save
-        progress = Progress(settings, log, say, tell_line)
+        progress = TrainingProgress(settings, log, say, tell_line)
         if arguments.should_save:
             run_files.forget_rollouts(output, start)
-            progress.announce(output, Pool(found, settings.states).counts(), start)
-        trainer = VerdictTrainer(training, arguments, found, progress, stop)
+            progress.announce(output, Pool(pool_states, settings.states).counts(), start)
+        trainer = VerdictTrainer(training, arguments, pool_states, progress, stop)
         if not start:
             trainer.train()
             return
-        held = last_checkpoint(output)
+        checkpoint = last_checkpoint(output)
         try:
-            trainer.train(resume_from_checkpoint=str(held))
+            trainer.train(resume_from_checkpoint=str(checkpoint))
         except Exception as problem:  # torch, safetensors and pickle raise anything for a damaged file
             if trainer.stepped:
                 raise
-            told = one_line(f"{type(problem).__name__}: {problem}".rstrip(": "))
+            reason = one_line(f"{type(problem).__name__}: {problem}".rstrip(": "))
             raise TrainError(
-                f"{held} is damaged ({told}); remove it, and the same command goes on from the checkpoint before it"
+                f"{checkpoint} is damaged ({reason}); remove it, and the same command goes on from the checkpoint before it"
             ) from None
-
-
-def order(number: int, train: Train) -> list[int]:
-    """Places of the states of all steps in turn: each pass has every state once, in an order of its own."""
-    needed, places = train.steps * train.groups, list[int]()
-    while len(places) < needed:
-        chance = Random(f"{train.seed}/learning/pass/{len(places) // number}")
-        places += chance.sample(range(number), number)
-    return places[:needed]
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------
 def finished(output: Path) -> int:
     """Steps that the last whole checkpoint has behind it."""
-    found = whole_checkpoints(output)
-    return max(found, default=0)
+    checkpoints = whole_checkpoints(output)
+    return max(checkpoints, default=0)
 
 
 def last_checkpoint(output: Path) -> Path:
     """The folder of the last whole checkpoint, of which there must be one."""
-    found = whole_checkpoints(output)
-    return found[max(found)]
+    checkpoints = whole_checkpoints(output)
+    return checkpoints[max(checkpoints)]
 
 
 def whole_checkpoints(output: Path) -> dict[int, Path]:
     """Steps -> folder; the trainer writes ``trainer_state.json`` last, so one without it was cut off, and is removed."""
-    found = {}
-    for place in output.glob("checkpoint-*"):
+    checkpoints = {}
+    for folder in output.glob("checkpoint-*"):
         try:
-            found[int(json.loads((place / "trainer_state.json").read_text("utf-8"))["global_step"])] = place
+            checkpoints[int(json.loads((folder / "trainer_state.json").read_text("utf-8"))["global_step"])] = folder
         except (OSError, ValueError, KeyError):
-            rmtree(place, ignore_errors=True)
-    return found
+            rmtree(folder, ignore_errors=True)
+    return checkpoints
 
 
-def kept(checkpoint: Path, place: Path, full: bool) -> None:
+def kept(checkpoint: Path, folder: Path, full: bool) -> None:
     """Copy the model of a checkpoint."""
-    place.mkdir()
+    folder.mkdir()
     for pattern in (*TRAINED_FILES, *(PROCESSOR_FILES if full else ())):
         for file in checkpoint.glob(pattern):
-            copyfile(file, place / file.name)
+            copyfile(file, folder / file.name)

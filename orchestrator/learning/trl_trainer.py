@@ -18,15 +18,15 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.models import unwrap_model_for_generation
 
-from actors.chat_format import conversation
+from actors.engine.chat_format import conversation
 from orchestrator.learning import evaluation, run_files
-from orchestrator.learning.progress import Progress, Stop
-from orchestrator.learning.rollouts import PLAIN, Rollout, Said
+from orchestrator.learning.plan import order
+from orchestrator.learning.progress import StopRequest, TrainingProgress
+from orchestrator.learning.rollouts import PLAIN, Rollout
 from orchestrator.learning.sampling_record import recorded
 from orchestrator.learning.settings import Train, Training
-from orchestrator.learning.states import TrainingState
+from orchestrator.learning.states import SampledReply, TrainingState
 from orchestrator.learning.student import Student, adapters
-from orchestrator.learning.trl_engine import order
 
 CHECKPOINTS = 2
 """That are kept: the last one may be torn."""
@@ -37,7 +37,12 @@ class VerdictTrainer(GRPOTrainer):
     """GRPOTrainer whose reward is the game's verdict."""
 
     def __init__(
-        self, training: Training, arguments: GRPOConfig, states: Sequence[TrainingState], progress: Progress, stop: Stop
+        self,
+        training: Training,
+        arguments: GRPOConfig,
+        states: Sequence[TrainingState],
+        progress: TrainingProgress,
+        stop: StopRequest,
     ) -> None:
         train = training.train
         self.sweep, self.settings, self.states, self.progress = training.sweep, train, states, progress
@@ -45,7 +50,7 @@ class VerdictTrainer(GRPOTrainer):
         self.rolled: list[dict[str, Any]] = []
         """Rollouts since the last checkpoint, of all processes."""
         self.stepped = False
-        """Whether a step has begun: what a checkpoint held was taken up then."""
+        """True if a step has begun: what a checkpoint held was taken up then."""
         self.logprobs: list[float] = []
         """Of the replies that this process sampled last."""
         network = self.student.network
@@ -76,24 +81,30 @@ class VerdictTrainer(GRPOTrainer):
         return replies, weighed
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        made: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        rows = run_files.rows(self.state.global_step, self._rollouts([row["place"] for row in inputs], made))
+        generated: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        rows = run_files.rows(self.state.global_step, self._rollouts([row["place"] for row in inputs], generated))
         self.rolled += gather_object(rows)
-        return made
+        return generated
 
-    def _rollouts(self, places: Sequence[int], made: dict[str, Any]) -> list[Rollout]:
+    def _rollouts(self, places: Sequence[int], generated: dict[str, Any]) -> list[Rollout]:
         """The replies of this process with TRL's advantages; None in a group whose rewards are all equal."""
         size = self.settings.rollouts
         first = self.accelerator.process_index * len(places) // size
-        found = []
-        parts = zip(places, made["completion_ids"], made["completion_mask"], made["advantages"].tolist(), strict=True)
+        rollouts = []
+        parts = zip(
+            places,
+            generated["completion_ids"],
+            generated["completion_mask"],
+            generated["advantages"].tolist(),
+            strict=True,
+        )
         for number, (place, ids, mask, advantage) in enumerate(parts):
             tokens = ids[mask.bool()].tolist()
             text, outcome = self._outcome(place, tokens)
-            reward, said = outcome.reward(self.settings.rp), Said(tuple(tokens), self.logprobs[number])
+            reward, said = outcome.reward(self.settings.rp), SampledReply(tuple(tokens), self.logprobs[number])
             group = first + number // size
-            found.append(Rollout(self.states[place], group, PLAIN, said, text, outcome, reward, advantage))
-        return [one for start in range(0, len(found), size) for one in live(found[start : start + size])]
+            rollouts.append(Rollout(self.states[place], group, PLAIN, said, text, outcome, reward, advantage))
+        return [one for start in range(0, len(rollouts), size) for one in live(rollouts[start : start + size])]
 
     def evaluated(self) -> dict[str, float]:
         """Measures of greedy episodes on the sweep's own data; every process plays its share of the scenarios."""
@@ -101,12 +112,12 @@ class VerdictTrainer(GRPOTrainer):
         share = self.sweep.scenarios[place.process_index :: place.num_processes]
         with unwrap_model_for_generation(self.model_wrapped, place, self.args.ds3_gather_for_generation):
             self.student.network.eval()
-            mine = evaluation.evaluate(
+            own_share = evaluation.evaluate(
                 self.student, Path(self.sweep.data), share, train.evaluate_samples, self.sweep.seed
             )
             self.student.network.train()
-        found = {name: played for part in gather_object([mine]) for name, played in part.items()}
-        return evaluation.measures(found, train.scenarios)
+        rollouts = {name: played for part in gather_object([own_share]) for name, played in part.items()}
+        return evaluation.measures(rollouts, train.scenarios)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Rollouts first: the checkpoint is the commit."""
@@ -121,7 +132,7 @@ class VerdictTrainer(GRPOTrainer):
 class AfterStep(TrainerCallback):
     """Measures each step, tells of it, and ends the training where that was asked for."""
 
-    def __init__(self, trainer: VerdictTrainer, stop: Stop) -> None:
+    def __init__(self, trainer: VerdictTrainer, stop: StopRequest) -> None:
         self.trainer, self.stop, self.start = trainer, stop, 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -158,13 +169,13 @@ def questions(states: Sequence[TrainingState], places: Sequence[int]) -> Dataset
 
     def shown(batch: dict[str, list[int]]) -> dict[str, list[Any]]:
         jobs = [states[place].job() for place in batch["place"]]
-        asked = [job.request.messages for job in jobs]
+        conversations = [job.request.messages for job in jobs]
         return {
             "place": batch["place"],
-            "prompt": [conversation(messages, lambda image: {"type": "image"}) for messages in asked],
+            "prompt": [conversation(messages, lambda image: {"type": "image"}) for messages in conversations],
             "images": [
                 [job.pictures[image] for message in messages for image in message.images]
-                for job, messages in zip(jobs, asked, strict=True)
+                for job, messages in zip(jobs, conversations, strict=True)
             ],
         }
 

@@ -23,7 +23,7 @@ LARGEST_GAP = 10.0
 """Of log-probabilities, so that one rare token does not decide the divergence."""
 
 
-class Optimiser:
+class PolicyOptimizer:
     """AdamW without weight decay, its rate after a cosine (paper, appendix C)."""
 
     def __init__(self, policy: Policy) -> None:
@@ -65,23 +65,23 @@ class Optimiser:
 
     def _clone_part(self, states: Sequence[TrainingState], replies: Sequence[tuple[int, ...]], total: int) -> None:
         jobs = [state.job() for state in states]
-        told, counted = self.policy.logprobs(self.policy.network, jobs, range(len(jobs)), replies, True)
-        (-(told * counted).sum() / total).backward()
+        log_probabilities, counted = self.policy.logprobs(self.policy.network, jobs, range(len(jobs)), replies, True)
+        (-(log_probabilities * counted).sum() / total).backward()
 
     def _part(self, live: Sequence[Rollout], total: int) -> None:
         """Gradients of some groups; the loss is the mean over all tokens of the step."""
         policy, kl = self.policy, self.train.kl
         first = {rollout.group: rollout.state for rollout in reversed(live)}
-        place = {group: number for number, group in enumerate(first)}
+        positions = {group: number for number, group in enumerate(first)}
         jobs = [state.job() for state in first.values()]
-        index, replies = [place[rollout.group] for rollout in live], [rollout.said.tokens for rollout in live]
-        told, counted = policy.logprobs(policy.network, jobs, index, replies, True)
-        weight = torch.tensor([rollout.advantage for rollout in live], device=told.device)[:, None]
-        loss = -(torch.exp(told - told.detach()) * weight * counted).sum() / total
+        index, replies = [positions[rollout.group] for rollout in live], [rollout.said.tokens for rollout in live]
+        log_probabilities, counted = policy.logprobs(policy.network, jobs, index, replies, True)
+        weight = torch.tensor([rollout.advantage for rollout in live], device=log_probabilities.device)[:, None]
+        loss = -(torch.exp(log_probabilities - log_probabilities.detach()) * weight * counted).sum() / total
         if kl:
             with torch.no_grad(), policy.untrained() as before:
                 theirs, _ = policy.logprobs(before, jobs, index, replies, False)
-            gap = (theirs - told).clamp(max=LARGEST_GAP)
+            gap = (theirs - log_probabilities).clamp(max=LARGEST_GAP)
             loss = loss + kl * ((gap.exp() - gap - 1) * counted).sum() / total
         loss.backward()
 

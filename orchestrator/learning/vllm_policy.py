@@ -14,18 +14,18 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from actors.backend import BackendDied
-from actors.backend_registry import at_home
-from actors.batching import Job
-from actors.chat_format import conversation
+from actors.embedded import resolve_embedded
+from actors.engine.backend import BackendDied
+from actors.engine.batching import Job
+from actors.engine.chat_format import conversation
 from orchestrator.learning.policy import Policy, SamplerDied
-from orchestrator.learning.rollouts import Said
 from orchestrator.learning.run_files import rank_of_vllm
 from orchestrator.learning.settings import Train, TrainError
+from orchestrator.learning.states import SampledReply
 
 try:
-    from actors.vllm_backend import VLLMBackend
-    from actors.vllm_rollouts import Sampling, sampled
+    from actors.engine.vllm.backend import VLLMBackend
+    from actors.engine.vllm.rollouts import RolloutSampling, sample_replies
 except ModuleNotFoundError:
     raise TrainError("sampler = \"vllm\" needs the package vllm: pip install 'proactive-sweep[vllm]'") from None
 
@@ -45,7 +45,9 @@ class VLLMPolicy(Policy):
         self.saved: tuple[int, Path] | None = None
         """Version of the weights that were saved last, and where."""
 
-    def sampled(self, jobs: Sequence[Job], counts: Sequence[int], temperature: float, seed: int) -> list[list[Said]]:
+    def sampled(
+        self, jobs: Sequence[Job], counts: Sequence[int], temperature: float, seed: int
+    ) -> list[list[SampledReply]]:
         """As ``Policy.sampled``, raising SamplerDied where the engine is gone; greedy replies are transformers'."""
         if temperature == 0:
             return super().sampled(jobs, counts, temperature, seed)
@@ -58,33 +60,33 @@ class VLLMPolicy(Policy):
 
     async def _sampled(
         self, jobs: Sequence[Job], counts: Sequence[int], temperature: float, seed: int
-    ) -> list[list[Said]]:
+    ) -> list[list[SampledReply]]:
         adapter = self._adapter()
-        asked = (
-            self._asked(job, count, temperature, seed + SEEDS_APART * place, adapter)
-            for place, (job, count) in enumerate(zip(jobs, counts, strict=True))
+        requests = (
+            self._asked(job, count, temperature, seed + SEEDS_APART * folder, adapter)
+            for folder, (job, count) in enumerate(zip(jobs, counts, strict=True))
         )
-        return list(await asyncio.gather(*asked))
+        return list(await asyncio.gather(*requests))
 
-    async def _asked(self, job: Job, count: int, temperature: float, seed: int, adapter: Path) -> list[Said]:
+    async def _asked(self, job: Job, count: int, temperature: float, seed: int, adapter: Path) -> list[SampledReply]:
         """``count`` replies to one question."""
         chat = conversation(job.request.messages, lambda image: {"type": "image_pil", "image_pil": job.pictures[image]})
-        how = Sampling(count, temperature, seed, self.train.max_tokens)
-        said = []
-        for reply in await sampled(self.engine, chat, how, adapter):
+        how = RolloutSampling(count, temperature, seed, self.train.max_tokens)
+        replies = []
+        for reply in await sample_replies(self.engine, chat, how, adapter):
             tokens = self._ended(reply.tokens)
-            said.append(Said(tokens, sum(reply.logprobs[: len(tokens)])))
-        return said
+            replies.append(SampledReply(tokens, sum(reply.logprobs[: len(tokens)])))
+        return replies
 
     def _adapter(self) -> Path:
         """The folder of the adapter as it is now, saved once a step; the engine knows it by its number."""
         version = sum(parameter._version for parameter in self.trained)
         if self.saved is None or self.saved[0] != version:
             number = 1 if self.saved is None else int(self.saved[1].name) + 1
-            place = Path(self.folder.name) / str(number)
-            self.network.save_pretrained(place)
-            self.saved = (version, place)
-            rmtree(place.with_name(str(number - 1)), ignore_errors=True)
+            folder = Path(self.folder.name) / str(number)
+            self.network.save_pretrained(folder)
+            self.saved = (version, folder)
+            rmtree(folder.with_name(str(number - 1)), ignore_errors=True)
         return self.saved[1]
 
     def close(self) -> None:
@@ -100,4 +102,4 @@ def served(train: Train) -> Any:
     """The model's entry as the engine gets it: with room for one adapter, and no answer of it kept from an earlier one."""
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     options = {"enable_lora": True, "max_loras": 1, "max_lora_rank": rank_of_vllm(train.lora.r), **train.model.options}
-    return at_home(train.model).model_copy(update={"options": options})
+    return resolve_embedded(train.model).model_copy(update={"options": options})

@@ -1,6 +1,6 @@
-"""Prints tables and lines with texts of models, judges, data files and edited run folders.
+"""Prints tables and lines that may contain texts of models, judges, data files and edited run folders.
 
-Their control characters reach the terminal as escapes: they are replaced after the layout, whichever cell they stand in.
+Control characters in them reach the terminal as escapes: they are replaced after the layout, in every cell.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from actors.printable import printable
+from actors.text.printable import printable
 
-WIDEST = 10_000
-"""Columns of what is no terminal."""
+UNLIMITED_WIDTH = 10_000
+"""Columns of a pipe or a file."""
 
 
 class Visible:
-    """Anything that Rich can print, with its control characters as escapes."""
+    """A renderable of Rich with its control characters as escapes."""
 
     def __init__(self, content: RenderableType) -> None:
         self.content = content
@@ -28,13 +28,13 @@ class Visible:
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
-def show(*what: RenderableType, least: int = 0) -> None:
-    """Print on standard output, at least ``least`` columns wide; a text is taken as it is, without Rich's markup.
+def show(*renderables: RenderableType, min_width: int = 0) -> None:
+    """Print on standard output, at least ``min_width`` columns wide; strings are printed without Rich's markup.
 
-    A pipe or a file gets names in full: there a table is as wide as its content, unless COLUMNS says otherwise.
+    In a pipe or a file, a table is as wide as its content unless COLUMNS is set.
     """
-    plain = Console()
-    free = not plain.is_terminal and "COLUMNS" not in os.environ
-    console = Console(width=WIDEST if free else max(least, plain.width))
-    for one in what:
-        console.print(Visible(Text(one) if isinstance(one, str) else one))
+    default = Console()
+    unlimited = not default.is_terminal and "COLUMNS" not in os.environ
+    console = Console(width=UNLIMITED_WIDTH if unlimited else max(min_width, default.width))
+    for renderable in renderables:
+        console.print(Visible(Text(renderable) if isinstance(renderable, str) else renderable))

@@ -1,4 +1,4 @@
-"""The progress table under a notebook's cell: one display that is replaced, from whichever thread plays."""
+"""The progress table in a notebook: one display under the cell, replaced from whichever thread plays."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ WIDTH = 110
 
 
 class NotebookTable:
-    """Shows one renderable under the cell that made it, as ``rich.live.Live`` does on a terminal."""
+    """Shows a renderable under the running cell, with the interface of ``rich.live.Live``."""
 
     def __init__(self) -> None:
-        self._shown: Any = None
+        self._display: Any = None
 
     def start(self) -> None:
-        """Nothing is shown before the first ``update``."""
+        """Do nothing: the display appears with the first ``update``."""
 
     def update(self, renderable: RenderableType, refresh: bool = True) -> None:
-        """Replace what is shown."""
-        from IPython.display import display  # there in every notebook
+        """Replace the displayed renderable."""
+        from IPython.display import display  # installed in every notebook
 
-        printed = Console(width=WIDTH, file=io.StringIO(), force_jupyter=False, color_system=None)
-        with printed.capture() as found:
-            printed.print(renderable)
-        text = found.get()
+        console = Console(width=WIDTH, file=io.StringIO(), force_jupyter=False, color_system=None)
+        with console.capture() as capture:
+            console.print(renderable)
+        text = capture.get()
         content = {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}
-        if self._shown is None:
-            self._shown = display(content, raw=True, display_id=True)
+        if self._display is None:
+            self._display = display(content, raw=True, display_id=True)
         else:
-            self._shown.update(content, raw=True)
+            self._display.update(content, raw=True)
 
     def stop(self) -> None:
-        """The last table stays."""
+        """Do nothing: the last table stays."""

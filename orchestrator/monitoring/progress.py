@@ -1,4 +1,4 @@
-"""Progress for a person: one live table on a terminal or under a notebook's cell, else lines with ETA; and a file."""
+"""Shows the progress of a sweep: a live table on a terminal or in a notebook, lines elsewhere, ``live.json`` and the tracker."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from orchestrator.monitoring import render, snapshot
 from orchestrator.monitoring.console import Visible
 from orchestrator.monitoring.notebook import NotebookTable
 from orchestrator.scheduling.scheduler import Scheduler
+from orchestrator.storage.progress_log import Point, append_point
 from orchestrator.tracking.cell_metrics import CellMetricsPublisher, interval
 from orchestrator.tracking.tracker import Tracker
 
 LINE_INTERVAL_S, MAX_LINE_INTERVAL_S = 10.0, 60.0
-"""Seconds between plain lines: at first, and once a tenth of the time that has passed is more."""
+"""Seconds between lines: a tenth of the elapsed time, within these bounds."""
 TRACK_INTERVAL_S = 2.0
-"""Seconds between progress points in MLflow at first."""
+"""Seconds between two points in the tracker at first."""
 
 log = logging.getLogger(__name__)
 
 
 class Progress:
-    """Shows how far a sweep is, per model and in all."""
+    """Shows and records the progress of one attempt, for each model and in total."""
 
     def __init__(
         self,
@@ -43,24 +44,23 @@ class Progress:
         tracker: Tracker,
         cell_metrics: CellMetricsPublisher | None = None,
     ) -> None:
-        """``before`` and ``errors``: cell -> what earlier attempts stored; ``groups``: model -> its pool of workers."""
+        """``before`` and ``errors``: cell -> episodes that earlier attempts stored; ``groups``: model -> its group of workers."""
         self.folder, self.before, self.tracker, self.cell_metrics = folder, before, tracker, cell_metrics
         self.rows = {row["cell"]: row for row in planned.iter_rows(named=True)}
-        self.planned = int(planned["planned"].sum())
         self.finished = sum(before.values())
-        self.group_of = {cell: groups[row["model"]] for cell, row in self.rows.items()}
+        self.groups = {cell: groups[row["model"]] for cell, row in self.rows.items()}
         totals = {cell: row["planned"] for cell, row in self.rows.items()}
         self.rate_meter = snapshot.RateMeter(self._grouped(totals), self._grouped(before), self._grouped(errors))
         self.console = Console(stderr=True)
         self.table: Live | NotebookTable | None = None
         self.began = time.monotonic()
-        self._printed, self._tracked, self._written = self.began, 0.0, 0.0
+        self._printed, self._recorded, self._written = self.began, 0.0, 0.0
         self._done = 0
-        """Episodes of this attempt at the last point in MLflow."""
+        """Episodes of this attempt so far."""
 
     def __enter__(self) -> Progress:
         self.began = self._printed = time.monotonic()
-        for cell, row in self.rows.items():  # at first all of them, so that their runs are made while the sweep plays
+        for cell, row in self.rows.items():  # all cells, so that the tracker creates their runs early
             self.tracker.cell({**row, "finished": min(self.before.get(cell, 0), row["planned"] - 1)})
         if self.console.is_terminal:
             self.table = Live(console=self.console, auto_refresh=False, transient=True)
@@ -82,36 +82,44 @@ class Progress:
     def show(
         self, per_cell: Mapping[str, int], errors: Mapping[str, int], schedule: Scheduler, reasons: Mapping[str, str]
     ) -> None:
-        """Take the counts of this attempt; called about twice a second."""
+        """Show the counts of this attempt; the driver calls this about twice a second."""
         now, done = time.monotonic(), sum(per_cell.values())
-        if now - self._tracked >= interval(TRACK_INTERVAL_S, now - self.began):
-            last, before = self._tracked or self.began, self._done
-            self._tracked, self._done = now, done
-            self.tracker.progress(self.finished + done, self.planned, (done - before) / max(now - last, 1e-9))
+        if now - self._recorded >= interval(TRACK_INTERVAL_S, now - self.began):
+            seconds = max(now - (self._recorded or self.began), 1e-9)
+            rate = (done - self._done) / seconds
+            self._recorded, self._done = now, done
+            self.record({"episodes_per_second": rate})
         if self.cell_metrics is not None:
             self.cell_metrics.publish_if_due()
-        file, line = now - self._written >= snapshot.WRITE_INTERVAL_S, self._line_due(now)
-        if self.table is None and not file and not line:
+        file_due, line_due = now - self._written >= snapshot.WRITE_INTERVAL_S, self._line_due(now)
+        if self.table is None and not file_due and not line_due:
             return
         current = self.rate_meter.snapshot(schedule, self._grouped(per_cell), self._grouped(errors), reasons, now)
-        if file:
+        if file_due:
             self._written = now
             snapshot.write(self.folder, current)
-        if line:
+        if line_due:
             self._printed = now
             self._print_lines(current)
         if self.table is not None:
             self.table.update(Visible(self._table(current)), refresh=True)
 
-    def replanned(self, planned: pl.DataFrame) -> None:
-        """Take how many episodes each cell has now: the precision rule has stopped some."""
+    def record(self, metrics: Mapping[str, float]) -> None:
+        """Record metrics at the present number of episodes, in the run folder and in the tracker."""
+        if self.tracker.enabled:
+            point = Point(done=self.finished + self._done, at=int(time.time() * 1000), **metrics)
+            append_point(self.folder, point)
+            self.tracker.progress(point)
+
+    def replan(self, planned: pl.DataFrame) -> None:
+        """Take new totals of each cell: the precision rule has stopped some."""
         self.rows = {row["cell"]: row for row in planned.iter_rows(named=True)}
-        self.planned = int(planned["planned"].sum())
         self.rate_meter.planned = self._grouped({cell: row["planned"] for cell, row in self.rows.items()})
 
-    def played(self, done: int, seconds: float) -> None:
-        """Print how many episodes an attempt played, and how fast."""
-        self.tracker.progress(self.finished + done, self.planned, done / seconds)
+    def report_total(self, done: int, seconds: float) -> None:
+        """Print and record how many episodes the attempt played, and how fast."""
+        self._done = done
+        self.record({"episodes_per_second": done / seconds})
         sentence = f"played {done:,} episodes in {seconds:.1f} s ({done / seconds:,.0f}/s)"
         log.info(sentence)
         print(sentence, file=sys.stderr, flush=True)
@@ -123,7 +131,7 @@ class Progress:
         return now - self._printed >= min(MAX_LINE_INTERVAL_S, max(LINE_INTERVAL_S, (now - self.began) / 10))
 
     def _print_lines(self, current: snapshot.Snapshot) -> None:
-        """Lines for who has no terminal, and for the attempt's log."""
+        """Print lines where there is no table, and write them to the attempt's log."""
         for line in render.lines(current):
             log.info(line)
             if self.table is None:
@@ -132,5 +140,5 @@ class Progress:
     def _grouped(self, per_cell: Mapping[str, int]) -> dict[str, int]:
         counts = Counter[str]()
         for cell, count in per_cell.items():
-            counts[self.group_of[cell]] += count
+            counts[self.groups[cell]] += count
         return counts

@@ -1,6 +1,6 @@
-"""A full-screen view of a running sweep: models, GPUs, rates, queues, errors, last replies; and ``ctl`` by key.
+"""A full-screen view of a running sweep: models, GPUs, rates, queues, errors, last replies, and keys for ``ctl``.
 
-It only reads the run folder and leaves commands there, so it may be opened and closed at any time, from any machine.
+It only reads the run folder and leaves commands there, so it can be opened and closed at any time, on any machine.
 """
 
 from __future__ import annotations
@@ -19,36 +19,37 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import DataTable, Footer, Input, Static
 
-from actors.printable import one_line
-from orchestrator.monitoring.render import headline, span
-from orchestrator.monitoring.snapshot import Row, Snapshot, counted, from_json
-from orchestrator.object_store.asking import Asking
-from orchestrator.planning.sweep_change import under_way
-from orchestrator.storage.control_log import ALL, JUDGE, Entry, typed
+from actors.text.printable import one_line
+from orchestrator.monitoring.render import format_duration, headline
+from orchestrator.monitoring.snapshot import GroupRow, Snapshot, count_by_model, parse_snapshot
+from orchestrator.object_store.control_client import ControlClient
+from orchestrator.storage.control_log import ALL, JUDGE, LogEntry, parse_command
 from orchestrator.storage.episode_store import UNREADABLE
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import read_status
 
-LOOK_INTERVAL_S = 2.0
-"""Seconds between two looks at the run folder; what its driver tells is at most five seconds old."""
+REFRESH_INTERVAL_S = 2.0
+"""Seconds between two readings of the run folder; its driver's snapshot is at most five seconds old."""
 REPLIES, COMMANDS = 6, 4
-"""Of each, how many are shown."""
+"""Lines of each on the screen."""
+MAX_REPLY_CHARS, MAX_REASON_CHARS = 300, 60
 BUILTIN = "builtin"
 COLUMNS = ("model", "replicas", "GPUs", "at once", "episodes", "/s", "waiting", "playing", "paused", "errors", "left")
 
 
 @dataclass(frozen=True)
-class Seen:
-    """One look at a run folder."""
+class RunView:
+    """The content of the screen, read from a run folder."""
 
     snapshot: Snapshot
-    who: str
+    driver: str
+    """Where the driver runs, and the change of the sweep that is waiting."""
     replies: tuple[str, ...]
     commands: tuple[str, ...]
 
 
 class Top(App[None]):
-    """The view of one run."""
+    """The screen of one run."""
 
     TITLE = "proactive-sweep top"
     CSS = "#head {height: 2;} DataTable {height: 1fr;} #replies {height: 8;} #commands {height: 5;} Input {display: none;}"
@@ -64,12 +65,12 @@ class Top(App[None]):
     ]
 
     def __init__(self, output: str, folder: Callable[[], Path]) -> None:
-        """``folder``: the run folder as it is now; of a bucket a copy that is brought up to date. Raises RunFolderError."""
+        """``folder`` returns the run folder, or an up-to-date copy of a bucket's. Raises RunFolderError."""
         super().__init__()
-        self.place, self.folder = Asking(output), folder
+        self.control, self.folder = ControlClient(output), folder
 
     def compose(self) -> ComposeResult:
-        """Head, models, last replies, last commands, a line to type in."""
+        """Yield head, models, last replies, last commands and a line for commands."""
         table: DataTable[Text] = DataTable(cursor_type="row", zebra_stripes=True)
         with Vertical():
             yield Static(id="head", markup=False)
@@ -80,49 +81,51 @@ class Top(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start to refresh the screen."""
         self.query_one(DataTable).focus()
-        self.look()
-        self.set_interval(LOOK_INTERVAL_S, self.look)
+        self.refresh_view()
+        self.set_interval(REFRESH_INTERVAL_S, self.refresh_view)
 
     @work(thread=True, exclusive=True)
-    def look(self) -> None:
-        """Read the folder beside the screen, and show it."""
+    def refresh_view(self) -> None:
+        """Read the folder in a thread, and show it."""
         try:
-            found = seen(self.folder())
-        except (RunFolderError, OSError) as problem:
-            self.call_from_thread(self.query_one("#head", Static).update, one_line(str(problem)))
+            view = read_view(self.folder())
+        except (RunFolderError, OSError) as error:
+            self.call_from_thread(self.query_one("#head", Static).update, one_line(str(error)))
             return
-        self.call_from_thread(self._show, found)
+        self.call_from_thread(self._show, view)
 
-    def _show(self, found: Seen) -> None:
+    def _show(self, view: RunView) -> None:
         table: DataTable[Text] = self.query_one(DataTable)
-        at = table.cursor_row
-        rows = {row.name: cells(row) for row in found.snapshot.rows}
-        shown = [n for n in range(len(COLUMNS)) if not rows or any(row[n] for row in rows.values())]
-        table.clear(columns=True)  # what says nothing of any model takes no room from what does
-        table.add_columns(*(COLUMNS[n] for n in shown))
+        cursor = table.cursor_row
+        rows = {row.name: row_texts(row) for row in view.snapshot.rows}
+        columns = [n for n in range(len(COLUMNS)) if not rows or any(row[n] for row in rows.values())]
+        table.clear(columns=True)  # columns that are empty in every row are left out
+        table.add_columns(*(COLUMNS[n] for n in columns))
         for name, row in rows.items():
-            table.add_row(*(Text(row[n]) for n in shown), key=name)
-        table.move_cursor(row=min(at, max(0, table.row_count - 1)))
-        self.query_one("#head", Static).update(f"{headline(found.snapshot)}\n{found.who}")
-        self.query_one("#replies", Static).update("\n".join(("last replies", *found.replies)))
-        self.query_one("#commands", Static).update("\n".join(("last commands", *found.commands)))
+            table.add_row(*(Text(row[n]) for n in columns), key=name)
+        table.move_cursor(row=min(cursor, max(0, table.row_count - 1)))
+        self.query_one("#head", Static).update(f"{headline(view.snapshot)}\n{view.driver}")
+        self.query_one("#replies", Static).update("\n".join(("last replies", *view.replies)))
+        self.query_one("#commands", Static).update("\n".join(("last commands", *view.commands)))
 
     # -- commands -----------------------------------------------------------------------------------------------------
     def action_ask(self, verb: str) -> None:
-        """Ask something of the model under the cursor."""
+        """Send a command for the model under the cursor."""
         table: DataTable[Text] = self.query_one(DataTable)
         if not table.row_count:
             return
         name = str(table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value)
         if name == BUILTIN:
-            self.notify("the built-in policies share workers: type : and their name", severity="warning")
+            self.notify(
+                "built-in policies share workers: type : and a command with the policy's name", severity="warning"
+            )
             return
         self.ask([verb, JUDGE if name.startswith(f"{JUDGE}:") else name])
 
     def action_ask_all(self, verb: str) -> None:
-        """Ask something of the whole run."""
+        """Send a command for the whole run."""
         self.ask([verb, ALL])
 
     def action_type(self) -> None:
@@ -137,7 +140,7 @@ class Top(App[None]):
         self.query_one(DataTable).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Ask what was typed."""
+        """Send the typed command."""
         words = event.value.split()
         event.input.clear()
         self.action_leave()
@@ -146,36 +149,33 @@ class Top(App[None]):
 
     @work(thread=True)
     def ask(self, words: list[str]) -> None:
-        """Leave a command; what comes of it stands under the last commands."""
+        """Leave a command for the driver; its result appears under the last commands."""
         try:
             if len(words) > 2:
                 raise RunFolderError("a command is a verb and one target")
-            asked = typed(words[0], words[1] if words[1:] else "")
-            self.place.ask(asked)
-            told, severity = f"asked: {asked}", "information"
-            if not self.place.running:
-                told += "; nobody plays here now, so the next `run` begins with it"
-        except (RunFolderError, OSError) as problem:
-            told, severity = one_line(str(problem)), "error"
-        self.call_from_thread(self.notify, escape(told), severity=severity)
+            command = parse_command(words[0], words[1] if words[1:] else "")
+            self.control.send(command)
+            message, severity = f"sent: {command}", "information"
+            if not self.control.running:
+                message += "; no driver is running, so the next `run` starts with it"
+        except (RunFolderError, OSError) as error:
+            message, severity = one_line(str(error)), "error"
+        self.call_from_thread(self.notify, escape(message), severity=severity)
 
 
-def seen(folder: Path) -> Seen:
-    """One look; raises RunFolderError."""
+def read_view(folder: Path) -> RunView:
+    """Read a run folder; raises RunFolderError."""
     status = read_status(folder)
-    running, live = status.get("running"), from_json(status.get("live"))
-    who = f"process {running.get('pid', '?')} on {running.get('host', '?')}" if running else "nobody plays here now"
-    if live is None:
-        rows = counted(status["cells"])
-        live = Snapshot(0.0, sum(row.done for row in rows), sum(row.planned for row in rows), 0.0, None, 0, rows)
-    if (by := under_way(folder)) is not None:
-        who += f"; under way: {by}: " + ("what is in play ends first" if running else "the next `run` begins with it")
-    history = Asking(str(folder)).history()[-COMMANDS:]
-    return Seen(live, one_line(who), last_replies(folder), tuple(one_line(told(entry)) for entry in reversed(history)))
+    running = status.get("running")
+    snapshot = parse_snapshot(status.get("live")) or count_by_model(status["cells"])
+    driver = f"process {running.get('pid', '?')} on {running.get('host', '?')}" if running else "no driver is running"
+    history = ControlClient(str(folder)).read_history()[-COMMANDS:]
+    commands = tuple(one_line(describe_entry(entry)) for entry in reversed(history))
+    return RunView(snapshot, one_line(driver), last_replies(folder), commands)
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    """In the order of ``COLUMNS``; empty where there is nothing to say."""
+def row_texts(row: GroupRow) -> tuple[str, ...]:
+    """Return the texts of a row in the order of ``COLUMNS``; "" for nothing."""
     counts = (row.waiting, row.in_flight, row.paused, row.errors)
     return (
         one_line(row.name),
@@ -185,23 +185,25 @@ def cells(row: Row) -> tuple[str, ...]:
         f"{row.done:,}/{row.planned:,}",
         f"{row.rate:.3g}" if row.rate else "",
         *(f"{count:,}" if count else "" for count in counts),
-        "done" if row.done >= row.planned else one_line(row.reason)[:60] or span(row.seconds_left),
+        "done"
+        if row.done >= row.planned
+        else one_line(row.reason)[:MAX_REASON_CHARS] or format_duration(row.seconds_left),
     )
 
 
-def last_replies(folder: Path, most: int = REPLIES) -> tuple[str, ...]:
-    """``qwen/ROD/hint/0042-3fa9c1d2  turn 2: I cannot see ...``, of the part of turns that was stored last."""
+def last_replies(folder: Path, limit: int = REPLIES) -> tuple[str, ...]:
+    """Return lines such as ``qwen/ROD/hint/0042-3fa9c1d2  turn 2: I cannot see ...`` from the newest stored part of turns."""
     newest = max((folder / "turns").glob("part-*.parquet"), default=None)
     if newest is None:
         return ()
     try:
-        rows = pl.read_parquet(newest, columns=["key", "turn", "reply"]).tail(most)
+        rows = pl.read_parquet(newest, columns=["key", "turn", "reply"]).tail(limit)
     except UNREADABLE:
         return ()
-    return tuple(one_line(f"{key}  turn {turn}: {reply}")[:300] for key, turn, reply in rows.iter_rows())
+    return tuple(one_line(f"{key}  turn {turn}: {reply}")[:MAX_REPLY_CHARS] for key, turn, reply in rows.iter_rows())
 
 
-def told(entry: Entry) -> str:
-    """``pause u3 by ana on node1, ...: 6 cells are paused``."""
-    asked: Any = entry.command.told if entry.command else f"control/{entry.name}"
-    return f"{asked}: {'refused: ' if entry.refused else ''}{entry.effect}"
+def describe_entry(entry: LogEntry) -> str:
+    """Return a line such as ``pause u3 by ana on node1, ...: 6 cells are paused``."""
+    command: Any = entry.command.description if entry.command else f"control/{entry.name}"
+    return f"{command}: {'refused: ' if entry.refused else ''}{entry.effect}"

@@ -25,7 +25,7 @@ class Conditions(Protocol):
     Every method raises Unsupported where the service answers "not implemented", and the service's own errors.
     """
 
-    def version_of(self, info: dict[str, Any]) -> str:
+    def version_of(self, details: dict[str, Any]) -> str:
         """The version of an object, from what ``fs.info`` says of it or a write answered; empty where there is none."""
 
     def replace(self, path: str, content: bytes, version: str) -> bool:
@@ -41,16 +41,16 @@ class S3:
     def __init__(self, fs: Any) -> None:
         self.fs = fs
 
-    def version_of(self, info: dict[str, Any]) -> str:
-        return str(info.get("ETag") or "")
+    def version_of(self, details: dict[str, Any]) -> str:
+        return str(details.get("ETag") or "")
 
     def replace(self, path: str, content: bytes, version: str) -> bool:
-        return self._asked("put_object", path, Body=content, IfMatch=version)
+        return self._call_service("put_object", path, Body=content, IfMatch=version)
 
     def delete(self, path: str, version: str) -> bool:
-        return self._asked("delete_object", path, IfMatch=version)
+        return self._call_service("delete_object", path, IfMatch=version)
 
-    def _asked(self, operation: str, path: str, **options: Any) -> bool:
+    def _call_service(self, operation: str, path: str, **options: Any) -> bool:
         bucket, key, _ = self.fs.split_path(path)
         try:
             self.fs.call_s3(operation, Bucket=bucket, Key=key, **options)
@@ -69,19 +69,21 @@ class Gcs:
     def __init__(self, fs: Any) -> None:
         self.fs = fs
 
-    def version_of(self, info: dict[str, Any]) -> str:
-        return str(info.get("generation") or "")
+    def version_of(self, details: dict[str, Any]) -> str:
+        return str(details.get("generation") or "")
 
     def replace(self, path: str, content: bytes, version: str) -> bool:
         bucket, key, _ = self.fs.split_path(path)
-        place = f"{self.fs._location}/upload/storage/v1/b/{{}}/o"
-        return self._asked("POST", place, bucket, uploadType="media", name=key, data=content, ifGenerationMatch=version)
+        endpoint = f"{self.fs._location}/upload/storage/v1/b/{{}}/o"
+        return self._call_service(
+            "POST", endpoint, bucket, uploadType="media", name=key, data=content, ifGenerationMatch=version
+        )
 
     def delete(self, path: str, version: str) -> bool:
         bucket, key, _ = self.fs.split_path(path)
-        return self._asked("DELETE", "b/{}/o/{}", bucket, key, ifGenerationMatch=version)
+        return self._call_service("DELETE", "b/{}/o/{}", bucket, key, ifGenerationMatch=version)
 
-    def _asked(self, *call: str, **options: Any) -> bool:
+    def _call_service(self, *call: str, **options: Any) -> bool:
         try:
             self.fs.call(*call, **options)
         except (FileExistsError, FileNotFoundError):  # what gcsfs makes of 412 and 404
@@ -92,7 +94,7 @@ class Gcs:
 class Absent:
     """A file system of fsspec without conditional writes."""
 
-    def version_of(self, info: dict[str, Any]) -> str:
+    def version_of(self, details: dict[str, Any]) -> str:
         return ""
 
     def replace(self, path: str, content: bytes, version: str) -> bool:
@@ -111,16 +113,16 @@ def conditions(fs: Any) -> Conditions:
 
 
 def unsupported(problem: BaseException) -> bool:
-    """Whether a service answered "not implemented" (501), as older MinIO and Ceph do for a condition."""
+    """Return True if a service answered "not implemented" (501), as older MinIO and Ceph do for a condition."""
     return isinstance(problem, OSError) and problem.errno == errno.ENOSYS
 
 
 def lost_race(problem: OSError) -> bool:
-    """Whether S3 refused a conditional write because another one of the same name was under way (409)."""
+    """Return True if S3 refused a conditional write because another one of the same name was under way (409)."""
     return _code(problem) == "ConditionalRequestConflict"
 
 
 def _code(problem: OSError) -> str:
     """The service's code of an error that s3fs raised; empty for any other."""
-    answer = getattr(problem.__cause__, "response", None) or {}
-    return str(answer.get("Error", {}).get("Code", ""))
+    response = getattr(problem.__cause__, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))

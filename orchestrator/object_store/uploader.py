@@ -1,7 +1,7 @@
-"""Uploads a run folder into its bucket while the folder is written; what is in the folder and not in the bucket is pending.
+"""Uploads a run folder into its bucket while it is written; files that are not in the bucket are pending.
 
-Parts are uploaded once, turns before episodes, everything else is replaced whole. The protocol is the store's own
-(docs/decisions/0002) with one object written in place of one rename; docs/decisions/0004 says why.
+Parts are uploaded once, turns before episodes; other files are replaced. One written object stands for one rename of
+the store's protocol (docs/decisions/0002 and 0004).
 """
 
 from __future__ import annotations
@@ -15,65 +15,65 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from orchestrator.object_store.bucket import PROBE, Bucket, BucketError, Stored
+from orchestrator.object_store.bucket import PROBE, Bucket, BucketError, StoredObject
 from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock
 from orchestrator.storage import atomic_write, checksums, control_log
 from orchestrator.storage.lock import NAME, WRITER, RunFolderError
 
 SENT = "sent"
-"""Local file: all of this folder is in the bucket."""
+"""Local file that marks a completely uploaded folder."""
 LISTING = "listing"
-"""Local file of a reader: what it has of the bucket."""
+"""Local file with the objects that a reader has downloaded."""
 LOCAL_ONLY = frozenset(
     {PROBE, NAME, WRITER, ATTEMPT, SENT, LISTING, "reader.lock", "damaged", "mlartifacts", "mlruns", control_log.INBOX}
 )
-"""What belongs to this machine alone."""
+"""Files that stay on this machine."""
 ROUND_INTERVAL_S = 1.0
 """Seconds between two searches for new parts."""
 TABLES = ("turns/", "episodes/")
 SMALL_FILES_INTERVAL_S = 5.0
-"""Seconds between two comparisons of the files that are replaced whole."""
+"""Seconds between two checks of the files that are replaced."""
 UPLOAD_TIMEOUT_S = 600.0
-"""Seconds for which the end of an attempt waits for a bucket that takes nothing."""
+"""Seconds for which the end of an attempt waits for a failing bucket."""
 COMMANDS_INTERVAL_S = 2.0
 """Seconds between two searches for commands (``proactive-sweep ctl``), each one request."""
 RETRY_PAUSE_S = 2.0
-"""Seconds after a failure before the next try; twice as long after each further one."""
+"""Seconds between a failure and the next try; doubled after each further failure."""
 LONGEST_PAUSE_S = 30.0
 
 
-def shared(name: str) -> bool:
-    """Whether a file of a run folder belongs to the bucket too."""
+def is_shared(name: str) -> bool:
+    """Return True if a file of a run folder is uploaded."""
     top = name.partition("/")[0]
     return top not in LOCAL_ONLY and not top.startswith("mlflow.db") and not name.endswith(atomic_write.TEMPORARY)
 
 
-def pending(local: Iterable[str], remote: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Parts to write, in order, and parts to delete once those are there, in order.
+def pending_parts(local: Iterable[str], remote: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the parts to write, and the parts to delete afterwards, both in order.
 
-    Turns go before episodes, whose part is the commit. A part is deleted only when what was merged of it counts instead;
-    episodes first, so that no reader meets an episode without turns.
+    Turns go before episodes, whose part is the commit. A part is deleted only when its merge counts instead;
+    episodes first, so that no reader sees an episode without turns.
     """
     here, there = set(filter(part_numbers, local)), set(filter(part_numbers, remote))
-    gone = replaced(here | there, here)
+    gone = replaced_parts(here | there, here)
     return sorted(here - there - gone, key=_turns_first), sorted(there & gone)
 
 
-def replaced(names: Iterable[str], holders: Collection[str]) -> set[str]:
-    """Those of the parts that count for nothing beside ``holders``, the parts of one place.
+def replaced_parts(names: Iterable[str], holders: Collection[str]) -> set[str]:
+    """Return the parts that are superseded by ``holders``, the parts that exist.
 
     ``part-FIRST-LAST`` holds the rows of its numbers, from the moment when both its halves are there. Verdicts are merged
     under the next number, and the lower ones are then gone.
     """
     spans = {name.partition("/")[2]: numbers for name in holders if (numbers := part_numbers(name)) and _merge(numbers)}
-    whole = [span for part, span in spans.items() if all(f"{table}{part}" in holders for table in TABLES)]
+    complete_spans = [span for part, span in spans.items() if all(f"{table}{part}" in holders for table in TABLES)]
     verdicts = {name for name in holders if name.startswith("verdicts/")}
     newest = max(verdicts, default="")
     return {
         name
         for name in names
         if (name < newest and name not in verdicts and name.startswith("verdicts/"))
-        or (name.startswith(TABLES) and any(_inside(part_numbers(name), span) for span in whole))
+        or (name.startswith(TABLES) and any(_inside(part_numbers(name), span) for span in complete_spans))
     }
 
 
@@ -83,7 +83,7 @@ def _turns_first(name: str) -> tuple[bool, str]:
 
 @cache
 def part_numbers(name: str) -> tuple[int, int] | None:
-    """First and last number of a part, equal unless it is a merge; None for another file."""
+    """Return first and last number of a part, equal unless it is a merge; None for other files."""
     match = re.fullmatch(r"\w+/part-([0-9]{8,18})(?:-([0-9]{8,18}))?\.parquet", name)
     return (int(match[1]), int(match[2] or match[1])) if match else None
 
@@ -96,38 +96,42 @@ def _inside(numbers: tuple[int, int] | None, span: tuple[int, int]) -> bool:
     return numbers is not None and numbers != span and span[0] <= numbers[0] and numbers[1] <= span[1]
 
 
-def files(folder: Path) -> list[str]:
-    """The shared files of a run folder; episodes are looked up first, since the store writes them last."""
-    episodes = _under(folder, folder / "episodes")
-    return episodes + [name for name in _under(folder, folder) if not name.startswith("episodes/")]
+def shared_files(folder: Path) -> list[str]:
+    """Return the shared files of a run folder; episodes are listed first, since the store writes them last."""
+    episodes = _list_shared(folder, folder / "episodes")
+    return episodes + [name for name in _list_shared(folder, folder) if not name.startswith("episodes/")]
 
 
-def _under(folder: Path, place: Path) -> list[str]:
-    found: list[str] = []
-    for here, folders, names in os.walk(place):
+def _list_shared(folder: Path, root: Path) -> list[str]:
+    shared_names: list[str] = []
+    for here, folders, names in os.walk(root):
         prefix = Path(here).relative_to(folder).as_posix().removeprefix(".")
-        found += [name for name in (f"{prefix}/{name}".removeprefix("/") for name in sorted(names)) if shared(name)]
-        folders[:] = sorted(name for name in folders if shared(f"{prefix}/{name}/".removeprefix("/")))
-    return found
+        shared_names += [
+            name for name in (f"{prefix}/{name}".removeprefix("/") for name in sorted(names)) if is_shared(name)
+        ]
+        folders[:] = sorted(name for name in folders if is_shared(f"{prefix}/{name}/".removeprefix("/")))
+    return shared_names
 
 
 class Uploader:
-    """Uploads a run folder into its bucket from a thread of its own."""
+    """A thread that uploads a run folder into its bucket."""
 
-    def __init__(self, bucket: Bucket, folder: Path, lock: WriterLock, there: Mapping[str, Stored]) -> None:
-        """``there`` is what the bucket holds; a part of another size is written anew."""
+    def __init__(self, bucket: Bucket, folder: Path, lock: WriterLock, there: Mapping[str, StoredObject]) -> None:
+        """``there`` are the objects of the bucket; a part of another size is written again."""
         self.bucket, self.folder, self.lock, self.patience = bucket, folder, lock, UPLOAD_TIMEOUT_S
         self.there = set(there)
-        self._sent = {
-            name: _state(folder / name) for name in filter(part_numbers, there) if _same(folder / name, there[name])
+        self._uploaded_states = {
+            name: _file_state(folder / name)
+            for name in filter(part_numbers, there)
+            if _same_size(folder / name, there[name])
         }
-        """File -> time and size of what the bucket has."""
-        self._looked = self._listened = 0.0
+        """File -> time and size when it was uploaded."""
+        self._compared_at = self._commands_at = 0.0
         self._closing = threading.Event()
         self._failed: RunFolderError | None = None
-        """Why the last round did not come to its end."""
+        """The failure of the last round."""
         self._failures = 0
-        """Rounds that failed since the last good one."""
+        """Rounds that failed since the last successful one."""
         self._complete = False
         self._thread = threading.Thread(target=self._work, name="bucket-upload", daemon=True)
 
@@ -136,24 +140,24 @@ class Uploader:
         self._thread.start()
 
     def close(self) -> RunFolderError | None:
-        """Upload what is left, and say what stopped it; None when the bucket has everything."""
+        """Upload the rest; return the failure, or None if the bucket has everything."""
         self._closing.set()
         self._thread.join()
         if self._complete:
             return None
         return self._failed or RunFolderError(f"the upload to {self.bucket.url} ended with the fault shown above")
 
-    def round(self, everything: bool) -> bool:
-        """Upload what is pending now; the files that are replaced whole only now and then, unless ``everything``.
+    def upload_round(self, everything: bool) -> bool:
+        """Upload pending parts, and changed files if ``everything`` or their interval has passed.
 
-        True when it wrote something. Raises RunFolderError when the lock is lost, BucketError when the bucket fails.
+        Return True if something was written. Raises RunFolderError if the lock is lost, BucketError if the bucket fails.
         """
-        local = files(self.folder)
-        new, merged = pending(local, self.there)
-        look = everything or bool(new) or time.monotonic() - self._looked >= SMALL_FILES_INTERVAL_S
+        local = shared_files(self.folder)
+        new, merged = pending_parts(local, self.there)
+        look = everything or bool(new) or time.monotonic() - self._compared_at >= SMALL_FILES_INTERVAL_S
         changed = self._changed(local) if look else []
         if look:
-            self._looked = time.monotonic()
+            self._compared_at = time.monotonic()
         if not (new or merged or changed):
             return False
         self.lock.check()
@@ -161,7 +165,7 @@ class Uploader:
             self._replace(name)
         for name in new:
             self._upload(name)
-        gone = [name for name in merged if name in replaced(merged, self.there & set(local))]
+        gone = [name for name in merged if name in replaced_parts(merged, self.there & set(local))]
         self.bucket.delete(gone)
         self.there -= set(gone)
         for name in changed:
@@ -169,49 +173,49 @@ class Uploader:
                 self._replace(name)
         return True
 
-    def lost(self) -> set[str]:
-        """Parts that were uploaded and that the bucket does not have, asked by name where its listing has none; pending again."""
-        mine = set(filter(part_numbers, files(self.folder))) & self.there
-        absent = {name for name in mine - self.bucket.listed().keys() if self.bucket.stat(name) is None}
+    def forget_lost_parts(self) -> set[str]:
+        """Make uploaded parts that the bucket has lost pending again, and return them."""
+        uploaded = set(filter(part_numbers, shared_files(self.folder))) & self.there
+        absent = {name for name in uploaded - self.bucket.list_objects().keys() if self.bucket.stat(name) is None}
         self.there -= absent
         return absent
 
     def fetch_commands(self) -> None:
-        """Bring what somebody asks of the sweep to this folder, where the driver looks; one that is too large comes empty."""
-        self._listened = time.monotonic()
-        found = self.bucket.listed(control_log.INBOX)
-        for name in sorted(name for name in found if control_log.NAME.fullmatch(name)):
-            place = f"{control_log.INBOX}/{name}"
-            content = self.bucket.read(place) if found[name].size <= control_log.LARGEST else b""
+        """Download commands to this folder, where the driver reads them; one that is too large becomes empty."""
+        self._commands_at = time.monotonic()
+        commands = self.bucket.list_objects(control_log.INBOX)
+        for name in sorted(name for name in commands if control_log.NAME.fullmatch(name)):
+            path = f"{control_log.INBOX}/{name}"
+            content = self.bucket.read(path) if commands[name].size <= control_log.LARGEST else b""
             if content is not None:
                 atomic_write.make_folder(self.folder / control_log.INBOX)
-                atomic_write.write(self.folder / place, content)
-                self.bucket.delete([place])
+                atomic_write.write(self.folder / path, content)
+                self.bucket.delete([path])
 
     def _upload(self, name: str) -> None:
-        """Write a part that the bucket has not; the lock is looked at again before the one that commits episodes."""
-        state = _state(self.folder / name)
+        """Write a part that the bucket lacks; the lock is checked again before the commit of episodes."""
+        state = _file_state(self.folder / name)
         try:
             content = (self.folder / name).read_bytes()
         except FileNotFoundError:
             return  # merged since it was listed; the merge is in the next round
         if not name.startswith("turns/"):
             self.lock.check()
-        if not self.bucket.create(name, content) and (found := self.bucket.read(name)) != content:
-            if found is None:
+        if not self.bucket.create(name, content) and (stored := self.bucket.read(name)) != content:
+            if stored is None:
                 raise BucketError(f"{self.bucket.url}/{name} was refused by the service as taken, and is not there")
             raise RunFolderError(f"{self.bucket.url}/{name} was written by another process, so this one stops")
         self.there.add(name)
-        self._sent[name] = state
+        self._uploaded_states[name] = state
 
     def _changed(self, local: Iterable[str]) -> list[str]:
-        """Files that are replaced whole, and parts that an episode was taken out of."""
-        known = (name for name in local if not part_numbers(name) or name in self.there)
-        return [name for name in known if self._sent.get(name) != _state(self.folder / name)]
+        """Return changed files, and parts from which an episode was removed."""
+        candidates = (name for name in local if not part_numbers(name) or name in self.there)
+        return [name for name in candidates if self._uploaded_states.get(name) != _file_state(self.folder / name)]
 
     def _replace(self, name: str) -> None:
-        """Replace an object whole; the sums that hold its own go first, so that nobody reads it beside older sums only."""
-        state = _state(self.folder / name)
+        """Replace an object, after the sums that include it, so that readers never see it with older sums only."""
+        state = _file_state(self.folder / name)
         try:
             content = (self.folder / name).read_bytes()
         except FileNotFoundError:
@@ -219,7 +223,7 @@ class Uploader:
         if name != checksums.NAME and self._changed([checksums.NAME]):
             self._replace(checksums.NAME)
         self.bucket.write(name, content)
-        self._sent[name] = state
+        self._uploaded_states[name] = state
 
     def _work(self) -> None:
         since = time.monotonic()
@@ -227,9 +231,9 @@ class Uploader:
             self._closing.wait(self._pause() if self._failed else ROUND_INTERVAL_S)
             closing = self._closing.is_set()
             try:
-                if not closing and time.monotonic() - self._listened >= COMMANDS_INTERVAL_S:
+                if not closing and time.monotonic() - self._commands_at >= COMMANDS_INTERVAL_S:
                     self.fetch_commands()
-                done = not self.round(everything=closing) and closing and not self.lost()
+                done = not self.upload_round(everything=closing) and closing and not self.forget_lost_parts()
                 since, self._failed, self._failures = time.monotonic(), None, 0
                 if done:
                     self._complete = True
@@ -245,7 +249,7 @@ class Uploader:
                 return
 
     def _pause(self) -> float:
-        """Seconds before the next try: twice as long after each failure, to a bound."""
+        """Return the seconds before the next try, doubled after each failure up to a limit."""
         pause: float = RETRY_PAUSE_S * 2 ** max(0, self._failures - 1)
         return min(pause, LONGEST_PAUSE_S)
 
@@ -255,7 +259,7 @@ class Uploader:
         self._failed, self._failures = problem, min(self._failures + 1, 10)
 
 
-def _state(path: Path) -> tuple[int, int] | None:
+def _file_state(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -263,6 +267,6 @@ def _state(path: Path) -> tuple[int, int] | None:
     return status.st_mtime_ns, status.st_size
 
 
-def _same(path: Path, stored: Stored) -> bool:
-    state = _state(path)
+def _same_size(path: Path, stored: StoredObject) -> bool:
+    state = _file_state(path)
     return state is not None and state[1] == stored.size

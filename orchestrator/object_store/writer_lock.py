@@ -1,7 +1,7 @@
 """The writer's lock of a run in a bucket: the object ``lock`` names the writer and is renewed while that writer lives.
 
-Every change of it is conditional on the version that was read, so of any number of drivers one has it. Clocks of two
-machines are never compared: who wants the lock of another machine watches whether it is still renewed.
+Every change is conditional on the version that was read, so exactly one driver holds it. Clocks of two machines are
+never compared: a driver that wants another machine's lock watches whether it is renewed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from envs.json_text import parse_json
 from orchestrator.object_store.bucket import Bucket, BucketError
 from orchestrator.object_store.conditional import Unsupported
 from orchestrator.storage.lock import RunFolderError
 
 LOCK = "lock"
 ATTEMPT = "attempt"
-"""Object and local file that name the last writer: where both agree, nobody wrote in between."""
+"""Object and local file that name the last writer; if both agree, nobody wrote in between."""
 RENEWAL_INTERVAL_S = 10.0
 """Seconds between two renewals."""
 SILENCE_TIMEOUT_S = 45.0
@@ -31,11 +32,11 @@ SETTLE_S = 1.0
 """Seconds after which a lock in a bucket without conditional writes is read back: of two that took it at once, one sees the
 other's name."""
 TRIES = 5
-"""How often a lock that comes and goes while it is taken is looked at again."""
+"""Attempts to take a lock that keeps changing."""
 
 
 class WriterLock:
-    """The right to write under an address; given up by ``release``, lost when another takes it over."""
+    """The right to write under an address, until ``release`` or until another driver takes it over."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class WriterLock:
         self.attempt = f"{socket.gethostname()}/{os.getpid()}/{time.time_ns()}"
         self.started = datetime.now(UTC).isoformat(timespec="seconds")
         self.conditional = False
-        """Whether the service looks at conditions; known from ``take`` on."""
+        """True if the service checks conditions; set by ``take``."""
         self._before: bytes | None = None
         """The last attempt in the bucket when this one took the lock."""
         self._renewals = 0
@@ -57,15 +58,15 @@ class WriterLock:
         self._renewing: threading.Thread | None = None
 
     def take(self, say: Callable[[str], None]) -> None:
-        """Become the writer; raises RunFolderError, naming the holder, when one lives."""
-        self.conditional = self.bucket.has_conditions()
+        """Become the writer. Raises RunFolderError that names the holder if it is alive."""
+        self.conditional = self.bucket.supports_conditions()
         if not self.conditional:
             say(
                 f"{self.bucket.url}: this service has no conditional writes, so two drivers that start in the same second "
                 "may both write for a moment; start one at a time"
             )
         for _ in range(TRIES):
-            if self.bucket.create(LOCK, self._content()) or self._taken_over(say):
+            if self.bucket.create(LOCK, self._content()) or self._take_over(say):
                 break
         if not self.conditional:
             self._released.wait(self.settle)
@@ -73,22 +74,22 @@ class WriterLock:
         self.check()
 
     def check(self) -> None:
-        """Raises RunFolderError when another has the lock or had it meanwhile, BucketError when nobody can tell."""
-        now = holder(self.bucket)
-        if now is None and self.bucket.read(ATTEMPT) in (self._before, self.attempt.encode()):
+        """Raise RunFolderError if another driver has or had the lock, BucketError if that is unknown."""
+        current = read_holder(self.bucket)
+        if current is None and self.bucket.read(ATTEMPT) in (self._before, self.attempt.encode()):
             if self.bucket.create(LOCK, self._content()):
                 return  # somebody removed it by hand
-            now = holder(self.bucket)
-        if now is None or now.get("attempt") != self.attempt:
-            raise RunFolderError(_refusal(self.bucket, now))
+            current = read_holder(self.bucket)
+        if current is None or current.get("attempt") != self.attempt:
+            raise RunFolderError(_refusal(self.bucket, current))
 
-    def keep(self, lost: Callable[[str], None]) -> None:
-        """Renew in the background until ``release``; ``lost`` is called once when another has taken over."""
+    def start_renewing(self, lost: Callable[[str], None]) -> None:
+        """Renew in the background until ``release``; ``lost`` is called once if another driver takes over."""
         self._renewing = threading.Thread(target=self._renew_always, args=(lost,), name="bucket-lock", daemon=True)
         self._renewing.start()
 
     def release(self) -> None:
-        """Let the next writer in at once; without it the next one watches for a while."""
+        """Release the lock, so that the next writer need not wait for silence."""
         self._released.set()
         if self._renewing is not None:
             self._renewing.join(self.silence)  # a renewal under way would change the version that is deleted
@@ -102,12 +103,12 @@ class WriterLock:
         except (RunFolderError, Unsupported):
             return  # another has it, or the bucket does not answer: either way there is nothing of ours to remove
 
-    def _taken_over(self, say: Callable[[str], None]) -> bool:
-        """Put this writer in the place of a dead one; False when the lock is gone or was changed by this very process.
+    def _take_over(self, say: Callable[[str], None]) -> bool:
+        """Replace a dead writer; return False if the lock is gone.
 
-        Raises RunFolderError, naming the holder, when one lives or another was faster.
+        Raises RunFolderError that names the holder if it is alive or another driver was faster.
         """
-        version, old = self._seen()
+        version, old = self._read_lock()
         if old is None and self.bucket.stat(LOCK) is None:
             return False
         if old is not None and old.get("attempt") == self.attempt:
@@ -115,26 +116,26 @@ class WriterLock:
         if old is not None and not self._wait_for_silence(old, say):
             return False
         if self.conditional and not self.bucket.replace(LOCK, self._content(), version):
-            return self._is_mine()
+            return self._is_ours()
         if not self.conditional:
             self.bucket.write(LOCK, self._content())
         if old is not None:
-            say(f"{self.bucket.url}: the lock of {named(old)} is taken over, for that process is gone")
+            say(f"{self.bucket.url}: the lock of {describe_holder(old)} is taken over, for that process is gone")
         return True
 
-    def _is_mine(self) -> bool:
-        """After a change was refused: False when the lock is gone; raises RunFolderError when it is another's."""
-        now = holder(self.bucket)
-        if now is not None and now.get("attempt") != self.attempt:
-            raise RunFolderError(_refusal(self.bucket, now))
-        return now is not None
+    def _is_ours(self) -> bool:
+        """After a refused change return False if the lock is gone. Raises RunFolderError if another driver has it."""
+        current = read_holder(self.bucket)
+        if current is not None and current.get("attempt") != self.attempt:
+            raise RunFolderError(_refusal(self.bucket, current))
+        return current is not None
 
-    def _seen(self) -> tuple[str, dict[str, Any] | None]:
-        """The lock's version and what it says, both of the same moment."""
+    def _read_lock(self) -> tuple[str, dict[str, Any] | None]:
+        """Return the lock's version and fields of the same moment."""
         while True:
-            version, now = self.bucket.version(LOCK), holder(self.bucket)
+            version, current = self.bucket.version(LOCK), read_holder(self.bucket)
             if self.bucket.version(LOCK) == version:
-                return version, now
+                return version, current
 
     def _renew_always(self, lost: Callable[[str], None]) -> None:
         while not self._released.wait(self.renew_every):
@@ -156,42 +157,43 @@ class WriterLock:
 
     def _content(self) -> bytes:
         who = {"host": socket.gethostname(), "pid": os.getpid(), "started": self.started}
-        return json.dumps({**who, "attempt": self.attempt, "place": _place(), "beat": self._renewals}).encode()
+        return json.dumps({**who, "attempt": self.attempt, "place": _process_scope(), "beat": self._renewals}).encode()
 
     def _wait_for_silence(self, old: dict[str, Any], say: Callable[[str], None]) -> bool:
-        """True once a holder counts as dead, False when its lock is gone; raises RunFolderError when it renews."""
-        if old.get("place") == _place() and not _alive(old["pid"]):
+        """Return True once a holder counts as dead, False if its lock is gone. Raises RunFolderError if it renews."""
+        if old.get("place") == _process_scope() and not _alive(old["pid"]):
             return True
         say(
-            f"{self.bucket.url} is locked by {named(old)}: watching for up to {self.silence:.0f} s whether it still lives"
+            f"{self.bucket.url} is locked by {describe_holder(old)}: waiting up to {self.silence:.0f} s to see whether"
+            " that process is alive"
         )
         end = time.monotonic() + self.silence
         while time.monotonic() < end:
             self._released.wait(min(2.0, self.silence / 4))
-            now = holder(self.bucket)
-            if now is None:
+            current = read_holder(self.bucket)
+            if current is None:
                 return False
-            if now != old:
-                raise RunFolderError(_refusal(self.bucket, now))
+            if current != old:
+                raise RunFolderError(_refusal(self.bucket, current))
         return True
 
 
-def holder(bucket: Bucket) -> dict[str, Any] | None:
-    """Host, pid and start time of the writer, as its lock says; None without a readable lock."""
+def read_holder(bucket: Bucket) -> dict[str, Any] | None:
+    """Return the writer's fields from its lock; None without a readable lock."""
     try:
-        found = json.loads(bucket.read(LOCK) or b"null")
+        fields = parse_json(bucket.read(LOCK) or b"null")
     except ValueError:
         return None
-    return found if isinstance(found, dict) and {"host", "pid", "started"} <= found.keys() else None
+    return fields if isinstance(fields, dict) and {"host", "pid", "started"} <= fields.keys() else None
 
 
-def named(who: dict[str, Any]) -> str:
-    """A holder in a sentence."""
+def describe_holder(who: dict[str, Any]) -> str:
+    """Return a holder as words of a sentence."""
     return f"process {who['pid']} on {who['host']} (since {who['started']})"
 
 
-def _refusal(bucket: Bucket, now: dict[str, Any] | None) -> str:
-    name = named(now) if now else "a process that has just gone"
+def _refusal(bucket: Bucket, current: dict[str, Any] | None) -> str:
+    name = describe_holder(current) if current else "a process that has just gone"
     return f"{bucket.url} is in use by {name}; wait for it, stop it, or pass another --output"
 
 
@@ -205,8 +207,8 @@ def _alive(pid: Any) -> bool:
     return True
 
 
-def _place() -> str:
-    """Where a pid means a process: this boot of this machine, this namespace of pids."""
+def _process_scope() -> str:
+    """Return an identifier of the scope of pids: this boot of this machine and this pid namespace."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"

@@ -10,14 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envs.bad_lines import Problem, left_out
-from envs.samples import load as load_samples
-from envs.samples import select
-from envs.suggestion_pool import with_known
-from envs.swapped import with_swapped
+from envs.bad_lines import Problem, skipped_lines
+from envs.samples import load_samples, select_samples
+from envs.suggestion_pool import with_suggestion_pool
+from envs.swapped import with_swapped_pictures
 from envs.types import Sample
-from orchestrator.datasets.staging import local
-from orchestrator.planning.plan import Plan, planned
+from orchestrator.datasets.staging import fetch_lines
+from orchestrator.planning.plan import Plan, make_plan
 from sweeps.spec import Selection, Sweep
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def build_plan(sweep: Sweep) -> Plan:
 
     Bad lines raise, or with ``skip_bad`` are the plan's ``left_out``.
     """
-    folder = local(sweep)
+    folder = fetch_lines(sweep)
     bad: dict[str, list[Problem]] = {}
 
     def loaded(name: str, filtered: bool) -> list[Sample]:
@@ -37,26 +36,29 @@ def build_plan(sweep: Sweep) -> Plan:
         return load_samples(folder, name, filtered, bad[name] if sweep.skip_bad else None)
 
     def pool(pick: Selection) -> dict[str, list[Sample]]:
-        found = {name: loaded(name, pick.filtered) for name in sweep.scenarios}
+        pools = {name: loaded(name, pick.filtered) for name in sweep.scenarios}
         if sweep.draws_suggestions:
-            found = {name: with_known(samples, folder) for name, samples in found.items()}
+            pools = {name: with_suggestion_pool(samples, folder) for name, samples in pools.items()}
         if sweep.swaps_pictures:
-            found = {name: with_swapped(samples, samples, sweep.seed) for name, samples in found.items()}
-        return found
+            pools = {name: with_swapped_pictures(samples, samples, sweep.seed) for name, samples in pools.items()}
+        return pools
 
     def drawn(pick: Selection, pools: Mapping[str, list[Sample]]) -> dict[str, list[Sample]]:
-        return {n: select(whole, pick.limit, pick.ids.get(n), pick.subset, sweep.seed) for n, whole in pools.items()}
+        return {
+            n: select_samples(samples, pick.limit, pick.ids.get(n), pick.subset, sweep.seed)
+            for n, samples in pools.items()
+        }
 
     pools = pool(sweep.selection)
     samples = {}
     for protocol in sweep.protocols:
-        pick = sweep.selects(protocol)
+        pick = sweep.selection_for(protocol)
         samples[protocol] = drawn(pick, pools if pick.filtered == sweep.selection.filtered else pool(pick))
-    return planned(sweep, samples, pools, left_out(bad))
+    return make_plan(sweep, samples, pools, skipped_lines(bad))
 
 
 def planned_cells(plan: Plan) -> list[dict[str, Any]]:
-    """One row a cell: names and planned episodes; where cells stop by precision also ``full``, those of its whole set."""
+    """Return one row per cell: names and planned episodes; if cells stop by precision also ``full``, those of the full set."""
     return [
         {
             "cell": cell.key,
@@ -65,33 +67,33 @@ def planned_cells(plan: Plan) -> list[dict[str, Any]]:
             "condition": cell.condition.name,
             "protocol": cell.protocol.value,
             "planned": plan.size(index),
-            **({"full": len(plan.drawn(cell))} if plan.precision else {}),
+            **({"full": len(plan.cell_samples(cell))} if plan.precision else {}),
         }
         for index, cell in enumerate(plan.cells)
     ]
 
 
 def planned_rows(plan: Plan) -> pl.DataFrame:
-    """``planned_cells`` as a frame: what ``score`` needs to show cells that have nothing yet."""
+    """Return ``planned_cells`` as a frame, so that ``score`` shows empty cells too."""
     import polars as pl
 
     return pl.DataFrame(planned_cells(plan))
 
 
-def planned_and_done(plan: Plan, folder: Path) -> list[dict[str, Any]]:
-    """``planned_cells``, and in ``done`` how many episodes of each cell the run folder holds."""
+def cells_with_progress(plan: Plan, folder: Path) -> list[dict[str, Any]]:
+    """Return ``planned_cells`` with the number of stored episodes per cell in ``done``."""
     rows = planned_cells(plan)
     if not (folder / "episodes").is_dir():  # polars takes longer to import than a plan to make
         return [{**row, "done": 0} for row in rows]
-    done = dict(belonging(plan, folder).group_by("cell").len().collect().iter_rows())
+    done = dict(stored_episodes(plan, folder).group_by("cell").len().collect().iter_rows())
     return [{**row, "done": done.get(row["cell"], 0)} for row in rows]
 
 
-def belonging(plan: Plan, folder: Path, model: str | None = None) -> pl.LazyFrame:
-    """The stored episodes of a run folder that belong to this plan; of one model where it is named."""
+def stored_episodes(plan: Plan, folder: Path, model: str | None = None) -> pl.LazyFrame:
+    """Scan the stored episodes of a run folder that belong to this plan, optionally of one model."""
     from orchestrator.storage.episode_store import episodes
     from orchestrator.storage.late_scan import late_scan
-    from orchestrator.storage.planned_episodes import KEY, key_frame, planned_only
+    from orchestrator.storage.planned_episodes import KEY, filter_planned, key_frame
 
     keys = cache(lambda: key_frame(plan.all_keys(model)).lazy())  # a million take a second: if asked for, and once
-    return planned_only(episodes(folder, model), late_scan(KEY, keys))
+    return filter_planned(episodes(folder, model), late_scan(KEY, keys))

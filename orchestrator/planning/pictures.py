@@ -1,7 +1,7 @@
-"""The pictures that episodes may show, by content: keys of episodes do not know it, so a run folder keeps their sums.
+"""Hashes of the pictures that episodes may show, kept in the run folder since episode keys do not cover them.
 
-``pictures.parquet`` names a picture once. One whose content changed while the run was played has no sum for good: what
-episodes were shown is not known.
+``pictures.parquet`` has one row per picture. A picture whose content changed during the run never gets a hash again,
+since it is unknown what episodes showed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from actors.prompts import examples
+from actors.playing.prompts import examples
 from envs import regular
-from envs.check import reachable
+from envs.check import reachable_pictures
 from envs.render import LARGEST_FILE
 from envs.types import Sample
 from orchestrator.planning.plan import Plan
@@ -31,121 +31,121 @@ FILE = "pictures.parquet"
 THREADS = 8
 """Files that are read at the same time."""
 CHUNK = 200
-"""Files between two looks at whether to stop."""
+"""Files between two checks of the stop event."""
 UNKNOWN = "changed"
-"""The sum of a picture whose content changed while the run was played."""
+"""The hash of a picture whose content changed during the run."""
 
 log = logging.getLogger(__name__)
 
 
-class Picture(NamedTuple):
-    """A file as it was last looked at; all zero and without a sum where it cannot be read."""
+class PictureFile(NamedTuple):
+    """A picture file at its last scan; all zero and without a hash if unreadable."""
 
     path: str
     """Relative to the data folder."""
     size: int
     modified: int
-    """Nanoseconds, as ``changed``: the times by which an unchanged file is known without reading it."""
+    """Nanoseconds, as ``changed``; both identify an unchanged file without reading it."""
     changed: int
     sum: str
     """BLAKE2b of the content, 32 hex digits."""
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """What a file that nobody touched keeps."""
+        """Return the fields that stay equal for an untouched file."""
         return self.size, self.modified, self.changed
 
 
-Sums = Mapping[str, Picture]
+Sums = Mapping[str, PictureFile]
 """Path -> the picture."""
 
 
 class ShownPictures:
-    """Which pictures each episode of a plan may show to a model; policies see none."""
+    """The pictures that each episode of a plan may show to a model; policies see none."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._own: dict[tuple[str, int], frozenset[str]] = {}
         self._examples: dict[tuple[str, int, str, bool], frozenset[str]] = {}
 
-    def of(self, cell: Cell, sample: Sample) -> frozenset[str]:
-        """Paths of the pictures of one episode, its solved examples' included."""
-        if not self.sees(cell):
+    def paths(self, cell: Cell, sample: Sample) -> frozenset[str]:
+        """Return the paths of one episode's pictures, including solved examples."""
+        if not self.uses_pictures(cell):
             return frozenset()
-        return self._asked_about(cell, sample) | self._shots(cell, sample)
+        return self._sample_paths(cell, sample) | self._example_paths(cell, sample)
 
-    def _asked_about(self, cell: Cell, sample: Sample) -> frozenset[str]:
+    def _sample_paths(self, cell: Cell, sample: Sample) -> frozenset[str]:
         if cell.condition.picture == "none":
             return frozenset()
         if cell.condition.picture == "swapped":
             return frozenset() if sample.swapped is None else frozenset({sample.swapped.image.path})
-        place = (sample.scenario, sample.id)
-        if place not in self._own:
-            self._own[place] = frozenset(ref.path for ref in reachable(sample))
-        return self._own[place]
+        sample_key = (sample.scenario, sample.id)
+        if sample_key not in self._own:
+            self._own[sample_key] = frozenset(ref.path for ref in reachable_pictures(sample))
+        return self._own[sample_key]
 
     @staticmethod
-    def sees(cell: Cell) -> bool:
-        """Whether what plays the cell looks at pictures."""
+    def uses_pictures(cell: Cell) -> bool:
+        """Return True if the cell's player looks at pictures."""
         return cell.model.backend != "builtin"
 
-    def each(self) -> Iterator[str]:
-        """The pictures of all episodes, each once."""
-        seen = set[str]()
+    def all_paths(self) -> Iterator[str]:
+        """Yield the pictures of all episodes, each once."""
+        yielded = set[str]()
         kinds = {
             (c.scenario, c.protocol, c.condition.name, c.model.small_examples): c
             for c in self.plan.cells
-            if self.sees(c)
+            if self.uses_pictures(c)
         }
         for cell in kinds.values():
-            for sample in self.plan.drawn(cell):
-                new = self.of(cell, sample) - seen
-                seen |= new
+            for sample in self.plan.cell_samples(cell):
+                new = self.paths(cell, sample) - yielded
+                yielded |= new
                 yield from sorted(new)
 
-    def _shots(self, cell: Cell, sample: Sample) -> frozenset[str]:
+    def _example_paths(self, cell: Cell, sample: Sample) -> frozenset[str]:
         if not cell.condition.shots:
             return frozenset()
         small = cell.model.small_examples
-        place = (sample.scenario, sample.id, cell.condition.name, small)
-        if place not in self._examples:
-            told = examples(sample, self.plan.pools[sample.scenario], cell.condition, self.plan.seed, small)
-            self._examples[place] = frozenset(ref.path for message in told for ref in message.images)
-        return self._examples[place]
+        example_key = (sample.scenario, sample.id, cell.condition.name, small)
+        if example_key not in self._examples:
+            messages = examples(sample, self.plan.pools[sample.scenario], cell.condition, self.plan.seed, small)
+            self._examples[example_key] = frozenset(ref.path for message in messages for ref in message.images)
+        return self._examples[example_key]
 
 
-def stored(folder: Path) -> dict[str, Picture]:
-    """The pictures that a run folder has sums of; none where the file is absent or damaged."""
+def read_pictures(folder: Path) -> dict[str, PictureFile]:
+    """Return the recorded pictures of a run folder; none if the file is absent or damaged."""
     try:
-        rows = pl.read_parquet(checksums.content(folder / FILE)).select(Picture._fields).iter_rows()
-        return {row[0]: Picture(*row) for row in rows}
+        rows = pl.read_parquet(checksums.read_verified(folder / FILE)).select(PictureFile._fields).iter_rows()
+        return {row[0]: PictureFile(*row) for row in rows}
     except UNREADABLE:
         return {}
 
 
-def looked_at(data: Path, paths: Iterable[str], known: Sums) -> Iterator[Picture]:
-    """Each picture as it is now; of ``known`` ones that nobody has touched, the content is not read."""
+def scan_pictures(data: Path, paths: Iterable[str], previous: Sums) -> Iterator[PictureFile]:
+    """Yield each picture's current state; untouched files in ``known`` are not read."""
     with ThreadPoolExecutor(THREADS) as pool:
-        yield from pool.map(lambda path: _looked_at(data, path, known.get(path)), paths)
+        yield from pool.map(lambda path: _scan_picture(data, path, previous.get(path)), paths)
 
 
-def record(folder: Path, data: Path, paths: Iterable[str], stop: Event) -> None:
-    """Bring ``pictures.parquet`` up to date with these pictures, as far as it comes before ``stop``. Raises OSError."""
-    before = stored(folder)
-    now, wanted = dict(before), iter(paths)
-    while not stop.is_set() and (chunk := list(islice(wanted, CHUNK))):
-        for picture in looked_at(data, chunk, before):
+def record_pictures(folder: Path, data: Path, paths: Iterable[str], stop: Event) -> None:
+    """Update ``pictures.parquet`` with these pictures until ``stop`` is set. Raises OSError."""
+    before = read_pictures(folder)
+    pictures, remaining = dict(before), iter(paths)
+    while not stop.is_set() and (chunk := list(islice(remaining, CHUNK))):
+        for picture in scan_pictures(data, chunk, before):
             old = before.get(picture.path)
-            now[picture.path] = picture if old is None or old.sum == picture.sum else picture._replace(sum=UNKNOWN)
-    if changed := [path for path in now if now[path].sum == UNKNOWN and before[path].sum != UNKNOWN]:
+            pictures[picture.path] = picture if old is None or old.sum == picture.sum else picture._replace(sum=UNKNOWN)
+    if changed := [path for path in pictures if pictures[path].sum == UNKNOWN and before[path].sum != UNKNOWN]:
         log.warning("%d pictures have changed since they were first played, %s first", len(changed), changed[0])
-    if now != before:
-        rows = pl.DataFrame([*now.values()], schema=_SCHEMA, orient="row")
+    if pictures != before:
+        rows = pl.DataFrame([*pictures.values()], schema=_SCHEMA, orient="row")
         checksums.write_table(folder / FILE, rows, compression="zstd")
 
 
-class Recorder:
-    """Writes down, in a thread beside a sweep, what its pictures are."""
+class PictureRecorder:
+    """A thread that records a sweep's pictures while it runs."""
 
     def __init__(self, plan: Plan, data: Path, folder: Path) -> None:
         """``data`` is the benchmark's folder on this machine, ``folder`` the run's."""
@@ -157,14 +157,14 @@ class Recorder:
         self._thread.start()
 
     def finish(self, hurry: bool) -> None:
-        """Wait until all are written down; in a ``hurry`` for those alone that are being read."""
+        """Wait until all pictures are recorded; in a ``hurry`` only for those being read."""
         if hurry:
             self._stop.set()
         self._thread.join()
 
     def _work(self, plan: Plan, data: Path, folder: Path) -> None:
         try:
-            record(folder, data, ShownPictures(plan).each(), self._stop)
+            record_pictures(folder, data, ShownPictures(plan).all_paths(), self._stop)
         except (
             OSError,
             ValueError,
@@ -172,16 +172,16 @@ class Recorder:
             log.warning("the sums of the pictures are not written down: %s", problem)
 
 
-_SCHEMA = pl.Schema({name: pl.String if name in ("path", "sum") else pl.Int64 for name in Picture._fields})
+_SCHEMA = pl.Schema({name: pl.String if name in ("path", "sum") else pl.Int64 for name in PictureFile._fields})
 
 
-def _looked_at(data: Path, path: str, known: Picture | None) -> Picture:
+def _scan_picture(data: Path, path: str, previous: PictureFile | None) -> PictureFile:
     try:
-        found = (data / path).stat()
-        state = (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        if known is not None and known.state == state:
-            return known
-        content = regular.content(data / path, LARGEST_FILE)
+        status = (data / path).stat()
+        state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if previous is not None and previous.state == state:
+            return previous
+        content = regular.read_bytes(data / path, LARGEST_FILE)
     except OSError:
-        return Picture(path, 0, 0, 0, "")
-    return Picture(path, *state, blake2b(content, digest_size=16).hexdigest())
+        return PictureFile(path, 0, 0, 0, "")
+    return PictureFile(path, *state, blake2b(content, digest_size=16).hexdigest())

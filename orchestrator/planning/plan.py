@@ -1,7 +1,7 @@
-"""The plan of a sweep: it numbers all episodes, and lists those that are pending.
+"""The plan of a sweep: numbers all episodes and lists the pending ones.
 
-Every planned episode has one ordinal and one key, and is pending until it is stored; to resume is to plan again. Where the
-sweep stops by precision, the order of playing is drawn by seed, and what comes after a cell's stop belongs no more.
+Every planned episode has one ordinal and one key and is pending until it is stored; resuming means planning again. If
+the sweep stops by precision, the order is drawn by seed, and episodes after a cell's stop no longer belong to the plan.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import accumulate, chain, groupby, zip_longest
 
-from actors.prompts import version
-from actors.turn_judge import turn_judge_key
-from envs.bad_lines import LeftOut
+from actors.playing.prompts import version
+from actors.playing.turn_judge import turn_judge_key
+from envs.bad_lines import SkippedLines
 from envs.chance import chance, episode_seed
 from envs.types import Mode, Sample
 from sweeps.conditions import Condition
@@ -28,22 +28,22 @@ BUILTIN_GROUP = "builtin"
 """Policies need no loading, so one worker hosts all of them."""
 Ordinals = tuple[int, ...]
 JUDGE = "judge:"
-"""What the name of a judge's workers begins with; no model's name holds a colon."""
+"""Prefix of the name of a judge's workers; no model's name holds a colon."""
 
 
-def group(model: ModelSpec) -> str:
-    """The pool of workers that plays a model: its own, or the one of all built-in policies."""
+def worker_group(model: ModelSpec) -> str:
+    """Return the worker group of a model: its own, or the one of all built-in policies."""
     return BUILTIN_GROUP if model.backend == "builtin" else model.name
 
 
 def judge_group(judge: Judge) -> str:
-    """The pool of workers that reads for a judge."""
+    """Return the worker group of a judge."""
     return f"{JUDGE}{judge.model.name}"
 
 
 @dataclass(frozen=True)
-class OrdinalsOf:
-    """The ordinals of some cells, without a list of them."""
+class CellOrdinals:
+    """The ordinals of some cells, without listing them."""
 
     offsets: Sequence[int]
     cells: Collection[int]
@@ -55,159 +55,162 @@ class OrdinalsOf:
 
 @dataclass(frozen=True)
 class Plan:
-    """Cells, samples, and the numbering of their product; it travels to every worker once."""
+    """Cells, samples, and the numbering of their product; sent to every worker once."""
 
     cells: tuple[Cell, ...]
     samples: Mapping[str, tuple[Sample, ...]]
     """Scenario -> the samples played as multiple choice, by letter or by call, in file order."""
     pools: Mapping[str, tuple[Sample, ...]]
-    """Scenario -> the samples that examples are drawn from; it does not shrink with a limit."""
+    """Scenario -> the samples that examples are drawn from, regardless of a limit."""
     seed: int
     open_ended: Mapping[str, tuple[Sample, ...]] = field(default_factory=dict)
     """Scenario -> the samples played as open-ended generation."""
-    left_out: tuple[LeftOut, ...] = ()
-    """The bad lines of the scenarios' files that nobody plays (``skip_bad``)."""
+    left_out: tuple[SkippedLines, ...] = ()
+    """The bad lines of the scenarios' files that are not played (``skip_bad``)."""
     turn_judge: Judge | None = None
-    """Who reads answers while their episodes wait (``oeg-multi``): part of those episodes' keys."""
+    """The judge that reads answers during episodes (``oeg-multi``); part of their keys."""
     precision: Precision | None = None
     """The rule by which cells stop; with one, samples are played in an order drawn by seed, scenarios in turn."""
     stops: Mapping[int, int] = field(default_factory=dict)
-    """Index of a cell -> after how many samples of that order it was stopped: the others do not belong."""
+    """Index of a cell -> the number of samples in that order after which it stopped."""
 
-    def drawn(self, cell: Cell) -> tuple[Sample, ...]:
-        """The samples of a cell, in the order of its ordinals."""
-        return (self.open_ended if cell.protocol.in_words else self.samples)[cell.scenario]
+    def cell_samples(self, cell: Cell) -> tuple[Sample, ...]:
+        """Return the samples of a cell, in the order of its ordinals."""
+        return (self.open_ended if cell.protocol.is_open_ended else self.samples)[cell.scenario]
 
     @cached_property
     def ranks(self) -> dict[str, tuple[int, ...]]:
-        """Scenario -> the place of each sample of multiple choice in the drawn order, which is every model's and condition's."""
-        return {name: drawn_order(self.seed, name, [one.id for one in found]) for name, found in self.samples.items()}
+        """Return each multiple-choice sample's rank in the drawn order per scenario, the same for all models and conditions."""
+        return {
+            name: drawn_order(self.seed, name, [sample.id for sample in samples])
+            for name, samples in self.samples.items()
+        }
 
     @property
     def sizes(self) -> list[int]:
-        """Samples of each cell, those after its stop included."""
-        return [len(self.drawn(cell)) for cell in self.cells]
+        """Return the number of samples per cell, ignoring stops."""
+        return [len(self.cell_samples(cell)) for cell in self.cells]
 
-    def stopped(self, stops: Mapping[int, int]) -> Plan:
-        """The same plan with these cells stopped, and no others."""
+    def with_stops(self, stops: Mapping[int, int]) -> Plan:
+        """Return the plan with exactly these cells stopped."""
         return replace(self, stops=dict(stops))
 
     def size(self, index: int) -> int:
-        """Samples of a cell that belong."""
-        return self.stops.get(index, len(self.drawn(self.cells[index])))
+        """Return the number of samples of a cell up to its stop."""
+        return self.stops.get(index, len(self.cell_samples(self.cells[index])))
 
     @cached_property
-    def played(self) -> dict[str, dict[int, Sample]]:
-        """Scenario -> id -> each sample that some cell plays."""
-        found: dict[str, dict[int, Sample]] = {}
+    def samples_by_id(self) -> dict[str, dict[int, Sample]]:
+        """Return each played sample by scenario and id."""
+        by_scenario: dict[str, dict[int, Sample]] = {}
         for name, samples in (*self.samples.items(), *self.open_ended.items()):
-            found.setdefault(name, {}).update((sample.id, sample) for sample in samples)
-        return found
+            by_scenario.setdefault(name, {}).update((sample.id, sample) for sample in samples)
+        return by_scenario
 
     @cached_property
     def offsets(self) -> list[int]:
-        """First ordinal of each cell, and the total at the end."""
+        """Return the first ordinal of each cell, and the total at the end."""
         return [0, *accumulate(self.sizes)]
 
     @property
     def total(self) -> int:
-        """Planned episodes, those after a stop included."""
+        """Return the number of planned episodes, ignoring stops."""
         return self.offsets[-1]
 
     @property
-    def wanted(self) -> int:
-        """Episodes that belong."""
+    def total_with_stops(self) -> int:
+        """Return the number of planned episodes up to the stops."""
         return sum(map(self.size, range(len(self.cells))))
 
     @cached_property
     def fingerprints(self) -> list[str]:
-        """Hash of what changes each cell's answers, pool of examples and seed included."""
+        """Return a hash per cell of all that changes its answers, including example pool and seed."""
         pools = {name: digest("".join(s.digest for s in pool)) for name, pool in self.pools.items()}
         return [
             cell.fingerprint(version(cell.protocol, cell.condition))
             + f"/{self.seed}"
             + (pools[cell.scenario] if cell.condition.shots else "")
-            + (self._known(cell) if cell.condition.mode is Mode.RANDOM else "")
-            + (self._read_by if cell.protocol is Protocol.OEG_MULTI else "")
-            + (_calling(cell.model) if cell.protocol is Protocol.TOOLS else "")
+            + (self._suggestions_digest(cell) if cell.condition.mode is Mode.RANDOM else "")
+            + (self._turn_judge_key if cell.protocol is Protocol.OEG_MULTI else "")
+            + (_calling_mode(cell.model) if cell.protocol is Protocol.TOOLS else "")
             for cell in self.cells
         ]
 
     @cached_property
-    def _read_by(self) -> str:
+    def _turn_judge_key(self) -> str:
         return turn_judge_key(self.turn_judge) if self.turn_judge else ""
 
-    def _known(self, cell: Cell) -> str:
-        """Hash of the suggestions that random-proactive draws from."""
-        drawn = self.drawn(cell)
-        return digest(json.dumps(drawn[0].known if drawn else None, sort_keys=True))
+    def _suggestions_digest(self, cell: Cell) -> str:
+        """Return a hash of the suggestions that random-proactive draws from."""
+        samples = self.cell_samples(cell)
+        return digest(json.dumps(samples[0].suggestion_pool if samples else None, sort_keys=True))
 
     def task(self, ordinal: int) -> tuple[int, Sample]:
-        """Index of the cell and the sample behind an ordinal."""
+        """Return the cell's index and the sample of an ordinal."""
         index = bisect_right(self.offsets, ordinal) - 1
-        return index, self.drawn(self.cells[index])[ordinal - self.offsets[index]]
+        return index, self.cell_samples(self.cells[index])[ordinal - self.offsets[index]]
 
-    def together(self, one: int, other: int) -> bool:
-        """Whether two ordinals are one sample's, under two conditions of one model: pictures and prompt are shared."""
-        return self.task(one)[1] is self.task(other)[1]
+    def share_sample(self, ordinal: int, neighbor: int) -> bool:
+        """Return True if two ordinals play one sample under two conditions, and so share pictures and prompt."""
+        return self.task(ordinal)[1] is self.task(neighbor)[1]
 
     def key(self, index: int, sample: Sample) -> str:
-        """``model/scenario/condition/0042-3fa9c1d2``: readable, and unique to all that changes the answer."""
+        """Return the episode's key, ``model/scenario/condition/0042-3fa9c1d2``, unique to all that changes the answer."""
         cell = self.cells[index]
-        return f"{cell.key}/{sample.id:04d}-{digest(self.fingerprints[index] + _content(cell, sample), 4)}"
+        return f"{cell.key}/{sample.id:04d}-{digest(self.fingerprints[index] + _content_digest(cell, sample), 4)}"
 
     def episode_seed(self, sample: Sample, condition: Condition | None = None) -> int:
-        """The seed of a sample's episodes: the same for every model and condition, another for each draw of a replicate."""
+        """Return the seed of a sample's episodes, equal for all models and conditions and different per draw of a replicate."""
         purpose = f"episode-{condition.draw}" if condition and condition.draw else "episode"
         return episode_seed(self.seed, sample.scenario, sample.id, purpose)
 
     def keys(self, index: int) -> Iterator[str]:
-        """Keys of one cell in the order of its ordinals, those after its stop included."""
+        """Yield the keys of one cell in the order of its ordinals, ignoring stops."""
         cell, fingerprint = self.cells[index], self.fingerprints[index]
         prefix = cell.key
-        for sample in self.drawn(cell):
-            yield f"{prefix}/{sample.id:04d}-{digest(fingerprint + _content(cell, sample), 4)}"
+        for sample in self.cell_samples(cell):
+            yield f"{prefix}/{sample.id:04d}-{digest(fingerprint + _content_digest(cell, sample), 4)}"
 
     def all_keys(self, model: str | None = None) -> Iterator[str]:
-        """Keys of all episodes that belong, in the order of ordinals; of one model where it is named."""
+        """Yield the keys of all episodes up to the stops, in the order of ordinals, optionally of one model."""
         for index, cell in enumerate(self.cells):
             if model in (None, cell.model.name):
                 yield from (key for number, key in enumerate(self.keys(index)) if self._belongs(index, number))
 
     def _belongs(self, index: int, number: int) -> bool:
-        """Whether a cell was not stopped before its sample of this number."""
+        """Return True if the cell did not stop before this sample."""
         return index not in self.stops or self.ranks[self.cells[index].scenario][number] < self.stops[index]
 
     def pending(self, finished: Collection[str]) -> dict[str, list[int]]:
-        """Group -> ordinals still to play; the conditions of one sample stand side by side, so that caches help."""
+        """Return the pending ordinals per worker group; a sample's conditions are adjacent, so that caches help."""
         waiting: dict[str, list[int]] = {}
         for model, blocks in groupby(self._blocks(), lambda block: self.cells[block[0]].model):
             samples = [self._by_sample(block, finished) for block in blocks]
-            queue = waiting.setdefault(group(model), [])
-            queue.extend(ordinal for sample in self._in_turn(samples) for ordinal in sample if ordinal >= 0)
+            queue = waiting.setdefault(worker_group(model), [])
+            queue.extend(ordinal for sample in self._interleave(samples) for ordinal in sample if ordinal >= 0)
         return {name: queue for name, queue in waiting.items() if queue}
 
-    def left(self, pending: Mapping[str, Sequence[int]]) -> Counter[int]:
-        """Index of a cell -> how many of its ordinals these queues hold."""
-        places = Counter(map(partial(bisect_right, self.offsets), chain.from_iterable(pending.values())))
-        return Counter({place - 1: number for place, number in places.items()})
+    def pending_per_cell(self, pending: Mapping[str, Sequence[int]]) -> Counter[int]:
+        """Count the ordinals per cell index in these queues."""
+        positions = Counter(map(partial(bisect_right, self.offsets), chain.from_iterable(pending.values())))
+        return Counter({position - 1: number for position, number in positions.items()})
 
     def _by_sample(self, indexes: Sequence[int], finished: Collection[str]) -> list[Ordinals]:
-        """The ordinals of cells that share samples, one tuple a sample, in the order of playing; -1 where nothing is to play."""
+        """Return the ordinals of cells that share samples, one tuple per sample, in playing order; -1 if not pending."""
         rows = list(zip(*(self._unfinished(index, finished) for index in indexes), strict=True))
         cell = self.cells[indexes[0]]
-        if not self.precision or cell.protocol.in_words:
+        if not self.precision or cell.protocol.is_open_ended:
             return rows
         return [row for _, row in sorted(zip(self.ranks[cell.scenario], rows, strict=True))]
 
-    def _in_turn(self, scenarios: Sequence[list[Ordinals]]) -> Iterator[Ordinals]:
-        """The samples of one model: scenario after scenario, or one of each in turn."""
+    def _interleave(self, scenarios: Sequence[list[Ordinals]]) -> Iterator[Ordinals]:
+        """Yield the samples of one model, scenario after scenario, or interleaved if the sweep stops by precision."""
         if not self.precision:
             return chain.from_iterable(scenarios)
         return chain.from_iterable(zip_longest(*scenarios, fillvalue=()))
 
     def _unfinished(self, index: int, finished: Collection[str]) -> list[int]:
-        """The cell's ordinals, -1 where the episode is stored or does not belong."""
+        """Return the cell's ordinals, with -1 for episodes that are stored or after its stop."""
         first = self.offsets[index]
         if not finished and index not in self.stops:
             return list(range(first, self.offsets[index + 1]))
@@ -217,44 +220,44 @@ class Plan:
         ]
 
     def _blocks(self) -> Iterator[list[int]]:
-        """Cells that share model and samples, by index."""
+        """Yield the indexes of cells that share model and samples."""
         blocks: dict[tuple[str, str, str], list[int]] = {}
         for index, cell in enumerate(self.cells):
             blocks.setdefault((cell.model.name, cell.scenario, cell.protocol), []).append(index)
         yield from blocks.values()
 
 
-def _calling(model: ModelSpec) -> str:
-    """How its functions are called, where that is not by a service's own tool calling."""
+def _calling_mode(model: ModelSpec) -> str:
+    """Return the way of calling functions, empty for a service's default tool calling."""
     return f"/{model.tools}" if model.calls_natively and model.tools else "" if model.calls_natively else "/text"
 
 
-def _content(cell: Cell, sample: Sample) -> str:
-    """Digest of the sample's line, and of the one whose picture is shown in its place."""
+def _content_digest(cell: Cell, sample: Sample) -> str:
+    """Return the digest of the sample's line, and of the line whose picture replaces its own."""
     if cell.condition.picture != "swapped" or sample.swapped is None:
         return sample.digest
     return sample.digest + sample.swapped.digest
 
 
 def drawn_order(seed: int, scenario: str, ids: Sequence[int]) -> tuple[int, ...]:
-    """The place of each sample in an order drawn by seed; of fewer samples it is the same one without the others."""
-    draws = [(chance(seed, scenario, one, "order").random(), one) for one in ids]
+    """Return each sample's rank in an order drawn by seed; leaving samples out does not reorder the rest."""
+    draws = [(chance(seed, scenario, sample_id, "order").random(), sample_id) for sample_id in ids]
     order = sorted(range(len(ids)), key=draws.__getitem__)
     return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
-def planned(
+def make_plan(
     sweep: Sweep,
     samples: Mapping[Protocol, Mapping[str, Sequence[Sample]]],
     pools: Mapping[str, Sequence[Sample]],
-    left_out: Sequence[LeftOut] = (),
+    left_out: Sequence[SkippedLines] = (),
 ) -> Plan:
-    """The plan of a sweep over loaded samples: protocol -> scenario -> those played."""
-    openly = next((protocol for protocol in samples if protocol.in_words), Protocol.OEG)
-    chosen = next((protocol for protocol in samples if not protocol.in_words), Protocol.MCQA)
+    """Make the plan of a sweep over loaded samples (protocol -> scenario -> played samples)."""
+    openly = next((protocol for protocol in samples if protocol.is_open_ended), Protocol.OEG)
+    chosen = next((protocol for protocol in samples if not protocol.is_open_ended), Protocol.MCQA)
     choice, open_ended = (
-        {name: tuple(found) for name, found in samples.get(protocol, {}).items()} for protocol in (chosen, openly)
+        {name: tuple(loaded) for name, loaded in samples.get(protocol, {}).items()} for protocol in (chosen, openly)
     )
-    whole = {name: tuple(found) for name, found in pools.items()}
+    example_pools = {name: tuple(loaded) for name, loaded in pools.items()}
     rule, judge = sweep.precision, sweep.turn_judge
-    return Plan(sweep.cells(), choice, whole, sweep.seed, open_ended, tuple(left_out), judge, rule)
+    return Plan(sweep.cells(), choice, example_pools, sweep.seed, open_ended, tuple(left_out), judge, rule)

@@ -32,39 +32,43 @@ HALVINGS = 40
 
 
 def interval(values: Floats, sizes: Whole, target: float, alpha: float = ALPHA) -> tuple[float, float]:
-    """The confidence sequence at 1 - ``alpha`` (95%) after so many rounds, of the average over strata of the whole sets' means.
+    """Return the confidence sequence at 1 - ``alpha`` (95%) of the average over strata of the full sets' means.
 
-    ``values`` (rounds, strata), in [0, 1], in the order drawn; what stands below a stratum's size is not read. ``sizes``
-    (strata,) are the whole sets'. ``target``: the half-width, of the same unit, at which sampling is meant to stop.
+    Args:
+        values: (rounds, strata), in [0, 1], in the order drawn; rows beyond a stratum's size are not read.
+        sizes: (strata,), samples of the full sets.
+        target: the half-width, in the same unit, at which sampling is meant to stop.
     """
     rounds = np.arange(len(values))[:, None]
-    drawn = np.where(rounds < sizes, values, 0.0)
-    before = np.vstack([np.zeros(len(sizes)), np.cumsum(drawn, axis=0)])
+    played = np.where(rounds < sizes, values, 0.0)
+    before = np.vstack([np.zeros(len(sizes)), np.cumsum(played, axis=0)])
     left = np.maximum(1 - rounds / sizes, 0.0)
-    seen = (left * drawn + before[:-1] / sizes).mean(axis=1)
-    bets = _bets(drawn, before[:-1], np.minimum(rounds, sizes), left, target)
+    round_values = (left * played + before[:-1] / sizes).mean(axis=1)
+    bets = _bets(played, before[:-1], np.minimum(rounds, sizes), left, target)
     low = float((before[-1] / sizes).mean())
     high = low + float(np.maximum(1 - len(values) / sizes, 0.0).mean())
-    below, above = _bound(seen, bets, low, high, alpha), -_bound(-seen, bets, -high, -low, alpha)
+    below, above = _bound(round_values, bets, low, high, alpha), -_bound(-round_values, bets, -high, -low, alpha)
     return min(below, above), max(below, above)  # they cross where the truth is rejected from both sides
 
 
-def _bets(drawn: Floats, sums: Floats, counts: Whole, left: Floats, target: float) -> Floats:
-    """What is bet in each round (rounds,), from earlier rounds alone."""
-    squares = np.vstack([np.zeros(drawn.shape[1]), np.cumsum(drawn**2, axis=0)[:-1]])
+def _bets(played: Floats, sums: Floats, counts: Whole, left: Floats, target: float) -> Floats:
+    """Return the bet of each round (rounds,), from earlier rounds alone."""
+    squares = np.vstack([np.zeros(played.shape[1]), np.cumsum(played**2, axis=0)[:-1]])
     spread = squares - sums**2 / np.maximum(counts, 1)
     variance = (PRIOR_SAMPLES * PRIOR_VARIANCE + spread) / (PRIOR_SAMPLES + counts)
-    conditional = (left**2 * variance).mean(axis=1) / drawn.shape[1]
+    conditional = (left**2 * variance).mean(axis=1) / played.shape[1]
     widest = left.mean(axis=1)
     tiny = np.finfo(float).tiny
     bets = np.minimum(target / np.maximum(conditional, tiny), LARGEST_BET / np.maximum(widest, tiny))
     return np.where(widest > 0, bets, 0.0)
 
 
-def _bound(seen: Floats, bets: Floats, low: float, high: float, alpha: float) -> float:
-    """The least mean in [low, high] that was never rejected: the capital of bets on a greater one falls as the mean grows."""
+def _bound(round_values: Floats, bets: Floats, low: float, high: float, alpha: float) -> float:
+    """Return the smallest mean in [low, high] that was never rejected, by bisection: the capital falls as the mean grows."""
     limit = np.log(2 / alpha)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if np.log1p(bets * (seen - middle)).cumsum().max() >= limit else (low, middle)
+        low, high = (
+            (middle, high) if np.log1p(bets * (round_values - middle)).cumsum().max() >= limit else (low, middle)
+        )
     return low

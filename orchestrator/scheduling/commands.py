@@ -7,61 +7,65 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweeps.values import gpus_told
+from sweeps.values import format_gpus
 
 JUDGES = "judges"
-"""The pool of judges' workers."""
+"""The pool of the judge's workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one replica of a group takes, and how many there may be."""
+    """The resources of one replica of a group, and how many replicas there may be."""
 
     cpus: float = 1.0
-    """Of a replica that takes a part of a GPU: CPUs beside that GPU, whoever shares it."""
+    """For a replica on a part of a GPU: the CPUs of that GPU, however many share it."""
     gpus: float = 0
-    """A whole number, or the part of one GPU that it shares (0.5, 0.25)."""
+    """A whole number, or a part of one shared GPU (0.5, 0.25)."""
     replicas: int = 64
-    at_once: int = 1
+    concurrency: int = 1
     """Episodes one worker plays at once; a lease smaller than that leaves its engine half empty."""
     accelerator: str = ""
-    """The kind of GPU it must have, as Ray names it (``H200``); empty takes any."""
+    """The kind of GPU it needs, as Ray names it (``H200``); empty for any."""
     pool: str = "models"
-    """Whose share of the cluster it takes: ``models`` or ``judges``."""
+    """The pool whose share of the cluster it uses: ``models`` or ``judges``."""
     rate: float | None = None
-    """Episodes/s of one replica, estimated; None is learnt."""
+    """Estimated episodes/s of one replica; None is learned while playing."""
     start: float = 0.0
-    """Seconds from the command to a ready worker, estimated; observation corrects both."""
+    """Estimated seconds from the command to a ready worker; observation corrects both."""
     judge: str = ""
-    """The group that reads this one's answers: while it lags far behind, this one gets no new lease."""
-    after: bool = False
-    """Whether a judge starts only when the groups that it reads are done: one GPU cannot hold both."""
+    """The group that reads this one's answers; while it lags far behind, this one gets no new lease."""
+    after_writers: bool = False
+    """True if a judge starts only when the groups that it reads are done, because one GPU cannot hold both."""
+    standing_replicas: int = 0
+    """Replicas that stay as long as others play, because those groups' episodes wait for their replies.
 
-    serves: int = 0
-    """Replicas that stand as long as others play, because those groups' episodes wait for their replies; 0 for all but a judge
-    of ``oeg-multi`` with an engine of its own."""
-
-    unhurried: bool = False
-    """Whether its work may take days (a service's batches): a worker's silence says nothing, and all work is one lease."""
+    0 except for a judge of ``oeg-multi`` with an engine of its own.
+    """
+    slow_batches: bool = False
+    """True if its work may take days (a service's batches): silence means nothing, and all work is one lease."""
 
     @property
-    def told(self) -> str:
-        """``2 GPUs of kind H200``."""
-        return gpus_told(self.gpus) + (f" of kind {self.accelerator}" if self.accelerator else "")
+    def gpu_text(self) -> str:
+        """For example ``2 GPUs of kind H200``."""
+        return format_gpus(self.gpus) + (f" of kind {self.accelerator}" if self.accelerator else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
+    """Start a worker of a group in this slot."""
+
     slot: int
     group: str
     node: str = ""
-    """Where its GPUs were counted; empty for a worker that takes none."""
+    """The node where its GPUs are counted; empty for a worker without GPUs."""
     shared: int | None = None
-    """The number of the shared GPU that it takes a part of; None for whole GPUs."""
+    """The number of the shared GPU that it uses a part of; None for whole GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
+    """Have a worker play these episodes."""
+
     slot: int
     lease: int
     ordinals: tuple[int, ...]
@@ -69,12 +73,14 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
+    """End a worker that has nothing left to play."""
+
     slot: int
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Kill this worker, which is silent or far too slow; its work is pending again."""
+    """Kill a worker that is silent or far too slow; its work is pending again."""
 
     slot: int
     reason: str
@@ -82,7 +88,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """These episodes end as FAILED with this reason; of a judge's group, their answers are stored as unjudged."""
+    """End these episodes as FAILED with this reason; for a judge's group, store their answers as unjudged."""
 
     ordinals: tuple[int, ...]
     reason: str
@@ -91,7 +97,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """No worker can play this group in this attempt; its episodes stay pending for the next one."""
+    """Stop playing a group in this attempt; its episodes stay pending for the next one."""
 
     group: str
     reason: str
@@ -99,7 +105,7 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Ask a worker to leave out those of these leased episodes that it has not begun; its leases end without them."""
+    """Ask a worker to skip those of these leased episodes that it has not begun; its leases end without them."""
 
     slot: int
     ordinals: tuple[int, ...]

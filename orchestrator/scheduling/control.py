@@ -1,124 +1,116 @@
-"""What somebody asks of a running schedule: pause, cancel, requeue, fewer GPUs, another pace, an empty node.
+"""Commands of a person to a running scheduler: pause, cancel, requeue, set GPUs or concurrency, drain a node.
 
-No episode is lost or doubled by it: whatever a worker has begun ends and is delivered, the rest of its leases is recalled.
+No episode is lost or doubled by them: what a worker has begun ends and is delivered, the rest of its leases is recalled.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import deque
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.scheduling.commands import Command, Recall, Stop
-from orchestrator.scheduling.placement import Placement
+from orchestrator.scheduling.leasing import Leasing
 from orchestrator.scheduling.state import WorkerGroup, WorkerSlot
 
-PAUSE_GRACE_S = 60.0
-"""Seconds that a worker without work stays after a pause, in case that is taken back; loading a large model takes minutes."""
 
-
-class Control(Placement):
+class Control(Leasing):
     """Each method takes the time in seconds and returns the commands that follow."""
 
-    @abstractmethod
-    def _follow(self, group: WorkerGroup) -> list[Command]:
-        """Stop the group's workers that have nothing left, and start what fits now."""
-
     def cancel(self, name: str, ordinals: Container[int], now: float = 0.0) -> list[Command]:
-        """No more of these episodes of a group are handed out; those in play end and are delivered.
+        """Hand out no more of these episodes of a group; those in play end and are delivered.
 
         Nothing brings a cancelled one back: neither the end of its lease nor its worker's death. A judge's group keeps the
-        answers that are there.
+        answers that are stored.
         """
         self._advance(now)
         if name not in self.groups:
             return []
         group = self.groups[name]
         group.cancel(ordinals)
-        return [*self._recall(group), *self._follow(group)]
+        return [*self._recall(group), *self._reassign(group)]
 
     def hold(
         self, name: str, paused: Container[int] = (), withdrawn: Container[int] = (), now: float = 0.0
     ) -> list[Command]:
-        """Of this group just these episodes are paused, and these cancelled; the others may be handed out.
+        """Hold exactly these episodes of a group as paused or withdrawn; hand out the others.
 
-        What is paused is pending: the schedule is not done before it is played. What is cancelled is not; another ``hold``
-        brings it back.
+        A paused episode is pending: the scheduler is not done before it is played. A withdrawn one is not pending; another
+        ``hold`` brings it back.
         """
         self._advance(now)
         if name not in self.groups or self.groups[name].abandoned:
             return []
         group = self.groups[name]
-        before = bool(group.parked)
+        had_parked = bool(group.parked)
         group.hold(paused, withdrawn)
         recalled = self._recall(group)
-        if not before:
+        if not had_parked:
             group.parked_since = self.now
-        return [*recalled, *self._follow(group)]
+        return [*recalled, *self._reassign(group)]
 
     def requeue(self, name: str, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
-        """These episodes of a group, which nobody holds, are to be played again."""
+        """Play these episodes of a group again; no worker holds them."""
         self._advance(now)
         group = self.groups.setdefault(name, WorkerGroup(name, self.demands[name], deque()))
         if group.abandoned:
             return []
         for ordinal in ordinals:
             self.lone_deaths.pop((name, ordinal), None)
-        group.waiting.extend(group.wanted(ordinals))
-        return self._follow(group)
+        group.waiting.extend(group.filter_playable(ordinals))
+        return self._reassign(group)
 
-    def reshare(self, shares: Mapping[str, float], now: float = 0.0) -> list[Command]:
-        """Another share of the GPUs for each pool; those above it take no new lease, those that still start first."""
+    def set_shares(self, shares: Mapping[str, float], now: float = 0.0) -> list[Command]:
+        """Set the share of GPUs of each pool; workers above it take no new lease, those still starting first."""
         self._advance(now)
         self.shares = dict(shares)
         commands = list[Command]()
         for pool, gpus in self.shares.items():
             staying = [s for s in self.slots.values() if s.group.demand.pool == pool and not s.leaving]
-            over = sum(slot.group.demand.gpus for slot in staying) - gpus
-            for slot in sorted(staying, key=lambda one: (one.ready, -one.began)):
-                if over > 0 and slot.group.demand.gpus:
-                    over -= slot.group.demand.gpus
+            excess = sum(slot.group.demand.gpus for slot in staying) - gpus
+            for slot in sorted(staying, key=lambda worker: (worker.ready, -worker.started_at)):
+                if excess > 0 and slot.group.demand.gpus:
+                    excess -= slot.group.demand.gpus
                     slot.leaving = True
         for group in self.groups.values():
             commands += self._recall_leaving(group)
         return commands
 
     def drain(self, nodes: Collection[str], now: float = 0.0) -> list[Command]:
-        """Just these nodes get no worker; those that are there take no new lease."""
+        """Start no workers on exactly these nodes; workers there take no new lease."""
         self._advance(now)
         self.closed = frozenset(nodes)
         for slot in self.slots.values():
             slot.leaving = slot.leaving or slot.node in self.closed
         return [command for group in self.groups.values() for command in self._recall_leaving(group)]
 
-    def repace(self, name: str, at_once: int, now: float = 0.0) -> list[Command]:
-        """A group's workers play so many episodes at once from now on: what they have not begun is leased anew."""
+    def set_concurrency(self, name: str, at_once: int, now: float = 0.0) -> list[Command]:
+        """Set how many episodes a group's workers play at once; what they have not begun is leased anew."""
         self._advance(now)
         if name not in self.groups:
             return []
         group = self.groups[name]
-        group.demand = replace(group.demand, at_once=at_once)
+        group.demand = replace(group.demand, concurrency=at_once)
         return self._recalls(slot for slot in self.slots.items() if slot[1].group is group)
 
     def _advance(self, now: float) -> None:
         self.now = max(self.now, now)
 
     def _recall(self, group: WorkerGroup) -> list[Command]:
-        """Ask the group's workers to leave out what is paused or cancelled and not begun."""
-        found = list[Command]()
+        """Recall the leased episodes of a group that are paused or cancelled."""
+        commands = list[Command]()
         for number, slot in self.slots.items():
-            barred = tuple(one for one in slot.leased if group.barred(one)) if slot.group is group else ()
-            found += [Recall(number, barred)] if barred else []
-        return found
+            if slot.group is group and (ordinals := tuple(filter(group.is_held_back, slot.leased))):
+                commands.append(Recall(number, ordinals))
+        return commands
 
     def _recall_leaving(self, group: WorkerGroup) -> list[Command]:
-        """Workers that leave give back what they have not begun, and end at once where they hold nothing."""
-        leaving = {number: s for number, s in self.slots.items() if s.group is group and s.leaving}
+        """Recall the leases of workers that leave, and stop those that are still starting."""
+        leaving = {number: slot for number, slot in self.slots.items() if slot.group is group and slot.leaving}
         starting = [number for number, slot in leaving.items() if not slot.ready]
         for number in starting:
             self._release(number)
-        return [*map(Stop, starting), *self._recalls(leaving.items()), *self._follow(group)]
+        return [*map(Stop, starting), *self._recalls(leaving.items()), *self._reassign(group)]
 
     def _recalls(self, slots: Iterable[tuple[int, WorkerSlot]]) -> list[Command]:
         return [Recall(number, slot.leased) for number, slot in slots if slot.leases]

@@ -1,7 +1,7 @@
-"""The cluster's nodes and their free GPUs, and the GPUs that several narrow workers share.
+"""The cluster's nodes, their free GPUs, and the GPUs that several narrow workers share.
 
-All GPUs of a replica lie on one node; a replica goes to the node where it fits most tightly. A part of a GPU is always of
-a shared one, which holds nothing else: no GPU is ever given out beyond its whole.
+All GPUs of a replica are on one node; a replica goes to the node where it fits most tightly. A part of a GPU always belongs
+to a shared GPU, which runs nothing else: no GPU is given out beyond its whole.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 NODE_GPUS = 8
-"""GPUs of a usual node, where only their number is known."""
+"""GPUs of a usual node, if only the total number is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,44 +22,45 @@ class Node:
     name: str
     gpus: int
     accelerator: str = ""
-    """The kind of its GPUs as Ray names it (``H200``); empty where that is unknown."""
+    """The kind of its GPUs as Ray names it (``H200``); empty if unknown."""
 
 
 class Place(NamedTuple):
-    """Where a replica fits."""
+    """A place where a replica fits."""
 
     node: str = ""
-    """Empty for one that takes no GPU."""
+    """Empty for a replica without GPUs."""
     shared: int | None = None
-    """The number of the shared GPU that has room for it; None where it takes GPUs that nobody holds yet."""
+    """The number of the shared GPU that has room for it; None if it takes whole free GPUs."""
 
 
 @dataclass
 class SharedGpu:
-    """One GPU that workers take parts of."""
+    """A GPU that several workers have parts of."""
 
     node: str
     free: Fraction = Fraction(1)
 
 
 class Nodes:
-    """The cluster's nodes, how many GPUs are free on each, and the shared GPUs by number."""
+    """The cluster's nodes, the free GPUs of each, and the shared GPUs by number."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = tuple(nodes)
         self.free = {node.name: node.gpus for node in self.nodes}
-        """GPUs that nobody holds, not even a part of."""
+        """Node -> GPUs of which no part is taken."""
         self.shared: dict[int, SharedGpu] = {}
         self.total = sum(node.gpus for node in self.nodes)
 
     def widest(self, accelerator: str = "") -> int:
-        """The most GPUs that one node of this kind has."""
+        """Return the largest number of GPUs that one node of this kind has."""
         return max((node.gpus for node in self.nodes if accelerator in ("", node.accelerator)), default=0)
 
-    def best(self, gpus: float, accelerator: str = "", without: Collection[str] = ()) -> Place | None:
-        """Where so many GPUs fit most tightly, the first of equals; None where they fit on no node but those ``without``.
+    def tightest_fit(self, gpus: float, accelerator: str = "", without: Collection[str] = ()) -> Place | None:
+        """Return the place where this many GPUs fit most tightly, the first of equals; None if they fit nowhere.
 
-        A part of a GPU goes to the fullest shared GPU with room for it, and only else to one that nobody holds.
+        Nodes in ``without`` are skipped. A part of a GPU goes to the fullest shared GPU with room for it, and only otherwise
+        to a free one.
         """
         fitting = {
             node.name: self.free[node.name]
@@ -70,19 +71,19 @@ class Nodes:
         if part < 1:
             room = {n: gpu.free for n, gpu in self.shared.items() if gpu.node in fitting and gpu.free >= part}
             if room:
-                number = min(room, key=lambda one: room[one])
+                number = min(room, key=lambda candidate: room[candidate])
                 return Place(self.shared[number].node, number)
         wide = [name for name, free in fitting.items() if free >= part and free >= 1]
         return Place(min(wide, key=lambda name: fitting[name])) if wide else None
 
-    def take_at(self, place: Place, gpus: float, worker: int) -> Place:
-        """A worker takes GPUs at a place that ``best`` found; a GPU is shared under the number of its first worker."""
+    def reserve(self, place: Place, gpus: float, worker: int) -> Place:
+        """Take GPUs at a place from ``tightest_fit``; a shared GPU has the number of its first worker."""
         shared = worker if 0 < gpus < 1 and place.shared is None else place.shared
         self.take(place.node, gpus, shared)
         return Place(place.node, shared)
 
     def take(self, name: str, gpus: float, shared: int | None = None) -> None:
-        """A worker holds GPUs of this node now, or a part of the ``shared`` one; a node that is gone is passed over."""
+        """Count GPUs of this node as taken, or a part of the ``shared`` one; a node that is gone is skipped."""
         if name not in self.free:
             return
         if shared is None:
@@ -94,7 +95,7 @@ class Nodes:
         self.shared[shared].free -= Fraction(gpus)
 
     def give(self, name: str, gpus: float, shared: int | None = None) -> None:
-        """A worker's GPUs are free again; a shared one that nobody holds a part of is a GPU like any other."""
+        """Count a worker's GPUs as free again; a shared GPU without workers becomes a whole one."""
         if name not in self.free:
             return
         if shared is None:
@@ -106,7 +107,7 @@ class Nodes:
             self.free[name] += 1
 
 
-def nodes_of(gpus: int, accelerator: str = "", width: int = NODE_GPUS) -> tuple[Node, ...]:
-    """Nodes that hold so many GPUs: full ones of ``width``, and one with the rest."""
+def build_nodes(gpus: int, accelerator: str = "", width: int = NODE_GPUS) -> tuple[Node, ...]:
+    """Return nodes with this many GPUs in all: full ones of ``width``, and one with the rest."""
     sizes = [width] * (gpus // width) + ([gpus % width] if gpus % width else [])
     return tuple(Node(f"node-{number}", size, accelerator) for number, size in enumerate(sizes))

@@ -1,6 +1,6 @@
-"""Placement: the groups, their workers and the nodes, and which group is to have one more replica, and where.
+"""Placement: which group gets one more replica, and where.
 
-It decides by what is left, the rates and the free GPUs; the events that change these are the scheduler's.
+It decides by the work left, the rates and the free GPUs; the scheduler's events change these.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.nodes import Node, Nodes, Place, nodes_of
+from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
 from orchestrator.scheduling.state import (
     LEASES_PER_WORKER,
     SILENCE_TIMEOUT_S,
     WorkerGroup,
     WorkerSlot,
-    cpus_taken,
-    fewest_leaving,
     finish_time,
+    used_cpus,
+    workers_to_evict,
 )
 
 MIN_GAIN = 0.01
-"""One more replica is worth its start if it ends its group's work earlier by at least this fraction of that start."""
+"""Fraction of a replica's start time by which it must end its group's work earlier to be worth starting."""
 
 
 class Placement:
-    """The state of a schedule, and where replicas go."""
+    """The groups, their workers and the nodes, with the rules for one more replica."""
 
     def __init__(
         self,
@@ -38,30 +38,33 @@ class Placement:
         together: Callable[[int, int], bool] = lambda one, other: False,
         silence: float = SILENCE_TIMEOUT_S,
     ) -> None:
-        """``together`` tells whether two neighbours in a queue are one sample's, which no lease takes apart.
+        """Start without workers.
 
-        ``silence``: seconds a worker with a lease may say nothing before its work is taken back.
+        Args:
+            pending: group -> ordinals to play.
+            shares: pool -> GPUs it may take; a pool that is missing may take all.
+            together: returns True if two neighbors in a queue belong to one sample, which no lease splits.
+            silence: seconds a worker with a lease may send nothing before its work is taken back.
         """
         self.demands = demands
         self.groups = {name: WorkerGroup(name, demands[name], deque(queue)) for name, queue in pending.items()}
         self.cpus = cpus
-        self.nodes = Nodes(nodes or nodes_of(gpus))
+        self.nodes = Nodes(nodes or build_nodes(gpus))
         self.shares = dict(shares or {})
-        """Pool -> GPUs it may take at once; a pool that is not named may take all."""
         self.closed: frozenset[str] = frozenset()
-        """Nodes that get no worker."""
+        """Nodes that get no workers."""
         self.together, self.silence = together, silence
         self.slots: dict[int, WorkerSlot] = {}
         self.lone_deaths: Counter[tuple[str, int]] = Counter()
-        """Group, episode -> workers that died while playing nothing else."""
+        """Group, ordinal -> workers that died while playing nothing else."""
         self.now = self.changed = 0.0
         self.begun = False
-        self._slots = 0
-        self._leases = 0
+        self._slot_count = 0
+        self._lease_count = 0
 
     def remaining(self, group: WorkerGroup) -> int:
-        """Episodes that are not delivered yet, leased ones included."""
-        return group.left + sum(slot.held for slot in self.slots.values() if slot.group is group)
+        """Return the number of episodes that are not delivered yet, including leased ones."""
+        return group.queued_count + sum(slot.leased_count for slot in self.slots.values() if slot.group is group)
 
     def _release(self, slot: int) -> WorkerSlot:
         worker = self.slots.pop(slot)
@@ -69,15 +72,15 @@ class Placement:
         return worker
 
     def _next_to_start(self) -> WorkerGroup | None:
-        """The next group to have one more replica: first a judge whose replies episodes wait for.
+        """Return the group that gets one more replica: first a judge whose replies episodes wait for.
 
-        A group that its replicas cannot finish by the time a perfect schedule would end comes first, wide ones before
-        narrow ones, so that narrow ones fill the gaps and no wide one waits for them; then the longest work per replica.
+        Next come groups that their replicas cannot finish by the time a perfect schedule would end, wide ones before narrow
+        ones, so that narrow ones fill the gaps and no wide one waits for them; then the longest work per replica.
         """
         for group in self.groups.values():
-            if self._standing(group) < self._to_stand(group) and self._fits(group):
+            if self._replica_count(group) < self._required_replicas(group) and self._fits(group):
                 return group
-        fitting = [group for group in self.groups.values() if group.left and self._fits(group)]
+        fitting = [group for group in self.groups.values() if group.queued_count and self._fits(group)]
         if not fitting:
             return None
         replicas = Counter(slot.group.name for slot in self.slots.values())
@@ -85,18 +88,18 @@ class Placement:
         paying = [group for group in fitting if self._replica_pays(group, work[group.name])]
         horizon = self._horizon() if len(paying) > 1 else 0.0
 
-        def need(group: WorkerGroup) -> tuple[bool, float, float]:
+        def priority(group: WorkerGroup) -> tuple[bool, float, float]:
             count, seconds = replicas[group.name], work[group.name]
-            behind = count * max(horizon - group.start, 0.0) < seconds if count else True
+            behind = count * max(horizon - group.start_s, 0.0) < seconds if count else True
             return behind, group.demand.gpus if behind else 0, seconds / (count + 1)
 
-        return max(paying, key=need, default=None)
+        return max(paying, key=priority, default=None)
 
     def _fits(self, group: WorkerGroup) -> bool:
         demand = group.demand
-        if demand.after and self._awaits_answers(group):
+        if demand.after_writers and self._awaits_answers(group):
             return False
-        cpus = self.cpus - cpus_taken(self.slots.values(), self._room(demand))
+        cpus = self.cpus - used_cpus(self.slots.values(), self._room(demand))
         if demand.cpus > cpus and not (demand.gpus == 0 and not self.slots):
             return False
         if not demand.gpus:
@@ -104,67 +107,69 @@ class Placement:
         return demand.gpus <= self._free_in_pool(demand.pool) and self._room(demand) is not None
 
     def _room(self, demand: Demand) -> Place | None:
-        """Where a replica fits; a node that workers leave for a wider one takes none that is no wider than they are."""
+        """Return where a replica fits; a node that workers leave for a wider one takes none of their width or less."""
         if not demand.gpus:
             return Place()
-        kept = {slot.node for slot in self.slots.values() if slot.leaving and slot.group.demand.gpus >= demand.gpus}
-        return self.nodes.best(demand.gpus, demand.accelerator, kept | self.closed)
+        reserved = {slot.node for slot in self.slots.values() if slot.leaving and slot.group.demand.gpus >= demand.gpus}
+        return self.nodes.tightest_fit(demand.gpus, demand.accelerator, reserved | self.closed)
 
     def _free_in_pool(self, pool: str) -> float:
-        """GPUs that the pool may still take."""
+        """Return the GPUs that the pool may still take."""
         if pool not in self.shares:
             return self.nodes.total
         return self.shares[pool] - sum(s.group.demand.gpus for s in self.slots.values() if s.group.demand.pool == pool)
 
     def _replica_pays(self, group: WorkerGroup, seconds: float) -> bool:
-        """Whether one more replica ends the group's ``seconds`` of work sooner, replicas that still start included.
+        """Return True if one more replica ends the group's ``seconds`` of work sooner, counting replicas that still start.
 
-        While another group waits for its first worker, each replica must even have more than a start's work left.
+        While another group waits for its first worker, each replica must have more than one start's work left.
         """
         slots = [slot for slot in self.slots.values() if slot.group is group]
         if not slots:
             return True
-        if len(slots) >= group.demand.replicas or group.left <= len(slots) * LEASES_PER_WORKER:
+        if len(slots) >= group.demand.replicas or group.queued_count <= len(slots) * LEASES_PER_WORKER:
             return False
-        if self._some_without_worker():
-            return seconds / len(slots) > group.start
-        ready = [self.now if slot.ready else max(self.now, slot.began + group.start) for slot in slots]
-        saved = finish_time(ready, seconds) - finish_time([*ready, self.now + group.start], seconds)
-        return saved > MIN_GAIN * group.start
+        if self._group_lacks_workers():
+            return seconds / len(slots) > group.start_s
+        ready = [self.now if slot.ready else max(self.now, slot.started_at + group.start_s) for slot in slots]
+        saved = finish_time(ready, seconds) - finish_time([*ready, self.now + group.start_s], seconds)
+        return saved > MIN_GAIN * group.start_s
 
-    def _some_without_worker(self) -> bool:
+    def _group_lacks_workers(self) -> bool:
         staffed = {slot.group.name for slot in self.slots.values()}
-        return any(group.left and group.name not in staffed for group in self.groups.values())
+        return any(group.queued_count and group.name not in staffed for group in self.groups.values())
 
     def _horizon(self) -> float:
-        """Seconds to the end if all pending work were spread evenly over all GPUs."""
+        """Return the seconds to the end if all pending work were spread evenly over all GPUs."""
         pending = [(group.demand.gpus, self.remaining(group) / group.rate) for group in self.groups.values()]
         return sum(gpus * seconds for gpus, seconds in pending) / max(1, self.nodes.total)
 
     def _make_room(self) -> None:
-        """Narrower workers of a node or of a shared GPU take no new lease when a group has work, no worker, and no room."""
+        """Let narrower workers of a node or shared GPU leave for a group with work, no worker and no room."""
         replicas = {slot.group.name for slot in self.slots.values()}
         for group in self.groups.values():
             demand = group.demand
-            waits = (group.left or self._to_stand(group)) and demand.gpus and group.name not in replicas
-            if waits and demand.gpus <= self._free_in_pool(demand.pool):
-                for slot in fewest_leaving(self.slots.values(), self.nodes, demand):
+            needs_room = (
+                (group.queued_count or self._required_replicas(group)) and demand.gpus and group.name not in replicas
+            )
+            if needs_room and demand.gpus <= self._free_in_pool(demand.pool):
+                for slot in workers_to_evict(self.slots.values(), self.nodes, demand):
                     slot.leaving = True
 
-    def _to_stand(self, group: WorkerGroup) -> int:
-        """Replicas that the group has as long as episodes of others wait for its replies."""
-        return group.demand.serves if not group.abandoned and self._awaits_answers(group) else 0
+    def _required_replicas(self, group: WorkerGroup) -> int:
+        """Return the replicas that the group keeps while episodes of others wait for its replies."""
+        return group.demand.standing_replicas if not group.abandoned and self._awaits_answers(group) else 0
 
-    def _standing(self, group: WorkerGroup) -> int:
+    def _replica_count(self, group: WorkerGroup) -> int:
         return sum(slot.group is group for slot in self.slots.values())
 
     def _awaits_judge(self, group: WorkerGroup) -> bool:
-        """Whether its episodes wait for a judge that has no ready worker."""
+        """Return True if the group's episodes wait for a judge that has no ready worker."""
         judge = self.groups.get(group.demand.judge)
-        if judge is None or not judge.demand.serves:
+        if judge is None or not judge.demand.standing_replicas:
             return False
         return not any(slot.ready for slot in self.slots.values() if slot.group is judge)
 
     def _awaits_answers(self, judge: WorkerGroup) -> bool:
-        """Whether answers for this judge are still being written."""
+        """Return True if answers for this judge are still being written."""
         return any(group.demand.judge == judge.name and self.remaining(group) for group in self.groups.values())

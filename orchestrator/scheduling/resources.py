@@ -1,52 +1,52 @@
-"""CPUs and GPUs of a replica of each group, and the share of the cluster that each pool may take."""
+"""The CPUs and GPUs of a replica of each group, and the share of the cluster that each pool may use."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.in_flight import expected
-from orchestrator.planning.plan import group, judge_group
+from actors.engine.in_flight import expected_in_flight
+from orchestrator.planning.plan import judge_group, worker_group
 from orchestrator.scheduling.commands import JUDGES, Demand
 from sweeps.spec import Judge, ModelSpec, Sweep
 
 ENGINE_CPUS = 4
-"""CPUs beside a GPU: pictures are decoded and the engine's own front end runs there."""
-MOST_REPLICAS = 64
+"""CPUs per GPU, which decode pictures and run the engine's front end."""
+MAX_REPLICAS = 64
 
 
 def demands(sweep: Sweep, cpus: float, gpus: int) -> dict[str, Demand]:
-    """What a replica of each group, the judge's included, takes of a cluster with so many CPUs and GPUs."""
-    found = {group(model): _demand(model, sweep.cluster.workers, cpus, gpus) for model in sweep.models}
+    """Return the demand of each group, including the judge's, on a cluster with this many CPUs and GPUs."""
+    groups = {worker_group(model): _demand(model, sweep.cluster.workers, cpus, gpus) for model in sweep.models}
     if sweep.judge is None or not _has_workers(sweep):
-        return found
+        return groups
     name = judge_group(sweep.judge)
-    found = {writer: replace(demand, judge=name) for writer, demand in found.items()}
-    judge = _judge(sweep.judge, cpus, gpus, alone=_alone(sweep, gpus))
-    return {**found, name: _serving(judge, _reserve(sweep, gpus)) if sweep.serving_judge else judge}
+    groups = {writer: replace(demand, judge=name) for writer, demand in groups.items()}
+    judge = _judge(sweep.judge, cpus, gpus, after_writers=_needs_all_gpus(sweep, gpus))
+    return {**groups, name: _serving(judge, _reserve(sweep, gpus)) if sweep.serving_judge else judge}
 
 
 def shares(sweep: Sweep, gpus: int) -> dict[str, float]:
-    """Pool -> GPUs it may take at once: what the sweep says; by default an eighth for the judge, but one replica at least.
+    """Return pool -> GPUs it may use at once: the sweep's setting, or an eighth for the judge, at least one replica.
 
-    Models that are done leave theirs to the judge. Where it cannot stand beside the models, each takes all in turn.
+    Models that are done leave their GPUs to the judge. If both do not fit at once, each uses all GPUs in turn.
     """
-    said: dict[str, float] = dict(sweep.cluster.shares)
-    if not _has_workers(sweep) or not _reserve(sweep, gpus) or _alone(sweep, gpus):
-        return said
-    return {"models": gpus - _reserve(sweep, gpus), **said}
+    configured: dict[str, float] = dict(sweep.cluster.shares)
+    if not _has_workers(sweep) or not _reserve(sweep, gpus) or _needs_all_gpus(sweep, gpus):
+        return configured
+    return {"models": gpus - _reserve(sweep, gpus), **configured}
 
 
 def _reserve(sweep: Sweep, gpus: int) -> float:
-    """GPUs kept for the judge, a multiple of what one replica takes."""
+    """Return the GPUs reserved for the judge, a multiple of what one replica needs."""
     size = sweep.judge.model.gpus if sweep.judge else 0
     wanted = sweep.cluster.judge_gpus or max(size, gpus // 8)
     return wanted // size * size if size else 0
 
 
-def _alone(sweep: Sweep, gpus: int) -> bool:
-    """Whether the judge cannot have GPUs beside the widest model: then all answers are written first.
+def _needs_all_gpus(sweep: Sweep, gpus: int) -> bool:
+    """Return True if the judge and the widest model do not fit at once: then all answers are written first.
 
-    Where episodes wait for it that is no way out: models too wide to stand beside it are left out (``Scheduler``).
+    Not possible if episodes wait for the judge: models too wide to run at the same time are left out (``Scheduler``).
     """
     if sweep.serving_judge:
         return False
@@ -55,36 +55,36 @@ def _alone(sweep: Sweep, gpus: int) -> bool:
 
 
 def _has_workers(sweep: Sweep) -> bool:
-    """Whether its judge has a group of workers."""
-    return sweep.judged or sweep.serving_judge is not None
+    """Return True if the judge has a group of workers."""
+    return sweep.is_judged or sweep.serving_judge is not None
 
 
 def _serving(judge: Demand, reserve: float) -> Demand:
-    """The demand of a judge that stands beside the models: as many replicas as its GPUs hold, without one a single engine.
+    """Return the demand of a judge that runs together with the models: as many replicas as fit its GPUs.
 
-    On a machine without GPUs engines share the processors, so it takes none away.
+    Without GPUs it is one engine, which shares the CPUs with the others and reserves none.
     """
     if not judge.gpus:
-        return replace(judge, cpus=0, replicas=1, serves=1)
-    return replace(judge, serves=max(1, min(judge.replicas, int(reserve // judge.gpus))))
+        return replace(judge, cpus=0, replicas=1, standing_replicas=1)
+    return replace(judge, standing_replicas=max(1, min(judge.replicas, int(reserve // judge.gpus))))
 
 
-def _judge(judge: Judge, cpus: float, gpus: int, alone: bool) -> Demand:
-    """Rules and services read beside everything else; they take no CPU worth counting."""
+def _judge(judge: Judge, cpus: float, gpus: int, after_writers: bool) -> Demand:
+    """Return the demand of a judge; rules and services run beside everything else and use no CPU worth counting."""
     demand = _demand(judge.model, judge.replicas, cpus, gpus)
     if judge.model.backend in ("builtin", "openai"):
         demand = replace(demand, cpus=0, replicas=1)
-    return replace(demand, pool=JUDGES, after=alone, at_once=expected(judge.model))
+    return replace(demand, pool=JUDGES, after_writers=after_writers, concurrency=expected_in_flight(judge.model))
 
 
 def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:
-    """An engine on a GPU wants four CPUs beside it, as far as there are; a service needs one caller, which paces itself."""
+    """Return the demand of a model: an engine needs four CPUs per GPU if there are any; a service one caller."""
     if model.gpus:
         width = max(1, int(model.gpus))  # a shared GPU has the CPUs of a whole one
-        beside = max(0, min(ENGINE_CPUS, int(cpus) * width // max(1, gpus)))
-        return Demand(beside, model.gpus, workers or MOST_REPLICAS, expected(model), model.accelerator)
+        engine_cpus = max(0, min(ENGINE_CPUS, int(cpus) * width // max(1, gpus)))
+        return Demand(engine_cpus, model.gpus, workers or MAX_REPLICAS, expected_in_flight(model), model.accelerator)
     if model.backend == "openai":
-        return Demand(cpus=0, gpus=0, replicas=1, at_once=expected(model), unhurried=model.batch)
+        return Demand(cpus=0, gpus=0, replicas=1, concurrency=expected_in_flight(model), slow_batches=model.batch)
     if model.backend == "vllm":
         return Demand(cpus=max(1, int(cpus)), gpus=0, replicas=1)
     return Demand(cpus=1, gpus=0, replicas=workers or max(1, int(cpus)))

@@ -1,6 +1,6 @@
-"""The scheduler's state: groups of workers that play one model, and the slot of each worker.
+"""The scheduler's state: groups of workers that play one model, and one slot per worker.
 
-Every pending episode is in one place: waiting or suspected in its group, or leased to one slot.
+Every pending episode is in one of them: waiting or suspected in its group, or leased to one slot.
 """
 
 from __future__ import annotations
@@ -18,129 +18,134 @@ LEASES_PER_WORKER = 2
 PRIOR_WEIGHT_S = 60.0
 """Seconds of observation that weigh as much as the rate estimated beforehand."""
 
-
 SILENCE_TIMEOUT_S = 900.0
-"""Seconds a worker with a lease may say nothing before its work is taken back."""
+"""Seconds a worker with a lease may send nothing before its work is taken back."""
 MIN_SILENCE_TIMEOUT_S = 180.0
-"""The least that ``silence`` is cut to where a group's rate has been observed: ``SILENCE_ROUNDS`` rounds of a full engine."""
+"""The shortest timeout where a group's rate has been observed."""
 SILENCE_ROUNDS = 10.0
+"""Rounds of a full engine that a group with an observed rate may be silent."""
 LATE_FACTOR = 8.0
-"""A lease that takes so many times what its group's rate promises is taken back, too, once ``SILENCE_TIMEOUT_S`` has passed."""
+"""Multiple of the expected time after which a lease is taken back, once ``SILENCE_TIMEOUT_S`` has passed."""
 MAX_LEASE_EPISODES = 2048
-"""Episodes a lease holds at most: a few seconds of work for the fastest policy, so little is lost with a worker."""
+"""Maximum episodes per lease: a few seconds of work for the fastest policy, so little is lost with a worker."""
 LEASE_TARGET_S = 60.0
-"""Seconds of work in a lease where the rate is known, so that a slow model's worker never holds an hour of work."""
+"""Seconds of work per lease if the rate is known, so that a slow model's worker never has an hour of work."""
 LEASE_SPREAD = 4
-"""Towards the end a lease is at most this fraction of what is left per worker, so that no slow lease delays the end."""
+"""Divisor of the work left per worker that bounds a lease, so that no slow lease delays the end."""
 
 
 @dataclass
 class WorkerGroup:
-    """One model's work, or that of all built-in policies."""
+    """The work of one model, or of all built-in policies."""
 
     name: str
     demand: Demand
     waiting: deque[int]
     suspects: deque[tuple[int, ...]] = field(default_factory=deque)
-    """Small leases of episodes that were in play when a worker died: split until the crashing episode is isolated."""
+    """Small leases of episodes that were in play when a worker died, split until the crashing episode is isolated."""
     failed_starts: int = 0
     losses: int = 0
-    """Workers lost in a row without an episode between them, where its work is ``Demand.unhurried`` or it ``serves``."""
+    """Workers lost in a row with no episode delivered between; counted for slow batches and standing replicas."""
     played: int = 0
-    """Episodes delivered, over ``busy`` seconds of its replicas."""
-    busy: float = 0.0
+    """Episodes delivered, over ``busy_s`` seconds of its replicas."""
+    busy_s: float = 0.0
     answered: int = 0
-    """Requests of other groups' episodes, where it ``serves``."""
-    starts: list[float] = field(default_factory=list)
-    """Seconds that its replicas took to start."""
+    """Requests of other groups' episodes that a group with standing replicas has answered."""
+    start_times: list[float] = field(default_factory=list)
+    """Seconds that each of its replicas took to start."""
     abandoned: bool = False
-    """Whether it was given up: what arrives for it later waits for another attempt."""
-
+    """True once it was given up: what arrives for it later waits for another attempt."""
     cancelled: list[Container[int]] = field(default_factory=list)
-    """Episodes that nobody is to play any more in this attempt."""
+    """Episodes that are not played any more in this attempt."""
     paused: Container[int] = ()
     withdrawn: Container[int] = ()
-    """Cancelled by somebody who may take that back."""
+    """Episodes whose cancellation may be taken back."""
     parked: deque[int] = field(default_factory=deque)
-    """What is paused and not leased: it is pending, and nobody plays it."""
+    """Paused episodes that are not leased; they stay pending."""
     dropped: deque[int] = field(default_factory=deque)
-    """What is withdrawn and not leased."""
+    """Withdrawn episodes that are not leased."""
     parked_since: float = 0.0
 
     def cancel(self, ordinals: Container[int]) -> None:
-        """Take these out of the queues, and remember that they are not to come back."""
+        """Remove these from the queues for the rest of the attempt."""
         self.cancelled.append(ordinals)
-        self._sort_out(())
+        self._refilter(())
 
     def hold(self, paused: Container[int], withdrawn: Container[int]) -> None:
-        """Keep these out of the queues from now on, and bring back what was kept out before and is in neither."""
+        """Keep exactly these out of the queues; bring back what was kept out before and is in neither."""
         self.paused, self.withdrawn = paused, withdrawn
-        aside = (*self.dropped, *self.parked)
+        held_back = (*self.dropped, *self.parked)
         self.dropped.clear()
         self.parked.clear()
-        self._sort_out(aside)
+        self._refilter(held_back)
 
-    def _sort_out(self, more: Iterable[int]) -> None:
-        self.suspects = deque(kept for lease in self.suspects if (kept := self.wanted(lease)))
-        self.waiting = deque(self.wanted((*self.waiting, *more)))
+    def _refilter(self, returning: Iterable[int]) -> None:
+        self.suspects = deque(playable for lease in self.suspects if (playable := self.filter_playable(lease)))
+        self.waiting = deque(self.filter_playable((*self.waiting, *returning)))
 
-    def wanted(self, ordinals: Iterable[int]) -> tuple[int, ...]:
-        """Those of the episodes that may be handed out; the others are parked or dropped."""
-        kept = list[int]()
-        for one in ordinals:
-            if any(one in cancelled for cancelled in self.cancelled):
+    def filter_playable(self, ordinals: Iterable[int]) -> tuple[int, ...]:
+        """Return the episodes that may be handed out; park or drop the others."""
+        playable = list[int]()
+        for ordinal in ordinals:
+            if any(ordinal in cancelled for cancelled in self.cancelled):
                 continue
-            queue = self.dropped if one in self.withdrawn else self.parked if one in self.paused else kept
-            queue.append(one)
-        return tuple(kept)
+            if ordinal in self.withdrawn:
+                self.dropped.append(ordinal)
+            elif ordinal in self.paused:
+                self.parked.append(ordinal)
+            else:
+                playable.append(ordinal)
+        return tuple(playable)
 
-    def barred(self, one: int) -> bool:
-        """Whether an episode is cancelled, withdrawn or paused."""
-        return one in self.paused or one in self.withdrawn or any(one in cancelled for cancelled in self.cancelled)
+    def is_held_back(self, ordinal: int) -> bool:
+        """Return True if an episode is cancelled, withdrawn or paused."""
+        cancelled = any(ordinal in ordinals for ordinals in self.cancelled)
+        return cancelled or ordinal in self.paused or ordinal in self.withdrawn
 
     @property
-    def left(self) -> int:
-        """Episodes that nobody plays yet."""
+    def queued_count(self) -> int:
+        """Number of episodes that are not leased yet."""
         return len(self.waiting) + sum(map(len, self.suspects))
 
     @property
-    def known(self) -> bool:
-        """Whether its rate is more than a guess."""
-        return self.demand.rate is not None or (self.busy > 0 and self.played > 0)
+    def has_rate(self) -> bool:
+        """True if its rate is estimated or observed."""
+        return self.demand.rate is not None or (self.busy_s > 0 and self.played > 0)
 
     @property
     def rate(self) -> float:
-        """Episodes/s of one replica: what was estimated, corrected by what was seen; 1 where nothing is known."""
+        """Episodes/s of one replica: the estimate, corrected by observation; 1 without either."""
         if self.demand.rate is None:
-            return self.played / self.busy if self.known else 1.0
-        return (self.demand.rate * PRIOR_WEIGHT_S + self.played) / (PRIOR_WEIGHT_S + self.busy)
+            return self.played / self.busy_s if self.has_rate else 1.0
+        return (self.demand.rate * PRIOR_WEIGHT_S + self.played) / (PRIOR_WEIGHT_S + self.busy_s)
 
     def silence_timeout(self, silence: float) -> float:
-        """Seconds a worker of this group may send nothing: ``silence``, or less where its rate is known."""
-        if self.demand.unhurried:
+        """Return the seconds a worker of this group may send nothing: ``silence``, or less if its rate is observed."""
+        if self.demand.slow_batches:
             return float("inf")
-        if self.demand.serves:
+        if self.demand.standing_replicas:
             return silence / 2  # before those that wait for it count as silent
-        if self.busy < PRIOR_WEIGHT_S or not self.played:
+        if self.busy_s < PRIOR_WEIGHT_S or not self.played:
             return silence
-        return min(silence, max(MIN_SILENCE_TIMEOUT_S, SILENCE_ROUNDS * self.demand.at_once / self.rate))
+        return min(silence, max(MIN_SILENCE_TIMEOUT_S, SILENCE_ROUNDS * self.demand.concurrency / self.rate))
 
     def lease_size(self, replicas: int) -> int:
-        """Episodes of the next lease: a minute's work, less towards the end, but enough to keep an engine full.
+        """Return the number of episodes in the next lease.
 
-        Of unhurried work as much as a worker plays at once.
+        It is a minute's work, less towards the end, but enough to keep an engine full; for slow batches, as many as a worker
+        plays at once.
         """
-        at_once, waiting = self.demand.at_once, len(self.waiting)
-        if self.demand.unhurried:
-            return min(waiting, at_once)
-        fair = max(min(at_once, -(-waiting // replicas)), waiting // (replicas * LEASE_SPREAD))
-        most = max(at_once, int(self.rate * LEASE_TARGET_S)) if self.known else MAX_LEASE_EPISODES
-        return min(waiting, max(1, min(MAX_LEASE_EPISODES, most, fair)))
+        concurrency, waiting = self.demand.concurrency, len(self.waiting)
+        if self.demand.slow_batches:
+            return min(waiting, concurrency)
+        fair = max(min(concurrency, -(-waiting // replicas)), waiting // (replicas * LEASE_SPREAD))
+        limit = max(concurrency, int(self.rate * LEASE_TARGET_S)) if self.has_rate else MAX_LEASE_EPISODES
+        return min(waiting, max(1, min(MAX_LEASE_EPISODES, limit, fair)))
 
     @property
-    def start(self) -> float:
-        """Seconds that a replica takes to start."""
-        return (self.demand.start + sum(self.starts)) / (1 + len(self.starts)) if self.known else 0.0
+    def start_s(self) -> float:
+        """Mean seconds that a replica takes to start; 0 without a rate."""
+        return (self.demand.start + sum(self.start_times)) / (1 + len(self.start_times)) if self.has_rate else 0.0
 
 
 @dataclass
@@ -149,50 +154,53 @@ class WorkerSlot:
 
     group: WorkerGroup
     node: str = ""
-    began: float = 0.0
+    started_at: float = 0.0
     last_heard: float = 0.0
-    """Time of its last message, or of its first lease after having none."""
+    """Time of its last message, or of its first lease after an idle time."""
     ready: bool = False
     suspected: bool = False
-    """Whether it plays a lease of suspects, and so nothing beside it."""
+    """True while it plays a lease of suspects, and nothing else."""
     leaving: bool = False
-    """Whether it takes no new lease, because a wider model needs its GPU."""
+    """True if it takes no new lease because another group or pool needs its GPU."""
     leases: dict[int, dict[int, None]] = field(default_factory=dict)
-    """Lease -> what it has not delivered, in the order in which it is played."""
+    """Lease -> undelivered ordinals, in the order in which they are played."""
     due: dict[int, float] = field(default_factory=dict)
-    """Lease -> when it is far too late."""
+    """Lease -> time at which it is far too late."""
     shared: int | None = None
-    """The number of the shared GPU that it has a part of; None where its GPUs are its own."""
+    """The number of the shared GPU that it has a part of; None if its GPUs are its own."""
 
     @property
-    def held(self) -> int:
-        """Episodes leased here and not delivered."""
+    def leased_count(self) -> int:
+        """Number of episodes leased here and not delivered."""
         return sum(map(len, self.leases.values()))
 
     @property
     def leased(self) -> tuple[int, ...]:
-        """Episodes leased here and not delivered."""
-        return tuple(one for lease in self.leases.values() for one in lease)
+        """Ordinals leased here and not delivered."""
+        return tuple(ordinal for lease in self.leases.values() for ordinal in lease)
 
     def deadline(self, now: float, silence: float) -> float:
-        """When the newest lease here is far too late; never, where no pace is known."""
-        told = self.group.known and not self.group.demand.unhurried
-        promised = self.held / self.group.rate if told else 0.0
-        return now + silence + LATE_FACTOR * promised if promised else float("inf")
+        """Return the time at which the newest lease here is far too late; infinity if no rate is known."""
+        predictable = self.group.has_rate and not self.group.demand.slow_batches
+        expected_s = self.leased_count / self.group.rate if predictable else 0.0
+        return now + silence + LATE_FACTOR * expected_s if expected_s else float("inf")
 
-    def wait(self, now: float, silence: float) -> None:
-        """It could not go on until now: nothing of that counts as silence or as a lease's delay."""
+    def restart_deadlines(self, now: float, silence: float) -> None:
+        """Ignore the time until now, in which it could not go on, for silence and lateness."""
         self.last_heard = now
         self.due = {lease: max(due, now + silence) for lease, due in self.due.items()}
 
     @property
     def wants_work(self) -> bool:
-        """Whether it takes one more lease: two, or as many small ones as its engine can play at once."""
-        return len(self.leases) < LEASES_PER_WORKER or self.held < self.group.demand.at_once
+        """True if it takes one more lease: up to two, or as many small ones as its engine can play at once."""
+        return len(self.leases) < LEASES_PER_WORKER or self.leased_count < self.group.demand.concurrency
 
 
 def finish_time(ready: Sequence[float], work: float) -> float:
-    """Time at which replicas, ready at these times, have done ``work`` replica-seconds between them; infinity without one."""
+    """Return the time at which replicas, ready at these times, have together done ``work`` replica-seconds.
+
+    Infinity without a replica.
+    """
     times, total, end = sorted(ready), 0.0, float("inf")
     for count, time in enumerate(times, start=1):
         if time >= end:
@@ -202,16 +210,16 @@ def finish_time(ready: Sequence[float], work: float) -> float:
     return end
 
 
-def cpus_taken(slots: Iterable[WorkerSlot], place: Place | None) -> float:
-    """CPUs that a replica for this place finds taken: those beside a shared GPU once, and not where it joins that one."""
+def used_cpus(slots: Iterable[WorkerSlot], place: Place | None) -> float:
+    """Return the CPUs in use for a replica at this place: those of a shared GPU count once, and not if it joins it."""
     joined = place.shared if place else None
-    found = {n if slot.shared is None else ("shared", slot.shared): slot for n, slot in enumerate(slots)}
-    return sum(s.group.demand.cpus for s in found.values() if s.shared is None or s.shared != joined)
+    holders = {n if slot.shared is None else ("shared", slot.shared): slot for n, slot in enumerate(slots)}
+    return sum(s.group.demand.cpus for s in holders.values() if s.shared is None or s.shared != joined)
 
 
-def fewest_leaving(slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand) -> list[WorkerSlot]:
-    """The narrower workers that must leave to make room for a wide one, where they are fewest: on a node, or of a shared GPU."""
-    slots, found = list(slots), list[list[WorkerSlot]]()
+def workers_to_evict(slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand) -> list[WorkerSlot]:
+    """Return the fewest narrower workers, of one node or shared GPU, that must leave to make room for a wide one."""
+    slots, choices = list(slots), list[list[WorkerSlot]]()
     for node in nodes.nodes:
         if wide.accelerator not in ("", node.accelerator):
             continue
@@ -223,26 +231,26 @@ def fewest_leaving(slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand) -> l
             rooms = [(free, [[s] for s in here if s.shared == number]) for number, free in shared]
         for free, blocks in rooms:
             leaving = list[WorkerSlot]()
-            for block in sorted(blocks, key=_leaves_first):
+            for block in sorted(blocks, key=_eviction_order):
                 if free < wide.gpus:
                     leaving += block
                     free += (
                         1 if block[0].shared is not None and wide.gpus >= 1 else Fraction(block[0].group.demand.gpus)
                     )
             if free >= wide.gpus:
-                found.append(leaving)
-    return min(found, key=len, default=[])
+                choices.append(leaving)
+    return min(choices, key=len, default=[])
 
 
 def _blocks(slots: Iterable[WorkerSlot]) -> list[list[WorkerSlot]]:
-    """Workers that free whole GPUs only together: those of one shared GPU, and each other one by itself."""
-    found: dict[tuple[int, int], list[WorkerSlot]] = {}
+    """Group workers that free whole GPUs only together: those of one shared GPU; every other one is alone."""
+    blocks: dict[tuple[int, int], list[WorkerSlot]] = {}
     for number, slot in enumerate(slots):
         key = (0, number) if slot.shared is None else (1, slot.shared)
-        found.setdefault(key, []).append(slot)
-    return list(found.values())
+        blocks.setdefault(key, []).append(slot)
+    return list(blocks.values())
 
 
-def _leaves_first(block: Sequence[WorkerSlot]) -> tuple[bool, bool, float]:
-    """Those that leave already, then those that still start, then the oldest."""
-    return not all(s.leaving for s in block), any(s.ready for s in block), min(s.began for s in block)
+def _eviction_order(block: Sequence[WorkerSlot]) -> tuple[bool, bool, float]:
+    """Sort first blocks that leave already, then those that still start, then the oldest."""
+    return not all(s.leaving for s in block), any(s.ready for s in block), min(s.started_at for s in block)

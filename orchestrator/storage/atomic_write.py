@@ -1,6 +1,6 @@
 """Writes files atomically: temporary name, fsync, rename, fsync of the folder.
 
-A file is there whole or not at all, also after a crash at any step; and it is never more open than the folder it lies in.
+After a crash at any step a file is complete or absent. A file is never more accessible than its folder.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     import polars as pl
 
 TEMPORARY = ".tmp"
-"""Ending of a file that is not finished; one writer a folder, so a fixed name is enough."""
+"""Suffix of an unfinished file. A folder has one writer, so a fixed name is enough."""
 
 
-def temporary(path: Path) -> Path:
-    """Where the bytes of ``path`` are written before it is published."""
+def temporary_path(path: Path) -> Path:
+    """Return the path to which the bytes of ``path`` are written before they are published."""
     return path.with_name(path.name + TEMPORARY)
 
 
-def sync(path: Path) -> None:
-    """Wait until a file's bytes, or a folder's names, are on the disk."""
+def fsync(path: Path) -> None:
+    """Flush a file's bytes, or a folder's names, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -32,38 +32,35 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def mode(folder: Path) -> int:
-    """Permission bits of what is made in a folder: a run folder that we made is its owner's alone, one made before is as it is.
-
-    The umask counts besides.
-    """
+def permission_bits(folder: Path) -> int:
+    """Return the permission bits for a new file or folder inside a folder; the umask applies as well."""
     return folder.stat().st_mode & 0o777
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, no more open than the one it lies in; one that is there stays as it is."""
-    path.mkdir(mode=mode(path.parent), exist_ok=True)
+    """Make a folder with the permissions of its parent, unless it exists."""
+    path.mkdir(mode=permission_bits(path.parent), exist_ok=True)
 
 
 def make_folders(path: Path) -> None:
-    """``make_folder``, with those above it that are not there."""
+    """Make a folder and its missing parents."""
     if not path.parent.is_dir():
         make_folders(path.parent)
     make_folder(path)
 
 
 def make_private(path: Path) -> None:
-    """Make a folder of ours that is its owner's alone, also where an earlier version made it more open."""
+    """Make a folder that only its owner can access, and restrict it if it exists."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.chmod(0o700)
 
 
-def opened(path: Path, flags: int) -> int:
-    """A handle on a file of this folder, made where it is not there.
+def open_regular_file(path: Path, flags: int) -> int:
+    """Open a file, creating it if needed, and return its handle.
 
-    Raises OSError, also for what is no file: it never waits for the reader of a pipe.
+    Raises OSError, also if the path is a pipe or a device; opening never blocks.
     """
-    handle = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, mode(path.parent) & 0o666)
+    handle = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, permission_bits(path.parent) & 0o666)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
@@ -71,44 +68,44 @@ def opened(path: Path, flags: int) -> int:
 
 
 def publish(path: Path) -> None:
-    """Give the finished temporary file its name; it replaces what was there in one step."""
-    os.replace(temporary(path), path)
-    sync(path.parent)
+    """Rename the finished temporary file to its name, replacing an existing file in one step."""
+    os.replace(temporary_path(path), path)
+    fsync(path.parent)
 
 
 def prepare(path: Path, content: bytes) -> None:
-    """Write a file's bytes under its temporary name, safe on the disk. Raises OSError."""
-    with open(_made(path), "wb") as file:
+    """Write a file's bytes under its temporary name and flush them. Raises OSError."""
+    with open(_create_temporary(path), "wb") as file:
         file.write(content)
-    sync(temporary(path))
+    fsync(temporary_path(path))
 
 
-def prepare_table(path: Path, frame: pl.DataFrame | pl.LazyFrame, **how: Any) -> None:
-    """The same for a Parquet file, a lazy frame's as its rows come; ``how`` is polars' ``write_parquet``'s.
+def prepare_table(path: Path, frame: pl.DataFrame | pl.LazyFrame, **options: Any) -> None:
+    """Write a Parquet file under its temporary name and flush it; ``options`` go to polars' ``write_parquet``.
 
     Raises OSError or PolarsError.
     """
     import polars as pl  # whoever has a table has loaded it
 
     write = frame.sink_parquet if isinstance(frame, pl.LazyFrame) else frame.write_parquet
-    write(_made(path), **how)
-    sync(temporary(path))
+    write(_create_temporary(path), **options)
+    fsync(temporary_path(path))
 
 
 def write(path: Path, content: bytes) -> None:
-    """Replace a whole file; raises OSError, and then the old one is untouched."""
+    """Replace a file. Raises OSError, and then the old file is unchanged."""
     prepare(path, content)
     publish(path)
 
 
-def write_table(path: Path, frame: pl.DataFrame, **how: Any) -> None:
-    """Replace a whole Parquet file; raises OSError or PolarsError, as ``write``."""
-    prepare_table(path, frame, **how)
+def write_table(path: Path, frame: pl.DataFrame, **options: Any) -> None:
+    """Replace a Parquet file. Raises OSError or PolarsError, and then the old file is unchanged."""
+    prepare_table(path, frame, **options)
     publish(path)
 
 
-def _made(path: Path) -> Path:
-    place = temporary(path)
-    place.unlink(missing_ok=True)  # what a crash left, or a pipe of that name
-    os.close(opened(place, os.O_WRONLY | os.O_EXCL))
-    return place
+def _create_temporary(path: Path) -> Path:
+    temporary = temporary_path(path)
+    temporary.unlink(missing_ok=True)  # what a crash left, or a pipe of that name
+    os.close(open_regular_file(temporary, os.O_WRONLY | os.O_EXCL))
+    return temporary

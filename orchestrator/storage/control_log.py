@@ -29,7 +29,7 @@ INBOX, LOG = "control", "control.jsonl"
 NAME = re.compile(r"[0-9]{19}-[0-9a-f]{12}\.json")
 """Nanoseconds since 1970, so that commands are taken in the order in which they were asked, and chance."""
 LARGEST_SWEEP = 256 * 1024
-"""Characters of a sweep that ``apply`` carries; the paper's takes 25,000."""
+"""Characters of a sweep that a command of an earlier version (``apply``) carries; the paper's takes 25,000."""
 LARGEST = 4 * LARGEST_SWEEP
 """Bytes of a command's file."""
 MOST_AT_ONCE = 256
@@ -41,6 +41,7 @@ JUDGE = "judge"
 """The target that names the judge's workers; no cell's key has one part."""
 
 APPLY: Literal["apply"] = "apply"
+"""A verb of earlier versions, which occurs only in logs."""
 Verb = Literal["pause", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain", "apply"]
 Text = Annotated[str, Field(max_length=300)]
 
@@ -63,7 +64,7 @@ class Command(BaseModel):
     """UTC, ISO 8601; who, where and when are as the asking process says."""
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """``cancel u3/*/hint by ana on node1, 2026-11-22T12:00:00+00:00``."""
         return f"{self} by {self.who} on {self.host}, {self.asked}"
 
@@ -72,7 +73,7 @@ class Command(BaseModel):
         return f"{self.verb} {self.target}" + (f"={self.value}" if self.verb == "set" else "")
 
 
-class Entry(BaseModel):
+class LogEntry(BaseModel):
     """A line of the log."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -91,11 +92,11 @@ class Entry(BaseModel):
 
     @property
     def applies(self) -> bool:
-        """Whether another sweep counts from here on."""
+        """Return True if another sweep counts from here on."""
         return self.command is not None and self.command.verb == APPLY and not self.refused
 
 
-def command(verb: Verb, target: str, value: str = "", sweep: str = "") -> Command:
+def make_command(verb: Verb, target: str, value: str = "", sweep: str = "") -> Command:
     """A command by the user of this process; raises RunFolderError where a part is longer than a command may be."""
     about = {"who": _user(), "host": socket.gethostname(), "asked": _now()}
     try:
@@ -108,39 +109,40 @@ def command(verb: Verb, target: str, value: str = "", sweep: str = "") -> Comman
         raise RunFolderError(f"{verb} takes a target of at most 300 characters") from None
 
 
-def typed(verb: str, target: str) -> Command:
+def parse_command(verb: str, target: str) -> Command:
     """The command of two words; raises RunFolderError where they are none."""
-    found = next((known for known in get_args(Verb) if known == verb), None)
-    if found is None:
-        raise RunFolderError(f"ctl does not know {verb}; type one of {', '.join(get_args(Verb))}")
-    if found == "set":
+    if verb == APPLY:
+        raise RunFolderError(
+            "`ctl apply` was removed; stop the run, edit its sweep file, and start it again with `run --update`"
+        )
+    verbs = [name for name in get_args(Verb) if name != APPLY]
+    parsed_verb = next((candidate for candidate in verbs if candidate == verb), None)
+    if parsed_verb is None:
+        raise RunFolderError(f"ctl does not know {verb}; type one of {', '.join(verbs)}")
+    if parsed_verb == "set":
         key, equals, value = target.partition("=")
         if not (key and equals and value):
             raise RunFolderError("set takes KEY=VALUE: cluster.gpus=4, cluster.judge_gpus=1, MODEL.in_flight=32")
-        return command(found, key, value)
-    if found == APPLY:
-        raise RunFolderError(
-            "apply shows the difference first: type `proactive-sweep ctl DIR apply SWEEP.toml` in a shell"
-        )
-    if not target and found not in ALL_BY_DEFAULT:
+        return make_command(parsed_verb, key, value)
+    if not target and parsed_verb not in ALL_BY_DEFAULT:
         raise RunFolderError(f"{verb} takes a target; --help says which")
-    return command(found, target or ALL)
+    return make_command(parsed_verb, target or ALL)
 
 
-def file_of(one: Command) -> tuple[str, bytes]:
+def command_file(command: Command) -> tuple[str, bytes]:
     """Name and bytes of a command's file."""
-    return f"{time.time_ns():019d}-{secrets.token_hex(6)}.json", one.model_dump_json(exclude_defaults=True).encode()
+    return f"{time.time_ns():019d}-{secrets.token_hex(6)}.json", command.model_dump_json(exclude_defaults=True).encode()
 
 
-def ask(folder: Path, one: Command) -> str:
+def send_command(folder: Path, command: Command) -> str:
     """Leave a command in a run folder; its name. Raises OSError."""
-    name, content = file_of(one)
+    name, content = command_file(command)
     atomic_write.make_folder(folder / INBOX)
     atomic_write.write(folder / INBOX / name, content)
     return name
 
 
-def waiting(folder: Path) -> list[str]:
+def waiting_commands(folder: Path) -> list[str]:
     """Names of the command files that nobody has taken, oldest first."""
     try:
         return sorted(path.name for path in (folder / INBOX).iterdir() if NAME.fullmatch(path.name))[:MOST_AT_ONCE]
@@ -148,52 +150,46 @@ def waiting(folder: Path) -> list[str]:
         return []
 
 
-def take(
-    folder: Path, act: Callable[[Command], tuple[str, bool]], before: Callable[[], str] = lambda: ""
-) -> list[Entry]:
+def take_commands(folder: Path, act: Callable[[Command], tuple[str, bool]]) -> list[LogEntry]:
     """Take what waits, in order: ``act`` tells what came of a command, and whether it was refused. For the driver alone.
 
-    A command is in the log before its file goes; one that is there already is not taken again. What waits behind an ``apply``
-    waits for the driver of that sweep; ``before`` is the sweep, as TOML, that counts until then.
+    A command is in the log before its file goes; one that is there already is not taken again.
     """
-    names = waiting(folder)
+    names = waiting_commands(folder)
     if not names:
         return []
-    known = {entry.name for entry in history(folder)}
-    found, done = list[Entry](), 0
-    for done, name in enumerate(names, 1):  # noqa: B007
-        found += [] if name in known else [_taken(folder, name, act)]
-        if found and found[-1].applies:
-            found[-1] = found[-1].model_copy(update={"before": before()})
-            break
-    if found:
-        _append(folder, found)
-    for name in names[:done]:
+    logged_names = {entry.name for entry in read_history(folder)}
+    entries = [_take_command(folder, name, act) for name in names if name not in logged_names]
+    if entries:
+        _append(folder, entries)
+    for name in names:
         with suppress(OSError):
             (folder / INBOX / name).unlink()
-    return found
+    return entries
 
 
 def note_applied(folder: Path, one: Command, before: str) -> None:
-    """Write down a sweep that counts from now on though no ``ctl`` asked for it. For the driver alone."""
-    entry = Entry(name=file_of(one)[0], command=one, taken=_now(), effect="it counts from here on", before=before)
+    """Log a sweep that replaces the one an ``apply`` left here. For the driver alone."""
+    entry = LogEntry(
+        name=command_file(one)[0], command=one, taken=_now(), effect="it counts from here on", before=before
+    )
     _append(folder, [entry])
 
 
-def history(folder: Path) -> list[Entry]:
+def read_history(folder: Path) -> list[LogEntry]:
     """The log; raises RunFolderError where it is damaged, for then nobody knows what was cancelled."""
     try:
-        return parsed(checksums.content(folder / LOG), str(folder))
+        return parse_history(checksums.read_verified(folder / LOG), str(folder))
     except FileNotFoundError:
         return []
     except OSError as problem:
         raise _damaged(str(folder), problem.strerror or str(problem)) from None
 
 
-def parsed(content: bytes, where: str) -> list[Entry]:
+def parse_history(content: bytes, where: str) -> list[LogEntry]:
     """The entries of a log's bytes; raises RunFolderError as ``history``."""
     try:
-        return [Entry.model_validate_json(line) for line in content.decode().splitlines()]
+        return [LogEntry.model_validate_json(line) for line in content.decode().splitlines()]
     except ValueError:
         raise _damaged(where, "it is not as it was written") from None
 
@@ -205,31 +201,31 @@ def _damaged(where: str, why: str) -> RunFolderError:
     )
 
 
-def _taken(folder: Path, name: str, act: Callable[[Command], tuple[str, bool]]) -> Entry:
+def _take_command(folder: Path, name: str, act: Callable[[Command], tuple[str, bool]]) -> LogEntry:
     path = folder / INBOX / name
     try:
-        one = Command.model_validate_json(regular.content(path, LARGEST))
+        command = Command.model_validate_json(regular.read_bytes(path, LARGEST))
     except (OSError, ValueError) as problem:
         why = getattr(problem, "strerror", None) or "it is not what `proactive-sweep ctl` writes"
         with suppress(OSError):
             move_aside(folder, path)
-        return Entry(name=name, command=None, taken=_now(), refused=True, effect=f"set aside in damaged/: {why}")
-    effect, refused = act(one)
-    return Entry(name=name, command=one, taken=_now(), effect=effect, refused=refused)
+        return LogEntry(name=name, command=None, taken=_now(), refused=True, effect=f"set aside in damaged/: {why}")
+    effect, refused = act(command)
+    return LogEntry(name=name, command=command, taken=_now(), effect=effect, refused=refused)
 
 
-def _append(folder: Path, entries: Iterable[Entry]) -> None:
-    before = checksums.content(folder / LOG) if (folder / LOG).exists() else b""
+def _append(folder: Path, entries: Iterable[LogEntry]) -> None:
+    before = checksums.read_verified(folder / LOG) if (folder / LOG).exists() else b""
     lines = "".join(f"{entry.model_dump_json(exclude_defaults=True)}\n" for entry in entries)
     checksums.write(folder / LOG, before + lines.encode())
 
 
 # -- what the log comes to ------------------------------------------------------------------------------------------------
-class Standing:
+class ControlState:
     """What is paused, cancelled, set and drained after all commands of a log."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self.entries: list[Entry] = []
+    def __init__(self, entries: Iterable[LogEntry] = ()) -> None:
+        self.entries: list[LogEntry] = []
         """Those that were not refused."""
         self.settings: dict[str, str] = {}
         self.drained: set[str] = set()
@@ -239,82 +235,82 @@ class Standing:
         for entry in entries:
             self.add(entry)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: LogEntry) -> None:
         """One more line."""
         if entry.refused or entry.command is None:
             return
         self.entries.append(entry)
-        self.note(entry.command)
+        self.set_from(entry.command)
 
-    def note(self, one: Command) -> None:
+    def set_from(self, command: Command) -> None:
         """What a command sets."""
-        if one.verb == "set":
-            self.settings[one.target] = one.value
-        if one.verb == "drain":
-            self.drained.add(one.target)
-        if one.verb == "undrain":
-            self.drained.discard(one.target)
+        if command.verb == "set":
+            self.settings[command.target] = command.value
+        if command.verb == "drain":
+            self.drained.add(command.target)
+        if command.verb == "undrain":
+            self.drained.discard(command.target)
         for verbs, commands in ((("pause", "resume"), self._pauses), (("cancel", "restore"), self._cancels)):
-            if one.verb in verbs:
-                commands[:] = [one] if one.target == ALL else [*commands, one]
+            if command.verb in verbs:
+                commands[:] = [command] if command.target == ALL else [*commands, command]
 
-    def paused(self, cell: str) -> Command | None:
+    def pausing_command(self, cell: str) -> Command | None:
         """The command by which a cell, or ``judge``, is paused; None where it is not."""
-        last = _last(cell, self._pauses)
+        last = _last_match(cell, self._pauses)
         return last if last is not None and last.verb == "pause" else None
 
-    def cancelled(self, cell: str) -> Command | None:
+    def canceling_command(self, cell: str) -> Command | None:
         """The command by which a cell is cancelled; None where it is not."""
-        last = _last(cell, self._cancels)
+        last = _last_match(cell, self._cancels)
         return last if last is not None and last.verb == "cancel" else None
 
-    def marked(self, cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def mark_cells(self, cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Cells of a status, those that are not finished with state and reason of what was asked of them."""
-        return [self._marked(cell) if cell["finished"] < cell["planned"] else cell for cell in cells]
+        return [self._mark_cell(cell) if cell["finished"] < cell["planned"] else cell for cell in cells]
 
-    def _marked(self, cell: dict[str, Any]) -> dict[str, Any]:
-        if (by := self.cancelled(cell["cell"])) is not None:
-            return {**cell, "state": "cancelled", "reason": by.told}
-        if (by := self.paused(cell["cell"])) is not None:
-            return {**cell, "state": "paused", "reason": by.told}
+    def _mark_cell(self, cell: dict[str, Any]) -> dict[str, Any]:
+        if (by := self.canceling_command(cell["cell"])) is not None:
+            return {**cell, "state": "cancelled", "reason": by.description}
+        if (by := self.pausing_command(cell["cell"])) is not None:
+            return {**cell, "state": "paused", "reason": by.description}
         return cell
 
     def sentences(self, cells: Iterable[str]) -> list[str]:
         """``3 cells are cancelled (cancel u3 by ana on node1, 2026-11-22T12:00:00+00:00): u3/ROD/hint, ...``; paused alike."""
-        found: dict[Command, list[str]] = {}
+        cells_by_command: dict[Command, list[str]] = {}
         for cell in cells if self.entries else ():
-            if (by := self.cancelled(cell) or self.paused(cell)) is not None:
-                found.setdefault(by, []).append(cell)
-        return [_sentence(by, names) for by, names in found.items()]
+            if (by := self.canceling_command(cell) or self.pausing_command(cell)) is not None:
+                cells_by_command.setdefault(by, []).append(cell)
+        return [_sentence(by, names) for by, names in cells_by_command.items()]
 
 
-def _last(cell: str, commands: list[Command]) -> Command | None:
-    return next((one for one in reversed(commands) if matches(one.target, cell)), None)
+def _last_match(cell: str, commands: list[Command]) -> Command | None:
+    return next((command for command in reversed(commands) if matches(command.target, cell)), None)
 
 
-def standing(folder: Path) -> Standing:
+def read_control_state(folder: Path) -> ControlState:
     """What a run folder's log comes to; raises RunFolderError as ``history``."""
-    return Standing(history(folder))
+    return ControlState(read_history(folder))
 
 
 def matches(target: str, cell: str) -> bool:
-    """Whether a target names a cell (``model/scenario/condition``), or ``judge``."""
+    """Return True if a target names a cell (``model/scenario/condition``), or ``judge``."""
     if target == ALL:
         return True
     parts, names = target.split("/"), cell.split("/")
     return len(parts) <= len(names) and all(fnmatchcase(name, part) for name, part in zip(names, parts, strict=False))
 
 
-def matching(target: str, cells: Iterable[str]) -> Iterator[str]:
+def matching_cells(target: str, cells: Iterable[str]) -> Iterator[str]:
     """The cells that a target names."""
     return (cell for cell in cells if matches(target, cell))
 
 
 def _sentence(by: Command, cells: list[str]) -> str:
     state, undone = ("cancelled", "restore") if by.verb == "cancel" else ("paused", "resume")
-    shown = ", ".join(cells[:3]) + (", ..." if cells[3:] else "")
+    names = ", ".join(cells[:3]) + (", ..." if cells[3:] else "")
     count = "1 cell is" if len(cells) == 1 else f"{len(cells)} cells are"
-    return f"{count} {state} ({by.told}; `ctl DIR {undone}` takes that back): {shown}"
+    return f"{count} {state} ({by.description}; `ctl DIR {undone}` takes that back): {names}"
 
 
 def _user() -> str:

@@ -1,4 +1,4 @@
-"""A Ray job runs in a copy of the checkout that is thrown away with it: nothing that must last is written there."""
+"""Paths inside a Ray job's copy of the checkout, which is deleted with the job and must not hold results."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ COPIES = "working_dir_files"
 """Folder in which Ray unpacks the ``--working-dir`` of jobs."""
 
 
-def lasting(output: str) -> Path:
-    """A run folder's path; raises RunFolderError when it lies in a job's copy of the checkout."""
+def durable_path(output: str) -> Path:
+    """Return a run folder's path. Raises RunFolderError if it is inside a job's copy of the checkout."""
     path = Path(output)
     if _in_copy(path):
         raise RunFolderError(
@@ -22,8 +22,8 @@ def lasting(output: str) -> Path:
     return path
 
 
-def reachable(data: str) -> None:
-    """Raises RunFolderError when the data are looked for in a job's copy of the checkout and are not in it."""
+def check_data_path(data: str) -> None:
+    """Raise RunFolderError if the data path points into a job's copy of the checkout and does not exist."""
     path = Path(data)
     if "://" not in data and not path.exists() and _in_copy(path):
         raise RunFolderError(
@@ -33,5 +33,5 @@ def reachable(data: str) -> None:
 
 
 def _in_copy(path: Path) -> bool:
-    """``Path.resolve`` raises RuntimeError where links run in a circle; who opens the path says so in a sentence."""
+    """Use realpath, since ``Path.resolve`` raises RuntimeError for circular links."""
     return COPIES in Path(os.path.realpath(path)).parts

@@ -1,6 +1,6 @@
-"""The lock of a run folder: one writer, and a second one is refused with the first one's host and pid.
+"""The lock of a run folder: it admits one writer, and refuses a second one with the first one's host and pid.
 
-The lock is the kernel's (``flock``) and dies with its process, kill -9 included; the JSON in the file only says who.
+The kernel releases the lock (``flock``) when its process ends, also by kill -9. The JSON in the file only names the holder.
 """
 
 from __future__ import annotations
@@ -16,61 +16,63 @@ from pathlib import Path
 from typing import Any
 
 from envs import regular
+from envs.errors import UserError
+from envs.json_text import parse_json
 from orchestrator.storage import atomic_write
 
 NAME = "lock"
 WRITER = "writer.json"
-"""In a copy of a run that is elsewhere: who writes there."""
+"""File that names the writer in a local copy of a remote run."""
 LARGEST = 4096
-"""Bytes of either file that are read."""
+"""Most bytes that are read of either file."""
 
-_held: dict[Path, tuple[int, set[str]]] = {}
-"""Folders that this process holds: handle, and the roles it holds them in."""
-
-
-class RunFolderError(Exception):
-    """What the user should read about a run folder; its text is the whole message."""
+_holdings: dict[Path, tuple[int, set[str]]] = {}
+"""Folders that this process holds: handle and roles."""
 
 
-def resolved(folder: Path) -> Path:
-    """Where a folder lies, links followed; of a link to itself its own name, which ``Path.resolve`` raises for."""
+class RunFolderError(UserError):
+    """A run folder that cannot be used as requested."""
+
+
+def real_path(folder: Path) -> Path:
+    """Return a folder's path with links followed; a circular link stays as it is."""
     return Path(os.path.realpath(folder))
 
 
-def named_once(folders: Iterable[Path]) -> None:
-    """Raises RunFolderError where a folder is named twice, under another name too."""
-    named = [resolved(folder) for folder in folders]
+def check_distinct(folders: Iterable[Path]) -> None:
+    """Raise RunFolderError if a folder is named twice, also by different paths."""
+    named = [real_path(folder) for folder in folders]
     if len(set(named)) < len(named):
         raise RunFolderError("a folder is named twice; type each folder once")
 
 
 def acquire(folder: Path, role: str) -> None:
-    """Take the folder for this process; its ``driver`` and its ``store`` share one lock, two of a kind do not.
+    """Lock the folder for this process. A ``driver`` and a ``store`` share one lock, two of a kind do not.
 
-    Raises RunFolderError, naming the holder, when somebody has it.
+    Raises RunFolderError that names the holder if the folder is in use.
     """
-    place = resolved(folder)
-    if place in _held and role in _held[place][1]:
+    path = real_path(folder)
+    if path in _holdings and role in _holdings[path][1]:
         raise RunFolderError(f"{folder} is already open in this process ({os.getpid()}); close it first")
-    handle = _held[place][0] if place in _held else _locked(folder)
-    _held.setdefault(place, (handle, set()))[1].add(role)
+    handle = _holdings[path][0] if path in _holdings else _lock_file(folder)
+    _holdings.setdefault(path, (handle, set()))[1].add(role)
 
 
 def release(folder: Path, role: str) -> None:
-    """Give up a role; the lock goes with the last one."""
-    place = resolved(folder)
-    if place not in _held:
+    """Release a role; the last one releases the lock."""
+    path = real_path(folder)
+    if path not in _holdings:
         return
-    handle, roles = _held[place]
+    handle, roles = _holdings[path]
     roles.discard(role)
     if not roles:
-        del _held[place]
+        del _holdings[path]
         os.close(handle)
 
 
 @contextlib.contextmanager
-def held(folder: Path, role: str) -> Iterator[None]:
-    """``acquire`` and ``release`` around a block."""
+def hold(folder: Path, role: str) -> Iterator[None]:
+    """Hold the folder's lock in a block."""
     acquire(folder, role)
     try:
         yield
@@ -79,15 +81,15 @@ def held(folder: Path, role: str) -> Iterator[None]:
 
 
 def holder(folder: Path) -> dict[str, Any] | None:
-    """Host, pid and start time of the process that writes in the folder now; None when nobody does."""
+    """Return host, pid and start time of the process that writes in the folder, or None."""
     try:
         handle = os.open(folder / NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return _elsewhere(folder)
+        return _remote_holder(folder)
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _who(handle)
+        return _read_handle(handle)
     except OSError:
         return None
     finally:
@@ -95,10 +97,10 @@ def holder(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def _locked(folder: Path) -> int:
+def _lock_file(folder: Path) -> int:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # replies, logs: its owner's alone, unless made before
-        handle = atomic_write.opened(folder / NAME, os.O_RDWR)
+        handle = atomic_write.open_regular_file(folder / NAME, os.O_RDWR)
     except OSError as problem:
         raise RunFolderError(f"{folder} cannot be a run folder ({problem.strerror}); pass another --output") from None
     try:
@@ -116,29 +118,26 @@ def _locked(folder: Path) -> int:
 def _refusal(folder: Path, handle: int, problem: OSError) -> str:
     if not isinstance(problem, BlockingIOError):
         return f"{folder} cannot be locked ({problem.strerror}); pass an --output on a file system that has flock"
-    who = _who(handle)
+    who = _read_handle(handle)
     name = f"process {who['pid']} on {who['host']} (since {who['started']})" if who else "another process"
     return f"{folder} is in use by {name}; wait for it, stop it, or pass another --output"
 
 
-def _who(handle: int) -> dict[str, Any]:
-    """What the holder wrote; empty in the instant before it did."""
+def _read_handle(handle: int) -> dict[str, Any]:
+    """Return the holder's fields; empty until the holder has written them."""
     try:
-        return _read(os.pread(handle, LARGEST, 0))
+        return _parse_holder(os.pread(handle, LARGEST, 0))
     except (OSError, ValueError):
         return {}
 
 
-def _elsewhere(folder: Path) -> dict[str, Any] | None:
+def _remote_holder(folder: Path) -> dict[str, Any] | None:
     try:
-        return _read(regular.content(folder / WRITER, LARGEST)) or None
+        return _parse_holder(regular.read_bytes(folder / WRITER, LARGEST)) or None
     except (OSError, ValueError):
         return None
 
 
-def _read(content: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(content)
-    except RecursionError:
-        return {}
-    return found if isinstance(found, dict) and {"host", "pid", "started"} <= found.keys() else {}
+def _parse_holder(content: bytes) -> dict[str, Any]:
+    fields = parse_json(content)
+    return fields if isinstance(fields, dict) and {"host", "pid", "started"} <= fields.keys() else {}

@@ -1,6 +1,6 @@
-"""Which stored episodes belong to a plan: the one rule for driver, status, audit and reports.
+"""The rule by which stored episodes belong to a plan, for driver, status, audit and reports.
 
-An episode belongs if the plan names its key. Where nobody knows the keys, the newest episode of each cell and sample does.
+An episode belongs if the plan names its key. If the keys are unknown, the newest episode per cell and sample belongs.
 """
 
 from __future__ import annotations
@@ -12,37 +12,40 @@ import polars as pl
 
 KEY = pl.Schema({"key": pl.String})
 CHUNK = 50_000
-"""Keys that are Python's strings at once."""
+"""Keys that are Python strings at the same time."""
 
 
-def planned_only(
+def filter_planned(
     stored: pl.LazyFrame, keys: Iterable[str] | pl.LazyFrame | None, scenarios: Collection[str] | None = None
 ) -> pl.LazyFrame:
-    """The rows of ``stored`` (``EPISODES``, in the order of storing) that belong to the plan with these keys.
+    """Return the rows of ``stored`` (``EPISODES``, in stored order) that belong to the plan with these keys.
 
-    ``keys``: those of all planned episodes, as one column ``key`` or one by one; None where nobody knows them.
-    ``scenarios``: those that the keys are known of; left out, they are of all.
+    Args:
+        keys: keys of all planned episodes, as one column ``key`` or one by one; None if they are unknown.
+        scenarios: the scenarios that the keys cover; None for all.
     """
     if keys is None:
-        return _newest(stored)
+        return _newest_per_sample(stored)
     planned = keys if isinstance(keys, pl.LazyFrame) else key_frame(keys).lazy()
     if scenarios is None:
         return stored.join(planned, on="key", how="semi")
-    known = pl.col("scenario").is_in(list(scenarios))
-    return pl.concat([stored.filter(known).join(planned, on="key", how="semi"), _newest(stored.filter(~known))])
+    has_keys = pl.col("scenario").is_in(list(scenarios))
+    return pl.concat(
+        [stored.filter(has_keys).join(planned, on="key", how="semi"), _newest_per_sample(stored.filter(~has_keys))]
+    )
 
 
 def key_frame(keys: Iterable[str]) -> pl.DataFrame:
-    """One column ``key``."""
-    return pl.concat([KEY.to_frame(), *key_frames(keys)])
+    """Return the keys as one column ``key``."""
+    return pl.concat([KEY.to_frame(), *key_chunks(keys)])
 
 
-def key_frames(keys: Iterable[str]) -> Iterator[pl.DataFrame]:
-    """The same, ``CHUNK`` rows at a time: in polars a key takes half of the memory that it takes in Python."""
+def key_chunks(keys: Iterable[str]) -> Iterator[pl.DataFrame]:
+    """Yield the keys as frames of ``CHUNK`` rows; a key takes half as much memory in polars as in Python."""
     left = iter(keys)
     while chunk := list(islice(left, CHUNK)):
         yield pl.DataFrame({"key": chunk}, schema=KEY)
 
 
-def _newest(stored: pl.LazyFrame) -> pl.LazyFrame:
+def _newest_per_sample(stored: pl.LazyFrame) -> pl.LazyFrame:
     return stored.unique(["cell", "sample_id"], keep="last", maintain_order=True)

@@ -1,6 +1,6 @@
-"""Makes frames of buffered rows, and sets aside the rows that no column takes.
+"""Builds frames from buffered rows and sets aside the rows that do not fit the schema.
 
-A row that cannot be stored never costs another row: it goes to ``damaged/rows.jsonl`` with its reason, and is pending again.
+A row that cannot be stored goes to ``damaged/rows.jsonl`` with its reason and is pending again; all other rows are stored.
 """
 
 from __future__ import annotations
@@ -14,59 +14,62 @@ from typing import Any
 
 import polars as pl
 
-from actors.printable import one_line
-from actors.records import Columns
+from actors.playing.records import Columns
+from actors.text.printable import one_line
 from orchestrator.storage import atomic_write
 
 FILE = "damaged/rows.jsonl"
 SHOWN = 2000
-"""Characters that are kept of a row which cannot be stored."""
+"""Characters recorded of a row that cannot be stored."""
 UNSTORABLE = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""What polars raises for a value that a column cannot hold."""
+"""Errors of polars for a value that a column cannot hold."""
 
 log = logging.getLogger(__name__)
 
 
-def frames(
+def make_frames(
     folder: Path, tables: Mapping[str, Columns], schemas: Mapping[str, pl.Schema]
 ) -> tuple[dict[str, pl.DataFrame], int]:
-    """A frame a table, and how many keys were set aside: those with a row, in any table, that cannot be stored."""
+    """Return one frame per table, and the number of keys set aside because one of their rows cannot be stored."""
     try:
         return {name: _frame(columns, schemas[name]) for name, columns in tables.items()}, 0
     except UNSTORABLE:
-        bad = {key: line for name, columns in tables.items() for key, line in _bad(name, columns, schemas[name])}
+        bad = {
+            key: line for name, columns in tables.items() for key, line in _rejected_rows(name, columns, schemas[name])
+        }
         _set_aside(folder, bad)
-        kept = {name: _without(columns, bad) for name, columns in tables.items()}
-        return {name: _frame(columns, schemas[name]) for name, columns in kept.items()}, len(bad)
+        storable = {name: _without_keys(columns, bad) for name, columns in tables.items()}
+        return {name: _frame(columns, schemas[name]) for name, columns in storable.items()}, len(bad)
 
 
-def _bad(table: str, columns: Columns, schema: pl.Schema) -> list[tuple[Any, dict[str, str]]]:
-    """Key and description of each row that does not become a frame alone."""
-    found = []
+def _rejected_rows(table: str, columns: Columns, schema: pl.Schema) -> list[tuple[Any, dict[str, str]]]:
+    """Return key and description of each row that cannot be stored."""
+    rejected = []
     for values in zip(*columns.values(), strict=True):
         row = dict(zip(columns, values, strict=True))
         try:
             _frame({name: [value] for name, value in row.items()}, schema)
         except UNSTORABLE as problem:
             why = {"reason": one_line(str(problem))[:SHOWN], "row": one_line(repr(row))[:SHOWN]}
-            found.append((row["key"], {"table": table, "key": str(row["key"]), **why}))
-    return found
+            rejected.append((row["key"], {"table": table, "key": str(row["key"]), **why}))
+    return rejected
 
 
 def _set_aside(folder: Path, bad: Mapping[Any, Mapping[str, str]]) -> None:
     path = folder / FILE
     atomic_write.make_folder(path.parent)
-    with open(atomic_write.opened(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as file:
+    with open(atomic_write.open_regular_file(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as file:
         for line in bad.values():
             file.write(json.dumps(line) + "\n")
             log.error("a row of %(table)s of %(key)s cannot be stored and is set aside: %(reason)s", line)
     log.error("%d rows are in %s; what they are about is pending again", len(bad), path)
 
 
-def _without(columns: Columns, bad: Mapping[Any, object]) -> Columns:
+def _without_keys(columns: Columns, bad: Mapping[Any, object]) -> Columns:
     keep = [key not in bad for key in columns["key"]]
     return {
-        name: [value for value, wanted in zip(values, keep, strict=True) if wanted] for name, values in columns.items()
+        name: [value for value, storable in zip(values, keep, strict=True) if storable]
+        for name, values in columns.items()
     }
 
 
@@ -74,9 +77,9 @@ def _frame(columns: Columns, schema: pl.Schema) -> pl.DataFrame:
     try:
         return pl.DataFrame(columns, schema=schema)
     except UnicodeEncodeError:  # a reply may hold half a surrogate pair, which is no text
-        clean = {name: [_text(value) for value in values] for name, values in columns.items()}
+        clean = {name: [_replace_surrogates(value) for value in values] for name, values in columns.items()}
         return pl.DataFrame(clean, schema=schema)
 
 
-def _text(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

@@ -1,6 +1,6 @@
 """The software that an attempt ran with: the commit of the checkout, and the versions of the packages that shape answers.
 
-What cannot be told is left out; nothing here fails an attempt.
+Unknown versions are left out; nothing here fails an attempt.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Package -> version, of those that are installed; those too that offer scenarios, policies or measures."""
+    """Return the versions of installed packages, including those that add scenarios, policies or measures."""
     installed = {}
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -37,7 +37,7 @@ def versions() -> dict[str, str]:
 
 
 def version() -> str:
-    """The version of this program; ``0+unknown`` in a checkout that is not installed."""
+    """Return the version of this program; ``0+unknown`` in a checkout that is not installed."""
     try:
         return importlib.metadata.version("proactive-sweep")
     except importlib.metadata.PackageNotFoundError:
@@ -45,7 +45,7 @@ def version() -> str:
 
 
 def commit() -> str | None:
-    """The commit of the checkout that runs, with ``-dirty`` where files differ from it; None outside a checkout."""
+    """Return the commit of the checkout, with ``-dirty`` if files differ from it; None outside a checkout."""
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None

@@ -1,6 +1,7 @@
-"""How busy the cluster's nodes are while a sweep plays: every node is asked now and then, and one that is silent is left out.
+"""The load of every node of the cluster while a sweep plays; nodes that do not answer are left out.
 
-An idle GPU is what a sweep on a cluster wastes, so the mean over all of them is a measure of its own.
+An idle GPU is what a sweep on a cluster wastes, so the mean over all GPUs is a metric of its own. MLflow's own monitor measures
+only the machine that its process runs on (docs/decisions/0016-tracking.md).
 """
 
 from __future__ import annotations
@@ -15,69 +16,70 @@ from time import monotonic
 from orchestrator.tracking.cell_metrics import interval
 
 SAMPLE_INTERVAL_S = 30.0
-"""Seconds between two rounds at first, unless MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL says otherwise."""
+"""Seconds between two samples at first, unless MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL is set."""
 SAMPLE_TIMEOUT_S = 10.0
-"""Seconds that a node may take to answer a round; it is not asked again before it has."""
+"""Seconds that a node has to answer; a node that still owes an answer is not asked again."""
 ENABLED_VARIABLE, INTERVAL_VARIABLE = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"
-"""MLflow's own: the first turns the rounds off when it is ``false``."""
+"""MLflow's own variables; ``false`` in the first turns system metrics off."""
 MEAN_GPU_UTILIZATION = "system/gpus_utilization_percentage"
 """The mean over every GPU that answered."""
 
 Load = Mapping[str, float]
-"""Metric -> value (``actors.host_metrics.load``)."""
+"""Metric -> value (``actors.node.host_metrics.measure_load``)."""
 
 
 class SystemMetrics:
-    """Asks the nodes of a cluster; ``hosts`` gives node -> its host, ``ask`` a node's load and raises where it is gone."""
+    """Samples the nodes of a cluster: ``hosts`` maps nodes to hosts, ``node_load`` returns a node's load or raises."""
 
-    def __init__(self, hosts: Callable[[], Mapping[str, str]], ask: Callable[[str], Awaitable[Load]]) -> None:
-        self.hosts, self.ask = hosts, ask
-        self._asked: dict[str, asyncio.Task[Load]] = {}
+    def __init__(self, hosts: Callable[[], Mapping[str, str]], node_load: Callable[[str], Awaitable[Load]]) -> None:
+        self.hosts, self.node_load = hosts, node_load
+        self._requests: dict[str, asyncio.Task[Load]] = {}
 
     async def run(self, publish: Callable[[Load], None]) -> None:
-        """Publish each round's measures, until cancelled; returns at once where the user wants none."""
+        """Publish each sample until cancelled; return at once where the user has turned system metrics off."""
         setting, began = os.environ.get(INTERVAL_VARIABLE), monotonic()
         while os.environ.get(ENABLED_VARIABLE, "").lower() != "false":
             await asyncio.sleep(_seconds(setting) or interval(SAMPLE_INTERVAL_S, monotonic() - began))
-            if measures := await self.sample():
-                publish(measures)
+            if metrics := await self.sample():
+                publish(metrics)
 
     async def sample(self, timeout: float = SAMPLE_TIMEOUT_S) -> dict[str, float]:
-        """``system/HOST/METRIC`` -> value, of the nodes that answer in time."""
+        """Return ``system/HOST/METRIC`` -> value for the nodes that answer in time."""
         hosts = self.hosts()
-        self._asked = {node: task for node, task in self._asked.items() if not task.done()}
-        asked = {node: asyncio.ensure_future(self.ask(node)) for node in hosts if node not in self._asked}
-        for task in asked.values():
-            task.add_done_callback(_read)
-        self._asked |= asked
-        if asked:
-            await asyncio.wait(asked.values(), timeout=timeout)
-        answers = {n: task.result() for n, task in asked.items() if task.done() and task.exception() is None}
-        names = _names(hosts)
-        found = {f"system/{names[n]}/{metric}": value for n, load in answers.items() for metric, value in load.items()}
-        busy = [
+        self._requests = {node: task for node, task in self._requests.items() if not task.done()}
+        requests = {node: asyncio.ensure_future(self.node_load(node)) for node in hosts if node not in self._requests}
+        for task in requests.values():
+            task.add_done_callback(_retrieve_error)
+        self._requests |= requests
+        if requests:
+            await asyncio.wait(requests.values(), timeout=timeout)
+        loads = {node: task.result() for node, task in requests.items() if task.done() and task.exception() is None}
+        names = _display_names(hosts)
+        metrics = {
+            f"system/{names[node]}/{name}": value for node, load in loads.items() for name, value in load.items()
+        }
+        utilization = [
             value
-            for load in answers.values()
-            for metric, value in load.items()
-            if metric.startswith("gpu_") and metric.endswith("_utilization_percentage")
+            for load in loads.values()
+            for name, value in load.items()
+            if name.startswith("gpu_") and name.endswith("_utilization_percentage")
         ]
-        return {**found, MEAN_GPU_UTILIZATION: fmean(busy)} if busy else found
+        return {**metrics, MEAN_GPU_UTILIZATION: fmean(utilization)} if utilization else metrics
 
 
-def _read(task: asyncio.Task[Load]) -> None:
-    """A node that goes away after its time to answer is no news: asyncio prints a traceback of errors that nobody read."""
+def _retrieve_error(task: asyncio.Task[Load]) -> None:
+    """Retrieve the error of a node that failed after its time-out: asyncio prints a traceback of errors nobody retrieves."""
     if not task.cancelled():
         task.exception()
 
 
-def _names(hosts: Mapping[str, str]) -> dict[str, str]:
-    """Node -> what it is called: its host, with the start of its id where a host has several nodes."""
-    times = Counter(hosts.values())
-    return {node: host if times[host] == 1 else f"{host}-{node[:6]}" for node, host in hosts.items()}
+def _display_names(hosts: Mapping[str, str]) -> dict[str, str]:
+    """Return node -> its host, with the start of the node's id where a host has several nodes."""
+    counts = Counter(hosts.values())
+    return {node: host if counts[host] == 1 else f"{host}-{node[:6]}" for node, host in hosts.items()}
 
 
 def _seconds(setting: str | None) -> float | None:
-    """The user's setting, where it is a number."""
     try:
         return max(1.0, float(setting)) if setting else None
     except ValueError:

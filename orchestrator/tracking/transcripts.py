@@ -1,7 +1,7 @@
-"""Transcripts of episodes for MLflow, turn by turn: what was shown and asked, what was replied, how that was read, how it ended.
+"""Transcripts of a sample of episodes, turn by turn: picture, question, reply, verdict and ending.
 
-The sample of episodes is drawn by seed over scenarios and endings, so equal folders give equal transcripts. Texts of models and
-data are fenced: where a viewer reads Markdown, nothing in them is read.
+The sample is drawn by seed over scenarios and endings, so equal folders have equal transcripts. Texts of models and data are
+fenced, so that a viewer of Markdown interprets nothing in them.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from typing import Any
 
 import polars as pl
 
-from actors.printable import spelled
-from orchestrator.datasets.staging import nearby
-from orchestrator.report.endings import endings
-from orchestrator.report.html.episode_view import EpisodeViews, rows_of
-from orchestrator.report.html.escape import visible
+from actors.text.printable import spell_invisible
+from orchestrator.datasets.staging import data_folder
+from orchestrator.report.html.episode_view import EpisodeViews, rows_by_key
+from orchestrator.report.html.text import visible
 from orchestrator.report.html.thumbnails import Thumbnails
-from orchestrator.report.metrics import BITS
+from orchestrator.report.measures.endings import endings
 from orchestrator.report.run_data import RunData
+from orchestrator.report.scores.metrics import BITS
 
 MAX_TRANSCRIPTS = 60
 """Episodes that get a transcript."""
 MAX_PICTURES = 600
-"""Pictures that all transcripts may show."""
+"""Pictures in all transcripts together."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnText:
-    """One turn."""
+    """One turn of an episode, as Markdown."""
 
     name: str
     question: str
-    """Prompt and lettered options, fenced; a sentence where they are not known."""
+    """Prompt and lettered options, fenced; or a sentence that says why they are unknown."""
     reply: str
     verdict: str
     picture: str
     """Data URI of the thumbnail, or the reason why there is none."""
-    facts: Mapping[str, Any]
+    attributes: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,77 +56,76 @@ class Transcript:
     ending: str
     seconds: float
     answered: bool
-    """Whether it ended with an answer; errors did not."""
+    """True if it ended with an answer rather than an error."""
 
 
 def transcripts(
-    run_data: RunData, data: Path | None = None, most: int = MAX_TRANSCRIPTS, seed: int = 0
+    run_data: RunData, data: Path | None = None, limit: int = MAX_TRANSCRIPTS, seed: int = 0
 ) -> Iterator[Transcript]:
-    """At most ``most`` transcripts; without the data folder they have no pictures and no questions."""
-    folder = nearby(run_data.sweep) if data is None else data
+    """Yield at most ``limit`` transcripts; without the data folder they have no pictures and no questions."""
+    folder = data_folder(run_data.sweep) if data is None else data
     thumbnails = Thumbnails(folder if run_data.samples and folder.is_dir() else None, MAX_PICTURES)
     kinds = endings(run_data)
-    keys = drawn(kinds, most, seed)
-    strips = EpisodeViews(run_data, thumbnails)
+    keys = sample_keys(kinds, limit, seed)
+    views = EpisodeViews(run_data, thumbnails)
     rows = {row["key"]: row for row in run_data.episodes.join(kinds.select("key", "kind"), on="key").to_dicts()}
-    turns, read = rows_of(run_data.turns, keys), rows_of(run_data.verdicts.lazy(), keys)
+    turns, verdicts = rows_by_key(run_data.turns, keys), rows_by_key(run_data.verdicts.lazy(), keys)
     for key in keys:
-        if strips.add(rows[key], turns.get(key, []), read.get(key, [])):
-            yield _transcript(strips.found[-1], list(strips.texts.known), thumbnails.uris)
+        if views.add(rows[key], turns.get(key, []), verdicts.get(key, [])):
+            yield _transcript(views.views[-1], list(views.texts.numbers), thumbnails.uris)
 
 
-def drawn(kinds: pl.DataFrame, most: int, seed: int) -> list[str]:
-    """Keys, first one episode of every ending of every scenario, then a second of each, as far as ``most`` allows."""
+def sample_keys(kinds: pl.DataFrame, limit: int, seed: int) -> list[str]:
+    """Return keys: one episode of every ending of every scenario, then a second of each, up to ``limit``."""
     queues = []
     for scenario, kind, keys in (
         kinds.group_by("scenario", "kind").agg(pl.col("key").sort()).sort("scenario", "kind").iter_rows()
     ):
         Random(f"{seed}/{scenario}/{kind}/transcripts").shuffle(keys)
         queues.append(keys)
-    rounds = [key for turn in zip_longest(*queues) for key in turn if key is not None]
-    return rounds[:most]
+    return [key for keys in zip_longest(*queues) for key in keys if key is not None][:limit]
 
 
-def fenced(text: str) -> str:
-    """The text as a block of code that nothing in it can close; what prints as nothing is made visible."""
-    shown = spelled(text, keep="\n")
-    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
-    return f"{ticks}text\n{shown}\n{ticks}"
+def code_block(text: str) -> str:
+    """Return a block of code that nothing in the text can close; invisible characters are spelled out."""
+    visible_text = spell_invisible(text, keep="\n")
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", visible_text)), default=0))
+    return f"{ticks}text\n{visible_text}\n{ticks}"
 
 
-def quoted(text: str) -> str:
-    """One line of foreign text inside a sentence, as a span of code that nothing in it can close."""
+def code_span(text: str) -> str:
+    """Return one line of text as a span of code that nothing in it can close."""
     line = visible(text)
     ticks = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     return f"{ticks} {line} {ticks}"
 
 
-def _transcript(strip: Mapping[str, Any], texts: list[str], uris: list[str]) -> Transcript:
+def _transcript(view: Mapping[str, Any], texts: list[str], uris: list[str]) -> Transcript:
     names = ("model", "scenario", "condition", "protocol", "ending", "kind")
-    where = f"{strip['scenario']} {strip['sample']} · {strip['model']} · {strip['condition']}"
-    right = f" The right answer: {quoted(strip['answer'].rstrip('.'))}." if "answer" in strip else ""
-    error = f" {quoted(strip['error'][0])}" if "error" in strip else ""
+    title = f"{view['scenario']} {view['sample']} · {view['model']} · {view['condition']}"
+    answer = f" The right answer: {code_span(view['answer'].rstrip('.'))}." if "answer" in view else ""
+    error = f" {code_span(view['error'][0])}" if "error" in view else ""
     return Transcript(
-        key=strip["key"],
-        name=visible(f"{where} · {strip['kind']}"),
-        tags={name: visible(strip[name]) for name in names},
-        turns=tuple(_turn_text(turn, strip, texts, uris) for turn in strip["turns"]),
-        ending=f"{strip['kind']} after {_turns(strip['played'])}.{right}{error}{_judged(strip)}",
-        seconds=strip["seconds"] or 0.0,
-        answered=strip["ending"] in ("correct", "wrong", "limit", "answered"),
+        key=view["key"],
+        name=visible(f"{title} · {view['kind']}"),
+        tags={name: visible(view[name]) for name in names},
+        turns=tuple(_turn_text(turn, view, texts, uris) for turn in view["turns"]),
+        ending=f"{view['kind']} after {_turns(view['played'])}.{answer}{error}{_judged(view)}",
+        seconds=view["seconds"] or 0.0,
+        answered=view["ending"] in ("correct", "wrong", "limit", "answered"),
     )
 
 
-def _turn_text(turn: Mapping[str, Any], strip: Mapping[str, Any], texts: list[str], uris: list[str]) -> TurnText:
+def _turn_text(turn: Mapping[str, Any], view: Mapping[str, Any], texts: list[str], uris: list[str]) -> TurnText:
     picture = turn["picture"]
-    more = "" if "length" not in turn else f"\n… ({turn['length']:,} characters)"
+    cut = "" if "length" not in turn else f"\n… ({turn['length']:,} characters)"
     return TurnText(
         name=f"turn {turn['turn'] + 1} · {visible(turn['action'] or 'free answer')}",
-        question=_question(turn, texts) if "prompt" in turn else f"({strip.get('why', 'the question is not known')})",
-        reply=fenced(texts[turn["reply"]] + more),
+        question=_question(turn, texts) if "prompt" in turn else f"({view.get('why', 'the question is unknown')})",
+        reply=code_block(texts[turn["reply"]] + cut),
         verdict=_verdict(turn, texts),
         picture=uris[picture] if isinstance(picture, int) else picture,
-        facts={
+        attributes={
             "picture": visible(texts[turn["image"]]),
             **{name: visible(turn[name]) for name in ("frame", "option", "category", "action", "move") if turn[name] is not None},
         },
@@ -137,28 +136,28 @@ def _turns(count: int) -> str:
     return "1 turn" if count == 1 else f"{count} turns"
 
 
-def _judged(strip: Mapping[str, Any]) -> str:
-    """What the judges said of an open-ended answer."""
+def _judged(view: Mapping[str, Any]) -> str:
+    """Return the verdicts of the judges on an open-ended answer, as sentences."""
     sentences = []
-    for verdict in strip.get("judged", ()):
+    for verdict in view.get("judged", ()):
         name = visible(verdict["judge"][0])
         bits = ", ".join(f"{bit} {'yes' if verdict[bit] else 'no'}" for bit in BITS if bit in verdict)
-        sentences.append(f" Judge {name}: {bits or quoted(verdict.get('reason', ['no verdict'])[0])}.")
+        sentences.append(f" Judge {name}: {bits or code_span(verdict.get('reason', ['no verdict'])[0])}.")
     return "".join(sentences)
 
 
 def _question(turn: Mapping[str, Any], texts: list[str]) -> str:
     options = [texts[number] for number in (*turn["options"], *turn["categories"])]
     lettered = [f"{chr(65 + n)}. {text}" for n, text in enumerate(options)]
-    return fenced("\n".join([texts[turn["prompt"]], *lettered]))
+    return code_block("\n".join([texts[turn["prompt"]], *lettered]))
 
 
 def _verdict(turn: Mapping[str, Any], texts: list[str]) -> str:
-    """How the reply was read."""
+    """Return how the reply was parsed, as a sentence."""
     if turn["action"] is None:
-        return "Open-ended: how it is read is a judge's matter."
-    said = f"Read as {visible(turn['action'])}: suggestion side {turn['option']}, category side {turn['category']}"
-    moved = f"; the next view: {visible(turn['move'])}" if turn["move"] else ""
-    right = turn.get("answer", -1)
-    name = f"; right here would be {quoted(texts[turn['categories'][right]])}" if right >= 0 else ""
-    return f"{said}{moved}{name}."
+        return "Open-ended: a judge decides."
+    parsed = f"Read as {visible(turn['action'])}: suggestion side {turn['option']}, category side {turn['category']}"
+    move = f"; the next view: {visible(turn['move'])}" if turn["move"] else ""
+    correct = turn.get("answer", -1)
+    answer = f"; correct here: {code_span(texts[turn['categories'][correct]])}" if correct >= 0 else ""
+    return f"{parsed}{move}{answer}."

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from actors.backend import Message, Request, Situation
+from actors.engine.backend import Message, Request, Situation
 from envs.types import ImageRef, Sample, State, View
 from sweeps.sampling import Sampling
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from actors.backend import Backend, BackendError, Message, Request
-from actors.backend_registry import engine
-from actors.token_ids import input_path
+from actors.engine.backend import Backend, BackendError, Message, Request
+from actors.engine.registry import open_engine
+from actors.engine.token_ids import open_without_weights
 from envs import SCENARIOS
-from envs.samples import BadData, load
+from envs.samples import BadData, load_samples
 from envs.types import ImageRef
 from orchestrator.inspection.prompt_preview import conversation
 from sweeps.conditions import CONDITIONS
@@ -71,7 +71,7 @@ def longest(data: Path) -> tuple[Message, ...]:
 
 def turns(data: Path, scenario: str) -> tuple[Message, ...]:
     """The conversation of the scenario's first sample when nothing more can be asked."""
-    pool = load(data, scenario, filtered=False)
+    pool = load_samples(data, scenario, filtered=False)
     found: tuple[Message, ...] = ()
     for turn in range(SCENARIOS[scenario].limit(pool[0])):
         try:
@@ -91,12 +91,12 @@ def refused(most: int) -> dict[str, tuple[Message, ...]]:
 
 async def compared(name: str, kind: str, folder: Path, data: Path) -> dict[str, Any]:
     """Prompt -> ids and reply of the engine and of the package-style call; ``after`` is the first asked again at the end."""
-    from actors.hf_package_call import PackageCall
+    from actors.engine.hf.package_call import PackageCall
 
     most = ARCHITECTURES[name].pictures
     package = PackageCall(entry(name, "transformers", folder))
     found: dict[str, Any] = {}
-    backend: Any = engine(entry(name, kind, folder), data)
+    backend: Any = open_engine(entry(name, kind, folder), data)
     try:
         for title, messages in prompts(most, data).items():
             found[title] = {**await _ours(backend, messages), **await _theirs(package, messages, backend)}
@@ -113,18 +113,18 @@ async def ids_alone(name: str, folder: Path, data: Path) -> dict[str, Any]:
 
     ``limits`` is how many items of each modality vLLM lets a prompt hold.
     """
-    from actors.hf_package_call import PackageCall
+    from actors.engine.hf.package_call import PackageCall
 
     asked_for = prompts(ARCHITECTURES[name].pictures, data)
     package = PackageCall(entry(name, "transformers", folder))
     found: dict[str, dict[str, Any]] = {title: {} for title in asked_for}
     for kind in ("transformers", "vllm") if ARCHITECTURES[name].vllm else ("transformers",):
-        backend = input_path(entry(name, kind, folder), data)
+        backend = open_without_weights(entry(name, kind, folder), data)
         try:
             for title, messages in asked_for.items():
                 found[title][kind] = await backend.token_ids(_request(messages))
                 if kind == "transformers":
-                    found[title]["package"] = package.ids(messages, await backend.pictures.shown(messages))
+                    found[title]["package"] = package.ids(messages, await backend.pictures.load(messages))
             if kind == "vllm":
                 found["limits"] = dict(backend.engine.renderer.get_mm_processor().info.allowed_mm_limits)
         finally:
@@ -160,7 +160,7 @@ async def _ours(backend: Any, messages: tuple[Message, ...]) -> dict[str, Any]:
 
 
 async def _theirs(package: Any, messages: tuple[Message, ...], backend: Any) -> dict[str, Any]:
-    shown = await backend.pictures.shown(messages)
+    shown = await backend.pictures.load(messages)
     return {"package ids": package.ids(messages, shown), "package reply": package.reply(messages, shown, NEW_TOKENS)}
 
 

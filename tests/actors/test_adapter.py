@@ -16,8 +16,9 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from actors.backend import Message
-from actors.hf_backend import ModelAndProcessor, prompt_text
+from actors.engine.backend import Message
+from actors.engine.hf.backend import ModelAndProcessor
+from actors.engine.hf.template import prompt_text
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 from tests.actors.architectures import template

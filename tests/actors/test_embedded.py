@@ -39,7 +39,9 @@ def firsts(
     answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]], condition: str
 ) -> list[evaluation.Game]:
     """One turn of every sample."""
-    return [game for name in SCENARIOS for game in evaluation.opened(answerer, drawn[name], CONDITIONS[condition])]
+    return [
+        game for name in SCENARIOS for game in evaluation.play_first_turns(answerer, drawn[name], CONDITIONS[condition])
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +101,9 @@ def test_examples_make_it_ask_more(
     answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]], hidden: list[evaluation.Game]
 ) -> None:
     shown = [
-        game for name in ("ROD", "MVP-N") for game in evaluation.opened(answerer, drawn[name], CONDITIONS["icl-1"])
+        game
+        for name in ("ROD", "MVP-N")
+        for game in evaluation.play_first_turns(answerer, drawn[name], CONDITIONS["icl-1"])
     ]
     plain = [game for game in hidden if game.sample.scenario in ("ROD", "MVP-N")]
     assert evaluation.actions(shown)["suggestion"] > evaluation.actions(plain)["suggestion"] + 5
@@ -111,17 +115,17 @@ def test_tokens_and_pixels_are_those_of_the_training(
     import numpy as np
 
     from actors.embedded.training import text_processor
-    from actors.embedded.training.pictures import shrunk
+    from actors.embedded.training.pictures import shrink
 
     tokenizer = answerer.processor.tokenizer.backend_tokenizer
     for name in SCENARIOS:
         one = drawn[name][0]
         view = SCENARIOS[name].view(one.sample, SCENARIOS[name].initial(one.sample))
         asked, picture = evaluation.prompts.ask(view), one.picture(view.image)
-        given = answerer.inputs([evaluation.Question((asked,), (picture,))])
-        ids, _ = text_processor.encoded(tokenizer, (asked,), (False,))
+        given = answerer.inputs([evaluation.ModelInput((asked,), (picture,))])
+        ids, _ = text_processor.encode_conversation(tokenizer, (asked,), (False,))
         assert given["input_ids"][0].tolist() == ids + tokenizer.encode(text_processor.SPEAKERS["assistant"]).ids
-        seen = np.asarray(shrunk(picture)).transpose(2, 0, 1) / 127.5 - 1
+        seen = np.asarray(shrink(picture)).transpose(2, 0, 1) / 127.5 - 1
         assert np.abs(seen - given["pixel_values"][0, 0].numpy()).max() < 1e-5
 
 

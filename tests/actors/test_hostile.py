@@ -9,11 +9,10 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
-from actors.backend import BackendDied, Refused, Reply, Unprocessable
-from actors.openai_backend import UNREADABLE_TRIES, OpenAIBackend
-from actors.openai_reply import MAX_TOKENS
-from actors.printable import UNSAFE
-from actors.rate_limit import ModelStopped
+from actors.engine.backend import BackendDied, ModelStopped, Refused, Reply, Unprocessable
+from actors.engine.openai.backend import UNREADABLE_TRIES, OpenAIBackend
+from actors.engine.openai.reply import MAX_TOKENS
+from actors.text.printable import UNSAFE
 from sweeps.endpoint import Endpoint
 from sweeps.spec import ModelSpec
 from tests.actors.asking import asked, user
@@ -39,7 +38,7 @@ async def asking(folder: Path, answers) -> tuple[object, int]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOSTILE_KEY", KEY)
-    monkeypatch.setattr("actors.rate_limit.MIN_BACKOFF_S", 0.02)
+    monkeypatch.setattr("actors.engine.openai.rate_limit.MIN_BACKOFF_S", 0.02)
 
 
 def test_the_catalogue_is_large() -> None:

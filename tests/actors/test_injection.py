@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from sweeps.load import judge
+from sweeps.load import build_judge
 from tests.bench.injection import ORDERS, STUFFING, measured, poisoned
 from tests.envs.games import SAMPLES
 
 
 def test_few_verdicts_of_the_rule_judge_change_by_an_order(demo_data):
     """docs/scoring.md quotes these figures for a larger set."""
-    rows = asyncio.run(measured(demo_data, judge({"model": "rule-judge"}, "test"), limit=10))
+    rows = asyncio.run(measured(demo_data, build_judge({"model": "rule-judge"}, "test"), limit=10))
     table = {cells[1].strip(): [float(cell) for cell in cells[2:6]] for cells in (row.split("|") for row in rows[2:])}
 
     assert list(table) == [*ORDERS, *STUFFING]

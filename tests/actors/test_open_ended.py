@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from actors.backend import BackendDied, Refused, Request, ScriptedBackend, Unprocessable
-from actors.baselines import POLICIES, Baseline
-from actors.play import Episode, play, turn_seed
-from actors.records import EpisodeRow, EpisodeRows, PlayedEpisode, TurnRow
+from actors.engine.backend import BackendDied, Refused, Request, ScriptedBackend, Unprocessable
+from actors.engine.baselines import POLICIES, Baseline
+from actors.playing.play import Episode, play, turn_seed
+from actors.playing.records import EpisodeRow, EpisodeRows, PlayedEpisode, TurnRow
 from envs import SCENARIOS
-from envs.openended import accepted, read_verdict, rule_verdict
+from envs.openended import accepted_answers, read_verdict, rule_verdict
 from envs.stimulus import OPEN_ENDED_HINT, ROD_REFERENCE, VIDEO_PREFACE
 from envs.types import Action, Ending, Mode
 from sweeps.conditions import CONDITIONS
@@ -101,7 +101,7 @@ def test_every_baseline_answers_openly_and_the_rule_judge_reads_it(policy, condi
     for scenario, sample in SAMPLES.items():
         text = played(scenario, Baseline(policy), condition).turns[0].reply.text
         clear = condition == "reference"
-        bits = read_verdict(rule_verdict(sample, text, clear), scenario, len(accepted(sample, clear)))
+        bits = read_verdict(rule_verdict(sample, text, clear), scenario, len(accepted_answers(sample, clear)))
 
         assert bits is not None
         if policy == "ask-properly":

@@ -7,11 +7,11 @@ import asyncio
 import polars as pl
 import pytest
 
-from actors.backend import Overflow, Refused, Reply, Request, ScriptedBackend, Unprocessable
-from actors.play import Episode, declined, play
-from actors.records import episode_row
+from actors.engine.backend import Backend, Overflow, Refused, Reply, Request, ScriptedBackend, Unprocessable
+from actors.playing.play import Episode, play, refusal_ending
+from actors.playing.records import episode_row
 from envs.types import Ending
-from orchestrator.report.metrics import score
+from orchestrator.report.scores.metrics import score
 from orchestrator.storage.episode_store import EPISODES
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, ModelSpec, Protocol
@@ -77,12 +77,12 @@ def test_one_picture_of_open_ended_generation_cannot_outgrow_anything():
 
 
 def test_refusals_keep_their_endings():
-    assert [declined(problem("x")) for problem in (Unprocessable, Overflow, Refused)] == [
+    assert [refusal_ending(problem("x"), Protocol.MCQA) for problem in (Unprocessable, Overflow, Refused)] == [
         Ending.UNPROCESSABLE, Ending.OVERFLOW, Ending.REFUSED,
     ]  # fmt: skip
 
 
-class Silent:
+class Silent(Backend):
     """Asks, and has spent its tokens before the first word on a turn."""
 
     def __init__(self, turn: int, text: str = "", finish: str = "length") -> None:

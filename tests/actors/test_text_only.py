@@ -15,9 +15,9 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
 pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
 
-from actors.backend import Backend, Message, Reply, Request
-from actors.backend_registry import engine
-from actors.judge import judge
+from actors.engine.backend import Backend, Message, Reply, Request
+from actors.engine.registry import open_engine
+from actors.playing.judge import judge
 from sweeps.conditions import CONDITIONS
 from sweeps.sampling import Sampling
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
@@ -68,7 +68,7 @@ async def unjudged(backend: Backend, model: ModelSpec) -> None:
 
 
 async def talked(model: ModelSpec, folder: Path, many: list[Request]) -> list[tuple[str, int, int]]:
-    backend = engine(model, folder)
+    backend = open_engine(model, folder)
     try:
         found = await replies(backend, many)
         await unjudged(backend, model)

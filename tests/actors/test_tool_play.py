@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from actors.backend import Refused, Request, ScriptedBackend
-from actors.baselines import MALFORMED, Baseline
-from actors.play import Episode, play
-from actors.records import EpisodeRows, PlayedEpisode
-from actors.tool_prompts import schema
+from actors.engine.backend import Refused, Request, ScriptedBackend
+from actors.engine.baselines import MALFORMED, Baseline
+from actors.engine.chat_format import function_schema
+from actors.playing.play import Episode, play
+from actors.playing.records import EpisodeRows, PlayedEpisode
 from envs import SCENARIOS
-from envs.answers import as_letter, as_text, side
-from envs.samples import load
-from envs.tool_calls import line, parsed
+from envs.answers import as_letter, as_text, option_table
+from envs.samples import load_samples
+from envs.tool_calls import call_line, parse_call
 from envs.types import Action, CalledTurn, Ending
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.endpoint import Endpoint
@@ -46,16 +46,16 @@ def as_call(request: Request) -> str:
     """The same reply as the call for the option that multiple choice reads in it, or as it stands where it reads none."""
     view, said = request.situation.view, some(request)
     text, mark = as_text(said), as_letter(said)
-    chosen = side(view.options, (), 0).read(text, mark).chosen
-    named = side(view.categories, (), len(view.options)).read(text, mark).chosen
+    chosen = option_table(view.options, (), 0).read(text, mark).chosen
+    named = option_table(view.categories, (), len(view.options)).read(text, mark).chosen
     option = view.options[chosen] if chosen >= 0 else view.categories[named] if named >= 0 else None
-    return next((line(call) for call, told in request.situation.calls if told == option), said)
+    return next((call_line(call) for call, told in request.situation.calls if told == option), said)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_recorded_episodes_replay_as_calls_to_the_same_transitions_endings_and_verdicts(demo_data, scenario):
     seen: Counter[str] = Counter()
-    for sample in load(demo_data, scenario)[:12]:
+    for sample in load_samples(demo_data, scenario)[:12]:
         for seed in range(1000 * sample.id, 1000 * sample.id + 12):
             recorded = played(sample, ScriptedBackend(some), Protocol.MCQA, seed=seed)
             called = played(sample, ScriptedBackend(as_call), seed=seed)
@@ -81,7 +81,7 @@ def test_policies_take_by_calls_the_turns_that_they_take_by_letters(condition):
             )
             assert (one.ending, len(one.turns)) == (other.ending, len(other.turns)), (sample.scenario, name)
             if other.turns[0].turn.option:
-                assert parsed(other.turns[0].reply.text).name
+                assert parse_call(other.turns[0].reply.text).name
 
 
 @pytest.mark.parametrize("reply", MALFORMED)
@@ -109,7 +109,7 @@ def test_a_service_is_sent_functions_and_a_policy_reads_them_in_the_prompt():
     assert not heard[0].tools and 'move_camera(direction: "left" | "up")' in heard[0].messages[0].text
     assert [one.name for one in heard[1].tools] == ["move_camera", "abstain", "answer"]
     assert "move_camera" not in heard[1].messages[0].text and "Hint: " in heard[1].messages[0].text
-    told = schema(heard[1].tools[0])["function"]["parameters"]
+    told = function_schema(heard[1].tools[0])["function"]["parameters"]
     assert told["properties"] == {"direction": {"type": "string", "enum": ["left", "up"]}} and told["required"] == [
         "direction"
     ]

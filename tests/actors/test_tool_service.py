@@ -11,13 +11,12 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
-from actors.backend import Overflow, Reply, Request, Unprocessable
-from actors.openai_backend import UNREADABLE_TRIES, OpenAIBackend
-from actors.openai_reply import MAX_ARGUMENTS, MAX_CALLS
-from actors.play import play
-from actors.rate_limit import ModelStopped
-from envs.samples import load
-from envs.tool_calls import Call, Fault, Function, parsed
+from actors.engine.backend import ModelStopped, Overflow, Reply, Request, Unprocessable
+from actors.engine.openai.backend import UNREADABLE_TRIES, OpenAIBackend
+from actors.engine.openai.reply import MAX_ARGUMENTS, MAX_CALLS
+from actors.playing.play import play
+from envs.samples import load_samples
+from envs.tool_calls import Call, Fault, Function, parse_call
 from envs.types import Ending
 from sweeps.conditions import CONDITIONS
 from sweeps.endpoint import Endpoint
@@ -32,7 +31,7 @@ TOOL = Function("move_blocks", "left: Move.", "direction", ("left", "right"))
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLS_KEY", KEY)
-    monkeypatch.setattr("actors.rate_limit.MIN_BACKOFF_S", 0.02)
+    monkeypatch.setattr("actors.engine.openai.rate_limit.MIN_BACKOFF_S", 0.02)
 
 
 def call(name: Any = "move_blocks", arguments: Any = '{"direction": "left"}') -> dict[str, Any]:
@@ -74,7 +73,7 @@ def test_functions_travel_as_openai_has_them_and_the_model_may_choose(tmp_path):
 
     assert body["tool_choice"] == "auto" and [one["function"]["name"] for one in body["tools"]] == ["move_blocks"]
     assert body["tools"][0]["function"]["parameters"]["properties"]["direction"]["enum"] == ["left", "right"]
-    assert parsed(reply.text) == Call("move_blocks", {"direction": "left"}) and "I look." in reply.text
+    assert parse_call(reply.text) == Call("move_blocks", {"direction": "left"}) and "I look." in reply.text
     assert (reply.finish, reply.prompt_tokens) == ("stop", 100)
 
 
@@ -109,7 +108,7 @@ def test_a_reply_is_one_call_or_malformed_of_a_kind(tmp_path, name):
     answer, wanted = READ[name]
     reply, bodies = asking(tmp_path, lambda *_: answer)
 
-    assert isinstance(reply, Reply) and parsed(reply.text) == wanted and len(bodies) == 1
+    assert isinstance(reply, Reply) and parse_call(reply.text) == wanted and len(bodies) == 1
     assert len(reply.text) < MAX_ARGUMENTS + 200
 
 
@@ -128,7 +127,7 @@ def test_what_is_kept_of_calls_is_bounded_and_holds_no_key(tmp_path):
     many = [call(f"f{KEY}" + "x" * 10**5, json.dumps({"direction": KEY * 100, "\ud800": "\x1b[2J"})) for _ in range(50)]
     reply, _ = asking(tmp_path, lambda *_: called(*many))
 
-    assert KEY not in reply.text and "\x1b" not in reply.text and parsed(reply.text) is Fault.SEVERAL
+    assert KEY not in reply.text and "\x1b" not in reply.text and parse_call(reply.text) is Fault.SEVERAL
     assert json.loads(reply.text)["tool_calls"].__len__() == MAX_CALLS and len(reply.text) < MAX_CALLS * (
         MAX_ARGUMENTS + 200
     )
@@ -145,7 +144,7 @@ def test_a_service_that_calls_no_functions_stops_with_what_to_type(tmp_path):
 
 def test_an_episode_over_http_is_played_to_its_end_by_calls(tmp_path, demo_data):
     """The service asks to the left until the turns are spent, or names the answer after one move."""
-    sample = next(one for one in load(demo_data, "ROD"))
+    sample = next(one for one in load_samples(demo_data, "ROD"))
 
     def answer(number: int, body: dict[str, Any]) -> Answer:
         if number == 0:

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from actors.backend import ScriptedBackend
-from actors.play import play
+from actors.engine.backend import ScriptedBackend
+from actors.playing.play import play
 from envs.types import Action, Ending
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.spec import Cell, ModelSpec

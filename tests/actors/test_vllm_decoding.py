@@ -21,8 +21,8 @@ import torch
 from transformers import AutoModelForImageTextToText
 from vllm import SamplingParams
 
-from actors.vllm_backend import COLDEST
-from actors.vllm_input import without_engine
+from actors.engine.vllm.parameters import COLDEST
+from actors.engine.vllm.token_input import open_without_engine
 from sweeps.spec import ModelSpec
 from tests.actors.asking import asked, painted, user
 from tests.actors.tiny import checkpoint
@@ -97,7 +97,7 @@ def vllm_gets(folder: Path, sampled: bool) -> SamplingParams:
     async def ask() -> None:
         options = {"enforce_eager": True, "max_model_len": 1024}
         model = ModelSpec(name="tiny", source=str(folder / "model"), gpus=0, dtype="float32", options=options)
-        backend: Any = without_engine(model, folder)
+        backend: Any = open_without_engine(model, folder)
         backend.engine.generate, backend.engine.is_sleeping = generate, awake
         (picture,) = painted(folder, ["0.png"])
         await backend.reply(

@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
-from actors.backend import Reply
-from actors.episode_runner import EpisodeRunner
-from actors.openai_backend import OpenAIBackend
-from actors.rate_limit import FIRST_ALLOWED, Pace
+from actors.engine.backend import Backend, Reply
+from actors.engine.openai.backend import OpenAIBackend
+from actors.engine.openai.rate_limit import FIRST_ALLOWED, Pace
+from actors.playing.episode_runner import EpisodeRunner
 from actors.worker import Worker
 from orchestrator.planning.build_plan import build_plan
 from sweeps.endpoint import Endpoint
@@ -19,7 +19,7 @@ from sweeps.load import build
 from sweeps.spec import ModelSpec
 
 
-class Counting:
+class Counting(Backend):
     """Answers after a moment, and knows how many it was asked at once."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ def test_a_lower_bound_lets_those_in_flight_end_and_holds_the_next_ones_back() -
         first = [asyncio.create_task(one()) for _ in range(6)]
         while pace.in_flight < 6:
             await asyncio.sleep(0)
-        pace.bound(2)
+        pace.set_limit(2)
         later = [asyncio.create_task(one()) for _ in range(10)]
         await asyncio.sleep(0.01)
         held_back = pace.in_flight
@@ -132,8 +132,8 @@ def test_a_lower_bound_lets_those_in_flight_end_and_holds_the_next_ones_back() -
 
 def test_a_higher_bound_is_reached_answer_by_answer_and_not_at_once() -> None:
     pace = Pace(2)
-    pace.bound(FIRST_ALLOWED + 10)
+    pace.set_limit(FIRST_ALLOWED + 10)
     assert pace.allowed == 2
     for _ in range(100):
-        pace.answered()
+        pace.speed_up()
     assert pace.allowed == FIRST_ALLOWED + 10

@@ -29,12 +29,13 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
-from actors.backend import Backend, Message, Reply, Request
-from actors.backend_registry import at_home, engine
-from actors.chat_format import Part, conversation
-from actors.engine_loader import keep_heap
-from actors.episode_runner import EpisodeRunner
-from actors.in_flight import chosen
+from actors.embedded import resolve_embedded
+from actors.engine.backend import Backend, Message, Reply, Request
+from actors.engine.chat_format import Part, conversation
+from actors.engine.in_flight import choose_in_flight
+from actors.engine.loader import freeze_heap
+from actors.engine.registry import open_engine
+from actors.playing.episode_runner import EpisodeRunner
 from envs.render import Renderer
 from envs.types import ImageRef
 from orchestrator.planning.build_plan import build_plan
@@ -80,7 +81,7 @@ class Steps:
         setattr(client, name, taken if asyncio.iscoroutinefunction(take) else lambda: counted(take()))
 
 
-class Recording:
+class Recording(Backend):
     """Passes requests on, and keeps what was asked."""
 
     def __init__(self, backend: Backend) -> None:
@@ -128,9 +129,9 @@ def plan_of(data: str, limit: int, seed: int = 0) -> Plan:
 async def worker(data: str, requests: Path, samples: int, by_cell: bool) -> dict[str, Any]:
     """Play the plan as a worker does."""
     entry = sweep(data).models[0]
-    opened = engine(entry, Path(data))
-    backend, at_once = Recording(opened), chosen(entry, opened.cache_tokens).episodes
-    keep_heap()
+    opened = open_engine(entry, Path(data))
+    backend, at_once = Recording(opened), choose_in_flight(entry, opened.cache_tokens).episodes
+    freeze_heap()
     steps = Steps(opened.engine.engine_core, "get_output_async")  # type: ignore[attr-defined]
     await played(plan_of(data, 2, seed=9), backend, sorted, at_once)
     backend.clear()
@@ -155,12 +156,12 @@ def plain(data: str, requests: Path, begin: Callable[[], None] = lambda: None) -
     """Everything at once into ``LLM.chat``: no game, no turns to wait for. ``begin`` is called when the engine is warm."""
     from vllm import LLM, SamplingParams
 
-    from actors.vllm_backend import engine_arguments
-    from actors.vllm_on_cpu import threads_of_engine
+    from actors.engine.vllm.on_cpu import engine_threads
+    from actors.engine.vllm.parameters import engine_arguments
 
     renderer = Renderer(Path(data))
-    with threads_of_engine():
-        llm = LLM(**engine_arguments(at_home(sweep(data).models[0])))
+    with engine_threads():
+        llm = LLM(**engine_arguments(resolve_embedded(sweep(data).models[0])))
     asked = pickle.loads(requests.read_bytes())
     sampling, steps = SamplingParams(temperature=0, max_tokens=50), Steps(llm.llm_engine.engine_core, "get_output")
     llm.chat([chat(messages, renderer) for messages in asked[:20]], sampling, use_tqdm=False)

@@ -19,11 +19,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from actors.backend import Backend, Reply, Request
-from actors.backend_registry import engine
-from actors.play import play
+from actors.engine.backend import Backend, Reply, Request
+from actors.engine.registry import open_engine
+from actors.playing.play import play
 from envs import SCENARIOS
-from envs.samples import load
+from envs.samples import load_samples
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, ModelSpec
 
@@ -33,7 +33,7 @@ SHOWN = 5
 """Differences printed."""
 
 
-class Recorder:
+class Recorder(Backend):
     """Passes requests on, and keeps them with their replies."""
 
     def __init__(self, backend: Backend) -> None:
@@ -61,7 +61,7 @@ async def played(recorder: Recorder, data: Path, limit: int, conditions: Sequenc
     games = [
         play(sample, Cell(model=model, scenario=scenario, condition=CONDITIONS[condition]), recorder, "", seed)
         for scenario in SCENARIOS
-        for seed, sample in enumerate(load(data, scenario, filtered=False)[:limit])
+        for seed, sample in enumerate(load_samples(data, scenario, filtered=False)[:limit])
         for condition in conditions
     ]
     await asyncio.gather(*games)
@@ -88,10 +88,10 @@ def main() -> None:
     given = parser.parse_args()
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    recorder = Recorder(engine(entry("transformers", given.model, given.dtype), given.data))
+    recorder = Recorder(open_engine(entry("transformers", given.model, given.dtype), given.data))
     first = asyncio.run(played(recorder, given.data, given.limit, given.conditions.split(",")))
     requests, theirs = [request for request, _ in recorder.kept], [reply for _, reply in recorder.kept]
-    mine, second = asyncio.run(asked(engine(entry("vllm", given.model, given.dtype), given.data), requests))
+    mine, second = asyncio.run(asked(open_engine(entry("vllm", given.model, given.dtype), given.data), requests))
     different = [(a, b) for a, b in zip(theirs, mine, strict=True) if a.text != b.text]
     for a, b in different[:SHOWN]:
         print(f"transformers {a.text!r} ({a.reply_tokens} tokens), vllm {b.text!r} ({b.reply_tokens} tokens)")

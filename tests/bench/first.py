@@ -72,20 +72,21 @@ def main(backend: str, data: str, output: Path) -> None:
     from orchestrator.execution import ray_cluster
     from orchestrator.execution.driver import Driver
     from orchestrator.execution.result_sink import ResultSink
+    from orchestrator.execution.worker_pool import WorkerPool
     from orchestrator.scheduling.scheduler import Scheduler
 
     clock.before(ray_cluster, "connect", SPANS[0])
-    clock.before(Driver, "_start", SPANS[1])
+    clock.before(WorkerPool, "start", SPANS[1])
     stages = Driver._await_ready
 
     async def awaited(self: Driver, slot: int) -> None:
-        place = self.workers[slot].actor.place
+        place = self.pool.handles[slot].actor.place
         await place.remote()
         clock.note(SPANS[2])
         await stages(self, slot)
 
     Driver._await_ready = awaited  # type: ignore[method-assign]
-    clock.before(Scheduler, "ready", SPANS[3])
+    clock.before(Scheduler, "on_ready", SPANS[3])
     clock.before(ResultSink, "add", SPANS[4], lambda: os.kill(os.getpid(), signal.SIGINT))
     sys.argv = ["proactive-sweep", "run", str(output / "first.toml"), "--output", str(output / "run")]
     with suppress(SystemExit):

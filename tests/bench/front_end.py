@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from actors.backend import Request, Situation
-from actors.prompts import messages, posed
-from actors.vllm_input import without_engine
+from actors.engine.backend import Request, Situation
+from actors.engine.vllm.token_input import open_without_engine
+from actors.playing.prompts import messages, posed
 from envs import SCENARIOS
 from envs.demo import draw
-from envs.samples import load
+from envs.samples import load_samples
 from envs.types import ImageRef, Sample
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import ModelSpec, Sampling
@@ -93,11 +93,11 @@ async def main(architecture: str, folder: Path, pictures: int) -> None:
         source = write(architecture, folder / architecture)
     model = ModelSpec(name=architecture, source=str(source), backend="vllm", gpus=0, options={"max_model_len": 16384})
     draw(folder / "demo", samples=7, seed=0)
-    sample = load(folder / "demo", "QD", filtered=False)[0]
+    sample = load_samples(folder / "demo", "QD", filtered=False)[0]
     found = {}
     for size in SIZES:
         shown = photographs(folder, size, pictures + 1)
-        backend: Any = without_engine(model, folder)
+        backend: Any = open_without_engine(model, folder)
         null = Null(backend.engine.renderer)
         backend.engine.generate, backend.engine.is_sleeping = null.generate, null.is_sleeping
         await answered(backend, [asked(sample, shown.pop())])

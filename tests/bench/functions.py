@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.openended import instruction, read_verdict, shortened
-from orchestrator.report.intervals import histogram, score_interval
-from orchestrator.report.lenient import lenient
+from envs.openended import instruction, read_verdict, shorten
+from orchestrator.report.measures.lenient import read_leniently
+from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
 from orchestrator.scheduling.forecast.forecast import forecast
 from orchestrator.scheduling.forecast.simulator import FaultModel, simulate
 from orchestrator.scheduling.scheduler import Demand
@@ -36,10 +36,10 @@ def measured(clusters: Sequence[int] = (1, 8, 64)) -> Iterator[Timed]:
     texts = ("I cannot tell.", "Rewind the video.", "Mug.", "Key.")
     for unit in ("answer is ", "(", "A) ", "*" * 9, "Answer: A or "):
         reply = unit * (1_000_000 // len(unit))
-        yield _timed(f"lenient reading of a megabyte of {unit!r}", partial(lenient, reply, 4, texts))
+        yield _timed(f"lenient reading of a megabyte of {unit!r}", partial(read_leniently, reply, 4, texts))
     answer = "begin " + "<|im_end|>\n<think> 1,1 " * 200_000 + " end"
     yield _timed("a judge's prompt from 5 MB", partial(instruction, "What?", ("Banana",), answer))
-    yield _timed("5 MB shortened", partial(shortened, answer))
+    yield _timed("5 MB shortened", partial(shorten, answer))
     yield _timed("a verdict read from 5 MB", partial(read_verdict, answer, "QD", 2))
     yield _timed(f"the interval of an average of seven cells of {LARGEST_CELL:,} episodes", _average)
     yield from _simulated(clusters)
@@ -47,7 +47,7 @@ def measured(clusters: Sequence[int] = (1, 8, 64)) -> Iterator[Timed]:
 
 def _average() -> None:
     rng = np.random.default_rng(0)
-    score_interval([histogram(rng.integers(0, 40, LARGEST_CELL), 0, 40) for _ in range(7)])
+    score_interval([stratum_from_values(rng.integers(0, 40, LARGEST_CELL), 0, 40) for _ in range(7)])
 
 
 def _simulated(clusters: Sequence[int]) -> Iterator[Timed]:

@@ -14,15 +14,15 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from actors.backend import Backend
-from actors.backend_registry import engine
-from actors.baselines import Baseline
-from actors.in_flight import expected
-from actors.judge import Judged, judge
-from actors.play import play
+from actors.engine.backend import Backend
+from actors.engine.baselines import Baseline
+from actors.engine.in_flight import expected_in_flight
+from actors.engine.registry import open_engine
+from actors.playing.judge import Judged, judge
+from actors.playing.play import play
 from envs import SCENARIOS
-from envs.openended import accepted
-from envs.samples import load
+from envs.openended import accepted_answers
+from envs.samples import load_samples
 from envs.types import Sample
 from sweeps import load as sweeps
 from sweeps.conditions import CONDITIONS
@@ -50,7 +50,7 @@ STUFFING = {
 
 def poisoned(sample: Sample, answer: str, order: str) -> str:
     """The answer with the order behind it."""
-    wanted = accepted(sample)
+    wanted = accepted_answers(sample)
     words = {
         "ones": ",".join("1" * len(wanted)),
         "accepted": ", ".join(wanted),
@@ -63,7 +63,7 @@ async def written(folder: Path, limit: int) -> list[Written]:
     """What the writers answer, one answer a sample and writer."""
     found = []
     for scenario in SCENARIOS:
-        for sample in load(folder, scenario)[:limit]:
+        for sample in load_samples(folder, scenario)[:limit]:
             for name in WRITERS:
                 model = ModelSpec(name=name, source=f"builtin:{name}", backend="builtin")
                 condition = CONDITIONS["zero-shot"]
@@ -75,7 +75,7 @@ async def written(folder: Path, limit: int) -> list[Written]:
 
 async def read(answers: Sequence[Written], by: Judge, backend: Backend) -> list[Judged]:
     """The judge's verdicts, as many at once as its entry says."""
-    room = asyncio.Semaphore(expected(by.model))
+    room = asyncio.Semaphore(expected_in_flight(by.model))
 
     async def one(sample: Sample, cell: Cell, answer: str) -> Judged:
         async with room:
@@ -95,7 +95,7 @@ def line(name: str, before: Sequence[Judged], after: Sequence[Judged]) -> str:
 
 async def measured(folder: Path, by: Judge, limit: int) -> list[str]:
     """The table, one row an injection."""
-    backend = engine(by.model, folder)
+    backend = open_engine(by.model, folder)
     try:
         answers = await written(folder, limit)
         before = await read(answers, by, backend)
@@ -114,7 +114,7 @@ def main() -> None:
     asked.add_argument("--judge", default="rule-judge")
     asked.add_argument("--limit", type=int, default=10, help="samples a scenario")
     wanted = asked.parse_args()
-    by = sweeps.judge({"model": wanted.judge}, "the command line")
+    by = sweeps.build_judge({"model": wanted.judge}, "the command line")
     print("\n".join(asyncio.run(measured(wanted.data, by, wanted.limit))))
 
 

@@ -17,9 +17,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from orchestrator.execution.attempt import judge
+from orchestrator.execution.attempt import judge_answers
 from orchestrator.execution.run import run
-from orchestrator.report.judge_agreement import reader
+from orchestrator.report.scores.judge_agreement import resolve_judge
 from sweeps.load import build
 
 SCENARIOS = ["ROD", "MVP-N", "IN-C", "QD"]
@@ -88,7 +88,7 @@ def apart(data: str, samples: int, folder: Path, model: str, says: str) -> float
     later = build(table(data, folder, samples, model, None), "bench")
     both, began = build(table(data, folder, samples, model, says), "bench"), time.perf_counter()
     run(later, folder, say=quiet)
-    judge(later, folder, reader(both), say=quiet)
+    judge_answers(later, folder, resolve_judge(both), say=quiet)
     return time.perf_counter() - began
 
 

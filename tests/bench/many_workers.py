@@ -23,14 +23,15 @@ from typing import Any
 import psutil
 import ray
 
-from actors.baselines import Baseline
-from actors.in_flight import Ready
-from actors.play import Episode, play
-from actors.process_output import WorkerAddress
-from actors.records import EpisodeBatch, EpisodeRows, PlayedEpisode
+from actors.engine.baselines import Baseline
+from actors.engine.in_flight import StartReport
+from actors.node.process_output import WorkerAddress
+from actors.playing.play import Episode, play
+from actors.playing.records import EpisodeBatch, EpisodeRows, PlayedEpisode
 from envs import SCENARIOS
-from orchestrator.execution import driver
+from orchestrator.execution import driver, ray_session
 from orchestrator.execution.run import run
+from orchestrator.execution.worker_pool import WorkerHandle, WorkerPool
 from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.scheduler import Start
 from sweeps.load import build
@@ -88,7 +89,7 @@ class StandIn:
 
     def __init__(self, crowd: Any, slot: int) -> None:
         here = WorkerAddress("bench", os.getpid(), ray.get_runtime_context().get_node_id(), "", ())
-        self.place, self.ready = Call(lambda: _soon(here)), Call(lambda staged: _soon(Ready([], PACE)))
+        self.address, self.start = Call(lambda: _soon(here)), Call(lambda staged: _soon(StartReport([], PACE)))
         self.play = Call(lambda **options: partial(crowd.play.options(**options).remote, slot))
         self.close = Call(lambda: _soon(None))
         self.recall = Call(lambda ordinals: None)
@@ -98,26 +99,27 @@ async def _soon(value: Any) -> Any:
     return value
 
 
-class CrowdDriver(driver.Driver):
-    """A driver whose workers are a crowd's; it notes the most events that waited."""
+class CrowdPool(WorkerPool):
+    """A pool whose workers are a crowd's."""
 
-    waited = 0
-
-    def _start(self, start: Start) -> None:
+    def start(self, start: Start) -> None:
         if not hasattr(self, "crowds"):
             self.crowds = [Crowd.remote(self._plan_ref) for _ in range(HOSTS)]
         actor = StandIn(self.crowds[start.slot % HOSTS], start.slot)
-        self.workers[start.slot] = driver.WorkerHandle(start.group, actor)
-        self._spawn(start.slot, self._await_ready(start.slot))
+        self.handles[start.slot] = WorkerHandle(start.group, actor)
 
-    def _stop(self, slot: int) -> None:
-        self.workers.pop(slot)
+    def stop(self, slot: int) -> None:
+        self.handles.pop(slot)
 
-    def _kill(self, slot: int, lost: bool = False) -> driver.WorkerHandle:
-        worker = self.workers.pop(slot)
-        for task in worker.tasks:
+    def kill(self, slot: int, lost: bool = False) -> None:
+        for task in self.handles.pop(slot).tasks:
             task.cancel()
-        return worker
+
+
+class CrowdDriver(driver.Driver):
+    """A driver that notes the most events that waited."""
+
+    waited = 0
 
     def act(self, commands: Sequence[Any]) -> None:
         CrowdDriver.waited = max(CrowdDriver.waited, self.events.qsize())
@@ -140,7 +142,8 @@ def table(folder: Path, workers: int, seconds: float) -> dict[str, Any]:
 
 def main(folder: Path, workers: int, seconds: float) -> None:
     ray.init("local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
-    driver.Driver = CrowdDriver  # type: ignore[misc]
+    driver.WorkerPool = CrowdPool  # type: ignore[misc]
+    ray_session.Driver = CrowdDriver  # type: ignore[misc]
     sweep, output = build(table(folder, workers, seconds), "bench.toml"), folder / "run"
     most, parts, ended = [resident()], [0], threading.Event()
 

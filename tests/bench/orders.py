@@ -16,9 +16,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from actors.backend_registry import engine
-from actors.engine_loader import keep_heap
-from actors.episode_runner import EpisodeRunner
+from actors.engine.loader import freeze_heap
+from actors.engine.registry import open_engine
+from actors.playing.episode_runner import EpisodeRunner
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
 from sweeps.load import build
@@ -74,8 +74,8 @@ def ordered(plan: Plan, order: str) -> list[int]:
 
 async def played(found: Sweep, order: str) -> dict[str, Any]:
     model: ModelSpec = found.models[0]
-    backend, plan = engine(model, Path(found.data)), build_plan(found)
-    keep_heap()
+    backend, plan = open_engine(model, Path(found.data)), build_plan(found)
+    freeze_heap()
     counts, episodes = dict.fromkeys(COUNTS, 0), 0
     clock = Clock()
     async for batch in EpisodeRunner(plan, {model.name: backend}, IN_FLIGHT).play(ordered(plan, order)):

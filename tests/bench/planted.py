@@ -18,11 +18,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from envs.samples import kept
+from envs.samples import paper_ids
 from envs.types import Ending, Sample
-from orchestrator.planning.plan import Plan, planned
+from orchestrator.planning.plan import Plan, make_plan
 from orchestrator.precision.stopping import Ranking, StoppingRule
-from orchestrator.report.published import figures
+from orchestrator.report.paper.published import published_figures
 from sweeps.load import build, registry
 from sweeps.precision import Precision
 from sweeps.protocol import Protocol
@@ -54,15 +54,20 @@ class Found(NamedTuple):
 def samples() -> dict[str, list[Sample]]:
     """The ids of the published benchmark, with nothing to see."""
     return {
-        name: [Sample(name, one, "", (), (), "", "", 0, 1, 0) for one in sorted(ids)] for name, ids in kept().items()
+        name: [Sample(name, one, "", (), (), "", "", 0, 1, 0) for one in sorted(ids)]
+        for name, ids in paper_ids().items()
     }
 
 
 @cache
 def accuracies() -> list[dict[str, dict[str, float]]]:
     """Of each published model: condition -> scenario -> accuracy, as a share."""
-    rows = figures().filter(measure="acc", protocol="mcqa", filtered=True).filter(pl.col("condition").is_in(CONDITIONS))
-    rows = rows.filter(pl.col("scenario").is_in(list(kept())))
+    rows = (
+        published_figures()
+        .filter(measure="acc", protocol="mcqa", filtered=True)
+        .filter(pl.col("condition").is_in(CONDITIONS))
+    )
+    rows = rows.filter(pl.col("scenario").is_in(list(paper_ids())))
     found: dict[str, dict[str, dict[str, float]]] = {}
     for paper, condition, scenario, value in rows.select("paper", "condition", "scenario", "published").iter_rows():
         found.setdefault(paper, {}).setdefault(condition, {})[scenario] = value / 100
@@ -72,14 +77,14 @@ def accuracies() -> list[dict[str, dict[str, float]]]:
 def plan_of(seed: int, rule: dict[str, object]) -> Plan:
     """The plan of a sweep by this seed."""
     table = {"data": "none", "models": [MODEL], "conditions": list(CONDITIONS), "seed": seed, "precision": rule}
-    return planned(build(table, "planted"), {Protocol.MCQA: samples()}, samples())
+    return make_plan(build(table, "planted"), {Protocol.MCQA: samples()}, samples())
 
 
 def planted(plan: Plan, wanted: dict[str, dict[str, float]], rng: np.random.Generator) -> dict[int, np.ndarray]:
     """Index of a cell -> which of its samples are answered rightly, so many as the accuracy says."""
     truth = {}
     for index, cell in enumerate(plan.cells):
-        size = len(plan.drawn(cell))
+        size = len(plan.cell_samples(cell))
         right = np.arange(size) < round(wanted[cell.condition.name][cell.scenario] * size)
         truth[index] = rng.permutation(right)
     return truth
@@ -116,7 +121,7 @@ def one(seed: int, rule: dict[str, object]) -> list[Found]:
 def _found(
     plan: Plan, stopping: StoppingRule, stops: dict[int, int], truth: dict[int, np.ndarray], stored: int
 ) -> Iterator[Found]:
-    counted = plan.stopped(stops).wanted / plan.total
+    counted = plan.with_stops(stops).total_with_stops / plan.total
     prefix = {
         index: right[np.array(plan.ranks[plan.cells[index].scenario]) < stops.get(index, len(right))].mean()
         for index, right in truth.items()
@@ -150,17 +155,17 @@ def ranked(seed: int, models: int, close: bool = False) -> Ranked:
     rng, rule = np.random.default_rng(seed), {"half_width": 1.0, "ranking": True}
     names = list(registry())[:models]
     table = {"data": "none", "models": names, "conditions": list(CONDITIONS), "seed": seed, "precision": rule}
-    plan = planned(build(table, "planted"), {Protocol.MCQA: samples()}, samples())
+    plan = make_plan(build(table, "planted"), {Protocol.MCQA: samples()}, samples())
     wanted = dict(zip(names, _wanted(models, close, rng), strict=True))
     truth = {}
     for index, cell in enumerate(plan.cells):
-        size, accuracy = len(plan.drawn(cell)), wanted[cell.model.name][cell.condition.name][cell.scenario]
+        size, accuracy = len(plan.cell_samples(cell)), wanted[cell.model.name][cell.condition.name][cell.scenario]
         truth[index] = rng.permutation(np.arange(size) < round(accuracy * size))
     stopping, plain = (StoppingRule(one) for one in (plan, replace(plan, precision=Precision(half_width=1.0))))
     for one in (stopping, plain):
         for index, right in truth.items():
             one.answers[index][list(plan.ranks[plan.cells[index].scenario])] = right
-    shares = [plan.stopped(one.stops()).wanted / plan.total for one in (stopping, plain)]
+    shares = [plan.with_stops(one.stops()).total_with_stops / plan.total for one in (stopping, plain)]
     certain = sum(len(group.certain) for group in stopping.ranking)
     return Ranked(certain / len(stopping.units), any(map(_misplaced(stopping, truth), stopping.ranking)), *shares)
 

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from actors.play import Episode
-from actors.records import EpisodeRows, PlayedEpisode
+from actors.playing.play import Episode
+from actors.playing.records import EpisodeRows, PlayedEpisode
 from envs import SCENARIOS
 from envs.demo import draw
-from envs.samples import kept
+from envs.samples import paper_ids
 from envs.types import Ending
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
@@ -28,7 +28,7 @@ from sweeps.load import build
 
 def published_size(folder: Path) -> Path:
     """Seven JSONL files with all 7,557 kept ids (``repeated``)."""
-    return repeated(folder, kept())
+    return repeated(folder, paper_ids())
 
 
 def repeated(folder: Path, ids: Mapping[str, Iterable[int]]) -> Path:
@@ -76,8 +76,8 @@ def main(folder: Path, episodes: int) -> None:
     began = time.perf_counter()
     plan = build_plan(sweep)
     store = EpisodeStore(folder / "run")
-    pending = plan.pending(set(store.finished()["key"]))
-    Scheduler(pending, {name: Demand(1, 0) for name in pending}, 2, 0).begin()
+    pending = plan.pending(set(store.finished_episodes()["key"]))
+    Scheduler(pending, {name: Demand(1, 0) for name in pending}, 2, 0).on_begin()
     seconds = time.perf_counter() - began
     store.close()
     left = sum(map(len, pending.values()))

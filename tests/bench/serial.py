@@ -16,7 +16,7 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from envs import SCENARIOS
-from envs.samples import load
+from envs.samples import load_samples
 from envs.stimulus import multiple_choice
 
 
@@ -26,7 +26,7 @@ def main(data: str, episodes: int) -> None:
     lines = [
         (game.stem, entry)
         for name, game in SCENARIOS.items()
-        for kept in [{sample.id for sample in load(Path(data), name)}]
+        for kept in [{sample.id for sample in load_samples(Path(data), name)}]
         for entry in map(json.loads, Path(data, f"{game.stem}_preprocessed.jsonl").read_text().splitlines())
         if entry["id"] in kept and entry.get("strong_occlusions") is not False
     ]

@@ -19,9 +19,9 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from actors.backend_registry import engine
-from actors.engine_loader import keep_heap
-from actors.in_flight import chosen
+from actors.engine.in_flight import choose_in_flight
+from actors.engine.loader import freeze_heap
+from actors.engine.registry import open_engine
 from tests.bench.engine import Recording, plan_of, played, sweep
 
 LOOP = "the rest of the loop"
@@ -78,8 +78,8 @@ def watched() -> Spans:
     from vllm.v1.engine.output_processor import OutputProcessor
     from vllm.v1.serial_utils import MsgpackEncoder
 
-    from actors import play
-    from actors.records import EpisodeRows
+    from actors.playing import episode_rules
+    from actors.playing.records import EpisodeRows
     from envs.render import Renderer
     from envs.scenario import Scenario
 
@@ -93,7 +93,7 @@ def watched() -> Spans:
     spans.watch(MsgpackEncoder, "encode", "hand over: encode")
     spans.watch(OutputProcessor, "process_outputs", "detokenise")
     for name in ("posed", "messages", "forgiven"):
-        spans.watch(play, name, "game and prompt")
+        spans.watch(episode_rules, name, "game and prompt")
     spans.watch(Scenario, "step", "game and prompt")
     for name in ("add", "batch"):
         spans.watch(EpisodeRows, name, "row")
@@ -102,7 +102,7 @@ def watched() -> Spans:
 
 def waits(spans: Spans, backend: Any) -> None:
     """Count what a request waits on the wall, for its prompt and for its answer."""
-    prepared, generate = backend.prompts.prepared, backend.engine.generate
+    prepared, generate = backend.prompts.prepare, backend.engine.generate
 
     async def rendered(messages: Any) -> Any:
         began = time.perf_counter()
@@ -117,16 +117,16 @@ def waits(spans: Spans, backend: Any) -> None:
             yield output
         spans.seconds[WAITS[1]] += time.perf_counter() - began
 
-    backend.prompts.prepared, backend.engine.generate = rendered, answered
+    backend.prompts.prepare, backend.engine.generate = rendered, answered
 
 
 async def main(data: str, samples: int) -> None:
     spans = watched()
     entry = sweep(data).models[0]
-    opened: Any = engine(entry, Path(data))
+    opened: Any = open_engine(entry, Path(data))
     waits(spans, opened)
-    backend, at_once = Recording(opened), chosen(entry, opened.cache_tokens).episodes
-    keep_heap()
+    backend, at_once = Recording(opened), choose_in_flight(entry, opened.cache_tokens).episodes
+    freeze_heap()
     await played(plan_of(data, 2, seed=9), backend, list, at_once)
     backend.clear()
     spans.seconds.clear()

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from envs import SCENARIOS
-from envs.samples import load
+from envs.samples import load_samples
 from envs.types import Mode, Sample
 
 
@@ -56,7 +56,7 @@ def package(work: list[tuple[str, dict[str, object], list[str]]], data: str) -> 
 
 
 def main(data: str, side: str, rounds: int) -> None:
-    samples = [sample for name in SCENARIOS for sample in load(Path(data), name)]
+    samples = [sample for name in SCENARIOS for sample in load_samples(Path(data), name)]
     work = [(sample, scripted(sample)) for sample in samples]
     if side == "package":
         lines = {

@@ -30,7 +30,7 @@ def functions() -> Iterator[tuple[int, str]]:
 def main() -> None:
     found = arrows()
     backwards = [(one, other) for one, other in found if ORDER.index(other) > ORDER.index(one)]
-    graph = {name: imported(path, lazy=False) & MODULES.keys() - {name} for name, path in MODULES.items()}
+    graph = {name: imported(path) & MODULES.keys() - {name} for name, path in MODULES.items()}
     sizes = sorted(functions())
     lengths = [length for length, _ in sizes]
     files = sorted((len(path.read_text(encoding="utf-8").splitlines()), name) for name, path in MODULES.items())

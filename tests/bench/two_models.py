@@ -27,8 +27,8 @@ from typing import Any
 import psutil
 import ray
 
-from actors.episode_runner import EpisodeRunner
-from actors.records import EpisodeBatch
+from actors.playing.episode_runner import EpisodeRunner
+from actors.playing.records import EpisodeBatch
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.execution.run import run
 from orchestrator.scheduling import resources

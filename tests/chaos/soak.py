@@ -113,7 +113,7 @@ class Storm:
 
     @property
     def out(self) -> Path:
-        return run_location.folder_of(URL, "run")
+        return run_location.cache_folder(URL, "run")
 
     def blow(self, seconds: float) -> None:
         """Faults for so long, or until the sweep ends by itself."""
@@ -260,7 +260,7 @@ def sampled(ground: Ground, storm: Storm) -> Iterator[tuple[int, str]]:
 
 def outcome(storm: Storm, whole: Path) -> tuple[list[str], bool]:
     """What is stored, read from the bucket alone, beside an undisturbed run."""
-    view = run_location.viewed(URL)
+    view = run_location.readable_folder(URL)
     planned = episodes(whole).select(pl.len()).collect().item()
     stored, twice = tally(storm.out)
     there = episodes(view).select("key", "ending").collect()

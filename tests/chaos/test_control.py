@@ -34,15 +34,15 @@ def test_random_commands_a_killed_driver_and_killed_workers(ground, sweep_file, 
             ended(process)
             process = ground.start("run", sweep_file, "--output", out)
     for verb, target, value in [("resume", "all", ""), ("restore", "all", ""), ("set", "cluster.gpus", "all")]:
-        control_log.ask(out, control_log.command(verb, target, value))
+        control_log.send_command(out, control_log.make_command(verb, target, value))
     for node in nodes:
-        control_log.ask(out, control_log.command("undrain", node))
+        control_log.send_command(out, control_log.make_command("undrain", node))
     ended(process)
-    control_log.ask(out, control_log.command("requeue", "all"))
+    control_log.send_command(out, control_log.make_command("requeue", "all"))
     done = ground.run("run", sweep_file, "--output", out)
 
     assert done.returncode == 0, done.stderr
-    taken = control_log.history(out)
+    taken = control_log.read_history(out)
     assert len({entry.name for entry in taken}) == len(taken) == COMMANDS + 3 + len(nodes) + 1
     assert any(not entry.refused for entry in taken) and any(entry.refused for entry in taken)
     survived(f"{COMMANDS} random commands, SIGKILL of the driver and of workers", out)
@@ -54,4 +54,4 @@ def ask(out, chance: Random, nodes: list[str]) -> None:
     if verb in ("drain", "undrain"):
         target = chance.choice(nodes)
     key, value = ("cluster.gpus", chance.choice(["1", "2", "all", "0"])) if verb == "set" else (target, "")
-    control_log.ask(out, control_log.command(verb, key, value))
+    control_log.send_command(out, control_log.make_command(verb, key, value))

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from envs import SCENARIOS
-from envs.samples import load
+from envs.samples import load_samples
 from envs.types import Mode
 from orchestrator.storage.episode_store import episodes
 
@@ -63,7 +63,7 @@ def test_damaged_pictures_end_their_own_episodes_only(ground, survived, demo_dat
     data, hurt = tmp_path / "data", {}
     shutil.copytree(demo_data, data)
     game = SCENARIOS["QD"]
-    for sample, (name, damage) in zip(load(data, "QD", True), DAMAGE.items(), strict=False):
+    for sample, (name, damage) in zip(load_samples(data, "QD", True), DAMAGE.items(), strict=False):
         hurt[sample.id] = name
         damage(data / game.view(sample, game.initial(sample, Mode.REFERENCE)).image.path)
     results = []

@@ -39,7 +39,7 @@ def test_a_driver_that_stood_still_loses_no_worker(
     done = ended(process)
 
     assert done.returncode == 0, done.stderr
-    assert "the driver stood still for" in told(out) and " is lost: " not in told(out) and "silent for" not in told(out)
+    assert "the driver was stopped for" in told(out) and " is lost: " not in told(out) and "silent for" not in told(out)
     survived(f"SIGSTOP of the driver for {seconds} s, silence {silence} s", out)
 
 

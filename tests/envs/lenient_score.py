@@ -12,7 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envs.lenient import lenient
+from envs.lenient import read_leniently
 
 SEED = "lenient-2026"
 REPLIES = Path(__file__).with_name("lenient_replies.jsonl")
@@ -36,7 +36,7 @@ def replies() -> list[dict[str, Any]]:
 def score(half: str) -> Score:
     """The score of ``seen`` or ``unseen``; mistakes are what was read otherwise than meant."""
     rows = [row for row in replies() if row["half"] == half]
-    read = [lenient(row["reply"], len(row["options"]), row["options"]) for row in rows]
+    read = [read_leniently(row["reply"], len(row["options"]), row["options"]) for row in rows]
     right = sum(found is not None and found == row["meant"] for found, row in zip(read, rows, strict=True))
     named = sum(found is not None for found in read)
     meant = sum(row["meant"] is not None for row in rows)

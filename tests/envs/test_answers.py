@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.answers import Reading, as_letter, as_text, letter, side
+from envs.answers import Reading, as_letter, as_text, letter, option_table
 from envs.types import Verdict
 
 RIGHT, WRONG, MISMATCH = Verdict.CORRECT, Verdict.WRONG, Verdict.MISMATCH
@@ -37,7 +37,7 @@ def test_options_are_lettered_from_a_upwards():
 
 
 def read(reply, options=("Cup.", "Dog.", "cup."), correct=("Dog.",), shift=0):
-    return side(options, correct, shift).read(as_text(reply), as_letter(reply))
+    return option_table(options, correct, shift).read(as_text(reply), as_letter(reply))
 
 
 def test_text_goes_before_letter_and_the_first_of_equals_is_meant():

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from envs.bad_lines import SHOWN, Problem, from_json, left_out, passed_over
-from envs.samples import BadData, load
+from envs.bad_lines import SHOWN, Problem, parse_skipped_lines, skipped_lines, skipped_note
+from envs.samples import BadData, load_samples
 from tests.envs.test_samples import line, written
 
 
@@ -15,7 +15,7 @@ def test_the_refusal_names_the_line_and_what_to_type(tmp_path):
     folder = written(tmp_path, line(id=0), "{", line(id=1), "[]")
 
     with pytest.raises(BadData) as refusal:
-        load(folder, "ROD", filtered=False)
+        load_samples(folder, "ROD", filtered=False)
     assert "_preprocessed.jsonl, line 2: is not JSON (and 1 more: `proactive-sweep data check" in str(refusal.value)
     assert str(refusal.value).endswith(
         "mend the file, or type --skip-bad (in a sweep file: skip_bad = true) to leave 2 bad lines out"
@@ -28,35 +28,37 @@ def test_what_is_skipped_is_handed_over_and_the_good_lines_are_those_of_a_file_w
     good, bad = [line(id=0), line(id=1)], ["{", twice, b"\xff", "x" * (1 << 20)]
     for name in ("clean", "mixed"):
         (tmp_path / name).mkdir()
-    clean = load(written(tmp_path / "clean", *good), "ROD", filtered=False)
+    clean = load_samples(written(tmp_path / "clean", *good), "ROD", filtered=False)
     skipped = []
 
-    assert load(written(tmp_path / "mixed", good[0], bad[0], good[1], *bad[1:]), "ROD", False, skipped) == clean
+    assert load_samples(written(tmp_path / "mixed", good[0], bad[0], good[1], *bad[1:]), "ROD", False, skipped) == clean
     assert sorted(problem.line for problem in skipped) == [2, 4, 5, 6]
 
 
 def test_a_file_that_is_not_there_or_holds_nothing_good_is_refused_all_the_same(tmp_path):
     with pytest.raises(BadData, match="is not there; `proactive-sweep data demo DIR`"):
-        load(tmp_path, "ROD", skipped=[])
+        load_samples(tmp_path, "ROD", skipped=[])
     with pytest.raises(BadData, match="holds no sample"):
-        load(written(tmp_path, "{"), "ROD", skipped=[])
+        load_samples(written(tmp_path, "{"), "ROD", skipped=[])
 
 
 def test_a_record_counts_all_names_the_first_and_tells_other_lines_apart():
     bad = [Problem("f.jsonl", number, "is not JSON") for number in range(2, 2 + SHOWN + 4)]
-    (record,) = left_out({"ROD": bad, "QD": []})
+    (record,) = skipped_lines({"ROD": bad, "QD": []})
 
     assert str(record) == (
         "7 bad lines of ROD: f.jsonl, line 2: is not JSON; f.jsonl, line 3: is not JSON; f.jsonl, line 4: is not JSON;"
         " and 4 more"
     )
-    assert from_json(json.loads(json.dumps([record.as_json()]))) == (record,)
-    reworded = left_out({"ROD": [Problem("f.jsonl", one.line, "cannot be read") for one in bad]})[0]
-    other = left_out({"ROD": [*bad[:-1], Problem("f.jsonl", 99, "is not JSON")]})[0]
-    assert record.same == reworded.same and record.same != other.same
-    assert left_out({"ROD": bad[:1]})[0].lines == 1 and str(left_out({"ROD": bad[:1]})[0]).startswith("1 bad line of")
+    assert parse_skipped_lines(json.loads(json.dumps([record.as_json()]))) == (record,)
+    reworded = skipped_lines({"ROD": [Problem("f.jsonl", one.line, "cannot be read") for one in bad]})[0]
+    other = skipped_lines({"ROD": [*bad[:-1], Problem("f.jsonl", 99, "is not JSON")]})[0]
+    assert record.identity == reworded.identity and record.identity != other.identity
+    assert skipped_lines({"ROD": bad[:1]})[0].lines == 1 and str(skipped_lines({"ROD": bad[:1]})[0]).startswith(
+        "1 bad line of"
+    )
 
 
 def test_a_sample_that_is_not_found_may_stand_on_a_bad_line():
-    assert passed_over([]) == ""
-    assert "(1 bad line of its file left out: `proactive-sweep data check`" in passed_over([Problem("f", 3, "is bad")])
+    assert skipped_note([]) == ""
+    assert "(1 bad line of its file left out: `proactive-sweep data check`" in skipped_note([Problem("f", 3, "is bad")])

@@ -4,7 +4,7 @@ import pytest
 
 from envs import SCENARIOS
 from envs.chance import chance, episode_seed
-from envs.disguise import FOREIGN, disguised, invalid
+from envs.disguise import FOREIGN, invalid_suggestions, replace_suggestions
 from envs.types import Mode, Move, State
 from tests.envs.games import ABSTENTION, SAMPLES
 
@@ -35,20 +35,20 @@ def test_a_random_proactive_move_is_drawn_by_seed_sample_and_turn(name, moves):
     game, sample = SCENARIOS[name], SAMPLES[name]
     states = [State(frame=0, turn=turn, mode=Mode.RANDOM, seed=5) for turn in range(len(moves))]
 
-    assert [game.drawn(sample, state) for state in states] == moves
-    assert [game.drawn(sample, state._replace(seed=6)) for state in states] != moves
+    assert [game.random_move(sample, state) for state in states] == moves
+    assert [game.random_move(sample, state._replace(seed=6)) for state in states] != moves
 
 
 def test_a_recorded_move_is_replayed_and_not_drawn_again():
-    game, sample = SCENARIOS["ROD"], disguised(SAMPLES["ROD"], 4)
+    game, sample = SCENARIOS["ROD"], replace_suggestions(SAMPLES["ROD"], 4)
     state = game.initial(sample, Mode.RANDOM, seed=5)
     made = [game.step(sample, state, sample.options[1], move)[1].move for move in (Move.LEFT, Move.RIGHT, None)]
 
-    assert made == [Move.LEFT, Move.RIGHT, game.drawn(sample, state)]
+    assert made == [Move.LEFT, Move.RIGHT, game.random_move(sample, state)]
 
 
 def test_stand_ins_are_drawn_by_seed_and_sample():
-    drawn = {name: disguised(SAMPLES[name], 4).options for name in ("ROD", "QD", "CIT")}
+    drawn = {name: replace_suggestions(SAMPLES[name], 4).options for name in ("ROD", "QD", "CIT")}
 
     assert drawn == {
         "ROD": (ABSTENTION, "Adjust the brightness.", "Move farther from the object."),
@@ -59,8 +59,13 @@ def test_stand_ins_are_drawn_by_seed_and_sample():
 
 def test_what_a_scenario_cannot_carry_out_is_listed_by_the_scenario_it_is_of():
     others = {name: texts for name, texts in FOREIGN.items() if name not in ("COCO", "ROD")}
-    assert invalid("COCO", FOREIGN) == others, "blocks that move sideways would move the camera"
+    assert invalid_suggestions("COCO", FOREIGN) == others, "blocks that move sideways would move the camera"
     moves = ("Move the camera up.", "Move the camera down.", "Move farther from the object.")
-    assert invalid("ROD", FOREIGN, "COCO") == {"COCO": moves}, "a camera that moves sideways could move the blocks"
-    assert invalid("ROD", FOREIGN, "ROD") == {} == invalid("QD", FOREIGN, "nowhere")
-    assert invalid("QD", FOREIGN)["ROD"] == FOREIGN["ROD"] and invalid("QD", FOREIGN)["COCO"] == FOREIGN["COCO"]
+    assert invalid_suggestions("ROD", FOREIGN, "COCO") == {"COCO": moves}, (
+        "a camera that moves sideways could move the blocks"
+    )
+    assert invalid_suggestions("ROD", FOREIGN, "ROD") == {} == invalid_suggestions("QD", FOREIGN, "nowhere")
+    assert (
+        invalid_suggestions("QD", FOREIGN)["ROD"] == FOREIGN["ROD"]
+        and invalid_suggestions("QD", FOREIGN)["COCO"] == FOREIGN["COCO"]
+    )

@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from envs import SCENARIOS
-from envs.check import check, reachable
-from envs.samples import BadData, load
+from envs.check import check, reachable_pictures
+from envs.samples import BadData, load_samples
 from envs.types import Mode
 
 
@@ -57,7 +57,7 @@ def test_one_broken_picture_is_one_problem_however_many_samples_need_it(demo_dat
     lines = path.read_text().splitlines()
     again = {**json.loads(lines[0]), "id": json.loads(lines[-1])["id"]}
     path.write_text("\n".join([*lines[:-1], json.dumps(again)]) + "\n")
-    first = next(iter(reachable(load(data, "QD")[0])))
+    first = next(iter(reachable_pictures(load_samples(data, "QD")[0])))
     (data / first.path).unlink()
     found = check(data, ["QD"])
 
@@ -67,13 +67,13 @@ def test_one_broken_picture_is_one_problem_however_many_samples_need_it(demo_dat
 
 
 def test_what_play_can_reach_is_what_the_check_looks_at(demo_data):
-    """A thousand random right walks show no picture that ``reachable`` does not name."""
+    """A thousand random right walks show no picture that ``reachable_pictures`` does not name."""
     from random import Random
 
     rng = Random(3)
     for name, game in SCENARIOS.items():
-        for sample in load(demo_data, name)[:6]:
-            known = {ref.path for ref in reachable(sample)}
+        for sample in load_samples(demo_data, name)[:6]:
+            known = {ref.path for ref in reachable_pictures(sample)}
             for _ in range(25):
                 state = game.initial(sample, rng.choice((Mode.PLAY, Mode.PLAY, Mode.REFERENCE)))
                 while state.ending is None:

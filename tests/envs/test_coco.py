@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from envs import SCENARIOS, stimulus
-from envs.coco import box, grown
+from envs.coco import crop_box, total_distance
 from envs.types import Mode, Move, State
 from tests.envs.games import ABSTENTION, SAMPLES
 
@@ -33,15 +33,15 @@ def facing(direction, options=(LEFT, RIGHT, UP, DOWN, FARTHER, ABSTENTION), **ex
 def test_the_crop_grows_towards_its_direction(direction, first, third):
     extra = facing(direction).extra
 
-    assert box(extra, 0, 0) == first
-    assert box(extra, 2, 3) == third
-    assert all(isinstance(edge, float) for edge in box(extra, 0, 0))
+    assert crop_box(extra, 0, 0) == first
+    assert crop_box(extra, 2, 3) == third
+    assert all(isinstance(edge, float) for edge in crop_box(extra, 0, 0))
 
 
 def test_a_step_grows_by_the_packages_own_roundings():
-    assert [grown(7, moves) for moves in range(4)] == [7, 14, 21, 28]
-    assert grown(0.1, 2) == 0.1 / 1 * 2 / 2 * 3
-    assert grown(4.3, 5) == ((((4.3 / 1 * 2) / 2 * 3) / 3 * 4) / 4 * 5) / 5 * 6
+    assert [total_distance(7, moves) for moves in range(4)] == [7, 14, 21, 28]
+    assert total_distance(0.1, 2) == 0.1 / 1 * 2 / 2 * 3
+    assert total_distance(4.3, 5) == ((((4.3 / 1 * 2) / 2 * 3) / 3 * 4) / 4 * 5) / 5 * 6
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_random_proactive_moves_are_those_of_the_direction(direction, moves):
 def test_the_hint_and_the_picture():
     assert GAME.hint_for(facing("zoom")) == stimulus.COCO_ZOOM_HINT != stimulus.COCO_HINT == GAME.hint_for(SAMPLE)
     assert GAME.path(SAMPLE, State(3)) == SAMPLE.image
-    assert GAME.image(SAMPLE, State(0, across=2, along=3)).crop == box(SAMPLE.extra, 2, 3)
+    assert GAME.image(SAMPLE, State(0, across=2, along=3)).crop == crop_box(SAMPLE.extra, 2, 3)
     assert [GAME.move(text) for text in (LEFT, RIGHT, UP, DOWN, FARTHER)] == ["left", "right", "up", "down", "zoom"]
 
 

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from envs import SCENARIOS
-from envs.check import check, reachable
-from envs.samples import NAMED, BadSample, parse
-from orchestrator.report.run_data import read
+from envs.check import check, reachable_pictures
+from envs.samples import NAMED, BadSample, parse_sample
+from orchestrator.report.read_run import read_run
 from tests.orchestrator.report import runs
 
 PAGE = (Path(__file__).parents[2] / "docs/data-format.md").read_text(encoding="utf-8")
@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
     place.mkdir()
     for name, line in LINES.items():
         (place / f"{SCENARIOS[name].stem}_preprocessed.jsonl").write_text(line + "\n")
-        for reference in reachable(parse(line, name)):
+        for reference in reachable_pictures(parse_sample(line, name)):
             (place / reference.path).parent.mkdir(parents=True, exist_ok=True)
             Image.new("RGB", (90, 60), (0, 90, 200)).save(place / reference.path)
     return place
@@ -41,7 +41,7 @@ def test_a_folder_made_from_the_page_is_good_and_plays_to_the_right_answer(folde
     wanted = runs.sweep(
         folder, ["oracle", "uniform"], ["zero-shot", "hint", "reference"], selection={"filtered": False}
     )
-    rows = read(runs.played(tmp_path / "run", wanted)).rows
+    rows = read_run(runs.played(tmp_path / "run", wanted)).rows
 
     assert rows.height == 2 * 7 * 3 and rows["finished"].to_list() == rows["planned"].to_list()
     assert set(rows.filter(model="oracle")["acc"]) == {100.0} and rows["errors"].sum() == 0
@@ -65,7 +65,7 @@ def test_every_field_is_needed_but_the_one_that_may_be_left_out(name):
     for field in whole:
         less = json.dumps({key: value for key, value in whole.items() if key != field})
         if field == "strong_occlusions":
-            assert parse(less, name)
+            assert parse_sample(less, name)
         else:
             with pytest.raises(BadSample, match=field):
-                parse(less, name)
+                parse_sample(less, name)

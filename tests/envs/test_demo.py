@@ -16,10 +16,10 @@ import pytest
 from PIL import Image, ImageChops, ImageStat
 
 from envs import SCENARIOS
-from envs.demo import CATEGORIES, DemoSample, draw, draw_category, sample, spread
+from envs.demo import CATEGORIES, DemoSample, draw, draw_category, draw_sample, samples_per_scenario
 from envs.demo.camera import DIRECTIONS, HEIGHT, WIDTH
 from envs.demo.corruptions import CORRUPTIONS
-from envs.demo.entries import STEMS, kept_ids
+from envs.demo.entries import STEMS, published_ids
 from envs.demo.passerby import weak_passerby
 from envs.types import Ending, Mode, Sample, State
 from tests.oracle import oracle_path, oracle_python
@@ -79,7 +79,7 @@ def seen(one: DemoSample, state: State) -> float:
     """How telling the view of a state is; the view's picture must be among the sample's frames."""
     image = SCENARIOS[one.scenario].view(parsed(one), state).image
     assert image.path in one.frames
-    return one.seen(image.path, image.crop)
+    return one.view_visibility(image.path, image.crop)
 
 
 def walked(one: DemoSample) -> list[float]:
@@ -135,31 +135,31 @@ def test_the_published_filter_keeps_exactly_the_samples_asked_for(folder: Path) 
         scenario
         for scenario in STEMS
         for line in entries(folder, scenario)
-        if line["id"] in kept_ids()[scenario] and line.get("strong_occlusions", True)
+        if line["id"] in published_ids()[scenario] and line.get("strong_occlusions", True)
     )
 
-    assert kept == spread(SAMPLES)
+    assert kept == samples_per_scenario(SAMPLES)
     assert [line["strong_occlusions"] for line in entries(folder, "VSOD")].count(False) == 2
 
 
 def test_some_scenarios_alone_can_be_drawn(tmp_path: Path) -> None:
-    assert spread(6, ("COCO", "QD")) == {"QD": 3, "COCO": 3}
+    assert samples_per_scenario(6, ("COCO", "QD")) == {"QD": 3, "COCO": 3}
     assert draw(tmp_path / "two", 2, 1, ("COCO", "QD")) == {"QD": 1, "COCO": 1}
     assert sorted(path.name for path in (tmp_path / "two").glob("*.jsonl")) == [
         "QuickDraw_preprocessed.jsonl",
         "coco2014_preprocessed.jsonl",
     ]
     with pytest.raises(ValueError, match="there is no scenario 'QDD'"):
-        spread(2, ("QDD",))
+        samples_per_scenario(2, ("QDD",))
 
 
 @pytest.mark.parametrize(("samples", "most"), [(7, 1), (8, 2), (1000, 175), (7557, 2591)])
 def test_samples_are_spread_evenly_until_the_ids_of_a_scenario_run_out(samples: int, most: int) -> None:
-    counts = spread(samples)
+    counts = samples_per_scenario(samples)
 
     assert sum(counts.values()) == samples
     assert max(counts.values()) == most
-    assert all(most - count <= 2 or count == len(kept_ids()[name]) for name, count in counts.items())
+    assert all(most - count <= 2 or count == len(published_ids()[name]) for name, count in counts.items())
 
 
 @pytest.mark.parametrize("samples", [0, -1, 7558])
@@ -182,7 +182,7 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scenario", list(STEMS))
 def test_the_first_view_hides_the_object_and_asking_reveals_it(scenario: str) -> None:
     for index in range(36):
-        views = walked(sample(scenario, index, 11))
+        views = walked(draw_sample(scenario, index, 11))
         assert views[0] < QUESTIONABLE
         assert views[-1] == 1.0
         assert len(views) > 1
@@ -191,7 +191,7 @@ def test_the_first_view_hides_the_object_and_asking_reveals_it(scenario: str) ->
 @pytest.mark.parametrize("scenario", list(STEMS))
 def test_the_reference_view_shows_all_of_the_object(scenario: str) -> None:
     for index in range(12):
-        one = sample(scenario, index, 5)
+        one = draw_sample(scenario, index, 5)
         state = SCENARIOS[scenario].initial(parsed(one), Mode.REFERENCE)
         assert seen(one, state) == 1.0
 
@@ -205,7 +205,7 @@ def test_a_weak_occlusion_shows_its_object_at_once() -> None:
 
 @pytest.mark.parametrize("scenario", list(STEMS))
 def test_looking_twice_gives_the_same_picture(scenario: str) -> None:
-    one, other = sample(scenario, 9, 2), sample(scenario, 9, 2)
+    one, other = draw_sample(scenario, 9, 2), draw_sample(scenario, 9, 2)
 
     assert list(one.frames) == list(other.frames) == list(one.visibility)
     for path, picture in one.frames.items():
@@ -214,15 +214,15 @@ def test_looking_twice_gives_the_same_picture(scenario: str) -> None:
 
 
 def test_all_directions_and_all_corruptions_occur() -> None:
-    directions = {sample("COCO", index, 0).entry["direction"] for index in range(len(DIRECTIONS))}
-    remedies = {sample("IN-C", index, 0).entry["quality_answer"] for index in range(len(CORRUPTIONS))}
+    directions = {draw_sample("COCO", index, 0).entry["direction"] for index in range(len(DIRECTIONS))}
+    remedies = {draw_sample("IN-C", index, 0).entry["quality_answer"] for index in range(len(CORRUPTIONS))}
 
     assert directions == set(DIRECTIONS)
     assert remedies == {corruption.suggestion for corruption in CORRUPTIONS.values()}
 
 
 def test_a_video_is_waited_for_or_rewound() -> None:
-    firsts = [sample("CIT", index, 0).entry for index in range(10)]
+    firsts = [draw_sample("CIT", index, 0).entry for index in range(10)]
 
     assert {line["first_image"] < line["reference_image"] for line in firsts} == {True, False}
     assert all(line["num_images"] >= 2 * line["step_size"] for line in firsts)
@@ -231,7 +231,7 @@ def test_a_video_is_waited_for_or_rewound() -> None:
 def test_crops_stay_inside_the_picture() -> None:
     game = SCENARIOS["COCO"]
     for index in range(90):
-        line = parsed(sample("COCO", index, 1))
+        line = parsed(draw_sample("COCO", index, 1))
         state = game.initial(line)
         while state.ending is None:
             view = game.view(line, state)
@@ -277,7 +277,7 @@ def test_the_published_package_plays_every_entry(folder: Path, tmp_path_factory:
 
     assert done.returncode == 0, done.stderr
     played = json.loads(done.stdout)
-    assert {name: one["kept"] for name, one in played.items()} == spread(SAMPLES)
+    assert {name: one["kept"] for name, one in played.items()} == samples_per_scenario(SAMPLES)
     assert {name: one["lines"] for name, one in played.items()} == {name: len(entries(folder, name)) for name in STEMS}
     assert played["COCO"]["directions"] == sorted(DIRECTIONS)
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from envs import SCENARIOS
-from envs.disguise import FOREIGN, disguised, invalid
-from envs.samples import load
+from envs.disguise import FOREIGN, invalid_suggestions, replace_suggestions
+from envs.samples import load_samples
 from envs.scenario import suggestions
-from envs.suggestion_pool import known_suggestions, with_known
+from envs.suggestion_pool import folder_suggestions, with_suggestion_pool
 from envs.types import Mode
 from tests.envs.games import SAMPLES
 
@@ -19,9 +19,9 @@ from tests.envs.games import SAMPLES
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_suggestion_gives_way_and_the_abstention_keeps_its_place(name):
     sample = SAMPLES[name]
-    hidden = disguised(sample, seed=4)
+    hidden = replace_suggestions(sample, seed=4)
 
-    assert hidden == disguised(sample, seed=4)
+    assert hidden == replace_suggestions(sample, seed=4)
     assert not set(suggestions(hidden.options)) & set(suggestions(sample.options))
     assert len(set(hidden.options)) == len(sample.options)
     for before, after in zip(sample.options, hidden.options, strict=True):
@@ -30,7 +30,7 @@ def test_every_suggestion_gives_way_and_the_abstention_keeps_its_place(name):
 
 
 def test_seeds_and_samples_draw_differently():
-    drawn = {disguised(SAMPLES["QD"], seed).options for seed in range(40)}
+    drawn = {replace_suggestions(SAMPLES["QD"], seed).options for seed in range(40)}
     assert len(drawn) > 5
 
 
@@ -41,26 +41,28 @@ def test_every_stand_in_is_a_sentence_as_the_published_suggestions_are():
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_foreign_suggestion_means_something_at_home(name):
     assert all(SCENARIOS[name].move(text) in SCENARIOS[name].cue.values() for text in FOREIGN[name])
-    assert not any(text in suggestions(FOREIGN[name]) for texts in invalid(name, FOREIGN).values() for text in texts)
+    assert not any(
+        text in suggestions(FOREIGN[name]) for texts in invalid_suggestions(name, FOREIGN).values() for text in texts
+    )
 
 
 def test_one_source_can_be_asked_for_and_too_small_a_one_is_refused():
-    assert set(suggestions(disguised(SAMPLES["QD"], 0, "VSOD").options)) <= set(FOREIGN["VSOD"])
+    assert set(suggestions(replace_suggestions(SAMPLES["QD"], 0, "VSOD").options)) <= set(FOREIGN["VSOD"])
     with pytest.raises(ValueError, match="VSOD has 0 suggestions"):
-        disguised(SAMPLES["CIT"], 0, "VSOD")
+        replace_suggestions(SAMPLES["CIT"], 0, "VSOD")
     asks = tuple(f"Move block {number} to the left." for number in range(30))
     with pytest.raises(ValueError, match=r"the rest has .* sample 3 needs 30"):
-        disguised(replace(SAMPLES["ROD"], options=("I cannot tell.", *asks)), 0)
+        replace_suggestions(replace(SAMPLES["ROD"], options=("I cannot tell.", *asks)), 0)
 
 
 def test_a_suggestion_that_is_offered_twice_gives_way_to_two():
     twice = replace(SAMPLES["ROD"], options=("Move it to the left.", "I cannot tell.", "Move it to the left."))
-    assert len(set(disguised(twice, 0).options)) == 3
+    assert len(set(replace_suggestions(twice, 0).options)) == 3
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_choosing_a_stand_in_makes_an_admissible_move_and_never_the_one_it_names(name):
-    hidden, game = disguised(SAMPLES[name], seed=1), SCENARIOS[name]
+    hidden, game = replace_suggestions(SAMPLES[name], seed=1), SCENARIOS[name]
     for ask in suggestions(hidden.options):
         with pytest.raises(KeyError):
             game.move(ask)
@@ -69,11 +71,11 @@ def test_choosing_a_stand_in_makes_an_admissible_move_and_never_the_one_it_names
 
 
 def test_stand_ins_are_the_datas_own_suggestions_of_other_scenarios(demo_data):
-    known = known_suggestions(demo_data)
+    known = folder_suggestions(demo_data)
     shown = {name: Counter() for name in SCENARIOS}
     for name in SCENARIOS:
-        for sample in with_known(load(demo_data, name), demo_data):
-            shown[name].update(suggestions(disguised(sample, 3).options))
+        for sample in with_suggestion_pool(load_samples(demo_data, name), demo_data):
+            shown[name].update(suggestions(replace_suggestions(sample, 3).options))
         others = {text: other for other in SCENARIOS if other != name for text in known[other]}
         assert set(shown[name]) <= set(others)
         assert len({others[text] for text in shown[name]}) >= 3, "no scenario crowds out the rest"
@@ -84,4 +86,4 @@ def test_a_folder_with_one_scenario_has_no_stand_ins(demo_data, tmp_path):
     file = f"{SCENARIOS['QD'].stem}_preprocessed.jsonl"
     shutil.copy(demo_data / file, tmp_path / file)
     with pytest.raises(ValueError, match=r"the rest has 0 suggestions .* from the other scenarios' files"):
-        disguised(with_known(load(tmp_path, "QD"), tmp_path)[0], 0)
+        replace_suggestions(with_suggestion_pool(load_samples(tmp_path, "QD"), tmp_path)[0], 0)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.fuzzy import fuzzy
-from envs.lenient import lenient
+from envs.fuzzy import nearest_option
+from envs.lenient import read_leniently
 from tests.envs.lenient_score import replies
 
 TEXTS = ("I cannot tell.", "Rewind the video.", "Mug.", "Key.", "A big dog.", "Fish.")
@@ -17,12 +17,12 @@ TEXTS = ("I cannot tell.", "Rewind the video.", "Mug.", "Key.", "A big dog.", "F
      ("", None), (" ?!", None)],
 )  # fmt: skip
 def test_what_is_nearest(reply, index):
-    assert fuzzy(reply, TEXTS) == index
+    assert nearest_option(reply, TEXTS) == index
 
 
 @given(st.text(max_size=200), st.integers(0, 6))
 def test_it_names_what_was_shown_and_what_the_lenient_reading_names(reply, shown):
-    found, read = fuzzy(reply, TEXTS[:shown]), lenient(reply, shown, TEXTS[:shown])
+    found, read = nearest_option(reply, TEXTS[:shown]), read_leniently(reply, shown, TEXTS[:shown])
 
     assert found is None or 0 <= found < shown
     assert read is None or found == read
@@ -31,7 +31,7 @@ def test_it_names_what_was_shown_and_what_the_lenient_reading_names(reply, shown
 def test_on_written_replies_it_finds_more_and_is_wrong_more_often():
     """The half that no rule was written on: 171 replies, of which some mean nothing that was shown."""
     rows = [row for row in replies() if row["half"] == "unseen"]
-    read = [(fuzzy(row["reply"], row["options"]), row["meant"]) for row in rows]
+    read = [(nearest_option(row["reply"], row["options"]), row["meant"]) for row in rows]
     right = sum(found is not None and found == meant for found, meant in read)
     precision = right / sum(found is not None for found, _ in read)
     recall = right / sum(meant is not None for _, meant in read)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.lenient import lenient
+from envs.lenient import read_leniently
 from tests.envs.lenient_score import replies, score
 
 OPTIONS = (
@@ -42,4 +42,4 @@ def test_three_hundred_replies_were_written_and_half_of_them_kept_aside():
     ],
 )  # fmt: skip
 def test_the_cases_that_were_reported(reply, index):
-    assert lenient(reply, len(OPTIONS), OPTIONS) == index
+    assert read_leniently(reply, len(OPTIONS), OPTIONS) == index

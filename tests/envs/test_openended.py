@@ -16,16 +16,16 @@ from envs.openended import (
     TAIL,
     THRESHOLDS,
     Bits,
-    accepted,
+    accepted_answers,
+    defuse_markers,
     fence_for,
-    harmless,
     instruction,
     read_verdict,
     rule_verdict,
-    shortened,
-    spoken,
+    shorten,
     strict_verdict,
-    suggested,
+    strip_thinking,
+    suggestion_count,
 )
 from tests.envs.games import SAMPLES
 from tests.oracle import oracle_path
@@ -54,10 +54,10 @@ JOINTS = st.sampled_from([",", ", ", " ,\n"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_leading_positions_are_suggestions_and_the_clear_picture_adds_the_category(scenario):
     sample = SAMPLES[scenario]
-    play, clear = accepted(sample), accepted(sample, reference=True)
+    play, clear = accepted_answers(sample), accepted_answers(sample, reference=True)
 
     assert clear[: len(play)] == play and clear[-1] == "Banana"
-    assert "Banana" not in play[: suggested(scenario)]
+    assert "Banana" not in play[: suggestion_count(scenario)]
     assert ("Banana" in play) == (scenario not in ("ROD", "MVP-N"))
 
 
@@ -89,7 +89,7 @@ def test_every_scenario_has_a_threshold():
     ],
 )
 def test_what_is_spoken_stands_after_the_thinking(text, said):
-    assert spoken(text) == said
+    assert strip_thinking(text) == said
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------
@@ -122,9 +122,11 @@ def test_a_verdict_is_the_last_list_and_none_where_its_length_is_wrong(text, bit
 def test_any_list_at_the_end_is_read_bit_by_bit(before, thought, marks, joint):
     text = f"<think>{thought}</think>{before}\n{joint.join(str(int(mark)) for mark in marks)}"
     for scenario in SCENARIOS:
-        border = suggested(scenario)
+        border = suggestion_count(scenario)
         found = read_verdict(text, scenario, len(marks))
-        assert found == Bits(category=any(marks[border:]), suggestion=any(marks[:border])) or spoken(text) is None
+        assert (
+            found == Bits(category=any(marks[border:]), suggestion=any(marks[:border])) or strip_thinking(text) is None
+        )
         assert read_verdict(text, scenario, len(marks) + 1) is None
 
 
@@ -132,7 +134,7 @@ def test_any_list_at_the_end_is_read_bit_by_bit(before, thought, marks, joint):
 @given(text=TEXTS, count=COUNTS, scenario=st.sampled_from(list(SCENARIOS)))
 def test_what_is_read_is_what_the_package_scores(text, count, scenario):
     found = read_verdict(text, scenario, count)
-    if found is not None and spoken(text) == text.rpartition("</think>")[2].strip():
+    if found is not None and strip_thinking(text) == text.rpartition("</think>")[2].strip():
         assert found == strict_verdict(text, scenario, count)
 
 
@@ -163,7 +165,7 @@ def test_the_strict_reading_is_the_packages_own(package, text, count, scenario):
 @settings(max_examples=400)
 @given(answer=TEXTS)
 def test_the_fence_stands_exactly_where_we_put_it(answer):
-    fence = fence_for(shown := harmless(answer))
+    fence = fence_for(shown := defuse_markers(answer))
     text = instruction("What is it?", ("Move the camera", "Banana"), answer)
     before, inside, after = (
         text.split(f"\n{fence}\n")[0],
@@ -187,10 +189,10 @@ def test_a_fence_copied_from_another_answer_changes_the_fence():
 @settings(max_examples=400)
 @given(text=TEXTS)
 def test_no_mark_of_an_engine_survives_and_nothing_else_changes(text):
-    safe = harmless(text)
+    safe = defuse_markers(text)
 
     assert not any(mark in safe for mark in ("<think>", "</think>", "<|im_end|>", "<|im_start|>", "[INST]", "◁think▷"))
-    assert safe.replace(" ", "") == text.replace(" ", "") and harmless(safe) == safe
+    assert safe.replace(" ", "") == text.replace(" ", "") and defuse_markers(safe) == safe
 
 
 def test_megabytes_are_shortened_to_their_ends():
@@ -200,7 +202,7 @@ def test_megabytes_are_shortened_to_their_ends():
     verdict = rule_verdict(SAMPLES["QD"], answer)
     unread = read_verdict(answer, "QD", 2)
 
-    assert len(shortened(answer)) < HEAD + TAIL + 60 and "begin" in text and " end\n===" in text
+    assert len(shorten(answer)) < HEAD + TAIL + 60 and "begin" in text and " end\n===" in text
     assert len(text) < 2 * (HEAD + TAIL) and verdict.endswith("0,0") and unread is None
 
 
@@ -240,4 +242,4 @@ def test_whatever_is_answered_the_rule_judges_reply_can_be_read(answer, scenario
     reply = rule_verdict(sample, answer)
 
     assert reply == rule_verdict(sample, answer)
-    assert read_verdict(reply, scenario, len(accepted(sample))) is not None
+    assert read_verdict(reply, scenario, len(accepted_answers(sample))) is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from envs.render import Fit, Renderer, Unprocessable, fitted
+from envs.render import Fit, Renderer, UnreadablePicture, fitted_size
 from envs.types import ImageRef
 
 
@@ -57,8 +57,8 @@ def test_the_short_edge_is_resized_as_the_package_does_it(folder, name, edge):
 )
 def test_a_fitted_size_is_that_of_qwen_vl_utils(size, whole, small):
     """Recorded from ``smart_resize`` of qwen_vl_utils 0.0.14 with its own bounds, and with at most 1,003,520 pixels."""
-    assert fitted(size, Fit()) == whole
-    assert fitted(size, Fit(most=1_003_520)) == small
+    assert fitted_size(size, Fit()) == whole
+    assert fitted_size(size, Fit(most=1_003_520)) == small
 
 
 def test_fitting_comes_before_the_crop_which_stays_in_the_files_own_pixels(folder):
@@ -74,7 +74,7 @@ def test_fitting_comes_before_the_crop_which_stays_in_the_files_own_pixels(folde
 
 def test_what_is_too_long_to_fit_ends_its_episode(tmp_path):
     Image.new("RGB", (5, 1200)).save(tmp_path / "thin.png")
-    with pytest.raises(Unprocessable, match=r"thin\.png: one edge is more than 200 times the other"):
+    with pytest.raises(UnreadablePicture, match=r"thin\.png: one edge is more than 200 times the other"):
         Renderer(tmp_path, fit=Fit()).picture(ImageRef("thin.png"))
 
 
@@ -115,7 +115,7 @@ def hostile(folder: Path) -> dict[str, ImageRef]:
 def test_whatever_is_wrong_is_unprocessable_with_the_reason(folder):
     renderer = Renderer(folder)
     for name, ref in hostile(folder).items():
-        with pytest.raises(Unprocessable) as reason:
+        with pytest.raises(UnreadablePicture) as reason:
             renderer.picture(ref)
         assert str(reason.value).startswith(f"{ref.path}: "), name
         assert str(folder) not in str(reason.value), f"{name}: the machine's own path is nobody's business"
@@ -129,7 +129,7 @@ def test_the_cache_is_bounded_and_serves_the_same_pixels(folder):
     for _ in range(2):
         for number in range(20):
             assert renderer.picture(ImageRef(f"{number}.png")).getpixel((5, 5)) == (number, 0, 0)
-            assert renderer.held <= 100_000
+            assert renderer.cached_bytes <= 100_000
     assert renderer.source("19.png") is renderer.source("19.png")
 
 
@@ -143,13 +143,13 @@ def test_crops_of_one_file_decode_it_once_and_the_least_used_goes_first(folder):
     renderer.source("third.png")
 
     assert renderer.source("a.png") is first, "used last, kept"
-    assert renderer.held == 90 * 60 * 4 + 10 * 10 * 4, "the other one made room"
+    assert renderer.cached_bytes == 90 * 60 * 4 + 10 * 10 * 4, "the other one made room"
 
 
 def test_a_picture_larger_than_the_cache_is_shown_and_not_kept(folder):
     renderer = Renderer(folder, cache_bytes=100)
     assert renderer.picture(ImageRef("a.png")).size == (90, 60)
-    assert renderer.held == 0
+    assert renderer.cached_bytes == 0
 
 
 def test_many_threads_see_the_same_pixels_and_the_count_of_bytes_stays_right(folder):
@@ -164,14 +164,14 @@ def test_many_threads_see_the_same_pixels_and_the_count_of_bytes_stays_right(fol
 
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(one, range(600)))
-    assert renderer.held == 5 * 40_000
+    assert renderer.cached_bytes == 5 * 40_000
 
 
 def test_pillow_is_left_as_it_was(folder):
     before = Image.MAX_IMAGE_PIXELS
     renderer = Renderer(folder)
     for ref in hostile(folder).values():
-        with pytest.raises(Unprocessable):
+        with pytest.raises(UnreadablePicture):
             renderer.picture(ref)
     assert before == Image.MAX_IMAGE_PIXELS
 
@@ -181,5 +181,5 @@ def test_verify_sees_a_broken_header_without_decoding(folder):
     renderer = Renderer(folder)
     renderer.verify("a.png")
     for name in ("no.png", "empty.png", "text.png"):
-        with pytest.raises(Unprocessable):
+        with pytest.raises(UnreadablePicture):
             renderer.verify(name)

@@ -13,7 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs import SCENARIOS
-from envs.samples import BadData, BadSample, kept, limited, load, named, open_ended, parse, read, select
+from envs.samples import (
+    BadData,
+    BadSample,
+    limit_samples,
+    load_samples,
+    open_ended_subset,
+    paper_ids,
+    parse_sample,
+    read_samples,
+    samples_by_id,
+    select_samples,
+)
 
 ENTRY = {
     "id": 3, "image_template": "Realistic-Occlusion-Dataset/rod_1/banana/s{image}.jpg", "first_image": 7, "num_images": 14,
@@ -36,13 +47,15 @@ def written(folder: Path, *lines: str | bytes) -> Path:
 
 
 def test_a_good_line_keeps_every_field(tmp_path):
-    sample = parse(line(), "ROD")
+    sample = parse_sample(line(), "ROD")
 
     assert sample.extra == {"attribute": "brownc"}
     assert (sample.first_frame, sample.frames, sample.reference_frame) == (7, 14, 0)
     assert pickle.loads(pickle.dumps(sample)) == sample
-    assert parse(line(attribute="other"), "ROD").digest != sample.digest, "content is part of the key"
-    assert parse(json.dumps(dict(reversed(ENTRY.items()))), "ROD").digest == sample.digest, "order of fields is not"
+    assert parse_sample(line(attribute="other"), "ROD").digest != sample.digest, "content is part of the key"
+    assert parse_sample(json.dumps(dict(reversed(ENTRY.items()))), "ROD").digest == sample.digest, (
+        "order of fields is not"
+    )
 
 
 BAD = {
@@ -89,10 +102,10 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_line_is_one_sentence(name, tmp_path):
     with pytest.raises(BadSample) as reason:
-        parse(BAD[name], "ROD")
+        parse_sample(BAD[name], "ROD")
     assert "\n" not in str(reason.value) and len(str(reason.value)) < 500
 
-    samples, problems = read(written(tmp_path, line(id=1), BAD[name], line(id=2)), "ROD")
+    samples, problems = read_samples(written(tmp_path, line(id=1), BAD[name], line(id=2)), "ROD")
     assert [sample.id for sample in samples] == [1, 2], "the lines around it are read"
     assert str(problems[0]).startswith(f"{FILE}, line 2: ")
 
@@ -107,7 +120,7 @@ def test_bytes_that_are_no_text_and_lines_without_end_are_reported_and_passed_ov
         "",
         line(id=2),
     )
-    samples, problems = read(folder, "ROD")
+    samples, problems = read_samples(folder, "ROD")
 
     assert [sample.id for sample in samples] == [1, 2]
     assert [problem.line for problem in problems] == [2, 3, 6]
@@ -137,17 +150,17 @@ OTHER_BAD = {
 def test_a_game_that_could_not_be_played_to_its_end_is_a_bad_line(name):
     scenario, entry, why = OTHER_BAD[name]
     with pytest.raises(BadSample, match=why):
-        parse(json.dumps(entry), scenario)
+        parse_sample(json.dumps(entry), scenario)
     good = CIT if scenario == "CIT" else COCO
-    assert parse(json.dumps(good), scenario).scenario == scenario
+    assert parse_sample(json.dumps(good), scenario).scenario == scenario
 
 
 def test_only_the_repair_of_a_corrupted_picture_must_stand_for_a_move():
     entry = {**ENTRY, "image_template": "i/{level}.jpg", "first_image": 5, "num_images": 5, "quality_answer": "Deblur it.",
              "options": ["Deblur it.", "Paint it.", "I do not know."]}  # fmt: skip
-    assert parse(json.dumps(entry), "IN-C").options == ("Deblur it.", "Paint it.", "I do not know.")
+    assert parse_sample(json.dumps(entry), "IN-C").options == ("Deblur it.", "Paint it.", "I do not know.")
     with pytest.raises(BadSample, match="no move"):
-        parse(json.dumps({**entry, "quality_answer": "Paint it."}), "IN-C")
+        parse_sample(json.dumps({**entry, "quality_answer": "Paint it."}), "IN-C")
 
 
 @given(
@@ -160,7 +173,7 @@ def test_only_the_repair_of_a_corrupted_picture_must_stand_for_a_move():
 def test_whatever_stands_in_a_field_there_is_a_sample_or_a_sentence(name, value):
     for scenario, entry in (("ROD", ENTRY), ("CIT", CIT), ("COCO", COCO)):
         try:
-            sample = parse(json.dumps({**entry, name: value}), scenario)
+            sample = parse_sample(json.dumps({**entry, name: value}), scenario)
         except BadSample as reason:
             assert str(reason) and "\n" not in str(reason)
         else:
@@ -175,21 +188,23 @@ def test_a_pipe_a_folder_and_a_link_to_itself_in_place_of_the_file_are_sentences
         (lambda p: os.symlink(p, p), "cannot be read"),
     ):
         make(path)
-        samples, problems = read(tmp_path, "ROD")
+        samples, problems = read_samples(tmp_path, "ROD")
         assert not samples and why in str(problems[0]) and len(problems) == 1
         path.rmdir() if path.is_dir() else path.unlink()
 
 
 def test_a_file_without_samples_is_told_apart_from_one_that_the_filter_empties(tmp_path):
     with pytest.raises(BadData, match=r"holds no sample$"):
-        load(written(tmp_path, ""), "ROD")
+        load_samples(written(tmp_path, ""), "ROD")
     with pytest.raises(BadData, match=r"selection\.filtered=false"):
-        load(written(tmp_path, line(id=10**6)), "ROD")
+        load_samples(written(tmp_path, line(id=10**6)), "ROD")
 
 
 def test_weak_occlusion_is_whatever_python_holds_equal_to_false(tmp_path):
     lines = [line(id=n, strong_occlusions=mark) for n, mark in enumerate((False, 0, 0.0, True, None, "no"))]
-    assert [sample.id for sample in load(written(tmp_path, *lines), "ROD")] == [3, 4, 5], "as `==` in the package"
+    assert [sample.id for sample in load_samples(written(tmp_path, *lines), "ROD")] == [3, 4, 5], (
+        "as `==` in the package"
+    )
 
 
 def test_links_inside_the_folder_are_followed_and_one_that_goes_in_circles_is_no_crash(tmp_path):
@@ -199,7 +214,7 @@ def test_links_inside_the_folder_are_followed_and_one_that_goes_in_circles_is_no
     templates = ("inner/s{image}.jpg", "loop/s{image}.jpg", "nowhere/s{image}.jpg")
     folder = written(tmp_path, *(line(id=n, image_template=text) for n, text in enumerate(templates)))
 
-    assert [sample.id for sample in read(folder, "ROD")[0]] == [0, 1, 2], (
+    assert [sample.id for sample in read_samples(folder, "ROD")[0]] == [0, 1, 2], (
         "what is not there is the picture check's to say"
     )
 
@@ -217,7 +232,7 @@ def test_a_link_that_leads_out_of_the_data_folder_is_refused(tmp_path):
         "sibling/s{image}.jpg",
         "./s{image}.jpg",
     )
-    samples, problems = read(
+    samples, problems = read_samples(
         written(data, *(line(id=n, image_template=text) for n, text in enumerate(templates))), "ROD"
     )
 
@@ -227,33 +242,33 @@ def test_a_link_that_leads_out_of_the_data_folder_is_refused(tmp_path):
 
 def test_load_says_what_is_wrong_and_how_to_see_the_rest(tmp_path):
     with pytest.raises(BadData, match="data demo"):
-        load(tmp_path, "ROD")
+        load_samples(tmp_path, "ROD")
     with pytest.raises(BadData, match=r"line 1: .* \(and 1 more: `proactive-sweep data check"):
-        load(written(tmp_path, "{", "{"), "ROD")
+        load_samples(written(tmp_path, "{", "{"), "ROD")
 
 
 def test_the_filter_keeps_the_7557_published_samples_and_drops_weak_occlusions(demo_data):
-    assert sum(map(len, kept().values())) == 7557
-    assert {name: len(ids) for name, ids in kept().items()} == {
+    assert sum(map(len, paper_ids().values())) == 7557
+    assert {name: len(ids) for name, ids in paper_ids().items()} == {
         "ROD": 88, "VSOD": 42, "MVP-N": 2591, "IN-C": 1095, "QD": 2105, "CIT": 396, "COCO": 1240
     }  # fmt: skip
     lines = (demo_data / "OcclusionDataSet-MM20_preprocessed.jsonl").read_text().splitlines()
     strong = [json.loads(one)["id"] for one in lines if json.loads(one)["strong_occlusions"]]
-    whole = [sample.id for sample in load(demo_data, "VSOD", filtered=False)]
+    whole = [sample.id for sample in load_samples(demo_data, "VSOD", filtered=False)]
     assert whole == strong and len(strong) < len(lines), "weak occlusions are dropped without the filter, too"
-    assert not all(sample.extra["strong_occlusions"] for sample in read(demo_data, "VSOD")[0])
+    assert not all(sample.extra["strong_occlusions"] for sample in read_samples(demo_data, "VSOD")[0])
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_demo_is_read_without_a_problem(scenario, demo_data):
-    samples, problems = read(demo_data, scenario)
+    samples, problems = read_samples(demo_data, scenario)
     assert samples and not problems
 
 
 @given(sizes=st.tuples(st.integers(1, 40), st.integers(1, 40)), seed=st.integers(0, 99))
 def test_a_larger_limit_contains_the_smaller(sizes, seed):
-    samples = [parse(line(id=n), "ROD") for n in range(30)]
-    small, large = (limited(samples, size, seed) for size in sorted(sizes))
+    samples = [parse_sample(line(id=n), "ROD") for n in range(30)]
+    small, large = (limit_samples(samples, size, seed) for size in sorted(sizes))
 
     assert {s.id for s in small} <= {s.id for s in large}
     assert [s.id for s in large] == sorted(s.id for s in large), "file order is kept"
@@ -261,16 +276,16 @@ def test_a_larger_limit_contains_the_smaller(sizes, seed):
 
 
 def test_ids_and_the_open_ended_subset(tmp_path):
-    samples = [parse(line(id=n), "ROD") for n in range(130)]
+    samples = [parse_sample(line(id=n), "ROD") for n in range(130)]
     shuffled = list(range(130))
     Random(0).shuffle(shuffled)
 
-    assert [s.id for s in open_ended(samples)] == shuffled[:100], "as the package's example draws them"
-    assert [s.id for s in named(samples, [5, 2])] == [2, 5]
-    assert len(select(samples, limit=3, seed=1)) == 3
+    assert [s.id for s in open_ended_subset(samples)] == shuffled[:100], "as the package's example draws them"
+    assert [s.id for s in samples_by_id(samples, [5, 2])] == [2, 5]
+    assert len(select_samples(samples, limit=3, seed=1)) == 3
     with pytest.raises(BadData, match="no sample with id 999"):
-        named(samples, [5, 999])
+        samples_by_id(samples, [5, 999])
     with pytest.raises(BadData, match="997, 998, 999 and 1 more"):
-        named(samples, range(995, 1001))
+        samples_by_id(samples, range(995, 1001))
     with pytest.raises(BadData, match="no sample with id 3"):
-        named([], [3])
+        samples_by_id([], [3])

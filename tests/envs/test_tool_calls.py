@@ -9,7 +9,19 @@ from random import Random
 import pytest
 
 from envs import SCENARIOS
-from envs.tool_calls import Call, Fault, callable_now, fault, functions, line, meant, offered, parsed, sent, written
+from envs.tool_calls import (
+    Call,
+    Fault,
+    call_line,
+    called_option,
+    calls_for_view,
+    encode_calls,
+    find_fault,
+    functions,
+    offered_calls,
+    parse_call,
+    write_call,
+)
 from envs.types import Action, Ending, Mode, Move, View
 from tests.envs.games import CATEGORIES, SAMPLES
 
@@ -29,7 +41,7 @@ def first(scenario: str, mode: Mode = Mode.PLAY):
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_first_view_offers_the_functions_of_its_options_in_their_order(scenario):
-    calls = offered(*first(scenario))
+    calls = offered_calls(*first(scenario))
     made = {one.name: one for one in functions(calls)}
 
     assert list(made) == NAMES[scenario]
@@ -39,8 +51,8 @@ def test_the_first_view_offers_the_functions_of_its_options_in_their_order(scena
 
 
 def test_directions_and_repairs_are_values_of_a_parameter_told_by_the_benchmarks_own_words():
-    blocks = functions(offered(*first("ROD")))[1]
-    repairs = functions(offered(*first("IN-C")))[0]
+    blocks = functions(offered_calls(*first("ROD")))[1]
+    repairs = functions(offered_calls(*first("IN-C")))[0]
 
     assert (blocks.parameter, blocks.values) == ("direction", ("left", "right"))
     assert blocks.description == "left: Move the blue blocks to the left. right: Move the blue blocks to the right."
@@ -48,7 +60,7 @@ def test_directions_and_repairs_are_values_of_a_parameter_told_by_the_benchmarks
 
 
 def test_the_clear_picture_has_nothing_to_ask_for():
-    assert [one.name for one in functions(offered(*first("COCO", Mode.REFERENCE)))] == ["answer"]
+    assert [one.name for one in functions(offered_calls(*first("COCO", Mode.REFERENCE)))] == ["answer"]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -60,10 +72,10 @@ def test_every_option_at_every_state_is_called_and_steps_as_its_letter_does(scen
         state, random = game.initial(sample), Random(f"{scenario}/{seed}")
         while state.ending is None:
             view = game.view(sample, state)
-            calls, steps = offered(sample, state, view), []
+            calls, steps = offered_calls(sample, state, view), []
             for index, option in enumerate((*view.options, *view.categories)):
                 lettered = game.step(sample, state, f"{chr(65 + index)}. {option}")
-                called = game.step(sample, state, meant(view, calls, written(calls, option)))
+                called = game.step(sample, state, called_option(view, calls, write_call(calls, option)))
                 assert called[0] == lettered[0] and replace(called[1], reply="") == replace(lettered[1], reply="")
                 steps.append(called[0])
             state = (
@@ -81,9 +93,9 @@ def test_of_two_suggestions_for_one_move_the_call_means_the_one_that_counts():
     game = SCENARIOS["IN-C"]
     state = game.initial(sample)
     view = game.view(sample, state)
-    calls = offered(sample, state, view)
+    calls = offered_calls(sample, state, view)
 
-    _, turn = game.step(sample, state, meant(view, calls, 'enhance_image(operation="deblur")'))
+    _, turn = game.step(sample, state, called_option(view, calls, 'enhance_image(operation="deblur")'))
     assert turn.move is Move.DEBLUR and [call.name for call, _ in calls].count("enhance_image") == 1
 
 
@@ -100,8 +112,8 @@ def test_awkward_categories_are_answered_and_not_taken_for_letters(categories):
     game = SCENARIOS["QD"]
     state = game.initial(sample)
     view = game.view(sample, state)
-    calls = offered(sample, state, view)
-    ended = [game.step(sample, state, meant(view, calls, written(calls, one))) for one in categories]
+    calls = offered_calls(sample, state, view)
+    ended = [game.step(sample, state, called_option(view, calls, write_call(calls, one))) for one in categories]
 
     assert [turn.action for _, turn in ended] == [Action.CATEGORY] * 4
     assert [after.ending for after, _ in ended] == [
@@ -116,7 +128,7 @@ RIGHT = [
     '{"name": "move_blocks", "arguments": {"direction": "left"}}',
     '{"tool_calls": [{"name": "move_blocks", "arguments": {"direction": "left"}}]}',
     '<think>\nLeft or right?\n</think>\nmove_blocks(direction="left")',
-    sent([("move_blocks", {"direction": "left"})], "<think>hm</think> I look behind."),
+    encode_calls([("move_blocks", {"direction": "left"})], "<think>hm</think> I look behind."),
 ]
 MALFORMED = {
     "": Fault.NO_CALL,
@@ -128,7 +140,7 @@ MALFORMED = {
     '{"tool_calls": []}': Fault.NO_CALL,
     "abstain()\nabstain()": Fault.SEVERAL,
     '{"name": "abstain", "arguments": {}}\n{"name": "abstain", "arguments": {}}': Fault.SEVERAL,
-    sent([("abstain", {}), ("abstain", {})], ""): Fault.SEVERAL,
+    encode_calls([("abstain", {}), ("abstain", {})], ""): Fault.SEVERAL,
     '{"name": "abstain"': Fault.UNREADABLE,
     "{}": Fault.UNREADABLE,
     "[1]": Fault.UNREADABLE,
@@ -160,17 +172,17 @@ MALFORMED = {
 def test_one_call_is_read_in_each_of_its_forms(reply):
     sample, state, view = first("ROD")
 
-    assert parsed(reply) == Call("move_blocks", {"direction": "left"})
-    assert meant(view, offered(sample, state, view), reply) == "Move the blue blocks to the left."
+    assert parse_call(reply) == Call("move_blocks", {"direction": "left"})
+    assert called_option(view, offered_calls(sample, state, view), reply) == "Move the blue blocks to the left."
 
 
 @pytest.mark.parametrize("reply", MALFORMED)
 def test_a_malformed_call_has_one_kind_and_ends_the_episode_as_an_unreadable_letter_does(reply):
     sample, state, view = first("ROD")
-    read = meant(view, offered(sample, state, view), reply)
+    read = called_option(view, offered_calls(sample, state, view), reply)
     after, turn = SCENARIOS["ROD"].step(sample, state, read)
 
-    assert read == "" and fault("ROD", reply) is MALFORMED[reply]
+    assert read == "" and find_fault("ROD", reply) is MALFORMED[reply]
     assert (after.ending, turn.action) == (Ending.WRONG, Action.UNPARSABLE)
 
 
@@ -179,15 +191,18 @@ def test_a_call_that_the_scenario_has_but_not_now_is_told_apart():
     state = game.initial(sample)
     view = game.view(sample, state)
 
-    assert meant(view, offered(sample, state, view), "rewind()") == "" and fault("CIT", "rewind()") is Fault.NOT_OFFERED
-    assert meant(view, offered(sample, state, view), "wait()") == "Wait for the object to appear."
+    assert (
+        called_option(view, offered_calls(sample, state, view), "rewind()") == ""
+        and find_fault("CIT", "rewind()") is Fault.NOT_OFFERED
+    )
+    assert called_option(view, offered_calls(sample, state, view), "wait()") == "Wait for the object to appear."
 
 
 def test_what_is_written_is_read_again_whatever_a_category_holds():
     names = ('say "cheese"', "it's", "naïve\\", "two\nlines", "猫", "a, b", "{x}", ") answer(", "\u2028")
     view = View(first("QD")[2].image, "?", (), names)
-    calls = callable_now("QD", view)
+    calls = calls_for_view("QD", view)
 
     for call, _ in calls:
-        assert parsed(line(call)) == call
-        assert parsed(json.dumps({"name": call.name, "arguments": call.arguments})) == call
+        assert parse_call(call_line(call)) == call
+        assert parse_call(json.dumps({"name": call.name, "arguments": call.arguments})) == call

@@ -1,6 +1,6 @@
 """Batches of made-up episodes whose turns can be told from their key."""
 
-from actors.records import EpisodeBatch
+from actors.playing.records import EpisodeBatch
 from envs.types import Action, Ending
 
 CELL = "uniform/ROD/hint"

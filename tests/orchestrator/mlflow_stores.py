@@ -13,8 +13,9 @@ from typing import Any
 import polars as pl
 import tomli_w
 
-from orchestrator.tracking.rollup import NOBODY, Roster
-from orchestrator.tracking.tracker import Tracker
+from orchestrator.storage.progress_log import Point, append_point
+from orchestrator.tracking.tracked_run import EMPTY_ROSTER, Roster, TrackedRun
+from orchestrator.tracking.tracker import Tracker, open_tracker
 
 
 def row(number: int, finished: int = 10, acc: float = 50.0) -> dict[str, Any]:
@@ -55,9 +56,17 @@ def models(found) -> dict[str, Any]:
 
 
 def tracker(
-    folder: Path, uri: str = "sqlite", params: dict[str, str] | None = None, roster: Roster = NOBODY
+    folder: Path, uri: str = "sqlite", params: dict[str, str] | None = None, roster: Roster = EMPTY_ROSTER
 ) -> Tracker:
-    return Tracker(uri, "sweep", folder, params or {"models": "m0, m1"}, "sweep", roster)
+    return open_tracker(TrackedRun(uri, "sweep", folder, "sweep", params or {"models": "m0, m1"}, roster))
+
+
+def record(one: Tracker, done: int, **metrics: float) -> None:
+    """A point over time, as ``Progress`` records it."""
+    point = Point(done=done, at=int(time.time() * 1000), **metrics)
+    if one.enabled:
+        append_point(one.run.folder, point)
+    one.progress(point)
 
 
 def mirrored(folder: Path, rows: Sequence[dict[str, Any]], status: str = "FINISHED", **how: Any) -> None:
@@ -65,7 +74,7 @@ def mirrored(folder: Path, rows: Sequence[dict[str, Any]], status: str = "FINISH
     one.start()
     for number, cell in enumerate(rows):
         one.cell(cell)
-        one.progress(number, len(rows), 5.0)
+        record(one, number, episodes_per_second=5.0)
     one.close(status, timeout=120)
 
 
@@ -82,7 +91,7 @@ def hand_over(one: Tracker, number: int = 2000) -> None:
         value = row(count % 50, acc=float(count))
         one.cell(value)
         if count % 100 == 99:
-            one.progress(count, number, 1.0)
+            record(one, count, episodes_per_second=1.0)
             time.sleep(0.05)
 
 

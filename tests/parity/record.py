@@ -52,7 +52,7 @@ class Picture:
 
 
 def seen(state: dict[str, Any]) -> dict[str, Any]:
-    """What the package shows, as ``proactive-sweep replay`` prints it."""
+    """What the package shows, as ``proactive-sweep audit --answers`` prints it."""
     picture = Picture()
     state["transform"](picture)
     return {

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from actors.prompts import posed_openly
+from actors.playing.prompts import posed_openly
 from envs import SCENARIOS
-from envs.openended import NOTHING, accepted, read_verdict, spoken, strict_verdict
+from envs.openended import NOTHING, accepted_answers, read_verdict, strict_verdict, strip_thinking
 from sweeps.conditions import CONDITIONS
 from tests.parity.test_parity import sample
 
@@ -39,7 +39,7 @@ def bits(found: Any) -> list[int]:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_accepted_answers_are_the_packages_in_its_order(scenario):
     for fact in of(scenario):
-        mine = accepted(sample(scenario, fact["entry"]))
+        mine = accepted_answers(sample(scenario, fact["entry"]))
 
         assert list(mine) == fact["shown"] and len(mine) == fact["expected"]
 
@@ -66,7 +66,7 @@ def test_a_verdict_differs_from_the_packages_only_where_it_is_none(scenario):
         for text, told in fact["verdicts"]:
             mine = read_verdict(text, scenario, fact["expected"])
             if mine is None:
-                cut_off = spoken(text) is None
+                cut_off = strip_thinking(text) is None
                 assert cut_off or told == bits(NOTHING), text
             else:
                 assert bits(mine) == told, text

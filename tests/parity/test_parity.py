@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from envs import SCENARIOS
-from envs.samples import parse
+from envs.samples import parse_sample
 from envs.types import Ending, Mode, Move, Sample, State
 
 TRACES = Path(__file__).with_name("traces.jsonl.xz")
@@ -82,7 +82,7 @@ def test_no_line_that_the_package_plays_is_refused_for_being_unusual():
     kinds = Counter(trace["unusual"] for trace in unusual)
     assert len(kinds) == 7 and min(kinds.values()) >= 30, kinds
     for trace in unusual:
-        assert parse(json.dumps(trace["entry"]), trace["scenario"]).id == trace["entry"]["id"]
+        assert parse_sample(json.dumps(trace["entry"]), trace["scenario"]).id == trace["entry"]["id"]
 
 
 def test_the_record_is_large_and_varied_enough_to_mean_something():

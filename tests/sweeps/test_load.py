@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.baselines import POLICIES
+from actors.engine.baselines import POLICIES
 from sweeps.conditions import CONDITIONS
-from sweeps.load import SweepError, build, judge, load, one_cell, registry, skipped
+from sweeps.load import SweepError, build, build_cell, build_judge, load, registry, skipped_products
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec, Sweep
 
@@ -207,9 +207,9 @@ def test_impossible_products_are_left_out_with_a_reason():
     sweep = build({**SMALL, "scenarios": ["QD", "ROD"], "conditions": ["zero-shot", "icl-1"]}, "x.toml")
 
     assert len(sweep.cells()) == 3
-    assert skipped(sweep) == ["icl-1 exists only for ROD and MVP-N"]
+    assert skipped_products(sweep) == ["icl-1 exists only for ROD and MVP-N"]
     with pytest.raises(SweepError, match="icl-3 exists only"):
-        one_cell("QD", "icl-3")
+        build_cell("QD", "icl-3")
 
 
 def test_the_papers_22_models_are_all_there_ten_of_them_with_history():
@@ -255,7 +255,10 @@ def test_an_open_ended_sweep_is_sampled_on_the_papers_subset_and_knows_its_judge
 
     assert (choice.sampling.temperature, open_ended.sampling.temperature) == (0.0, 1.0)
     assert open_ended.key == "oracle/QD/zero-shot-oeg"
-    assert sweep.selects(open_ended.protocol).subset == "open-ended" and sweep.selects(choice.protocol).subset == "all"
+    assert (
+        sweep.selection_for(open_ended.protocol).subset == "open-ended"
+        and sweep.selection_for(choice.protocol).subset == "all"
+    )
     assert sweep.judge is not None and sweep.judge.model.source == "Qwen/Qwen3-8B"
 
 
@@ -280,11 +283,11 @@ def test_a_judge_is_one_that_ships_one_of_the_sweeps_own_or_a_sentence():
     sweep = build({**SMALL, "model": [own], "judge": {"model": "mine", "attempts": 1}}, "small.toml")
 
     assert sweep.judge is not None and (sweep.judge.model.backend, sweep.judge.attempts) == ("openai", 1)
-    assert judge({"model": "rule-judge"}, "here").model.gpus == 0
+    assert build_judge({"model": "rule-judge"}, "here").model.gpus == 0
     with pytest.raises(SweepError, match="did you mean 'rule-judge'"):
         build({**SMALL, "judge": {"model": "rule-judg"}}, "small.toml")
     with pytest.raises(SweepError, match="attempts = 0"):
-        judge({"attempts": 0}, "here")
+        build_judge({"attempts": 0}, "here")
 
 
 def test_a_condition_without_open_ended_form_makes_no_open_ended_cell():
@@ -293,7 +296,7 @@ def test_a_condition_without_open_ended_form_makes_no_open_ended_cell():
     assert [cell.key for cell in sweep.cells()] == [
         "oracle/QD/zero-shot", "oracle/QD/zero-shot-oeg", "oracle/QD/history",
     ]  # fmt: skip
-    assert any("history does not exist for open-ended generation" in reason for reason in skipped(sweep))
+    assert any("history does not exist for open-ended generation" in reason for reason in skipped_products(sweep))
 
 
 def test_decoding_may_follow_the_checkpoint(tmp_path):
@@ -371,6 +374,6 @@ def test_answers_of_several_turns_have_a_judge_that_can_be_asked_between_them():
     assert [cell.key for cell in both.cells()] == [
         f"oracle/QD/{name}" for name in ("zero-shot", "zero-shot-oeg-multi", "hint", "hint-oeg-multi")
     ]
-    assert both.turn_judge is both.judge and not both.judged
+    assert both.turn_judge is both.judge and not both.is_judged
     with pytest.raises(SweepError, match="reference does not exist for open-ended generation over several turns"):
         build({**talk, "conditions": ["reference"], "judge": {"model": "rule-judge"}}, "small.toml")

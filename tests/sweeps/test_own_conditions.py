@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.prompts import ask, messages, posed
+from actors.playing.prompts import ask, messages, posed
 from envs import SCENARIOS
-from envs.samples import load
+from envs.samples import load_samples
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.storage.run_folder import resolved, settings, stored_sweep
+from orchestrator.storage.run_folder import settings, stored_sweep, sweep_toml
 from sweeps.conditions import CONDITIONS, Condition
 from sweeps.load import SweepError, build
 from tests.orchestrator.report import runs
@@ -47,7 +47,7 @@ def state(sample):
 
 
 def test_hint_and_preface_stand_around_the_question(own, demo_data):
-    sample = load(demo_data, "ROD")[0]
+    sample = load_samples(demo_data, "ROD")[0]
     plain = posed(sample, state(sample), CONDITIONS["zero-shot"])
     asked = posed(sample, state(sample), own["polite"])
 
@@ -57,7 +57,7 @@ def test_hint_and_preface_stand_around_the_question(own, demo_data):
 
 
 def test_system_template_and_kept_turns(own, demo_data):
-    sample = load(demo_data, "QD")[0]
+    sample = load_samples(demo_data, "QD")[0]
     view = posed(sample, state(sample), own["terse"])
     found = messages(sample, view, own["terse"], [(view, f"reply {n}") for n in range(5)])
 
@@ -69,7 +69,7 @@ def test_system_template_and_kept_turns(own, demo_data):
 
 
 def test_texts_that_look_like_a_template_are_text(demo_data):
-    sample = load(demo_data, "QD")[0]
+    sample = load_samples(demo_data, "QD")[0]
     view = posed(sample, state(sample), Condition(name="c", preface="{options} {question}"))
     text = ask(view, None, "{question}|{options}").text
 
@@ -89,7 +89,7 @@ def test_they_are_played_stored_and_read_back(demo_data, tmp_path):
     stored = stored_sweep(folder)
 
     assert [c.name for c in wanted.conditions] == ["polite", "terse"]
-    assert stored.conditions == wanted.conditions and "hint_text" in resolved(wanted)
+    assert stored.conditions == wanted.conditions and "hint_text" in sweep_toml(wanted)
     changed = sweep(demo_data, OWN.replace("my eyes", "your eyes"), selection={"limit": 2})
     assert settings(changed) != settings(stored), "a run goes on with the same texts alone"
     keys = [set(build_plan(one).all_keys()) for one in (wanted, changed)]

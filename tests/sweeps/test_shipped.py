@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from envs.disguise import disguised
+from envs.disguise import replace_suggestions
 from envs.types import Mode
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.scheduling.forecast.workload import published
+from orchestrator.scheduling.forecast.workload import published_work
 from sweeps.load import SweepError, build, load, registry
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +20,7 @@ FILES = [*PAPER, *sorted(ROOT.glob("sweeps/ablations/*.toml"))]
 def test_the_head_tells_question_cost_and_command(path):
     head = [line for line in path.read_text().splitlines() if line.startswith("#")]
     sweep = load(path)
-    cells, pending = sweep.cells(), published(sweep)
+    cells, pending = sweep.cells(), published_work(sweep)
     episodes = sum(pending.episodes.values()) + sum(pending.answers.values())
 
     assert head[0].endswith("?")
@@ -35,12 +35,12 @@ def test_it_plans_over_a_benchmark(path, demo_data):
     sweep = load(path, [f"data={str(demo_data)!r}"])
     plan = build_plan(sweep)
 
-    assert plan.total == sum(len(plan.drawn(cell)) for cell in plan.cells) > 0
-    assert len({plan.key(n, plan.drawn(cell)[0]) for n, cell in enumerate(plan.cells)}) == len(plan.cells)
+    assert plan.total == sum(len(plan.cell_samples(cell)) for cell in plan.cells) > 0
+    assert len({plan.key(n, plan.cell_samples(cell)[0]) for n, cell in enumerate(plan.cells)}) == len(plan.cells)
     for cell in plan.cells:
         if cell.condition.mode is Mode.RANDOM:
-            for sample in plan.drawn(cell):
-                assert disguised(sample, 0, cell.condition.source or None).options != sample.options
+            for sample in plan.cell_samples(cell):
+                assert replace_suggestions(sample, 0, cell.condition.source or None).options != sample.options
 
 
 def test_the_paper_has_22_models_and_history_on_ten_of_them():

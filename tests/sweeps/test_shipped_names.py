@@ -12,9 +12,9 @@ OWN = 'data = "mine"\nmodels = ["oracle"]\nscenarios = ["QD"]\n'
 def test_every_shipped_sweep_has_a_name_that_loads_it_anywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    assert {"demo", "paper", "ablations/budget"} <= shipped.names().keys()
-    assert not {"models", "judges", "starter"} & shipped.names().keys()
-    for name in shipped.names():
+    assert {"demo", "paper", "ablations/budget"} <= shipped.shipped_sweeps().keys()
+    assert not {"models", "judges", "starter"} & shipped.shipped_sweeps().keys()
+    for name in shipped.shipped_sweeps():
         one = load(shipped.Path(name))
         assert one == load(shipped.Path(f"sweeps/{name}.toml")) and one.name == name.rpartition("/")[2]
 
@@ -42,21 +42,23 @@ def test_data_are_looked_for_beside_the_file_then_in_the_working_folder(tmp_path
     file.parent.mkdir()
     file.write_text(OWN + '[train]\ndata = "mine"\n')
     relative = shipped.Path("project/one.toml")
-    assert load(relative).data == "mine" and f"{tmp_path}/project/mine and {tmp_path}/mine" in shipped.missing(
+    assert load(relative).data == "mine" and f"{tmp_path}/project/mine and {tmp_path}/mine" in shipped.missing_data(
         "mine", relative
     )
 
     (tmp_path / "mine").mkdir()
-    assert load(relative).data == "mine" and shipped.missing("mine", relative) == ""
+    assert load(relative).data == "mine" and shipped.missing_data("mine", relative) == ""
 
     (tmp_path / "project/mine").mkdir()
     found = load(relative).data
-    assert found == "project/mine" and shipped.missing(found, relative) == ""
+    assert found == "project/mine" and shipped.missing_data(found, relative) == ""
     assert read_sweep(relative)["train"]["data"] == "project/mine"
     assert load(relative, ["data=mine"]).data == "mine", "what is typed is of the working folder"
 
 
 def test_the_data_of_a_shipped_sweep_are_not_looked_for_inside_the_program():
-    assert shipped.looked_in("outputs/demo-data", shipped.names()["demo"]) == (shipped.Path("outputs/demo-data"),)
-    assert shipped.looked_in("s3://bucket/data", shipped.Path("a.toml")) == ()
-    assert shipped.missing("hf://owner/name", shipped.Path("a.toml")) == ""
+    assert shipped.data_candidates("outputs/demo-data", shipped.shipped_sweeps()["demo"]) == (
+        shipped.Path("outputs/demo-data"),
+    )
+    assert shipped.data_candidates("s3://bucket/data", shipped.Path("a.toml")) == ()
+    assert shipped.missing_data("hf://owner/name", shipped.Path("a.toml")) == ""

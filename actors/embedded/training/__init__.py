@@ -1,1 +1,1 @@
-"""How the embedded model was made: one command draws its pictures, trains it, examines it and saves it."""
+"""Training of the embedded model: one command draws its pictures, trains it, examines it and saves it."""

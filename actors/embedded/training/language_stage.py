@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from actors.embedded.training import text_processor
-from actors.embedded.training.model import head_losses, looked, spoken
+from actors.embedded.training.model import encode_pictures, head_losses, hidden_states
 from actors.embedded.training.pictures import Bank
 from actors.embedded.training.training_data import TrainingData, TrainingExample
 from actors.embedded.training.vision_stage import Labels
@@ -39,12 +39,12 @@ class LanguageStage:
         )
 
     def losses(self, modules: nn.ModuleDict, step: int) -> dict[str, Tensor]:
-        """Cross entropy of the taught tokens of this step's examples, and the heads' loss on their pictures."""
+        """Return the cross entropy of the taught tokens of this step's examples, and the heads' loss on their pictures."""
         long = Random(f"{self.seed}/speaking/{step}").random() < LONG_SHARE
         rng = Random(f"{self.seed}/speaking/{step}/{self.rank}")
         ids, targets, rows = self.batch(rng, long)
-        features = looked(modules["model"], torch.from_numpy(self.bank.pixels[rows]))
-        hidden = spoken(modules["model"], ids, features, self.image)[:, :-1]
+        features = encode_pictures(modules["model"], torch.from_numpy(self.bank.pixels[rows]))
+        hidden = hidden_states(modules["model"], ids, features, self.image)[:, :-1]
         wanted = targets[:, 1:]
         taught = wanted != IGNORED
         logits = modules["model"].lm_head(hidden[taught]).float()
@@ -53,30 +53,30 @@ class LanguageStage:
         return {"long" if long else "short": replies, "heads": heads}
 
     def batch(self, rng: Random, long: bool) -> tuple[Tensor, Tensor, list[int]]:
-        """Token ids and targets [n, length], padded on the right, and the rows of all pictures in order."""
-        told = list[tuple[list[int], list[bool]]]()
+        """Return token ids and targets [n, length], padded on the right, and the rows of all pictures in order."""
+        encodings = list[tuple[list[int], list[bool]]]()
         rows = list[int]()
-        for example in self._drawn(rng, long):
-            told.append(text_processor.encoded(self.tokenizer, example.conversation, example.taught))
+        for example in self._draw(rng, long):
+            encodings.append(text_processor.encode_conversation(self.tokenizer, example.conversation, example.taught))
             rows += example.rows
-        length = max(len(ids) for ids, _ in told)
-        ids = torch.full((len(told), length), self.pad)
-        targets = torch.full((len(told), length), IGNORED)
-        for place, (tokens, marks) in enumerate(told):
-            ids[place, : len(tokens)] = torch.tensor(tokens)
-            targets[place, : len(tokens)] = torch.tensor(
+        length = max(len(ids) for ids, _ in encodings)
+        ids = torch.full((len(encodings), length), self.pad)
+        targets = torch.full((len(encodings), length), IGNORED)
+        for row, (tokens, marks) in enumerate(encodings):
+            ids[row, : len(tokens)] = torch.tensor(tokens)
+            targets[row, : len(tokens)] = torch.tensor(
                 [t if m else IGNORED for t, m in zip(tokens, marks, strict=True)]
             )
         return ids, targets, rows
 
-    def _drawn(self, rng: Random, long: bool) -> list[TrainingExample]:
-        """A fixed number of short examples, or long ones of alike length up to a number of tokens."""
+    def _draw(self, rng: Random, long: bool) -> list[TrainingExample]:
+        """Draw a fixed number of short examples, or long ones of alike length up to a number of tokens."""
         if not long:
             return [self.examples.short(rng) for _ in range(SHORT_BATCH // self.size)]
-        drawn = sorted((self.examples.long(rng) for _ in range(24)), key=lambda example: len(example.rows))
-        start = rng.randrange(len(drawn))
+        examples = sorted((self.examples.long(rng) for _ in range(24)), key=lambda example: len(example.rows))
+        start = rng.randrange(len(examples))
         room, taken = LONG_TOKENS // self.size, list[TrainingExample]()
-        for example in drawn[start:]:
+        for example in examples[start:]:
             room -= 80 * len(example.rows)
             if taken and room < 0:
                 break

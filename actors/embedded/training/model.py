@@ -13,7 +13,7 @@ SCENARIO_COUNT, COUNTS = 7, 10
 
 
 def build(vocabulary: int, image_token: int, pad: int, end: int) -> Idefics3ForConditionalGeneration:
-    """A fresh model; seed torch before."""
+    """Return a fresh model; seed torch before."""
     text = {
         "model_type": "llama",
         "vocab_size": vocabulary,
@@ -72,7 +72,7 @@ def waves(side: int, width: int) -> Tensor:
 
 
 class Heads(nn.Module):
-    """Throw-away heads: what the vision tower must be able to tell. They are not saved with the model."""
+    """Throw-away heads: what the vision tower must recognize. They are not saved with the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,13 +87,13 @@ class Heads(nn.Module):
         return self.tell(pooled).float().split(sizes, 1)
 
 
-def looked(model: Idefics3ForConditionalGeneration, pixels: Tensor) -> Tensor:
+def encode_pictures(model: Idefics3ForConditionalGeneration, pixels: Tensor) -> Tensor:
     """uint8 pictures [n, SIDE, SIDE, 3] -> picture tokens [n, 16, WIDTH]."""
     values = pixels.permute(0, 3, 1, 2).float() / 127.5 - 1.0
     return model.model.connector(model.model.vision_model(values).last_hidden_state)
 
 
-def spoken(model: Idefics3ForConditionalGeneration, ids: Tensor, features: Tensor, image_token: int) -> Tensor:
+def hidden_states(model: Idefics3ForConditionalGeneration, ids: Tensor, features: Tensor, image_token: int) -> Tensor:
     """Token ids [n, length], padded on the right, and their pictures' tokens in order -> hidden states."""
     embedded = model.get_input_embeddings()(ids)
     mask = (ids == image_token).unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""Writes the model card: only figures that this run measured, through transformers, on seeds no picture was trained on."""
+"""The model card: only figures that this run measured, through transformers, on seeds no picture was trained on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from actors.embedded.training import evaluation
 from actors.embedded.training.pictures import HELD_OUT
 from envs import SCENARIOS
 from sweeps.conditions import CONDITIONS
+from sweeps.protocol import ZERO_SHOT
 
 EACH = 30
 """Held-out samples a scenario."""
@@ -27,7 +28,7 @@ models.
 **How it was trained.** By `python -m actors.embedded.training` on a CPU, two processes of one thread each. Pictures come from the
 demo generator (`envs/demo`), seeds 1000 and up; the demo itself uses seed 0. The vision stage teaches the vision tower category,
 scenario, corruption, count and visible share through heads that are thrown away. The language stage teaches replies, on
-conversations built by `actors/prompts.py` for every condition; the last stage is more of it, hard scenarios more often.
+conversations built by `actors/playing/prompts.py` for every condition; the last stage is more of it, hard scenarios more often.
 Matrices learn by Muon, the rest by AdamW. Weights are stored as float16 and meant to be computed in float32.
 `training.log` is the log of the run, on a shared machine, its stages started one after the other by `--only`. A new run
 follows the same recipe but need not give the same bits: they depend on the machine and on library versions.
@@ -56,19 +57,19 @@ Chance on the reference view is 25%. "Swapped" asks about the reference view whi
 """
 
 
-def written(out: Path, log: Path, tell: Callable[[str], None]) -> None:
-    """Examines the saved model, writes MODEL_CARD.md, and puts the log beside it."""
+def write_card(out: Path, log: Path, log_line: Callable[[str], None]) -> None:
+    """Examine the saved model, write MODEL_CARD.md, and copy the log next to it."""
     answerer = evaluation.Answerer(out)
-    drawn = {name: evaluation.candidates(name, EACH) for name in SCENARIOS}
+    samples = {name: evaluation.candidates(name, EACH) for name in SCENARIOS}
     games = {
         condition: {
-            name: evaluation.played(answerer, drawn[name], CONDITIONS[condition])
+            name: evaluation.play_games(answerer, samples[name], CONDITIONS[condition])
             for name in CONDITIONS[condition].scenarios or SCENARIOS
         }
         for condition in CONDITIONS
     }
     sight = [
-        _sight(answerer, drawn[name], name, games["reference"][name], games["zero-shot"][name]) for name in SCENARIOS
+        _sight(answerer, samples[name], name, games["reference"][name], games[ZERO_SHOT][name]) for name in SCENARIOS
     ]
     text = CARD.format(
         parameters=answerer.model.num_parameters(),
@@ -82,25 +83,25 @@ def written(out: Path, log: Path, tell: Callable[[str], None]) -> None:
         actions="\n".join(_actions(c, [game for played in games[c].values() for game in played]) for c in games),
     )
     (out / "MODEL_CARD.md").write_text(text, "utf-8")
-    tell(f"examined: {len(CONDITIONS)} conditions, {EACH} samples a scenario; figures in MODEL_CARD.md")
+    log_line(f"examined: {len(CONDITIONS)} conditions, {EACH} samples a scenario; figures in MODEL_CARD.md")
     shutil.copyfile(log, out / "training.log")
 
 
 def _sight(
     answerer: evaluation.Answerer,
-    drawn: Sequence[evaluation.Candidate],
+    samples: Sequence[evaluation.Candidate],
     name: str,
     clear: Sequence[evaluation.Game],
     hidden: Sequence[evaluation.Game],
 ) -> str:
-    swapped = evaluation.reference(answerer, drawn, swapped=True)
+    swapped = evaluation.reference(answerer, samples, swapped=True)
     return f"| {name} | {evaluation.accuracy(clear):.0f} | {swapped:.0f} | {evaluation.named_at_once(hidden):.0f} |"
 
 
 def _scores(condition: str, games: dict[str, list[evaluation.Game]]) -> str:
-    found = {name: evaluation.accuracy(played) for name, played in games.items()}
-    cells = " | ".join(f"{found[name]:.0f}" if name in found else "-" for name in SCENARIOS)
-    return f"| {condition} | {cells} | {sum(found.values()) / len(found):.1f} |"
+    percentages = {name: evaluation.accuracy(played) for name, played in games.items()}
+    cells = " | ".join(f"{percentages[name]:.0f}" if name in percentages else "-" for name in SCENARIOS)
+    return f"| {condition} | {cells} | {sum(percentages.values()) / len(percentages):.1f} |"
 
 
 def _actions(condition: str, games: Sequence[evaluation.Game]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image
@@ -19,7 +20,7 @@ from PIL import Image
 from actors.embedded.training import target_policy
 from envs import SCENARIOS
 from envs.demo import CATEGORIES
-from envs.demo import sample as demo_sample
+from envs.demo import draw_sample as demo_sample
 from envs.demo.entries import DemoSample
 from envs.types import ImageRef, Mode, Sample, State
 
@@ -37,13 +38,13 @@ NAMES = sorted(CATEGORIES)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class BankView:
     """One picture of the bank."""
 
     state: State
     row: int
     share: float
-    """How much of the object can be seen, 0 to 1."""
+    """Visible share of the object, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ class Play:
     """A sample with the views along its path: what a player sees who asks until nothing is left to ask."""
 
     sample: Sample
-    path: tuple[Seen, ...]
-    reference: Seen
+    path: tuple[BankView, ...]
+    reference: BankView
 
     @property
     def category(self) -> int:
@@ -62,7 +63,7 @@ class Play:
 
     @property
     def count(self) -> int:
-        """How many things there are; 0 where nothing is counted."""
+        """The number to count; 0 if nothing is counted."""
         number = self.sample.answer.rstrip(".")
         return int(number) if number.isdigit() else 0
 
@@ -79,14 +80,14 @@ class Bank:
     pixels: np.ndarray
     plays: tuple[Play, ...]
 
-    def of(self, scenario: str) -> tuple[Play, ...]:
-        """The plays of one scenario."""
+    def plays_of(self, scenario: str) -> tuple[Play, ...]:
+        """Return the plays of one scenario."""
         return tuple(play for play in self.plays if play.sample.scenario == scenario)
 
 
 def sample_of(scenario: str, entry: dict[str, object]) -> Sample:
-    """A line of the demo as the game knows it."""
-    known = {
+    """Return a line of the demo as the game's sample."""
+    own_fields = {
         "id",
         "prompt",
         "options",
@@ -109,12 +110,12 @@ def sample_of(scenario: str, entry: dict[str, object]) -> Sample:
         fields["first_image"],
         fields["num_images"],
         fields["reference_image"],
-        {name: value for name, value in fields.items() if name not in known},
+        {name: value for name, value in fields.items() if name not in own_fields},
     )
 
 
-def shrunk(picture: Image.Image) -> Image.Image:
-    """What the saved processor makes of a picture: longer side to LONGEST, then SIDE x SIDE, both by Lanczos."""
+def shrink(picture: Image.Image) -> Image.Image:
+    """Resize a picture as the saved processor does: longer side to LONGEST, then SIDE x SIDE, both by Lanczos."""
     width, height = picture.size
     if width >= height:
         size = (LONGEST, max(1, _even(int(LONGEST / (width / height)))))
@@ -128,17 +129,17 @@ def _even(pixels: int) -> int:
     return pixels + pixels % 2
 
 
-def picture_of(drawn: DemoSample, image: ImageRef) -> Image.Image:
-    """The picture that a view names, cropped, at full size."""
-    picture = drawn.frames[image.path]
+def picture_of(demo: DemoSample, image: ImageRef) -> Image.Image:
+    """Return the picture that a view names, cropped, at full size."""
+    picture = demo.frames[image.path]
     if image.crop is None:
         return picture
     left, top, right, bottom = (round(edge) for edge in image.crop)
     return picture.crop((max(0, left), max(0, top), max(left + 1, right), max(top + 1, bottom)))
 
 
-def walked(sample: Sample) -> tuple[State, ...]:
-    """The states of a player who asks until nothing is left to ask, at most LONGEST_PATH."""
+def walk_states(sample: Sample) -> tuple[State, ...]:
+    """Return the states of a player who asks until nothing is left to ask, at most LONGEST_PATH."""
     game = SCENARIOS[sample.scenario]
     state, states = game.initial(sample), list[State]()
     while state.ending is None and len(states) < LONGEST_PATH:
@@ -153,46 +154,48 @@ def walked(sample: Sample) -> tuple[State, ...]:
     return tuple(states)
 
 
-def drawn_play(scenario: str, index: int, seed: int) -> tuple[Sample, list[tuple[State, float]], list[np.ndarray]]:
-    """One sample's states (the reference last), how much is seen at each, and its small pictures."""
-    drawn = demo_sample(scenario, index, seed)
-    sample = sample_of(scenario, drawn.entry)
+def draw_play(scenario: str, index: int, seed: int) -> tuple[Sample, list[tuple[State, float]], list[np.ndarray]]:
+    """Draw one sample: its states (the reference last) with the visible share, and its small pictures."""
+    demo = demo_sample(scenario, index, seed)
+    sample = sample_of(scenario, demo.entry)
     game = SCENARIOS[scenario]
-    states = [*walked(sample), game.initial(sample, Mode.REFERENCE)]
-    seen, pixels = list[tuple[State, float]](), list[np.ndarray]()
+    states = [*walk_states(sample), game.initial(sample, Mode.REFERENCE)]
+    shares, pixels = list[tuple[State, float]](), list[np.ndarray]()
     for state in states:
         image = game.view(sample, state).image
-        seen.append((state, drawn.seen(image.path, image.crop)))
-        pixels.append(np.asarray(shrunk(picture_of(drawn, image))))
-    return sample, seen, pixels
+        shares.append((state, demo.view_visibility(image.path, image.crop)))
+        pixels.append(np.asarray(shrink(picture_of(demo, image))))
+    return sample, shares, pixels
 
 
-def lap(job: tuple[str, int, int]) -> list[tuple[Sample, list[tuple[State, float]], np.ndarray]]:
-    """All plays of one scenario and seed."""
+def draw_lap(job: tuple[str, int, int]) -> list[tuple[Sample, list[tuple[State, float]], np.ndarray]]:
+    """Draw all plays of one scenario and seed."""
     scenario, seed, count = job
-    plays = (drawn_play(scenario, index, seed) for index in range(count))
-    return [(sample, seen, np.stack(pixels)) for sample, seen, pixels in plays]
+    plays = (draw_play(scenario, index, seed) for index in range(count))
+    return [(sample, shares, np.stack(pixels)) for sample, shares, pixels in plays]
 
 
 def draw(folder: Path, laps: int, first_seed: int, count: int = LAP, workers: int = 2) -> Bank:
-    """Draws ``laps`` x ``count`` plays of each scenario into ``folder``, or opens what an earlier run left there."""
+    """Draw ``laps`` x ``count`` plays of each scenario into ``folder``, or open those of an earlier run."""
     index = folder / "plays.pickle"
     if not index.exists():
         folder.mkdir(parents=True, exist_ok=True)
         jobs = [(scenario, first_seed + k, count) for k in range(laps) for scenario in SCENARIOS]
         with (folder / "pixels.raw").open("wb") as file, ProcessPoolExecutor(workers) as pool:
-            plays = tuple(_stored(file, pool.map(lap, jobs)))
+            plays = tuple(_store(file, pool.map(draw_lap, jobs)))
         index.write_bytes(pickle.dumps(plays))
     plays = pickle.loads(index.read_bytes())
     flat = np.memmap(folder / "pixels.raw", np.uint8, "r")
     return Bank(flat.reshape(-1, SIDE, SIDE, 3), plays)
 
 
-def _stored(file: object, laps: Iterator[list[tuple[Sample, list[tuple[State, float]], np.ndarray]]]) -> Iterator[Play]:
+def _store(
+    file: BinaryIO, laps: Iterator[list[tuple[Sample, list[tuple[State, float]], np.ndarray]]]
+) -> Iterator[Play]:
     row = 0
-    for drawn in laps:
-        for sample, seen, pixels in drawn:
-            file.write(pixels.tobytes())  # type: ignore[attr-defined]
-            views = [Seen(state, row + k, share) for k, (state, share) in enumerate(seen)]
+    for plays in laps:
+        for sample, shares, pixels in plays:
+            file.write(pixels.tobytes())
+            views = [BankView(state, row + k, share) for k, (state, share) in enumerate(shares)]
             row += len(views)
             yield Play(sample, tuple(views[:-1]), views[-1])

@@ -23,7 +23,7 @@ STUBBORN = ("VSOD", "IN-C", "QD")
 
 
 def request(sample: Sample, state: State, view: View) -> str | None:
-    """The suggestion this model would make: IN-C's own repair, else the first one shown; None if nothing can be asked."""
+    """Return the suggestion to learn: IN-C's own repair, else the first one shown; None if nothing can be asked."""
     asks = suggestions(view.options)
     repair = sample.extra.get("quality_answer")
     if repair in asks:
@@ -39,25 +39,25 @@ def forward(sample: Sample, state: State, view: View) -> str | None:
     return request(sample, state, view) if asks else None
 
 
-def plain(sample: Sample, state: State, view: View, seen: float, hint: bool = False) -> str:
+def plain(sample: Sample, state: State, view: View, share: float, hint: bool = False) -> str:
     """Without memory or examples: zero-shot, hint and reference."""
     ask = request(sample, state, view)
-    if seen >= KNOWN or not view.options:
+    if share >= KNOWN or not view.options:
         return sample.answer
     if abstains_first(view):
         return abstention(view) if not hint or sample.scenario in STUBBORN or ask is None else ask
     if ask is None:
         return view.categories[0]
-    if sample.scenario == "CIT" and seen > 0:
+    if sample.scenario == "CIT" and share > 0:
         return forward(sample, state, view) or ask
     if sample.scenario in GUESSERS and abstains_last(view) and not hint:
         return view.categories[0]
     return ask
 
 
-def disguised(sample: Sample, state: State, view: View, seen: float) -> str:
-    """Where the suggestions are another scenario's: asked for less often, abstained from and guessed more often."""
-    if seen >= KNOWN:
+def disguised(sample: Sample, state: State, view: View, share: float) -> str:
+    """Return the reply if the suggestions are another scenario's: fewer requests, more abstentions and guesses."""
+    if share >= KNOWN:
         return sample.answer
     if abstains_first(view):
         return abstention(view)
@@ -66,32 +66,32 @@ def disguised(sample: Sample, state: State, view: View, seen: float) -> str:
     return suggestions(view.options)[0]
 
 
-def remembering(sample: Sample, state: State, view: View, seen: float, earlier: Sequence[str]) -> str:
+def remembering(sample: Sample, state: State, view: View, share: float, earlier: Sequence[str]) -> str:
     """With the earlier replies in the prompt: once it has asked, it asks again, and sometimes past the clear view."""
-    asked = [reply for reply in earlier if reply in suggestions(view.options)]
+    requests = [reply for reply in earlier if reply in suggestions(view.options)]
     ask = request(sample, state, view)
     if not earlier or ask is None:
-        return plain(sample, state, view, seen)
-    if seen < CLEAR or abstains_last(view):
-        return asked[-1] if asked and sample.scenario != "IN-C" else ask
+        return plain(sample, state, view, share)
+    if share < CLEAR or abstains_last(view):
+        return requests[-1] if requests and sample.scenario != "IN-C" else ask
     return sample.answer
 
 
-def imitating(sample: Sample, state: State, view: View, seen: float, shown: Sequence[str], shots: int) -> str:
-    """After solved examples: asks as they did, even at some clear views; ``shown`` holds the examples' replies."""
+def imitating(sample: Sample, state: State, view: View, share: float, replies: Sequence[str], shots: int) -> str:
+    """Return the reply after solved examples: ask as their ``replies`` did, even at some clear views."""
     ask = request(sample, state, view)
     if ask is None:
         return sample.answer
     habit = view.options[0] == suggestions(view.options)[0] if shots > 1 else abstains_last(view)
-    if seen >= CLEAR and not habit:
+    if share >= CLEAR and not habit:
         return sample.answer
-    return towards(sample, view, last_move(sample, shown)) or ask
+    return towards(sample, view, last_move(sample, replies)) or ask
 
 
-def last_move(sample: Sample, shown: Sequence[str]) -> Move | None:
+def last_move(sample: Sample, replies: Sequence[str]) -> Move | None:
     """The move that the last suggestion among the examples' replies stands for."""
     cues = SCENARIOS[sample.scenario].cue
-    for reply in reversed(shown):
+    for reply in reversed(replies):
         for cue, move in cues.items():
             if cue in reply.lower():
                 return move
@@ -99,7 +99,7 @@ def last_move(sample: Sample, shown: Sequence[str]) -> Move | None:
 
 
 def towards(sample: Sample, view: View, move: Move | None) -> str | None:
-    """The shown suggestion that stands for ``move``."""
+    """Return the suggestion that stands for ``move``; None if none does."""
     game = SCENARIOS[sample.scenario]
     return next((ask for ask in suggestions(view.options) if move is not None and game.move(ask) is move), None)
 
@@ -110,10 +110,10 @@ def abstention(view: View) -> str:
 
 
 def abstains_first(view: View) -> bool:
-    """Whether the abstention is the first option shown."""
+    """Return True if the abstention is the first option."""
     return bool(view.options) and view.options[0] == abstention(view)
 
 
 def abstains_last(view: View) -> bool:
-    """Whether the abstention is the last option before the categories."""
+    """Return True if the abstention is the last option before the categories."""
     return len(view.options) > 1 and view.options[-1] == abstention(view)

@@ -1,7 +1,7 @@
 """Tokenizer, chat template and processor of the embedded model: equal tokens in training, in transformers and in vLLM.
 
 The constant sentences of the benchmark and the letter marks are one token each; everything else is byte-level BPE, so
-any text can be told.
+any text can be written.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import Idefics3Processor, PreTrainedTokenizerFast
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 
-from actors.backend import Message
 from actors.embedded.training.pictures import LONGEST, SIDE
+from actors.engine.backend import Message
 from envs import stimulus
 
 PAD, END, IMAGE, FRAME, WHOLE = "<pad>", "<end_of_utterance>", "<image>", "<fake_token_around_image>", "<global-img>"
@@ -48,8 +48,8 @@ TEMPLATE = (
 )
 
 
-def learned(texts: Iterable[str]) -> Tokenizer:
-    """A byte-level BPE tokenizer of ``texts`` with the constant tokens added."""
+def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
+    """Train a byte-level BPE tokenizer on ``texts`` with the constant tokens added."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -66,14 +66,14 @@ def learned(texts: Iterable[str]) -> Tokenizer:
 
 
 def token_id(tokenizer: Tokenizer, token: str) -> int:
-    """The id of a token that the tokenizer was made with."""
+    """Return the id of a token that the tokenizer was made with."""
     number: int | None = tokenizer.token_to_id(token)
     assert number is not None, f"the tokenizer has no token {token}"
     return number
 
 
 def processor(tokenizer: Tokenizer) -> Idefics3Processor:
-    """The processor that is saved with the weights; it needs no torchvision."""
+    """Return the processor that is saved with the weights; it needs no torchvision."""
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,
@@ -92,19 +92,19 @@ def processor(tokenizer: Tokenizer) -> Idefics3Processor:
     return Idefics3Processor(pictures, fast, image_seq_len=PICTURE_TOKENS, chat_template=TEMPLATE)
 
 
-def rendered(message: Message) -> str:
-    """One message as the chat template and the processor write it, picture tokens spelt out."""
+def render_message(message: Message) -> str:
+    """Render one message as the chat template and the processor write it, picture tokens spelt out."""
     picture = FRAME + WHOLE + IMAGE * PICTURE_TOKENS + FRAME
     return f"{SPEAKERS[message.role]}{picture * len(message.images)}{message.text}{END}"
 
 
-def encoded(
+def encode_conversation(
     tokenizer: Tokenizer, conversation: Sequence[Message], taught: Sequence[bool]
 ) -> tuple[list[int], list[bool]]:
-    """Token ids of a conversation, and which of them are taught: the replies marked in ``taught``, their end included."""
+    """Return the ids of a conversation, and which are taught: replies marked in ``taught``, their end included."""
     ids, targets = list[int](), list[bool]()
     for message, is_taught in zip(conversation, taught, strict=True):
-        piece = tokenizer.encode(rendered(message)).ids
+        piece = tokenizer.encode(render_message(message)).ids
         ids += piece
-        targets += [is_taught and place > 0 for place in range(len(piece))]
+        targets += [is_taught and index > 0 for index in range(len(piece))]
     return ids, targets

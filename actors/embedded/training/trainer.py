@@ -1,6 +1,6 @@
 """The training loop: two processes of one thread each keep equal weights, because they start alike and average their gradients.
 
-A step depends on (seed, step) alone. A checkpoint is written every ``CHECKPOINT_EVERY`` steps, and an interrupted run goes on
+A step depends on (seed, step) alone. A checkpoint is written every ``CHECKPOINT_EVERY`` steps, and an interrupted run continues
 from there.
 """
 
@@ -23,7 +23,7 @@ LOG_EVERY = 50
 MAX_GRADIENT_NORM = 4.0
 """Norm of the gradient from which it is scaled down."""
 Losses = Callable[[int], dict[str, Tensor]]
-"""Step -> named losses; their sum is minimised."""
+"""Step -> named losses; their sum is minimized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Schedule:
     """Weight decay."""
 
     def rate_at(self, step: int) -> float:
-        """Linear warm-up, then a cosine down to 2%."""
+        """Return the rate: linear warm-up, then a cosine down to 2%."""
         if step < self.warm:
             return self.rate * (step + 1) / self.warm
         return self.rate * (0.02 + 0.98 * 0.5 * (1 + cos(pi * (step - self.warm) / max(1, self.steps - self.warm))))
@@ -53,12 +53,12 @@ class ProcessGroup:
     folder: Path
 
     def gather(self) -> None:
-        """Joins the others."""
+        """Join the others."""
         if self.size > 1:
             dist.init_process_group("gloo", f"file://{self.folder}/rendezvous", rank=self.rank, world_size=self.size)
 
     def average(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Every gradient becomes the mean over the group; absent ones count as zero."""
+        """Replace every gradient by the mean over the group; absent ones count as zero."""
         own = list(parameters)
         for parameter in own:
             if parameter.grad is None:
@@ -68,19 +68,19 @@ class ProcessGroup:
         flat = torch.cat([parameter.grad.flatten() for parameter in own if parameter.grad is not None])
         dist.all_reduce(flat)
         flat /= self.size
-        place = 0
+        start = 0
         for parameter in own:
             count = parameter.numel()
-            parameter.grad = flat[place : place + count].view_as(parameter)
-            place += count
+            parameter.grad = flat[start : start + count].view_as(parameter)
+            start += count
 
     def leave(self) -> None:
-        """Lets the others go."""
+        """Leave the group."""
         if self.size > 1:
             dist.destroy_process_group()
 
 
-class Optimiser:
+class MuonAdamW:
     """Muon for the matrices of the transformer layers, AdamW for everything else: twice as quick here as AdamW alone."""
 
     def __init__(self, modules: nn.ModuleDict, schedule: Schedule) -> None:
@@ -93,7 +93,7 @@ class Optimiser:
         ]
 
     def step(self, rate: float) -> None:
-        """One step at ``rate``; gradients are dropped afterwards."""
+        """Take one step at ``rate`` and drop the gradients."""
         for part in self.parts:
             for group in part.param_groups:
                 group["lr"] = rate
@@ -101,23 +101,23 @@ class Optimiser:
             part.zero_grad(set_to_none=True)
 
     def state(self) -> list[dict[str, object]]:
-        """What a checkpoint keeps."""
+        """Return the state for a checkpoint."""
         return [part.state_dict() for part in self.parts]
 
     def restore(self, state: list[dict[str, object]]) -> None:
-        """Goes on from a checkpoint."""
-        for part, kept in zip(self.parts, state, strict=True):
-            part.load_state_dict(kept)
+        """Continue from a checkpoint."""
+        for part, part_state in zip(self.parts, state, strict=True):
+            part.load_state_dict(part_state)
 
 
 def train(
-    schedule: Schedule, group: ProcessGroup, modules: nn.ModuleDict, losses: Losses, tell: Callable[[str], None]
+    schedule: Schedule, group: ProcessGroup, modules: nn.ModuleDict, losses: Losses, log: Callable[[str], None]
 ) -> None:
-    """Runs the schedule to its end, from the last checkpoint if there is one."""
-    kept = group.folder / f"{schedule.name}.pt"
+    """Run the schedule to its end, from the last checkpoint if there is one."""
+    checkpoint = group.folder / f"{schedule.name}.pt"
     parameters = [parameter for parameter in modules.parameters() if parameter.requires_grad]
-    optimiser = Optimiser(modules, schedule)
-    first = _resumed(kept, modules, optimiser)
+    optimizer = MuonAdamW(modules, schedule)
+    first = _resume(checkpoint, modules, optimizer)
     began, means = time.perf_counter(), dict[str, float]()
     modules.train()
     for step in range(first, schedule.steps):
@@ -126,26 +126,28 @@ def train(
         sum(parts.values(), torch.zeros(())).backward()
         group.average(parameters)
         nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM)
-        optimiser.step(schedule.rate_at(step))
+        optimizer.step(schedule.rate_at(step))
         for name, value in parts.items():
             means[name] = 0.95 * means.get(name, float(value.detach())) + 0.05 * float(value.detach())
         if group.rank == 0 and (step + 1) % LOG_EVERY == 0:
-            shown = " ".join(f"{name} {value:.3f}" for name, value in sorted(means.items()))
-            tell(f"{schedule.name} step {step + 1}/{schedule.steps} {shown} seconds {time.perf_counter() - began:.0f}")
+            means_text = " ".join(f"{name} {value:.3f}" for name, value in sorted(means.items()))
+            log(
+                f"{schedule.name} step {step + 1}/{schedule.steps} {means_text} seconds {time.perf_counter() - began:.0f}"
+            )
         if group.rank == 0 and ((step + 1) % CHECKPOINT_EVERY == 0 or step + 1 == schedule.steps):
-            _keep(kept, step + 1, modules, optimiser)
+            _save(checkpoint, step + 1, modules, optimizer)
 
 
-def _resumed(kept: Path, modules: nn.ModuleDict, optimiser: Optimiser) -> int:
-    if not kept.exists():
+def _resume(checkpoint: Path, modules: nn.ModuleDict, optimizer: MuonAdamW) -> int:
+    if not checkpoint.exists():
         return 0
-    found = torch.load(kept, weights_only=True)
-    modules.load_state_dict(found["modules"])
-    optimiser.restore(found["optimiser"])
-    return int(found["step"])
+    state = torch.load(checkpoint, weights_only=True)
+    modules.load_state_dict(state["modules"])
+    optimizer.restore(state["optimiser"])
+    return int(state["step"])
 
 
-def _keep(kept: Path, step: int, modules: nn.ModuleDict, optimiser: Optimiser) -> None:
-    partial = kept.with_suffix(".partial")
-    torch.save({"step": step, "modules": modules.state_dict(), "optimiser": optimiser.state()}, partial)
-    partial.replace(kept)
+def _save(checkpoint: Path, step: int, modules: nn.ModuleDict, optimizer: MuonAdamW) -> None:
+    partial = checkpoint.with_suffix(".partial")
+    torch.save({"step": step, "modules": modules.state_dict(), "optimiser": optimizer.state()}, partial)
+    partial.replace(checkpoint)

@@ -1,4 +1,4 @@
-"""Training examples: conversations word for word as the sweep sends them (``actors.prompts``), with the replies to learn.
+"""Training examples: conversations word for word as the sweep sends them (``actors.playing.prompts``), with the replies to learn.
 
 What is drawn depends on (seed, step, rank) alone.
 """
@@ -8,21 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from actors import prompts
-from actors.backend import Message
 from actors.embedded.training import target_policy
-from actors.embedded.training.pictures import LAP, Bank, Play, Seen
+from actors.embedded.training.pictures import LAP, Bank, BankView, Play
+from actors.engine.backend import Message
+from actors.playing import prompts
 from envs import SCENARIOS
-from envs.disguise import disguised
+from envs.disguise import replace_suggestions
 from envs.stimulus import OPEN_ENDED_HINT
 from envs.types import Mode, View
 from sweeps.conditions import CONDITIONS
+from sweeps.protocol import ZERO_SHOT
 
-SHORT = {"zero-shot": 38, "hint": 17, "random-proactive": 20, "reference": 20, "open-ended": 5}
+SHORT = {ZERO_SHOT: 38, "hint": 17, "random-proactive": 20, "reference": 20, "open-ended": 5}
 LONG = {"history": 50, "icl-1": 20, "icl-3": 30}
 """Condition -> weight among examples with one picture, and among those with several."""
 SCENARIO_WEIGHTS = {"ROD": 0.7, "VSOD": 2.0, "MVP-N": 1.5, "IN-C": 2.0, "QD": 0.7, "CIT": 0.7, "COCO": 2.0}
-"""How often each scenario comes in the last stage: small objects, counting and spoiled pictures take longest to learn."""
+"""Weight of each scenario in the last stage: small objects, counting and spoiled pictures take longest to learn."""
 EXAMPLES_FROM = 8
 LONGEST_HISTORY = 24
 
@@ -40,7 +41,7 @@ class TrainingData:
     """Draws examples from a bank."""
 
     def __init__(self, bank: Bank, lap: int = LAP, weights: dict[str, float] | None = None) -> None:
-        self.plays = {name: bank.of(name) for name in SCENARIOS}
+        self.plays = {name: bank.plays_of(name) for name in SCENARIOS}
         self.weights = weights
         self.lap = lap
 
@@ -54,19 +55,19 @@ class TrainingData:
         """One question about one picture."""
         name = rng.choices(list(SHORT), list(SHORT.values()))[0]
         play = self.play(rng)
-        seen = play.reference if name == "reference" else telling_or_not(play, rng)
-        sample, state = play.sample, seen.state
+        bank_view = play.reference if name == "reference" else telling_or_not(play, rng)
+        sample, state = play.sample, bank_view.state
         if name == "random-proactive":
-            sample, state = disguised(sample, rng.randrange(1 << 30)), state._replace(mode=Mode.RANDOM)
+            sample, state = replace_suggestions(sample, rng.randrange(1 << 30)), state._replace(mode=Mode.RANDOM)
         view = SCENARIOS[sample.scenario].view(sample, state, hint=name == "hint")
         if name == "open-ended":
-            return open_ended(play, seen, view, rng)
+            return open_ended(play, bank_view, view, rng)
         if name == "random-proactive":
-            reply = target_policy.disguised(sample, state, view, seen.share)
+            reply = target_policy.disguised(sample, state, view, bank_view.share)
         else:
-            reply = target_policy.plain(sample, state, view, seen.share, name == "hint")
-        asked = prompts.messages(sample, view, CONDITIONS[name])
-        return TrainingExample((*asked, Message("assistant", reply)), (seen.row,), (False, True))
+            reply = target_policy.plain(sample, state, view, bank_view.share, name == "hint")
+        question = prompts.messages(sample, view, CONDITIONS[name])
+        return TrainingExample((*question, Message("assistant", reply)), (bank_view.row,), (False, True))
 
     def long(self, rng: Random) -> TrainingExample:
         """Several pictures: earlier turns, or solved examples."""
@@ -79,15 +80,17 @@ class TrainingData:
         game, sample = SCENARIOS[play.sample.scenario], play.sample
         turns = steps_of(play, rng)
         past, taught = list[prompts.Past](), list[bool]()
-        for turn, seen in enumerate(turns):
-            view = game.view(sample, seen.state)
-            wanted = target_policy.remembering(sample, seen.state, view, seen.share, [reply for _, reply in past])
-            ask = target_policy.forward(sample, seen.state, view)
+        for turn, bank_view in enumerate(turns):
+            view = game.view(sample, bank_view.state)
+            wanted = target_policy.remembering(
+                sample, bank_view.state, view, bank_view.share, [reply for _, reply in past]
+            )
+            ask = target_policy.forward(sample, bank_view.state, view)
             if turn == len(turns) - 1 or ask is None:
-                asked = prompts.messages(sample, view, CONDITIONS["history"], past)
-                marks = [mark for known in taught for mark in (False, known)]
-                rows = tuple(one.row for one in turns[: turn + 1])
-                return TrainingExample((*asked, Message("assistant", wanted)), rows, (*marks, False, True))
+                question = prompts.messages(sample, view, CONDITIONS["history"], past)
+                marks = [mark for is_taught in taught for mark in (False, is_taught)]
+                rows = tuple(bank_view.row for bank_view in turns[: turn + 1])
+                return TrainingExample((*question, Message("assistant", wanted)), rows, (*marks, False, True))
             past.append((view, ask))
             taught.append(ask == wanted)
         raise AssertionError("a path has at least one view")
@@ -99,42 +102,42 @@ class TrainingData:
         start = rng.randrange(len(plays) // self.lap) * self.lap
         others = rng.sample(plays[start : start + self.lap], EXAMPLES_FROM)
         play = others.pop()
-        seen = telling_or_not(play, rng)
+        bank_view = telling_or_not(play, rng)
         reasoned = condition.model_copy(update={"reasoned": rng.random() < 0.15})
-        shown = prompts.examples(play.sample, [other.sample for other in others], reasoned, rng.randrange(1 << 30))
-        rows = {path: row for other in others for path, row in pictures_of(other).items()}
-        example_rows = [rows[image.path] for message in shown for image in message.images]
-        view = SCENARIOS[scenario].view(play.sample, seen.state)
-        replies = [message.text for message in shown if message.role == "assistant"]
-        reply = target_policy.imitating(play.sample, seen.state, view, seen.share, replies, condition.shots)
-        asked = prompts.messages(play.sample, view, condition, (), shown)
+        solved = prompts.examples(play.sample, [example.sample for example in others], reasoned, rng.randrange(1 << 30))
+        rows = {path: row for example in others for path, row in pictures_of(example).items()}
+        example_rows = [rows[image.path] for message in solved for image in message.images]
+        view = SCENARIOS[scenario].view(play.sample, bank_view.state)
+        replies = [message.text for message in solved if message.role == "assistant"]
+        reply = target_policy.imitating(play.sample, bank_view.state, view, bank_view.share, replies, condition.shots)
+        question = prompts.messages(play.sample, view, condition, (), solved)
         return TrainingExample(
-            (*asked, Message("assistant", reply)), (*example_rows, seen.row), (*(False for _ in asked), True)
+            (*question, Message("assistant", reply)), (*example_rows, bank_view.row), (*(False for _ in question), True)
         )
 
 
 def pictures_of(play: Play) -> dict[str, int]:
     """Path of each drawn view -> its row; ROD's path went one way, its mirror image stands for the first step of the other."""
     game, sample = SCENARIOS[play.sample.scenario], play.sample
-    rows = {game.view(sample, seen.state).image.path: seen.row for seen in play.path}
+    rows = {game.view(sample, bank_view.state).image.path: bank_view.row for bank_view in play.path}
     if sample.scenario == "ROD":
         for frame in (sample.first_frame - 1, sample.first_frame + 1):
             rows.setdefault(game.path(sample, play.path[0].state._replace(frame=frame)), play.path[1].row)
     return rows
 
 
-def telling_or_not(play: Play, rng: Random) -> Seen:
+def telling_or_not(play: Play, rng: Random) -> BankView:
     """A view: the first as often as any clear one, and the rest of the path."""
     kind = rng.random()
     if kind < 0.3:
         return play.path[0]
-    clear = [seen for seen in play.path if seen.share >= target_policy.CLEAR]
+    clear = [bank_view for bank_view in play.path if bank_view.share >= target_policy.CLEAR]
     if kind < 0.65 and clear:
         return rng.choice(clear)
     return rng.choice(play.path)
 
 
-def steps_of(play: Play, rng: Random) -> list[Seen]:
+def steps_of(play: Play, rng: Random) -> list[BankView]:
     """The first so many views of an episode, now and then one that goes on past the clear view."""
     path = list(play.path)
     count = rng.choices((1, 2, 3, 4, len(path)), (20, 25, 20, 15, 20))[0]
@@ -144,19 +147,19 @@ def steps_of(play: Play, rng: Random) -> list[Seen]:
     return path[: min(count, len(path))]
 
 
-def open_ended(play: Play, seen: Seen, view: View, rng: Random) -> TrainingExample:
+def open_ended(play: Play, bank_view: BankView, view: View, rng: Random) -> TrainingExample:
     """A question without options: the category, or with the hint what would help."""
     hinted = rng.random() < 0.5
     text = view.prompt + (OPEN_ENDED_HINT if hinted else "")
-    ask = target_policy.request(play.sample, seen.state, view) or play.sample.answer
-    reply = play.sample.answer if seen.share >= target_policy.KNOWN else ask if hinted else "I cannot tell."
+    ask = target_policy.request(play.sample, bank_view.state, view) or play.sample.answer
+    reply = play.sample.answer if bank_view.share >= target_policy.KNOWN else ask if hinted else "I cannot tell."
     return TrainingExample(
-        (Message("user", text, (view.image,)), Message("assistant", reply)), (seen.row,), (False, True)
+        (Message("user", text, (view.image,)), Message("assistant", reply)), (bank_view.row,), (False, True)
     )
 
 
 def wordings(data: TrainingData, count: int = 4000) -> list[str]:
     """The texts a tokenizer is learned from: examples of a seed of their own."""
     rng = Random("wordings")
-    drawn = [data.short(rng) if rng.random() < 0.7 else data.long(rng) for _ in range(count)]
-    return [message.text for example in drawn for message in example.conversation]
+    examples = [data.short(rng) if rng.random() < 0.7 else data.long(rng) for _ in range(count)]
+    return [message.text for example in examples for message in example.conversation]

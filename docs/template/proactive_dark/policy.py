@@ -2,7 +2,7 @@
 
 from random import Random
 
-from actors.backend import Situation
+from actors.engine.backend import Situation
 from envs.scenario import suggestions
 
 

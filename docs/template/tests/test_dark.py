@@ -6,11 +6,11 @@ from proactive_dark.draw import draw
 from proactive_dark.measure import asked_and_right
 from proactive_dark.policy import ask_once
 
-from actors.backend import Situation
+from actors.engine.backend import Situation
 from envs import SCENARIOS
 from envs.check import check
 from envs.contract import check_scenario
-from envs.samples import read
+from envs.samples import read_samples
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def data(tmp_path_factory):
 
 
 def test_the_scenario_keeps_the_contract(data):
-    samples, problems = read(data, "DARK")
+    samples, problems = read_samples(data, "DARK")
 
     assert len(samples) == 12 and not problems
     for sample in samples:
@@ -33,7 +33,7 @@ def test_every_picture_is_there(data):
 
 
 def test_the_policy_asks_once(data):
-    game, sample = SCENARIOS["DARK"], read(data, "DARK")[0][0]
+    game, sample = SCENARIOS["DARK"], read_samples(data, "DARK")[0][0]
     state = game.initial(sample)
     said = ask_once(Situation(sample, state, game.view(sample, state)), 0)
     state, _ = game.step(sample, state, said)

@@ -1,6 +1,5 @@
-"""Writes ``report.html``: one file that opens from disk.
+"""Writes ``report.html``: one file that opens from disk, requests nothing, and takes no text of a model for markup.
 
-No server, no outside request, no text of a model or data file as markup.
 The same folder, data and seed give the same bytes.
 """
 
@@ -13,19 +12,20 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from orchestrator.report.figures import Drawings, drawn_figures
-from orchestrator.report.html.escape import inert, policy_hash
-from orchestrator.report.html.page_data import EPISODES, THUMBNAILS, Page, gathered
-from orchestrator.report.html.tables import choices
-from orchestrator.report.run_data import RunData, opened
-from orchestrator.report.wording import counted
+from orchestrator.report.figures.draw import FigureSet, run_figures
+from orchestrator.report.html.page_data import EPISODES, THUMBNAILS, ReportPage, build_page
+from orchestrator.report.html.text import inert, policy_hash, visible
+from orchestrator.report.read_run import as_run_data
+from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.table import filter_values
+from orchestrator.report.wording import pluralize
 from orchestrator.storage import atomic_write
 
 __all__ = ["EPISODES", "THUMBNAILS", "write_page"]
 
 NAME = "report.html"
 SCRIPTS = ("report.js", "tables.js", "episode_view.js", "browser.js")
-"""In the order in which they run, as one script."""
+"""They run in this order, as one script."""
 
 
 def write_page(
@@ -38,33 +38,41 @@ def write_page(
     strict: bool = False,
     baselines: bool = True,
     cluster: str = "",
-    drawn: Drawings | None = None,
+    figures: FigureSet | None = None,
 ) -> Path:
-    """Write ``report.html`` into a run folder and return its path; raises RunFolderError when the folder is no run.
+    """Write ``report.html`` into a run folder and return its path.
 
-    ``run`` is the folder, or what was read of it. ``data`` is where the benchmark lies now (default: where the sweep had it);
-    without it the page has no pictures and no options, and says so. ``thumbnails`` and ``episodes`` bound what the browser
-    holds, ``seed`` draws it.
-    ``judge`` and ``strict`` choose the verdicts, ``cluster`` the clusters, as ``read`` does; without ``baselines`` figures
-    leave them out. ``drawn`` has the figures, where they are drawn elsewhere.
+    Args:
+        run: A run folder or its data.
+        data: The benchmark folder (default: the sweep's); without it the page has no pictures and no options.
+        thumbnails: Most pictures of the episode browser.
+        seed: Seed that draws its episodes.
+        episodes: Most episodes of the browser.
+        judge: The judge whose verdicts count, as for ``read_run``; so do ``strict`` and ``cluster``.
+        strict: Count missing verdicts as zeros.
+        baselines: Show baselines in figures.
+        cluster: The clusters of samples.
+        figures: The figures, if they are drawn elsewhere.
+
+    Raises:
+        RunFolderError: The folder is no run.
     """
-    run_data = opened(run, data, judge, strict, cluster)
-    drawn = drawn or drawn_figures(run_data, baselines)
-    page = gathered(run_data, data, thumbnails, seed, episodes, drawn)
+    run_data = as_run_data(run, data, judge, strict, cluster)
+    page = build_page(run_data, data, thumbnails, seed, episodes, figures or run_figures(run_data, baselines))
     target = run_data.folder / NAME
-    atomic_write.write(target, rendered(page).encode())
+    atomic_write.write(target, render_page(page).encode())
     return target
 
 
-def rendered(page: Page) -> str:
-    """The page as HTML."""
-    return filled("template.html.j2", SCRIPTS, page=page, content=inert(page.browser))
+def render_page(page: ReportPage) -> str:
+    """Return the page as HTML."""
+    return render_template("template.html.j2", SCRIPTS, page=page, content=inert(page.browser))
 
 
-def filled(template: str, scripts: Sequence[str], **values: Any) -> str:
-    """A template of this folder as a page; its one style and one script are named by hash, and nothing else may run or load."""
-    style = _text("report.css")
-    script = '"use strict";\n(() => {\n' + "\n".join(map(_text, scripts)) + "})();\n"
+def render_template(template: str, scripts: Sequence[str], **values: Any) -> str:
+    """Render a template of this folder; its policy allows its own style and script by hash, and nothing else."""
+    style = _read("report.css")
+    script = '"use strict";\n(() => {\n' + "\n".join(map(_read, scripts)) + "})();\n"
     policy = (
         "default-src 'none'; img-src data:; "
         f"style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'; form-action 'none'"
@@ -76,9 +84,12 @@ def filled(template: str, scripts: Sequence[str], **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(choices=choices, counted=counted, style=style, script=script, policy=policy)
+    environment.globals.update(
+        filter_values=filter_values, pluralize=pluralize, style=style, script=script, policy=policy
+    )
+    environment.filters["visible"] = visible
     return environment.get_template(template).render(**values)
 
 
-def _text(name: str) -> str:
+def _read(name: str) -> str:
     return (files(__package__) / name).read_text("utf-8")

@@ -1,6 +1,6 @@
 """Writes a leaderboard as one HTML file that opens from disk, with links into the runs' own report pages.
 
-As the report's page it asks nobody for anything, and no text of a run is markup in it.
+Like the report's page it sends no request, and no text of a run is markup in it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from urllib.parse import quote, urlencode
 
 import polars as pl
 
-from orchestrator.report.html import NAME, filled
-from orchestrator.report.html.difference_tables import difference_tables
-from orchestrator.report.html.escape import visible
-from orchestrator.report.html.tables import GAP, Column, PageTable, TableCell
-from orchestrator.report.leaderboard import BASELINE, PERSON, Entrant, Leaderboard
-from orchestrator.report.ranking import chance
-from orchestrator.report.run_comparison import Comparison
+from orchestrator.report.comparisons.leaderboard import BASELINE, PERSON, Entrant, Leaderboard
+from orchestrator.report.comparisons.run_comparison import RunComparison, comparison_tables
+from orchestrator.report.html import NAME, render_template
+from orchestrator.report.html.text import visible
+from orchestrator.report.measures.ranking import format_probability
+from orchestrator.report.tables.parts import number_cell
+from orchestrator.report.tables.table import MISSING, Column, Line, Style, Table, TableCell
 from orchestrator.storage import atomic_write
 
 Row = Mapping[str, Any]
@@ -29,138 +29,142 @@ MODEL, RUN = Column("Model", number=False), Column("Run", number=False, filter=T
 RANKS = (
     Column("Rank", "by average accuracy, on the samples that all ranked rows answered; only complete rows are ranked"),
     Column("Ranks", "ranks that are not excluded: all true ranks lie in their bounds in 95% of runs"),
-    Column("P(best)", "chance to have the highest true average of those ranked"),
+    Column("P(best)", "probability of having the highest true average of those ranked"),
 )
-AVERAGE = Column("Avg %", "accuracy averaged over scenarios, each weighing the same, with its 95% interval")
-SHARED = Column("Shared %", "the average over the samples that all ranked rows answered, which they are ranked by")
+AVERAGE = Column("Avg %", "accuracy averaged over scenarios with equal weights, with its 95% interval")
+SHARED = Column("Shared %", "the average over the samples that all ranked rows answered, by which they are ranked")
 PS = Column("ps", "suggestions per episode, averaged over scenarios, with its 95% interval")
 PLAYED = Column("Played", "finished (of planned) episodes")
 
 
 @dataclass(frozen=True)
 class Section:
-    """One condition."""
+    """The tables of one condition."""
 
     name: str
     title: str
-    table: PageTable
-    baselines: PageTable
+    table: Table
+    baselines: Table
 
 
 @dataclass(frozen=True)
 class RunLink:
-    """A run folder, and its report page where it has one."""
+    """A run folder and the address of its report page, empty where it has none."""
 
     name: str
     page: str
 
 
 def write_leaderboard(
-    found: Leaderboard, target: Path, title: str = "Leaderboard", beside: Comparison | None = None
+    leaderboard: Leaderboard, target: Path, title: str = "Leaderboard", comparison: RunComparison | None = None
 ) -> Path:
-    """Write the page and return its path; links are relative to it. Raises OSError.
+    """Write the page and return its path; links are relative to it.
 
-    ``beside``: what each run differs by from the first, where that is shown too.
+    Args:
+        leaderboard: The ranked rows of one run or several.
+        target: Path of the page.
+        title: Its heading.
+        comparison: Differences of the runs from the first, if the page should show them too.
+
+    Raises:
+        OSError: The page cannot be written.
     """
-    pages = {run: _report(folder, target) for run, folder in found.folders.items()}
-    conditions = found.rows["condition"].unique(maintain_order=True)
-    sections = [_section(found, condition, pages) for condition in conditions]
-    runs = [RunLink(visible(run), page) for run, page in pages.items()]
-    notes = [visible(note, 600) for note in found.notes]
-    differences = difference_tables(beside) if beside else ()
-    page = filled(
-        "leaderboard.html.j2", SCRIPTS, title=title, sections=sections, differences=differences, runs=runs, notes=notes
+    pages = {run: _report_address(folder, target) for run, folder in leaderboard.folders.items()}
+    conditions = leaderboard.rows["condition"].unique(maintain_order=True)
+    page = render_template(
+        "leaderboard.html.j2",
+        SCRIPTS,
+        title=title,
+        sections=[_section(leaderboard, condition, pages) for condition in conditions],
+        differences=list(comparison_tables(comparison)) if comparison else [],
+        runs=[RunLink(visible(run), address) for run, address in pages.items()],
+        notes=[visible(note, 600) for note in leaderboard.notes],
     )
     atomic_write.write(target, page.encode())
     return target
 
 
-def _report(folder: Path, target: Path) -> str:
-    """The relative address of a run's report page, empty where there is none."""
+def _report_address(folder: Path, target: Path) -> str:
+    """Return the relative address of a run's report page, empty where there is none."""
     page = folder / NAME
     return quote(os.path.relpath(page.resolve(), target.resolve().parent)) if page.is_file() else ""
 
 
-def _section(found: Leaderboard, condition: str, pages: Mapping[str, str]) -> Section:
-    mine = found.rows.filter(condition=condition)
-    kinds = {name: one.kind for name, one in found.entrants.items()}
-    baselines = mine.filter(pl.col("name").replace_strict(kinds, return_dtype=pl.String) == BASELINE)
-    others = mine.join(baselines, on="name", how="anti", maintain_order="left")
+def _section(leaderboard: Leaderboard, condition: str, pages: Mapping[str, str]) -> Section:
+    rows = leaderboard.rows.filter(condition=condition)
+    kinds = {name: entrant.kind for name, entrant in leaderboard.entrants.items()}
+    baselines = rows.filter(pl.col("name").replace_strict(kinds, return_dtype=pl.String) == BASELINE)
+    others = rows.join(baselines, on="name", how="anti", maintain_order="left")
     name = "".join(char if char.isalnum() else "-" for char in condition)
     tables = (
-        _table(found, others, pages, name, "Models and people"),
-        _table(found, baselines, pages, f"{name}-baselines", "Baselines"),
+        _table(leaderboard, others, pages, name, "Models and people"),
+        _table(leaderboard, baselines, pages, f"{name}-baselines", "Baselines"),
     )
     return Section(f"condition-{name}", visible(condition), *tables)
 
 
-def _table(found: Leaderboard, rows: pl.DataFrame, pages: Mapping[str, str], name: str, title: str) -> PageTable:
-    """A row an entrant; ranks and runs only where there are any to tell apart."""
-    ranked = rows["rank"].is_not_null().any()
+def _table(leaderboard: Leaderboard, rows: pl.DataFrame, pages: Mapping[str, str], name: str, title: str) -> Table:
+    """Return a line per entrant; ranks and runs only where there are several."""
+    several_runs = len(leaderboard.folders) > 1
+    ranked = bool(rows["rank"].is_not_null().any())
     shared = bool((rows["average"] - rows["acc"]).abs().gt(1e-9).any())
     lines = []
     for row in rows.iter_rows(named=True):
-        entrant = found.entrants[row["name"]]
-        run = visible(entrant.run)
-        unfinished = row["finished"] < row["planned"]
+        entrant = leaderboard.entrants[row["name"]]
         lines.append(
             (
-                TableCell(
-                    visible(row["name"]), visible(row["name"]), "a person" if entrant.kind == PERSON else "", "name"
-                ),
-                *((TableCell(run, run),) if len(found.folders) > 1 else ()),
+                TableCell(row["name"], row["name"], "a person" if entrant.kind == PERSON else ""),
+                *((TableCell(entrant.run, entrant.run),) if several_runs else ()),
                 *(_rank(row) if ranked else ()),
-                _measure(row, "acc", unfinished, span=True),
-                *((_number(row["average"]),) if shared else ()),
-                _measure(row, "ps", unfinished),
-                *_accuracies(found, row, entrant, pages[entrant.run]),
+                _measure(row, "acc", span=True),
+                *((number_cell(row["average"]),) if shared else ()),
+                _measure(row, "ps"),
+                *_accuracies(leaderboard, row, entrant, pages[entrant.run]),
                 _played(row),
             )
         )
     columns = (
-        MODEL, *((RUN,) if len(found.folders) > 1 else ()), *(RANKS if ranked else ()), AVERAGE,
-        *((SHARED,) if shared else ()), PS,
-        *(Column(f"{scenario} %", f"accuracy on {scenario}, with its 95% interval") for scenario in found.scenarios), PLAYED,
+        MODEL, *((RUN,) if several_runs else ()), *(RANKS if ranked else ()), AVERAGE, *((SHARED,) if shared else ()), PS,
+        *(Column(f"{scenario} %", f"accuracy on {scenario}, with its 95% interval") for scenario in leaderboard.scenarios),
+        PLAYED,
     )  # fmt: skip
-    return PageTable(name, title, columns, tuple(lines), search=len(lines) > 1 and title != "Baselines")
+    return Table(name, title, columns, tuple(lines), search=len(lines) > 1 and title != "Baselines")
+
+
+def _style(row: Row) -> Style:
+    return "unfinished" if row["finished"] < row["planned"] else ""
 
 
 def _played(row: Row) -> TableCell:
     finished, planned = row["finished"], row["planned"]
     text = f"{finished:,}" if finished == planned else f"{finished:,}/{planned:,}"
-    return TableCell(text, finished / max(planned, 1), style="pale" if finished < planned else "")
+    return TableCell(text, finished / max(planned, 1), style=_style(row))
 
 
-def _rank(row: Row) -> tuple[TableCell, ...]:
+def _rank(row: Row) -> Line:
     if row["rank"] is None:
-        return (TableCell(GAP),) * 3
+        return (MISSING,) * 3
     bounds = TableCell(f"{row['rank_low']}–{row['rank_high']}", row["rank_low"])
-    return TableCell(str(row["rank"]), row["rank"]), bounds, TableCell(chance(row["p_best"]), row["p_best"])
+    return TableCell(str(row["rank"]), row["rank"]), bounds, TableCell(format_probability(row["p_best"]), row["p_best"])
 
 
-def _number(value: float | None) -> TableCell:
-    return TableCell(GAP) if value is None else TableCell(f"{value:.1f}", value)
-
-
-def _measure(row: Row, name: str, unfinished: bool, span: bool = False) -> TableCell:
+def _measure(row: Row, name: str, span: bool = False) -> TableCell:
     value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
     if value is None:
-        return TableCell(GAP)
-    style = "pale" if unfinished else ""
-    return TableCell(f"{value:.1f}", value, f"{low:.1f}–{high:.1f}", style, span=(value, low, high) if span else None)
+        return MISSING
+    limits = (value, low, high) if span else None
+    return TableCell(f"{value:.1f}", value, f"{low:.1f}–{high:.1f}", _style(row), span=limits)
 
 
-def _accuracies(found: Leaderboard, row: Row, entrant: Entrant, page: str) -> list[TableCell]:
-    """Accuracy in each scenario; a link opens the run's page at its episodes."""
-    cells = found.cells.filter(model=row["name"], condition=row["condition"])
-    known = {cell["scenario"]: cell for cell in cells.iter_rows(named=True) if cell["acc"] is not None}
-    return [_accuracy(known[name], entrant, page) if name in known else TableCell(GAP) for name in found.scenarios]
+def _accuracies(leaderboard: Leaderboard, row: Row, entrant: Entrant, page: str) -> list[TableCell]:
+    """Return the accuracy in each scenario, with a link to its episodes in the run's page."""
+    rows = leaderboard.cells.filter(model=row["name"], condition=row["condition"])
+    cells = {cell["scenario"]: cell for cell in rows.iter_rows(named=True) if cell["acc"] is not None}
+    return [_accuracy(cells[name], entrant, page) if name in cells else MISSING for name in leaderboard.scenarios]
 
 
 def _accuracy(cell: Row, entrant: Entrant, page: str) -> TableCell:
-    place = {"model": entrant.model, "scenario": cell["scenario"], "condition": cell["condition"]}
-    link = urlencode(place, quote_via=quote) if page else ""
-    style = "pale" if cell["finished"] < cell["planned"] else ""
-    return TableCell(
-        f"{cell['acc']:.1f}", cell["acc"], f"{cell['acc_low']:.0f}–{cell['acc_high']:.0f}", style, link=link, page=page
-    )
+    names = {"model": entrant.model, "scenario": cell["scenario"], "condition": cell["condition"]}
+    link = f"{page}#{urlencode(names, quote_via=quote)}" if page else ""
+    limits = f"{cell['acc_low']:.0f}–{cell['acc_high']:.0f}"
+    return TableCell(f"{cell['acc']:.1f}", cell["acc"], limits, _style(cell), link=link)

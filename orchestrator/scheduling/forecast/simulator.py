@@ -1,7 +1,6 @@
-"""The scheduler on a virtual clock: its own decisions, with Ray replaced by a heap of events. Equal seeds give equal runs.
+"""The real scheduler on a virtual clock, with a heap of events in place of Ray. Equal seeds give equal runs.
 
-Workers are skewed, start slowly, die and fall silent; what is measured is the makespan beside a lower bound that no
-schedule can beat.
+Workers differ in speed, start slowly, die and fall silent; the makespan is compared with a bound that no schedule can beat.
 """
 
 from __future__ import annotations
@@ -9,10 +8,11 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 
-from orchestrator.scheduling.nodes import Node, nodes_of
+from orchestrator.scheduling.forecast.lower_bound import Bound, Work, cap_replicas, lower_bound
+from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.scheduler import (
     Abandon,
     Command,
@@ -27,72 +27,29 @@ from orchestrator.scheduling.scheduler import (
 )
 
 BATCH_EPISODES = 64
-"""Episodes a worker hands over at once."""
+"""Episodes per delivered batch."""
 TICK_INTERVAL_S = 30.0
-"""Seconds between two looks at the clock."""
+"""Seconds between two ticks."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultModel:
-    """Injected faults and estimate error."""
+    """Injected faults and errors of the estimates."""
 
     seed: int = 0
     deaths: float = 0.0
-    """Share of started workers that die, some time in the life they would have had."""
+    """Share of started workers that die, at a random time of the life they would have had."""
     silent: float = 0.0
-    """Share of the deaths that no event reports: the worker only sends nothing any more."""
+    """Share of the deaths without an event: the worker only stops sending."""
     skew: float = 0.0
-    """Spread (sigma of a log-normal) of a model's true rate and start around what the schedule is told."""
+    """Spread (sigma of a log-normal) of a model's true rate and start around the scheduler's estimates."""
     slowdown: float = 0.0
-    """How much slower than its model's true rate, and later than its true start, a replica is at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One model's true size and speed, which the scheduler only estimates."""
-
-    episodes: int
-    gpus: float
-    rate: float
-    """Episodes/s of one replica."""
-    start: float
-    """Seconds."""
-    at_once: int = 1
-    """Episodes a replica plays at once: one alone takes ``at_once / rate`` seconds."""
-    replicas: int = 1_000_000
-    """The most replicas that can be at work at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """Seconds that no schedule can beat, and why."""
-
-    area: float
-    """All GPU-seconds, one start for each model included, spread evenly over all GPUs."""
-    longest: float
-    """The longest of the models on its own: one start, then its episodes over as many replicas as it may have."""
-
-    @property
-    def seconds(self) -> float:
-        """The larger one."""
-        return max(self.area, self.longest)
-
-
-def lower_bound(works: Sequence[Work], gpus: int) -> Bound:
-    """What any schedule needs: each model with work starts at least once, and no GPU does two things at a time."""
-    area = sum(work.gpus * (work.start + work.episodes / work.rate) for work in works if work.episodes)
-    longest = max((_by_itself(work) for work in works if work.episodes), default=0.0)
-    return Bound(area / gpus if gpus else 0.0, longest)
-
-
-def _by_itself(work: Work) -> float:
-    """Seconds that a model needs with the cluster to itself: no episode is split, and no more replicas than it may have."""
-    return work.start + max(work.at_once, work.episodes / work.replicas) / work.rate
+    """Maximum share by which a replica is slower, and starts later, than its model's true values."""
 
 
 @dataclass
-class Span:
-    """One worker's life."""
+class WorkerSpan:
+    """The life of one worker."""
 
     slot: int
     group: str
@@ -104,34 +61,34 @@ class Span:
     outcome: str = ""
     """``stopped`` or ``lost``."""
     shared: int | None = None
-    """The number of the shared GPU that it has a part of."""
+    """The number of the shared GPU that it uses a part of."""
 
 
 @dataclass
 class Simulated:
-    """What a simulated sweep took and delivered."""
+    """The result of a simulated sweep."""
 
     makespan: float
-    spans: list[Span]
+    spans: list[WorkerSpan]
     bound: Bound
     delivered: int
     """Episodes."""
     verdicts: int
-    """Answers that a judge has read."""
+    """Answers read by a judge."""
     duplicates: int
-    """Deliveries of episodes that had been delivered before."""
+    """Deliveries of episodes that were already delivered."""
     given_up: int
     abandoned: dict[str, str]
-    """Model -> why nobody plays it."""
+    """Model -> why it is not played."""
 
     @property
     def ratio(self) -> float | None:
-        """Makespan over the lower bound; None where nothing could be played, so that there is nothing to compare."""
+        """Makespan divided by the lower bound; None if nothing could be played."""
         return self.makespan / self.bound.seconds if self.bound.seconds else None
 
     @property
-    def busy(self) -> float:
-        """GPU-seconds that workers held."""
+    def busy_gpu_seconds(self) -> float:
+        """GPU-seconds in which workers occupied GPUs."""
         return sum(span.gpus * (span.ended - span.began) for span in self.spans)
 
     @property
@@ -142,22 +99,21 @@ class Simulated:
 
 @dataclass
 class Replica:
-    """A worker as the simulator knows it."""
+    """A simulated worker."""
 
     work: Work
     rate: float
-    span: Span
-    free: float = 0.0
-    """When its engine has played all it was given."""
+    span: WorkerSpan
+    free_at: float = 0.0
+    """Time at which its engine has played all its leases."""
     silent: bool = False
     gone: bool = False
-    leases: set[int] = field(default_factory=set)
     recalled: set[int] = field(default_factory=set)
-    """Episodes of its leases that it leaves out: what was recalled, less what its engine had at once."""
+    """Recalled episodes that its engine had not begun."""
 
 
 class Simulation:
-    """Acts on the schedule's commands as the driver does, with a heap of events in place of Ray."""
+    """Carries out the scheduler's commands as the driver does, with a heap of events in place of Ray."""
 
     def __init__(
         self,
@@ -166,27 +122,27 @@ class Simulation:
         faults: FaultModel,
         reads: Mapping[int, int] | None = None,
     ) -> None:
-        """``reads``: answer -> its number in the queue of its group's judge."""
+        """Start at time 0; ``reads``: ordinal of an answer -> its ordinal in the queue of its group's judge."""
         self.schedule, self.works, self.faults, self.reads = schedule, works, faults, reads or {}
         self.now = 0.0
         self.events: list[tuple[float, int, Callable[[], Sequence[Command]]]] = []
         self.replicas: dict[int, Replica] = {}
-        self.spans: list[Span] = []
-        self.seen: set[int] = set()
+        self.spans: list[WorkerSpan] = []
+        self.delivered: set[int] = set()
         self.duplicates = 0
         self.given_up: set[int] = set()
         self.abandoned: dict[str, str] = {}
-        self._events = 0
+        self._event_count = 0
 
     def run(self) -> None:
-        """Play until nothing is pending; raises RuntimeError if the schedule is stuck."""
-        self._act(self.schedule.begin(0.0))
+        """Play until nothing is pending; raises RuntimeError if the scheduler is stuck."""
+        self._act(self.schedule.on_begin(0.0))
         self._at(TICK_INTERVAL_S, self._tick)
         while not self.schedule.done:
             self.now, _, event = heapq.heappop(self.events)
             self._act(event())
             if not self.replicas and not self.schedule.done and not self.schedule.slots:
-                raise RuntimeError("work is pending, and nobody plays it")
+                raise RuntimeError("work is pending, but no worker plays it")
         for replica in list(self.replicas.values()):
             self._end(replica.span.slot, "stopped")
 
@@ -203,7 +159,7 @@ class Simulation:
                 case Drop(slot):
                     self._end(slot, "lost")
                 case Recall(slot, ordinals):
-                    self.replicas[slot].recalled.update(ordinals[self.replicas[slot].work.at_once :])
+                    self.replicas[slot].recalled.update(ordinals[self.replicas[slot].work.concurrency :])
                 case GiveUp(ordinals):
                     self.given_up.update(ordinals)
                 case Abandon(name, reason):
@@ -212,7 +168,7 @@ class Simulation:
     def _start(self, slot: int, name: str, node: str, shared: int | None) -> None:
         work, chance = self.works[name], Random(f"{self.faults.seed}/{slot}/{name}")
         slowdown = self.faults.slowdown * chance.random()
-        span = Span(slot, name, node, work.gpus, self.now, shared=shared)
+        span = WorkerSpan(slot, name, node, work.gpus, self.now, shared=shared)
         replica = Replica(work, work.rate * (1.0 - slowdown), span)
         start = work.start * (1.0 + slowdown)
         self.replicas[slot] = replica
@@ -228,13 +184,13 @@ class Simulation:
         if replica.gone or replica.silent:
             return []
         replica.span.ready = self.now
-        return self.schedule.ready(replica.span.slot, self.now)
+        return self.schedule.on_ready(replica.span.slot, self.now)
 
     def _lease(self, replica: Replica, lease: int, ordinals: Sequence[int]) -> None:
         """Leases share one engine; a lease too short to fill it takes as long as one episode does."""
-        begin = max(self.now, replica.free)
-        replica.free = begin + len(ordinals) / replica.rate
-        end = max(replica.free, self.now + replica.work.at_once / replica.rate)
+        begin = max(self.now, replica.free_at)
+        replica.free_at = begin + len(ordinals) / replica.rate
+        end = max(replica.free_at, self.now + replica.work.concurrency / replica.rate)
         blocks = [ordinals[first : first + BATCH_EPISODES] for first in range(0, len(ordinals), BATCH_EPISODES)]
         for number, block in enumerate(blocks, start=1):
             when = end - (end - begin) * (1 - number / len(blocks))
@@ -245,19 +201,19 @@ class Simulation:
         if replica.gone or replica.silent:
             return []
         block = [ordinal for ordinal in block if ordinal not in replica.recalled]
-        fresh = [ordinal for ordinal in block if ordinal not in self.seen]
+        fresh = [ordinal for ordinal in block if ordinal not in self.delivered]
         self.duplicates += len(block) - len(fresh)
-        self.seen.update(fresh)
-        commands = self.schedule.delivered(replica.span.slot, lease, block, self.now)
+        self.delivered.update(fresh)
+        commands = self.schedule.on_delivery(replica.span.slot, lease, block, self.now)
         judge = self.schedule.groups[replica.span.group].demand.judge
         if judge and (answers := [self.reads[ordinal] for ordinal in fresh if ordinal in self.reads]):
-            commands += self.schedule.arrived(judge, answers, self.now)
+            commands += self.schedule.on_answers(judge, answers, self.now)
         return commands
 
     def _drain(self, replica: Replica, lease: int) -> Sequence[Command]:
         if replica.gone or replica.silent:
             return []
-        return self.schedule.drained(replica.span.slot, lease, self.now)
+        return self.schedule.on_lease_end(replica.span.slot, lease, self.now)
 
     def _die(self, replica: Replica, silent: bool) -> Sequence[Command]:
         if replica.gone:
@@ -266,7 +222,7 @@ class Simulation:
             replica.silent = True
             return []
         self._end(replica.span.slot, "lost")
-        return self.schedule.died(replica.span.slot, "died", self.now)
+        return self.schedule.on_death(replica.span.slot, "died", self.now)
 
     def _end(self, slot: int, outcome: str) -> None:
         replica = self.replicas.pop(slot)
@@ -275,20 +231,20 @@ class Simulation:
     def _tick(self) -> Sequence[Command]:
         self._at(self.now + TICK_INTERVAL_S, self._tick)
         for slot, replica in self.replicas.items():
-            if self.schedule.groups[replica.span.group].demand.serves and not replica.silent:
-                self.schedule.heard(slot, 0, self.now)
-        return self.schedule.tick(self.now)
+            if self.schedule.groups[replica.span.group].demand.standing_replicas and not replica.silent:
+                self.schedule.on_heartbeat(slot, 0, self.now)
+        return self.schedule.on_tick(self.now)
 
     def _at(self, when: float, event: Callable[[], Sequence[Command]]) -> None:
-        self._events += 1
-        heapq.heappush(self.events, (when, self._events, event))
+        self._event_count += 1
+        heapq.heappush(self.events, (when, self._event_count, event))
 
 
 def true_work(episodes: int, demand: Demand, faults: FaultModel, name: str) -> Work:
-    """A model with estimate error: its true rate and start lie around those in its demand."""
+    """Return a model's work, with a true rate and start drawn around those of its demand."""
     chance = Random(f"{faults.seed}/{name}")
     rate = (demand.rate or 1.0) * chance.lognormvariate(0.0, faults.skew)
-    return Work(episodes, demand.gpus, rate, demand.start * chance.lognormvariate(0.0, faults.skew), demand.at_once)
+    return Work(episodes, demand.gpus, rate, demand.start * chance.lognormvariate(0.0, faults.skew), demand.concurrency)
 
 
 def simulate(
@@ -301,12 +257,14 @@ def simulate(
     reads: Mapping[int, int] | None = None,
     works: Mapping[str, Work] | None = None,
 ) -> Simulated:
-    """Play a sweep on so many GPUs; the bound counts the models that fit the cluster.
+    """Play a sweep on a cluster of this many GPUs; the bound counts the models that fit it.
 
-    ``shares``: pool -> GPUs it may take; ``reads``: answer -> its number in the queue of its group's judge; ``works``: the
-    true rates and starts, by default drawn from ``faults``.
+    Args:
+        shares: pool -> GPUs it may use.
+        reads: ordinal of an answer -> its ordinal in the queue of its group's judge.
+        works: the true rates and starts, by default drawn from ``faults``.
     """
-    reads, nodes = reads or {}, nodes or nodes_of(gpus)
+    reads, nodes = reads or {}, nodes or build_nodes(gpus)
     works = works or {name: true_work(len(queue), demands[name], faults, name) for name, queue in pending.items()}
     schedule = Scheduler(pending, demands, 0, gpus, nodes, shares)
     simulation = Simulation(schedule, works, faults, reads)
@@ -323,20 +281,11 @@ def simulate(
         makespan=max((span.ended for span in simulation.spans), default=0.0),
         spans=simulation.spans,
         bound=lower_bound(
-            [_capped(works[name], counts[name], demands[name], nodes, shares or {}) for name in played], gpus
+            [cap_replicas(works[name], counts[name], demands[name], nodes, shares or {}) for name in played], gpus
         ),
-        delivered=len(simulation.seen - verdicts),
-        verdicts=len(simulation.seen & verdicts),
+        delivered=len(simulation.delivered - verdicts),
+        verdicts=len(simulation.delivered & verdicts),
         duplicates=simulation.duplicates,
         given_up=len(simulation.given_up),
         abandoned=simulation.abandoned,
     )
-
-
-def _capped(work: Work, episodes: int, demand: Demand, nodes: Sequence[Node], shares: Mapping[str, float]) -> Work:
-    """These episodes, and the most replicas that the demand, its pool's share and the nodes' GPUs allow at a time."""
-    most = demand.replicas
-    if work.gpus:
-        fitting = sum(int(node.gpus // work.gpus) for node in nodes if demand.accelerator in ("", node.accelerator))
-        most = max(1, min(most, fitting, int(shares.get(demand.pool, work.gpus * most) // work.gpus)))
-    return replace(work, episodes=episodes, replicas=most)

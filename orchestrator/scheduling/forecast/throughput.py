@@ -1,6 +1,6 @@
-"""Throughput of one replica: from the table rates.toml, corrected by what real runs measured.
+"""The throughput of one replica: from the table rates.toml, corrected by measurements of real runs.
 
-A rate is never part of a key and changes no answer: a wrong one costs time alone, and the schedule corrects it.
+A rate is never part of a key and changes no answer: a wrong one only costs time, and the scheduler corrects it.
 """
 
 from __future__ import annotations
@@ -14,47 +14,50 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from envs.types import Mode
 from orchestrator.planning.plan import JUDGE
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage import checksums
 from sweeps.conditions import CONDITIONS, Condition
 from sweeps.load import SweepError
+from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import Judge, ModelSpec, Protocol
 
 PRIOR_WEIGHT_S = 600.0
-"""Seconds of replicas seen at work that weigh as much as the table."""
+"""Observed replica-seconds of work that weigh as much as the table."""
 MAX_PICTURES_PER_S = 17.0
-"""Of a model that is not in the table: the one thread of an engine that prepares pictures is no faster (rates.toml)."""
-OBSERVED = "rates.json"
-"""File of a run folder that holds what the run saw."""
+"""For a model that is not in the table: the one thread of an engine that prepares pictures is no faster (rates.toml)."""
+OBSERVED_FILE = "rates.json"
+"""The run folder's file with the rates that the run has observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One replica of a model."""
+    """The rate of one replica of a model."""
 
     episodes: float
-    """Episodes, answers or verdicts a second."""
+    """Episodes, answers or verdicts per second."""
     start: float
     """Seconds until it is ready."""
     source: str
     """``reckoned`` (rates.toml), ``guessed`` (from its size alone) or ``measured``."""
     front_end: bool = False
-    """Whether the GPU would be faster than the front end that prepares its requests."""
+    """True if the front end that prepares requests, not the GPU, limits the rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What runs saw of one model on one kind of GPU."""
+    """Measurements of one model on one kind of GPU."""
 
     episodes: int = 0
     busy: float = 0.0
-    """Replica-seconds in which they were played."""
+    """Replica-seconds of playing them."""
     starts: tuple[float, ...] = ()
-    """Seconds each start took."""
+    """Seconds of each start."""
     front_end: float = 0.0
-    """Requests/s that its front end sustained in the latest trial; 0 where none was made."""
+    """Requests/s that its front end sustained in the latest trial; 0 without one."""
 
     def __add__(self, later: Observed) -> Observed:
         front_end = later.front_end or self.front_end
@@ -67,65 +70,66 @@ def _table() -> Mapping[str, Any]:
 
 
 def gpu_types() -> list[str]:
-    """The kinds of GPU that the table knows."""
+    """Return the kinds of GPU in the table."""
     return list(_table()["speed"])
 
 
-def rate(model: ModelSpec, gpu_type: str, seen: Observed = Observed(), pictures: float | None = None) -> Rate:
-    """What one replica of a model plays on this kind of GPU, an episode showing so many pictures (default: zero-shot's).
+def episode_rate(
+    model: ModelSpec, gpu_type: str, observed: Observed = Observed(), pictures: float | None = None
+) -> Rate:
+    """Return the episodes/s of one replica on this kind of GPU, with ``pictures`` per episode (default: zero-shot's).
 
-    Raises SweepError for a kind of GPU that the table does not know.
+    Raises SweepError for a kind of GPU that is not in the table.
     """
-    one = _prepared(_pictures_rate(model, gpu_type), model, seen)
-    shown = pictures or pictures_shown(CONDITIONS["zero-shot"])
-    return _weighed(replace(one, episodes=one.episodes / shown), seen)
+    picture_rate = _cap_by_front_end(_picture_rate(model, gpu_type), model, observed)
+    pictures = pictures or mean_pictures(CONDITIONS[ZERO_SHOT])
+    return _correct(replace(picture_rate, episodes=picture_rate.episodes / pictures), observed)
 
 
-def pictures_shown(condition: Condition) -> float:
-    """Pictures of an average episode of multiple choice under a condition (rates.toml names the sources)."""
+def mean_pictures(condition: Condition) -> float:
+    """Return the pictures of an average multiple-choice episode under a condition (rates.toml names the sources)."""
     mean = _table()["pictures"]
     if condition.mode is Mode.REFERENCE:
         return float(mean["reference"])
     if condition.every_frame:
         return float(mean["every-frame"])
-    kind = "history" if condition.history else "hint" if condition.hint else "zero-shot"
+    kind = "history" if condition.history else "hint" if condition.hint else ZERO_SHOT
     return float(mean[kind]) + condition.shots * float(mean["example"])
 
 
-def answer_rate(model: ModelSpec, gpu_type: str, seen: Observed = Observed()) -> Rate:
-    """Open-ended answers: one picture and some sentences each."""
-    picture = _pictures_rate(model, gpu_type)
+def answer_rate(model: ModelSpec, gpu_type: str, observed: Observed = Observed()) -> Rate:
+    """Return open-ended answers per second: one picture and some sentences each."""
+    picture = _picture_rate(model, gpu_type)
     seconds = 1 / picture.episodes + _table()["answers"]["tokens"] / _decoding(model, gpu_type)
-    return _weighed(_prepared(Rate(1 / seconds, picture.start, picture.source), model, seen), seen)
+    rate = _cap_by_front_end(Rate(1 / seconds, picture.start, picture.source), model, observed)
+    return _correct(rate, observed)
 
 
-def verdict_rate(judge: Judge, gpu_type: str, seen: Observed = Observed()) -> Rate:
-    """Verdicts of one replica of a judge; reading an answer takes next to nothing beside its thinking."""
-    pace = _decoding(judge.model, gpu_type) / _table()["verdicts"]["tokens"]
-    return _weighed(Rate(pace, _start(judge.model), "reckoned"), seen)
+def verdict_rate(judge: Judge, gpu_type: str, observed: Observed = Observed()) -> Rate:
+    """Return verdicts per second of one replica of a judge; reading is negligible compared with its reasoning."""
+    verdicts = _decoding(judge.model, gpu_type) / _table()["verdicts"]["tokens"]
+    return _correct(Rate(verdicts, _start_seconds(judge.model), "reckoned"), observed)
 
 
-def lengths() -> str:
-    """What the open-ended rates assume, for a person."""
+def length_assumptions() -> str:
+    """Return a sentence on the lengths that the open-ended rates assume."""
     table = _table()
     answer, verdict = table["answers"]["tokens"], table["verdicts"]["tokens"]
-    return (
-        f"an open-ended answer is taken to have {answer} tokens and a verdict {verdict:,}, where no run measured them"
-    )
+    return f"assumed length where no run measured it: {answer} tokens per open-ended answer, {verdict:,} per verdict"
 
 
-def mixed(parts: Sequence[tuple[int, Rate]]) -> Rate:
-    """The rate of work of several kinds, (how many, at which rate) each; that of the first where there is nothing to do."""
-    some = [part for part in parts if part[0]] or [(1, parts[0][1])]
-    seconds = sum(count / one.episodes for count, one in some)
-    most = max(some, key=lambda part: part[0])[1]
+def combine_rates(parts: Sequence[tuple[int, Rate]]) -> Rate:
+    """Return the rate of mixed work, (count, rate) per kind; the first rate if there is no work."""
+    parts = [part for part in parts if part[0]] or [(1, parts[0][1])]
+    seconds = sum(count / rate.episodes for count, rate in parts)
+    main = max(parts, key=lambda part: part[0])[1]
     return Rate(
-        sum(count for count, _ in some) / seconds, most.start, most.source, any(one.front_end for _, one in some)
+        sum(count for count, _ in parts) / seconds, main.start, main.source, any(rate.front_end for _, rate in parts)
     )
 
 
-def speed_of(gpu_type: str) -> float:
-    """Of one GPU, beside an H200."""
+def gpu_speed(gpu_type: str) -> float:
+    """Return the speed of one GPU relative to an H200; raises SweepError."""
     speed = _table()["speed"].get(gpu_type.lower())
     if speed is None:
         raise SweepError(f"no rates are known for GPU type {gpu_type!r}; type one of {', '.join(gpu_types())}")
@@ -133,118 +137,118 @@ def speed_of(gpu_type: str) -> float:
 
 
 def _decoding(model: ModelSpec, gpu_type: str) -> float:
-    """Tokens/s that one replica writes with a full batch."""
-    pace = float(_table()["decoding"]["tokens"]) * speed_of(gpu_type) * (model.gpus or 1)
-    return pace / _billions(model)
+    """Return the tokens/s that one replica writes with a full batch."""
+    tokens = float(_table()["decoding"]["tokens"]) * gpu_speed(gpu_type) * (model.gpus or 1)
+    return tokens / _billions(model)
 
 
-def _weighed(known: Rate, seen: Observed) -> Rate:
-    """What was reckoned, corrected by what was seen."""
-    if seen.busy <= 0:
-        return known
-    episodes = (known.episodes * PRIOR_WEIGHT_S + seen.episodes) / (PRIOR_WEIGHT_S + seen.busy)
-    start = (known.start + sum(seen.starts)) / (1 + len(seen.starts))
-    return Rate(episodes, start, "measured", known.front_end)
+def _correct(rate: Rate, observed: Observed) -> Rate:
+    """Return the rate corrected by measurements."""
+    if observed.busy <= 0:
+        return rate
+    episodes = (rate.episodes * PRIOR_WEIGHT_S + observed.episodes) / (PRIOR_WEIGHT_S + observed.busy)
+    start = (rate.start + sum(observed.starts)) / (1 + len(observed.starts))
+    return Rate(episodes, start, "measured", rate.front_end)
 
 
-def _pictures_rate(model: ModelSpec, gpu_type: str) -> Rate:
-    """Pictures/s by the table; a model it does not have: 150 a GPU for a billion parameters."""
-    speed, row = speed_of(gpu_type), _table()["models"].get(model.name)
+def _picture_rate(model: ModelSpec, gpu_type: str) -> Rate:
+    """Return pictures/s by the table; for a model that is not in it, 150 per GPU and billion parameters."""
+    speed, row = gpu_speed(gpu_type), _table()["models"].get(model.name)
     if row:
-        return Rate(row["pictures"] * speed * _part(model), row["start"], "reckoned")
+        return Rate(row["pictures"] * speed * _partial_gpu_factor(model), row["start"], "reckoned")
     pictures = min(MAX_PICTURES_PER_S, 150.0 * (model.gpus or 1) / _billions(model))
-    return Rate(pictures * speed, _start(model), "guessed")
+    return Rate(pictures * speed, _start_seconds(model), "guessed")
 
 
-def _prepared(one: Rate, model: ModelSpec, seen: Observed) -> Rate:
-    """The rate, of requests/s, but no more than the front end sustains: by a trial, else by the table."""
-    known = _table()["front_end"].get(model.architecture, math.inf) if model.backend == "vllm" else math.inf
-    most = seen.front_end or known
-    return replace(one, episodes=most, front_end=True) if one.episodes > most else one
+def _cap_by_front_end(rate: Rate, model: ModelSpec, observed: Observed) -> Rate:
+    """Return the rate, but no more requests/s than the front end sustains, by a trial or else by the table."""
+    table_limit = _table()["front_end"].get(model.architecture, math.inf) if model.backend == "vllm" else math.inf
+    limit = observed.front_end or table_limit
+    return replace(rate, episodes=limit, front_end=True) if rate.episodes > limit else rate
 
 
-def _part(model: ModelSpec) -> float:
-    """How much slower a part of a GPU is than the whole: up to 3B not at all, the thread that prepares pictures sets the pace."""
+def _partial_gpu_factor(model: ModelSpec) -> float:
+    """Return the speed of a part of a GPU relative to the whole; up to 3B the thread that prepares pictures limits both."""
     return model.gpus if 0 < model.gpus < 1 and _billions(model) > 3 else 1.0
 
 
-def _start(model: ModelSpec) -> float:
-    """Seconds that a replica takes to load, by its size."""
+def _start_seconds(model: ModelSpec) -> float:
+    """Return the seconds that a replica takes to load, by its size."""
     return 60.0 + 3.0 * _billions(model)
 
 
 def _billions(model: ModelSpec) -> float:
-    """Its parameters; 7 where nobody says."""
+    """Return its billions of parameters; 7 if unknown."""
     return model.parameters or 7.0
 
 
-# -- what real runs saw -------------------------------------------------------------------------------------------------
+# -- measurements of real runs ----------------------------------------------------------------------------------------------
 EPISODES, ANSWERS, VERDICTS = "models", "answers", "verdicts"
-"""Kinds of work: of multiple choice, open-ended, and a judge's."""
-KIND: Mapping[Protocol | None, str] = {Protocol.MCQA: EPISODES, Protocol.OEG: ANSWERS}
-"""Protocol -> the kind of work whose rate it tells."""
+"""Kinds of work: multiple-choice episodes, open-ended answers, and a judge's verdicts."""
+WORK_KINDS: Mapping[Protocol | None, str] = {Protocol.MCQA: EPISODES, Protocol.OEG: ANSWERS}
+"""Protocol -> the kind of work whose rate it measures."""
 
 
 def write_observed(folder: Path, schedule: Scheduler, gpu_type: str, protocols: Sequence[Protocol]) -> None:
-    """Keep what a run on GPUs saw in its folder, added to what earlier attempts there saw.
+    """Add what a run on GPUs has measured to its folder's file.
 
-    Models that played several protocols tell no rate of any, nor do those whose episodes wait for a judge.
+    Models that played several protocols give no rate of any, nor do those whose episodes wait for a judge.
     """
-    only = protocols[0] if len(protocols) == 1 else None
-    played = KIND.get(only, "")
-    seen: dict[str, dict[str, Observed]] = {}
+    protocol = protocols[0] if len(protocols) == 1 else None
+    played_kind = WORK_KINDS.get(protocol, "")
+    measured: dict[str, dict[str, Observed]] = {}
     for name, replicas in schedule.groups.items():
-        kind = VERDICTS if name.startswith(JUDGE) else played
-        if replicas.busy > 0 and replicas.played and kind:
-            seen.setdefault(kind, {})[name.removeprefix(JUDGE)] = Observed(
-                replicas.played, replicas.busy, tuple(replicas.starts)
+        kind = VERDICTS if name.startswith(JUDGE) else played_kind
+        if replicas.busy_s > 0 and replicas.played and kind:
+            measured.setdefault(kind, {})[name.removeprefix(JUDGE)] = Observed(
+                replicas.played, replicas.busy_s, tuple(replicas.start_times)
             )
-    add_observed(folder, gpu_type, seen)
+    add_observed(folder, gpu_type, measured)
 
 
 def add_observed(folder: Path, gpu_type: str, fresh: Mapping[str, Mapping[str, Observed]]) -> None:
-    """Add what was seen (kind of work -> model or judge -> figures) to a folder's; nothing where no kind of GPU is known."""
+    """Add measurements (kind of work -> model or judge -> figures) to a folder's file; nothing without a kind of GPU."""
     gpu = gpu_type.partition("-")[0].lower()
     if not gpu:
         return
     content: dict[str, dict[str, Any]] = {}
     for kind in (EPISODES, ANSWERS, VERDICTS):
-        seen = observed([folder], gpu, kind)
-        for name, new in fresh.get(kind, {}).items():
-            seen[name] = seen.get(name, Observed()) + new
-        content[kind] = {name: _row(row) for name, row in sorted(seen.items())}
-    checksums.write(folder / OBSERVED, json.dumps({"gpu": gpu, **content}, indent=2).encode())
+        totals = read_observed([folder], gpu, kind)
+        for name, observed in fresh.get(kind, {}).items():
+            totals[name] = totals.get(name, Observed()) + observed
+        content[kind] = {name: _to_json(observed) for name, observed in sorted(totals.items())}
+    checksums.write(folder / OBSERVED_FILE, json.dumps({"gpu": gpu, **content}, indent=2).encode())
 
 
-def _row(seen: Observed) -> dict[str, Any]:
-    """The figures as the file has them, with the last 32 starts."""
-    starts = [round(seconds, 3) for seconds in seen.starts[-32:]]
-    row = {"episodes": seen.episodes, "busy": round(seen.busy, 3), "starts": starts}
-    return {**row, "front_end": round(seen.front_end, 3)} if seen.front_end else row
+def _to_json(observed: Observed) -> dict[str, Any]:
+    """Return the figures as the file has them, with the last 32 starts."""
+    starts = [round(seconds, 3) for seconds in observed.starts[-32:]]
+    row = {"episodes": observed.episodes, "busy": round(observed.busy, 3), "starts": starts}
+    return {**row, "front_end": round(observed.front_end, 3)} if observed.front_end else row
 
 
-def observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) -> dict[str, Observed]:
-    """Model or judge -> what these folders' runs saw on this kind of GPU; one without readable figures adds nothing."""
-    found: dict[str, Observed] = {}
+def read_observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) -> dict[str, Observed]:
+    """Return model or judge -> measurements of these folders on this kind of GPU; unreadable files are skipped."""
+    totals: dict[str, Observed] = {}
     for folder in folders:
-        for name, row in _rows(folder / OBSERVED, gpu_type, kind).items():
-            found[name] = found.get(name, Observed()) + row
-    return found
+        for name, observed in _read_file(folder / OBSERVED_FILE, gpu_type, kind).items():
+            totals[name] = totals.get(name, Observed()) + observed
+    return totals
 
 
-def _rows(path: Path, gpu_type: str, kind: str) -> dict[str, Observed]:
+class _ObservedFile(BaseModel):
+    """The content of ``rates.json``."""
+
+    gpu: str
+    models: dict[str, Observed] = {}
+    answers: dict[str, Observed] = {}
+    verdicts: dict[str, Observed] = {}
+
+
+def _read_file(path: Path, gpu_type: str, kind: str) -> dict[str, Observed]:
     try:
-        content = json.loads(checksums.content(path))
-        if content["gpu"] != gpu_type.lower():
-            return {}
-        return {
-            str(name): Observed(
-                int(row["episodes"]),
-                float(row["busy"]),
-                tuple(map(float, row["starts"])),
-                float(row.get("front_end", 0)),
-            )
-            for name, row in content.get(kind, {}).items()
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        content = _ObservedFile.model_validate_json(checksums.read_verified(path))
+    except (OSError, ValueError):
         return {}
+    observed: dict[str, Observed] = getattr(content, kind)
+    return observed if content.gpu == gpu_type.lower() else {}

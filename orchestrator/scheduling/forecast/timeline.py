@@ -1,6 +1,6 @@
-"""The timeline picture of a forecast: a row a GPU, a bar a worker.
+"""The timeline picture of a forecast: one row per GPU, one bar per worker.
 
-No row holds two bars at a time.
+No row has two bars at a time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.planning.plan import JUDGE
-from orchestrator.scheduling.forecast.simulator import Simulated, Span
+from orchestrator.scheduling.forecast.simulator import Simulated, WorkerSpan
 from orchestrator.scheduling.nodes import Node
 
 HOUR = 3600.0
@@ -35,14 +35,14 @@ PALETTE = (
     "#4e624e",
     "#eb2714",
 )
-"""Nineteen colours, one for each of the paper's open models, that stay apart with and without colour blindness.
+"""Nineteen colors, one for each of the paper's open models, distinguishable with and without color blindness.
 
-Chosen by search for the greatest least distance (CAM02-UCS) under full colour vision, protanopia, deuteranopia and
+Chosen by search for the greatest least distance (CAM02-UCS) under full color vision, protanopia, deuteranopia and
 tritanopia; each is the farthest from those before it, so few models are farthest apart.
 """
 QUARTERS = 4
 """The smallest part of a GPU that a worker takes is a quarter."""
-GREY = "#bbbbbb"
+GRAY = "#bbbbbb"
 """Judges."""
 
 
@@ -50,27 +50,27 @@ GREY = "#bbbbbb"
 class Bar:
     """One worker on consecutive rows."""
 
-    span: Span
+    span: WorkerSpan
     rows: tuple[int, ...]
-    """GPUs, counted through the cluster from 0."""
+    """GPUs, numbered through the cluster from 0."""
     quarters: tuple[int, ...] = ()
-    """Of a worker that shares its one GPU: the quarters of the row that it takes, from 0."""
+    """For a worker that shares a GPU: the quarters of the row that it takes, from 0."""
 
 
-def bars(spans: Iterable[Span], nodes: Sequence[Node]) -> list[Bar]:
-    """Give each worker GPUs of its node, neighbours where it can; raises ValueError if a node holds too many at once."""
+def layout_bars(spans: Iterable[WorkerSpan], nodes: Sequence[Node]) -> list[Bar]:
+    """Assign each worker GPUs of its node, adjacent ones if possible; raises ValueError if a node has too many workers."""
     first, free = 0, dict[str, list[float]]()
     firsts = {}
     for node in nodes:
         firsts[node.name], free[node.name] = first, [0.0] * node.gpus
         first += node.gpus
-    found, held = [], sorted((span for span in spans if span.gpus), key=lambda span: (span.began, span.slot))
+    placed, gpu_spans = [], sorted((span for span in spans if span.gpus), key=lambda span: (span.began, span.slot))
     ends: dict[int, float] = {}
-    for span in held:
+    for span in gpu_spans:
         if span.shared is not None:
             ends[span.shared] = max(span.ended, ends.get(span.shared, 0.0))
     shared: dict[int, tuple[list[int], list[float]]] = {}
-    for span in held:
+    for span in gpu_spans:
         if span.shared in shared:
             lanes, quarters = shared[span.shared]
         else:
@@ -79,23 +79,23 @@ def bars(spans: Iterable[Span], nodes: Sequence[Node]) -> list[Bar]:
                 free[span.node][lane] = span.ended if span.shared is None else ends[span.shared]
             if span.shared is not None:
                 shared[span.shared] = lanes, quarters
-        part = () if span.shared is None else _part(quarters, span)
-        found.append(Bar(span, tuple(firsts[span.node] + lane for lane in lanes), part))
-    return found
+        part = () if span.shared is None else _take_quarters(quarters, span)
+        placed.append(Bar(span, tuple(firsts[span.node] + lane for lane in lanes), part))
+    return placed
 
 
-def _part(until: list[float], span: Span) -> tuple[int, ...]:
-    """The quarters of a shared GPU that a worker gets; raises ValueError where it holds too many at once."""
+def _take_quarters(until: list[float], span: WorkerSpan) -> tuple[int, ...]:
+    """Return the quarters of a shared GPU that a worker gets; raises ValueError if it has no room."""
     idle = [number for number, when in enumerate(until) if when <= span.began][: int(span.gpus * QUARTERS)]
     if len(idle) < span.gpus * QUARTERS:
-        raise ValueError(f"a shared GPU of {span.node} has no room for {span.group}, which takes {span.gpus:g} of it")
+        raise ValueError(f"a shared GPU of {span.node} has no room for {span.group}, which needs {span.gpus:g} of it")
     for number in idle:
         until[number] = span.ended
     return tuple(idle)
 
 
-def _lanes(until: Sequence[float], span: Span) -> list[int]:
-    """The first run of free neighbours, else any that are free."""
+def _lanes(until: Sequence[float], span: WorkerSpan) -> list[int]:
+    """Return the first run of adjacent free GPUs, else any free ones."""
     idle, width = [lane for lane, when in enumerate(until) if when <= span.began], max(1, int(span.gpus))
     for start in range(len(idle) - width + 1):
         if idle[start + width - 1] - idle[start] == width - 1:
@@ -105,23 +105,25 @@ def _lanes(until: Sequence[float], span: Span) -> list[int]:
     return idle[:width]
 
 
-def draw(found: Simulated, nodes: Sequence[Node], path: Path, title: str) -> None:
+def draw_timeline(simulated: Simulated, nodes: Sequence[Node], path: Path, title: str) -> None:
     """Write the picture (PNG); raises OSError if the file cannot be written."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    laid = bars(found.spans, nodes)
+    bars = layout_bars(simulated.spans, nodes)
     rows = sum(node.gpus for node in nodes)
-    names = list(dict.fromkeys(span.group for span in sorted(found.spans, key=lambda span: span.began) if span.gpus))
+    names = list(
+        dict.fromkeys(span.group for span in sorted(simulated.spans, key=lambda span: span.began) if span.gpus)
+    )
     models = [name for name in names if not name.startswith(JUDGE)]
-    colours = dict.fromkeys(names, GREY) | {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(models)}
+    colors = dict.fromkeys(names, GRAY) | {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(models)}
     figure, axes = pyplot.subplots(figsize=(15, max(4.5, 1.6 + 0.16 * rows, 0.27 * len(names) + 1.2)), dpi=110)
-    for bar in laid:
-        _bar(axes, bar, colours[bar.span.group], found.makespan)
-    _decorate(axes, nodes, found, title)
-    handles = [matplotlib.patches.Patch(color=colours[name], label=name) for name in names]
+    for bar in bars:
+        _bar(axes, bar, colors[bar.span.group], simulated.makespan)
+    _decorate(axes, nodes, simulated, title)
+    handles = [matplotlib.patches.Patch(color=colors[name], label=name) for name in names]
     handles.append(matplotlib.patches.Patch(facecolor="white", edgecolor="#666", hatch="////", label="starting"))
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), frameon=False, fontsize=9)
     figure.tight_layout()
@@ -129,29 +131,29 @@ def draw(found: Simulated, nodes: Sequence[Node], path: Path, title: str) -> Non
     pyplot.close(figure)
 
 
-def _bar(axes, bar: Bar, colour: str, makespan: float) -> None:  # type: ignore[no-untyped-def]  # matplotlib has no types
-    """One rectangle a run of rows: hatched while the worker starts, its model's name where there is room."""
+def _bar(axes, bar: Bar, color: str, makespan: float) -> None:  # type: ignore[no-untyped-def]  # matplotlib has no types
+    """Draw one rectangle per run of rows, hatched while the worker starts, with its model's name if there is room."""
     span, ready = bar.span, bar.span.ready if bar.span.ready is not None else bar.span.ended
     for low, high in _heights(bar):
         height, middle = high - low, (low + high) / 2
         common = {"height": height * (0.96 if height > 1 else 0.88), "edgecolor": "white", "linewidth": 0.5}
-        axes.barh(middle, (ready - span.began) / HOUR, left=span.began / HOUR, color=colour, hatch="/////", **common)
-        axes.barh(middle, (span.ended - ready) / HOUR, left=ready / HOUR, color=colour, **common)
+        axes.barh(middle, (ready - span.began) / HOUR, left=span.began / HOUR, color=color, hatch="/////", **common)
+        axes.barh(middle, (span.ended - ready) / HOUR, left=ready / HOUR, color=color, **common)
         if span.ended - span.began > 0.0085 * makespan * len(span.group):
-            place = ((span.began + span.ended) / 2 / HOUR, middle)
-            axes.text(*place, span.group, ha="center", va="center", fontsize=7.5, color=_ink(colour))
+            center = ((span.began + span.ended) / 2 / HOUR, middle)
+            axes.text(*center, span.group, ha="center", va="center", fontsize=7.5, color=_ink(color))
 
 
-def _ink(colour: str) -> str:
-    """Black or white, whichever has more contrast to the colour (WCAG 2.2, relative luminance 0.179)."""
+def _ink(color: str) -> str:
+    """Return black or white, whichever has more contrast with the color (WCAG 2.2, relative luminance 0.179)."""
     from matplotlib.colors import to_rgb
 
-    parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
     return "black" if 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2] > 0.179 else "white"
 
 
 def _heights(bar: Bar) -> list[tuple[float, float]]:
-    """From where to where the bar's rectangles reach; row 0 from -0.5 to 0.5."""
+    """Return the vertical extents of the bar's rectangles; row 0 reaches from -0.5 to 0.5."""
     if not bar.quarters:
         return [(low - 0.5, high + 0.5) for low, high in _runs(bar.rows)]
     top = bar.rows[0] - 0.5
@@ -159,7 +161,7 @@ def _heights(bar: Bar) -> list[tuple[float, float]]:
 
 
 def _runs(rows: Sequence[int]) -> list[tuple[int, int]]:
-    """Neighbouring rows as (first, last)."""
+    """Return runs of adjacent rows as (first, last)."""
     runs: list[tuple[int, int]] = []
     for row in rows:
         if runs and row == runs[-1][1] + 1:
@@ -169,7 +171,7 @@ def _runs(rows: Sequence[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def _decorate(axes, nodes: Sequence[Node], found: Simulated, title: str) -> None:  # type: ignore[no-untyped-def]
+def _decorate(axes, nodes: Sequence[Node], simulated: Simulated, title: str) -> None:  # type: ignore[no-untyped-def]
     first = 0
     ticks: dict[float, str] = {}
     for node in nodes:
@@ -178,7 +180,7 @@ def _decorate(axes, nodes: Sequence[Node], found: Simulated, title: str) -> None
         first += node.gpus
     axes.set_yticks(list(ticks), list(ticks.values()))
     axes.set_ylim(first - 0.5, -0.5)
-    axes.set_xlim(0, found.makespan * 1.01 / HOUR)
-    axes.axvline(found.bound.seconds / HOUR, color="black", linestyle="--", linewidth=1)
-    axes.set_xlabel("hours (dashed: lower bound); one row a GPU")
+    axes.set_xlim(0, simulated.makespan * 1.01 / HOUR)
+    axes.axvline(simulated.bound.seconds / HOUR, color="black", linestyle="--", linewidth=1)
+    axes.set_xlabel("hours (dashed: lower bound); one row per GPU")
     axes.set_title(title, loc="left", fontsize=11)

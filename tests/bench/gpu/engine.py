@@ -31,12 +31,12 @@ def driver(device: str, small: bool) -> dict[str, Any]:
         raise NotHere("no driver is asked on a CPU")
     import torch
 
-    from actors.gpu_check import GpuRequest, check
-    from actors.nvml import devices
+    from actors.node.gpu_check import GpuRequest, check_gpus
+    from actors.node.nvml import devices
 
     given = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"
     first = given.split(",")[0]
-    lines = list(check(GpuRequest("make gpu", 1, share=0.5), [first], first))
+    lines = list(check_gpus(GpuRequest("make gpu", 1, share=0.5), [first], first))
     known = next(one for one in devices() if first in (one.index, one.uuid))
     _, total = torch.cuda.mem_get_info()
     return {"said": lines[-1], "GiB by driver": round(known.total / 2**30, 1), "GiB by torch": round(total / 2**30, 1)}
@@ -69,7 +69,7 @@ def _back(how: str) -> float:
 
 
 def _free() -> int:
-    from actors.nvml import devices
+    from actors.node.nvml import devices
 
     first = (os.environ.get("CUDA_VISIBLE_DEVICES") or "0").split(",")[0]
     return next(one.free for one in devices() if first in (one.index, one.uuid))
@@ -94,7 +94,7 @@ def architectures(device: str, small: bool) -> dict[str, Any]:
 
 
 def _compared(name: str, device: str, dtype: str) -> str:
-    from actors.hf_package_call import PackageCall
+    from actors.engine.hf.package_call import PackageCall
     from tests.actors.architectures import write
     from tests.actors.rehearsal import draw, picture
 
@@ -105,7 +105,7 @@ def _compared(name: str, device: str, dtype: str) -> str:
         backend, request = _backend(folder, device, dtype), _asked([picture(0)])
         try:
             ids, reply = asyncio.run(_both(backend, request))
-            shown = asyncio.run(backend.pictures.shown(request.messages))
+            shown = asyncio.run(backend.pictures.load(request.messages))
         finally:
             asyncio.run(backend.close())
         package = PackageCall(_entry(folder, device, dtype))
@@ -129,9 +129,9 @@ def _entry(folder: Path, device: str, dtype: str, **options: Any) -> Any:
 
 
 def _backend(folder: Path, device: str, dtype: str = "float32", **options: Any) -> Any:
-    from actors.backend_registry import engine
+    from actors.engine.registry import open_engine
 
-    return engine(_entry(folder, device, dtype, **options), folder)
+    return open_engine(_entry(folder, device, dtype, **options), folder)
 
 
 def _asked(pictures: Sequence[Any], text: str = "What is this?", tokens: int = 8) -> Any:
@@ -200,15 +200,15 @@ def device_assert(device: str, small: bool) -> dict[str, Any]:
     """Token ids beyond the vocabulary make the device assert; nobody may be answered afterwards."""
     if device != "cuda":
         raise NotHere("a CPU raises IndexError and goes on")
-    from actors.backend import BackendDied
+    from actors.engine.backend import BackendDied
 
     with tempfile.TemporaryDirectory() as place:
         requests = _tiny(Path(place))
         backend = _backend(Path(place), device)
-        real = backend.mind.inputs
-        backend.mind.inputs = lambda jobs: _beyond(real(jobs))
+        real = backend.model.inputs
+        backend.model.inputs = lambda jobs: _beyond(real(jobs))
         lost = asyncio.run(_replies(backend, requests[:1]))[0]
-        backend.mind.inputs = real
+        backend.model.inputs = real
         after = asyncio.run(_replies(backend, requests[1:2]))[0]
     assert isinstance(lost, BackendDied) and isinstance(after, BackendDied), (lost, after)
     return {"reason": str(lost)[:160]}

@@ -79,18 +79,18 @@ def busy(device: str, small: bool) -> dict[str, Any]:
 
 
 async def _played(entry: Any, data: Path) -> tuple[int, float]:
-    from actors.backend_registry import engine
-    from actors.episode_runner import EpisodeRunner
-    from actors.in_flight import expected
+    from actors.engine.in_flight import expected_in_flight
+    from actors.engine.registry import open_engine
+    from actors.playing.episode_runner import EpisodeRunner
     from orchestrator.planning.build_plan import build_plan
     from sweeps.load import build
 
     sweep = build(
         {"name": "gpu", "data": str(data), "models": ["embedded"], "conditions": ["zero-shot", "history"]}, "gpu"
     )
-    plan, backend = build_plan(sweep), engine(entry, data)
+    plan, backend = build_plan(sweep), open_engine(entry, data)
     began, episodes = time.monotonic(), 0
-    async for block in EpisodeRunner(plan, {entry.name: backend}, expected(entry)).play(range(plan.total)):
+    async for block in EpisodeRunner(plan, {entry.name: backend}, expected_in_flight(entry)).play(range(plan.total)):
         episodes += len(block.ordinals)
     seconds = time.monotonic() - began
     await backend.close()
@@ -99,7 +99,7 @@ async def _played(entry: Any, data: Path) -> tuple[int, float]:
 
 @contextmanager
 def _utilisation() -> Iterator[list[float]]:
-    from actors.nvml import Unmeasurable, utilization
+    from actors.node.nvml import DriverUnavailable, utilization
 
     seen: list[float] = []
     ended = threading.Event()
@@ -108,7 +108,7 @@ def _utilisation() -> Iterator[list[float]]:
         while not ended.wait(0.2):
             try:
                 shares = [v for name, v in utilization().items() if name.endswith("utilization_percentage")]
-            except Unmeasurable:
+            except DriverUnavailable:
                 return
             seen.extend(share for share in shares[:1])
 

@@ -12,7 +12,7 @@ import pytest
 import orchestrator
 from orchestrator import RunFolderError, SweepError, load_sweep, open_run, plan
 from orchestrator.api.play import _beside
-from orchestrator.report.run_data import read
+from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import episodes
 from tests.orchestrator.report import runs
 
@@ -44,7 +44,7 @@ def test_frames_are_the_store_and_the_report(folder):
     assert run.turns["key"].n_unique() == run.episodes.filter(pl.col("turns") > 0).height
     assert run.turns.height == run.episodes["turns"].sum()
     assert run.verdicts.height == 0 and "judge" in run.verdicts.columns
-    assert run.results.equals(read(folder).rows)
+    assert run.results.equals(read_run(folder).rows)
     assert repr(run) == f"<Run {folder}: 28 cells, 84 of 84 episodes>"
 
 

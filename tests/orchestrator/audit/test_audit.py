@@ -10,9 +10,9 @@ from random import Random
 import polars as pl
 import pytest
 
-from actors.backend import Request, ScriptedBackend
-from actors.baselines import Baseline
-from envs.openended import accepted
+from actors.engine.backend import Request, ScriptedBackend
+from actors.engine.baselines import Baseline
+from envs.openended import accepted_answers
 from envs.types import Mode
 from orchestrator.audit import audit as audits
 from orchestrator.audit import open_ended
@@ -48,7 +48,7 @@ def misread(request: Request) -> str:
     """A judge who counts wrongly, forgets to close its thinking, writes no list at all, or does it right."""
     situation = request.situation
     clear = situation.state.mode is Mode.REFERENCE
-    return careless(Random(request.seed), len(accepted(situation.sample, clear)))
+    return careless(Random(request.seed), len(accepted_answers(situation.sample, clear)))
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +224,7 @@ def test_what_was_changed_after_judging_is_found(name, judged, package, tmp_path
 
 
 def test_another_wording_or_list_of_ours_is_found_by_the_package(judged, package, monkeypatch):
-    monkeypatch.setattr(open_ended, "accepted", lambda sample, reference: ("Move the blocks",))
+    monkeypatch.setattr(open_ended, "accepted_answers", lambda sample, reference: ("Move the blocks",))
     found = audit(judged, package, oracle_python()).differences
 
     assert {d.what for d in found if not d.what.startswith("verdict")} == {"accepted answers"}

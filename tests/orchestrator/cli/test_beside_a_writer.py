@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.baselines import Baseline
-from actors.episode_runner import EpisodeRunner
-from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
-from orchestrator.report.metrics import score, write_results
+from actors.engine.baselines import Baseline
+from actors.playing.episode_runner import EpisodeRunner
+from orchestrator.planning.build_plan import build_plan, planned_rows, stored_episodes
+from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.storage import run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
@@ -44,7 +44,7 @@ def attempt(folder: Path, file: Path) -> None:
     plan = build_plan(sweep)
     with run_folder.claim(folder, sweep, left_out=plan.left_out):
         store = EpisodeStore(folder, rows=5)
-        finished = set(store.finished()["key"])
+        finished = set(store.finished_episodes()["key"])
         pending = [ordinal for queue in plan.pending(finished).values() for ordinal in queue][:40]
         run_folder.write_plan(folder, planned_rows(plan), plan.all_keys())
         engines = {model.name: Baseline(model.name) for model in sweep.models}
@@ -52,10 +52,10 @@ def attempt(folder: Path, file: Path) -> None:
         store.compact()
         runs.heard(folder, sweep, sweep.judge, Baseline("rule-judge"), only=20)
         VerdictStore(folder).compact()
-        write_results(folder, score(belonging(plan, folder), planned_rows(plan), verdicts(folder)))
+        write_results(folder, score(stored_episodes(plan, folder), planned_rows(plan), verdicts(folder)))
         run_folder.write_status(folder, [], finished=False)
         if not pending:
-            store.take_back(episodes(folder).select("key").collect()["key"].to_list()[::2])
+            store.discard(episodes(folder).select("key").collect()["key"].to_list()[::2])
         store.close()
 
 
@@ -90,7 +90,7 @@ def test_commands_that_read_beside_a_writer(writer, tmp_path):
     folder, file, process = writer
     commands = [
         ("status", folder), ("report", folder, "--brief"), ("plan", file, "--output", folder),
-        ("status", folder, "--json"), ("compare", folder), ("agreement", folder),
+        ("status", folder, "--json"), ("compare", folder), ("judge", folder, "--agreement"),
     ]  # fmt: skip
     if oracle_python():
         commands.append(("audit", folder, "--package", oracle_path(tmp_path), "--python", oracle_python()))

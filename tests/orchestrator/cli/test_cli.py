@@ -9,13 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from envs import SCENARIOS
-from envs.samples import load
+from envs.samples import load_samples
 from envs.stimulus import OPEN_ENDED_HINT
 from orchestrator.cli.main import app
 from orchestrator.inspection.replay import as_json
 from orchestrator.storage.run_folder import write_status
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
-from sweeps.load import one_cell
+from sweeps.load import build_cell
 from tests.orchestrator.report import runs
 
 
@@ -38,7 +38,7 @@ def test_a_condition_added_to_the_registry_is_listed_and_played_without_a_second
     row = next(line for line in call("ls", "conditions").output.splitlines() if "hint-history" in line)
 
     assert "ablation: hint and history" in row and "all" in row
-    cell = one_cell("QD", "hint-history")
+    cell = build_cell("QD", "hint-history")
     assert cell.condition is added
     assert all(condition.description for condition in {**CONDITIONS, **VARIANTS}.values())
 
@@ -58,8 +58,8 @@ def test_a_description_is_no_part_of_a_key_and_is_not_stored():
         (("run", "sweeps/baselines.toml", "--output", ""), "--output is empty"),
         (("plan", "sweeps/baselines.toml", "--price", "3"), "require --gpus N"),
         (("plan", "sweeps/baselines.toml", "--gpu-type", "abacus"), "require --gpus N"),
-        (("report", "{run}", "--data", "nowhere"), "--data nowhere is no folder"),
-        (("audit", "{run}", "--data", "nowhere"), "--data nowhere is no folder"),
+        (("report", "{run}", "--data", "nowhere"), "--data nowhere is not a folder"),
+        (("audit", "{run}", "--data", "nowhere"), "--data nowhere is not a folder"),
         (("judge", "{run}", "--set", "instruction=paper"), "proactivebench"),
     ],
 )
@@ -103,7 +103,7 @@ def test_plan_counts_cells_and_episodes(demo_data, tmp_path):
 
 
 def test_replay_scores_transcripts_as_json_lines(demo_data, tmp_path):
-    sample = load(demo_data, "ROD")[0]
+    sample = load_samples(demo_data, "ROD")[0]
     ask = next(option for option in sample.options if "left" in option)
     path = tmp_path / "answers.jsonl"
     path.write_text(
@@ -119,7 +119,7 @@ def test_replay_scores_transcripts_as_json_lines(demo_data, tmp_path):
             }
         )
     )
-    first, second = map(json.loads, call("replay", "--data", demo_data, path).output.splitlines())
+    first, second = map(json.loads, call("audit", "--data", demo_data, "--answers", path).output.splitlines())
 
     assert (first["num_turns"], first["correct"], first["unused_answers"], first["max_steps"]) == (2, True, 1, False)
     assert [turn["action"] for turn in first["turns"]] == ["correct", "mismatch"]
@@ -132,14 +132,14 @@ def test_replay_scores_transcripts_as_json_lines(demo_data, tmp_path):
 
 
 def test_an_episode_that_the_answers_do_not_end_is_neither_right_nor_wrong(demo_data, tmp_path):
-    sample = load(demo_data, "ROD")[0]
+    sample = load_samples(demo_data, "ROD")[0]
     ask = next(option for option in sample.options if "left" in option)
     path = tmp_path / "answers.jsonl"
     lines = [
         {"scenario": "ROD", "id": sample.id, "answers": answers} for answers in ([], [ask], [ask, sample.answer], ["?"])
     ]
     path.write_text("\n".join(map(json.dumps, lines)))
-    found = [json.loads(line) for line in call("replay", "--data", demo_data, path).output.splitlines()]
+    found = [json.loads(line) for line in call("audit", "--data", demo_data, "--answers", path).output.splitlines()]
 
     assert [(line["num_turns"], line["ending"], line["correct"]) for line in found] == [
         (0, None, None), (1, None, None), (2, "correct", True), (1, "wrong", False),
@@ -149,7 +149,7 @@ def test_an_episode_that_the_answers_do_not_end_is_neither_right_nor_wrong(demo_
 def test_half_a_character_in_an_answer_comes_out_as_it_went_in(demo_data, tmp_path):
     path = tmp_path / "answers.jsonl"
     path.write_text(r'{"scenario": "ROD", "id": 0, "answers": ["\ud800 Baum"], "protocol": "mcqa"}')
-    found = call("replay", "--data", demo_data, path)
+    found = call("audit", "--data", demo_data, "--answers", path)
 
     assert found.exit_code == 0
     assert json.loads(found.output)["turns"][0]["answer"] == "\ud800 Baum"
@@ -161,10 +161,10 @@ def test_a_line_stays_readable_where_the_output_can_hold_it():
 
 
 def test_a_crop_is_told_in_floats(demo_data, tmp_path):
-    sample = load(demo_data, "COCO")[0]
+    sample = load_samples(demo_data, "COCO")[0]
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"scenario": "COCO", "id": sample.id, "answers": ["?"]}))
-    op = json.loads(call("replay", "--data", demo_data, path).output)["turns"][0]["op"]
+    op = json.loads(call("audit", "--data", demo_data, "--answers", path).output)["turns"][0]["op"]
 
     assert op[0] == "crop" and len(op) == 5 and all(isinstance(edge, float) for edge in op[1:])
 
@@ -195,7 +195,7 @@ def test_a_crop_is_told_in_floats(demo_data, tmp_path):
 def test_a_bad_line_of_a_transcript_is_one_sentence(line, sentence, demo_data, tmp_path):
     path = tmp_path / "bad.jsonl"
     path.write_text(line)
-    found = call("replay", "--data", demo_data, path)
+    found = call("audit", "--data", demo_data, "--answers", path)
 
     assert found.exit_code == 2
     assert sentence in found.stderr
@@ -205,7 +205,7 @@ def test_a_bad_line_of_a_transcript_is_one_sentence(line, sentence, demo_data, t
     "args",
     [
         ("plan", "none.toml"), ("run", "sweeps/demo.toml", "--set", "data=nowhere"), ("report", "nowhere"),
-        ("status", "nowhere"), ("track", "nowhere"), ("replay", "none.jsonl", "--data", "nowhere"),
+        ("status", "nowhere"), ("track", "nowhere"), ("audit", "--answers", "none.jsonl", "--data", "nowhere"),
         ("data", "check", "nowhere"), ("data", "demo", "x", "--samples", "0"), ("prompt", "QD", "1", "--data", "nowhere"),
         ("prompt", "QD", "1", "--condition", "icl-1"), ("prompt", "QD", "1", "--protocol", "oeg", "--condition", "history"),
         ("prompt", "QD", "1", "--judge", "rule-judge"), ("prompt", "QD", "1", "--protocol", "oeg", "--turn", "1"),

@@ -1,18 +1,13 @@
 """``ctl`` as it is typed: one sentence each, in a folder and in a bucket; no Ray is needed to ask."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
 from orchestrator.object_store import run_location as remote
-from orchestrator.planning import sweep_change
 from orchestrator.storage import control_log, lock, run_folder
-from tests.conftest import ROOT
 from tests.orchestrator.buckets import wait_for
 from tests.orchestrator.report import runs
 
@@ -36,7 +31,7 @@ def test_what_is_asked_where_nobody_plays_is_kept_and_said(folder):
 
     assert done.exit_code == 0
     assert done.output == f"nobody plays {folder} now: the next `run` there begins with cancel uniform/ROD\n"
-    (name,) = control_log.waiting(folder)
+    (name,) = control_log.waiting_commands(folder)
     assert json.loads((folder / "control" / name).read_text())["verb"] == "cancel"
     assert typed(folder).output == "nothing was asked of this run\n"
 
@@ -44,15 +39,15 @@ def test_what_is_asked_where_nobody_plays_is_kept_and_said(folder):
 @pytest.mark.parametrize("refused", [False, True])
 def test_the_answer_of_the_driver_is_printed(folder, monkeypatch, refused):
     """A driver that looks as soon as something is asked."""
-    real = control_log.ask
+    real = control_log.send_command
 
     def asked_and_taken(place, one):
         name = real(place, one)
-        control_log.take(place, lambda command: ("6 cells are \x1b[31mpaused", refused))
+        control_log.take_commands(place, lambda command: ("6 cells are \x1b[31mpaused", refused))
         return name
 
-    monkeypatch.setattr(control_log, "ask", asked_and_taken)
-    with lock.held(folder, "driver"):
+    monkeypatch.setattr(control_log, "send_command", asked_and_taken)
+    with lock.hold(folder, "driver"):
         done = typed(folder, "pause")
 
     assert "\x1b" not in done.output
@@ -64,7 +59,7 @@ def test_the_answer_of_the_driver_is_printed(folder, monkeypatch, refused):
 
 
 def test_a_driver_that_does_not_answer_is_told(folder):
-    with lock.held(folder, "driver"):
+    with lock.hold(folder, "driver"):
         done = typed(folder, "pause", "--wait", "0")
 
     assert done.exit_code == 1
@@ -80,9 +75,7 @@ def test_a_driver_that_does_not_answer_is_told(folder):
         (["drain", "n1"], "so no node of it can be emptied"),
         (["set", "cluster.gpus"], "set takes KEY=VALUE"),
         (["set", "=4"], "set takes KEY=VALUE"),
-        (["apply"], "apply takes a sweep file: ctl DIR apply SWEEP.toml"),
-        (["apply", "nowhere.toml"], "nowhere.toml"),
-        (["pause", "--yes"], "--set and --yes belong to apply"),
+        (["apply", "v2.toml"], "`ctl apply` was removed; stop the run, edit its sweep file, and start it again with"),
         (["pause", "x" * 301], "pause takes a target of at most 300 characters"),
     ],
 )
@@ -90,72 +83,7 @@ def test_what_cannot_be_asked_is_one_sentence(folder, words, why):
     done = typed(folder, *words)
 
     assert done.exit_code == 2 and why in done.output and done.output.count("\n") == 1
-    assert not control_log.waiting(folder)
-
-
-@pytest.fixture
-def next_version(tmp_path, demo_data):
-    """A file like the folder's sweep, with one model more."""
-    file = tmp_path / "v2.toml"
-    file.write_text(f'# A test.\ndata = "{demo_data}"\nmodels = ["uniform", "guess"]\nconditions = ["hint"]\n')
-    return file
-
-
-DIFFERENCE = ["models: + guess", "new: 7 cells, 70 episodes", "as before: 7 cells, 70 episodes"]
-
-
-def test_apply_shows_the_difference_and_leaves_the_whole_sweep_in_the_command(folder, next_version):
-    done = typed(folder, "apply", next_version, "--yes")
-
-    assert done.exit_code == 0
-    assert done.output.splitlines()[:3] == DIFFERENCE
-    assert done.output.splitlines()[3].startswith(f"nobody plays {folder} now: the next `run` there begins with apply")
-    (name,) = control_log.waiting(folder)
-    carried = sweep_change.read(json.loads((folder / "control" / name).read_text())["sweep"])
-    assert [model.name for model in carried.models] == ["uniform", "guess"]
-    assert carried.output == run_folder.stored_sweep(folder).output
-
-
-def test_apply_asks_nobody_where_there_is_no_terminal(folder, next_version):
-    done = typed(folder, "apply", next_version)
-
-    assert done.exit_code == 2 and done.output.splitlines()[:3] == DIFFERENCE
-    assert "nothing is applied: there is no terminal to ask on; --yes" in done.output
-    assert not control_log.waiting(folder)
-
-
-@pytest.mark.parametrize("answer, asked", [("y", 1), ("n", 0)])
-def test_apply_asks_on_a_terminal(folder, next_version, answer, asked):
-    ours, theirs = os.openpty()
-    with os.fdopen(ours, "w") as keyboard:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator", "ctl", folder, "apply", next_version],
-            stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT,
-        )  # fmt: skip
-        os.close(theirs)
-        keyboard.write(f"{answer}\n")
-        keyboard.flush()
-        told, _ = process.communicate(timeout=120)
-
-    assert "apply this to the sweep?" in told and "Traceback" not in told
-    assert (process.returncode == 0) == bool(asked) and len(control_log.waiting(folder)) == asked
-
-
-@pytest.mark.parametrize(
-    "change, why",
-    [
-        (("conditions", "conditoins"), "unknown key 'conditoins'; did you mean 'conditions'?"),
-        (('"guess"', '"gess"'), "gess"),
-        (("# A test.", "seed = 4"), "seed was 0, this sweep says 4"),
-        (('["uniform", "guess"]', '["uniform"]'), "says what is played already; nothing is asked"),
-    ],
-)
-def test_a_sweep_that_cannot_be_applied_is_one_sentence_and_nothing_is_asked(folder, next_version, change, why):
-    next_version.write_text(next_version.read_text().replace(*change))
-    done = typed(folder, "apply", next_version, "--yes")
-
-    assert done.exit_code == 2 and why in done.output and done.output.count("\n") == 1
-    assert not (folder / "control").exists()
+    assert not control_log.waiting_commands(folder)
 
 
 def test_a_folder_without_a_run_is_one_sentence(tmp_path):
@@ -166,10 +94,10 @@ def test_a_folder_without_a_run_is_one_sentence(tmp_path):
 
 
 def test_status_and_report_say_what_is_cancelled(folder):
-    control_log.ask(folder, control_log.command("cancel", "all"))
-    control_log.take(folder, lambda one: ("", False))
+    control_log.send_command(folder, control_log.make_command("cancel", "all"))
+    control_log.take_commands(folder, lambda one: ("", False))
     planned = run_folder.planned_cells(folder)
-    with lock.held(folder, "driver"):
+    with lock.hold(folder, "driver"):
         run_folder.write_plan(folder, _planned(planned, more=5))
 
     states = {cell["state"] for cell in run_folder.read_status(folder)["cells"]}
@@ -186,18 +114,19 @@ def _planned(cells, more):
     return pl.DataFrame([{**cell, "planned": cell["planned"] + more} for cell in cells])
 
 
-def test_a_command_to_a_run_in_a_bucket_reaches_its_driver_and_the_answer_comes_back(url, folder, next_version):
-    with remote.place(url, str) as place:
+def test_a_command_to_a_run_in_a_bucket_reaches_its_driver_and_the_answer_comes_back(url, folder):
+    with remote.open_location(url, str) as place:
         for path in (run_folder.RESOLVED, run_folder.PLAN):
             (place.folder / path).write_bytes((folder / path).read_bytes())
         wait_for(lambda: typed(url, "pause", "--wait", "0").exit_code == 1)
-        wait_for(lambda: control_log.waiting(place.folder))
-        control_log.take(place.folder, lambda one: (f"did {one}", False))
+        wait_for(lambda: control_log.waiting_commands(place.folder))
+        control_log.take_commands(place.folder, lambda one: (f"did {one}", False))
 
         wait_for(lambda: "did pause all" in typed(url).output)
-    assert not [name for name in remote.Bucket(url).listed() if name.startswith("control/")]
+    assert not [name for name in remote.Bucket(url).list_objects() if name.startswith("control/")]
 
     assert "the next `run` there begins with resume all" in typed(url, "resume").output
-    assert typed(url, "apply", next_version, "--yes").output.splitlines()[:3] == DIFFERENCE
-    with remote.place(url, str) as place:
-        assert len(control_log.waiting(place.folder)) == 2, "an attempt finds them before it looks what is pending"
+    with remote.open_location(url, str) as place:
+        assert len(control_log.waiting_commands(place.folder)) == 1, (
+            "an attempt finds them before it looks what is pending"
+        )

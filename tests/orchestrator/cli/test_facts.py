@@ -8,8 +8,10 @@ import re
 import pytest
 import typer
 
-from orchestrator.cli.as_json import show_json
-from orchestrator.cli.main import app, data_app, models_app
+from orchestrator.cli.data import data_app
+from orchestrator.cli.json_output import print_json
+from orchestrator.cli.main import app
+from orchestrator.cli.models import models_app
 from orchestrator.storage.software import version
 from tests.orchestrator.cli.test_cli import call
 from tests.orchestrator.report import runs
@@ -81,7 +83,7 @@ def test_models_check_as_json_says_what_is_ok():
 
 
 def test_figures_that_are_not_known_are_null_and_control_characters_are_escapes(capsys):
-    show_json({"a": float("nan"), "b": [float("inf"), 1.5, "\x1b[2J\u009b"], "c": ("x",)})
+    print_json({"a": float("nan"), "b": [float("inf"), 1.5, "\x1b[2J\u009b"], "c": ("x",)})
     printed = capsys.readouterr().out
 
     assert json.loads(printed) == {"a": None, "b": [None, 1.5, "\x1b[2J\u009b"], "c": ["x"]}
@@ -133,13 +135,13 @@ def test_init_writes_a_sweep_that_plans_and_says_what_to_type(tmp_path, monkeypa
     (tmp_path / "demo-data").symlink_to(demo_data)
     assert "56 cells, 560 episodes" in call("plan", "mine.toml").stdout
     again = call("init", "mine.toml")
-    assert again.exit_code == 2 and "is left as it is" in again.stderr
+    assert again.exit_code == 2 and "is left unchanged" in again.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("init", "x.txt"), "give it the ending .toml"),
+        (("init", "x.txt"), "end it with .toml"),
         (("init", "x.toml", "--from", "dem"), "did you mean 'demo'"),
         (("init", "file/x.toml"), "cannot be written"),
     ],

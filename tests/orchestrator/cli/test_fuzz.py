@@ -12,14 +12,14 @@ from random import Random
 import pytest
 from typer.testing import CliRunner
 
-from actors.baselines import Baseline
-from actors.printable import UNSAFE
+from actors.engine.baselines import Baseline
+from actors.text.printable import UNSAFE
 from orchestrator.cli.main import app
 from orchestrator.execution import ray_cluster
-from orchestrator.scheduling.forecast.throughput import OBSERVED
+from orchestrator.scheduling.forecast.throughput import OBSERVED_FILE
 from orchestrator.storage import checksums
 from orchestrator.storage.run_folder import planned_cells, write_status
-from sweeps.load import judge
+from sweeps.load import build_judge
 from tests.actors.hostile import CONTROL
 from tests.orchestrator.report import runs
 
@@ -39,23 +39,30 @@ COMMANDS = {
     "status": ("{run}", "--json"),
     "report": ("{run}", "--brief", "--data", "--judge", "--strict-paper"),
     "compare": ("{run}", "--data", "--judge", "--strict-paper"),
-    "judge": ("{run}", "--by", "--set", "--again"),
-    "agreement": ("{run}", "--json"),
+    "judge": ("{run}", "--by", "--set", "--again", "--agreement", "--json"),
     "track": ("{run}", "--tracking-uri", "sqlite-but-no", "--data"),
-    "replay": ("{answers}", "--data", "{data}"),
+    "audit --answers": ("{answers}", "--data", "{data}"),
     "audit": ("{run}", "--package", "--python", "--data"),
     "prompt": ("ROD", "0", "--data", "{data}", "--condition", "--model", "--turn", "--protocol", "--judge", "--answer"),
     "data check": ("{data}", "--scenarios", "--unfiltered"),
     "data demo": ("{fifo}", "--samples", "--seed", "--keep"),
     "models check": ("uniform", "--sweep", "--gpu-type"),
     "models fetch": ("uniform", "--sweep"),
-    "leaderboard": ("{run}", "--into", "page.html", "--data", "--judge"),
+    "report --leaderboard": ("{run}", "--into", "page.html", "--data", "--judge"),
     "merge": ("{run}", "{run}", "--into", "merged", "--prefer"),
     "export": ("{run}", "--to", "csv", "--into", "exported", "--by"),
-    "learned": ("{run}", "--data"),
+    "report --learned": ("{run}", "--data"),
 }
 """Command -> the words that its lines are drawn from, beside ``ODD``."""
-READING = ("status", "report --brief", "compare", "agreement", "run {sweep} --output", "judge", "plan {sweep} --output")
+READING = (
+    "status",
+    "report --brief",
+    "compare",
+    "judge --agreement",
+    "run {sweep} --output",
+    "judge",
+    "plan {sweep} --output",
+)
 """Commands that are given each damaged run folder."""
 
 
@@ -75,14 +82,14 @@ def places(tmp_path_factory, demo_data):
     )
     (folder / "answers.jsonl").write_text('{"scenario": "ROD", "id": 0, "answers": ["A"]}\n')
     runs.played(found["run"], wanted)
-    runs.heard(found["run"], wanted, judge({"model": "rule-judge"}, "a test"), Baseline("rule-judge"))
+    runs.heard(found["run"], wanted, build_judge({"model": "rule-judge"}, "a test"), Baseline("rule-judge"))
     cells = [
         {"cell": c["cell"], "planned": c["planned"], "finished": c["planned"]} for c in planned_cells(found["run"])
     ]
     write_status(
         found["run"], [{**cell, "errors": 0, "state": "complete", "reason": ""} for cell in cells], finished=True
     )
-    checksums.write(found["run"] / OBSERVED, b'{"gpu": "h200", "episodes": {}}')
+    checksums.write(found["run"] / OBSERVED_FILE, b'{"gpu": "h200", "episodes": {}}')
     more = {
         "sweep": folder / "x.toml",
         "answers": folder / "answers.jsonl",
@@ -197,7 +204,8 @@ def test_many_odd_files(places, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", [("plan",), ("run",), ("models", "check", "--sweep"), ("replay", "--data", "{data}"), ("status",)]
+    "command",
+    [("plan",), ("run",), ("models", "check", "--sweep"), ("audit", "--data", "{data}", "--answers"), ("status",)],
 )
 @pytest.mark.parametrize("name", ["/dev/zero", "{fifo}", "{loop}", LONG, "{data}"])
 def test_what_is_no_file_is_a_sentence(places, command, name):
@@ -206,7 +214,7 @@ def test_what_is_no_file_is_a_sentence(places, command, name):
 
 @pytest.mark.parametrize(
     "line",
-    ["report {run} {loop}", "compare {loop} {run}", "leaderboard {run} {loop}", "merge {run} {loop} --into merged",
+    ["report {run} {loop}", "compare {loop} {run}", "report --leaderboard {run} {loop}", "merge {run} {loop} --into merged",
      "run {sweep} --output {loop}", "run {sweep} --output new --reuse {loop}"],
 )  # fmt: skip
 def test_a_folder_that_is_a_link_to_itself_is_a_sentence(places, line):

@@ -8,14 +8,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from actors.baselines import Baseline
-from actors.printable import UNSAFE
+from actors.engine.baselines import Baseline
+from actors.text.printable import UNSAFE
 from orchestrator.inspection.replay import as_json
 from orchestrator.monitoring import render
 from orchestrator.monitoring.console import Visible, show
-from orchestrator.monitoring.snapshot import Row, Snapshot
+from orchestrator.monitoring.snapshot import GroupRow, Snapshot
 from orchestrator.storage.verdict_store import verdicts
-from sweeps.load import judge
+from sweeps.load import build_judge
 from tests.actors.hostile import CONTROL
 from tests.orchestrator.cli.test_cli import call
 from tests.orchestrator.report import runs
@@ -38,7 +38,7 @@ def test_tables_and_lines_are_printed_with_escapes(what, capsys):
 
 def test_the_live_table_too_on_a_real_terminal():
     screen = io.StringIO()
-    snapshot = Snapshot(1.0, 1, 2, 1.0, None, 0, (Row(f"[/]{CONTROL}", done=1, planned=2, ready=1),))
+    snapshot = Snapshot(1.0, 1, 2, 1.0, None, 0, (GroupRow(f"[/]{CONTROL}", done=1, planned=2, ready=1),))
     with Live(console=Console(file=screen, force_terminal=True, width=200), auto_refresh=False) as live:
         live.update(Visible(render.table(snapshot)), refresh=True)
 
@@ -58,7 +58,7 @@ def edited(demo_data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("edited") / "run"
     wanted = runs.sweep(demo_data, ["ask-properly"], ["hint"], protocol="oeg", scenarios=["QD"])
     runs.played(folder, wanted)
-    runs.heard(folder, wanted, judge({"model": "rule-judge"}, "a test"), Baseline("rule-judge"))
+    runs.heard(folder, wanted, build_judge({"model": "rule-judge"}, "a test"), Baseline("rule-judge"))
     for path in (folder / "verdicts").iterdir():
         rows = verdicts(folder).collect()
         rows.with_columns(judge=rows["judge"] + CONTROL.replace("\x00", "")).write_parquet(path)
@@ -67,7 +67,7 @@ def edited(demo_data, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "command", [("report", "--brief"), ("compare",), ("agreement",), ("status",), ("judge", "--set", "x=1")]
+    "command", [("report", "--brief"), ("compare",), ("judge", "--agreement"), ("status",), ("judge", "--set", "x=1")]
 )
 def test_commands_over_such_a_folder(edited, command):
     name, *rest = command

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.datasets import remote_files
 from orchestrator.datasets.remote_files import FetchError
-from orchestrator.datasets.sources import Web
+from orchestrator.datasets.sources import WebFolder
 from tests import loopback
 
 pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
@@ -87,7 +87,7 @@ def handler(state: Changing) -> type[BaseHTTPRequestHandler]:
 
 def fetched(url: str, target) -> bytes:
     """The file, as one call fetches it: listed, then downloaded."""
-    place = Web(url, lambda size: None)
+    place = WebFolder(url, lambda size: None)
     [file] = place.files()
     return place.download(file, target).read_bytes()
 

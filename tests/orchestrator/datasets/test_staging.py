@@ -19,7 +19,7 @@ import pytest
 
 from orchestrator.datasets.hub import FetchError
 from orchestrator.datasets.safe_unzip import BadArchive
-from orchestrator.datasets.sources import address
+from orchestrator.datasets.sources import parse_address
 from orchestrator.datasets.staging import stage
 from sweeps.load import SweepError, build
 from tests import loopback
@@ -156,11 +156,11 @@ def test_an_address_that_cannot_be_is_a_sentence(data):
 
 
 def test_addresses():
-    assert str(address(f"hf://a/b@{COMMIT}/test")) == f"hf://a/b@{COMMIT}/test"
-    assert str(address("hf://datasets/a/b")) == "hf://a/b@main" and not address("hf://a/b").fixed
-    assert address("some/folder") is None
+    assert str(parse_address(f"hf://a/b@{COMMIT}/test")) == f"hf://a/b@{COMMIT}/test"
+    assert str(parse_address("hf://datasets/a/b")) == "hf://a/b@main" and not parse_address("hf://a/b").fixed
+    assert parse_address("some/folder") is None
     with pytest.raises(FetchError, match="hf://OWNER/NAME"):
-        address("hf://only")
+        parse_address("hf://only")
 
 
 @pytest.fixture
@@ -208,11 +208,11 @@ from pathlib import Path
 import ray
 from orchestrator.execution.ray_cluster import connect
 from orchestrator.datasets.node_staging import NodeStaging
-from orchestrator.datasets.staging import fixed
+from orchestrator.datasets.staging import pin_data
 from sweeps.load import load
 
 async def main():
-    stages = NodeStaging(fixed(load(Path(sys.argv[1]))))
+    stages = NodeStaging(pin_data(load(Path(sys.argv[1]))))
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     found = await asyncio.gather(*(stages.folder(node, "host") for node in nodes * 2))
     stages.close()

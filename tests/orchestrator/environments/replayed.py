@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from actors.backend import Message, Reply, ScriptedBackend
-from actors.baselines import Baseline
+from actors.engine.backend import Message, Reply, ScriptedBackend
+from actors.engine.baselines import Baseline
 from orchestrator.storage.episode_store import episodes, turns
 from tests.orchestrator.report.runs import played, sweep
 

@@ -13,10 +13,10 @@ gymnasium = pytest.importorskip("gymnasium", reason="the extra gymnasium is not 
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
 from envs import SCENARIOS  # noqa: E402
-from envs.render import Renderer, Unprocessable  # noqa: E402
+from envs.render import Renderer, UnreadablePicture  # noqa: E402
 from envs.samples import BadData  # noqa: E402
 from orchestrator.environments.benchmark import Benchmark  # noqa: E402
-from orchestrator.environments.gymnasium_env import ProactiveEnv  # noqa: E402
+from orchestrator.environments.gymnasium_env import ProactiveGymEnv  # noqa: E402
 from sweeps.sweep_file import SweepError  # noqa: E402
 from tests.orchestrator.environments.replayed import CONDITIONS, recorded  # noqa: E402
 
@@ -28,8 +28,8 @@ def stored(demo_data, tmp_path_factory):
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_recorded_episodes_replay_to_the_same_transitions(demo_data, stored, condition):
-    by_text = ProactiveEnv(demo_data, condition=condition, action="text", size=8)
-    by_option = ProactiveEnv(demo_data, condition=condition, size=8)
+    by_text = ProactiveGymEnv(demo_data, condition=condition, action="text", size=8)
+    by_option = ProactiveGymEnv(demo_data, condition=condition, size=8)
     mine = [one for one in stored if one.condition == condition]
     endings, chosen = set(), 0
     for episode in mine:
@@ -67,7 +67,7 @@ def test_gymnasiums_own_check_passes_without_a_warning(demo_data, name, action):
 
 
 def test_a_picture_is_seen_as_large_as_it_fits_and_rendered_as_a_model_sees_it(demo_data):
-    env = ProactiveEnv(demo_data, ["COCO"], size=50, render_mode="rgb_array")
+    env = ProactiveGymEnv(demo_data, ["COCO"], size=50, render_mode="rgb_array")
     observed, _ = env.reset(seed=1)
     whole = np.asarray(Renderer(demo_data).picture(env.episode.image))
     assert np.array_equal(env.render(), whole)
@@ -75,12 +75,12 @@ def test_a_picture_is_seen_as_large_as_it_fits_and_rendered_as_a_model_sees_it(d
     assert observed["picture"].shape == (50, 50, 3) and max(height, width) == 50
     assert not observed["picture"][height:].any() and not observed["picture"][:, width:].any()
     assert observed["picture"][:height, :width].any()
-    blind, _ = ProactiveEnv(demo_data, ["COCO"], "text-only", size=50).reset(seed=1)
+    blind, _ = ProactiveGymEnv(demo_data, ["COCO"], "text-only", size=50).reset(seed=1)
     assert not blind["picture"].any() and blind["text"] == observed["text"]
 
 
 def test_the_mask_is_of_the_options_shown_and_another_action_names_nothing(demo_data):
-    env = ProactiveEnv(demo_data, "all", "reference", size=16)
+    env = ProactiveGymEnv(demo_data, "all", "reference", size=16)
     for seed in range(8):
         _, info = env.reset(seed=seed)
         assert info["options"] == [] and info["action_mask"].sum() == len(info["categories"]) < env.action_space.n
@@ -89,7 +89,7 @@ def test_the_mask_is_of_the_options_shown_and_another_action_names_nothing(demo_
 
 
 def test_the_same_seed_shows_the_same_samples_and_another_seed_others(demo_data):
-    env = ProactiveEnv(demo_data, size=16)
+    env = ProactiveGymEnv(demo_data, size=16)
 
     def drawn(seed):
         infos = [env.reset(seed=seed)[1], *(env.reset()[1] for _ in range(9))]
@@ -99,17 +99,17 @@ def test_the_same_seed_shows_the_same_samples_and_another_seed_others(demo_data)
 
 
 def test_mistakes_are_one_sentence(demo_data, tmp_path):
-    env = ProactiveEnv(demo_data, ["ROD", "QD"], action="text", size=16)
+    env = ProactiveGymEnv(demo_data, ["ROD", "QD"], action="text", size=16)
     for asked, sentence in (
         ({"sample": 3}, "reset has a sample and no scenario"),
-        ({"scenario": "COCO"}, "scenario 'COCO' is not here; there are ROD, QD"),
+        ({"scenario": "COCO"}, "scenario 'COCO' is not loaded; choose from ROD, QD"),
         ({"scenario": "ROD", "sample": 10**6}, "ROD has no sample with id 1000000"),
         ({"id": 3}, "reset knows no option 'id'"),
     ):
         with pytest.raises((SweepError, ValueError), match=sentence):
             env.reset(options=asked)
     with pytest.raises(ValueError, match="call reset first"):
-        ProactiveEnv(demo_data, ["ROD"], size=16).step(0)
+        ProactiveGymEnv(demo_data, ["ROD"], size=16).step(0)
     env.reset(seed=0)
     with pytest.raises(ValueError, match="an action is a text here, not 3"):
         env.step(3)
@@ -117,22 +117,22 @@ def test_mistakes_are_one_sentence(demo_data, tmp_path):
     with pytest.raises(ValueError, match="has ended"):
         env.step("nothing")
     with pytest.raises(SweepError, match="there is no condition 'hin'; did you mean"):
-        ProactiveEnv(demo_data, ["ROD"], "hin")
+        ProactiveGymEnv(demo_data, ["ROD"], "hin")
     with pytest.raises(SweepError, match="every-frame asks about every picture and is no game"):
         Benchmark(demo_data, ["ROD"], "every-frame")
     with pytest.raises(ValueError, match="is no kind of action"):
-        ProactiveEnv(demo_data, action="letter")
+        ProactiveGymEnv(demo_data, action="letter")
     with pytest.raises(BadData, match="is not there"):
-        ProactiveEnv(tmp_path)
+        ProactiveGymEnv(tmp_path)
 
 
 def test_a_file_that_is_no_picture_says_so(demo_data, tmp_path):
     shutil.copytree(demo_data, tmp_path / "data")
-    env = ProactiveEnv(tmp_path / "data", ["QD"], size=16)
+    env = ProactiveGymEnv(tmp_path / "data", ["QD"], size=16)
     _, info = env.reset(seed=0)
     (tmp_path / "data" / info["image"]).write_bytes(b"no picture")
-    with pytest.raises(Unprocessable, match="is no picture"):
-        ProactiveEnv(tmp_path / "data", ["QD"], size=16).reset(seed=0)
+    with pytest.raises(UnreadablePicture, match="is no picture"):
+        ProactiveGymEnv(tmp_path / "data", ["QD"], size=16).reset(seed=0)
 
 
 def test_gymnasium_finds_it_by_the_module_and_the_name(demo_data):

@@ -13,17 +13,14 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
-from actors.baselines import Baseline
-from actors.episode_runner import EpisodeRunner
-from orchestrator.execution.applied import Playable, counting
-from orchestrator.execution.attempt import scored
-from orchestrator.execution.failed_episodes import failed_batch
-from orchestrator.execution.live_control import LiveControl, take_waiting
+from actors.engine.baselines import Baseline
+from actors.playing.episode_runner import EpisodeRunner
+from orchestrator.execution.live_control import LiveControl, take_waiting_commands
 from orchestrator.execution.precise_stops import PreciseStops
-from orchestrator.execution.result_sink import ResultSink
-from orchestrator.planning import sweep_change
+from orchestrator.execution.result_sink import ResultSink, build_failed_batch
+from orchestrator.execution.results import score_folder
 from orchestrator.planning.plan import Plan
-from orchestrator.report.metrics import write_results
+from orchestrator.report.scores.metrics import write_results
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Abandon, Drop, GiveUp, Lease, Recall, Scheduler, Start, Stop
@@ -35,8 +32,6 @@ from sweeps.spec import Sweep
 NODES = (Node("n1", 2), Node("n2", 2))
 HOSTS = {"n1": "first", "n2": "second"}
 MODELS, GPUS = ("m0", "m1", "m2", "wide"), {"wide": 2}
-ADDED = "m3"
-"""A model that some versions of the sweep have."""
 CONDITIONS = ("zero-shot", "hint", "reference")
 
 
@@ -63,49 +58,33 @@ class Cluster:
     """Episodes that kill whoever plays them."""
     judge_queue: None = None
     time: float = 0.0
-    applied: int = 0
-    """Times that the sweep has become another one."""
-    died_applying: int = 0
-    """Times that a driver died between an apply and its effect."""
 
     def __post_init__(self) -> None:
-        self.given = Playable(self.sweep, self.plan)
+        self.given = self.sweep, self.plan
 
     def begin(self) -> None:
-        """A new driver of the run folder, given the sweep that the first one was given."""
-        self._lead(*counting(self.given, self.folder, False, lambda line: None))
-
-    def _lead(self, playing: Playable, update: bool) -> None:
-        """An attempt at a sweep, which begins with what was asked while nobody played."""
-        self.sweep, self.plan = playing.sweep, playing.plan
+        """A new driver of the run folder, which begins with what was asked while nobody played."""
+        self.sweep, self.plan = self.given
         self.store = EpisodeStore(self.folder, rows=64, seconds=1e9)
-        with run_folder.claim(self.folder, self.sweep, update):
+        with run_folder.claim(self.folder, self.sweep, False):
             self.attempt_log = SimpleNamespace(folder=self.folder)
-            self.next = take_waiting(self.folder, playing, self.store, self.folder)
-        if self.next:
-            return self._hand_over(self.next)
+            take_waiting_commands(self.folder, self.sweep, self.plan, self.store, self.folder)
         self.stops = PreciseStops(self.plan, self.folder)
-        self.plan = self.plan.stopped(self.stops.stops)
-        self.sink = ResultSink(self.store, self.plan, stored=self.stops.stored)
+        self.plan = self.plan.with_stops(self.stops.stops)
+        self.sink = ResultSink(self.store, self.plan, on_stored=self.stops.add_batch)
         self.nodes: tuple[Node, ...] = NODES
         self.alive: dict[int, str] = {}
         """Worker -> its node."""
         self.leases: list[Lease] = []
-        pending = self.plan.pending(set(self.store.finished()["key"]))
+        pending = self.plan.pending(set(self.store.finished_episodes()["key"]))
         found = demands(self.sweep, 8, 4)
-        self.schedule = Scheduler(pending, found, 8, 4, NODES, shares(self.sweep, 4), self.plan.together)
-        standing = control_log.standing(self.folder)
-        self.control = LiveControl(self, Playable(self.sweep, self.plan), self.folder, standing, True)  # type: ignore[arg-type]
-        self.act(self.schedule.begin(self.now()))
-
-    def _hand_over(self, playing: Playable) -> None:
-        self.applied += 1
-        self.store.close()
-        self._lead(playing, True)
+        self.schedule = Scheduler(pending, found, 8, 4, NODES, shares(self.sweep, 4), self.plan.share_sample)
+        standing = control_log.read_control_state(self.folder)
+        self.control = LiveControl(self, self.plan, self.folder, standing)  # type: ignore[arg-type]
+        self.act(self.schedule.on_begin(self.now()))
 
     def die(self) -> None:
         """The driver is killed: what it had not flushed is lost, and whoever played with it."""
-        self.died_applying += self.control.next is not None
         lock.release(self.folder, "store")
         self.begin()
 
@@ -113,24 +92,19 @@ class Cluster:
         """End in good order; results.json."""
         self.store.compact()
         self.store.close()
-        self.plan = self.plan.stopped(PreciseStops(self.plan, self.folder).stops)
-        write_results(self.folder, scored(self.plan, self.folder, ""))
+        self.plan = self.plan.with_stops(PreciseStops(self.plan, self.folder).stops)
+        write_results(self.folder, score_folder(self.plan, self.folder, ""))
         return (self.folder / "results.json").read_bytes()
 
     # -- what LiveControl uses --------------------------------------------------------------------------------------------
     def now(self) -> float:
         return self.time
 
-    def stop(self) -> None:
-        """Of a driver whose sweep has become another one: what came back is stored, the next attempt begins."""
-        assert self.control.next and not self.leases
-        self._hand_over(self.control.next)
-
     def hosts(self) -> dict[str, str]:
         return HOSTS
 
     def set_in_flight(self, name: str, episodes: int) -> None:
-        assert name in (*MODELS, ADDED) and episodes > 0
+        assert name in MODELS and episodes > 0
 
     def act(self, commands) -> None:
         for command in commands:
@@ -144,7 +118,7 @@ class Cluster:
                 case Stop(slot) | Drop(slot):
                     self._forget(slot)
                 case GiveUp(ordinals, reason):
-                    self.sink.add(failed_batch(self.plan, ordinals, reason))
+                    self.sink.add(build_failed_batch(self.plan, ordinals, reason))
                 case Abandon(name, reason):
                     raise AssertionError(f"{name} is abandoned: {reason}")
 
@@ -156,16 +130,16 @@ class Cluster:
         if self.alive and self.chance.random() < deaths:
             return self._kill(self.chance.choice(sorted(self.alive)), "killed")
         if starting and (not self.leases or self.chance.random() < 0.5):
-            return self.act(self.schedule.ready(self.chance.choice(starting), self.now()))
+            return self.act(self.schedule.on_ready(self.chance.choice(starting), self.now()))
         if self.leases:
             return self._play(self.leases[self.chance.randrange(len(self.leases))])
-        return self.act(self.schedule.tick(self.now()))
+        return self.act(self.schedule.on_tick(self.now()))
 
     def lose_node(self) -> None:
         """A node leaves or comes back."""
         self.nodes = self.chance.choice([NODES, NODES, NODES[:1], NODES[1:]])
         there = {node.name for node in self.nodes}
-        self.act(self.schedule.resized(self.nodes, 8, self.now()))
+        self.act(self.schedule.on_nodes(self.nodes, 8, self.now()))
         for slot in [slot for slot, node in self.alive.items() if node not in there]:
             if slot in self.alive:
                 self._kill(slot, "its node is gone")
@@ -177,8 +151,8 @@ class Cluster:
         played = first[:poisoned]
         for batch in asyncio.run(self._batches(played)):
             self.sink.add(batch)
-            self.act(self.schedule.delivered(lease.slot, lease.lease, batch.ordinals, self.now()))
-            for name, unneeded in self.stops.cancelled().items():
+            self.act(self.schedule.on_delivery(lease.slot, lease.lease, batch.ordinals, self.now()))
+            for name, unneeded in self.stops.take_new_stops().items():
                 self.act(self.schedule.cancel(name, unneeded, self.now()))
         if lease.slot not in self.alive:
             return
@@ -189,10 +163,10 @@ class Cluster:
         self.leases[here] = Lease(lease.slot, lease.lease, tuple(left))
         if not left:
             self.leases.pop(here)
-            self.act(self.schedule.drained(lease.slot, lease.lease, self.now()))
+            self.act(self.schedule.on_lease_end(lease.slot, lease.lease, self.now()))
 
     async def _batches(self, ordinals: Sequence[int]):
-        backends = dict.fromkeys((*MODELS, ADDED), Baseline("uniform"))
+        backends = dict.fromkeys(MODELS, Baseline("uniform"))
         return [batch async for batch in EpisodeRunner(self.plan, backends, 8).play(ordinals)]
 
     def _recall(self, slot: int, left_out: set[int]) -> None:
@@ -203,7 +177,7 @@ class Cluster:
 
     def _kill(self, slot: int, reason: str) -> None:
         self._forget(slot)
-        self.act(self.schedule.died(slot, reason, self.now()))
+        self.act(self.schedule.on_death(slot, reason, self.now()))
 
     def _forget(self, slot: int) -> None:
         self.alive.pop(slot, None)
@@ -213,21 +187,15 @@ class Cluster:
 class Somebody:
     """Asks for random things, some of which are none, and takes all of them back in the end."""
 
-    def __init__(self, cluster: Cluster, chance: Random, applies: int = 0) -> None:
-        """``applies``: how much more often than any other command another version of the sweep is applied."""
-        self.cluster, self.chance, self.applies, self.asked = cluster, chance, applies, 0
+    def __init__(self, cluster: Cluster, chance: Random) -> None:
+        self.cluster, self.chance, self.asked = cluster, chance, 0
 
     def asks(self) -> None:
         """One command, left in the folder."""
-        verb = self.chance.choice(
-            ["pause", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain", "odd"]
-            + ["apply"] * self.applies
-        )
+        verb = self.chance.choice(["pause", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain", "odd"])
         self.asked += 1
         if verb == "odd":
             return self._odd()
-        if verb == "apply":
-            return self.apply(self._version())
         if verb == "set":
             key = self.chance.choice(
                 ["cluster.gpus", "m0.in_flight", "wide.in_flight", "m1.revision", "cluster.workers"]
@@ -237,17 +205,6 @@ class Somebody:
             return self._ask(verb, self.chance.choice(["n1", "second", "n2", "nowhere", "n"]))
         return self._ask(verb, self.chance.choice(["all", "m0", "m*/ROD", "*/*/hint", "wide/QD/reference", "nobody"]))
 
-    def apply(self, sweep: Sweep) -> None:
-        """Have the running sweep become this one."""
-        one = control_log.command("apply", "next.toml", sweep=sweep_change.toml(sweep))
-        control_log.ask(self.cluster.folder, one)
-
-    def _version(self) -> Sweep:
-        """The sweep with some models and conditions, in rare cases with another seed."""
-        names = self.chance.sample((*MODELS, ADDED), self.chance.randint(1, 5))
-        conditions = self.chance.sample(CONDITIONS, self.chance.randint(1, 3))
-        return sweep_of(Path(self.cluster.sweep.data), names, conditions, seed=int(self.chance.random() < 0.1))
-
     def takes_all_back(self) -> None:
         for verb, target, value in [
             ("resume", "all", ""), ("restore", "all", ""), ("requeue", "all", ""),
@@ -256,12 +213,12 @@ class Somebody:
             self._ask(verb, target, value)
 
     def _ask(self, verb, target: str, value: str = "") -> None:
-        control_log.ask(self.cluster.folder, control_log.command(verb, target, value))
+        control_log.send_command(self.cluster.folder, control_log.make_command(verb, target, value))
 
     def _odd(self) -> None:
         """A file that no `ctl` wrote."""
         contents = [b"", b"\xff\x00", b"{}", b"[" * 9000, b'{"verb": "rm", "target": "/"}', b"x" * 20_000]
-        name, _ = control_log.file_of(control_log.command("pause", "all"))
+        name, _ = control_log.command_file(control_log.make_command("pause", "all"))
         place = self.cluster.folder / control_log.INBOX
         place.mkdir(exist_ok=True)
         (place / name).write_bytes(self.chance.choice(contents))
@@ -275,7 +232,7 @@ def finish(cluster: Cluster) -> None:
             cluster.store.flush()
             if not episodes(cluster.folder).filter(ending="failed").collect().height:
                 return
-            control_log.ask(cluster.folder, control_log.command("requeue", "all"))
+            control_log.send_command(cluster.folder, control_log.make_command("requeue", "all"))
         else:
             cluster.step()
     raise AssertionError("the sweep never ends")

@@ -116,7 +116,7 @@ def test_sigterm_flushes_and_says_how_to_go_on(cli, sweep_file, tmp_path):
     _, err = process.communicate(timeout=60)
 
     assert process.returncode == 130
-    assert "the same command goes on from here" in err
+    assert "run the same command to continue" in err
     kept = episodes(out).select(pl.len()).collect().item()
     stopped = int(err.split("stopped: ")[1].split(" ")[0].replace(",", ""))
     assert kept == stopped, "every finished episode is kept"

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from orchestrator.execution.batch_runs import FILE, name
+from orchestrator.execution.worker_pool import BATCH_NAME_FILE, batch_name
 from orchestrator.storage.episode_store import episodes
 from sweeps.load import build
 from tests.actors.batch_service import batch_service
@@ -32,15 +32,15 @@ endpoint = {{base_url = "{url}", key_env = "", prompt_price = 1.0, reply_price =
 def test_a_folder_keeps_its_name_at_services_and_makes_one_only_where_it_needs_one(tmp_path):
     model = {"name": "m", "source": "s", "endpoint": {"base_url": "http://127.0.0.1:1/v1"}}
     table = {"name": "t", "data": "d", "models": ["m"]}
-    assert name(build({**table, "model": [model]}, "a test"), tmp_path) == "" and not list(tmp_path.iterdir())
+    assert batch_name(build({**table, "model": [model]}, "a test"), tmp_path) == "" and not list(tmp_path.iterdir())
 
     batched = build({**table, "model": [{**model, "batch": True}]}, "a test")
-    first = name(batched, tmp_path)
-    assert len(first) == 24 and name(batched, tmp_path) == first
+    first = batch_name(batched, tmp_path)
+    assert len(first) == 24 and batch_name(batched, tmp_path) == first
     for content in (b"", b"x" * 24, b"\xff", b"0" * 2000):
-        (tmp_path / FILE).write_bytes(content)
-        other = name(batched, tmp_path)
-        assert other != first and len(other) == 24 and name(batched, tmp_path) == other
+        (tmp_path / BATCH_NAME_FILE).write_bytes(content)
+        other = batch_name(batched, tmp_path)
+        assert other != first and len(other) == 24 and batch_name(batched, tmp_path) == other
 
 
 @pytest.mark.slow

@@ -5,20 +5,20 @@ from collections import Counter
 
 import pytest
 
-from actors.backend import Overflow, Refused, Reply, Unprocessable
-from actors.episode_runner import EpisodeRunner
+from actors.engine.backend import Backend, Overflow, Refused, Reply, Unprocessable
+from actors.playing.episode_runner import EpisodeRunner
 from envs import SCENARIOS
-from envs.render import Unprocessable as UnprocessablePicture
-from envs.samples import load
+from envs.render import UnreadablePicture as UnprocessablePicture
+from envs.samples import load_samples
 from orchestrator.execution.circuit_breaker import REFUSALS_TO_STOP, CircuitBreaker
 from orchestrator.execution.result_sink import ResultSink
-from orchestrator.planning.plan import planned
+from orchestrator.planning.plan import make_plan
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from sweeps.load import build
 from sweeps.spec import Protocol
 
 
-class Service:
+class Service(Backend):
     """Refuses for good, except where ``answers`` (the request's number) says what else it does."""
 
     def __init__(self, answers=lambda number: Unprocessable("HTTP 400: no pictures here")):
@@ -39,8 +39,8 @@ class Service:
 @pytest.fixture(scope="module")
 def plan(demo_data):
     table = {"data": str(demo_data), "models": ["uniform"], "conditions": ["zero-shot", "hint"]}
-    samples = {name: load(demo_data, name) for name in SCENARIOS}
-    return planned(build(table, "x.toml"), {Protocol.MCQA: samples}, samples)
+    samples = {name: load_samples(demo_data, name) for name in SCENARIOS}
+    return make_plan(build(table, "x.toml"), {Protocol.MCQA: samples}, samples)
 
 
 def under_hint(plan, count):
@@ -75,10 +75,10 @@ def test_twenty_refusals_and_nothing_else_stop_a_model_and_store_nothing(plan, t
     leases = [pending[first : first + lease] for first in range(0, len(pending), lease)]
     sink = played(plan, Service(), tmp_path, leases)
 
-    reason = sink.breaker.stopped["uniform"]
+    reason = sink.breaker.stop_reasons["uniform"]
     assert "under hint" in reason and reason.endswith("HTTP 400: no pictures here")
-    sink.release()
-    assert stored(sink, tmp_path) == {} and sink.done == 0
+    sink.store_held_back()
+    assert stored(sink, tmp_path) == {} and sink.stored_count == 0
 
 
 def test_each_condition_is_judged_by_its_own_requests(plan, tmp_path):
@@ -86,8 +86,8 @@ def test_each_condition_is_judged_by_its_own_requests(plan, tmp_path):
     queue = plan.pending(())["builtin"][: 2 * (REFUSALS_TO_STOP - 1)]
     sink = played(plan, Service(), tmp_path, [queue])
 
-    assert not sink.breaker.stopped and sink.done == 0
-    sink.release()
+    assert not sink.breaker.stop_reasons and sink.stored_count == 0
+    sink.store_held_back()
     assert stored(sink, tmp_path) == {"unprocessable": len(queue)}
 
 
@@ -97,9 +97,9 @@ def test_one_other_outcome_releases_what_was_held_back_and_each_is_stored_once(p
     cell = under_hint(plan, 50)
     sink = played(plan, late, tmp_path, [cell[:10], cell[10:30], cell[30:]])
 
-    assert not sink.breaker.stopped
+    assert not sink.breaker.stop_reasons
     found = stored(sink, tmp_path)
-    assert found["unprocessable"] >= 48 and found.total() == sink.done == 50
+    assert found["unprocessable"] >= 48 and found.total() == sink.stored_count == 50
     assert episodes(tmp_path).collect()["key"].n_unique() == 50
 
 
@@ -107,7 +107,7 @@ def test_unreadable_pictures_are_no_refusal_of_the_model_and_no_sign_that_it_ans
     pictures = Service(lambda number: UnprocessablePicture("a.jpg: broken"))
     sink = played(plan, pictures, tmp_path, [range(40)])
 
-    assert sink.done == 40 and not sink.breaker.stopped and not sink.breaker.answering
+    assert sink.stored_count == 40 and not sink.breaker.stop_reasons and not sink.breaker.answering_groups
 
 
 def test_a_model_that_has_answered_in_an_earlier_attempt_is_not_stopped_by_what_is_left(plan, tmp_path):
@@ -115,4 +115,4 @@ def test_a_model_that_has_answered_in_an_earlier_attempt_is_not_stopped_by_what_
     breaker = CircuitBreaker([("uniform", "zero-shot", "mcqa"), ("uniform", "hint", "mcqa")])
     sink = played(plan, Service(), tmp_path, [range(40)], breaker)
 
-    assert not breaker.stopped and stored(sink, tmp_path) == {"unprocessable": 40}
+    assert not breaker.stop_reasons and stored(sink, tmp_path) == {"unprocessable": 40}

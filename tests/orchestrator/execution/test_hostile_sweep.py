@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
-from actors.openai_backend import OpenAIBackend
-from actors.printable import UNSAFE
+from actors.engine.openai.backend import OpenAIBackend
+from actors.text.printable import UNSAFE
 from orchestrator.storage.episode_store import episodes, turns
 from sweeps.load import load
 from tests.actors.hostile import BODIES, FINAL, KEY, MODES, pieces

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.storage.episode_store import episodes
-from orchestrator.storage.job_paths import lasting, reachable
+from orchestrator.storage.job_paths import check_data_path, durable_path
 from orchestrator.storage.lock import RunFolderError
 from tests.conftest import ROOT
 from tests.orchestrator import rayhead
@@ -131,16 +131,16 @@ def test_only_a_jobs_own_copy_is_refused(tmp_path, monkeypatch):
     copy.mkdir(parents=True)
     monkeypatch.chdir(copy)
     with pytest.raises(RunFolderError, match="pass an --output that is absolute and on shared storage"):
-        lasting("outputs/demo")
-    assert lasting(str(tmp_path / "run")) == tmp_path / "run"
+        durable_path("outputs/demo")
+    assert durable_path(str(tmp_path / "run")) == tmp_path / "run"
     with pytest.raises(
         RunFolderError, match="not in this job's copy of the checkout; name the data by an absolute path"
     ):
-        reachable("outputs/demo-data")
+        check_data_path("outputs/demo-data")
     (copy / "mine").mkdir()
-    reachable("mine"), reachable("/nowhere"), reachable("s3://sweeps/data")
+    check_data_path("mine"), check_data_path("/nowhere"), check_data_path("s3://sweeps/data")
     monkeypatch.chdir(tmp_path)
-    assert lasting("outputs/demo") == Path("outputs/demo")
+    assert durable_path("outputs/demo") == Path("outputs/demo")
 
 
 def submitter(head):

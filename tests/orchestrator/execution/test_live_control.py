@@ -5,11 +5,10 @@ from random import Random
 
 import pytest
 
-from orchestrator.execution.applied import Playable
-from orchestrator.execution.live_control import take_waiting
+from orchestrator.execution.live_control import take_waiting_commands
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.scheduling.commands import JUDGES
-from orchestrator.storage import control_log, run_folder
+from orchestrator.storage import control_log
 from orchestrator.storage.episode_store import episodes, turns
 from tests.orchestrator.execution.controlled import MODELS, Cluster, Somebody, dies_while_polling, finish, sweep_of
 from tests.orchestrator.precision.wide import wide
@@ -44,22 +43,22 @@ def cluster(sweep, plan, tmp_path):
     found.store.close()
 
 
-def ask(cluster, verb, target, value="") -> control_log.Entry:
+def ask(cluster, verb, target, value="") -> control_log.LogEntry:
     """Ask, have the driver look, and read what came of it."""
-    name = control_log.ask(cluster.folder, control_log.command(verb, target, value))
+    name = control_log.send_command(cluster.folder, control_log.make_command(verb, target, value))
     cluster.control.poll()
-    return next(entry for entry in control_log.history(cluster.folder) if entry.name == name)
+    return next(entry for entry in control_log.read_history(cluster.folder) if entry.name == name)
 
 
 def stored(folder) -> set[str]:
     return set(episodes(folder).collect()["key"])
 
 
-def disturbed(cluster, patch, applies=0) -> tuple[Somebody, int]:
+def disturbed(cluster, patch) -> tuple[Somebody, int]:
     """Play a while, with ``COMMANDS`` random commands and faults; who asked, and how often the driver died."""
     cluster.begin()
     chance, deaths = cluster.chance, 0
-    somebody = Somebody(cluster, chance, applies)
+    somebody = Somebody(cluster, chance)
     while somebody.asked < COMMANDS:
         for _ in range(chance.randint(0, 3)):
             cluster.step(deaths=0.02)
@@ -95,45 +94,10 @@ def test_200_random_commands_and_faults_lose_and_double_nothing(sweep, plan, und
     assert set(rows["key"]) == set(plan.all_keys())
     assert turns(tmp_path).collect().height == rows["turns"].sum()
     assert results == undisturbed
-    taken = [entry.name for entry in control_log.history(tmp_path)]
+    taken = [entry.name for entry in control_log.read_history(tmp_path)]
     assert len(taken) == len(set(taken)), "no command is taken twice"
-    assert len(taken) >= COMMANDS and not control_log.waiting(tmp_path)
-    assert any(entry.refused for entry in control_log.history(tmp_path))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_other_versions_of_the_sweep_applied_among_200_commands_and_faults_end_as_the_last_one(
-    sweep, plan, demo_data, tmp_path, seed, monkeypatch
-):
-    """Models and conditions come and go; each driver that dies is followed by one that was given the first sweep."""
-    last = sweep_of(demo_data, ["wide", "m3", "m0"], ["hint", "zero-shot"])
-    final = build_plan(last)
-    quiet = Cluster(last, final, tmp_path / "quiet", Random(0))
-    quiet.begin()
-    finish(quiet)
-    expected = quiet.close()
-    cluster = Cluster(sweep, plan, tmp_path / "applied", Random(f"applied/{seed}"))
-    somebody, deaths = disturbed(cluster, monkeypatch, applies=3)
-    between = cluster.applied
-    cluster.nodes = ()
-    somebody.takes_all_back()
-    somebody.apply(last)
-    cluster.die()
-    finish(cluster)
-    results = cluster.close()
-
-    rows = episodes(cluster.folder).collect()
-    assert deaths and between > 5, "drivers die, and the sweep becomes others"
-    assert cluster.died_applying, "also between an apply and its effect"
-    assert rows["key"].n_unique() == rows.height
-    assert set(final.all_keys()) <= set(rows["key"]) and set(cluster.plan.all_keys()) == set(final.all_keys())
-    assert turns(cluster.folder).collect().height == rows["turns"].sum()
-    assert results == expected
-    assert run_folder.stored_sweep(cluster.folder).models == last.models
-    taken = control_log.history(cluster.folder)
-    assert len({entry.name for entry in taken}) == len(taken) >= COMMANDS and not control_log.waiting(cluster.folder)
-    assert any(entry.applies for entry in taken)
-    assert any(entry.refused and entry.effect.startswith("seed was 0") for entry in taken)
+    assert len(taken) >= COMMANDS and not control_log.waiting_commands(tmp_path)
+    assert any(entry.refused for entry in control_log.read_history(tmp_path))
 
 
 @pytest.mark.long
@@ -167,7 +131,7 @@ def test_commands_and_faults_change_no_stop_by_precision(demo_data, tmp_path, se
 
 
 def test_a_paused_model_is_played_no_more_until_it_is_resumed(cluster, plan):
-    assert ask(cluster, "pause", "m0").effect == "21 cells are paused; what is in play ends and is stored"
+    assert ask(cluster, "pause", "m0").effect == "21 cells are paused; episodes in play end and are stored"
     for _ in range(5000):
         cluster.step()
     cluster.store.flush()
@@ -182,22 +146,17 @@ def test_a_paused_model_is_played_no_more_until_it_is_resumed(cluster, plan):
     assert len(stored(cluster.folder)) == plan.total
 
 
-def test_an_applied_sweep_begins_once_what_is_in_play_has_ended_and_nothing_more_is_handed_out(
-    cluster, demo_data, plan
-):
-    for _ in range(40):
-        cluster.step()
-    Somebody(cluster, Random(0)).apply(sweep_of(demo_data, ["m0", "m3"]))
-    cluster.control.poll()
-    most = cluster.sink.done + sum(len(lease.ordinals) for lease in cluster.leases)
-    assert 0 < cluster.sink.done < most and not cluster.applied
-    while not cluster.applied:
-        cluster.step()
+@pytest.mark.parametrize("playing", [True, False])
+def test_an_apply_of_an_earlier_version_is_refused_and_says_what_to_do_instead(cluster, playing):
+    name = control_log.send_command(cluster.folder, control_log.make_command("apply", "v2.toml", sweep="name = 2"))
+    if playing:
         cluster.control.poll()
+    else:
+        take_waiting_commands(cluster.folder, cluster.sweep, cluster.plan, cluster.store, cluster.folder)
 
-    assert len(stored(cluster.folder)) <= most < plan.total
-    finish(cluster)
-    assert set(build_plan(cluster.sweep).all_keys()) <= stored(cluster.folder)
+    (entry,) = control_log.read_history(cluster.folder)
+    assert (entry.name, entry.refused, entry.applies) == (name, True, False)
+    assert entry.effect.endswith("stop the run, edit its sweep file, and start it again with `run --update`")
 
 
 def test_a_cancelled_cell_stays_cancelled_for_the_next_driver_and_comes_back_when_it_is_restored(cluster, plan):
@@ -224,9 +183,9 @@ def test_failed_episodes_are_played_again_while_the_sweep_runs(cluster, plan):
     cluster.poison.clear()
 
     assert ask(cluster, "requeue", "all").effect == "2 failed episodes are pending again"
-    assert cluster.sink.done == plan.total - 2 and not cluster.schedule.done
+    assert cluster.sink.stored_count == plan.total - 2 and not cluster.schedule.done
     finish(cluster)
-    assert cluster.sink.done == plan.total and not cluster.sink.errors.total()
+    assert cluster.sink.stored_count == plan.total and not cluster.sink.errors.total()
     assert (cluster.folder / "retried.jsonl").read_text().count("\n") == 2
 
 
@@ -236,7 +195,7 @@ def test_what_is_set_is_set_again_by_the_next_driver(cluster):
     cluster.die()
 
     assert cluster.schedule.shares == {"models": 2}
-    assert cluster.schedule.groups["m1"].demand.at_once == 64
+    assert cluster.schedule.groups["m1"].demand.concurrency == 64
     assert ask(cluster, "set", "cluster.gpus", "all").effect == "cluster.gpus is all"
     assert cluster.schedule.shares == {}
 
@@ -255,15 +214,15 @@ def test_a_drained_node_plays_nothing_until_it_is_undrained_for_the_next_driver_
 @pytest.mark.parametrize(
     "verb, target, value, why",
     [
-        ("pause", "m9", "", "m9 names no cell of this sweep; its models are m0, m1, m2, wide"),
-        ("cancel", "judge", "", "judge names no cell of this sweep"),
-        ("set", "cluster.gpus", "1", "cluster.gpus=1 is less than the 2 GPUs that one worker takes"),
-        ("set", "cluster.gpus", "0", "cluster.gpus takes a whole number from 1 to 4096, or all"),
-        ("set", "m0.in_flight", "all", "m0.in_flight takes a whole number from 1 to 4096"),
-        ("set", "m0.in_flight", "²", "m0.in_flight takes a whole number from 1 to 4096"),
-        ("set", "sampling.seed", "1", "sampling.seed is nothing that can be set while a sweep runs"),
-        ("drain", "n", "", "n names several nodes with GPUs of the cluster; they are first (n1), second (n2)"),
-        ("drain", "n3", "", "n3 names no node with GPUs of the cluster"),
+        ("pause", "m9", "", "m9 matches no cell of this sweep; its models are m0, m1, m2, wide"),
+        ("cancel", "judge", "", "judge matches no cell of this sweep"),
+        ("set", "cluster.gpus", "1", "cluster.gpus=1 is less than the 2 GPUs that one worker needs"),
+        ("set", "cluster.gpus", "0", "cluster.gpus=0: type a whole number from 1 to 4096, or all"),
+        ("set", "m0.in_flight", "all", "m0.in_flight=all: type a whole number from 1 to 4096"),
+        ("set", "m0.in_flight", "²", "m0.in_flight=²: type a whole number from 1 to 4096"),
+        ("set", "sampling.seed", "1", "sampling.seed cannot be set while a sweep runs"),
+        ("drain", "n", "", "n matches several GPU nodes of the cluster; they are first (n1), second (n2)"),
+        ("drain", "n3", "", "n3 is not a GPU node of the cluster"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_sentence_and_changes_nothing(cluster, verb, target, value, why):
@@ -273,7 +232,7 @@ def test_what_cannot_be_done_is_refused_in_one_sentence_and_changes_nothing(clus
 
     assert entry.refused and entry.effect.startswith(why)
     assert (cluster.schedule.shares, cluster.schedule.closed, list(cluster.control.standing.entries)) == before
-    assert not control_log.standing(cluster.folder).entries
+    assert not control_log.read_control_state(cluster.folder).entries
 
 
 def test_where_answers_are_only_judged_nothing_is_played_again(cluster):
@@ -299,14 +258,14 @@ def test_what_was_asked_while_nobody_played_holds_before_there_is_a_driver(clust
         ("set", "cluster.gpus", "1"),
         ("pause", "m9", ""),
     ]:
-        control_log.ask(cluster.folder, control_log.command(verb, target, value))
+        control_log.send_command(cluster.folder, control_log.make_command(verb, target, value))
 
-    take_waiting(cluster.folder, Playable(sweep, plan), cluster.store, cluster.folder)
+    take_waiting_commands(cluster.folder, sweep, plan, cluster.store, cluster.folder)
 
-    found = [(entry.refused, entry.effect) for entry in control_log.history(cluster.folder)]
+    found = [(entry.refused, entry.effect) for entry in control_log.read_history(cluster.folder)]
     assert found[:2] == [
         (False, "1 failed episode is pending again"),
-        (False, "21 cells are cancelled; what is in play ends and is stored"),
+        (False, "21 cells are cancelled; episodes in play end and are stored"),
     ]
     assert [refused for refused, _ in found[2:]] == [True, True]
-    assert len(cluster.store.finished()) == plan.total - 1
+    assert len(cluster.store.finished_episodes()) == plan.total - 1

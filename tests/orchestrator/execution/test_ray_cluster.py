@@ -54,7 +54,7 @@ def test_a_cluster_that_comes_up_meanwhile_is_joined(monkeypatch, pauses):
 
 def test_what_takes_long_is_told_with_its_time_and_what_fails_is_not_said_done(monkeypatch, pauses):
     said: list[str] = []
-    with ray_cluster.told_how_long("starting Ray", said.append, interval=0.02):
+    with ray_cluster.report_duration("starting Ray", said.append, interval=0.02):
         while len(said) < 3:
             threading.Event().wait(0.01)
     assert said[0] == "starting Ray ..." and re.fullmatch(r"starting Ray \.\.\. \d+ s", said[1])

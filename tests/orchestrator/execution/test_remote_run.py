@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.object_store import run_location as remote
 from orchestrator.object_store.bucket import Bucket
-from orchestrator.object_store.uploader import files
+from orchestrator.object_store.uploader import shared_files
 from orchestrator.object_store.writer_lock import LOCK
 from orchestrator.storage.episode_store import episodes
 from tests.orchestrator.buckets import wait_for
@@ -40,7 +40,7 @@ def test_kill_9_and_another_machine_goes_on_from_the_bucket_alone(cli, sweep_fil
 
     def committed() -> bool:
         assert first.poll() is None, first.stderr.read()
-        there = bucket.listed()
+        there = bucket.list_objects()
         return "plan.json" in there and any(name.startswith("episodes/") for name in there)
 
     wait_for(committed, 120)
@@ -62,18 +62,18 @@ def test_kill_9_and_another_machine_goes_on_from_the_bucket_alone(cli, sweep_fil
     whole = cli.run("run", longer, "--output", tmp_path / "whole")
     assert again.returncode == whole.returncode == 0, again.stderr
     assert f"{kept:,} finished" in again.stdout
-    exactly_once(remote.viewed(url), planned)
+    exactly_once(remote.readable_folder(url), planned)
     assert bucket.read("results.json") == (tmp_path / "whole/results.json").read_bytes()
     assert bucket.read(LOCK) is None
     secret = service.environment["AWS_SECRET_ACCESS_KEY"].encode()
-    assert not any(secret in (bucket.read(name) or b"") for name in bucket.listed())
+    assert not any(secret in (bucket.read(name) or b"") for name in bucket.list_objects())
     for command in (["status", url], ["report", url, "--brief"], ["plan", longer, "--output", url]):
         told = cli.run(*command)
         assert told.returncode == 0 and "u399" in told.stdout, told.stderr
 
 
 def stored_rows(url: str) -> int:
-    found: int = episodes(remote.viewed(url)).select(pl.len()).collect().item()
+    found: int = episodes(remote.readable_folder(url)).select(pl.len()).collect().item()
     return found
 
 
@@ -91,4 +91,4 @@ def test_a_run_of_another_configuration_in_the_bucket_is_refused_by_its_address(
         f"proactive-sweep: {url} holds a run of another configuration"
     )
     assert cli.run("status", f"{url}-nowhere").stderr.count("\n") == 1
-    assert files(remote.viewed(url))
+    assert shared_files(remote.readable_folder(url))

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from envs.types import Ending
-from orchestrator.execution.failed_episodes import failed_batch
-from orchestrator.execution.retry_failed import endings, take_back
+from orchestrator.execution.result_sink import build_failed_batch
+from orchestrator.execution.retry_failed import parse_endings, requeue_episodes
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import atomic_write
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
@@ -22,7 +22,7 @@ def plan(demo_data):
 
 def stored(store, plan, ordinals, ending):
     """Rows of the plan with this ending; played ones have two turns each."""
-    rows = failed_batch(plan, ordinals, "its worker died twice")
+    rows = build_failed_batch(plan, ordinals, "its worker died twice")
     for key, cell in zip(rows.episodes["key"], rows.episodes["cell"], strict=True):
         if ending is Ending.FAILED:
             continue
@@ -33,7 +33,7 @@ def stored(store, plan, ordinals, ending):
 
 
 def pending(store, plan):
-    return sum(map(len, plan.pending(set(store.finished()["key"])).values()))
+    return sum(map(len, plan.pending(set(store.finished_episodes()["key"])).values()))
 
 
 def test_failed_episodes_are_pending_again_and_their_reasons_kept(tmp_path, plan):
@@ -42,7 +42,7 @@ def test_failed_episodes_are_pending_again_and_their_reasons_kept(tmp_path, plan
     stored(store, plan, (5, 7, 12), Ending.FAILED)
     before = pending(store, plan)
 
-    assert take_back(store, plan, tmp_path) == 3
+    assert requeue_episodes(store, plan, tmp_path) == 3
     assert pending(store, plan) == before + 3
     assert not episodes(tmp_path).filter(ending="failed").collect().height
     lines = [json.loads(line) for line in (tmp_path / "retried.jsonl").read_text().splitlines()]
@@ -67,7 +67,7 @@ def test_only_the_named_endings_are_pending_again(tmp_path, plan):
         stored(store, plan, ordinals, ending)
     before = pending(store, plan)
 
-    assert take_back(store, plan, tmp_path, endings("overflow,truncated,unprocessable")) == 3
+    assert requeue_episodes(store, plan, tmp_path, parse_endings("overflow,truncated,unprocessable")) == 3
     assert pending(store, plan) == before + 3
     assert episodes(tmp_path).collect()["ending"].to_list() == ["limit"]
     store.close()
@@ -76,14 +76,14 @@ def test_only_the_named_endings_are_pending_again(tmp_path, plan):
 @pytest.mark.parametrize("text", ["correct", "overflow,limit", "Failed", "overflow unprocessable"])
 def test_an_answer_cannot_be_retried(text):
     with pytest.raises(SweepError, match="type one or more of unprocessable,refused,failed,overflow,truncated"):
-        endings(text)
+        parse_endings(text)
 
 
 def test_nothing_failed_takes_nothing_and_writes_nothing(tmp_path, plan):
     store = EpisodeStore(tmp_path)
     stored(store, plan, range(5), Ending.CORRECT)
 
-    assert take_back(store, plan, tmp_path) == 0
+    assert requeue_episodes(store, plan, tmp_path) == 0
     assert not (tmp_path / "retried.jsonl").exists()
     store.close()
 
@@ -93,7 +93,7 @@ def test_failures_of_another_plan_stay(tmp_path, plan):
     store.append(block([episode(3, cell="else/ROD/hint", ending=Ending.FAILED, turns=0)]))
     store.flush()
 
-    assert take_back(store, plan, tmp_path) == 0
+    assert requeue_episodes(store, plan, tmp_path) == 0
     assert episodes(tmp_path).collect().height == 1
     store.close()
 
@@ -103,7 +103,7 @@ def test_turns_of_a_row_that_was_taken_back_never_count(tmp_path, plan):
     store = EpisodeStore(tmp_path)
     stored(store, plan, (0, 1), Ending.CORRECT)
     key = plan.key(0, plan.task(0)[1])
-    store.take_back({key})
+    store.discard({key})
 
     assert key not in set(turns(tmp_path).collect()["key"])
     stored(store, plan, (0,), Ending.WRONG)
@@ -131,7 +131,7 @@ def test_a_crash_while_taking_back_leaves_each_episode_failed_or_pending(tmp_pat
     monkeypatch.setattr(atomic_write, "publish", dying)
     crashed = False
     try:
-        take_back(store, plan, tmp_path)
+        requeue_episodes(store, plan, tmp_path)
     except KeyboardInterrupt:
         crashed = True
     monkeypatch.undo()
@@ -141,7 +141,7 @@ def test_a_crash_while_taking_back_leaves_each_episode_failed_or_pending(tmp_pat
     again = EpisodeStore(tmp_path)
     gone = 6 - episodes(tmp_path).filter(ending="failed").collect().height
     assert pending(again, plan) == plan.total - 12 + gone
-    assert take_back(again, plan, tmp_path) == 6 - gone
+    assert requeue_episodes(again, plan, tmp_path) == 6 - gone
     assert pending(again, plan) == plan.total - 6
     assert episodes(tmp_path).filter(pl.col("ending") == "correct").collect().height == 6
     again.close()
@@ -159,7 +159,7 @@ def test_run_plays_failed_episodes_again_only_when_asked(cli, demo_data, tmp_pat
     first = cli.run("run", path, "--output", out)
     again = cli.run("run", path, "--output", out, "--retry-failed")
 
-    assert first.returncode == 1 and "3 episodes ended as failed; the same command with --retry-failed" in first.stdout
+    assert first.returncode == 1 and "3 episodes failed; rerun with --retry-failed" in first.stdout
     assert again.returncode == 0 and "3 failed episodes are pending again" in again.stdout
     rows = episodes(out).collect()
     assert rows.height == rows["key"].n_unique() == plan.total and set(rows["ending"]) == {"correct"}

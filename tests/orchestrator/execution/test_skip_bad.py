@@ -7,11 +7,11 @@ import shutil
 import pytest
 
 from envs.samples import lines_file
-from orchestrator.execution.attempt import opened
+from orchestrator.execution.attempt import open_attempt
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.report.html.summary import problems
-from orchestrator.report.provenance import open_ended_subset
-from orchestrator.report.run_data import read
+from orchestrator.report.html.summary import list_problems
+from orchestrator.report.paper.provenance import open_ended_subsets
+from orchestrator.report.read_run import read_run
 from orchestrator.storage.run_folder import RunFolderError, read_status
 from tests.orchestrator.cli.test_cli import call
 from tests.orchestrator.report import runs
@@ -59,19 +59,19 @@ def test_status_and_report_say_what_was_left_out(mixed, tmp_path):
     assert read_status(folder)["left_out"][0].startswith(SAID)
     for command in (["status", folder], ["report", folder, "--brief"]):
         assert f"left out: {SAID}" in call(*command).output
-    assert any(line.startswith(f"left out: {SAID}") for line in problems(read(folder)))
+    assert any(line.startswith(f"left out: {SAID}") for line in list_problems(read_run(folder)))
     shutil.rmtree(mixed)
-    assert read(folder).left_out[0].lines == 2, "the run folder knows it without the data"
+    assert read_run(folder).left_out[0].lines == 2, "the run folder knows it without the data"
 
 
 def test_open_ended_answers_to_another_shuffle_are_not_the_papers_samples(mixed, tmp_path):
     wanted = runs.sweep(mixed, ["refuse"], ["hint"], scenarios=["ROD", "QD"], protocol="oeg", skip_bad=True)
 
-    assert "ROD" in open_ended_subset(read(runs.played(tmp_path / "run", wanted)))
+    assert "ROD" in open_ended_subsets(read_run(runs.played(tmp_path / "run", wanted)))
 
 
 def resumed(folder, wanted, update=False):
-    with opened(wanted, build_plan(wanted), folder, print, update):
+    with open_attempt(wanted, build_plan(wanted), folder, print, update):
         pass
 
 
@@ -84,7 +84,7 @@ def test_a_run_goes_on_only_with_the_same_lines_left_out(mixed, tmp_path):
     path = lines_file(mixed, "ROD")
     path.write_text(path.read_text().replace("[]\n", "", 1))
 
-    with pytest.raises(RunFolderError, match=r"was run without 2 bad lines of ROD, .* now 1 bad line of ROD"):
+    with pytest.raises(RunFolderError, match=r"was run without 2 bad lines of ROD, .* now leave out 1 bad line of ROD"):
         resumed(folder, wanted)
     path.write_text(path.read_text().replace("{\n", "", 1))
     with pytest.raises(RunFolderError, match="skip_bad was true, this sweep says false"):

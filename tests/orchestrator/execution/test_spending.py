@@ -8,7 +8,7 @@ import time
 import polars as pl
 import pytest
 
-from orchestrator.execution.spending import FILE, before
+from orchestrator.execution.spending import SPENDING_FILE, read_spending
 from orchestrator.storage import reused
 from orchestrator.storage.episode_store import episodes
 from sweeps.load import SweepError, build
@@ -45,15 +45,15 @@ def test_what_answers_cost_is_the_least_that_was_spent(demo_data, tmp_path, cont
     part = next((folder / "episodes").glob("*.parquet"))
     replaced(pl.read_parquet(part).with_columns(cost=pl.lit(0.25), model=pl.lit("vlm")), part)
     if content is not None:
-        (folder / FILE).write_bytes(content)
-    assert before(folder) == {"vlm": 2.5}
+        (folder / SPENDING_FILE).write_bytes(content)
+    assert read_spending(folder) == {"vlm": 2.5}
 
-    (folder / FILE).write_text(json.dumps({"vlm": 3.0, "judge": 1.0}))
-    assert before(folder) == {"vlm": 3.0, "judge": 1.0}
-    (folder / FILE).unlink()
+    (folder / SPENDING_FILE).write_text(json.dumps({"vlm": 3.0, "judge": 1.0}))
+    assert read_spending(folder) == {"vlm": 3.0, "judge": 1.0}
+    (folder / SPENDING_FILE).unlink()
     rows = episodes(folder).collect().select("key", pl.lit(None, pl.String).alias("judge"), "cell").head(4)
-    reused.note(folder, rows.with_columns(folder=pl.lit("old"), taken=pl.lit("2026-11-22")))
-    assert before(folder) == {"vlm": 1.5}, "what another folder paid is not this one's"
+    reused.record_reused(folder, rows.with_columns(folder=pl.lit("old"), taken=pl.lit("2026-11-22")))
+    assert read_spending(folder) == {"vlm": 1.5}, "what another folder paid is not this one's"
 
 
 def test_a_bound_without_prices_is_refused():
@@ -84,5 +84,5 @@ def test_two_models_on_two_workers_and_a_killed_attempt_share_one_bound(cli, dem
 
     assert done.returncode == 1 and f"of max_cost = {most:g} is spent" in done.stderr
     assert most * 0.7 < spent <= most + in_flight * ONE, (first, len(one.bodies))
-    assert json.loads((out / FILE).read_text()).keys() == {"one", "two"}
+    assert json.loads((out / SPENDING_FILE).read_text()).keys() == {"one", "two"}
     assert episodes(out).collect()["cost"].sum() <= most

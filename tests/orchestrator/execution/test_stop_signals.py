@@ -62,8 +62,8 @@ def test_a_terminal_that_is_closed_still_counts_as_one():
     """What is printed to it fails, so it must be replaced; files and pipes stay as they are."""
     ours, theirs = os.openpty()
     read, write = os.pipe()
-    assert stop_signals._terminal(theirs) and not stop_signals._terminal(write)
+    assert stop_signals._is_terminal(theirs) and not stop_signals._is_terminal(write)
     os.close(ours)
-    assert not os.isatty(theirs) and stop_signals._terminal(theirs)
+    assert not os.isatty(theirs) and stop_signals._is_terminal(theirs)
     for handle in (theirs, read, write):
         os.close(handle)

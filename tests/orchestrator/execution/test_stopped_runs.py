@@ -32,7 +32,7 @@ source = "served"
 in_flight = 4
 endpoint = {{ base_url = "{url}", key_env = "" }}
 """
-KEPT = r"stopped: (\d+) new episodes are kept; the same command goes on from here"
+KEPT = r"stopped: (\d+) new episodes are stored; run the same command to continue"
 
 
 def playing(one, process, requests: int = 20) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.process_output import HEAD_BYTES, TAIL_BYTES, WorkerAddress, excerpt, last_lines, streams
+from actors.node.process_output import HEAD_BYTES, TAIL_BYTES, WorkerAddress, last_lines, output_files, read_excerpt
 from orchestrator.execution import worker_logs
 from orchestrator.scheduling.commands import Abandon, Drop, GiveUp, Lease, Start, Stop
 from orchestrator.scheduling.nodes import Node
@@ -24,7 +24,7 @@ def test_a_short_file_is_kept_whole_and_a_long_one_at_both_ends(tmp_path):
     short, long = tmp_path / "w.out", tmp_path / "w.err"
     short.write_text("one\ntwo")
     long.write_bytes(b"first\n" + b"x" * (HEAD_BYTES + TAIL_BYTES) + b"\nlast\n")
-    said = excerpt([str(short), str(long)])
+    said = read_excerpt([str(short), str(long)])
 
     assert said.startswith("== out\none\ntwo\n== err\nfirst\n") and said.endswith("x\nlast\n")
     assert "12 bytes left out" in said
@@ -32,13 +32,15 @@ def test_a_short_file_is_kept_whole_and_a_long_one_at_both_ends(tmp_path):
 
 
 def test_a_file_that_is_gone_is_named(tmp_path):
-    assert excerpt([str(tmp_path / "worker-1.out")]) == "== worker-1.out cannot be read: No such file or directory\n"
+    assert (
+        read_excerpt([str(tmp_path / "worker-1.out")]) == "== worker-1.out cannot be read: No such file or directory\n"
+    )
 
 
 def test_bytes_that_are_no_text_do_no_harm(tmp_path):
     (tmp_path / "w.out").write_bytes(b"\xff\xfe\x00ok\n")
 
-    assert "ok" in excerpt([str(tmp_path / "w.out")])
+    assert "ok" in read_excerpt([str(tmp_path / "w.out")])
 
 
 def test_last_words_leave_out_rays_own_marks():
@@ -49,7 +51,7 @@ def test_last_words_leave_out_rays_own_marks():
 
 
 def test_a_terminal_is_no_file():
-    assert all(os.path.isfile(path) for path in streams())
+    assert all(os.path.isfile(path) for path in output_files())
 
 
 # -- an attempt's folder ----------------------------------------------------------------------------------------------
@@ -57,7 +59,7 @@ def test_attempts_are_numbered_and_told_apart(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["run", "--tracking-uri", "http://me:geheim@host/x"])
     names = []
     for _ in range(2):
-        with worker_logs.attempt_log(tmp_path) as attempt_log:
+        with worker_logs.open_attempt_log(tmp_path) as attempt_log:
             names.append(attempt_log.name)
             logging.getLogger("orchestrator.storage.episode_store").warning("part 7 is damaged")
     text = (tmp_path / "logs/attempt-0001/driver.log").read_text()
@@ -69,8 +71,8 @@ def test_attempts_are_numbered_and_told_apart(tmp_path, monkeypatch):
 
 def test_a_disk_that_takes_no_log_costs_the_log_alone(tmp_path):
     (tmp_path / "logs").write_text("in the way")
-    with worker_logs.attempt_log(tmp_path) as attempt_log:
-        attempt_log.keep("m", 1, "said", lost=True)
+    with worker_logs.open_attempt_log(tmp_path) as attempt_log:
+        attempt_log.save("m", 1, "said", lost=True)
     assert (tmp_path / "logs").read_text() == "in the way"
 
 
@@ -79,7 +81,7 @@ def test_what_is_decided_is_told_without_the_leases(tmp_path):
         Start(1, "qwen", "abcdefabcdefabcdef"), Start(2, "builtin"), Lease(1, 1, (1, 2)), Stop(2), Stop(9),
         Drop(1, "silent for 900 s"), GiveUp((3,), "it died", "qwen"), Abandon("qwen", "no such model"),
     ]  # fmt: skip
-    with worker_logs.attempt_log(tmp_path):
+    with worker_logs.open_attempt_log(tmp_path):
         for command in commands:
             worker_logs.log_command(command, {1: "qwen", 2: "builtin"})
         worker_logs.log_ready("qwen", 1, WorkerAddress("host", 7, "n", "0,1", ("/w.out",)), ["GPU 0: free"])
@@ -89,8 +91,8 @@ def test_what_is_decided_is_told_without_the_leases(tmp_path):
     assert [line.split(" ", 2)[2] for line in text.splitlines()][1:-1] == [
         "INFO worker 1 of qwen starts on node abcdefabcdef",
         "INFO worker 2 of builtin starts",
-        "INFO worker 2 of builtin has nothing left to do and stops",
-        "WARNING worker 1 of qwen is let go (silent for 900 s); its leases are taken back",
+        "INFO worker 2 of builtin has nothing left to play and stops",
+        "WARNING worker 1 of qwen is dropped (silent for 900 s); its leases are played again",
         "WARNING 1 episodes are given up as failed: it died",
         "WARNING qwen cannot be played in this attempt: no such model",
         "INFO worker 1 of qwen is ready (process 7 on host, GPUs 0,1)",
@@ -102,16 +104,16 @@ def test_what_is_decided_is_told_without_the_leases(tmp_path):
 
 
 def test_workers_output_is_bounded_in_all(tmp_path):
-    with worker_logs.attempt_log(tmp_path) as attempt_log:
-        attempt_log.room = 10
-        attempt_log.keep("a/b c", 1, "12345678", lost=False)
-        attempt_log.keep("m", 2, "12345678", lost=True)
+    with worker_logs.open_attempt_log(tmp_path) as attempt_log:
+        attempt_log.bytes_left = 10
+        attempt_log.save("a/b c", 1, "12345678", lost=False)
+        attempt_log.save("m", 2, "12345678", lost=True)
 
-    assert (tmp_path / attempt_log.worker("a/b c", 1)).read_text() == "12345678"
-    assert attempt_log.worker("a/b c", 1) == "logs/attempt-0001/a-b-c-1.log"
-    assert not (tmp_path / attempt_log.worker("m", 2)).exists()
+    assert (tmp_path / attempt_log.worker_path("a/b c", 1)).read_text() == "12345678"
+    assert attempt_log.worker_path("a/b c", 1) == "logs/attempt-0001/a-b-c-1.log"
+    assert not (tmp_path / attempt_log.worker_path("m", 2)).exists()
     text = (attempt_log.folder / "driver.log").read_text()
-    assert "no room is left" in text and "worker 2 of m, last words: 12345678" in text
+    assert "the logs of this attempt are full" in text and "worker 2 of m, last output: 12345678" in text
 
 
 def test_a_node_that_does_not_answer_costs_its_log_alone(tmp_path):
@@ -122,12 +124,12 @@ def test_a_node_that_does_not_answer_costs_its_log_alone(tmp_path):
 
     async def end(attempt_log):
         collector = worker_logs.WorkerLogCollector(attempt_log, "here", ask)
-        collector.gather("m", 1, None, lost=True)
+        collector.collect("m", 1, None, lost=True)
         for slot, node in ((2, "far"), (3, "gone")):
-            collector.gather("m", slot, WorkerAddress("host", 1, node, "", ("/w.out",)), lost=True)
-        await collector.settle(5)
+            collector.collect("m", slot, WorkerAddress("host", 1, node, "", ("/w.out",)), lost=True)
+        await collector.wait(5)
 
-    with worker_logs.attempt_log(tmp_path) as attempt_log:
+    with worker_logs.open_attempt_log(tmp_path) as attempt_log:
         asyncio.run(end(attempt_log))
     assert sorted(path.name for path in attempt_log.folder.iterdir()) == ["driver.log", "m-2.log"]
     assert (attempt_log.folder / "m-2.log").read_text() == "from far: /w.out"
@@ -173,7 +175,7 @@ def test_a_worker_that_crashes_leaves_its_last_words(cli, demo_data, tmp_path):
     driver, worker, slot = crashed(cli, long_sweep(tmp_path / "x.toml", demo_data), tmp_path / "run")
 
     assert "Segmentation fault" in worker or "SIGSEGV" in worker
-    assert f"worker {slot} of builtin is lost" in driver and f"worker {slot} of builtin, last words: " in driver
+    assert f"worker {slot} of builtin is lost" in driver and f"worker {slot} of builtin, last output: " in driver
 
 
 @pytest.fixture(scope="module")
@@ -196,4 +198,4 @@ def test_a_worker_on_another_node_leaves_its_last_words_too(two_nodes, demo_data
     driver, worker, slot = crashed(cli, long_sweep(tmp_path / "x.toml", demo_data), tmp_path / "run")
 
     assert "Segmentation fault" in worker or "SIGSEGV" in worker
-    assert f"worker {slot} of builtin, last words: " in driver
+    assert f"worker {slot} of builtin, last output: " in driver

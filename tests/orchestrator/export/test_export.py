@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from orchestrator.cli.main import app
 from orchestrator.export.every_eval_ever import SCHEMAS
 from orchestrator.export.export import FORMATS, export
-from orchestrator.report.run_data import read
+from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.run_folder import RunFolderError
 from tests.orchestrator.report.runs import exported
@@ -36,7 +36,7 @@ def test_csv_has_every_row_and_no_formula(run, tmp_path):
     assert "'" + HOSTILE in told["reply"].to_list()
     assert pl.read_csv(tmp_path / "csv/episodes.csv").height == episodes(run).select(pl.len()).collect().item()
     assert pl.read_csv(tmp_path / "csv/results.csv")["acc"].drop_nulls().to_list() == pytest.approx(
-        read(run).rows["acc"].drop_nulls().to_list()
+        read_run(run).rows["acc"].drop_nulls().to_list()
     )
 
 

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from orchestrator.export.export import export
-from orchestrator.report.run_data import read
+from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import turns
 from tests.orchestrator.report.runs import exported, replaced
 
@@ -78,7 +78,7 @@ def test_inspects_own_reader_finds_every_episode_and_turn(run, logs):
     assert HOSTILE in [reply for one in told.values() for reply in one["replies"]]
     assert all(one["completion"] == one["replies"][-1] and one["target"] for one in told.values())
     assert all(sorted(log["summaries"]) == sorted(one["id"] for one in log["samples"]) for log in logs)
-    for row in read(run).episodes.filter(protocol="mcqa").iter_rows(named=True):
+    for row in read_run(run).episodes.filter(protocol="mcqa").iter_rows(named=True):
         one = told[row["key"]]
         refused = row["ending"] == "refused"
         assert one["error"] == ("a filter" if refused else None)
@@ -89,7 +89,7 @@ def test_inspects_own_reader_finds_every_episode_and_turn(run, logs):
 @pytest.mark.slow
 def test_its_figures_are_those_of_the_tables(run, logs):
     by_name = {(log["task"], log["model"]): log["metrics"] for log in logs}
-    for row in read(run).rows.iter_rows(named=True):
+    for row in read_run(run).rows.iter_rows(named=True):
         suffix, measure = ("", "acc") if row["protocol"] == "mcqa" else ("-oeg", "aggregate")
         metrics = by_name[f"proactivebench-{row['condition']}{suffix}", row["model"]]
         assert metrics[measure][row["scenario"]] == pytest.approx(row[measure] / 100)

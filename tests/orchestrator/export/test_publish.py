@@ -46,13 +46,13 @@ def folder(tmp_path):
 
 
 def cli(*arguments):
-    return CliRunner().invoke(app, ["publish", *map(str, arguments)])
+    return CliRunner().invoke(app, ["export", *map(str, arguments)])
 
 
 def test_nothing_is_sent_before_it_was_shown_and_said_yes_to(hub, folder):
-    shown = cli(folder, "--to", NAME)
+    shown = cli(folder, "--publish", NAME)
 
-    assert shown.exit_code == 2 and "nothing was sent; type --yes after looking at the list" in shown.output
+    assert shown.exit_code == 2 and "nothing was uploaded; add --yes after checking the list" in shown.output
     for said in (
         "README.md",
         "data/episodes.parquet",
@@ -65,7 +65,7 @@ def test_nothing_is_sent_before_it_was_shown_and_said_yes_to(hub, folder):
 
 
 def test_what_was_shown_arrives_whole_and_nothing_else_does(hub, folder, tmp_path):
-    done = cli(folder, tmp_path / "report.html", "--to", NAME, "--yes")
+    done = cli(folder, tmp_path / "report.html", "--publish", NAME, "--yes")
 
     assert done.exit_code == 0 and "/commit/" in done.output, done.output
     assert hub.private == {NAME: True} and hub.commits == 1
@@ -116,26 +116,26 @@ def test_a_run_folder_and_a_missing_card_are_noted(hub, folder):
 
 def test_refusals_are_sentences_without_the_token(hub, folder, tmp_path, monkeypatch):
     hub.refusal = 403
-    refused = cli(folder, "--to", NAME, "--yes")
+    refused = cli(folder, "--publish", NAME, "--yes")
     assert refused.exit_code == 2 and "the Hub refused lab/runs (403:" in refused.output and hub.commits == 0
 
     monkeypatch.setenv("HF_TOKEN", "hf_other")
-    wrong = cli(folder, "--to", NAME, "--yes")
+    wrong = cli(folder, "--publish", NAME, "--yes")
     assert wrong.exit_code == 2 and "(401:" in wrong.output and "hf_other" not in wrong.output
 
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    gone = cli(folder, "--to", NAME, "--yes")
+    gone = cli(folder, "--publish", NAME, "--yes")
     assert gone.exit_code == 2 and "the Hub cannot be reached" in gone.output
 
     monkeypatch.delenv("HF_TOKEN")
-    assert "HF_TOKEN is not set" in cli(folder, "--to", NAME).output
+    assert "HF_TOKEN is not set" in cli(folder, "--publish", NAME).output
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     for arguments, said in {
-        (folder, "--to", "runs"): "is no name of a data set; write OWNER/NAME",
-        (tmp_path / "nowhere", "--to", NAME): "is no file and no folder",
-        (tmp_path / "empty", "--to", NAME): "there is no file to publish",
-        (folder, folder, "--to", NAME): "is in two of the folders",
+        (folder, "--publish", "runs"): "is not a data set; type OWNER/NAME",
+        (tmp_path / "nowhere", "--publish", NAME): "is no file and no folder",
+        (tmp_path / "empty", "--publish", NAME): "there is no file to publish",
+        (folder, folder, "--publish", NAME): "is in two of the folders",
     }.items():
         done = cli(*arguments)
         assert done.exit_code == 2 and said in " ".join(done.output.split()), done.output

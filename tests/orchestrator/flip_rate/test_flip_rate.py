@@ -13,16 +13,16 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from actors.backend import Reply, ScriptedBackend
-from actors.backend_registry import engine
-from actors.baselines import Baseline, abstain
+from actors.engine.backend import Reply, ScriptedBackend
+from actors.engine.baselines import Baseline, abstain
+from actors.engine.registry import open_engine
 from orchestrator.cli.main import app
 from orchestrator.flip_rate import flip_rate as flips
 from orchestrator.flip_rate.repeats import Setting
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.report.flip_rates import flip_rates
-from orchestrator.report.run_data import read
+from orchestrator.report.read_run import read_run
+from orchestrator.report.tables.flip_rates import flip_rate_table
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.run_folder import RunFolderError, differences
 from orchestrator.storage.run_folder import settings as identity
@@ -56,7 +56,7 @@ def wanted(data, **more):
 
 def run(folder, asked, tilted=False):
     played(folder, asked, backends={"vlm": Planted(tilted)})
-    pictures.record(folder, Path(asked.data), pictures.ShownPictures(build_plan(asked)).each(), Event())
+    pictures.record_pictures(folder, Path(asked.data), pictures.ShownPictures(build_plan(asked)).all_paths(), Event())
     return folder
 
 
@@ -159,13 +159,16 @@ def test_tables_are_written_beside_the_repeats_and_stand_in_the_report(original)
     place = flips.write(repeats, found)
 
     assert place == original / "flip-rate" / "share-50-seed-0" and (place / "cells.csv").exists()
-    grid = flip_rates(read(original))
-    assert [name for name, _ in grid.rows] == ["oracle, batch-1 (share-50-seed-0)", "vlm, batch-1 (share-50-seed-0)"]
-    assert grid.rows[0][1][0].text.startswith("0.0 (0.0 to ") and grid.rows[1][1][0].value > 0
+    table = flip_rate_table(read_run(original))
+    assert [row[0].text for row in table.rows] == [
+        "oracle, batch-1 (share-50-seed-0)",
+        "vlm, batch-1 (share-50-seed-0)",
+    ]
+    assert table.rows[0][1].text.startswith("0.0 (0.0 to ") and table.rows[1][1].value > 0
     for content in (b"\xff\x00,", b"", b"setting,model\na,b,c\n", None):
         (place / "rates.csv").unlink()
         os.mkfifo(place / "rates.csv") if content is None else (place / "rates.csv").write_bytes(content)
-        assert not flip_rates(read(original)).rows, content
+        assert not flip_rate_table(read_run(original)).rows, content
     result = CliRunner().invoke(app, ["report", str(original), "--json"])
     assert result.exit_code == 0, "a repeat is no part of the run"
     assert sum(cell["finished"] for cell in json.loads(result.stdout)["cells"]) == 80
@@ -207,7 +210,7 @@ def test_services_are_asked_only_after_their_cost_was_shown(demo_data, tmp_path)
         folder = played(tmp_path / "run", asked)
         result = CliRunner().invoke(app, ["flip-rate", str(folder), "--share", "20", "--batch", "1"])
 
-        assert result.exit_code == 2 and "type --yes" in result.stderr and not one.bodies
+        assert result.exit_code == 2 and "add --yes" in result.stderr and not one.bodies
         assert "batch-1: 2 episodes of 2 samples, 2 pending" in result.stdout
         assert "batch-1: api: 2 episodes" in result.stdout and "its prices" in result.stdout
     assert not (folder / "flip-rate").exists()
@@ -261,8 +264,8 @@ def test_a_service_whose_answer_depends_on_the_batch_flips_what_was_planted(demo
         held.append(one)
         entry = {"name": "api", "source": "m", "in_flight": 1, "endpoint": {"base_url": one.url, "key_env": ""}}
         asked = sweep(demo_data, ["api"], ["reference"], scenarios=["QD"], model=[entry])
-        folder = played(tmp_path / "run", asked, backends={"api": engine(asked.models[0], demo_data)})
-        pictures.record(folder, demo_data, pictures.ShownPictures(build_plan(asked)).each(), Event())
+        folder = played(tmp_path / "run", asked, backends={"api": open_engine(asked.models[0], demo_data)})
+        pictures.record_pictures(folder, demo_data, pictures.ShownPictures(build_plan(asked)).all_paths(), Event())
         done = cli.run("flip-rate", folder, "--share", 100, "--batch", 1, "--batch", 2, "--yes", "--json")
         again = cli.run("flip-rate", folder, "--share", 100, "--batch", 1, "--batch", 2, "--yes", "--json")
         count = sum(map(planted, one.bodies[:samples]))

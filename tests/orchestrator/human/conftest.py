@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.backend import Request
-from orchestrator.execution.attempt import Outcome
+from actors.engine.backend import Request
+from orchestrator.execution.results import AttemptOutcome
 from sweeps.spec import Sweep
 from tests.orchestrator.human.scripts import oracle_turns
 from tests.orchestrator.human.sitting import person, sitting
@@ -17,7 +17,7 @@ CONDITIONS = ("zero-shot", "hint", "history")
 
 
 @dataclass(frozen=True)
-class Question:
+class OpenQuestion:
     """What was asked, and what the page had of it."""
 
     request: Request
@@ -33,12 +33,12 @@ class Played:
 
     output: Path
     sweep: Sweep
-    questions: list[Question]
+    questions: list[OpenQuestion]
     last: str
     """The last page."""
     bodies: list[bytes]
     """Of every response."""
-    outcome: Outcome | None
+    outcome: AttemptOutcome | None
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +49,6 @@ def oracle_played(demo_data, tmp_path_factory) -> Played:
     with sitting(wanted, output) as found:
         visitor = found.visitor()
         for request, reply in oracle_turns(wanted):
-            questions.append(Question(request, visitor.texts, visitor.options, visitor.number, visitor.page))
+            questions.append(OpenQuestion(request, visitor.texts, visitor.options, visitor.number, visitor.page))
             visitor.say(reply)
     return Played(output, wanted, questions, visitor.page, visitor.bodies, found.outcome)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from actors.backend import Message, Reply, Request
-from actors.baselines import Baseline
-from actors.episode_runner import EpisodeRunner
+from actors.engine.backend import Message, Reply, Request
+from actors.engine.baselines import Baseline
+from actors.playing.episode_runner import EpisodeRunner
 from orchestrator.human.session import order
 from orchestrator.planning.build_plan import build_plan
 from sweeps.spec import Sweep

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
-from orchestrator.cli.play import sweep_of
-from orchestrator.execution.attempt import Outcome, opened
+from orchestrator.cli.play import personal_sweep
+from orchestrator.execution.attempt import open_attempt
+from orchestrator.execution.results import AttemptOutcome
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.human.session import sit
 from orchestrator.planning.build_plan import build_plan
@@ -25,7 +26,7 @@ from sweeps.spec import Sweep
 def person(data: Path, conditions: str = "zero-shot", limit: int = 1, **more: str) -> Sweep:
     """The sweep that ``play DATA --as ada`` plays."""
     sets = [f"selection.limit={limit}", *(f"{key}={value}" for key, value in more.items())]
-    return sweep_of(str(data), "ada", {"conditions": conditions.split(",")}, sets)
+    return personal_sweep(str(data), "ada", {"conditions": conditions.split(",")}, sets)
 
 
 class Visitor:
@@ -107,7 +108,7 @@ class Sitting:
     def __init__(self) -> None:
         self.said: queue.Queue[str] = queue.Queue()
         self.lines: list[str] = []
-        self.outcome: Outcome | None = None
+        self.outcome: AttemptOutcome | None = None
         self.problem: BaseException | None = None
 
     def visitor(self) -> Visitor:
@@ -126,7 +127,7 @@ def sitting(sweep: Sweep, output: Path) -> Iterator[Sitting]:
 
     def play(signals: StopSignals) -> None:
         try:
-            with opened(sweep, build_plan(sweep), output, found.said.put, signals=signals) as attempt:
+            with open_attempt(sweep, build_plan(sweep), output, found.said.put, signals=signals) as attempt:
                 found.outcome = attempt.run(play=sit)
         except BaseException as problem:
             found.problem = problem

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from actors.printable import spelled
+from actors.text.printable import spell_invisible
 from envs import SCENARIOS
 from envs.scenario import suggestions
 from orchestrator.planning.build_plan import build_plan
@@ -169,8 +169,8 @@ def test_texts_of_data_are_text(demo_data, tmp_path):
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with sitting(person(data, scenarios='["QD"]'), tmp_path / "run") as found:
         visitor = found.visitor()
-        assert visitor.texts[0].startswith(spelled(HOSTILE)) and "⟨U+202E⟩gnp" in visitor.texts[0]
-        chosen = next(n for n, text in enumerate(visitor.options) if text.startswith(spelled(HOSTILE)))
+        assert visitor.texts[0].startswith(spell_invisible(HOSTILE)) and "⟨U+202E⟩gnp" in visitor.texts[0]
+        chosen = next(n for n, text in enumerate(visitor.options) if text.startswith(spell_invisible(HOSTILE)))
         assert visitor.page.count("<script>") == 1 and "<img src=x" not in visitor.page and "49" not in visitor.texts[0]
         visitor.post(visitor.number, chosen)
     said = turns(tmp_path / "run").collect()["reply"].to_list()

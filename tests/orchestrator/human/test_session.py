@@ -14,8 +14,8 @@ from orchestrator.cli.main import app
 from orchestrator.human.session import order
 from orchestrator.merging.merge import merge
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.report.run_data import read
-from orchestrator.report.tables import write_tables
+from orchestrator.report.read_run import read_run
+from orchestrator.report.tables.write import write_tables
 from orchestrator.storage.episode_store import episodes, turns
 from sweeps.load import SweepError
 from tests.orchestrator.human.conftest import CONDITIONS
@@ -42,7 +42,7 @@ def test_the_oracles_script_gives_the_oracles_rows(oracle_played, demo_data, tmp
     assert mine[0].height == 7 * 3 and set(mine[0]["ending"]) == {"correct"}
     assert mine[0].equals(theirs[0]) and mine[1].equals(theirs[1])
     assert mine[1].height == len(oracle_played.questions)
-    assert oracle_played.outcome.code == 0 and "All episodes are played" in oracle_played.last
+    assert oracle_played.outcome.exit_code == 0 and "All episodes are played" in oracle_played.last
     assert not (oracle_played.output / "unfinished.json").exists()
 
 
@@ -85,7 +85,7 @@ def test_commands_take_it_as_any_run(oracle_played, demo_data, tmp_path):
 
     other = played(tmp_path / "run", sweep(demo_data, ["oracle", "guess"], list(CONDITIONS), selection={"limit": 1}))
     merge([other, output], tmp_path / "both")
-    both = read(tmp_path / "both")
+    both = read_run(tmp_path / "both")
     assert set(both.rows["model"]) == {"human-ada", "oracle", "guess"} and both.baselines == {"oracle", "guess"}
     assert "human-ada" in (write_tables(both)[0]).read_text()
 
@@ -130,7 +130,9 @@ def test_stopped_in_an_episode_it_goes_on_at_the_same_question(demo_data, tmp_pa
             assert at == {2: 0, 3: 2, len(script): 3}[stop], "neither an answer nor a question twice"
             for _, reply in script[at:stop]:
                 visitor.say(reply)
-        assert (found.outcome.code, found.outcome.interrupted) == ((0, False) if stop == len(script) else (130, True))
+        assert (found.outcome.exit_code, found.outcome.interrupted) == (
+            (0, False) if stop == len(script) else (130, True)
+        )
     assert stored(output)[1]["reply"].len() == len(script)
     told = capfd.readouterr().err
     assert "stopped: 0 of 2 episodes and 2 answers of the next one are kept; the same command goes on from here" in told
@@ -162,7 +164,7 @@ def test_what_somebody_types_wrongly_is_a_sentence(oracle_played, demo_data, tmp
     assert "there is no condition 'hintt'; did you mean 'hint'?" in told(
         demo_data, "--as", "a", "--conditions", "hintt"
     )
-    assert "there is no data folder nowhere" in told("nowhere", "--as", "a")
+    assert "data folder nowhere not found" in told("nowhere", "--as", "a")
     with sitting(person(demo_data), tmp_path / "run") as found:
         port = found.visitor().host.partition(":")[2]
         assert "is already open in this process" in told(
@@ -177,8 +179,8 @@ def test_what_somebody_types_wrongly_is_a_sentence(oracle_played, demo_data, tmp
 
 
 def test_a_sweep_refuses_a_person_in_a_sentence(demo_data):
-    from actors.backend_registry import engine
+    from actors.engine.registry import open_engine
 
     (model,) = person(demo_data).models
     with pytest.raises(ValueError, match="human-ada is a person, who plays with `proactive-sweep play`"):
-        engine(model, demo_data)
+        open_engine(model, demo_data)

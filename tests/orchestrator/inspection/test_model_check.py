@@ -14,7 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
-from orchestrator.inspection.model_check import TRANSFORMERS, VLLM, architectures, check
+from orchestrator.inspection.architectures import TRANSFORMERS, VLLM, architectures
+from orchestrator.inspection.model_check import check
 from sweeps.endpoint import Endpoint
 from sweeps.spec import ModelSpec
 from tests.orchestrator.hubserver import Hub, serving

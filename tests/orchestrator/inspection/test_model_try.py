@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.front_end import FrontEnd
-from actors.trial import Compared, Tried
+from actors.trial.front_end import FrontEnd
+from actors.trial.trial import PromptComparison, TrialReport
 from envs.samples import BadData
 from orchestrator.inspection.model_try import bound, judged, models, planned
 from sweeps.load import SweepError, registry
@@ -17,14 +17,16 @@ MODEL = registry()["embedded"]
 GIB = 2**30
 
 
-def tried(*compared: Compared, endings: Mapping[str, int] | None = None, **more: object) -> Tried:
+def tried(*compared: PromptComparison, endings: Mapping[str, int] | None = None, **more: object) -> TrialReport:
     fields = {"reason": "", "host": 3 * GIB, "gpu": 10 * GIB, "picture": 577, "uncompared": "", **more}
-    return Tried(seconds=4.0, endings=dict(endings or {"correct": 8}), compared=compared, **fields)  # type: ignore[arg-type]
+    return TrialReport(seconds=4.0, endings=dict(endings or {"correct": 8}), compared=compared, **fields)  # type: ignore[arg-type]
 
 
 def test_equal_ids_and_replies_leave_nothing_to_say() -> None:
     row = judged(
-        MODEL, 61.2, tried(Compared(1, [1, 2], [1, 2], "A.", "A."), Compared(3, [1, 4], [1, 4], "B", "B\ufffd"))
+        MODEL,
+        61.2,
+        tried(PromptComparison(1, [1, 2], [1, 2], "A.", "A."), PromptComparison(3, [1, 4], [1, 4], "B", "B\ufffd")),
     )
 
     assert row.ok and row.rate == 2.0
@@ -41,14 +43,18 @@ def test_equal_ids_and_replies_leave_nothing_to_say() -> None:
 
 
 def test_the_first_prompt_that_differs_is_named() -> None:
-    row = judged(MODEL, 1.0, tried(Compared(1, [1, 2], [1, 2], "A", "A"), Compared(3, [1, 7], [1, 2, 3], "A", "B")))
+    row = judged(
+        MODEL,
+        1.0,
+        tried(PromptComparison(1, [1, 2], [1, 2], "A", "A"), PromptComparison(3, [1, 7], [1, 2, 3], "A", "B")),
+    )
 
     assert not row.ok and row.equal == "ids 1/2, replies 1/2"
     assert row.wrong == ("a prompt with 3 pictures has 2 tokens, the package's call 3; they differ from token 1 on")
 
 
 def test_a_second_start_token_of_the_package_is_told_and_is_no_error() -> None:
-    row = judged(MODEL, 1.0, tried(Compared(1, [1, 2, 3], [1, 1, 2, 3], "A", "A")))
+    row = judged(MODEL, 1.0, tried(PromptComparison(1, [1, 2, 3], [1, 1, 2, 3], "A", "A")))
 
     assert row.ok and row.equal == "ids 1/1, replies 1/1, package: start token twice"
 
@@ -61,7 +67,7 @@ def test_a_second_start_token_of_the_package_is_told_and_is_no_error() -> None:
         (tried(uncompared="no checkpoint to compare with"), ""),
     ],
 )
-def test_what_is_wrong_is_one_sentence(found: Tried, wrong: str) -> None:
+def test_what_is_wrong_is_one_sentence(found: TrialReport, wrong: str) -> None:
     row = judged(MODEL, 1.0, found)
 
     assert (row.wrong, row.ok) == (wrong, not wrong)

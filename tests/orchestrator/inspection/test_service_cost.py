@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from actors.backend import Reply, ScriptedBackend
-from actors.baselines import Baseline
-from actors.service_pictures import patches, rule, tiles
+from actors.engine.backend import Reply, ScriptedBackend
+from actors.engine.baselines import Baseline
+from actors.engine.openai.picture_tokens import patches, tiles, token_rule
 from envs import SCENARIOS
 from envs.render import Renderer
 from envs.types import ImageRef
@@ -39,12 +39,12 @@ ENTRY = {"name": "m", "source": "gpt-4.1", "endpoint": ENDPOINT}
     ],
 )
 def test_pictures_count_as_the_provider_says(model, size, tokens):
-    assert rule(model)(*size) == tokens
+    assert token_rule(model)(*size) == tokens
 
 
 def test_the_guides_example_of_a_picture_that_is_shrunk_and_bounds_of_any():
     assert patches(1800, 2400) == 1452 and patches(1024, 1024) == 1024
-    assert rule("qwen") is None and rule("gpt-7") is None
+    assert token_rule("qwen") is None and token_rule("gpt-7") is None
     for size in ((1, 100_000), (7, 7), (20_000, 19_999), (1536 * 32, 32)):
         assert 1 <= patches(*size) <= 1536 and 1 <= tiles(*size) <= 16
 
@@ -133,7 +133,7 @@ def test_batches_have_their_own_price_and_take_a_day_a_turn(demo_data, tmp_path,
         plan = build_plan(sweep(demo_data, ["m"], ["zero-shot"], scenarios=["ROD"], model=[entry]))
         pending = dict(planned_rows(plan).select("cell", "planned").iter_rows())
         (one,) = service_cost.estimates(plan, pending, demo_data, tmp_path)
-        longest = max(SCENARIOS["ROD"].limit(sample) for sample in plan.played["ROD"].values())
+        longest = max(SCENARIOS["ROD"].limit(sample) for sample in plan.samples_by_id["ROD"].values())
         return one, [plan.key(*plan.task(ordinal)) for ordinal in range(plan.total)], longest
 
     one, keys, longest = found(ENTRY)

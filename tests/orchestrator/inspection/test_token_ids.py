@@ -22,9 +22,9 @@ def printed(*args: object) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize(("condition", "turn"), [("zero-shot", 0), ("history", 2)])
 def test_the_ids_are_those_of_the_package_call(demo_data: Path, condition: str, turn: int) -> None:
-    from actors.backend_registry import at_home
-    from actors.hf_package_call import PackageCall
-    from actors.image_loader import Pictures
+    from actors.embedded import resolve_embedded
+    from actors.engine.hf.package_call import PackageCall
+    from actors.engine.image_loader import PictureLoader
     from orchestrator.inspection.prompt_preview import conversation, find
     from sweeps.conditions import CONDITIONS
     from sweeps.load import registry
@@ -37,9 +37,9 @@ def test_the_ids_are_those_of_the_package_call(demo_data: Path, condition: str, 
 
     sample, pool = find(demo_data, "QD", 0)
     messages = conversation(sample, pool, CONDITIONS[condition], turn=turn)
-    pictures = Pictures(demo_data)
+    pictures = PictureLoader(demo_data)
     shown = {image: pictures.renderer.picture(image) for message in messages for image in message.images}
-    ids = PackageCall(at_home(registry()["embedded"])).ids(messages, shown)
+    ids = PackageCall(resolve_embedded(registry()["embedded"])).ids(messages, shown)
     assert len(shown) == turn + 1
     assert told == {"model": "embedded", "backend": "transformers", "tokens": len(ids), "ids": ids}
 
@@ -57,7 +57,7 @@ def test_a_checkpoint_is_named_by_its_folder_and_needs_no_weights(demo_data: Pat
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--token-ids",), "--token-ids are one model's: add --model NAME, or --model FOLDER of a checkpoint"),
+        (("--token-ids",), "--token-ids requires --model NAME, or --model FOLDER of a checkpoint"),
         (("--token-ids", "--model", "oracle"), "oracle runs on builtin, which shows no token ids"),
         (("--model", "embedded", "--backend", "tgi"), "--backend 'tgi' is none of transformers and vllm"),
         (("--token-ids", "--model", "EMPTY"), "is a folder without config.json; name the folder of a checkpoint"),

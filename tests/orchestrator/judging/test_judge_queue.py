@@ -1,9 +1,9 @@
 """What a judge is leased is what is stored: an answer whose row was set aside, or whose part is gone, is left out."""
 
 from orchestrator.judging.judge_queue import JudgeQueue
-from orchestrator.planning.build_plan import belonging, build_plan
+from orchestrator.planning.build_plan import build_plan, stored_episodes
 from orchestrator.storage.episode_store import EpisodeStore, episodes
-from sweeps.load import judge
+from sweeps.load import build_judge
 from tests.orchestrator.report import runs
 
 
@@ -11,10 +11,10 @@ def test_an_answer_that_is_not_stored_is_not_leased(tmp_path, demo_data):
     wanted = runs.sweep(demo_data, ["ask-properly"], ["hint"], protocol="oeg", scenarios=["QD"])
     folder, plan = runs.played(tmp_path / "run", wanted, only=6), build_plan(wanted)
     runs.played(folder, wanted)
-    stored = set(belonging(plan, folder).collect()["key"])
+    stored = set(stored_episodes(plan, folder).collect()["key"])
     answered = [ordinal for ordinal in range(plan.total) if plan.key(*plan.task(ordinal)) in stored]
     store = EpisodeStore(folder)
-    queue = JudgeQueue(judge({"model": "rule-judge"}, "a test"), plan, store, answered)
+    queue = JudgeQueue(build_judge({"model": "rule-judge"}, "a test"), plan, store, answered)
     assert [answer.ordinal for answer in queue.lease(answered)] == answered and len(answered) == 10
 
     (folder / "turns/part-00000001.parquet").unlink()

@@ -96,7 +96,7 @@ def test_reading_later_gives_what_reading_at_once_gives_and_judges_live_side_by_
     again = cli.run("judge", later, "--by", "rule-judge", "--set", "attempts=1")
     assert again.returncode == 0, again.stderr
     read_once(later, 420, judges=2)
-    pairs = json.loads(cli.run("agreement", later, "--json").stdout)
+    pairs = json.loads(cli.run("judge", later, "--agreement", "--json").stdout)
     assert [(row["bit"], row["answers"], row["equal"], row["kappa"]) for row in pairs] == [
         (bit, 420, 100.0, 1.0) for bit in BITS
     ]

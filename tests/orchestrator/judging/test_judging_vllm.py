@@ -18,7 +18,7 @@ pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU 
 import psutil
 
 from orchestrator.storage.episode_store import turns
-from orchestrator.storage.verdict_store import judges, verdicts
+from orchestrator.storage.verdict_store import judge_names, verdicts
 from tests.actors.tiny import text_only
 from tests.orchestrator.execution.test_attempt import exactly_once
 from tests.orchestrator.judging.test_judging import BITS, read_once, sweep
@@ -101,8 +101,8 @@ def beside(cli, out: Path, both: int) -> None:
     """Another judge reads the same answers, and the two are compared where both gave a verdict."""
     assert cli.run("judge", out, "--by", "rule-judge").returncode == 0
     read_once(out, ANSWERS, judges=2)
-    assert [name.partition("/")[0] for name in judges(out)] == ["babbler", "rule-judge"]
+    assert [name.partition("/")[0] for name in judge_names(out)] == ["babbler", "rule-judge"]
     rules = verdicts(out).filter(pl.col("judge").str.starts_with("rule-judge")).collect()
     assert rules["aggregate"].null_count() == 0
-    pairs = json.loads(cli.run("agreement", out, "--json").stdout)
+    pairs = json.loads(cli.run("judge", out, "--agreement", "--json").stdout)
     assert [(row["bit"], row["answers"]) for row in pairs] == [(bit, both) for bit in BITS]

@@ -18,8 +18,8 @@ from orchestrator.learning import run_files, settings, trainer
 from orchestrator.learning.evaluation import Played, evaluate
 from orchestrator.learning.policy import Policy
 from orchestrator.learning.settings import Training
-from orchestrator.learning.update import Optimiser
-from orchestrator.report.intervals import histogram, score_interval
+from orchestrator.learning.update import PolicyOptimizer
+from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
 
 DEMO = Path(__file__).parents[3] / "sweeps" / "demo-learning.toml"
 TRAINED = ("QD", "COCO")
@@ -116,7 +116,7 @@ def taught(made: Training, folder: Path) -> Policy:
     done = trainer.train(made, folder, lambda line: None)
     assert done.model is not None
     policy = Policy(made.train)
-    assert run_files.load_checkpoint(folder, policy, Optimiser(policy).adamw) == made.train.steps
+    assert run_files.load_checkpoint(folder, policy, PolicyOptimizer(policy).adamw) == made.train.steps
     return policy
 
 
@@ -133,11 +133,11 @@ def judged(before: Mapping[str, Played], after: Mapping[str, Played]) -> Verdict
 
 
 def gain(before: Mapping[str, Played], after: Mapping[str, Played], names: Sequence[str]) -> Gain:
-    """Score interval of the mean of paired differences, scenarios as strata (``orchestrator.report.intervals``)."""
+    """Score interval of the mean of paired differences, scenarios as strata (``orchestrator.report.statistics.intervals``)."""
     strata = []
     for name in names:
         pairs = zip(after[name].right, before[name].right, strict=True)
-        strata.append(histogram(np.array([100 * (int(a) - int(b)) for a, b in pairs]), -100, 100))
+        strata.append(stratum_from_values(np.array([100 * (int(a) - int(b)) for a, b in pairs]), -100, 100))
     return Gain(sum(one.mean for one in strata) / len(strata), *score_interval(strata))
 
 

@@ -19,12 +19,12 @@ import tomli_w
 import torch
 from transformers import AutoTokenizer
 
-from actors.hf_backend import ModelAndProcessor
+from actors.engine.hf.backend import ModelAndProcessor
 from orchestrator.learning import run_files, settings, trainer
 from orchestrator.learning.metrics_log import MetricsLog
 from orchestrator.learning.plan import states
 from orchestrator.learning.policy import Policy
-from orchestrator.learning.progress import Progress, Stop
+from orchestrator.learning.progress import StopRequest, TrainingProgress
 from orchestrator.learning.settings import TrainError, Training
 from orchestrator.learning.states import TrainingState
 from orchestrator.learning.student import Student, loadable
@@ -81,8 +81,8 @@ def given(made: Training, found: list[TrainingState], folder: Path) -> dict[str,
     from orchestrator.learning.trl_trainer import VerdictTrainer, config
 
     train = made.train.model_copy(update={"max_tokens": TOKENS})
-    progress = Progress(train, MetricsLog(made.sweep, train, folder), print)
-    asked = VerdictTrainer(Training(made.sweep, train), config(train, folder), found, progress, Stop())
+    progress = TrainingProgress(train, MetricsLog(made.sweep, train, folder), print)
+    asked = VerdictTrainer(Training(made.sweep, train), config(train, folder), found, progress, StopRequest())
     rows = [asked.train_dataset[k] for k in range(ASKED) for _ in range(ROLLOUTS)]
     with heard(asked) as sampled:
         learnt = asked._generate_and_score_completions(rows)

@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 from peft import get_peft_model
 
-from actors.backend import Request
-from actors.backend_registry import engine
-from actors.hf_backend import ModelAndProcessor
+from actors.engine.backend import Request
+from actors.engine.hf.backend import ModelAndProcessor
+from actors.engine.registry import open_engine
 from orchestrator.learning.settings import Lora
 from orchestrator.learning.states import states_of
 from orchestrator.learning.student import adapters
@@ -46,7 +46,7 @@ def replies(model: ModelSpec, data: Path, asked: Sequence[Request]) -> list[str]
     """Greedy replies of the model's engine."""
 
     async def ask() -> list[str]:
-        backend = engine(model, data)
+        backend = open_engine(model, data)
         try:
             return [reply.text for reply in await asyncio.gather(*map(backend.reply, asked))]
         finally:

@@ -9,9 +9,8 @@ from typer.testing import CliRunner
 from envs.demo import draw
 from orchestrator.cli.main import app
 from orchestrator.learning import cost, settings
-from orchestrator.learning.plan import counted, plan_lines
+from orchestrator.learning.plan import counted, order, plan_lines
 from orchestrator.learning.settings import train_table
-from orchestrator.learning.trl_engine import order
 from sweeps.load import SweepError
 
 DEMO = Path(__file__).parents[3] / "sweeps" / "demo-learning.toml"

@@ -6,9 +6,9 @@ from statistics import mean, pstdev
 import pytest
 
 from envs.types import Action
-from orchestrator.learning.rollouts import Rollout, Said, advantages, credited, hinted, scored
+from orchestrator.learning.rollouts import Rollout, advantages, credited, hinted, scored
 from orchestrator.learning.settings import train_table
-from orchestrator.learning.states import Outcome, states_of
+from orchestrator.learning.states import ReplyOutcome, SampledReply, states_of
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,9 @@ def train(**more):
 
 
 def rollout(state, group, reward, right=False):
-    return Rollout(state, group, "plain", Said((5, 2), -1.0), "r", Outcome(Action.CATEGORY, right, False), reward)
+    return Rollout(
+        state, group, "plain", SampledReply((5, 2), -1.0), "r", ReplyOutcome(Action.CATEGORY, right, False), reward
+    )
 
 
 def test_advantages_are_rewards_in_standard_deviations():

@@ -143,7 +143,7 @@ def test_the_commands_tell_a_mistake_in_one_sentence(tmp_path):
         ("train", DEMO, "--set", "train.rp=2"): "rp = 2: input should be less than or equal to 1",
         ("train", DEMO, "--output", "s3://a/b"): "s3://a/b is a bucket",
         ("train", "sweeps/demo.toml"): "has no [train] table",
-        ("learned", tmp_path): "holds no run",
+        ("report", "--learned", tmp_path): "holds no run",
         ("run", DEMO, "--model", tmp_path / "m.toml"): "there is no sweep file",
         ("data", "fetch", tmp_path / "d", "--split", "dev"): "--split 'dev' is neither test nor train",
         ("data", "demo", tmp_path / "d2", "--scenarios", "QX"): "there is no scenario 'QX'",

@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("torch", reason="the extra `transformers` is not installed")
 pytest.importorskip("peft", reason="the package peft is not installed")
 
-from actors.backend_registry import at_home
-from actors.hf_backend import Batch, ModelAndProcessor
+from actors.embedded import resolve_embedded
+from actors.engine.hf.backend import ModelAndProcessor, PreparedBatch
 from envs import SCENARIOS
 from envs.types import Action
 from orchestrator.learning.states import states_of
@@ -30,7 +30,7 @@ def test_the_folder_is_small_and_names_no_machine():
 def test_the_model_asks_with_it_where_nothing_is_seen_yet_and_only_there(demo_data):
     found = states_of(demo_data, tuple(SCENARIOS), None, 0)
     hidden, clear = ([state for state in found if state.kind == kind] for kind in ("hidden", "clear"))
-    before, after = (ModelAndProcessor(at_home(registry()[name])) for name in ("embedded", "embedded-asks"))
+    before, after = (ModelAndProcessor(resolve_embedded(registry()[name])) for name in ("embedded", "embedded-asks"))
 
     assert asks(after, hidden) >= asks(before, hidden) + 15
     assert asks(after, clear) <= 2
@@ -39,5 +39,5 @@ def test_the_model_asks_with_it_where_nothing_is_seen_yet_and_only_there(demo_da
 def asks(mind, states):
     """Of 70 states, at how many the model asks for help."""
     jobs = [state.job() for state in states]
-    replies = mind.replies(Batch(jobs, mind.inputs(jobs)))
+    replies = mind.replies(PreparedBatch(jobs, mind.inputs(jobs)))
     return sum(s.read(r.text).action is Action.SUGGESTION for s, r in zip(states, replies, strict=True))

@@ -5,7 +5,7 @@ import pytest
 import tomli_w
 from rich.console import Console
 
-from actors.baselines import Baseline
+from actors.engine.baselines import Baseline
 from orchestrator.learning import table
 from orchestrator.learning.run_files import claim, entry, trained_with
 from orchestrator.learning.settings import TrainError, train_table

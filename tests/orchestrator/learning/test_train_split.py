@@ -95,20 +95,20 @@ def test_a_bad_row_is_named(name, tmp_path):
     write(tmp_path, [row(), row(1, **changed)])
 
     with pytest.raises(BadData, match=told.replace(".", r"\.")):
-        train_split.check(tmp_path)
+        train_split.check_split(tmp_path)
 
 
 def test_a_split_that_is_not_whole_is_told(tmp_path):
     write(tmp_path, [row()])
 
-    assert train_split.check(tmp_path, expected=1) == 1
+    assert train_split.check_split(tmp_path, expected=1) == 1
     with pytest.raises(BadData, match="holds 1 rows, and the published train split 26,879"):
-        train_split.check(tmp_path)
+        train_split.check_split(tmp_path)
     with pytest.raises(BadData, match="holds no train-"):
-        train_split.check(tmp_path / "nowhere")
+        train_split.check_split(tmp_path / "nowhere")
     pl.DataFrame({"prompt": ["x"]}).write_parquet(tmp_path / "train-00001.parquet")
     with pytest.raises(BadData, match="has no column 'ground_truth'"):
-        train_split.check(tmp_path)
+        train_split.check_split(tmp_path)
 
 
 @pytest.mark.slow

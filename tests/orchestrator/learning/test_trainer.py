@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="the extra `transformers` is not ins
 pytest.importorskip("transformers", reason="the extra `transformers` is not installed")
 pytest.importorskip("peft", reason="the package peft is not installed")
 
-from actors.hf_backend import Batch, ModelAndProcessor  # noqa: E402
+from actors.engine.hf.backend import ModelAndProcessor, PreparedBatch  # noqa: E402
 from envs.demo import draw  # noqa: E402
 from orchestrator.learning import run_files, settings, trainer  # noqa: E402
 from orchestrator.learning.evaluation import evaluate, greedy, measures  # noqa: E402
@@ -26,7 +26,7 @@ from orchestrator.learning.policy import Policy  # noqa: E402
 from orchestrator.learning.rollouts import episodes, turns  # noqa: E402
 from orchestrator.learning.settings import TrainError  # noqa: E402
 from orchestrator.learning.states import Pool  # noqa: E402
-from orchestrator.learning.update import Optimiser  # noqa: E402
+from orchestrator.learning.update import PolicyOptimizer  # noqa: E402
 from sweeps.load import load  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -137,9 +137,9 @@ def test_a_rewarded_reply_grows_likelier_and_the_others_less(own, pool):
         first, second = (told * counted).sum(1).tolist()
         return first - second
 
-    before, optimiser = odds(), Optimiser(policy)
+    before, optimizer = odds(), PolicyOptimizer(policy)
     for step in range(3):
-        optimiser.step(step, live)
+        optimizer.step(step, live)
 
     assert odds() > before
 
@@ -154,9 +154,9 @@ def test_cloning_teaches_the_right_reply(own, pool):
         told, counted = policy.logprobs(policy.network.eval(), [s.job() for s in asked], range(8), replies, False)
         return float((told * counted).sum())
 
-    before, optimiser = right(), Optimiser(policy)
+    before, optimizer = right(), PolicyOptimizer(policy)
     for step in range(-8, 0):
-        optimiser.clone(step, pool)
+        optimizer.clone(step, pool)
 
     assert right() > before + 1
 
@@ -247,20 +247,20 @@ def test_a_sweep_plays_the_trained_model_as_it_was_trained(whole, own, pool):
     before, after = sweep.models
     train = settings.load(DEMO, own).train
     policy = Policy(train)
-    run_files.load_checkpoint(whole, policy, Optimiser(policy).adamw)
+    run_files.load_checkpoint(whole, policy, PolicyOptimizer(policy).adamw)
     asked = pool.drawn(12, Random(4))
     mind = ModelAndProcessor(_home(after))
     jobs = [state.job() for state in asked]
-    replies = mind.replies(Batch(jobs, mind.inputs(jobs)))
+    replies = mind.replies(PreparedBatch(jobs, mind.inputs(jobs)))
 
     assert (before.name, after.name) == ("embedded", "embedded-run") and after.identity != before.identity
     assert [reply.text for reply in replies] == greedy(policy, asked)
 
 
 def _home(model):
-    from actors.backend_registry import at_home
+    from actors.embedded import resolve_embedded
 
-    return at_home(model)
+    return resolve_embedded(model)
 
 
 def test_other_settings_are_refused_in_one_sentence(whole, own):
@@ -276,7 +276,7 @@ def test_a_damaged_checkpoint_is_told(own, tmp_path):
     (tmp_path / run_files.CHECKPOINT).write_bytes(b"PK nothing")
 
     with pytest.raises(TrainError, match=r"checkpoint.pt is damaged; remove it, and the same command begins anew"):
-        run_files.load_checkpoint(tmp_path, policy, Optimiser(policy).adamw)
+        run_files.load_checkpoint(tmp_path, policy, PolicyOptimizer(policy).adamw)
 
 
 def test_layers_that_are_not_there_are_told(own, tmp_path):

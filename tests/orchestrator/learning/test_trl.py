@@ -13,16 +13,16 @@ import pytest
 pytest.importorskip("torch", reason="the extra `transformers` is not installed")
 pytest.importorskip("trl", reason="the package trl is not installed")
 
-from actors.hf_backend import Batch, ModelAndProcessor
+from actors.engine.hf.backend import ModelAndProcessor, PreparedBatch
 from envs import SCENARIOS
 from envs.demo import draw
 from orchestrator.learning import run_files, settings, trainer
 from orchestrator.learning.evaluation import evaluate, measures
-from orchestrator.learning.plan import states
+from orchestrator.learning.plan import order, states
 from orchestrator.learning.policy import Policy
 from orchestrator.learning.settings import TrainError
 from orchestrator.learning.student import Student, loadable
-from orchestrator.learning.trl_engine import order, whole_checkpoints
+from orchestrator.learning.trl_engine import whole_checkpoints
 from sweeps.load import load
 from tests.conftest import ROOT
 
@@ -59,13 +59,13 @@ def whole(own, tmp_path_factory):
 
 def test_the_trainer_reads_the_tokens_and_pixels_of_a_sweep(own, tmp_path):
     from orchestrator.learning.metrics_log import MetricsLog
-    from orchestrator.learning.progress import Progress, Stop
+    from orchestrator.learning.progress import StopRequest, TrainingProgress
     from orchestrator.learning.trl_trainer import VerdictTrainer, config
 
     made = settings.load(DEMO, own)
     found, train = states(made), made.train
-    progress = Progress(train, MetricsLog(made.sweep, train, tmp_path), print)
-    asked = VerdictTrainer(made, config(train, tmp_path), found, progress, Stop())
+    progress = TrainingProgress(train, MetricsLog(made.sweep, train, tmp_path), print)
+    asked = VerdictTrainer(made, config(train, tmp_path), found, progress, StopRequest())
     places = order(len(found), train)
     rows = [asked.train_dataset[k] for k in range(8)]
     prompts = [[{**m, "content": filled(m["content"], row["images"])} for m in row["prompt"]] for row in rows]
@@ -197,7 +197,7 @@ def test_a_sweep_plays_what_was_trained(whole, own):
     tensors = before.inputs(jobs)
 
     assert Path(entry["lora"]) == adapter(whole).parent.resolve()
-    assert before.replies(Batch(jobs, before.inputs(jobs)))
+    assert before.replies(PreparedBatch(jobs, before.inputs(jobs)))
     assert (before.network(**tensors).logits - after.network(**tensors).logits).abs().max() > 1e-4
 
 
@@ -233,7 +233,7 @@ def test_ctrl_c_ends_several_workers_and_the_last_checkpoint_stays(cli, own, tmp
 
     assert run.returncode == 130 and "Traceback" not in err
     steps = max(whole_checkpoints(tmp_path / "run"))
-    assert f"stopped after {steps} steps; the same command goes on from there" in out
+    assert f"stopped after {steps} steps; rerun the same command to resume" in out
 
 
 def test_a_failed_worker_is_one_sentence(cli, own, tmp_path):

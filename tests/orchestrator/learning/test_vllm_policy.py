@@ -20,7 +20,7 @@ from orchestrator.learning.plan import states
 from orchestrator.learning.policy import SamplerDied
 from orchestrator.learning.rollouts import turns
 from orchestrator.learning.states import Pool
-from orchestrator.learning.update import Optimiser
+from orchestrator.learning.update import PolicyOptimizer
 from orchestrator.learning.vllm_policy import VLLMPolicy
 
 pytestmark = pytest.mark.long
@@ -83,11 +83,11 @@ def told_apart(policy, pool, train, step):
 
 
 def test_each_step_is_sampled_with_the_adapter_of_the_step_before(policy, pool, training):
-    optimiser = Optimiser(policy)
+    optimizer = PolicyOptimizer(policy)
     before = {name: value.clone() for name, value in policy.weights().items()}
     assert told_apart(policy, pool, training.train, 0) < 2e-3
     for step in range(4):
-        optimiser.step(step, turns(policy, pool, training.train, step))
+        optimizer.step(step, turns(policy, pool, training.train, step))
         assert told_apart(policy, pool, training.train, step + 1) < 2e-3
 
     held = policy.saved[1]
@@ -124,18 +124,18 @@ def test_a_training_writes_what_any_training_writes_and_leaves_no_process(traini
 
 
 def test_ctrl_c_keeps_a_checkpoint_also_where_the_engine_has_ended(training, tmp_path, monkeypatch):
-    stepped = trainer.Attempt._step
+    stepped = trainer.NativeTraining._step
 
-    def step(attempt, number, optimiser):
+    def step(attempt, number, optimizer):
         if number == 3:
             killed(attempt.policy)
             threading.Timer(0, os.kill, (os.getpid(), signal.SIGINT)).start()
-        stepped(attempt, number, optimiser)
+        stepped(attempt, number, optimizer)
 
-    monkeypatch.setattr(trainer.Attempt, "_step", step)
+    monkeypatch.setattr(trainer.NativeTraining, "_step", step)
     stopped = trainer.train(training, tmp_path / "run", lambda line: None)
     assert (stopped.model, stopped.steps) == (None, 3)
-    monkeypatch.setattr(trainer.Attempt, "_step", stepped)
+    monkeypatch.setattr(trainer.NativeTraining, "_step", stepped)
     assert trainer.train(training, tmp_path / "run", lambda line: None).steps == 6
 
 

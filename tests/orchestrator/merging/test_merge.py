@@ -9,14 +9,14 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from actors.baselines import Baseline
+from actors.engine.baselines import Baseline
 from orchestrator.cli.main import app
-from orchestrator.execution.scored import scored
+from orchestrator.execution.results import score_folder
 from orchestrator.merging.answers import write_episodes
 from orchestrator.merging.merge import merge
-from orchestrator.planning.build_plan import belonging, build_plan
-from orchestrator.report.decision_map import Stored, with_decisions
-from orchestrator.report.metrics import write_results
+from orchestrator.planning.build_plan import build_plan, stored_episodes
+from orchestrator.report.measures.decision_map import DecisionInputs, add_decisions
+from orchestrator.report.scores.metrics import write_results
 from orchestrator.storage import checksums, lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.run_folder import RunFolderError, planned_keys, read_status
@@ -61,7 +61,7 @@ def test_parts_and_overlaps_become_what_one_run_is(wanted, tmp_path):
     assert all(one.equals(other) for one, other in zip(rows(into), rows(whole), strict=True))
     assert (into / "results.json").read_bytes() == (whole / "results.json").read_bytes()
     assert planned_keys(into).collect().equals(planned_keys(whole).collect())
-    assert checksums.damaged(into) == [] and read_status(into)["damaged"] == []
+    assert checksums.damaged_files(into) == [] and read_status(into)["damaged"] == []
     assert {cell["state"] for cell in read_status(into)["cells"]} == {"complete"}
     played(into, wanted)  # goes on as any run folder does: nothing is pending
     assert episodes(into).select(pl.len()).collect().item() == 80
@@ -77,7 +77,7 @@ def test_a_driver_that_begins_meanwhile_stops_the_merge(wanted, tmp_path, monkey
 
     def write(store, sources):
         driver = EpisodeStore(two)
-        driver.take_back(episodes(two).select("key").collect()["key"].to_list()[::2])
+        driver.discard(episodes(two).select("key").collect()["key"].to_list()[::2])
         driver.close()
         write_episodes(store, sources)
         assert sound(store.folder)
@@ -153,7 +153,7 @@ def test_what_is_no_merge_is_one_sentence(wanted, tmp_path):
     ):
         found = run.invoke(app, ["merge", *map(str, arguments)])
         assert found.exit_code == 2 and said in found.output.replace("\n", " "), found.output
-    with lock.held(two, "driver"), pytest.raises(RunFolderError, match="is being written"):
+    with lock.hold(two, "driver"), pytest.raises(RunFolderError, match="is being written"):
         merge([one, two], tmp_path / "x")
     assert not (tmp_path / "x" / "episodes").exists()
     done = run.invoke(app, ["merge", str(one), str(two), "--into", str(tmp_path / "x")])
@@ -187,8 +187,10 @@ def test_replicates_and_decision_maps_stay_in_the_results(demo_data, tmp_path):
     parts = [played(tmp_path / "one", wanted, only=70), played(tmp_path / "two", wanted)]
     merge(parts, tmp_path / "into")
     plan, whole = build_plan(wanted), tmp_path / "two"
-    stored = Stored(belonging(plan, whole), turns(whole), {one.name: one for one in wanted.conditions}, plan.played)
-    write_results(whole, with_decisions(scored(plan, whole, ""), stored))
+    stored = DecisionInputs(
+        stored_episodes(plan, whole), turns(whole), {one.name: one for one in wanted.conditions}, plan.samples_by_id
+    )
+    write_results(whole, add_decisions(score_folder(plan, whole, ""), stored))
 
     assert (tmp_path / "into/results.json").read_bytes() == (whole / "results.json").read_bytes()
     cells = json.loads((whole / "results.json").read_bytes())

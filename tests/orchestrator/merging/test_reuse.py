@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from actors.backend import ScriptedBackend
-from actors.baselines import Baseline
+from actors.engine.backend import ScriptedBackend
+from actors.engine.baselines import Baseline
 from orchestrator.audit.audit import audit
 from orchestrator.cli.main import app
-from orchestrator.cli.plan import reusable_of
+from orchestrator.cli.options import reusable_folders
 from orchestrator.merging import reuse
 from orchestrator.object_store import run_location as remote
 from orchestrator.planning import pictures
@@ -55,14 +55,14 @@ def run(folder, asked, others=(), only=None):
         run_folder.write_plan(folder, planned_rows(plan), plan.all_keys())
         store = EpisodeStore(folder)
         try:
-            found = reuse.reusable(asked, plan, folder, [(str(other), other) for other in others])
-            reuse.take(store, found)
-            reuse.take_verdicts(asked, folder, found)
-            reused.settle(folder)
+            found = reuse.find_reusable(asked, plan, folder, [(str(other), other) for other in others])
+            reuse.store_reused_episodes(store, found)
+            reuse.store_reused_verdicts(asked, folder, found)
+            reused.drop_unstored(folder)
         finally:
             store.close()
     played(folder, asked, only, {"vlm": engine} if any(model.name == "vlm" for model in asked.models) else {})
-    pictures.record(folder, Path(asked.data), pictures.ShownPictures(plan).each(), Event())
+    pictures.record_pictures(folder, Path(asked.data), pictures.ShownPictures(plan).all_paths(), Event())
     return engine.calls
 
 
@@ -82,14 +82,14 @@ def test_shared_keys_are_never_played(demo_data, old, tmp_path):
     alone = run(tmp_path / "alone", wanted(demo_data, ["reference"]))
     assert run(mine, both, [old]) == alone, "of hint nothing was asked"
 
-    theirs, taken = reused.reused(mine)["key"].sort(), {"vlm/ROD/hint": 10, "vlm/QD/hint": 10}
+    theirs, taken = reused.read_reused(mine)["key"].sort(), {"vlm/ROD/hint": 10, "vlm/QD/hint": 10}
     assert theirs.to_list() == sorted(k for k in content(old)[0]["key"] if "/hint/" in k) and len(theirs) == 20
-    assert reused.per_cell(mine) == taken and str(old) in reused.sentences(mine)[0]
+    assert reused.reused_per_cell(mine) == taken and str(old) in reused.sentences(mine)[0]
     for here, there in zip(content(mine), content(old), strict=True):
         keep = pl.col("key").is_in(theirs.implode())
         assert here.filter(keep).equals(there.filter(keep)), "whole, seconds included"
     assert run(mine, both, [old]) == 0 and content(mine)[0].height == 40
-    assert reused.reused(mine)["key"].sort().equals(theirs)
+    assert reused.read_reused(mine)["key"].sort().equals(theirs)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_shared_keys_are_never_played(demo_data, old, tmp_path):
 )
 def test_keys_decide(demo_data, old, tmp_path, change, shared):
     asked = wanted(demo_data, ["zero-shot", "hint"], **change)
-    (found,) = reuse.reusable(asked, build_plan(asked), tmp_path / "new", [("old", old)])
+    (found,) = reuse.find_reusable(asked, build_plan(asked), tmp_path / "new", [("old", old)])
     assert found.source.own.height == shared
     told = next(found.lines)
     assert ("this sweep says" in told) == (not shared and "'vllm'" not in str(change)), told
@@ -116,7 +116,7 @@ def test_keys_decide(demo_data, old, tmp_path, change, shared):
 def test_another_version_of_the_prompts_shares_nothing(demo_data, old, tmp_path, monkeypatch):
     monkeypatch.setattr("orchestrator.planning.plan.version", lambda protocol, condition: "other")
     asked = wanted(demo_data, ["zero-shot", "hint"])
-    (found,) = reuse.reusable(asked, build_plan(asked), tmp_path / "new", [("old", old)])
+    (found,) = reuse.find_reusable(asked, build_plan(asked), tmp_path / "new", [("old", old)])
     assert found.source.own.height == 0
 
 
@@ -138,14 +138,14 @@ def test_a_changed_picture_is_played_again_and_moved_data_are_not(demo_data, tmp
     moved = shutil.copytree(data, tmp_path / "moved")
     for place in (data, moved):
         asked = wanted(place, ["zero-shot", "icl-1"])
-        (found,) = reuse.reusable(asked, build_plan(asked), tmp_path / "new", [("old", old)])
+        (found,) = reuse.find_reusable(asked, build_plan(asked), tmp_path / "new", [("old", old)])
         played_again = set(content(old)[0]["key"]) - set(found.source.own["key"])
         assert shown["key"][0] in played_again and found.left["pictures"] == len(played_again) < 40
         assert any("/icl-1/" in key for key in played_again), "an example shows it too"
 
     baseline = wanted(data, models=["uniform"])
     run(tmp_path / "policy", baseline)
-    (found,) = reuse.reusable(baseline, build_plan(baseline), tmp_path / "new", [("policy", tmp_path / "policy")])
+    (found,) = reuse.find_reusable(baseline, build_plan(baseline), tmp_path / "new", [("policy", tmp_path / "policy")])
     assert found.source.own.height == 20, "a policy sees no pictures"
 
 
@@ -156,15 +156,15 @@ def test_a_picture_that_changed_while_a_run_went_on_is_known_by_nobody(demo_data
     image = turns(old).collect()["image"][0]
     changed_pixel(data / image)
     run(old, asked)
-    assert pictures.stored(old)[image].sum == pictures.UNKNOWN
-    (found,) = reuse.reusable(asked, build_plan(asked), tmp_path / "new", [("old", old)])
+    assert pictures.read_pictures(old)[image].sum == pictures.UNKNOWN
+    (found,) = reuse.find_reusable(asked, build_plan(asked), tmp_path / "new", [("old", old)])
     assert 0 < found.left["pictures"] < found.source.own.height + found.left["pictures"] == 20
 
 
 def test_a_folder_without_sums_of_pictures_gives_nothing(demo_data, old, tmp_path):
     (old / pictures.FILE).unlink()
     asked = wanted(demo_data)
-    (found,) = reuse.reusable(asked, build_plan(asked), tmp_path / "new", [("old", old)])
+    (found,) = reuse.find_reusable(asked, build_plan(asked), tmp_path / "new", [("old", old)])
     assert found.source.own.height == 0 and found.left == {"pictures": 20}
 
 
@@ -183,12 +183,12 @@ def test_failed_foreign_and_torn_episodes_are_played(demo_data, old, tmp_path):
         pl.when(at == keys[3]).then(9).otherwise("turns").cast(pl.Int32).alias("turns"),
     ])  # fmt: skip
     asked = wanted(demo_data, ["zero-shot", "hint"])
-    (found,) = reuse.reusable(asked, build_plan(asked), tmp_path / "new", [("old", old)])
+    (found,) = reuse.find_reusable(asked, build_plan(asked), tmp_path / "new", [("old", old)])
     assert sorted(found.source.own["key"]) == sorted(keys[4:])
     assert found.left == {"failed": 1, "damaged": 3}
     part = next((old / "turns").glob("*.parquet"))
     part.write_bytes(part.read_bytes()[:-9])
-    (found,) = reuse.reusable(asked, build_plan(asked), tmp_path / "new", [("old", old)])
+    (found,) = reuse.find_reusable(asked, build_plan(asked), tmp_path / "new", [("old", old)])
     assert found.source.own.height == 0, "a damaged part counts for nothing"
 
 
@@ -204,7 +204,7 @@ def test_a_kill_at_any_moment_loses_and_doubles_nothing(demo_data, old, tmp_path
         original(store, batch)
         store.flush()
         if next(dying) in (2, 4):
-            store._empty()
+            store._clear_buffer()
             raise Killed
 
     monkeypatch.setattr(EpisodeStore, "append", append)
@@ -213,9 +213,9 @@ def test_a_kill_at_any_moment_loses_and_doubles_nothing(demo_data, old, tmp_path
         with pytest.raises(Killed):
             run(mine, asked, [old])
         assert episodes(mine).collect().height == stored
-        assert reused.reused(mine).height == stored, "a row of what was not stored counts for nothing"
+        assert reused.read_reused(mine).height == stored, "a row of what was not stored counts for nothing"
     assert run(mine, asked) > 0, "without --reuse the rest is played"
-    assert reused.reused(mine).height == 28 and episodes(mine).collect()["key"].is_unique().all()
+    assert reused.read_reused(mine).height == 28 and episodes(mine).collect()["key"].is_unique().all()
     assert content(mine)[0].height == 40
 
 
@@ -234,7 +234,7 @@ def test_verdicts_go_with_answers_that_are_the_same(demo_data, tmp_path):
 
     kept = verdicts(mine).collect()
     assert kept.height == 39 and lost not in kept["key"] and episodes(mine).collect().height == 40
-    provenance = reused.reused(mine)
+    provenance = reused.read_reused(mine)
     assert provenance.filter(pl.col("judge").is_not_null()).height == 39 and provenance.height == 79
     assert len(reused.sentences(mine)) == 1 and reused.sentences(mine)[0].startswith("40 episodes were played in")
 
@@ -253,7 +253,7 @@ def test_audit_finds_no_difference_and_the_commands_say_what_was_reused(demo_dat
     assert f"20 episodes of {old} need not be played" in told.output
     for arguments, sentence in (
         (["plan", str(file), "--reuse", str(tmp_path / "none")], "holds no run"),
-        (["plan", str(file), "--reuse", str(old), "--gpus", "2"], "leave --gpus"),
+        (["plan", str(file), "--reuse", str(old), "--gpus", "2"], "cannot be combined with --gpus"),
         (["plan", str(file), "--output", str(old), "--reuse", str(old)], "own folder"),
     ):
         found = cli.invoke(app, arguments)
@@ -282,16 +282,16 @@ def test_a_damaged_record_is_moved_aside_and_costs_no_episode(demo_data, old, tm
 def test_the_runs_own_folder_is_refused(demo_data, old):
     asked = wanted(demo_data)
     with pytest.raises(RunFolderError, match="own folder"):
-        reuse.reusable(asked, build_plan(asked), old, [("old", old)])
+        reuse.find_reusable(asked, build_plan(asked), old, [("old", old)])
 
 
 def test_a_run_in_a_bucket_gives_its_episodes_too(demo_data, old, tmp_path, url):
     asked = wanted(demo_data, ["zero-shot", "hint"])
-    with remote.place(url) as place:
+    with remote.open_location(url) as place:
         shutil.copytree(old, place.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock"))
     mine = tmp_path / "new"
-    ((name, view),) = reusable_of([url])
-    (found,) = reuse.reusable(asked, build_plan(asked), mine, [(name, view)])
+    ((name, view),) = reusable_folders([url])
+    (found,) = reuse.find_reusable(asked, build_plan(asked), mine, [(name, view)])
     assert (found.source.name, found.source.own.height) == (url, 40)
 
 
@@ -322,5 +322,8 @@ def test_a_real_sweep_asks_its_service_nothing_that_another_has(cli, demo_data, 
     hints = turns(second).filter(pl.col("key").str.contains("/hint/")).collect()
     assert (done.returncode, new) == (0, hints.height), done.stderr
     assert f"20 episodes of {first} need not be played" in done.stdout.replace("\n", " ")
-    assert reused.per_cell(second) == {"served/QD/zero-shot": 10, "served/ROD/zero-shot": 10}
-    assert pictures.stored(second).keys() >= pictures.stored(first).keys() and len(pictures.stored(first)) > 100
+    assert reused.reused_per_cell(second) == {"served/QD/zero-shot": 10, "served/ROD/zero-shot": 10}
+    assert (
+        pictures.read_pictures(second).keys() >= pictures.read_pictures(first).keys()
+        and len(pictures.read_pictures(first)) > 100
+    )

@@ -13,22 +13,22 @@ import pytest
 from rich.console import Console
 
 from orchestrator.monitoring import render, snapshot
-from orchestrator.monitoring.render import lines, span, status_tables, table
-from orchestrator.monitoring.snapshot import RateMeter, Row, Snapshot
+from orchestrator.monitoring.render import format_duration, lines, status_tables, table
+from orchestrator.monitoring.snapshot import GroupRow, RateMeter, Snapshot
 from orchestrator.scheduling.scheduler import Demand, Lease, Scheduler, Start
 from tests.conftest import ROOT
 from tests.orchestrator.execution.test_worker_logs import first_worker, long_sweep
 
 WORK = {"qwen": range(1000), "tiny": range(1000, 1400), "judge:q": range(5000, 5010)}
-DEMANDS = {"qwen": Demand(0, 2, at_once=64), "tiny": Demand(0, 1), "judge:q": Demand(0, 1, pool="judges")}
+DEMANDS = {"qwen": Demand(0, 2, concurrency=64), "tiny": Demand(0, 1), "judge:q": Demand(0, 1, pool="judges")}
 
 
 def begun(gpus=8):
     """A schedule whose first replica of qwen plays, and the commands so far."""
     schedule = Scheduler({name: list(queue) for name, queue in WORK.items()}, DEMANDS, 8, gpus)
-    commands = schedule.begin(0.0)
+    commands = schedule.on_begin(0.0)
     slot = next(command.slot for command in commands if isinstance(command, Start) and command.group == "qwen")
-    return schedule, slot, schedule.ready(slot, 10.0)
+    return schedule, slot, schedule.on_ready(slot, 10.0)
 
 
 def look(schedule, meter, now, stored=None, errors=None, reasons=None):
@@ -48,7 +48,7 @@ def test_replicas_devices_and_queues_are_those_of_the_schedule():
     assert (qwen.ready, qwen.gpus) == (1, 2 * (1 + qwen.starting)) and qwen.in_flight == leased > 0
     assert (qwen.done, qwen.planned, qwen.waiting) == (200, 1200, 1000 - leased)
     assert (rows["tiny"].ready, rows["tiny"].waiting) == (0, 400) and rows["tiny"].seconds_left is None
-    assert rows["gone"] == Row("gone", done=7, planned=7, seconds_left=0.0)
+    assert rows["gone"] == GroupRow("gone", done=7, planned=7, seconds_left=0.0)
     assert rows["judge:q"].judges and rows["judge:q"].planned == 10
 
 
@@ -82,7 +82,7 @@ def test_nothing_is_promised_while_a_group_is_unknown():
 def test_the_end_is_no_sooner_than_all_devices_allow():
     demands = {name: replace(demand, rate=0.5) for name, demand in DEMANDS.items()}
     schedule = Scheduler({name: list(queue) for name, queue in WORK.items()}, demands, 8, 8)
-    schedule.begin(0.0)
+    schedule.on_begin(0.0)
     meter = RateMeter({"qwen": 1000, "tiny": 400}, {})
     look(schedule, meter, 0.0)
 
@@ -92,7 +92,7 @@ def test_the_end_is_no_sooner_than_all_devices_allow():
 
 def test_a_lost_group_says_why_and_promises_nothing():
     schedule = Scheduler({"big": [1, 2]}, {"big": Demand(0, 16)}, 8, 8)
-    schedule.begin(0.0)
+    schedule.on_begin(0.0)
     row = named(look(schedule, RateMeter({"big": 2}, {}), 1.0, reasons={"big": "needs 16 GPUs"}))["big"]
 
     assert (row.reason, row.seconds_left, row.waiting) == ("needs 16 GPUs", None, 0)
@@ -100,8 +100,8 @@ def test_a_lost_group_says_why_and_promises_nothing():
 
 
 # -- how it is shown --------------------------------------------------------------------------------------------------
-QWEN = Row("qwen", False, 2, 1, 3, 1200, 3360, 5.1, 1820, 340, 3, 424.0, at_once=256)
-DONE = Row("tiny", done=70, planned=70, seconds_left=0.0)
+QWEN = GroupRow("qwen", False, 2, 1, 3, 1200, 3360, 5.1, 1820, 340, 3, 424.0, at_once=256)
+DONE = GroupRow("tiny", done=70, planned=70, seconds_left=0.0)
 SNAPSHOT = Snapshot(1.0, 1270, 3430, 5.1, 424.0, 8, (DONE, QWEN))
 
 
@@ -135,9 +135,9 @@ def test_the_table_tells_the_same(width):
 
 def test_a_long_table_is_cut_and_says_so():
     rows = tuple(replace(DONE, name=f"m{n}") for n in range(30))
-    shown = printed(table(replace(SNAPSHOT, rows=(*rows, QWEN)), most=3))
+    shown = printed(table(replace(SNAPSHOT, rows=(*rows, QWEN)), max_rows=3))
 
-    assert "28 more models wait or are done" in shown and "qwen" in shown and "m2" not in shown
+    assert "28 more models are waiting or done" in shown and "qwen" in shown and "m2" not in shown
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_long_table_is_cut_and_says_so():
     [(0, "0 s"), (119, "119 s"), (424, "7 min"), (7200, "2 h 0 min"), (19_230, "5 h 20 min"), (273_600, "3 d 4 h")],
 )
 def test_a_duration_has_two_units(seconds, said):
-    assert span(seconds) == said
+    assert format_duration(seconds) == said
 
 
 def test_without_a_driver_models_are_counted_from_their_cells():
@@ -167,14 +167,14 @@ def test_a_file_of_another_version_counts_for_nothing(content):
         found = json.loads(content)
     except ValueError:
         found = None
-    assert snapshot.from_json(found) is None
+    assert snapshot.parse_snapshot(found) is None
     status = {"running": {"pid": 1, "host": "h"}, "live": found, "cells": []}
     assert len(status_tables(status)) == 1
 
 
 def test_a_snapshot_survives_the_file(tmp_path):
     snapshot.write(tmp_path, SNAPSHOT)
-    assert snapshot.from_json(json.loads((tmp_path / "live.json").read_text())) == SNAPSHOT
+    assert snapshot.parse_snapshot(json.loads((tmp_path / "live.json").read_text())) == SNAPSHOT
     snapshot.remove(tmp_path)
     snapshot.remove(tmp_path)
     snapshot.write(tmp_path / "nowhere", SNAPSHOT)
@@ -209,7 +209,7 @@ def test_status_from_another_terminal_shows_what_the_driver_does(cli, demo_data,
 
     assert row["name"] == "builtin" and row["planned"] == 21_000
     assert row["ready"] + row["starting"] >= 1 and row["in_flight"] > 0 and row["done"] < 21_000
-    assert "replicas" in shown.stdout and f"as process {process.pid} on" in shown.stdout
+    assert "replicas" in shown.stdout and f"reported by process {process.pid} on" in shown.stdout
     assert process.returncode == 0 and not (out / "live.json").exists()
     assert "21,000 of 21,000 episodes (100%)" in cli.run("status", out).stdout
 

@@ -8,15 +8,15 @@ from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
 from orchestrator.monitoring import snapshot
-from orchestrator.monitoring.snapshot import Row, Snapshot
+from orchestrator.monitoring.snapshot import GroupRow, Snapshot
 from orchestrator.monitoring.top import Top, last_replies
-from orchestrator.storage import control_log, lock, run_folder
+from orchestrator.storage import control_log, lock
 from tests.orchestrator.report import runs
 
 ROWS = (
-    Row("qwen", ready=2, gpus=4, done=70, planned=140, rate=3.25, waiting=40, in_flight=30, errors=2, at_once=64),
-    Row("judge:reader", judges=True, ready=1, done=5, planned=9),
-    Row("builtin", done=3, planned=7, paused=4),
+    GroupRow("qwen", ready=2, gpus=4, done=70, planned=140, rate=3.25, waiting=40, in_flight=30, errors=2, at_once=64),
+    GroupRow("judge:reader", judges=True, ready=1, done=5, planned=9),
+    GroupRow("builtin", done=3, planned=7, paused=4),
 )
 
 
@@ -46,7 +46,7 @@ def driven(folder, *keys: str, typed: str = "") -> dict[str, str]:
                 view.query_one(Input).value = typed
                 await user.press("enter")
             await settled(view)
-            view.look()
+            view.refresh_view()
             await settled(view)
             await user.pause()
             table = view.query_one(DataTable)
@@ -64,12 +64,12 @@ def driven(folder, *keys: str, typed: str = "") -> dict[str, str]:
 
 def playing(folder):
     snapshot.write(folder, Snapshot(1.0, 73, 147, 3.25, 20.0, 8, ROWS))
-    return lock.held(folder, "driver")
+    return lock.hold(folder, "driver")
 
 
 def asked(folder) -> list[str]:
     found = []
-    control_log.take(folder, lambda one: (found.append(str(one)) or "done", False))
+    control_log.take_commands(folder, lambda one: (found.append(str(one)) or "done", False))
     return found
 
 
@@ -86,7 +86,9 @@ def test_only_columns_that_say_something_are_shown_and_the_cursor_stays(folder):
     """At 110 columns how long it still takes would else be beyond the edge."""
     with playing(folder):
         shown = driven(folder, "down", "down")
-        snapshot.write(folder, Snapshot(1.0, 70, 140, 3.25, 20.0, 8, (Row("qwen", done=70, planned=140, rate=3.25),)))
+        snapshot.write(
+            folder, Snapshot(1.0, 70, 140, 3.25, 20.0, 8, (GroupRow("qwen", done=70, planned=140, rate=3.25),))
+        )
         fewer = driven(folder)
 
     assert shown["columns"] == "model replicas GPUs at once episodes /s waiting playing paused errors"
@@ -94,24 +96,10 @@ def test_only_columns_that_say_something_are_shown_and_the_cursor_stays(folder):
     assert fewer["columns"] == "model episodes /s"
 
 
-def test_an_apply_that_has_no_effect_yet_is_told(folder, demo_data):
-    """Until the run folder is of the applied sweep."""
-    wanted = runs.sweep(demo_data, ["uniform", "guess"], ["hint"])
-    control_log.ask(folder, control_log.command("apply", "v2.toml", sweep=run_folder.resolved(wanted)))
-    asked(folder)
-    with playing(folder):
-        before = driven(folder)["head"]
-    with run_folder.claim(folder, wanted, update=True):
-        after = driven(folder)["head"]
-
-    assert before.endswith("; under way: apply v2.toml: what is in play ends first")
-    assert "under way" not in after
-
-
 def test_a_run_that_nobody_plays_is_counted(folder):
     shown = driven(folder)
 
-    assert shown["head"].endswith("nobody plays here now")
+    assert shown["head"].endswith("no driver is running")
     assert shown["table"] == "uniform 70/70 done"
 
 
@@ -127,7 +115,7 @@ def test_a_key_asks_of_the_model_under_the_cursor(folder, keys, command):
         shown = driven(folder, *keys)
 
     assert asked(folder) == [command]
-    assert f"asked: {command}" in shown["told"]
+    assert f"sent: {command}" in shown["told"]
 
 
 def test_any_command_can_be_typed_and_its_answer_stands_on_the_screen(folder):
@@ -155,8 +143,8 @@ def test_the_pool_of_built_in_policies_is_no_target(folder):
 
 
 def test_control_characters_and_markup_of_replies_are_shown_as_text(folder, monkeypatch):
-    row = Row("[red]odd[/]\x1b[31m", done=1, planned=2, reason="\x07[b]")
-    with lock.held(folder, "driver"):
+    row = GroupRow("[red]odd[/]\x1b[31m", done=1, planned=2, reason="\x07[b]")
+    with lock.hold(folder, "driver"):
         snapshot.write(folder, Snapshot(1.0, 1, 2, 0.0, None, 0, (row,)))
         shown = driven(folder)
 

@@ -21,7 +21,7 @@ def quick(monkeypatch):
 
 def test_a_bucket_that_throttles_gets_everything_in_the_end(url, service, capsys):
     chance = Random("throttled")
-    with run_location.place(url, str) as place:
+    with run_location.open_location(url, str) as place:
         service.faults.throttled = lambda method, path: method == "PUT"
         write(place.folder, (1, 2), (3,))
         wait_for(lambda: "the upload is tried again" in capsys.readouterr().err)
@@ -38,10 +38,10 @@ def test_a_bucket_that_throttles_gets_everything_in_the_end(url, service, capsys
 @pytest.mark.parametrize("seed", range(3))
 def test_writes_that_a_service_answers_and_forgets_are_written_again(url, service, tmp_path, monkeypatch, seed):
     chance = Random(f"lost {seed}")
-    with run_location.place(url, str) as place:
+    with run_location.open_location(url, str) as place:
         service.faults.lost = lambda path: not path.endswith("lock") and chance.random() < 0.4
         write(place.folder, (1, 2), (3,), (4,))
-        wait_for(lambda: "episodes/part-00000003.parquet" in Bucket(url).listed())
+        wait_for(lambda: "episodes/part-00000003.parquet" in Bucket(url).list_objects())
         assert stored(url) == {1, 2, 3, 4}
         write(place.folder, (5,), merged=True)
     assert service.faults.count["lost"] > 0
@@ -49,14 +49,14 @@ def test_writes_that_a_service_answers_and_forgets_are_written_again(url, servic
 
     assert not place.unsent and stored(url) == {1, 2, 3, 4, 5}
     machine(monkeypatch, tmp_path, "other")
-    with run_location.place(url, str) as place:
+    with run_location.open_location(url, str) as place:
         assert {path.name for path in (place.folder / "episodes").iterdir()} == {"part-00000001-00000004.parquet"}
 
 
 def test_an_object_that_goes_after_it_was_there_is_written_again(url):
-    with run_location.place(url, str) as place:
+    with run_location.open_location(url, str) as place:
         write(place.folder, (1,), (2,))
-        wait_for(lambda: "episodes/part-00000002.parquet" in Bucket(url).listed())
+        wait_for(lambda: "episodes/part-00000002.parquet" in Bucket(url).list_objects())
         Bucket(url).delete(["episodes/part-00000001.parquet", "turns/part-00000001.parquet"])
 
     assert not place.unsent and stored(url) == {1, 2}
@@ -74,19 +74,19 @@ def test_a_write_that_is_forgotten_is_an_error(url, service):
 
 
 def test_a_stale_listing_hides_nothing_from_the_next_machine_or_a_reader(url, service, tmp_path, monkeypatch):
-    with run_location.place(url, str) as place:
+    with run_location.open_location(url, str) as place:
         write(place.folder, (1,), (2,))
     service.faults.stale = True
-    assert len(Bucket(url).listed()) >= 4  # the listing that is answered from here on
-    with run_location.place(url, str) as place:
+    assert len(Bucket(url).list_objects()) >= 4  # the listing that is answered from here on
+    with run_location.open_location(url, str) as place:
         write(place.folder, (3,), (4,))
 
     assert not place.unsent and stored(url) == {1, 2, 3, 4}
     machine(monkeypatch, tmp_path, "other")
-    with run_location.place(url, str) as place:
+    with run_location.open_location(url, str) as place:
         write(place.folder, (5,))
     assert service.faults.count["stale"] > 3
     service.faults.clear()
     assert not place.unsent and stored(url) == {1, 2, 3, 4, 5}
-    names = [name for name in Bucket(url).listed() if name.startswith("episodes/")]
+    names = [name for name in Bucket(url).list_objects() if name.startswith("episodes/")]
     assert names == [f"episodes/part-{number:08d}.parquet" for number in range(1, 6)], "each part once"

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from orchestrator.object_store import run_location as remote
-from orchestrator.storage.episode_store import damaged
+from orchestrator.storage.episode_store import damaged_parts
 from orchestrator.storage.verdict_store import damaged_verdicts
 from tests.orchestrator.object_store.test_object_store import stored, write
 from tests.orchestrator.storage.test_episode_store import sound
@@ -17,17 +17,17 @@ from tests.orchestrator.storage.test_flipped_bits import judged
 @pytest.mark.parametrize("before", [None, 0o755], ids=["new", "of an earlier version"])
 def test_local_sides_of_a_run_are_their_owners_alone(url, before):
     """The writer's folder and a reader's copy: replies and logs are in both."""
-    sides = [remote.folder_of(url, use) for use in ("run", "view")]
+    sides = [remote.cache_folder(url, use) for use in ("run", "view")]
     mask = os.umask(0)
     try:
         for side in sides if before else ():
             side.mkdir(parents=True)
             side.chmod(before)
-        with remote.place(url, str) as place:
+        with remote.open_location(url, str) as place:
             write(place.folder, (1,))
             (place.folder / "logs/attempt-0001").mkdir(parents=True)
             (place.folder / "logs/attempt-0001/driver.log").write_text("a line")
-        assert remote.viewed(url) == sides[1]
+        assert remote.readable_folder(url) == sides[1]
     finally:
         os.umask(mask)
 
@@ -38,7 +38,7 @@ def test_local_sides_of_a_run_are_their_owners_alone(url, before):
 
 def test_a_part_damaged_here_is_fetched_again_and_not_played_again(url):
     """What a paid service has answered once is in the bucket."""
-    with remote.place(url, str) as place:
+    with remote.open_location(url, str) as place:
         write(place.folder, (1,), (2, 3))
         judged(place.folder, (4,))
     parts = [path.relative_to(place.folder) for path in place.folder.rglob("part-*.parquet")]
@@ -47,7 +47,9 @@ def test_a_part_damaged_here_is_fetched_again_and_not_played_again(url):
         raw[len(raw) // 2] ^= 1
         (place.folder / part).write_bytes(raw)
     said: list[str] = []
-    with remote.place(url, said.append) as place:
+    with remote.open_location(url, said.append) as place:
         assert len(parts) == len(said) == 7 and all("fetched from the bucket again" in line for line in said)
-        assert sound(place.folder) == {1, 2, 3, 4} and damaged(place.folder) == damaged_verdicts(place.folder) == []
+        assert (
+            sound(place.folder) == {1, 2, 3, 4} and damaged_parts(place.folder) == damaged_verdicts(place.folder) == []
+        )
     assert stored(url) == {1, 2, 3, 4}

@@ -14,10 +14,10 @@ import pytest
 
 from orchestrator.object_store import run_location as remote
 from orchestrator.object_store.bucket import Bucket, BucketError
-from orchestrator.object_store.uploader import Uploader, pending, shared
+from orchestrator.object_store.uploader import Uploader, is_shared, pending_parts
 from orchestrator.object_store.writer_lock import LOCK, WriterLock
 from orchestrator.storage import checksums
-from orchestrator.storage.episode_store import EpisodeStore, damaged, episodes
+from orchestrator.storage.episode_store import EpisodeStore, damaged_parts, episodes
 from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator import buckets
 from tests.orchestrator.blocks import numbered
@@ -42,7 +42,7 @@ def write(folder: Path, *parts: tuple[int, ...], merged: bool = False) -> None:
 
 def stored(url: str) -> set[int]:
     """The sample ids that a reader finds, each of them once with its own turns."""
-    return sound(remote.viewed(url))
+    return sound(remote.readable_folder(url))
 
 
 # -- the order of what is carried, by itself ------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def test_turns_are_carried_before_episodes_and_what_a_merge_replaced_goes_after_
     there = ["episodes/part-00000001.parquet", "turns/part-00000001.parquet"]
     here = [f"{t}/part-{n}.parquet" for t in ("episodes", "turns") for n in ("00000001-00000003", "00000004")]
 
-    new, gone = pending(here, there)
+    new, gone = pending_parts(here, there)
 
     assert new == [
         "turns/part-00000001-00000003.parquet", "turns/part-00000004.parquet",
@@ -62,15 +62,15 @@ def test_turns_are_carried_before_episodes_and_what_a_merge_replaced_goes_after_
 def test_a_merge_without_its_episodes_replaces_nothing_yet():
     parts = [f"{table}/part-0000000{n}.parquet" for table in ("episodes", "turns") for n in (1, 2)]
 
-    new, gone = pending([*parts, "turns/part-00000001-00000002.parquet"], parts)
+    new, gone = pending_parts([*parts, "turns/part-00000001-00000002.parquet"], parts)
 
     assert (new, gone) == (["turns/part-00000001-00000002.parquet"], [])
 
 
 def test_what_means_something_on_one_machine_alone_stays_there():
     local = ["lock", "attempt", "sent", "mlflow.db", "mlflow.db-wal", "mlartifacts/1/x", "damaged/x", "plan.json.tmp"]
-    assert not any(map(shared, local))
-    assert all(map(shared, ["plan.json", "logs/attempt-0001/driver.log", "verdicts/part-00000001.parquet"]))
+    assert not any(map(is_shared, local))
+    assert all(map(is_shared, ["plan.json", "logs/attempt-0001/driver.log", "verdicts/part-00000001.parquet"]))
 
 
 class Breaking(Bucket):
@@ -107,23 +107,23 @@ def test_whatever_the_last_object_was_the_bucket_alone_goes_on_without_loss_or_d
         bucket.left = 10**6
         lease = WriterLock(bucket, settle=0)
         lease.take(str)
-        folder = remote.folder_of(address, "run")
+        folder = remote.cache_folder(address, "run")
         mirror = Uploader(bucket, folder, lease, {})
         bucket.left, whole = cut, True
         try:
             write(folder, (1, 2), (3,))
-            mirror.round(everything=True)
+            mirror.upload_round(everything=True)
             write(folder, (4,), merged=True)
-            mirror.round(everything=True)
+            mirror.upload_round(everything=True)
         except BucketError:
             whole, cuts = False, cuts + 1
         lease.bucket = Bucket(address)
         lease.release()
 
-        carried = stored(address) if Bucket(address).listed() else set()
+        carried = stored(address) if Bucket(address).list_objects() else set()
         assert carried <= {1, 2, 3, 4}
         machine(monkeypatch, tmp_path, f"b{cut}")
-        with remote.place(address, str) as place:
+        with remote.open_location(address, str) as place:
             assert sound(place.folder) == carried, "what the bucket had is there"
             write(place.folder, *[(n,) for n in sorted({1, 2, 3, 4} - carried)], merged=True)
         assert not place.unsent and stored(address) == {1, 2, 3, 4}
@@ -157,25 +157,25 @@ def test_no_file_is_in_the_bucket_before_its_sum(service, tmp_path, monkeypatch)
     for content in (b"1", b"2"):
         for name in ("plan.json", "status.json"):
             checksums.write(folder / name, content)
-        uploader.round(everything=True)
+        uploader.upload_round(everything=True)
     lock.release()
     assert bucket.unlike == () and bucket.read("status.json") == b"2"
 
 
 # -- two machines -----------------------------------------------------------------------------------------------------------
 def test_another_machine_goes_on_and_the_first_one_puts_aside_what_it_did_not_carry(url, tmp_path, monkeypatch):
-    with remote.place(url, str) as place:
+    with remote.open_location(url, str) as place:
         write(place.folder, (1,))
     machine(monkeypatch, tmp_path, "other")
-    with remote.place(url, str) as place:
+    with remote.open_location(url, str) as place:
         assert sound(place.folder) == {1}
         write(place.folder, (2,))
     machine(monkeypatch, tmp_path, "cache")
-    left = remote.folder_of(url, "run")
+    left = remote.cache_folder(url, "run")
     (left / "sent").unlink()
     write(left, (3,))
     said: list[str] = []
-    with remote.place(url, said.append) as place:
+    with remote.open_location(url, said.append) as place:
         assert sound(place.folder) == {1, 2}
 
     assert "what this one did not upload before is kept in" in said[0]
@@ -183,40 +183,40 @@ def test_another_machine_goes_on_and_the_first_one_puts_aside_what_it_did_not_ca
 
 
 def test_what_the_last_attempt_did_not_carry_is_carried_by_the_next_one_here(url):
-    with remote.place(url, str) as place:
+    with remote.open_location(url, str) as place:
         write(place.folder, (1,))
     (place.folder / "sent").unlink()
     write(place.folder, (2,), (3,), merged=True)  # as if the bucket had gone away before these
 
-    with remote.place(url, str) as again:
+    with remote.open_location(url, str) as again:
         assert again.folder == place.folder
     assert stored(url) == {1, 2, 3}
-    assert [name for name in Bucket(url).listed() if name.startswith("episodes/")] == [
+    assert [name for name in Bucket(url).list_objects() if name.startswith("episodes/")] == [
         "episodes/part-00000001-00000003.parquet"
     ]
 
 
 def test_a_part_that_an_episode_was_taken_out_of_is_written_anew(url):
-    with remote.place(url, str) as place:
+    with remote.open_location(url, str) as place:
         write(place.folder, (1, 2), (3,))
-        wait_for(lambda: len(Bucket(url).listed()) >= 4)
+        wait_for(lambda: len(Bucket(url).list_objects()) >= 4)
         store = EpisodeStore(place.folder)
-        store.take_back({episodes(place.folder).collect()["key"][0]})
+        store.discard({episodes(place.folder).collect()["key"][0]})
         store.close()
 
     assert len(stored(url)) == 2
-    with remote.place(url, str) as place:
+    with remote.open_location(url, str) as place:
         assert len(sound(place.folder)) == 2
 
 
 def test_a_damaged_object_is_pending_again_and_no_crash(url, tmp_path, monkeypatch):
-    with remote.place(url, str) as place:
+    with remote.open_location(url, str) as place:
         write(place.folder, (1,), (2,))
     Bucket(url).write("episodes/part-00000001.parquet", b"PAR1 and nothing more")
-    assert len(damaged(remote.viewed(url))) == 2 and stored(url) == {2}
+    assert len(damaged_parts(remote.readable_folder(url))) == 2 and stored(url) == {2}
 
     machine(monkeypatch, tmp_path, "other")
-    with remote.place(url, str) as place:
+    with remote.open_location(url, str) as place:
         write(place.folder, (1,))
     assert stored(url) == {1, 2}
 
@@ -276,13 +276,13 @@ def test_a_writer_that_lost_its_lock_carries_nothing_more_and_hears_of_it(url):
     bucket, heard = Bucket(url), threading.Event()
     lease = WriterLock(bucket, renew_every=0.1, settle=0)
     lease.take(str)
-    lease.keep(lambda reason: heard.set())
+    lease.start_renewing(lambda reason: heard.set())
     foreign(bucket)
-    folder = remote.folder_of(url, "run")
+    folder = remote.cache_folder(url, "run")
     write(folder, (1,))
 
     with pytest.raises(RunFolderError, match="process 77 on elsewhere"):
-        Uploader(bucket, folder, lease, {}).round(everything=True)
+        Uploader(bucket, folder, lease, {}).upload_round(everything=True)
     assert heard.wait(20)
     lease.release()
     assert json.loads(bucket.read(LOCK))["pid"] == 77, "the lock of another is left alone"
@@ -292,12 +292,12 @@ def test_a_name_that_another_process_took_is_never_written_over(url):
     bucket = Bucket(url)
     lease = WriterLock(bucket, settle=0)
     lease.take(str)
-    folder = remote.folder_of(url, "run")
+    folder = remote.cache_folder(url, "run")
     write(folder, (1,))
     bucket.write("episodes/part-00000001.parquet", b"of another")
 
     with pytest.raises(RunFolderError, match="was written by another process"):
-        Uploader(bucket, folder, lease, {}).round(everything=True)
+        Uploader(bucket, folder, lease, {}).upload_round(everything=True)
     assert bucket.read("episodes/part-00000001.parquet") == b"of another"
 
 
@@ -305,39 +305,39 @@ def test_a_name_that_another_process_took_is_never_written_over(url):
 @pytest.mark.long
 @pytest.mark.slow
 def test_a_service_that_goes_away_is_waited_for_and_one_that_stays_away_is_told(url, service, capsys, monkeypatch):
-    with remote.place(url, str) as place:
+    with remote.open_location(url, str) as place:
         write(place.folder, (1,))
-        wait_for(lambda: "episodes/part-00000001.parquet" in Bucket(url).listed())
+        wait_for(lambda: "episodes/part-00000001.parquet" in Bucket(url).list_objects())
         service.stop()
         began = time.monotonic()
         write(place.folder, (2,))
         assert time.monotonic() - began < 20, "the sweep does not wait for the bucket"
         time.sleep(2)
         service.back()
-    assert not place.unsent and place.code(0) == 0 and stored(url) == {1, 2}
+    assert not place.unsent and place.exit_code(0) == 0 and stored(url) == {1, 2}
 
     monkeypatch.setattr("orchestrator.object_store.uploader.UPLOAD_TIMEOUT_S", 1.0)
-    with remote.place(url, str) as place:
+    with remote.open_location(url, str) as place:
         write(place.folder, (3,))
         service.stop()
     service.back()
-    assert (place.code(0), place.code(130)) == (1, 130)
+    assert (place.exit_code(0), place.exit_code(130)) == (1, 130)
     told = capsys.readouterr().err.strip().splitlines()[-1]
     assert "the same command uploads the rest" in told and "a-secret" not in told
     assert stored(url) == {1, 2}
-    with remote.place(url, str) as place:
+    with remote.open_location(url, str) as place:
         pass
     assert stored(url) == {1, 2, 3}
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_file_that_cannot_be_read_never_passes_for_carried(url):
-    with remote.place(url, str) as place:
+    with remote.open_location(url, str) as place:
         (place.folder / "loop").symlink_to("loop")
         write(place.folder, (1,))
-    assert "ended with the fault shown above" in place.unsent and place.code(0) == 1
+    assert "ended with the fault shown above" in place.unsent and place.exit_code(0) == 1
     (place.folder / "loop").unlink()
-    with remote.place(url, str):
+    with remote.open_location(url, str):
         pass
     assert stored(url) == {1}
 
@@ -353,7 +353,7 @@ def test_a_file_that_cannot_be_read_never_passes_for_carried(url):
     ],
 )
 def test_an_address_that_cannot_be_is_one_sentence(service, output, told):
-    with pytest.raises(RunFolderError) as no, remote.place(output, str):
+    with pytest.raises(RunFolderError) as no, remote.open_location(output, str):
         pass
     assert told in str(no.value) and "\n" not in str(no.value) and "secret@" not in str(no.value)
 
@@ -361,6 +361,6 @@ def test_an_address_that_cannot_be_is_one_sentence(service, output, told):
 def test_an_object_that_would_leave_the_folder_is_refused(url, tmp_path):
     bucket = Bucket(url)
     bucket.write("plan.json", b"{}")
-    listed = bucket.listed()
+    listed = bucket.list_objects()
     with pytest.raises(RunFolderError, match="is no file of a run folder"):
         remote._fetch(bucket, tmp_path / "x", {"../../evil": listed["plan.json"]})

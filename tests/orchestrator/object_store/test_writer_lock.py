@@ -62,7 +62,7 @@ def raced(url: str, kind: type[Together], settle: float = 0) -> tuple[list[Write
         except RunFolderError as reason:
             refused.append(str(reason))
         else:
-            lock.keep(lambda reason: refused.append(reason))
+            lock.start_renewing(lambda reason: refused.append(reason))
             winners.append(lock)
 
     threads = [threading.Thread(target=drive) for _ in range(2)]
@@ -84,7 +84,7 @@ def test_of_two_drivers_that_start_at_once_one_has_the_bucket(url):
 
     assert [(len(winners), len(refused)) for winners, refused in found] == [(1, 1)] * ROUNDS
     assert all("is in use by process" in refused[0] for _, refused in found)
-    assert not any(name.endswith((LOCK, PROBE)) for name in Bucket(url).listed())
+    assert not any(name.endswith((LOCK, PROBE)) for name in Bucket(url).list_objects())
 
 
 def gone() -> int:
@@ -118,7 +118,7 @@ def test_a_pid_that_another_process_has_by_now_is_watched_and_then_replaced(url)
     lock = WriterLock(Bucket(url), silence=0.5, settle=0)
     lock.take(said.append)
 
-    assert "watching for up to" in said[-2] and "is taken over" in said[-1]
+    assert "waiting up to" in said[-2] and "is taken over" in said[-1]
     assert json.loads(Bucket(url).read(LOCK))["attempt"] == lock.attempt
     lock.release()
 
@@ -131,7 +131,7 @@ def test_a_service_without_conditional_writes_is_named_and_one_of_two_drivers_st
     lock.take(said.append)
     lock.release()
     assert [line for line in said if "has no conditional writes" in line] == said and len(said) == 1
-    assert PROBE not in Bucket(url).listed() and Bucket(url).read(LOCK) is None
+    assert PROBE not in Bucket(url).list_objects() and Bucket(url).read(LOCK) is None
 
     winners, refused = raced(f"{url}/raced", Together, settle=1)
     assert (len(winners), len(refused)) == (1, 1)
@@ -148,7 +148,7 @@ def foreign(url: str, **more: object) -> None:
 def test_a_writer_that_loses_its_lock_between_turns_and_episodes_does_not_commit(url, service):
     lock = WriterLock(Bucket(url), settle=0)
     lock.take(str)
-    folder = run_location.folder_of(url, "run")
+    folder = run_location.cache_folder(url, "run")
     store = EpisodeStore(folder)
     store.append(numbered(1))
     store.flush()
@@ -161,8 +161,8 @@ def test_a_writer_that_loses_its_lock_between_turns_and_episodes_does_not_commit
 
     service.faults.after = steal
     with pytest.raises(RunFolderError, match="process 77 on elsewhere"):
-        Uploader(Bucket(url), folder, lock, {}).round(everything=True)
-    names = Bucket(url).listed()
+        Uploader(Bucket(url), folder, lock, {}).upload_round(everything=True)
+    names = Bucket(url).list_objects()
     assert "turns/part-00000001.parquet" in names and not any(name.startswith("episodes/") for name in names)
 
 

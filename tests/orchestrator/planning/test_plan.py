@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.planning.plan import Plan, group, judge_group, planned
+from orchestrator.planning.plan import Plan, judge_group, make_plan, worker_group
 from sweeps.load import build
 from sweeps.spec import Protocol
 from tests.envs.games import SAMPLES
@@ -28,7 +28,7 @@ def samples(sizes=SIZES, digest="d"):
 
 def made(pools=None, played=None, **more) -> Plan:
     played = played or samples()
-    return planned(sweep(**more), {Protocol.MCQA: played}, played if pools is None else pools)
+    return make_plan(sweep(**more), {Protocol.MCQA: played}, played if pools is None else pools)
 
 
 def test_ordinals_count_cells_and_in_each_its_samples():
@@ -38,7 +38,7 @@ def test_ordinals_count_cells_and_in_each_its_samples():
     assert plan.total == sum(sizes) == 20 and len(plan.cells) == 8
     assert plan.offsets == [sum(sizes[:index]) for index in range(9)]
     numbered = [
-        (index, sample.id) for index, size in enumerate(sizes) for sample in plan.drawn(plan.cells[index])[:size]
+        (index, sample.id) for index, size in enumerate(sizes) for sample in plan.cell_samples(plan.cells[index])[:size]
     ]
     assert [(index, sample.id) for index, sample in map(plan.task, range(plan.total))] == numbered
 
@@ -101,7 +101,7 @@ def test_two_ordinals_are_together_if_they_are_one_samples_under_two_conditions(
     plan = made(models=["uniform"], scenarios=["ROD"])
 
     assert plan.total == 6
-    assert [[plan.together(one, other) for other in range(6)] for one in range(6)] == [
+    assert [[plan.share_sample(one, other) for other in range(6)] for one in range(6)] == [
         [one % 3 == other % 3 for other in range(6)] for one in range(6)
     ]
 
@@ -113,7 +113,7 @@ def test_conditions_of_a_sample_are_side_by_side_in_their_groups_queue():
     assert list(queue) == ["builtin"]
     assert sorted(queue["builtin"]) == list(range(plan.total))
     pairs = list(zip(queue["builtin"][::2], queue["builtin"][1::2], strict=True))
-    assert all(plan.together(*pair) and pair[0] < pair[1] for pair in pairs)
+    assert all(plan.share_sample(*pair) and pair[0] < pair[1] for pair in pairs)
 
 
 def test_pending_is_the_plan_less_what_is_finished():
@@ -123,14 +123,14 @@ def test_pending_is_the_plan_less_what_is_finished():
 
     assert sorted(plan.pending(finished)["builtin"]) == [n for n in range(20) if n not in (0, 4, 19)]
     pending = plan.pending(finished)
-    assert plan.left(pending) == Counter(plan.task(ordinal)[0] for ordinal in pending["builtin"])
+    assert plan.pending_per_cell(pending) == Counter(plan.task(ordinal)[0] for ordinal in pending["builtin"])
     assert plan.pending(()) == plan.pending({"an episode of another plan"})
     assert plan.pending(set(keys)) == {}
 
 
 def test_each_model_has_its_own_group_and_all_policies_share_one():
     mine = sweep(models=["uniform", "internvl3-8b"], protocol="oeg", judge={"model": "qwen3-8b"})
-    names = {model.name: group(model) for model in mine.models}
+    names = {model.name: worker_group(model) for model in mine.models}
 
     assert names == {"uniform": "builtin", "internvl3-8b": "internvl3-8b"}
     assert judge_group(mine.judge) == "judge:qwen3-8b"
@@ -149,11 +149,11 @@ def test_an_episodes_seed_is_one_for_all_models_and_conditions_and_another_for_a
 def test_each_protocol_plays_its_own_samples():
     choice, free = samples(), samples({"ROD": 1, "MVP-N": 1}, "o")
     wanted = sweep(protocols=["mcqa", "oeg"], models=["internvl3-8b"], judge={"model": "qwen3-8b"})
-    plan = planned(wanted, {Protocol.MCQA: choice, Protocol.OEG: free}, choice)
-    drawn = {(cell.protocol, cell.scenario): len(plan.drawn(cell)) for cell in plan.cells}
+    plan = make_plan(wanted, {Protocol.MCQA: choice, Protocol.OEG: free}, choice)
+    drawn = {(cell.protocol, cell.scenario): len(plan.cell_samples(cell)) for cell in plan.cells}
 
     assert drawn == {("mcqa", "ROD"): 3, ("mcqa", "MVP-N"): 2, ("oeg", "ROD"): 1, ("oeg", "MVP-N"): 1}
-    assert plan.played == {
+    assert plan.samples_by_id == {
         name: {sample.id: sample for sample in (*choice[name], *free[name])} for name in SIZES
     }  # fmt: skip
     assert len(set(plan.all_keys())) == plan.total == 14
@@ -177,7 +177,7 @@ def test_what_random_proactive_draws_from_is_in_its_keys_and_in_no_others():
     known = {"a": ("one", "two"), "b": ("three",)}
 
     def keys(condition, *tables):
-        drawn = {"MVP-N": [replace(s, known=one) for s, one in zip(played["MVP-N"], tables, strict=False)]}
+        drawn = {"MVP-N": [replace(s, suggestion_pool=one) for s, one in zip(played["MVP-N"], tables, strict=False)]}
         return keys_of(made(drawn, drawn, scenarios=["MVP-N"], models=["uniform"], conditions=[condition]), condition)
 
     other = {"a": ("one",), "b": ("three",)}

@@ -17,7 +17,7 @@ BOTH = ["zero-shot", "hint"]
 
 
 def plan_of(sizes, models=("uniform", "guess"), **rule):
-    from orchestrator.planning.plan import planned
+    from orchestrator.planning.plan import make_plan
     from sweeps.protocol import Protocol
 
     drawn = samples(sizes)
@@ -28,7 +28,7 @@ def plan_of(sizes, models=("uniform", "guess"), **rule):
         "scenarios": list(sizes),
         "conditions": BOTH,
     }
-    return planned(build({**table, "precision": rule}, "a test"), {Protocol.MCQA: drawn}, drawn)
+    return make_plan(build({**table, "precision": rule}, "a test"), {Protocol.MCQA: drawn}, drawn)
 
 
 def right(plan, ordinal, share=0.2):
@@ -62,12 +62,12 @@ def test_equal_answers_stop_at_equal_places_in_any_order_and_whatever_else_is_st
 
     assert whole and seen[-1] == whole
     assert all(stops.items() <= whole.items() for stops in seen)
-    assert all(n % LOOK == 0 and n < len(plan.drawn(plan.cells[index])) for index, n in whole.items())
+    assert all(n % LOOK == 0 and n < len(plan.cell_samples(plan.cells[index])) for index, n in whole.items())
 
-    prefix = plan.stopped(whole)
+    prefix = plan.with_stops(whole)
     keys = set(prefix.all_keys())
     kept = [o for o in range(plan.total) if plan.key(*plan.task(o)) in keys]
-    assert len(kept) == prefix.wanted < plan.total
+    assert len(kept) == prefix.total_with_stops < plan.total
     assert told(plan, kept).stops() == whole, "the answers that count decide alone"
     assert prefix.pending(set(prefix.all_keys())) == {}
 
@@ -114,7 +114,7 @@ def test_places_are_certain_at_equal_looks_in_any_order_of_arrival_and_by_what_c
             if number % 97 == 0:
                 rule.stops()
         assert rule.stops() == whole
-    kept = set(plan.stopped(whole).all_keys())
+    kept = set(plan.with_stops(whole).all_keys())
     assert ranked(plan, [o for o in range(plan.total) if plan.key(*plan.task(o)) in kept]).stops() == whole
 
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from envs import SCENARIOS
-from envs.samples import kept
+from envs.samples import paper_ids
 
 
 def wide(demo_data: Path, folder: Path, most: int = 60) -> Path:
@@ -17,6 +17,6 @@ def wide(demo_data: Path, folder: Path, most: int = 60) -> Path:
         file = folder / f"{scenario.stem}_preprocessed.jsonl"
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         lines = [line for line in lines if line.get("strong_occlusions") is not False]
-        entries = [{**lines[n % len(lines)], "id": one} for n, one in enumerate(sorted(kept()[name])[:most])]
+        entries = [{**lines[n % len(lines)], "id": one} for n, one in enumerate(sorted(paper_ids()[name])[:most])]
         file.write_text("\n".join(map(json.dumps, entries)) + "\n")
     return folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.report.run_data import read
+from orchestrator.report.read_run import read_run
 from tests.orchestrator.report.runs import played, sweep
 
 
@@ -16,4 +16,4 @@ def run(demo_data, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def run_data(run):
-    return read(run)
+    return read_run(run)

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import polars as pl
 
-from actors.baselines import Baseline
-from actors.episode_runner import EpisodeRunner
-from actors.judge_runner import JudgeRunner, LeasedAnswer
-from actors.records import EpisodeBatch
-from actors.turn_judge import TurnJudge
+from actors.engine.baselines import Baseline
+from actors.playing.episode_runner import EpisodeRunner
+from actors.playing.judge_runner import JudgeRunner, LeasedAnswer
+from actors.playing.records import EpisodeBatch
+from actors.playing.turn_judge import TurnJudge
 from envs import SCENARIOS
-from envs.samples import kept
-from orchestrator.judging.judge_queue import unread
-from orchestrator.planning.build_plan import belonging, build_plan, planned_rows
-from orchestrator.report.cell_resources import with_resources
-from orchestrator.report.metrics import score, write_results
-from orchestrator.report.provenance import LANDMARKS
-from orchestrator.report.published import figures
+from envs.samples import paper_ids
+from orchestrator.judging.judge_queue import find_unjudged
+from orchestrator.planning.build_plan import build_plan, planned_rows, stored_episodes
+from orchestrator.report.paper.provenance import KNOWN_PICTURES
+from orchestrator.report.paper.published import published_figures
+from orchestrator.report.scores.cell_resources import add_resources
+from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.storage import atomic_write, checksums, run_folder
 from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore
-from orchestrator.storage.verdict_store import VERDICTS, VerdictStore, answers
+from orchestrator.storage.verdict_store import VERDICTS, VerdictStore, final_replies
 from sweeps.load import build
 from sweeps.spec import Judge, Protocol, Sweep
 
@@ -43,23 +43,23 @@ def played(output: Path, wanted: Sweep, only: int | None = None, backends=None, 
     with run_folder.claim(output, wanted, update=True, left_out=plan.left_out):
         store = EpisodeStore(output)
         try:
-            finished = set(store.finished()["key"])
+            finished = set(store.finished_episodes()["key"])
             pending = [ordinal for queue in plan.pending(finished).values() for ordinal in queue][:only]
             run_folder.write_plan(output, planned_rows(plan), plan.all_keys())
             asyncio.run(_play(EpisodeRunner(plan, engines, in_flight, _turn_judge(wanted)), pending, store))
         finally:
             store.close()
-        rows = score(belonging(plan, output), planned_rows(plan))
-        write_results(output, with_resources(rows, output, wanted))
+        rows = score(stored_episodes(plan, output), planned_rows(plan))
+        write_results(output, add_resources(rows, output, wanted))
     return output
 
 
 def heard(output: Path, wanted: Sweep, judge: Judge, backend, only: int | None = None) -> Path:
     """Have the stored answers of a run folder, or the first ``only`` that wait for a verdict, read by a judge."""
     plan, kept = build_plan(wanted), VerdictStore(output)
-    pending = unread(plan, belonging(plan, output), output, judge)[:only]
+    pending = find_unjudged(plan, stored_episodes(plan, output), output, judge)[:only]
     keys = {plan.key(*plan.task(ordinal)): ordinal for ordinal in pending}
-    leased = [LeasedAnswer(keys[key], text) for key, text in answers(output, keys).items()]
+    leased = [LeasedAnswer(keys[key], text) for key, text in final_replies(output, keys).items()]
     asyncio.run(_judge(JudgeRunner(plan, judge, backend), leased, kept))
     kept.flush()
     return output
@@ -100,8 +100,8 @@ def exported(output: Path, data: Path, first_reply: str) -> Path:
 
 def replaced(rows: pl.DataFrame, part: Path) -> None:
     """Put other rows into a stored part, as the store does: with the sum of its new bytes."""
-    rows.write_parquet(atomic_write.temporary(part))
-    checksums.note(part.parents[1], [part])
+    rows.write_parquet(atomic_write.temporary_path(part))
+    checksums.record_sums(part.parents[1], [part])
     atomic_write.publish(part)
 
 
@@ -118,7 +118,7 @@ def known(
     with run_folder.claim(output, wanted):
         store, read = EpisodeStore(output), VerdictStore(output)
         for cell in wanted.cells():
-            ids = sorted(kept()[cell.scenario])[:most]
+            ids = sorted(paper_ids()[cell.scenario])[:most]
             ids += range(1_000_000, 1_000_000 + (beyond or {}).get(cell.scenario, 0))
             rows.append({**_names(cell), "planned": len(ids)})
             block = _known_block(cell, ids)
@@ -142,7 +142,7 @@ def _names(cell) -> dict[str, str]:
 def published_of(cell, measure: str) -> float:
     """The published figure of a cell; 0 where the paper has none."""
     same = {"condition": cell.condition.name, "paper": cell.model.paper, "scenario": cell.scenario, "measure": measure}
-    found = figures().filter(pl.col("filtered"), protocol=cell.protocol.value, **same)
+    found = published_figures().filter(pl.col("filtered"), protocol=cell.protocol.value, **same)
     return found["published"].item() if found.height else 0.0
 
 
@@ -221,4 +221,4 @@ def _turn(cell, key, turn, kind):
 def _image(cell, key, turn) -> str:
     """A name that nothing speaks against: the known one where the real set has one."""
     number = int(key.rsplit("/", 1)[1].split("-")[0])
-    return f"{LANDMARKS.get((cell.scenario, number), SCENARIOS[cell.scenario].stem)}/{number}-{turn}.jpg"
+    return f"{KNOWN_PICTURES.get((cell.scenario, number), SCENARIOS[cell.scenario].stem)}/{number}-{turn}.jpg"

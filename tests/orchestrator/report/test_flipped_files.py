@@ -8,8 +8,8 @@ from random import Random
 import polars as pl
 import pytest
 
-from orchestrator.report.run_data import read
-from orchestrator.scheduling.forecast.throughput import OBSERVED, observed
+from orchestrator.report.read_run import read_run
+from orchestrator.scheduling.forecast.throughput import OBSERVED_FILE, read_observed
 from orchestrator.storage import checksums
 from orchestrator.storage.run_folder import (
     RunFolderError,
@@ -19,7 +19,7 @@ from orchestrator.storage.run_folder import (
     stored_sweep,
     write_status,
 )
-from orchestrator.tracking.tracker import _read_results
+from orchestrator.tracking.mlflow.rebuild import read_results
 from tests.orchestrator.report import runs
 
 RATES = b'{"gpu": "h200", "episodes": {"uniform": {"episodes": 80, "busy": 16.0, "starts": [2.0]}}}'
@@ -28,9 +28,9 @@ READERS = {
     "plan": planned_cells,
     "keys": lambda folder: planned_keys(folder).collect()["key"].to_list(),
     "status": lambda folder: read_status(folder)["cells"],
-    "rates": lambda folder: observed([folder], "h200"),
-    "figures": lambda folder: read(folder).rows.to_dicts(),
-    "results": lambda folder: _read_results(folder)[1].to_dicts(),
+    "rates": lambda folder: read_observed([folder], "h200"),
+    "figures": lambda folder: read_run(folder).rows.to_dicts(),
+    "results": lambda folder: read_results(folder)[1].to_dicts(),
 }
 
 
@@ -42,7 +42,7 @@ def whole(folder: Path, data: Path) -> tuple[Path, dict]:
     states = [{**cell, "finished": 3, "errors": 0, "state": "complete", "reason": ""} for cell in planned_cells(folder)]
     names = ("cell", "planned", "finished", "errors", "state", "reason")
     write_status(folder, [{name: state[name] for name in names} for state in states], finished=True)
-    checksums.write(folder / OBSERVED, RATES)
+    checksums.write(folder / OBSERVED_FILE, RATES)
     return folder, wanted
 
 
@@ -90,7 +90,9 @@ def _judged(folder: Path, path: Path, before: dict) -> str:
     silent = {name for name in changed if not isinstance(after[name], str)}
     if path.parent == folder and path.name != checksums.NAME:
         assert (
-            checksums.damaged(folder) == [path.name] and silent <= {"rates"} and after["rates"] in (before["rates"], {})
+            checksums.damaged_files(folder) == [path.name]
+            and silent <= {"rates"}
+            and after["rates"] in (before["rates"], {})
         )
         return "told"
     if not silent:
@@ -117,14 +119,14 @@ def test_an_edited_file_is_named_by_status_and_report_and_another_run_writes_it_
     plan = folder / "plan.json"
     plan.write_text(plan.read_text().replace('"planned": 3', '"planned": 1'))
     with pytest.raises(RunFolderError, match=r"plan\.json is damaged \(it is damaged or was edited"):
-        read(folder)
+        read_run(folder)
     runs.played(folder, wanted)
-    assert read(folder).rows["planned"].to_list() == [3, 3] and checksums.damaged(folder) == []
+    assert read_run(folder).rows["planned"].to_list() == [3, 3] and checksums.damaged_files(folder) == []
 
     results = folder / "results.json"
     results.write_text(results.read_text().replace("100.0", "99.0").replace('"acc": 0', '"acc": 1') + " ")
     assert read_status(folder)["damaged"] == ["results.json"]
-    assert "results.json is damaged or was edited; the same `run` command writes it anew" in read(folder).notes
+    assert "results.json is damaged or was edited; run the same `run` command to rewrite it" in read_run(folder).notes
 
 
 def test_each_file_has_one_sum_once_the_next_attempt_has_begun(tmp_path, demo_data):
@@ -133,8 +135,8 @@ def test_each_file_has_one_sum_once_the_next_attempt_has_begun(tmp_path, demo_da
         runs.played(folder, wanted)
     lines = re.findall("  (.+)\n", (folder / checksums.NAME).read_text())
     assert max(map(lines.count, lines)) > 1
-    checksums.settle(folder)
+    checksums.drop_stale_sums(folder)
     lines = re.findall("  (.+)\n", (folder / checksums.NAME).read_text())
     assert max(map(lines.count, lines)) == 1 and {"plan.json", "results.parquet", "status.json"} <= set(lines)
-    assert checksums.damaged(folder) == []
-    assert isinstance(pl.read_parquet(checksums.content(folder / "plan.parquet")), pl.DataFrame)
+    assert checksums.damaged_files(folder) == []
+    assert isinstance(pl.read_parquet(checksums.read_verified(folder / "plan.parquet")), pl.DataFrame)

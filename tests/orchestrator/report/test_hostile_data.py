@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from actors.printable import UNSAFE
+from actors.text.printable import UNSAFE
 from orchestrator.cli.main import app
 from orchestrator.report.html import write_page
-from orchestrator.report.run_data import read
-from orchestrator.report.tables import write_tables
+from orchestrator.report.read_run import read_run
+from orchestrator.report.tables.write import write_tables
 from orchestrator.tracking.transcripts import transcripts
 from tests.orchestrator.report.runs import played, sweep
 
@@ -52,7 +52,7 @@ def command(*args: object) -> str:
 
 def test_the_data_are_played_and_no_command_prints_them_raw(hostile, tmp_path):
     data, run = hostile
-    assert read(run).episodes.filter(model="oracle")["correct"].all()
+    assert read_run(run).episodes.filter(model="oracle")["correct"].all()
     said = command("report", run, "--brief") + command("compare", run) + command("status", run)
     said += command("prompt", "QD", 0, "--condition", "hint", "--data", data)
     lines = [json.loads(line) for line in (data / "QuickDraw_preprocessed.jsonl").read_text().splitlines()]
@@ -60,7 +60,7 @@ def test_the_data_are_played_and_no_command_prints_them_raw(hostile, tmp_path):
     file.write_text(
         "".join(json.dumps({"scenario": "QD", "id": line["id"], "answers": ["A"]}) + "\n" for line in lines)
     )
-    said += command("replay", file, "--data", data)
+    said += command("audit", "--answers", file, "--data", data)
 
     assert "Cat <script>" in said, "the texts must be shown for this test to mean anything"
     assert not UNSAFE.search(said), UNSAFE.search(said)
@@ -94,7 +94,7 @@ def test_the_page_and_the_tables_hold_them_as_text(hostile):
 
 
 def test_what_mlflow_shows_of_them_is_code_and_printable(hostile):
-    told = list(transcripts(read(hostile[1]), most=500))
+    told = list(transcripts(read_run(hostile[1]), limit=500))
 
     assert told and all(turn.picture.startswith("data:image/") for one in told for turn in one.turns)
     shown = "\n".join(str(part) for one in told for part in (one.name, one.tags, one.ending, one.turns))

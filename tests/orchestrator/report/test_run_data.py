@@ -8,9 +8,9 @@ import pytest
 
 from envs.demo import draw
 from orchestrator.report.html import write_page
-from orchestrator.report.paired_tests import against
-from orchestrator.report.run_data import read
-from orchestrator.report.tables import write_tables
+from orchestrator.report.measures.paired_tests import compare_conditions
+from orchestrator.report.read_run import read_run
+from orchestrator.report.tables.write import write_tables
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import KEYS
 from tests.orchestrator.report.runs import played, sweep
@@ -23,24 +23,24 @@ def test_a_whole_run_is_its_results_file(run, run_data):
 
 
 def test_the_data_folder_changes_no_measure(run, run_data, tmp_path):
-    without = read(run, data=tmp_path / "gone")
+    without = read_run(run, data=tmp_path / "gone")
 
     assert without.rows.equals(run_data.rows)
-    assert without.last.equals(run_data.last)
+    assert without.last_turns.equals(run_data.last_turns)
 
 
 def test_episodes_of_an_earlier_configuration_are_left_out(demo_data, tmp_path):
     models, conditions = ["uniform"], ["zero-shot"]
     played(tmp_path / "run", sweep(demo_data, models, conditions, seed=1))
     folder = played(tmp_path / "run", sweep(demo_data, models, conditions, selection={"limit": 4}))
-    exact, blind = read(folder), read(folder, data=tmp_path / "gone")
+    exact, blind = read_run(folder), read_run(folder, data=tmp_path / "gone")
 
     assert exact.episodes.height == 28
     assert exact.rows.equals(pl.read_parquet(folder / "results.parquet"))
     assert "episodes of an earlier configuration are left out" in exact.notes[-1]
     assert blind.episodes.equals(exact.episodes), "the run folder itself says what belongs"
     (folder / KEYS).unlink()
-    blind = read(folder, data=tmp_path / "gone")
+    blind = read_run(folder, data=tmp_path / "gone")
     assert blind.episodes.height == blind.episodes.unique(["cell", "sample_id"]).height == 70
     kept = blind.episodes.join(exact.episodes, on="key", how="semi")
     assert kept.height == 28, "in a folder that does not say it, of one sample the newest episode counts"
@@ -48,7 +48,7 @@ def test_episodes_of_an_earlier_configuration_are_left_out(demo_data, tmp_path):
 
 def test_another_benchmark_in_the_same_place_is_not_taken_for_the_one_played(run, run_data, tmp_path):
     draw(tmp_path / "other", 70, seed=9)
-    other = read(run, data=tmp_path / "other")
+    other = read_run(run, data=tmp_path / "other")
 
     assert set(other.samples) < set(run_data.samples)
     assert any("holds other samples of" in note for note in other.notes)
@@ -74,23 +74,25 @@ def test_a_damaged_folder_says_so_in_one_sentence(run, tmp_path, name, content, 
         (folder / name).write_bytes(content)
 
     with pytest.raises(RunFolderError, match=said) as raised:
-        read(folder)
+        read_run(folder)
     assert "\n" not in str(raised.value)
 
 
 def test_a_run_that_has_played_nothing_is_evidence_of_nothing(demo_data, tmp_path):
-    empty = read(played(tmp_path / "run", sweep(demo_data, ["uniform"], ["hint"]), only=0))
+    empty = read_run(played(tmp_path / "run", sweep(demo_data, ["uniform"], ["hint"]), only=0))
 
-    assert (empty.episodes.height, empty.last.height) == (0, 0)
+    assert (empty.episodes.height, empty.last_turns.height) == (0, 0)
     assert empty.rows["acc"].null_count() == 7
 
 
 def test_one_reading_of_a_run_makes_each_table_once(run, monkeypatch):
-    data = read(run)
-    found = against(data)
-    monkeypatch.setattr("orchestrator.report.run_data.episodes", None)  # another reading would call it
+    data = read_run(run)
+    found = compare_conditions(data)
+    monkeypatch.setattr("orchestrator.report.read_run.episodes", None)  # another reading would call it
 
     write_tables(data)
     write_page(data, episodes=5)
-    assert against(data) is found
-    assert against(dataclasses.replace(data, cluster="object")) is not found, "another run data, other tables"
+    assert compare_conditions(data) is found
+    assert compare_conditions(dataclasses.replace(data, cluster="object")) is not found, (
+        "another run data, other tables"
+    )

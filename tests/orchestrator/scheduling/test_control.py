@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.scheduling.control import PAUSE_GRACE_S
+from orchestrator.scheduling.leasing import PAUSE_GRACE_S
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.scheduler import Demand, Lease, Recall, Scheduler, Start, Stop
 from tests.orchestrator.scheduling.test_scheduler import World, pending
@@ -33,8 +33,8 @@ class Asked(World):
 def one_model(episodes: int = 100, at_once: int = 10) -> tuple[Scheduler, list]:
     """A model with one worker that is ready, and its commands so far."""
     schedule = Scheduler({"m": list(range(episodes))}, {"m": Demand(0, 1, 1, at_once)}, 2, 1)
-    (start,) = schedule.begin()
-    return schedule, schedule.ready(start.slot)
+    (start,) = schedule.on_begin()
+    return schedule, schedule.on_ready(start.slot)
 
 
 @settings(max_examples=60)
@@ -44,7 +44,7 @@ def test_no_cancelled_episode_is_handed_out_and_every_other_one_is_played_once(s
     work = pending([chance.randint(1, 2000) for _ in range(3)])
     world = Asked(Scheduler(work, {name: Demand(0, 1) for name in work}, 2, 2), chance, death)
     gone: set[int] = set()
-    world.take(world.schedule.begin())
+    world.take(world.schedule.on_begin())
     while not world.schedule.done:
         if chance.random() < 0.1:
             name = chance.choice(sorted(work))
@@ -75,18 +75,18 @@ def test_a_worker_is_asked_to_leave_out_what_is_cancelled_of_its_leases():
     (recall,) = schedule.cancel("m", range(5, 100))
 
     assert recall == Recall(1, tuple(ordinal for ordinal in leased if ordinal >= 5))
-    assert schedule.groups["m"].left == 0
+    assert schedule.groups["m"].queued_count == 0
 
 
 def test_what_a_cancelled_lease_did_not_deliver_never_comes_back_and_its_worker_stops():
     schedule, commands = one_model()
     schedule.cancel("m", range(100))
     first, second = (command for command in commands if isinstance(command, Lease))
-    schedule.delivered(1, first.lease, first.ordinals[:3])
+    schedule.on_delivery(1, first.lease, first.ordinals[:3])
 
-    assert schedule.drained(1, first.lease) == []
+    assert schedule.on_lease_end(1, first.lease) == []
     assert not schedule.done, "the other lease is not over"
-    assert schedule.drained(1, second.lease) == [Stop(1)]
+    assert schedule.on_lease_end(1, second.lease) == [Stop(1)]
     assert schedule.done
 
 
@@ -94,14 +94,14 @@ def test_what_a_dead_worker_held_of_a_cancelled_cell_is_not_played_again():
     schedule, _ = one_model()
     schedule.cancel("m", range(100))
 
-    assert schedule.died(1, "killed") == []
+    assert schedule.on_death(1, "killed") == []
     assert schedule.done
 
 
 def test_the_gpu_of_a_cancelled_model_goes_to_another_one():
     work = {"a": list(range(50)), "b": list(range(50, 100))}
     schedule = Scheduler(work, {name: Demand(0, 1, 1) for name in work}, 2, 1)
-    (start,) = schedule.begin()
+    (start,) = schedule.on_begin()
     other = "b" if start.group == "a" else "a"
 
     commands = schedule.cancel(start.group, range(100))
@@ -112,7 +112,7 @@ def test_the_gpu_of_a_cancelled_model_goes_to_another_one():
 
 def test_the_suspects_of_a_cancelled_cell_are_dropped_too():
     schedule, _ = one_model()
-    schedule.died(1, "killed")
+    schedule.on_death(1, "killed")
     assert schedule.groups["m"].suspects
 
     schedule.cancel("m", range(100))
@@ -152,18 +152,18 @@ class Somebody:
         self.world.take(self.world.schedule.drain(self.chance.choice([(), ("one",), ("two",), ("one", "two")])))
 
     def reshares(self) -> None:
-        self.world.take(self.world.schedule.reshare({"models": self.chance.randint(1, 4)}))
+        self.world.take(self.world.schedule.set_shares({"models": self.chance.randint(1, 4)}))
 
     def repaces(self) -> None:
         self.world.take(
-            self.world.schedule.repace(self.chance.choice(sorted(self.work)), self.chance.choice([1, 8, 64]))
+            self.world.schedule.set_concurrency(self.chance.choice(sorted(self.work)), self.chance.choice([1, 8, 64]))
         )
 
     def takes_all_back(self) -> None:
         for name in self.work:
             self.world.take(self.world.schedule.hold(name))
         self.world.take(self.world.schedule.drain(()))
-        self.world.take(self.world.schedule.reshare({}))
+        self.world.take(self.world.schedule.set_shares({}))
 
     def barred(self) -> set[int]:
         return {one for ranges in self.held.values() for part in ranges for one in part}
@@ -176,7 +176,7 @@ def test_whatever_is_asked_every_episode_is_played_once_when_all_is_taken_back(s
     work = pending([chance.randint(1, 2000) for _ in range(3)])
     world = Asked(Scheduler(work, {name: Demand(0, 1) for name in work}, 2, 4, NODES), chance, death)
     somebody = Somebody(world, chance, work)
-    world.take(world.schedule.begin())
+    world.take(world.schedule.on_begin())
     for _ in range(200):
         if chance.random() < 0.3:
             somebody.asks()
@@ -198,10 +198,10 @@ def test_a_paused_model_keeps_its_worker_for_a_moment_and_then_gives_its_gpu_bac
     schedule, commands = one_model()
     schedule.hold("m", paused=range(100), now=1.0)
     for lease in (command for command in commands if isinstance(command, Lease)):
-        assert schedule.drained(1, lease.lease, now=2.0) == []
+        assert schedule.on_lease_end(1, lease.lease, now=2.0) == []
 
-    assert schedule.tick(1.0 + PAUSE_GRACE_S - 1) == []
-    assert schedule.tick(1.0 + PAUSE_GRACE_S) == [Stop(1)]
+    assert schedule.on_tick(1.0 + PAUSE_GRACE_S - 1) == []
+    assert schedule.on_tick(1.0 + PAUSE_GRACE_S) == [Stop(1)]
     assert not schedule.done, "what is paused is pending"
 
 
@@ -209,7 +209,7 @@ def test_a_paused_model_that_goes_on_within_the_grace_needs_no_new_worker():
     schedule, commands = one_model()
     schedule.hold("m", paused=range(100), now=1.0)
     for lease in (command for command in commands if isinstance(command, Lease)):
-        schedule.drained(1, lease.lease, now=2.0)
+        schedule.on_lease_end(1, lease.lease, now=2.0)
 
     again = schedule.hold("m", now=10.0)
 
@@ -219,47 +219,47 @@ def test_a_paused_model_that_goes_on_within_the_grace_needs_no_new_worker():
 def test_the_gpu_of_a_paused_model_goes_at_once_to_one_that_waits_for_it():
     work = {"a": list(range(50)), "b": list(range(50, 100))}
     schedule = Scheduler(work, {name: Demand(0, 1, 1) for name in work}, 2, 1)
-    (start,) = schedule.begin()
-    leases = schedule.ready(start.slot)
+    (start,) = schedule.on_begin()
+    leases = schedule.on_ready(start.slot)
     schedule.hold(start.group, paused=range(100))
 
-    commands = [command for lease in leases for command in schedule.drained(start.slot, lease.lease)]
+    commands = [command for lease in leases for command in schedule.on_lease_end(start.slot, lease.lease)]
 
     assert [type(command) for command in commands] == [Stop, Start]
 
 
 def test_what_is_cancelled_and_taken_back_is_played():
     schedule = Scheduler({"m": list(range(10))}, {"m": Demand(0, 1, 1)}, 2, 1)
-    schedule.begin()
+    schedule.on_begin()
     assert schedule.hold("m", withdrawn=range(10)) == [Stop(1)]
     assert schedule.done
 
     (start,) = schedule.hold("m")
 
     assert isinstance(start, Start)
-    assert schedule.groups["m"].left == 10
+    assert schedule.groups["m"].queued_count == 10
 
 
 def test_a_requeued_episode_gets_its_two_deaths_again_and_a_group_that_had_nothing_left_comes_back():
     schedule = Scheduler({}, {"m": Demand(0, 1, 1)}, 2, 1)
-    schedule.begin()
+    schedule.on_begin()
     schedule.lone_deaths["m", 3] = 2
 
     (start,) = schedule.requeue("m", [3])
 
     assert isinstance(start, Start)
-    (lease,) = schedule.ready(start.slot)
+    (lease,) = schedule.on_ready(start.slot)
     assert lease.ordinals == (3,)
     assert not schedule.lone_deaths
 
 
 def test_a_smaller_share_lets_workers_go_and_asks_them_for_what_they_have_not_begun():
     schedule = Scheduler({"m": list(range(5000))}, {"m": Demand(0, 1)}, 8, 4, NODES)
-    starts = schedule.begin(0.0)
+    starts = schedule.on_begin(0.0)
     for start in starts[:3]:
-        schedule.ready(start.slot, 1.0)
+        schedule.on_ready(start.slot, 1.0)
 
-    commands = schedule.reshare({"models": 2}, 2.0)
+    commands = schedule.set_shares({"models": 2}, 2.0)
 
     assert [command for command in commands if isinstance(command, Stop)] == [Stop(starts[3].slot)]
     leaving = [number for number, slot in schedule.slots.items() if slot.leaving]
@@ -271,14 +271,14 @@ def test_a_drained_node_gets_no_worker_until_it_is_taken_back():
     schedule = Scheduler({"m": list(range(5000))}, {"m": Demand(0, 1)}, 8, 4, NODES)
 
     assert schedule.drain(("one",)) == [], "nothing starts before the sweep does"
-    assert {start.node for start in schedule.begin()} == {"two"}
+    assert {start.node for start in schedule.on_begin()} == {"two"}
     assert {command.node for command in schedule.drain(())} == {"one"}
 
 
 def test_another_pace_is_the_groups_from_then_on():
     schedule, _ = one_model(100, 10)
 
-    (recall,) = schedule.repace("m", 40)
+    (recall,) = schedule.set_concurrency("m", 40)
 
     assert recall.slot == 1
-    assert schedule.groups["m"].demand.at_once == 40
+    assert schedule.groups["m"].demand.concurrency == 40

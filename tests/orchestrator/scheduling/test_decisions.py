@@ -15,38 +15,38 @@ def one(pending, gpus=1, cpus=2.0, **demand) -> Scheduler:
 def test_an_episode_that_was_alone_when_its_worker_died_is_played_once_more_and_then_given_up():
     schedule = one([5])
 
-    assert schedule.begin() == [Start(1, "m", "node-0")]
-    assert schedule.ready(1) == [Lease(1, 1, (5,))]
-    assert schedule.died(1, "a first time") == [Start(2, "m", "node-0")], "workers also die for other reasons"
-    assert schedule.groups["m"].left == 1
-    assert schedule.ready(2) == [Lease(2, 2, (5,))]
-    assert schedule.died(2, "a second time") == [GiveUp((5,), "a second time", "m")]
+    assert schedule.on_begin() == [Start(1, "m", "node-0")]
+    assert schedule.on_ready(1) == [Lease(1, 1, (5,))]
+    assert schedule.on_death(1, "a first time") == [Start(2, "m", "node-0")], "workers also die for other reasons"
+    assert schedule.groups["m"].queued_count == 1
+    assert schedule.on_ready(2) == [Lease(2, 2, (5,))]
+    assert schedule.on_death(2, "a second time") == [GiveUp((5,), "a second time", "m")]
     assert schedule.done
 
 
 def test_a_death_counts_for_the_episode_that_was_alone_and_for_no_other():
-    schedule = one([5, 6], at_once=2)
-    schedule.begin()
-    assert schedule.ready(1) == [Lease(1, 1, (5, 6))]
-    schedule.died(1, "both were in play")
+    schedule = one([5, 6], concurrency=2)
+    schedule.on_begin()
+    assert schedule.on_ready(1) == [Lease(1, 1, (5, 6))]
+    schedule.on_death(1, "both were in play")
 
-    assert schedule.ready(2) == [Lease(2, 2, (5,))], "each is suspected alone"
-    assert schedule.died(2, "5 alone") == [Start(3, "m", "node-0")]
-    assert schedule.ready(3) == [Lease(3, 3, (6,))]
-    assert schedule.died(3, "6 alone") == [Start(4, "m", "node-0")]
-    assert schedule.ready(4) == [Lease(4, 4, (5,))]
-    assert schedule.delivered(4, 4, [5]) == []
-    assert schedule.drained(4, 4) == [Lease(4, 5, (6,))]
-    assert schedule.died(4, "6 again") == [GiveUp((6,), "6 again", "m")]
+    assert schedule.on_ready(2) == [Lease(2, 2, (5,))], "each is suspected alone"
+    assert schedule.on_death(2, "5 alone") == [Start(3, "m", "node-0")]
+    assert schedule.on_ready(3) == [Lease(3, 3, (6,))]
+    assert schedule.on_death(3, "6 alone") == [Start(4, "m", "node-0")]
+    assert schedule.on_ready(4) == [Lease(4, 4, (5,))]
+    assert schedule.on_delivery(4, 4, [5]) == []
+    assert schedule.on_lease_end(4, 4) == [Lease(4, 5, (6,))]
+    assert schedule.on_death(4, "6 again") == [GiveUp((6,), "6 again", "m")]
 
 
 def test_of_a_long_lease_the_first_are_suspected_in_groups_and_the_rest_only_waited():
-    schedule = one(range(800), at_once=200)
-    schedule.begin()
-    first, second = schedule.ready(1)
+    schedule = one(range(800), concurrency=200)
+    schedule.on_begin()
+    first, second = schedule.on_ready(1)
     assert first == Lease(1, 1, tuple(range(200)))
-    schedule.delivered(1, 1, range(10))
-    schedule.died(1, "killed")
+    schedule.on_delivery(1, 1, range(10))
+    schedule.on_death(1, "killed")
     group = schedule.groups["m"]
 
     in_play = list(range(10, 138)) + list(second.ordinals[:128])
@@ -57,10 +57,10 @@ def test_of_a_long_lease_the_first_are_suspected_in_groups_and_the_rest_only_wai
 
 @pytest.mark.parametrize(("held", "leases"), [(16, [1] * 16), (17, [16, 1]), (128, [16] * 8), (130, [16] * 8)])
 def test_suspects_are_taken_sixteen_at_a_time_and_then_one_by_one(held, leases):
-    schedule = one(range(held), at_once=held)
-    schedule.begin()
-    schedule.ready(1)
-    schedule.died(1, "killed")
+    schedule = one(range(held), concurrency=held)
+    schedule.on_begin()
+    schedule.on_ready(1)
+    schedule.on_death(1, "killed")
 
     assert [len(lease) for lease in schedule.groups["m"].suspects] == leases
     assert len(schedule.groups["m"].waiting) == max(0, held - 128)
@@ -68,102 +68,108 @@ def test_suspects_are_taken_sixteen_at_a_time_and_then_one_by_one(held, leases):
 
 def test_three_failed_starts_in_a_row_abandon_a_group_and_a_good_one_counts_anew():
     schedule = one([1, 2])
-    schedule.begin()
-    assert schedule.died(1, "no") == [Start(2, "m", "node-0")]
-    assert schedule.died(2, "no") == [Start(3, "m", "node-0")]
-    schedule.ready(3)
+    schedule.on_begin()
+    assert schedule.on_death(1, "no") == [Start(2, "m", "node-0")]
+    assert schedule.on_death(2, "no") == [Start(3, "m", "node-0")]
+    schedule.on_ready(3)
     assert schedule.groups["m"].failed_starts == 0
-    assert schedule.died(3, "later")[-1] == Start(4, "m", "node-0")
+    assert schedule.on_death(3, "later")[-1] == Start(4, "m", "node-0")
     for slot in (4, 5):
-        assert schedule.died(slot, "no") == [Start(slot + 1, "m", "node-0")]
-    assert schedule.died(6, "no such file") == [Abandon("m", "no such file")]
+        assert schedule.on_death(slot, "no") == [Start(slot + 1, "m", "node-0")]
+    assert schedule.on_death(6, "no such file") == [Abandon("m", "no such file")]
     assert schedule.done and schedule.groups["m"].abandoned
-    assert schedule.arrived("m", [9]) == [] and schedule.groups["m"].left == 0
+    assert schedule.on_answers("m", [9]) == [] and schedule.groups["m"].queued_count == 0
 
 
 def test_a_group_whose_other_worker_plays_is_not_abandoned():
     schedule = one(range(100), gpus=2)
-    assert schedule.begin() == [Start(1, "m", "node-0"), Start(2, "m", "node-0")]
-    schedule.ready(1)
+    assert schedule.on_begin() == [Start(1, "m", "node-0"), Start(2, "m", "node-0")]
+    schedule.on_ready(1)
     for slot in (2, 3, 4, 5):
-        assert schedule.died(slot, "no") == [Start(slot + 1, "m", "node-0")]
+        assert schedule.on_death(slot, "no") == [Start(slot + 1, "m", "node-0")]
 
 
 def test_what_a_lease_did_not_deliver_waits_again_in_its_place():
-    schedule = one(range(4), at_once=4)
-    schedule.begin(5.0)
-    assert schedule.ready(1, 6.0) == [Lease(1, 1, (0, 1, 2, 3))]
-    assert schedule.delivered(1, 1, [0, 2], 8.0) == []
+    schedule = one(range(4), concurrency=4)
+    schedule.on_begin(5.0)
+    assert schedule.on_ready(1, 6.0) == [Lease(1, 1, (0, 1, 2, 3))]
+    assert schedule.on_delivery(1, 1, [0, 2], 8.0) == []
     assert schedule.remaining(schedule.groups["m"]) == 2
-    assert schedule.drained(1, 1, 9.0) == [Lease(1, 2, (1, 3))]
-    assert schedule.delivered(1, 2, [1, 3], 10.0) == []
-    assert schedule.drained(1, 2, 11.0) == [Stop(1)]
+    assert schedule.on_lease_end(1, 1, 9.0) == [Lease(1, 2, (1, 3))]
+    assert schedule.on_delivery(1, 2, [1, 3], 10.0) == []
+    assert schedule.on_lease_end(1, 2, 11.0) == [Stop(1)]
     assert schedule.done
 
     group = schedule.groups["m"]
-    assert (group.played, group.busy, group.starts) == (4, 5.0, [1.0])
+    assert (group.played, group.busy_s, group.start_times) == (4, 5.0, [1.0])
 
 
 def test_time_never_runs_back_and_unknown_workers_change_nothing():
     schedule = one([1])
-    schedule.begin(7.0)
-    schedule.tick(3.0)
+    schedule.on_begin(7.0)
+    schedule.on_tick(3.0)
 
     assert schedule.now == 7.0
-    assert schedule.ready(9) == schedule.died(9, "?") == schedule.drained(9, 1) == schedule.hopeless(9, "?") == []
-    assert schedule.delivered(9, 1, [1]) == [] and schedule.remaining(schedule.groups["m"]) == 1
+    assert (
+        schedule.on_ready(9)
+        == schedule.on_death(9, "?")
+        == schedule.on_lease_end(9, 1)
+        == schedule.on_fatal_error(9, "?")
+        == []
+    )
+    assert schedule.on_delivery(9, 1, [1]) == [] and schedule.remaining(schedule.groups["m"]) == 1
 
 
 def test_a_group_that_no_worker_can_play_is_abandoned_and_its_place_goes_to_another():
     schedule = Scheduler({"a": [1], "b": [2]}, {"a": Demand(0, 1), "b": Demand(0, 1)}, 2, 1)
-    started = schedule.begin()
+    started = schedule.on_begin()
     assert started == [Start(1, "a", "node-0")]
 
-    assert schedule.hopeless(1, "no key") == [Abandon("a", "no key"), Start(2, "b", "node-0")]
+    assert schedule.on_fatal_error(1, "no key") == [Abandon("a", "no key"), Start(2, "b", "node-0")]
 
 
 def test_a_late_and_a_silent_worker_are_dropped_at_their_times():
-    schedule = one(range(8), at_once=8, rate=1.0)
-    schedule.begin(0.0)
-    schedule.ready(1, 0.0)
+    schedule = one(range(8), concurrency=8, rate=1.0)
+    schedule.on_begin(0.0)
+    schedule.on_ready(1, 0.0)
 
     assert schedule.slots[1].due == {1: 900 + 8 * 8.0}
-    assert schedule.tick(900.0) == []
-    assert schedule.tick(901.0)[0] == Drop(1, "silent for 901 s")
+    assert schedule.on_tick(900.0) == []
+    assert schedule.on_tick(901.0)[0] == Drop(1, "silent for 901 s")
 
 
 def test_cpus_bound_the_workers_and_one_at_least_may_start():
     policies = Scheduler({"m": range(1000)}, {"m": Demand(1, 0, rate=1.0)}, 3, 0)
-    assert [type(command) for command in policies.begin()] == [Start] * 3
+    assert [type(command) for command in policies.on_begin()] == [Start] * 3
 
     large = Scheduler({"m": range(1000)}, {"m": Demand(8, 0)}, 3, 0)
-    assert large.begin() == [Start(1, "m", "")], "an engine without a GPU may ask for more CPUs than there are"
-    assert Scheduler({"m": range(9)}, {"m": Demand(8, 1)}, 3, 1).begin() == []
+    assert large.on_begin() == [Start(1, "m", "")], "an engine without a GPU may ask for more CPUs than there are"
+    assert Scheduler({"m": range(9)}, {"m": Demand(8, 1)}, 3, 1).on_begin() == []
 
 
 def test_replicas_and_shares_bound_the_workers():
     demand = Demand(0, 1, replicas=2, rate=1.0)
-    assert len(Scheduler({"m": range(9999)}, {"m": demand}, 2, 8).begin()) == 2
-    assert len(Scheduler({"m": range(9999)}, {"m": Demand(0, 1, rate=1.0)}, 2, 8, shares={"models": 3}).begin()) == 3
-    assert len(one([1, 2], gpus=8, rate=1.0).begin()) == 1, "two leases keep one worker busy"
+    assert len(Scheduler({"m": range(9999)}, {"m": demand}, 2, 8).on_begin()) == 2
+    assert len(Scheduler({"m": range(9999)}, {"m": Demand(0, 1, rate=1.0)}, 2, 8, shares={"models": 3}).on_begin()) == 3
+    assert len(one([1, 2], gpus=8, rate=1.0).on_begin()) == 1, "two leases keep one worker busy"
 
 
 def test_what_no_node_holds_is_told_with_the_kind_and_what_there_is():
     nodes = [Node("a", 4, "A100"), Node("b", 2, "H200")]
     demands = {"m": Demand(0, 4, accelerator="H200")}
 
-    assert Scheduler({"m": [1]}, demands, 2, 6, nodes).begin() == [
+    assert Scheduler({"m": [1]}, demands, 2, 6, nodes).on_begin() == [
         Abandon("m", "m needs 4 GPUs of kind H200, a node of the cluster has 2")
     ]
-    assert Scheduler({"m": []}, demands, 2, 6, nodes).begin() == []
+    assert Scheduler({"m": []}, demands, 2, 6, nodes).on_begin() == []
     shared = Scheduler({"m": [1]}, {"m": Demand(0, 2)}, 2, 4, shares={"models": 1})
-    assert shared.begin() == [Abandon("m", "m needs 2 GPUs, the cluster has 1")]
+    assert shared.on_begin() == [Abandon("m", "m needs 2 GPUs, the cluster has 1")]
 
 
 def test_a_cluster_that_lost_its_nodes_is_waited_for_as_long_as_a_silent_worker():
     schedule = one([1])
-    schedule.begin(0.0)
-    assert schedule.resized([], 2, 10.0) == []
-    assert schedule.died(1, "its node is gone", 11.0) == []
-    assert schedule.tick(910.0) == []
-    assert schedule.tick(911.0) == [Abandon("m", "m needs 1 GPU, the cluster has 0")]
+    schedule.on_begin(0.0)
+    assert schedule.on_nodes([], 2, 10.0) == []
+    assert schedule.on_death(1, "its node is gone", 11.0) == []
+    assert schedule.on_tick(910.0) == []
+    assert schedule.on_tick(911.0) == [Abandon("m", "m needs 1 GPU, the cluster has 0")]

@@ -16,7 +16,7 @@ def scheduled(work, gpus, cpus=2.0, **more) -> Scheduler:
 
 def started(schedule: Scheduler) -> str:
     """The groups whose workers start first, by their initials."""
-    return "".join(command.group[0] for command in schedule.begin())
+    return "".join(command.group[0] for command in schedule.on_begin())
 
 
 def lease(number: int, slot: int, *ordinals: int) -> Lease:
@@ -25,13 +25,13 @@ def lease(number: int, slot: int, *ordinals: int) -> Lease:
 
 # -- time ----------------------------------------------------------------------------------------------------------------
 EVENTS = (
-    lambda schedule, *now: schedule.begin(*now),
-    lambda schedule, *now: schedule.ready(1, *now),
-    lambda schedule, *now: schedule.delivered(1, 1, [0], *now),
-    lambda schedule, *now: schedule.arrived("m", [9], *now),
-    lambda schedule, *now: schedule.drained(1, 1, *now),
-    lambda schedule, *now: schedule.died(1, "killed", *now),
-    lambda schedule, *now: schedule.hopeless(2, "no key", *now),
+    lambda schedule, *now: schedule.on_begin(*now),
+    lambda schedule, *now: schedule.on_ready(1, *now),
+    lambda schedule, *now: schedule.on_delivery(1, 1, [0], *now),
+    lambda schedule, *now: schedule.on_answers("m", [9], *now),
+    lambda schedule, *now: schedule.on_lease_end(1, 1, *now),
+    lambda schedule, *now: schedule.on_death(1, "killed", *now),
+    lambda schedule, *now: schedule.on_fatal_error(2, "no key", *now),
 )
 
 
@@ -47,32 +47,32 @@ def test_every_event_brings_its_time_and_without_one_it_is_the_start():
 
 def test_a_worker_is_silent_since_it_was_last_heard_of_and_late_only_after_its_lease_is_due():
     """8 episodes at 1 a second may take 8 times 8 s beyond the 900 s of silence: due at 100 + 964 s."""
-    schedule = scheduled({"m": (range(8), Demand(0, 1, rate=1.0, at_once=8))}, 1)
-    schedule.begin(100.0)
-    schedule.ready(1, 100.0)
-    assert schedule.tick(1000.0) == [] and schedule.slots[1].due == {1: 1064.0}
-    schedule.delivered(1, 1, [0], 1000.0)
+    schedule = scheduled({"m": (range(8), Demand(0, 1, rate=1.0, concurrency=8))}, 1)
+    schedule.on_begin(100.0)
+    schedule.on_ready(1, 100.0)
+    assert schedule.on_tick(1000.0) == [] and schedule.slots[1].due == {1: 1064.0}
+    schedule.on_delivery(1, 1, [0], 1000.0)
 
-    assert schedule.tick(1064.0) == []
-    assert schedule.tick(1065.0)[0] == Drop(1, "8 times too slow")
+    assert schedule.on_tick(1064.0) == []
+    assert schedule.on_tick(1065.0)[0] == Drop(1, "8 times too slow")
 
 
 def test_a_silent_workers_reason_counts_from_its_last_word():
     schedule = scheduled({"m": (range(8), Demand(0, 1))}, 1)
-    schedule.begin(100.0)
-    schedule.ready(1, 100.0)
+    schedule.on_begin(100.0)
+    schedule.on_ready(1, 100.0)
 
-    assert schedule.tick(1001.0)[0] == Drop(1, "silent for 901 s")
+    assert schedule.on_tick(1001.0)[0] == Drop(1, "silent for 901 s")
 
 
 def test_a_lease_that_has_ended_is_not_due_any_more():
-    schedule = scheduled({"m": (range(8), Demand(0, 1, rate=1.0, at_once=8))}, 1)
-    schedule.begin()
-    schedule.ready(1)
+    schedule = scheduled({"m": (range(8), Demand(0, 1, rate=1.0, concurrency=8))}, 1)
+    schedule.on_begin()
+    schedule.on_ready(1)
 
-    assert schedule.drained(1, 1, 10.0) == [lease(2, 1, *range(8))]
+    assert schedule.on_lease_end(1, 1, 10.0) == [lease(2, 1, *range(8))]
     assert list(schedule.slots[1].due) == [2]
-    assert schedule.groups["m"].left == 0 and not schedule.done, "nothing waits, and eight are played"
+    assert schedule.groups["m"].queued_count == 0 and not schedule.done, "nothing waits, and eight are played"
 
 
 # -- who starts next -----------------------------------------------------------------------------------------------------
@@ -144,35 +144,35 @@ def test_while_a_group_waits_for_its_first_worker_each_replica_has_more_work_tha
 def test_a_replica_that_gains_a_hundredth_of_its_start_or_less_is_not_started(episodes, commands):
     """Starts of 200 s were estimated and one of 0 s seen, so 100 s: two end after (100 + 102) / 2 = 101 s, 1 s sooner."""
     schedule = scheduled({"m": (range(episodes), Demand(0, 1, rate=1.0, start=200.0))}, 1)
-    schedule.begin()
-    schedule.ready(1)
+    schedule.on_begin()
+    schedule.on_ready(1)
 
-    assert schedule.resized([Node("node-0", 2)], 2, 0.0) == commands
+    assert schedule.on_nodes([Node("node-0", 2)], 2, 0.0) == commands
 
 
 def test_a_replica_that_still_starts_plays_only_from_its_own_start_on():
     """At 10 s the first is ready at 60 s and would end at 100 s; with one more, ready at 70 s, both end at 85 s."""
     schedule = scheduled({"m": (range(40), Demand(0, 1, rate=1.0, start=60.0))}, 1)
-    schedule.begin()
+    schedule.on_begin()
 
-    assert schedule.resized([Node("node-0", 2)], 2, 10.0) == [Start(2, "m", "node-0")]
+    assert schedule.on_nodes([Node("node-0", 2)], 2, 10.0) == [Start(2, "m", "node-0")]
 
 
 def test_a_replica_that_would_come_when_the_others_are_done_is_not_started():
     """At 10 s the ready one ends at 40 s; one more would be ready at 10 + (60 + 10) / 2 = 45 s."""
     schedule = scheduled({"m": (range(30), Demand(0, 1, rate=1.0, start=60.0))}, 1)
-    schedule.begin()
-    schedule.ready(1, 10.0)
+    schedule.on_begin()
+    schedule.on_ready(1, 10.0)
 
-    assert schedule.groups["m"].left > 2 and schedule.resized([Node("node-0", 2)], 2, 10.0) == []
+    assert schedule.groups["m"].queued_count > 2 and schedule.on_nodes([Node("node-0", 2)], 2, 10.0) == []
 
 
 def test_gpus_that_workers_hold_are_not_free_after_the_cluster_has_changed():
     schedule = scheduled({"m": (range(100), Demand(0, 1))}, 1)
-    schedule.begin()
+    schedule.on_begin()
 
-    assert schedule.resized([Node("node-0", 1)], 2, 5.0) == []
-    assert schedule.resized([Node("node-0", 2)], 2, 6.0) == [Start(2, "m", "node-0")]
+    assert schedule.on_nodes([Node("node-0", 1)], 2, 5.0) == []
+    assert schedule.on_nodes([Node("node-0", 2)], 2, 6.0) == [Start(2, "m", "node-0")]
 
 
 # -- judges and their writers --------------------------------------------------------------------------------------------
@@ -184,89 +184,89 @@ WRITER = Demand(0, 1, judge="judge")
 def test_a_writer_waits_with_its_last_episode_while_4096_answers_are_unread(unread, commands):
     schedule = scheduled({"m": ([5000], WRITER), "judge": (range(unread), JUDGE)}, 2)
 
-    assert schedule.begin() == [Start(1, "judge", "node-0"), Start(2, "m", "node-0")]
-    assert schedule.ready(2) == commands
+    assert schedule.on_begin() == [Start(1, "judge", "node-0"), Start(2, "m", "node-0")]
+    assert schedule.on_ready(2) == commands
 
 
 def test_a_writer_that_waited_writes_on_as_soon_as_the_judge_has_taken_answers():
     """The judge takes 4096 / 4 and then 3072 / 4 answers."""
     schedule = scheduled({"m": ([5000], WRITER), "judge": (range(4096), JUDGE)}, 2)
-    schedule.begin()
-    schedule.ready(2)
+    schedule.on_begin()
+    schedule.on_ready(2)
 
-    assert schedule.ready(1) == [lease(1, 1, *range(1024)), lease(2, 1, *range(1024, 1792))]
-    assert schedule.delivered(1, 1, range(10)) == [lease(3, 2, 5000)]
+    assert schedule.on_ready(1) == [lease(1, 1, *range(1024)), lease(2, 1, *range(1024, 1792))]
+    assert schedule.on_delivery(1, 1, range(10)) == [lease(3, 2, 5000)]
 
 
 def test_a_writer_that_has_nothing_left_stops_however_far_its_judge_is_behind():
     schedule = scheduled({"m": ([5000], WRITER), "judge": (range(4095), JUDGE)}, 2)
-    schedule.begin()
-    schedule.ready(2)
-    assert schedule.delivered(2, 1, [5000]) == schedule.arrived("judge", [4095]) == []
+    schedule.on_begin()
+    schedule.on_ready(2)
+    assert schedule.on_delivery(2, 1, [5000]) == schedule.on_answers("judge", [4095]) == []
 
-    assert schedule.drained(2, 1) == [Stop(2)]
+    assert schedule.on_lease_end(2, 1) == [Stop(2)]
     assert list(schedule.slots) == [1] and schedule.nodes.free == {"node-0": 1}
 
 
 def test_a_judge_that_is_not_at_work_holds_nobody_back():
     schedule = scheduled({"m": ([5000], WRITER), "judge": ([], JUDGE)}, 1)
-    schedule.begin()
+    schedule.on_begin()
 
-    assert schedule.arrived("judge", range(4096)) == []
-    assert schedule.ready(1) == [lease(1, 1, 5000)]
+    assert schedule.on_answers("judge", range(4096)) == []
+    assert schedule.on_ready(1) == [lease(1, 1, 5000)]
 
 
 def reading(writes, others: Demand = WRITER, **more) -> Scheduler:
     """A judge on the second of two GPUs that has read its one answer while a model writes on the first."""
     work = {"m": (writes, WRITER), "judge": ([], JUDGE), "other": ([], others)}
     schedule = scheduled(work, 2, **more)
-    assert schedule.begin()[0] == Start(1, "m", "node-0")
-    schedule.ready(1)
+    assert schedule.on_begin()[0] == Start(1, "m", "node-0")
+    schedule.on_ready(1)
     return schedule
 
 
 def test_a_judge_without_answers_stays_while_answers_are_written_and_stops_then():
     schedule = reading([0, 1])
-    assert schedule.arrived("judge", [9]) == [Start(2, "judge", "node-0")], "beside the model: it need not wait"
-    assert schedule.ready(2) == [lease(3, 2, 9)]
-    assert schedule.delivered(2, 3, [9]) == schedule.drained(2, 3) == []
+    assert schedule.on_answers("judge", [9]) == [Start(2, "judge", "node-0")], "beside the model: it need not wait"
+    assert schedule.on_ready(2) == [lease(3, 2, 9)]
+    assert schedule.on_delivery(2, 3, [9]) == schedule.on_lease_end(2, 3) == []
 
-    schedule.delivered(1, 1, [0])
-    schedule.drained(1, 1)
-    assert schedule.delivered(1, 2, [1]) == [Stop(2)], "the last answer has been written"
-    assert schedule.drained(1, 2) == [Stop(1)] and not schedule.slots
+    schedule.on_delivery(1, 1, [0])
+    schedule.on_lease_end(1, 1)
+    assert schedule.on_delivery(1, 2, [1]) == [Stop(2)], "the last answer has been written"
+    assert schedule.on_lease_end(1, 2) == [Stop(1)] and not schedule.slots
 
 
 def test_a_judge_without_answers_stays_though_the_model_it_reads_has_episodes_left():
     schedule = reading([0, 1, 2], shares={"models": 1})
-    schedule.arrived("judge", [9])
-    schedule.ready(2)
-    assert schedule.groups["m"].left == 1, "and no GPU for one more replica"
+    schedule.on_answers("judge", [9])
+    schedule.on_ready(2)
+    assert schedule.groups["m"].queued_count == 1, "and no GPU for one more replica"
 
-    assert schedule.delivered(2, 3, [9]) == schedule.drained(2, 3) == []
+    assert schedule.on_delivery(2, 3, [9]) == schedule.on_lease_end(2, 3) == []
 
 
 @pytest.mark.parametrize(("models", "commands"), [(2, [Stop(2), Start(3, "other", "node-0")]), (1, [])])
 def test_a_judge_without_answers_makes_way_for_a_model_that_has_no_gpu_if_its_pool_may_take_one(models, commands):
     schedule = reading([0, 1], Demand(0, 1), shares={"models": models})
-    schedule.arrived("judge", [9])
-    schedule.ready(2)
-    schedule.delivered(2, 3, [9])
-    assert schedule.arrived("other", [50]) == []
+    schedule.on_answers("judge", [9])
+    schedule.on_ready(2)
+    schedule.on_delivery(2, 3, [9])
+    assert schedule.on_answers("other", [50]) == []
 
-    assert schedule.drained(2, 3) == commands
+    assert schedule.on_lease_end(2, 3) == commands
 
 
 def test_a_judge_that_reads_afterwards_starts_when_all_is_written_though_a_gpu_is_free():
-    work = {"m": ([0], WRITER), "judge": ([], Demand(0, 1, pool="judges", after=True))}
+    work = {"m": ([0], WRITER), "judge": ([], Demand(0, 1, pool="judges", after_writers=True))}
     schedule = scheduled(work, 2)
-    schedule.begin()
-    schedule.ready(1)
-    schedule.delivered(1, 1, [])
+    schedule.on_begin()
+    schedule.on_ready(1)
+    schedule.on_delivery(1, 1, [])
 
-    assert schedule.arrived("judge", [9]) == []
-    schedule.delivered(1, 1, [0])
-    assert schedule.drained(1, 1) == [Stop(1), Start(2, "judge", "node-0")]
+    assert schedule.on_answers("judge", [9]) == []
+    schedule.on_delivery(1, 1, [0])
+    assert schedule.on_lease_end(1, 1) == [Stop(1), Start(2, "judge", "node-0")]
 
 
 # -- room for a wide model -----------------------------------------------------------------------------------------------
@@ -274,84 +274,84 @@ def crowded(**more) -> Scheduler:
     """Two narrow workers at work on a node of two GPUs, and a wide model that has nothing to do yet."""
     narrow = Demand(0, 1, replicas=2)
     schedule = scheduled({"n": (range(9), narrow), "w": ([], Demand(0, 2))}, 2, **more)
-    assert schedule.begin() == [Start(1, "n", "node-0"), Start(2, "n", "node-0")]
-    assert [len(schedule.ready(slot)) for slot in (1, 2)] == [2, 2]
+    assert schedule.on_begin() == [Start(1, "n", "node-0"), Start(2, "n", "node-0")]
+    assert [len(schedule.on_ready(slot)) for slot in (1, 2)] == [2, 2]
     return schedule
 
 
 def test_narrow_workers_take_no_new_lease_when_a_wide_model_has_nowhere_to_go():
     schedule = crowded()
-    assert schedule.arrived("w", [50]) == []
+    assert schedule.on_answers("w", [50]) == []
 
     assert {slot: worker.leaving for slot, worker in schedule.slots.items()} == {1: True, 2: True}
-    assert schedule.drained(1, 1) == [], "a lease is left, and no new one comes"
-    assert schedule.drained(1, 2) == [Stop(1)], "the narrow model's next worker would have to leave as well"
-    assert schedule.drained(2, 3) == []
-    assert schedule.drained(2, 4) == [Stop(2), Start(3, "w", "node-0")]
+    assert schedule.on_lease_end(1, 1) == [], "a lease is left, and no new one comes"
+    assert schedule.on_lease_end(1, 2) == [Stop(1)], "the narrow model's next worker would have to leave as well"
+    assert schedule.on_lease_end(2, 3) == []
+    assert schedule.on_lease_end(2, 4) == [Stop(2), Start(3, "w", "node-0")]
 
 
 def test_a_gpu_elsewhere_goes_to_a_narrow_worker_while_a_node_is_cleared():
     demands = {"n": Demand(0, 1), "w": Demand(0, 2)}
     schedule = Scheduler({"n": range(99), "w": []}, demands, 2, 3, [Node("a", 2), Node("b", 1)])
-    assert [start.node for start in schedule.begin()] == ["b", "a", "a"]
+    assert [start.node for start in schedule.on_begin()] == ["b", "a", "a"]
     for slot in (1, 2, 3):
-        schedule.ready(slot)
-    schedule.arrived("w", [500])
+        schedule.on_ready(slot)
+    schedule.on_answers("w", [500])
 
-    assert schedule.died(2, "killed") == [], "node a is cleared for the wide model"
-    assert schedule.died(1, "killed") == [Start(4, "n", "b")]
-    assert schedule.died(3, "killed") == [Start(5, "w", "a")]
+    assert schedule.on_death(2, "killed") == [], "node a is cleared for the wide model"
+    assert schedule.on_death(1, "killed") == [Start(4, "n", "b")]
+    assert schedule.on_death(3, "killed") == [Start(5, "w", "a")]
 
 
 def test_a_writer_that_waits_for_its_judge_leaves_for_a_wide_model():
     work = {"m": ([5000], WRITER), "judge": (range(4096), JUDGE), "w": ([], Demand(0, 2))}
     schedule = scheduled(work, 2)
-    schedule.begin()
-    assert schedule.ready(2) == schedule.arrived("w", [9000]) == []
+    schedule.on_begin()
+    assert schedule.on_ready(2) == schedule.on_answers("w", [9000]) == []
 
-    assert schedule.tick(1.0) == [Stop(2)], "and no other narrow worker takes its place"
+    assert schedule.on_tick(1.0) == [Stop(2)], "and no other narrow worker takes its place"
 
 
 def test_nobody_makes_room_for_a_wide_model_whose_pool_may_take_no_more():
     schedule = crowded(shares={"models": 2})
-    schedule.arrived("w", [50])
+    schedule.on_answers("w", [50])
 
     assert not any(worker.leaving for worker in schedule.slots.values())
 
 
 # -- leases --------------------------------------------------------------------------------------------------------------
 def test_workers_that_still_start_are_stopped_when_nothing_is_left_for_them_and_no_others():
-    work = {"m": (range(3), Demand(0, 1, at_once=3)), "o": ([7], Demand(0, 1))}
+    work = {"m": (range(3), Demand(0, 1, concurrency=3)), "o": ([7], Demand(0, 1))}
     schedule = scheduled(work, 3)
-    assert schedule.begin() == [Start(1, "m", "node-0"), Start(2, "m", "node-0"), Start(3, "o", "node-0")]
+    assert schedule.on_begin() == [Start(1, "m", "node-0"), Start(2, "m", "node-0"), Start(3, "o", "node-0")]
 
-    assert schedule.ready(1) == [lease(1, 1, 0, 1), lease(2, 1, 2), Stop(2)]
+    assert schedule.on_ready(1) == [lease(1, 1, 0, 1), lease(2, 1, 2), Stop(2)]
     assert list(schedule.slots) == [1, 3] and schedule.nodes.free == {"node-0": 1}
 
 
 def test_a_worker_on_suspects_takes_nothing_beside_them_though_others_wait():
     schedule = scheduled({"m": (range(8), Demand(0, 1))}, 1)
-    schedule.begin()
-    assert schedule.ready(1) == [lease(1, 1, 0, 1), lease(2, 1, 2)]
-    schedule.died(1, "killed")
+    schedule.on_begin()
+    assert schedule.on_ready(1) == [lease(1, 1, 0, 1), lease(2, 1, 2)]
+    schedule.on_death(1, "killed")
 
-    assert schedule.ready(2) == [lease(3, 2, 0)]
+    assert schedule.on_ready(2) == [lease(3, 2, 0)]
 
 
 def test_a_worker_that_has_a_lease_takes_what_waits_and_leaves_suspects_to_the_others():
     schedule = scheduled({"m": (range(32), Demand(0, 1, replicas=2))}, 2)
-    schedule.begin()
-    assert schedule.ready(1) == [lease(1, 1, 0, 1, 2, 3), lease(2, 1, 4, 5, 6)]
-    assert schedule.ready(2) == [lease(3, 2, 7, 8, 9), lease(4, 2, 10, 11)]
-    schedule.died(1, "killed")
+    schedule.on_begin()
+    assert schedule.on_ready(1) == [lease(1, 1, 0, 1, 2, 3), lease(2, 1, 4, 5, 6)]
+    assert schedule.on_ready(2) == [lease(3, 2, 7, 8, 9), lease(4, 2, 10, 11)]
+    schedule.on_death(1, "killed")
 
-    assert schedule.drained(2, 3) == [lease(5, 2, 7, 8)]
+    assert schedule.on_lease_end(2, 3) == [lease(5, 2, 7, 8)]
 
 
 def test_a_lease_ends_where_its_last_sample_does():
     """Of 12 a quarter is 3, and the third is one sample's with the fourth; of the 8 left it is 2, which are one sample's."""
     work = {"m": (range(12), Demand(0, 1))}
     schedule = scheduled(work, 1, together=lambda one, other: one // 2 == other // 2)
-    schedule.begin()
+    schedule.on_begin()
 
-    assert schedule.ready(1) == [lease(1, 1, 0, 1, 2, 3), lease(2, 1, 4, 5)]
+    assert schedule.on_ready(1) == [lease(1, 1, 0, 1, 2, 3), lease(2, 1, 4, 5)]

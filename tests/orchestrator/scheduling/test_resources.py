@@ -18,7 +18,7 @@ def test_the_judge_has_an_eighth_of_the_gpus_and_one_at_least(gpus, models):
     one = sweep("internvl3-8b")
 
     assert shares(one, gpus) == {"models": models}
-    assert not demands(one, 32, gpus)["judge:qwen3-8b"].after
+    assert not demands(one, 32, gpus)["judge:qwen3-8b"].after_writers
 
 
 @pytest.mark.parametrize(("gpus", "model"), [(1, "internvl3-8b"), (2, "qwen2.5-vl-32b"), (4, "qwen2.5-vl-72b")])
@@ -26,7 +26,7 @@ def test_where_the_judge_cannot_stand_beside_the_models_it_reads_after_them(gpus
     one = sweep(model)
 
     assert shares(one, gpus) == {}
-    assert demands(one, 32, gpus)["judge:qwen3-8b"].after
+    assert demands(one, 32, gpus)["judge:qwen3-8b"].after_writers
 
 
 def test_a_sweep_may_say_it_otherwise():
@@ -41,7 +41,7 @@ def test_rules_and_services_read_beside_everything_and_take_nothing(judge):
     one = sweep("internvl3-8b", judge=judge)
     demand = demands(one, 32, 1)[f"judge:{judge}"]
 
-    assert shares(one, 1) == {} and (demand.cpus, demand.gpus, demand.after) == (0, 0, False)
+    assert shares(one, 1) == {} and (demand.cpus, demand.gpus, demand.after_writers) == (0, 0, False)
 
 
 @pytest.mark.parametrize(("gpus", "serves"), [(1, 1), (2, 1), (8, 1), (16, 2), (64, 8)])
@@ -49,17 +49,20 @@ def test_a_judge_that_episodes_wait_for_stands_beside_them_in_its_eighth(gpus, s
     one = sweep("internvl3-8b", protocol="oeg-multi")
     demand = demands(one, 32, gpus)["judge:qwen3-8b"]
 
-    assert shares(one, gpus) == {"models": gpus - serves} and (demand.serves, demand.after) == (serves, False)
+    assert shares(one, gpus) == {"models": gpus - serves} and (demand.standing_replicas, demand.after_writers) == (
+        serves,
+        False,
+    )
     assert demands(one, 32, gpus)["internvl3-8b"].judge == "judge:qwen3-8b"
     few = sweep("internvl3-8b", protocol="oeg-multi", judge={"model": "qwen3-8b", "replicas": 1})
-    assert demands(few, 32, 64)["judge:qwen3-8b"].serves == 1
+    assert demands(few, 32, 64)["judge:qwen3-8b"].standing_replicas == 1
 
 
 def test_without_gpus_such_a_judge_takes_no_processor_from_those_who_wait_for_it():
     judge = {"name": "j", "source": "s", "gpus": 0}
     demand = demands(sweep("internvl3-8b", protocol="oeg-multi", judge=judge), 2, 0)["judge:j"]
 
-    assert (demand.cpus, demand.gpus, demand.serves, demand.replicas) == (0, 0, 1, 1)
+    assert (demand.cpus, demand.gpus, demand.standing_replicas, demand.replicas) == (0, 0, 1, 1)
 
 
 def test_without_open_ended_cells_the_models_have_everything():
@@ -92,7 +95,7 @@ def test_a_policy_takes_one_cpu_a_replica():
 def test_a_service_needs_one_caller_and_an_engine_without_a_gpu_all_whole_cpus():
     engine = {"name": "x", "source": "a/b", "gpus": 0}
 
-    assert demands(sweep("gpt-4.1", protocol="mcqa"), 6.7, 8) == {"gpt-4.1": Demand(0, 0, 1, at_once=64)}
+    assert demands(sweep("gpt-4.1", protocol="mcqa"), 6.7, 8) == {"gpt-4.1": Demand(0, 0, 1, concurrency=64)}
     on_cpus = [demands(sweep(engine, protocol="mcqa"), cpus, 0) for cpus in (0.5, 1, 6.7)]
     assert on_cpus == [{"x": Demand(cpus, 0, 1)} for cpus in (1, 1, 6)]
     by_transformers = {**engine, "backend": "transformers"}

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.scheduling.leasing import MAX_UNREAD
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.scheduler import (
     MAX_FAILED_STARTS,
-    MAX_UNREAD,
     Abandon,
     Demand,
     Drop,
@@ -61,10 +61,10 @@ class World:
         del self.alive[slot]
         self.leases = [lease for lease in self.leases if lease.slot != slot]
         self.starting = [other for other in self.starting if other != slot]
-        self.take(self.schedule.died(slot, reason))
+        self.take(self.schedule.on_death(slot, reason))
 
     def run(self, steps: int = 20_000) -> None:
-        self.take(self.schedule.begin())
+        self.take(self.schedule.on_begin())
         for _ in range(steps):
             if self.schedule.done:
                 return
@@ -75,18 +75,18 @@ class World:
         if self.alive and self.rng.random() < self.death:
             return self.kill(self.rng.choice(sorted(self.alive)))
         if self.starting and (not self.leases or self.rng.random() < 0.3):
-            return self.take(self.schedule.ready(self.starting.pop(self.rng.randrange(len(self.starting)))))
+            return self.take(self.schedule.on_ready(self.starting.pop(self.rng.randrange(len(self.starting)))))
         if not self.leases:
             raise AssertionError("work is pending, and nobody has any")
         lease = self.leases.pop(self.rng.randrange(len(self.leases)))
         good = [ordinal for ordinal in lease.ordinals if ordinal not in self.poison]
         self.delivered.update(good[: len(good) // 2])
-        self.take(self.schedule.delivered(lease.slot, lease.lease, good[: len(good) // 2]))
+        self.take(self.schedule.on_delivery(lease.slot, lease.lease, good[: len(good) // 2]))
         if len(good) < len(lease.ordinals):
             return self.kill(lease.slot, "poison")
         self.delivered.update(good[len(good) // 2 :])
-        self.take(self.schedule.delivered(lease.slot, lease.lease, good[len(good) // 2 :]))
-        self.take(self.schedule.drained(lease.slot, lease.lease))
+        self.take(self.schedule.on_delivery(lease.slot, lease.lease, good[len(good) // 2 :]))
+        self.take(self.schedule.on_lease_end(lease.slot, lease.lease))
 
 
 def pending(sizes):
@@ -127,7 +127,7 @@ def test_a_group_that_never_loads_is_abandoned_with_its_reason_and_the_others_go
     work = {"broken": [1, 2], "fine": [3, 4]}
     schedule = Scheduler(work, {name: Demand(0, 1) for name in work}, 2, 1)
     world = World(schedule, Random(0))
-    world.take(schedule.begin())
+    world.take(schedule.on_begin())
     for _ in range(50):
         if schedule.done:
             break
@@ -165,29 +165,29 @@ def test_leases_shrink_towards_the_end(gpus):
 
 def test_a_silent_workers_work_is_taken_back_after_the_deadline_and_not_before():
     schedule = Scheduler({"m": list(range(8))}, {"m": Demand(0, 1)}, 2, 1)
-    schedule.begin(0.0)
-    schedule.ready(1, 10.0)
+    schedule.on_begin(0.0)
+    schedule.on_ready(1, 10.0)
 
-    assert schedule.tick(10.0 + SILENCE_TIMEOUT_S) == []
-    dropped, started = schedule.tick(11.0 + SILENCE_TIMEOUT_S)
+    assert schedule.on_tick(10.0 + SILENCE_TIMEOUT_S) == []
+    dropped, started = schedule.on_tick(11.0 + SILENCE_TIMEOUT_S)
     assert (dropped.slot, started) == (1, Start(2, "m", "node-0"))
     assert "silent" in dropped.reason
-    assert schedule.delivered(1, 1, [0], 950.0) == [], "a late word of the dropped worker changes nothing"
-    assert schedule.groups["m"].left == 8
+    assert schedule.on_delivery(1, 1, [0], 950.0) == [], "a late word of the dropped worker changes nothing"
+    assert schedule.groups["m"].queued_count == 8
 
 
 def test_a_worker_that_keeps_talking_but_is_far_too_slow_loses_its_lease_too():
-    demands = {"m": Demand(0, 1, at_once=10, rate=10.0, start=1.0)}
+    demands = {"m": Demand(0, 1, concurrency=10, rate=10.0, start=1.0)}
     schedule = Scheduler({"m": list(range(100))}, demands, 2, 1)
-    schedule.begin(0.0)
-    lease = next(c for c in schedule.ready(1, 1.0) if isinstance(c, Lease))
+    schedule.on_begin(0.0)
+    lease = next(c for c in schedule.on_ready(1, 1.0) if isinstance(c, Lease))
     now, dropped = 1.0, []
     for ordinal in lease.ordinals:
         now += 150.0
-        dropped = schedule.tick(now)
+        dropped = schedule.on_tick(now)
         if dropped:
             break
-        schedule.delivered(1, lease.lease, [ordinal], now)
+        schedule.on_delivery(1, lease.lease, [ordinal], now)
 
     assert isinstance(dropped[0], Drop)
     assert "too slow" in dropped[0].reason
@@ -197,18 +197,18 @@ def test_a_wide_model_gets_room_on_one_node_though_narrow_ones_fill_the_cluster(
     demands = {"narrow": Demand(0, 1), "wide": Demand(0, 4)}
     schedule = Scheduler({"narrow": list(range(9_000)), "wide": []}, demands, 2, 8)
     world = World(schedule, Random(0))
-    world.take(schedule.begin())
-    while schedule.groups["narrow"].left > 6_000:
+    world.take(schedule.on_begin())
+    while schedule.groups["narrow"].queued_count > 6_000:
         world.step()
     schedule.groups["wide"].waiting.extend(range(9_000, 9_100))  # as when a wide model's last worker has died
     left = None
     for _ in range(20_000):
         if schedule.done:
             break
-        world.take(schedule.tick(0.0))
+        world.take(schedule.on_tick(0.0))
         world.step()
         if left is None and "wide" in world.alive.values():
-            left = schedule.groups["narrow"].left
+            left = schedule.groups["narrow"].queued_count
 
     assert world.delivered == Counter(range(9_100))
     assert left, "the wide one must not wait until the narrow work is over"
@@ -218,25 +218,25 @@ def test_a_model_wider_than_any_node_is_abandoned_though_the_cluster_has_enough_
     nodes = [Node("a", 2), Node("b", 2)]
     schedule = Scheduler({"big": [1]}, {"big": Demand(0, 4)}, 2, 4, nodes)
 
-    assert schedule.begin() == [Abandon("big", "big needs 4 GPUs, a node of the cluster has 2")]
+    assert schedule.on_begin() == [Abandon("big", "big needs 4 GPUs, a node of the cluster has 2")]
 
 
 def test_nodes_that_come_are_used_and_nodes_that_go_are_not():
     schedule = Scheduler({"m": list(range(1000))}, {"m": Demand(0, 1)}, 2, 1, [Node("a", 1)])
-    assert schedule.begin(0.0) == [Start(1, "m", "a")]
+    assert schedule.on_begin(0.0) == [Start(1, "m", "a")]
 
-    assert schedule.resized([Node("a", 1), Node("b", 1)], 2, 5.0) == [Start(2, "m", "b")]
-    assert schedule.resized([Node("b", 1)], 2, 6.0) == []
-    assert schedule.died(1, "its node is gone", 7.0) == []
-    assert schedule.died(2, "killed", 8.0) == [Start(3, "m", "b")]
+    assert schedule.on_nodes([Node("a", 1), Node("b", 1)], 2, 5.0) == [Start(2, "m", "b")]
+    assert schedule.on_nodes([Node("b", 1)], 2, 6.0) == []
+    assert schedule.on_death(1, "its node is gone", 7.0) == []
+    assert schedule.on_death(2, "killed", 8.0) == [Start(3, "m", "b")]
 
 
 def test_no_lease_takes_the_conditions_of_a_sample_apart():
     work = {"m": list(range(7 * 333))}
-    demand = Demand(0, 1, at_once=10)
+    demand = Demand(0, 1, concurrency=10)
     schedule = Scheduler(work, {"m": demand}, 2, 3, together=lambda one, other: one // 7 == other // 7)
     world, leases = World(schedule, Random(4)), []
-    world.take(schedule.begin())
+    world.take(schedule.on_begin())
     while not schedule.done:
         leases += [lease.ordinals for lease in world.leases if lease.ordinals not in leases]
         world.step()
@@ -267,13 +267,13 @@ class Court(World):
         super().step()
         written = [n for n in set(self.delivered) - before if n < self.answers]
         if written:
-            self.take(self.schedule.arrived("judge:j", [self.answers + n for n in sorted(written)]))
+            self.take(self.schedule.on_answers("judge:j", [self.answers + n for n in sorted(written)]))
 
 
 def court(gpus: int, after: bool = False, shares=None, pending: int = 3000) -> Scheduler:
     demands = {
-        "m": Demand(cpus=0, gpus=1, at_once=16, judge="judge:j"),
-        "judge:j": Demand(cpus=0, gpus=1, at_once=16, pool="judges", after=after),
+        "m": Demand(cpus=0, gpus=1, concurrency=16, judge="judge:j"),
+        "judge:j": Demand(cpus=0, gpus=1, concurrency=16, pool="judges", after_writers=after),
     }
     return Scheduler({"m": range(pending), "judge:j": ()}, demands, 8, gpus, shares=shares)
 
@@ -294,7 +294,7 @@ def test_every_answer_is_read_once_whatever_dies(seed, death, place):
 def test_on_one_gpu_everything_is_written_before_the_judge_starts():
     schedule = court(1, after=True)
     world = Court(schedule, Random(0))
-    world.take(schedule.begin())
+    world.take(schedule.on_begin())
     while any(ordinal not in world.delivered for ordinal in range(3000)):
         assert "judge:j" not in world.alive.values()
         world.step()
@@ -306,7 +306,7 @@ def test_on_one_gpu_everything_is_written_before_the_judge_starts():
 def test_on_two_gpus_the_judge_reads_while_the_model_writes():
     schedule = court(2, shares={"models": 1})
     world = Court(schedule, Random(0))
-    world.take(schedule.begin())
+    world.take(schedule.on_begin())
     while any(ordinal not in world.delivered for ordinal in range(3000)):
         world.step()
     assert sum(number >= 10_000 for number in world.delivered) > 500
@@ -315,21 +315,21 @@ def test_on_two_gpus_the_judge_reads_while_the_model_writes():
 def test_a_judge_far_behind_holds_its_writers_back_and_lets_them_go_again():
     schedule = court(2, shares={"models": 1}, pending=3 * MAX_UNREAD)
     world = Court(schedule, Random(0))
-    world.take(schedule.begin())
+    world.take(schedule.on_begin())
     judge = next(slot for slot, place in schedule.slots.items() if place.group.name == "m")
-    world.take(schedule.ready(judge))
+    world.take(schedule.on_ready(judge))
     world.starting.remove(judge)
-    world.take(schedule.arrived("judge:j", range(10_000, 10_000 + MAX_UNREAD)))
+    world.take(schedule.on_answers("judge:j", range(10_000, 10_000 + MAX_UNREAD)))
     for lease in list(world.leases):
         world.leases.remove(lease)
-        schedule.delivered(lease.slot, lease.lease, lease.ordinals)
-        world.take(schedule.drained(lease.slot, lease.lease))
+        schedule.on_delivery(lease.slot, lease.lease, lease.ordinals)
+        world.take(schedule.on_lease_end(lease.slot, lease.lease))
 
     assert not world.leases and judge in world.alive, "no new lease, and the writer waits"
-    world.take(schedule.ready(next(slot for slot, name in world.alive.items() if name == "judge:j")))
+    world.take(schedule.on_ready(next(slot for slot, name in world.alive.items() if name == "judge:j")))
     reading = [lease for lease in world.leases if lease.slot != judge]
     for lease in reading:
-        world.take(schedule.delivered(lease.slot, lease.lease, lease.ordinals))
+        world.take(schedule.on_delivery(lease.slot, lease.lease, lease.ordinals))
     assert any(lease.slot == judge for lease in world.leases), "below the mark it writes on"
 
 
@@ -344,27 +344,27 @@ def test_a_judge_that_nobody_can_start_does_not_stop_the_writers():
 
 
 def test_work_that_takes_days_is_one_lease_which_no_silence_and_no_rate_takes_back():
-    schedule = Scheduler({"b": range(9000)}, {"b": Demand(at_once=50_000, replicas=1, unhurried=True)}, 4, 0)
-    schedule.begin()
-    (lease,) = (one for one in schedule.ready(1) if isinstance(one, Lease))
+    schedule = Scheduler({"b": range(9000)}, {"b": Demand(concurrency=50_000, replicas=1, slow_batches=True)}, 4, 0)
+    schedule.on_begin()
+    (lease,) = (one for one in schedule.on_ready(1) if isinstance(one, Lease))
     assert lease.ordinals == tuple(range(9000))
-    schedule.delivered(1, lease.lease, range(4000), 100.0)
+    schedule.on_delivery(1, lease.lease, range(4000), 100.0)
     for days in range(1, 9):
-        assert not schedule.tick(days * 86_400.0)
+        assert not schedule.on_tick(days * 86_400.0)
     assert schedule.remaining(schedule.groups["b"]) == 5000
 
 
 def test_work_that_takes_days_is_leased_again_as_it_was_and_a_worker_that_always_dies_ends_it():
-    schedule = Scheduler({"b": range(300)}, {"b": Demand(at_once=50_000, replicas=1, unhurried=True)}, 4, 0)
-    schedule.begin()
+    schedule = Scheduler({"b": range(300)}, {"b": Demand(concurrency=50_000, replicas=1, slow_batches=True)}, 4, 0)
+    schedule.on_begin()
     left = range(300)
     for slot in range(1, MAX_FAILED_STARTS + 3):
-        (lease,) = (one for one in schedule.ready(slot, 10.0 * slot) if isinstance(one, Lease))
+        (lease,) = (one for one in schedule.on_ready(slot, 10.0 * slot) if isinstance(one, Lease))
         assert lease.ordinals == tuple(left)
         if slot == 2:  # an episode between them: the count begins anew
-            schedule.delivered(slot, lease.lease, [left[0]], 10.0 * slot)
+            schedule.on_delivery(slot, lease.lease, [left[0]], 10.0 * slot)
             left = left[1:]
-        commands = schedule.died(slot, "lost", 10.0 * slot + 1)
+        commands = schedule.on_death(slot, "lost", 10.0 * slot + 1)
         assert not any(isinstance(one, GiveUp) for one in commands)
         assert [one for one in commands if isinstance(one, Abandon)] == (
             [Abandon("b", "lost")] if slot == MAX_FAILED_STARTS + 1 else []

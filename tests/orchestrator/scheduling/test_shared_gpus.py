@@ -8,12 +8,12 @@ from random import Random
 import pytest
 
 from orchestrator.scheduling.commands import Demand, Start
-from orchestrator.scheduling.forecast.simulator import FaultModel, Span, simulate
-from orchestrator.scheduling.forecast.timeline import bars
+from orchestrator.scheduling.forecast.simulator import FaultModel, WorkerSpan, simulate
+from orchestrator.scheduling.forecast.timeline import layout_bars
 from orchestrator.scheduling.nodes import Node, Nodes, Place
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.scheduling.state import WorkerSlot, fewest_leaving
+from orchestrator.scheduling.state import WorkerSlot, workers_to_evict
 from sweeps.load import SweepError, build
 from tests.orchestrator.scheduling.test_placement import scheduled
 from tests.orchestrator.scheduling.test_state import group
@@ -21,13 +21,17 @@ from tests.orchestrator.scheduling.test_state import group
 
 def test_a_part_goes_to_the_fullest_shared_gpu_with_room_and_only_else_to_a_free_one():
     nodes = Nodes([Node("a", 1), Node("b", 2, "H200")])
-    assert nodes.best(0.5) == Place("a") and nodes.best(0.5, "H200") == Place("b")
-    assert nodes.take_at(Place("a"), 0.5, worker=7) == Place("a", 7)
+    assert nodes.tightest_fit(0.5) == Place("a") and nodes.tightest_fit(0.5, "H200") == Place("b")
+    assert nodes.reserve(Place("a"), 0.5, worker=7) == Place("a", 7)
     nodes.take("b", 0.75, 8)
 
     assert nodes.free == {"a": 0, "b": 1}
-    assert nodes.best(0.25) == Place("b", 8) and nodes.best(0.5) == Place("a", 7)
-    assert nodes.best(0.5, without={"a"}) == Place("b") and nodes.best(1) == Place("b") and nodes.best(2) is None
+    assert nodes.tightest_fit(0.25) == Place("b", 8) and nodes.tightest_fit(0.5) == Place("a", 7)
+    assert (
+        nodes.tightest_fit(0.5, without={"a"}) == Place("b")
+        and nodes.tightest_fit(1) == Place("b")
+        and nodes.tightest_fit(2) is None
+    )
     nodes.give("a", 0.5, 7)
     assert nodes.free == {"a": 1, "b": 1} and list(nodes.shared) == [8], (
         "what nobody holds a part of is a whole one again"
@@ -45,7 +49,7 @@ def held(schedule: Scheduler) -> dict[object, Fraction]:
 
 def test_two_halves_share_a_gpu_and_a_whole_one_takes_another():
     schedule = scheduled({"h": (range(9), Demand(4, 0.5, 2)), "w": (range(9), Demand(4, 1, 1))}, 2, cpus=8)
-    starts = schedule.begin()
+    starts = schedule.on_begin()
 
     assert sorted((one.group, one.shared) for one in starts if isinstance(one, Start)) == [
         ("h", 2), ("h", 2), ("w", None),
@@ -56,16 +60,16 @@ def test_two_halves_share_a_gpu_and_a_whole_one_takes_another():
 def test_a_whole_model_waits_no_longer_than_the_workers_of_one_shared_gpu_need_to_leave():
     """Four halves on two GPUs have work without end: those of one GPU leave, none of them is replaced meanwhile."""
     schedule = scheduled({"h": (range(4000), Demand(0, 0.5, rate=1.0))}, 2)
-    schedule.begin()
+    schedule.on_begin()
     for slot in list(schedule.slots):
-        schedule.ready(slot, 1.0)
+        schedule.on_ready(slot, 1.0)
     slots = list(schedule.slots.values())
 
     assert {slot.shared for slot in slots} == {1, 3} and len(slots) == 4
-    leaving = fewest_leaving(slots, schedule.nodes, Demand(gpus=1))
+    leaving = workers_to_evict(slots, schedule.nodes, Demand(gpus=1))
     assert len(leaving) == 2 and len({slot.shared for slot in leaving}) == 1
-    assert len(fewest_leaving(slots, schedule.nodes, Demand(gpus=2))) == 4
-    assert fewest_leaving(slots, schedule.nodes, Demand(gpus=0.5)) == [], "who is as wide stays"
+    assert len(workers_to_evict(slots, schedule.nodes, Demand(gpus=2))) == 4
+    assert workers_to_evict(slots, schedule.nodes, Demand(gpus=0.5)) == [], "who is as wide stays"
 
 
 def test_quarters_leave_for_a_half_on_one_gpu_and_not_two_of_different_ones():
@@ -73,7 +77,7 @@ def test_quarters_leave_for_a_half_on_one_gpu_and_not_two_of_different_ones():
     slots = [WorkerSlot(group(gpus=0.25), "a", float(n), ready=True, shared=1 + n // 4) for n in range(8)]
     for slot in slots:
         nodes.take("a", 0.25, slot.shared)
-    found = fewest_leaving(slots, nodes, Demand(gpus=0.5))
+    found = workers_to_evict(slots, nodes, Demand(gpus=0.5))
 
     assert [slots.index(slot) for slot in found] == [0, 1]
 
@@ -85,7 +89,7 @@ def test_a_mixed_sweep_ends_with_every_episode_once_and_no_gpu_beyond_its_whole(
     nodes = [Node("big", 4), Node("small", 1)]
     sizes = [0.25, 0.5, 0.5, 0.5, 1, 1, 2, 4, 0.25, 0.5]
     work = {
-        f"m{n}": Demand(0, size, rate=chance.uniform(0.5, 4.0), start=chance.uniform(5, 60), at_once=8)
+        f"m{n}": Demand(0, size, rate=chance.uniform(0.5, 4.0), start=chance.uniform(5, 60), concurrency=8)
         for n, size in enumerate(sizes)
     }
     pending = {name: range(1000 * n, 1000 * n + chance.randint(1, 400)) for n, name in enumerate(work)}
@@ -93,7 +97,9 @@ def test_a_mixed_sweep_ends_with_every_episode_once_and_no_gpu_beyond_its_whole(
 
     total = sum(len(queue) for name, queue in pending.items() if name not in found.abandoned)
     assert (found.delivered + found.given_up, found.duplicates) == (total, 0)
-    assert {bar.span.gpus for bar in bars(found.spans, nodes)} >= {0.25, 0.5, 1, 2}, "the timeline has room for all"
+    assert {bar.span.gpus for bar in layout_bars(found.spans, nodes)} >= {0.25, 0.5, 1, 2}, (
+        "the timeline has room for all"
+    )
     for moment in sorted({span.began for span in found.spans}):
         used: dict[object, Fraction] = {}
         for span in found.spans:
@@ -107,25 +113,25 @@ def test_a_mixed_sweep_ends_with_every_episode_once_and_no_gpu_beyond_its_whole(
 
 def test_a_lost_node_takes_its_shared_gpus_along():
     schedule = scheduled({"h": (range(900), Demand(0, 0.5, 4))}, 0, nodes=[Node("a", 1), Node("b", 1)])
-    schedule.begin()
+    schedule.on_begin()
     assert {(slot.node, slot.shared) for slot in schedule.slots.values()} == {("a", 1), ("b", 3)}
-    schedule.resized([Node("b", 1)], 8, 5.0)
+    schedule.on_nodes([Node("b", 1)], 8, 5.0)
     for slot in [n for n, worker in schedule.slots.items() if worker.node == "a"]:
-        schedule.died(slot, "its node is gone", 6.0)
+        schedule.on_death(slot, "its node is gone", 6.0)
 
     assert schedule.nodes.free == {"b": 0} and {slot.node for slot in schedule.slots.values()} == {"b"}
     assert schedule.nodes.shared[3].free == 0
 
 
 def test_the_bar_of_a_part_is_a_part_of_its_gpus_row():
-    spans = [Span(1, "h", "n", 0.5, 0.0, ended=9.0, shared=1), Span(2, "q", "n", 0.25, 1.0, ended=9.0, shared=1),
-             Span(3, "w", "n", 1, 2.0, ended=5.0), Span(4, "h", "n", 0.25, 3.0, ended=9.0, shared=1)]  # fmt: skip
+    spans = [WorkerSpan(1, "h", "n", 0.5, 0.0, ended=9.0, shared=1), WorkerSpan(2, "q", "n", 0.25, 1.0, ended=9.0, shared=1),
+             WorkerSpan(3, "w", "n", 1, 2.0, ended=5.0), WorkerSpan(4, "h", "n", 0.25, 3.0, ended=9.0, shared=1)]  # fmt: skip
 
-    assert [(bar.rows, bar.quarters) for bar in bars(spans, [Node("n", 2)])] == [
+    assert [(bar.rows, bar.quarters) for bar in layout_bars(spans, [Node("n", 2)])] == [
         ((0,), (0, 1)), ((0,), (2,)), ((1,), ()), ((0,), (3,)),
     ]  # fmt: skip
     with pytest.raises(ValueError, match="a shared GPU of n has no room for x"):
-        bars([*spans, Span(5, "x", "n", 0.25, 4.0, ended=9.0, shared=1)], [Node("n", 2)])
+        layout_bars([*spans, WorkerSpan(5, "x", "n", 0.25, 4.0, ended=9.0, shared=1)], [Node("n", 2)])
 
 
 def sweep(gpus, **more):

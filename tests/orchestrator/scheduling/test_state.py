@@ -5,18 +5,20 @@ from collections import deque
 import pytest
 
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.nodes import Node, Nodes, Place, nodes_of
-from orchestrator.scheduling.state import WorkerGroup, WorkerSlot, fewest_leaving
+from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
+from orchestrator.scheduling.state import WorkerGroup, WorkerSlot, workers_to_evict
 
 
-def group(waiting=0, played=0, busy=0.0, starts=(), name="m", **demand) -> WorkerGroup:
-    return WorkerGroup(name, Demand(**demand), deque(range(waiting)), played=played, busy=busy, starts=list(starts))
+def group(waiting=0, played=0, busy_s=0.0, starts=(), name="m", **demand) -> WorkerGroup:
+    return WorkerGroup(
+        name, Demand(**demand), deque(range(waiting)), played=played, busy_s=busy_s, start_times=list(starts)
+    )
 
 
 def test_what_nobody_plays_is_what_waits_and_what_is_suspected():
     one = group(waiting=5)
     one.suspects.extend([(7, 8), (9,)])
-    assert one.left == 8
+    assert one.queued_count == 8
 
 
 @pytest.mark.parametrize(
@@ -24,28 +26,28 @@ def test_what_nobody_plays_is_what_waits_and_what_is_suspected():
     [
         ({}, False, 1.0),
         ({"played": 3}, False, 1.0),
-        ({"busy": 3.0}, False, 1.0),
-        ({"played": 30, "busy": 60.0}, True, 0.5),
-        ({"played": 1, "busy": 0.5}, True, 2.0),
+        ({"busy_s": 3.0}, False, 1.0),
+        ({"played": 30, "busy_s": 60.0}, True, 0.5),
+        ({"played": 1, "busy_s": 0.5}, True, 2.0),
         ({"rate": 2.0}, True, 2.0),
-        ({"rate": 2.0, "played": 60, "busy": 60.0}, True, 1.5),
-        ({"rate": 2.0, "played": 0, "busy": 180.0}, True, 0.5),
+        ({"rate": 2.0, "played": 60, "busy_s": 60.0}, True, 1.5),
+        ({"rate": 2.0, "played": 0, "busy_s": 180.0}, True, 0.5),
     ],
 )
 def test_a_rate_is_the_estimate_with_the_weight_of_a_minute_and_what_was_seen(facts, known, rate):
-    assert (group(**facts).known, group(**facts).rate) == (known, rate)
+    assert (group(**facts).has_rate, group(**facts).rate) == (known, rate)
 
 
 @pytest.mark.parametrize(
     ("facts", "timeout"),
     [
-        ({"played": 60, "busy": 59.0}, 900),
-        ({"played": 0, "busy": 600.0}, 900),
-        ({"played": 60, "busy": 60.0}, 180),
-        ({"played": 60, "busy": 60.0, "at_once": 40}, 400),
-        ({"played": 30, "busy": 60.0, "at_once": 40}, 800),
-        ({"played": 60, "busy": 60.0, "at_once": 400}, 900),
-        ({"played": 1, "busy": 60.0}, 600),
+        ({"played": 60, "busy_s": 59.0}, 900),
+        ({"played": 0, "busy_s": 600.0}, 900),
+        ({"played": 60, "busy_s": 60.0}, 180),
+        ({"played": 60, "busy_s": 60.0, "concurrency": 40}, 400),
+        ({"played": 30, "busy_s": 60.0, "concurrency": 40}, 800),
+        ({"played": 60, "busy_s": 60.0, "concurrency": 400}, 900),
+        ({"played": 1, "busy_s": 60.0}, 600),
     ],
 )
 def test_silence_is_ten_rounds_of_a_full_engine_at_least_three_minutes_at_most_what_was_asked(facts, timeout):
@@ -60,12 +62,12 @@ def test_silence_is_ten_rounds_of_a_full_engine_at_least_three_minutes_at_most_w
         (2, 1, {}, 1),
         (100, 1, {}, 25),
         (100, 5, {}, 5),
-        (99, 5, {"at_once": 30}, 20),
-        (101, 5, {"at_once": 30}, 21),
-        (1000, 2, {"at_once": 16}, 125),
+        (99, 5, {"concurrency": 30}, 20),
+        (101, 5, {"concurrency": 30}, 21),
+        (1000, 2, {"concurrency": 16}, 125),
         (40_000, 1, {}, 2048),
         (40_000, 1, {"rate": 2.0}, 120),
-        (40_000, 1, {"rate": 2.0, "at_once": 200}, 200),
+        (40_000, 1, {"rate": 2.0, "concurrency": 200}, 200),
         (40_000, 1, {"rate": 100.0}, 2048),
     ],
 )
@@ -82,12 +84,12 @@ def test_a_lease_is_a_minutes_work_and_less_towards_the_end(waiting, replicas, f
     ],
 )
 def test_a_start_is_the_mean_of_the_estimate_and_what_was_seen(facts, start):
-    assert group(**facts).start == start
+    assert group(**facts).start_s == start
 
 
 def test_a_worker_holds_what_its_leases_have_not_delivered():
     slot = WorkerSlot(group(), leases={1: dict.fromkeys(range(3)), 2: dict.fromkeys([7])})
-    assert slot.held == 4
+    assert slot.leased_count == 4
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,9 @@ def test_a_lease_is_late_after_eight_times_its_promise_beside_the_silence(facts,
     [([], 1, True), ([5], 1, True), ([5, 5], 1, False), ([1, 1], 3, True), ([1, 2], 3, False), ([2, 2], 3, False)],
 )
 def test_a_worker_takes_two_leases_or_as_many_as_fill_its_engine(leases, at_once, wants):
-    slot = WorkerSlot(group(at_once=at_once), leases={n: dict.fromkeys(range(size)) for n, size in enumerate(leases)})
+    slot = WorkerSlot(
+        group(concurrency=at_once), leases={n: dict.fromkeys(range(size)) for n, size in enumerate(leases)}
+    )
     assert slot.wants_work is wants
 
 
@@ -113,10 +117,12 @@ def test_a_replica_goes_where_it_fits_most_tightly_and_to_the_first_of_equals():
     nodes = Nodes([Node("a", 8), Node("b", 4), Node("c", 4, "H200")])
 
     assert (nodes.total, nodes.widest(), nodes.widest("H200"), nodes.widest("A100")) == (16, 8, 4, 0)
-    assert [nodes.best(gpus) for gpus in (1, 4, 5, 8)] == [Place(name) for name in "bbaa"] and nodes.best(9) is None
-    assert nodes.best(4, "H200") == Place("c") and nodes.best(5, "H200") is None
+    assert [nodes.tightest_fit(gpus) for gpus in (1, 4, 5, 8)] == [
+        Place(name) for name in "bbaa"
+    ] and nodes.tightest_fit(9) is None
+    assert nodes.tightest_fit(4, "H200") == Place("c") and nodes.tightest_fit(5, "H200") is None
     nodes.take("b", 1)
-    assert [nodes.best(gpus) for gpus in (3, 4)] == [Place("b"), Place("c")]
+    assert [nodes.tightest_fit(gpus) for gpus in (3, 4)] == [Place("b"), Place("c")]
     nodes.give("b", 1)
     nodes.take("gone", 2)
     assert nodes.free == {"a": 8, "b": 4, "c": 4}
@@ -126,9 +132,9 @@ def test_a_replica_goes_where_it_fits_most_tightly_and_to_the_first_of_equals():
     ("gpus", "sizes"), [(0, []), (1, [1]), (7, [7]), (8, [8]), (9, [8, 1]), (16, [8, 8]), (20, [8, 8, 4])]
 )
 def test_gpus_without_nodes_are_nodes_of_eight_and_a_rest(gpus, sizes):
-    assert nodes_of(gpus, "H200") == tuple(Node(f"node-{n}", size, "H200") for n, size in enumerate(sizes))
-    assert [node.gpus for node in nodes_of(5, width=2)] == [2, 2, 1]
-    assert Node("a", 1).accelerator == nodes_of(1)[0].accelerator == ""
+    assert build_nodes(gpus, "H200") == tuple(Node(f"node-{n}", size, "H200") for n, size in enumerate(sizes))
+    assert [node.gpus for node in build_nodes(5, width=2)] == [2, 2, 1]
+    assert Node("a", 1).accelerator == build_nodes(1)[0].accelerator == ""
 
 
 def narrow(node, began=0.0, gpus=1, ready=True, leaving=False):
@@ -139,7 +145,7 @@ def leaving(slots, nodes, gpus=4, accelerator=""):
     place = Nodes(nodes)
     for slot in slots:
         place.take(slot.node, slot.group.demand.gpus)
-    found = fewest_leaving(slots, place, Demand(gpus=gpus, accelerator=accelerator))
+    found = workers_to_evict(slots, place, Demand(gpus=gpus, accelerator=accelerator))
     return [slots.index(slot) for slot in found]
 
 

@@ -26,7 +26,7 @@ def test_one_flipped_bit_anywhere_is_found(tmp_path, table):
         raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
         path.write_bytes(raw)
         store = EpisodeStore(folder)
-        assert store.finished().is_empty() and list((folder / "damaged").iterdir())
+        assert store.finished_episodes().is_empty() and list((folder / "damaged").iterdir())
         store.close()
 
 
@@ -76,11 +76,11 @@ def test_a_replaced_file_may_have_either_sum_until_it_is_settled(tmp_path):
     checksums.write(path, b"two")
     one, two = (hashlib.sha256(text).hexdigest() for text in (b"one", b"two"))
     assert path.read_bytes() == b"two" and sorted(tmp_path.iterdir()) == [path, tmp_path / checksums.NAME]
-    assert checksums.read(tmp_path) == {"plan.json": {one, two}} and checksums.damaged(tmp_path) == []
-    checksums.settle(tmp_path)
+    assert checksums.read_sums(tmp_path) == {"plan.json": {one, two}} and checksums.damaged_files(tmp_path) == []
+    checksums.drop_stale_sums(tmp_path)
     assert (tmp_path / checksums.NAME).read_text() == f"{two}  plan.json\n"
     path.write_bytes(b"one")
-    assert checksums.damaged(tmp_path) == ["plan.json"], "the sum before is no longer good"
+    assert checksums.damaged_files(tmp_path) == ["plan.json"], "the sum before is no longer good"
 
 
 def test_settling_keeps_every_sum_of_parts_missing_and_damaged_files(tmp_path):
@@ -91,35 +91,35 @@ def test_settling_keeps_every_sum_of_parts_missing_and_damaged_files(tmp_path):
     (folder / "gone.json").unlink()
     (folder / "odd.json").write_bytes(b"three")
     before = (folder / checksums.NAME).read_text()
-    checksums.settle(folder)
+    checksums.drop_stale_sums(folder)
     assert (folder / checksums.NAME).read_text() == before
-    assert checksums.damaged(folder) == ["odd.json"]
+    assert checksums.damaged_files(folder) == ["odd.json"]
 
 
 def test_settling_takes_each_line_once_and_drops_torn_ones(tmp_path):
     checksums.write(tmp_path / "a.json", b"one")
     line = (tmp_path / checksums.NAME).read_text()
     (tmp_path / checksums.NAME).write_text(line + line + "torn")
-    checksums.settle(tmp_path)
+    checksums.drop_stale_sums(tmp_path)
     assert (tmp_path / checksums.NAME).read_text() == line
     number = (tmp_path / checksums.NAME).stat().st_ino
-    checksums.settle(tmp_path)
+    checksums.drop_stale_sums(tmp_path)
     assert (tmp_path / checksums.NAME).stat().st_ino == number, "nothing to settle, nothing written"
 
 
 def test_content_is_what_was_written_or_an_error_that_names_the_file(tmp_path):
     path = tmp_path / "plan.json"
     path.write_bytes(b"of an earlier version")
-    assert checksums.content(path) == b"of an earlier version"
+    assert checksums.read_verified(path) == b"of an earlier version"
     checksums.write(path, b"one")
-    assert checksums.content(path) == b"one"
+    assert checksums.read_verified(path) == b"one"
     path.write_bytes(b"edited")
     with pytest.raises(OSError, match=r"damaged or was edited: sums\.sha256 has another sum.*plan\.json") as told:
-        checksums.content(path)
+        checksums.read_verified(path)
     assert told.value.errno == errno.EINVAL
     path.unlink()
     with pytest.raises(FileNotFoundError):
-        checksums.content(path)
+        checksums.read_verified(path)
 
 
 def test_a_table_beside_the_parts_has_its_sum_before_its_name(tmp_path, monkeypatch):
@@ -128,9 +128,9 @@ def test_a_table_beside_the_parts_has_its_sum_before_its_name(tmp_path, monkeypa
         patch.setattr(checksums.atomic_write, "publish", lambda path: None)
         checksums.write_table(path, pl.DataFrame({"a": [1]}))
         checksums.write(tmp_path / "plan.json", b"one")
-    assert set(checksums.read(tmp_path)) == {"results.parquet", "plan.json"} and not path.exists()
+    assert set(checksums.read_sums(tmp_path)) == {"results.parquet", "plan.json"} and not path.exists()
     checksums.write_table(path, pl.DataFrame({"a": [1, 2]}), compression="uncompressed")
-    assert pl.read_parquet(path)["a"].to_list() == [1, 2] and checksums.damaged(tmp_path) == []
+    assert pl.read_parquet(path)["a"].to_list() == [1, 2] and checksums.damaged_files(tmp_path) == []
 
 
 def test_a_file_that_cannot_be_read_or_is_no_file_is_damaged(tmp_path):
@@ -139,16 +139,16 @@ def test_a_file_that_cannot_be_read_or_is_no_file_is_damaged(tmp_path):
     (tmp_path / "a.json").unlink()
     (tmp_path / "b.json").unlink()
     (tmp_path / "b.json").mkdir()
-    assert checksums.damaged(tmp_path) == ["b.json"], "a missing file is another finding"
+    assert checksums.damaged_files(tmp_path) == ["b.json"], "a missing file is another finding"
 
 
 def test_the_sum_of_a_part_is_taken_anew_when_the_file_changes(tmp_path):
     folder = written(tmp_path / "run", (1, 2))
     path = next((folder / "episodes").glob("part-*.parquet"))
-    sums = checksums.read(folder)
-    assert checksums.agrees(path, sums)
+    sums = checksums.read_sums(folder)
+    assert checksums.sum_matches(path, sums)
     path.write_bytes(path.read_bytes() + b"x")
-    assert not checksums.agrees(path, sums) and checksums.agrees(path, {})
+    assert not checksums.sum_matches(path, sums) and checksums.sum_matches(path, {})
 
 
 @pytest.mark.parametrize(
@@ -164,4 +164,4 @@ def test_the_sum_of_a_part_is_taken_anew_when_the_file_changes(tmp_path):
 )
 def test_a_line_of_another_form_is_no_sum(tmp_path, line):
     (tmp_path / checksums.NAME).write_text(f"{line}\n{'1' * 64}  b.json\n")
-    assert checksums.read(tmp_path) == {"b.json": {"1" * 64}}
+    assert checksums.read_sums(tmp_path) == {"b.json": {"1" * 64}}

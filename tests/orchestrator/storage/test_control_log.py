@@ -6,7 +6,17 @@ import os
 import pytest
 
 from orchestrator.storage import checksums, control_log
-from orchestrator.storage.control_log import LOG, Command, Entry, Standing, ask, command, history, matches, take
+from orchestrator.storage.control_log import (
+    LOG,
+    Command,
+    ControlState,
+    LogEntry,
+    make_command,
+    matches,
+    read_history,
+    send_command,
+    take_commands,
+)
 from orchestrator.storage.lock import RunFolderError
 
 
@@ -14,70 +24,43 @@ def done(one: Command) -> tuple[str, bool]:
     return f"did {one}", False
 
 
-def standing(*asked: tuple[str, str]) -> Standing:
+def standing(*asked: tuple[str, str]) -> ControlState:
     entries = [Command(verb=verb, target=target, who="ana", host="h", asked="now") for verb, target in asked]
-    return Standing(Entry(name=str(n), command=one, taken="", effect="") for n, one in enumerate(entries))
+    return ControlState(LogEntry(name=str(n), command=one, taken="", effect="") for n, one in enumerate(entries))
 
 
 def test_commands_are_taken_once_in_the_order_in_which_they_were_asked(tmp_path):
     for target in ("b", "a", "c"):
-        ask(tmp_path, command("pause", target))
+        send_command(tmp_path, make_command("pause", target))
 
-    assert [entry.effect for entry in take(tmp_path, done)] == ["did pause b", "did pause a", "did pause c"]
-    assert take(tmp_path, done) == [] and not list((tmp_path / "control").iterdir())
-    assert [str(entry.command) for entry in history(tmp_path)] == ["pause b", "pause a", "pause c"]
-    assert not checksums.damaged(tmp_path)
-
-
-def test_what_waits_behind_an_apply_waits_for_the_driver_of_that_sweep(tmp_path):
-    for one in (command("pause", "a"), command("apply", "v2.toml", sweep="name = 2"), command("pause", "new-model")):
-        ask(tmp_path, one)
-
-    first = take(tmp_path, done, lambda: "name = 1")
-    (second,) = take(tmp_path, done)
-
-    assert [str(entry.command) for entry in first] == ["pause a", "apply v2.toml"]
-    assert (first[1].applies, first[1].before, first[1].command.sweep) == (True, "name = 1", "name = 2")
-    assert str(second.command) == "pause new-model" and second.before == ""
-    assert history(tmp_path) == [*first, second]
-
-
-def test_an_apply_that_is_refused_or_stands_in_the_log_holds_nothing_up(tmp_path):
-    name = ask(tmp_path, command("apply", "v2.toml", sweep="x"))
-    content = (tmp_path / "control" / name).read_bytes()
-    take(tmp_path, done)
-    (tmp_path / "control" / name).write_bytes(content)
-    for one in (command("apply", "v3.toml", sweep="y"), command("pause", "a")):
-        ask(tmp_path, one)
-
-    found = take(tmp_path, lambda one: ("no", one.verb == "apply"))
-
-    assert [(str(entry.command), entry.applies) for entry in found] == [("apply v3.toml", False), ("pause a", False)]
-    assert not control_log.waiting(tmp_path)
+    assert [entry.effect for entry in take_commands(tmp_path, done)] == ["did pause b", "did pause a", "did pause c"]
+    assert take_commands(tmp_path, done) == [] and not list((tmp_path / "control").iterdir())
+    assert [str(entry.command) for entry in read_history(tmp_path)] == ["pause b", "pause a", "pause c"]
+    assert not checksums.damaged_files(tmp_path)
 
 
 def test_a_sweep_that_is_too_long_for_a_command_is_one_sentence():
     with pytest.raises(RunFolderError, match="takes 300,000 characters with every default; a command"):
-        command("apply", "v2.toml", sweep="x" * 300_000)
-    largest = command("apply", "x", sweep="\N{GRINNING FACE}" * control_log.LARGEST_SWEEP)
-    assert len(control_log.file_of(largest)[1]) <= control_log.LARGEST + 1000
+        make_command("apply", "v2.toml", sweep="x" * 300_000)
+    largest = make_command("apply", "x", sweep="\N{GRINNING FACE}" * control_log.LARGEST_SWEEP)
+    assert len(control_log.command_file(largest)[1]) <= control_log.LARGEST + 1000
 
 
 def test_a_command_without_a_sweep_reads_in_a_version_that_knows_none(tmp_path):
-    ask(tmp_path, command("pause", "a"))
-    take(tmp_path, done)
+    send_command(tmp_path, make_command("pause", "a"))
+    take_commands(tmp_path, done)
 
     assert set(json.loads((tmp_path / LOG).read_text())["command"]) == {"verb", "target", "who", "host", "asked"}
 
 
 def test_a_command_that_stands_in_the_log_is_not_done_again(tmp_path):
     """The driver died between the log and the removal of the file."""
-    name = ask(tmp_path, command("cancel", "m"))
+    name = send_command(tmp_path, make_command("cancel", "m"))
     content = (tmp_path / "control" / name).read_bytes()
-    take(tmp_path, done)
+    take_commands(tmp_path, done)
     (tmp_path / "control" / name).write_bytes(content)
 
-    assert take(tmp_path, lambda one: pytest.fail("it is done twice")) == []
+    assert take_commands(tmp_path, lambda one: pytest.fail("it is done twice")) == []
     assert not (tmp_path / "control" / name).exists()
 
 
@@ -88,48 +71,48 @@ def test_a_command_that_stands_in_the_log_is_not_done_again(tmp_path):
      b'{"verb": "pause", "target": "m", "more": 1}'],
 )  # fmt: skip
 def test_a_file_that_is_no_command_is_set_aside_with_a_sentence(tmp_path, content):
-    name = ask(tmp_path, command("pause", "m"))
+    name = send_command(tmp_path, make_command("pause", "m"))
     (tmp_path / "control" / name).write_bytes(content)
 
-    (entry,) = take(tmp_path, lambda one: pytest.fail("it is no command"))
+    (entry,) = take_commands(tmp_path, lambda one: pytest.fail("it is no command"))
 
     assert entry.refused and entry.effect.startswith("set aside in damaged/: ")
     assert (tmp_path / "damaged" / f"control-{name}").read_bytes() == content
-    assert take(tmp_path, done) == []
+    assert take_commands(tmp_path, done) == []
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
 def test_what_is_no_file_is_neither_read_nor_waited_for(tmp_path, make):
-    name = ask(tmp_path, command("pause", "m"))
+    name = send_command(tmp_path, make_command("pause", "m"))
     place = tmp_path / "control" / name
     place.unlink()
     make(place)
-    ask(tmp_path, command("resume", "m"))
+    send_command(tmp_path, make_command("resume", "m"))
 
-    assert [entry.refused for entry in take(tmp_path, done)] == [True, False]
-    assert take(tmp_path, done) == []
+    assert [entry.refused for entry in take_commands(tmp_path, done)] == [True, False]
+    assert take_commands(tmp_path, done) == []
 
 
 def test_other_names_are_left_where_they_are(tmp_path):
-    ask(tmp_path, command("pause", "m"))
+    send_command(tmp_path, make_command("pause", "m"))
     for name in ("notes.txt", "1.json", "../x.json", f"{'1' * 19}-{'a' * 12}.json.tmp"):
         (tmp_path / "control" / name.replace("/", "-")).write_text("{}")
 
-    assert len(take(tmp_path, done)) == 1
+    assert len(take_commands(tmp_path, done)) == 1
     assert len(list((tmp_path / "control").iterdir())) == 4
 
 
 def test_a_damaged_log_is_a_sentence_and_nothing_is_taken(tmp_path):
-    ask(tmp_path, command("pause", "m"))
-    take(tmp_path, done)
-    ask(tmp_path, command("resume", "m"))
+    send_command(tmp_path, make_command("pause", "m"))
+    take_commands(tmp_path, done)
+    send_command(tmp_path, make_command("resume", "m"))
     with (tmp_path / LOG).open("a") as file:
         file.write("{}\n")
 
-    for read in (history, lambda folder: take(folder, done)):
+    for read in (read_history, lambda folder: take_commands(folder, done)):
         with pytest.raises(RunFolderError, match=r"is damaged .*; what was paused or cancelled is not known any more"):
             read(tmp_path)
-    assert checksums.damaged(tmp_path) == [LOG]
+    assert checksums.damaged_files(tmp_path) == [LOG]
 
 
 @pytest.mark.parametrize(
@@ -147,8 +130,8 @@ def test_a_target_names_cells_by_their_parts(target, cell, is_named):
 def test_the_last_command_about_a_cell_counts_and_pause_and_cancel_are_apart():
     found = standing(("pause", "all"), ("cancel", "b"), ("resume", "a/*"), ("restore", "b/QD"))
 
-    assert [bool(found.paused(cell)) for cell in ("a/ROD/x", "b/ROD/x", "judge")] == [False, True, True]
-    assert [bool(found.cancelled(cell)) for cell in ("a/ROD/x", "b/ROD/x", "b/QD/x")] == [False, True, False]
+    assert [bool(found.pausing_command(cell)) for cell in ("a/ROD/x", "b/ROD/x", "judge")] == [False, True, True]
+    assert [bool(found.canceling_command(cell)) for cell in ("a/ROD/x", "b/ROD/x", "b/QD/x")] == [False, True, False]
     assert found.sentences(["a/ROD/x", "b/ROD/x", "b/ROD/y", "b/QD/x"]) == [
         "2 cells are cancelled (cancel b by ana on h, now; `ctl DIR restore` takes that back): b/ROD/x, b/ROD/y",
         "1 cell is paused (pause all by ana on h, now; `ctl DIR resume` takes that back): b/QD/x",
@@ -160,7 +143,7 @@ def test_a_status_tells_what_is_held_only_of_cells_that_are_not_finished():
         {"cell": c, "planned": 2, "finished": n, "state": "s", "reason": ""} for c, n in (("a/R/x", 1), ("b/R/x", 2))
     ]
 
-    marked = standing(("cancel", "all")).marked(cells)
+    marked = standing(("cancel", "all")).mark_cells(cells)
 
     assert [cell["state"] for cell in marked] == ["cancelled", "s"]
     assert marked[0]["reason"] == "cancel all by ana on h, now"
@@ -168,5 +151,5 @@ def test_a_status_tells_what_is_held_only_of_cells_that_are_not_finished():
 
 def test_too_long_a_target_is_a_sentence():
     with pytest.raises(RunFolderError, match="takes a target of at most 300 characters"):
-        command("pause", "x" * 301)
+        make_command("pause", "x" * 301)
     assert control_log.LARGEST > 6 * 300 * 6, "what may be asked fits a command's file, escaped"

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from orchestrator.storage import episode_store, lock
-from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore, damaged, episodes, turns
+from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore, damaged_parts, episodes, turns
 from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.blocks import block, episode, numbered
 
@@ -64,7 +64,7 @@ def test_what_goes_in_comes_out(tmp_path):
 def test_an_empty_folder_has_empty_tables(tmp_path):
     assert episodes(tmp_path).collect().schema == EPISODES
     assert turns(tmp_path).collect().schema == TURNS
-    assert damaged(tmp_path) == []
+    assert damaged_parts(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["run[1]", "a=b", "x*", "späte Läufe"])
@@ -103,10 +103,10 @@ def test_finished_holds_what_is_durable(tmp_path):
     opened = EpisodeStore(tmp_path)
     opened.append(numbered(3))
 
-    assert opened.finished().columns == ["key", "cell"]
-    assert opened.finished()["key"].to_list() == [episode(1)["key"], episode(2)["key"]]
+    assert opened.finished_episodes().columns == ["key", "cell"]
+    assert opened.finished_episodes()["key"].to_list() == [episode(1)["key"], episode(2)["key"]]
     opened.flush()
-    assert opened.finished().height == 3
+    assert opened.finished_episodes().height == 3
     opened.close()
 
 
@@ -219,7 +219,7 @@ def test_readers_skip_a_part_that_cannot_be_used(tmp_path, spoil, table, caplog)
         assert sound(tmp_path) == {1, 2, 4}
     if (spoil, table) != (vanish, "episodes"):  # turns without an episode are what a crash leaves, no damage
         assert path.name in caplog.text
-        assert {found.name for found in damaged(tmp_path)} == {path.name}
+        assert {found.name for found in damaged_parts(tmp_path)} == {path.name}
 
 
 @pytest.mark.parametrize("table", ["episodes", "turns"])
@@ -230,13 +230,13 @@ def test_the_writer_moves_it_aside_and_owes_its_episodes_again(tmp_path, spoil, 
     spoil(tmp_path / table / name)
 
     opened = EpisodeStore(tmp_path)
-    assert opened.finished()["key"].to_list() == [episode(number)["key"] for number in (1, 2, 4)]
+    assert opened.finished_episodes()["key"].to_list() == [episode(number)["key"] for number in (1, 2, 4)]
     opened.append(numbered(3))
     opened.compact()
     opened.close()
 
     assert sound(tmp_path) == {1, 2, 3, 4}
-    assert damaged(tmp_path) == []
+    assert damaged_parts(tmp_path) == []
     assert len(files(tmp_path, "damaged")) == (1 if spoil is vanish else 2)
 
 
@@ -267,7 +267,7 @@ def test_files_of_others_are_no_parts(tmp_path, caplog):
         (tmp_path / table / "README").write_text("not a table")
 
     assert ids(tmp_path) == [1]
-    assert {path.name for path in damaged(tmp_path)} == {"mine.parquet", "part-2.parquet"}
+    assert {path.name for path in damaged_parts(tmp_path)} == {"mine.parquet", "part-2.parquet"}
     EpisodeStore(tmp_path).close()
     assert files(tmp_path, "episodes") == ["README", name]
     assert len(files(tmp_path, "damaged")) == 4
@@ -278,7 +278,7 @@ def test_what_a_crash_left_is_swept(tmp_path):
     (tmp_path / "turns" / "part-00000009.parquet.tmp").write_bytes(b"half")
     shutil.copy(tmp_path / "turns" / "part-00000001.parquet", tmp_path / "turns" / "part-00000002.parquet")
 
-    assert damaged(tmp_path) == []
+    assert damaged_parts(tmp_path) == []
     EpisodeStore(tmp_path).close()
 
     assert files(tmp_path, "turns") == files(tmp_path, "episodes")
@@ -356,9 +356,9 @@ def test_a_crash_before_any_single_step_neither_loses_nor_doubles(tmp_path, cras
             opened.close()
             break
         assert sound(folder) - {6} == {1, 2, 3, 4, 5}
-        assert damaged(folder) == []
+        assert damaged_parts(folder) == []
         again = EpisodeStore(folder)
-        assert len(again.finished()) == len(ids(folder))
+        assert len(again.finished_episodes()) == len(ids(folder))
         again.append(numbered(7))
         again.compact()
         again.close()
@@ -412,7 +412,7 @@ def test_kill_9_at_any_moment_keeps_what_was_flushed(tmp_path):
         kept |= set(range(first, int(said[-1]) if said else first))
 
         assert kept <= sound(tmp_path)
-        assert damaged(tmp_path) == []
+        assert damaged_parts(tmp_path) == []
 
     opened = EpisodeStore(tmp_path)
     assert kept <= set(episodes(tmp_path).collect()["sample_id"])
@@ -447,7 +447,7 @@ def test_a_million_rows(tmp_path, capsys):
     timed("append", lambda: [opened.append(numbered(*span)) for span in spans])
     opened.close()
     opened = timed("open", lambda: EpisodeStore(tmp_path))
-    assert timed("finished", opened.finished).height == 1_000_000
+    assert timed("finished", opened.finished_episodes).height == 1_000_000
     assert timed("turns", lambda: turns(tmp_path).select(pl.len()).collect().item()) == 2_000_000
     timed("compact", opened.compact)
     opened.close()

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.storage import row_check
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.verdict_store import VERDICTS, VerdictStore, pending, verdicts
+from orchestrator.storage.verdict_store import VERDICTS, VerdictStore, pending_answers, verdicts
 from tests.orchestrator.blocks import block, episode, numbered
 
 READERS = {"episodes": episodes, "turns": turns, "verdicts": verdicts}
@@ -65,7 +65,7 @@ def flips(tmp_path, count, seed):
         for name in READERS:
             assert seen[name] <= before[name] and after[name] == seen[name], (path, number)
             lost[name] += len(before[name] - after[name])
-        unread = set(pending(episodes(folder), folder, "j")["key"])
+        unread = set(pending_answers(episodes(folder), folder, "j")["key"])
         assert unread == {row[0] for row in after["episodes"]} - {row[0] for row in after["verdicts"]}
         shutil.rmtree(folder)
     return lost
@@ -92,7 +92,7 @@ def test_a_damaged_part_of_verdicts_is_moved_aside_and_never_deleted(tmp_path):
 
     assert [path.name for path in (folder / "damaged").iterdir()] == ["verdicts-part-00000002.parquet"]
     assert set(verdicts(folder).collect()["sample_id"]) == {1, 2, 3, 4}
-    assert pending(episodes(folder), folder, "j").is_empty()
+    assert pending_answers(episodes(folder), folder, "j").is_empty()
 
 
 def test_verdicts_of_a_version_without_sums_still_read(tmp_path):
@@ -138,5 +138,5 @@ def test_a_verdict_that_cannot_be_stored_is_pending_again(tmp_path):
     store.append(columns(verdict(1, judge="k"), verdict(2, judge="k", reply_tokens=float("nan"))))
     store.flush()
 
-    assert pending(episodes(folder), folder, "k")["key"].to_list() == [episode(2)["key"]]
+    assert pending_answers(episodes(folder), folder, "k")["key"].to_list() == [episode(2)["key"]]
     assert verdicts(folder).filter(pl.col("judge") == "k").collect().height == 1

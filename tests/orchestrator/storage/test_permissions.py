@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.execution.worker_logs import attempt_log
+from orchestrator.execution.worker_logs import open_attempt_log
 from orchestrator.storage.run_folder import write_status
 from orchestrator.storage.verdict_store import VerdictStore
 from tests.orchestrator.blocks import numbered
@@ -25,9 +25,9 @@ def written(folder: Path, data: Path) -> dict[str, int]:
     """A run folder with every kind of file; its modes, by path."""
     runs.played(folder, runs.sweep(data, ["uniform"], ["hint"], scenarios=["QD"], selection={"limit": 2}))
     write_status(folder, [], finished=True)
-    with attempt_log(folder) as log:
+    with open_attempt_log(folder) as log:
         logging.getLogger("orchestrator.x").info("a line")
-        log.keep("m", 1, "printed", lost=False)
+        log.save("m", 1, "printed", lost=False)
     store = VerdictStore(folder)
     store.append(columns(verdict(1), verdict(2, cost="much")))
     store.flush()

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from orchestrator.storage.episode_store import EPISODES
-from orchestrator.storage.planned_episodes import planned_only
+from orchestrator.storage.planned_episodes import filter_planned
 from tests.orchestrator.blocks import episode
 
 ROD, QD = "uniform/ROD/hint", "uniform/QD/hint"
@@ -32,7 +32,7 @@ STORED = pl.LazyFrame(
     ],
 )
 def test_what_belongs_to_a_plan(keys, scenarios, belonging):
-    found = planned_only(STORED, keys, scenarios).collect()
+    found = filter_planned(STORED, keys, scenarios).collect()
 
     assert set(found["key"]) == belonging and found.height == len(belonging)
     assert found.schema == EPISODES

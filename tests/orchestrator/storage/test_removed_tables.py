@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.storage import run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes
-from orchestrator.storage.verdict_store import VerdictStore, pending
+from orchestrator.storage.verdict_store import VerdictStore, pending_answers
 from tests.orchestrator.blocks import numbered
 from tests.orchestrator.storage.test_episode_store import sound, written
 from tests.orchestrator.storage.test_flipped_bits import columns, judged, verdict
@@ -22,7 +22,7 @@ REMOVED = pytest.mark.parametrize("remove", [shutil.rmtree, emptied])
 
 
 def unread(folder):
-    return pending(episodes(folder), folder, "j").height
+    return pending_answers(episodes(folder), folder, "j").height
 
 
 @REMOVED
@@ -36,7 +36,7 @@ def test_in_mid_run_what_is_played_from_then_on_is_stored(tmp_path, caplog, tabl
     store.append(numbered(4, 5))
     store.flush()
     store.compact()
-    assert store.finished().height == 2
+    assert store.finished_episodes().height == 2
     store.append(numbered(1, 2, 3))
     store.close()
 
@@ -51,7 +51,7 @@ def test_between_runs_all_is_pending_again(tmp_path, caplog, table, remove):
     written(tmp_path, (1, 2), (3,))
     remove(tmp_path / table)
     store = EpisodeStore(tmp_path)
-    assert store.finished().is_empty()
+    assert store.finished_episodes().is_empty()
     assert "pending again" in caplog.text
     store.append(numbered(1, 2, 3))
     store.close()

@@ -22,9 +22,9 @@ from orchestrator.storage.run_folder import (
     claim,
     differences,
     read_status,
-    resolved,
     settings,
     stored_sweep,
+    sweep_toml,
     write_plan,
     write_status,
 )
@@ -242,8 +242,8 @@ def test_no_secret_reaches_the_folder(tmp_path, monkeypatch):
     assert "hidden" not in "".join(path.read_text() for path in tmp_path.iterdir())
     assert json.loads((tmp_path / "status.json").read_text())["argv"][2] == "http://***@b"
     spaced = sweep(tracking={"uri": "postgresql://me:hidden one@host/db"})
-    assert 'uri = "postgresql://***@host/db"' in resolved(spaced)
-    assert "host/v1" in resolved(sweep(models=[remote]))
+    assert 'uri = "postgresql://***@host/db"' in sweep_toml(spaced)
+    assert "host/v1" in sweep_toml(sweep(models=[remote]))
 
 
 def plan(folder, count):

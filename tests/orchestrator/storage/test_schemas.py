@@ -7,10 +7,10 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
-from actors.backend import Reply
-from actors.judge import Judged
-from actors.play import Episode, Shown
-from actors.records import (
+from actors.engine.backend import Reply
+from actors.playing.judge import Judged
+from actors.playing.play import Episode, PlayedTurn
+from actors.playing.records import (
     EpisodeRow,
     EpisodeRows,
     JudgedAnswer,
@@ -22,7 +22,7 @@ from actors.records import (
 )
 from envs.openended import Bits
 from envs.types import Action, Ending, ImageRef, Move, OpenAnswer, Turn, Verdict
-from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore, damaged, episodes, turns
+from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore, damaged_parts, episodes, turns
 from orchestrator.storage.schemas import schema
 from orchestrator.storage.verdict_store import VERDICTS, VerdictStore, verdicts
 from sweeps.load import build
@@ -83,7 +83,7 @@ def test_another_type_than_a_column_has_is_refused():
 
 
 def episode(key, turn, ending, error=None):
-    shown = Shown(turn, ImageRef("ROD/1.jpg"), Reply("A", prompt_tokens=100, reply_tokens=2, cost=0.25))
+    shown = PlayedTurn(turn, ImageRef("ROD/1.jpg"), Reply("A", prompt_tokens=100, reply_tokens=2, cost=0.25))
     return Episode(key, SAMPLES["ROD"], 7, (shown,), ending, error, 0.5)
 
 
@@ -112,7 +112,7 @@ def test_what_an_engine_had_before_is_counted_over_turns_and_unknown_where_one_d
     known = [Reply("A", 100, 2, cached_tokens=n, pictures=2, cached_pictures=n // 10) for n in (0, 10, 20)]
 
     def counted(replies):
-        shown = tuple(Shown(asked, ImageRef("ROD/1.jpg"), reply) for reply in replies)
+        shown = tuple(PlayedTurn(asked, ImageRef("ROD/1.jpg"), reply) for reply in replies)
         return episode_row(cell(), replace(episode("a", asked, Ending.LIMIT), turns=shown))[-3:]
 
     assert counted(known) == (30, 6, 3)
@@ -134,7 +134,7 @@ def test_a_folder_of_an_earlier_version_is_read_with_nulls_and_merged_with_new_p
     store.close()
 
     assert [p.name for p in (tmp_path / "episodes").iterdir()] == ["part-00000001-00000002.parquet"]
-    assert sorted(episodes(tmp_path).collect()["key"]) == ["a", "b"] and not damaged(tmp_path)
+    assert sorted(episodes(tmp_path).collect()["key"]) == ["a", "b"] and not damaged_parts(tmp_path)
 
 
 def test_what_a_judges_worker_sends_is_what_the_store_reads_back(tmp_path):

@@ -13,9 +13,9 @@ from orchestrator.storage.verdict_store import (
     VERDICTS,
     WITHOUT_STRICT,
     VerdictStore,
-    answers,
-    judges,
-    pending,
+    final_replies,
+    judge_names,
+    pending_answers,
     verdicts,
 )
 from tests.orchestrator.storage.test_flipped_bits import columns, judged, verdict
@@ -95,11 +95,11 @@ def test_the_latest_verdict_of_a_judge_counts_in_the_order_of_writing(tmp_path):
 
 
 def test_judges_are_named_once_in_order(tmp_path):
-    assert judges(tmp_path) == []
+    assert judge_names(tmp_path) == []
     store = VerdictStore(tmp_path)
     store.append(columns(verdict(1, judge="b"), verdict(2, judge="c"), verdict(3, judge="a"), verdict(4, judge="b")))
     store.flush()
-    assert judges(tmp_path) == ["a", "b", "c"]
+    assert judge_names(tmp_path) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("how", ["stored", "damaged", "noted"])
@@ -183,21 +183,21 @@ def test_pending_are_the_answers_that_this_judge_has_not_read(tmp_path):
     keys = dict(episodes(folder).select("sample_id", "key").collect().rows())
 
     def missing(*told):
-        return set(pending(episodes(folder), folder, *told)["key"])
+        return set(pending_answers(episodes(folder), folder, *told)["key"])
 
     assert missing("j") == set()
     assert missing("k") == {keys[3]} and missing("k", True) == {keys[2], keys[3]}
     assert missing("nobody") == set(keys.values())
     other = episodes(folder).with_columns(ending=pl.lit("max_steps"))
-    assert pending(other, folder, "nobody").is_empty(), "only answers in free text are read"
+    assert pending_answers(other, folder, "nobody").is_empty(), "only answers in free text are read"
 
 
 def test_the_replies_of_the_asked_episodes_come_whole(tmp_path):
     folder = judged(tmp_path / "run", (1, 2, 3))
     keys = dict(episodes(folder).select("sample_id", "key").collect().rows())
-    found = answers(folder, [keys[1], keys[3], "unknown"])
+    found = final_replies(folder, [keys[1], keys[3], "unknown"])
     assert set(found) == {keys[1], keys[3]} and all(isinstance(reply, str) and reply for reply in found.values())
-    assert answers(folder, []) == {}
+    assert final_replies(folder, []) == {}
 
 
 def test_a_full_disk_keeps_what_waits(tmp_path, monkeypatch):

@@ -7,9 +7,9 @@ import threading
 import polars as pl
 import pytest
 
-from orchestrator.execution.attempt import scored
+from orchestrator.execution.results import score_folder
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.report.judge_agreement import own
+from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.tracking import cell_metrics
 from orchestrator.tracking.cell_metrics import CellMetricsPublisher, interval
 from tests.orchestrator.mlflow_stores import until
@@ -81,7 +81,7 @@ def test_what_is_told_at_last_is_what_the_results_say(demo_data, tmp_path):
     folder = played(tmp_path / "run", wanted)
     plan, published = build_plan(wanted), []
 
-    scored_once(CellMetricsPublisher(lambda: scored(plan, folder, own(wanted)), published.append))
+    scored_once(CellMetricsPublisher(lambda: score_folder(plan, folder, own_judge_key(wanted)), published.append))
 
     assert published == pl.read_parquet(folder / "results.parquet").drop("gpu_hours", "kwh").to_dicts()
 

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from orchestrator.tracking.remembered import pages
-from orchestrator.tracking.rollup import Roster, of_model, of_sweep
+from orchestrator.tracking.mlflow.links import pages
+from orchestrator.tracking.rollup import model_measures, sweep_measures
+from orchestrator.tracking.tracked_run import Roster
 
 
 def cell(scenario: str, condition: str = "zero-shot", protocol: str = "mcqa", **measured: float):
@@ -24,13 +25,13 @@ def test_a_models_figures_are_means_over_scenarios_under_one_condition():
         cell("ROD", "hint", "oeg", aggregate=80.0),
     ]
 
-    assert of_model(cells, "zero-shot") == {
+    assert model_measures(cells, "zero-shot") == {
         "acc": 20.0, "ps": 2.0, "acc/ROD": 10.0, "acc/QD": 30.0, "scenarios": 2.0, "acc_under/zero-shot": 20.0,
         "ps_under/zero-shot": 2.0, "acc_under/hint": 90.0, "ps_under/hint": 9.0, "aggregate": 40.0, "finished": 55.0,
         "errors": 1.0, "cost": 0.75,
     }  # fmt: skip
-    assert of_model([cell("ROD")], "zero-shot") == {}
-    assert "acc_under/a_b" in of_model([cell("ROD", "a=b", acc=1.0)], "a=b"), "a name that MLflow takes"
+    assert model_measures([cell("ROD")], "zero-shot") == {}
+    assert "acc_under/a_b" in model_measures([cell("ROD", "a=b", acc=1.0)], "a=b"), "a name that MLflow takes"
 
 
 def test_a_sweeps_figures_leave_baselines_out_but_count_their_errors():
@@ -39,11 +40,11 @@ def test_a_sweeps_figures_leave_baselines_out_but_count_their_errors():
         "one": {"acc": 20.0, "acc/QD": 20.0, "errors": 1.0, "finished": 5.0},
         "two": {"acc": 40.0, "scenarios": 7.0},
     }
-    found, best = of_sweep(models, {"oracle"})
+    found, best = sweep_measures(models, {"oracle"})
 
     assert best == "two"
     assert found == {"acc": 30.0, "acc/QD": 20.0, "best_acc": 40.0, "models": 2.0, "errors": 3.0}
-    assert of_sweep({"oracle": {"acc": 100.0, "errors": 1.0}}, {"oracle"}) == ({"errors": 1.0}, "")
+    assert sweep_measures({"oracle": {"acc": 100.0, "errors": 1.0}}, {"oracle"}) == ({"errors": 1.0}, "")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_a_sweeps_figures_leave_baselines_out_but_count_their_errors():
     [(["hint", "zero-shot"], "zero-shot"), (["b", "a"], "b"), (["z", "a"], "a"), (["z", "hint"], "hint"), ([], "")],
 )
 def test_the_condition_of_a_models_own_acc(played, main):
-    assert Roster(conditions=("b", "hint")).main(played) == main
+    assert Roster(conditions=("b", "hint")).main_condition(played) == main
 
 
 def test_models_come_before_baselines_in_the_order_of_the_file():
@@ -59,7 +60,7 @@ def test_models_come_before_baselines_in_the_order_of_the_file():
         {"models": [{"name": "uniform", "backend": "builtin"}, {"name": "z"}, {"name": "a"}], "conditions": []}
     )
 
-    assert sorted(["a", "uniform", "z"], key=roster.place) == ["z", "a", "uniform"]
+    assert sorted(["a", "uniform", "z"], key=roster.rank) == ["z", "a", "uniform"]
     assert [roster.kind(name) for name in ("z", "uniform")] == ["model", "baseline"]
 
 

@@ -63,7 +63,7 @@ def test_a_node_that_goes_away_after_its_time_to_answer_prints_nothing():
         metrics = SystemMetrics(lambda: {"a": "alpha"}, dies_late)
         assert await metrics.sample(timeout=0.01) == {}
         await asyncio.sleep(0.3)
-        metrics._asked.clear()
+        metrics._requests.clear()
         gc.collect()
 
     asyncio.run(rounds())

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -16,16 +17,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from actors.records import EpisodeBatch
-from orchestrator.execution.attempt import tracker_of
+from actors.playing.records import EpisodeBatch
+from orchestrator.execution.attempt import build_tracker
 from orchestrator.storage import reused
 from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore
 from orchestrator.storage.lock import RunFolderError
-from orchestrator.tracking import mlflow_process
-from orchestrator.tracking.mlflow_process import imported_ahead
-from orchestrator.tracking.remembered import pages
-from orchestrator.tracking.rollup import Roster
-from orchestrator.tracking.tracker import parameters, track
+from orchestrator.tracking.mlflow.links import pages
+from orchestrator.tracking.mlflow.rebuild import track
+from orchestrator.tracking.tracked_run import Roster, parameters
 from sweeps.conditions import Condition
 from sweeps.spec import ModelSpec, Sweep
 from sweeps.values import digest
@@ -37,6 +36,7 @@ from tests.orchestrator.mlflow_stores import (
     mirrored,
     models,
     parent,
+    record,
     refused,
     row,
     runs,
@@ -62,7 +62,7 @@ def test_770_cells_reach_a_new_local_store_silently_one_parent_and_one_nested_ru
     hand_over(one)
     for number in range(770):
         one.cell({**row(number), "model": f"m{number % 50}"})
-    one.progress(7700, 7700, 5.0)
+    record(one, 7700, episodes_per_second=5.0)
     one.artifacts([tmp_path / "results.json", tmp_path / "never written"])
     one.close("FINISHED", timeout=300)
     said = capfd.readouterr()
@@ -92,23 +92,6 @@ def test_770_cells_reach_a_new_local_store_silently_one_parent_and_one_nested_ru
     assert sqlite3.connect(tmp_path / "mlflow.db").execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_a_run_takes_the_process_that_imported_mlflow_ahead_and_one_nobody_took_is_ended(folder):
-    with imported_ahead(wanted=True):
-        waiting = mlflow_process._ahead
-        one = tracker(folder)
-        one.start()
-        one.cell(row(0))
-        one.close("FINISHED", timeout=120)
-        assert one._process._process is waiting
-    with imported_ahead(wanted=True):
-        unused = mlflow_process._ahead
-    with imported_ahead(wanted=False):
-        assert mlflow_process._ahead is None
-
-    assert set(cells(runs(folder))) == {"m0/QD/hint"}
-    assert unused.returncode == -9
-
-
 def test_the_database_alone_is_whole_when_the_sweep_has_ended(folder, tmp_path):
     mirrored(folder, [row(number) for number in range(10)])
     (tmp_path / "copy").mkdir()
@@ -120,9 +103,7 @@ def test_the_database_alone_is_whole_when_the_sweep_has_ended(folder, tmp_path):
 
 
 def test_importing_and_starting_costs_no_import_of_mlflow():
-    code = (
-        "import sys, orchestrator.tracking.tracker, orchestrator.tracking.mlflow_client; print('mlflow' in sys.modules)"
-    )
+    code = "import sys, orchestrator.tracking.tracker, orchestrator.tracking.mlflow.process; print('mlflow' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert found.stdout == "False\n"
@@ -155,32 +136,20 @@ def test_a_resumed_sweep_goes_on_in_the_same_runs_whatever_its_parameters(folder
     assert len(history) == 1, "what did not change is not sent again"
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="Linux lets root alone leave idle priority")
-def test_its_process_is_idle_until_nothing_plays_any_more(folder):
+def test_a_process_that_something_kills_is_started_again(folder, capfd):
     one = tracker(folder)
     one.start()
-    try:
-        until(lambda: one._process._process and os.sched_getscheduler(one._process._process.pid) == os.SCHED_IDLE)
-        one.hurry()
-        assert os.sched_getscheduler(one._process._process.pid) == os.SCHED_OTHER
-    finally:
-        one.close("FINISHED", timeout=120)
+    one.cell(row(0))
+    until(lambda: set(cells(runs(folder))) == {"m0/QD/hint"})
+    killed = one._process.pid
+    os.kill(killed, signal.SIGKILL)
+    one.cell(row(1))
+    one.close("FINISHED", timeout=120)
 
-
-@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel shares no CPUs among sessions")
-def test_its_session_is_idle_too_until_nothing_plays_any_more(folder):
-    one = tracker(folder)
-    one.start()
-
-    def niceness() -> str:
-        return Path(f"/proc/{one._process._process.pid}/autogroup").read_text().split()[-1]
-
-    try:
-        until(lambda: one._process._process and niceness() == "19")
-        one.hurry()
-        assert niceness() == "10"
-    finally:
-        one.close("FINISHED", timeout=120)
+    assert one._process.pid != killed and one._process.returncode == 0
+    assert set(cells(runs(folder))) == {"m0/QD/hint", "m1/QD/hint"}
+    assert parent(runs(folder)).info.status == "FINISHED"
+    assert capfd.readouterr().err == ""
 
 
 def test_a_kill_between_making_runs_and_anything_else_doubles_none(folder):
@@ -304,7 +273,7 @@ def test_the_sweeps_run_says_what_was_taken_from_which_folder(folder):
         "folder": ["outputs/old"],
         "taken": ["2026-11-22T10:00:00+00:00"],
     }
-    reused.note(folder, pl.DataFrame(noted, schema=reused.REUSED))
+    reused.record_reused(folder, pl.DataFrame(noted, schema=reused.REUSED))
     store = EpisodeStore(folder)
     episode = {name: ["k"] if kind == pl.String else [1] for name, kind in EPISODES.items()} | {"correct": [True]}
     store.append(EpisodeBatch([0], episode, {name: [] for name in TURNS}))
@@ -382,8 +351,8 @@ def test_a_rebuilt_run_has_the_points_over_time_that_the_live_one_had(folder, em
     one.start()
     for number in range(3):
         one.cell(row(0, finished=number + 1))
-        one.progress(number, 3, 5.0 + number)
-        one.system_metrics({"system/gpus_utilization_percentage": 90.0 + number})
+        record(one, number, episodes_per_second=5.0 + number)
+        record(one, number, **{"system/gpus_utilization_percentage": 90.0 + number})
         time.sleep(0.01)
     one.close("FINISHED", timeout=60)
     live = history(folder)
@@ -432,7 +401,7 @@ def test_track_says_of_a_sweep_what_the_live_mirror_says(tmp_path):
         name="s", data="d", models=(model,), scenarios=("QD",), conditions=(Condition(name="hint", hint=True),)
     )
     rebuilt = parameters(sweep.model_dump(mode="json", exclude_none=True))
-    live = tracker_of(sweep, tmp_path).params
+    live = build_tracker(sweep, tmp_path).run.params
 
     assert rebuilt == {name: text for name, text in live.items() if text != "None"}
     assert rebuilt["models"] == "m"
@@ -440,7 +409,7 @@ def test_track_says_of_a_sweep_what_the_live_mirror_says(tmp_path):
 
 
 def test_track_of_a_folder_without_results_is_one_sentence(tmp_path):
-    with pytest.raises(RunFolderError, match="holds no results to send"):
+    with pytest.raises(RunFolderError, match="has no results to send"):
         track(tmp_path)
 
 
@@ -448,7 +417,7 @@ def test_track_to_a_server_that_is_not_there_is_one_sentence_without_the_passwor
     kept(tmp_path, [row(0)], tracking={"uri": "http://***@host"})
     with pytest.raises(RunFolderError, match="type the whole address as --tracking-uri"):
         track(tmp_path)
-    with pytest.raises(RunFolderError, match="did not take the runs") as caught:
+    with pytest.raises(RunFolderError, match="did not accept the runs") as caught:
         track(tmp_path, refused().replace("//", "//me:hidden@"))
 
     assert "hidden" not in str(caught.value) and "\n" not in str(caught.value)

@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from actors.backend import Reply
-from orchestrator.report.run_data import read
+from actors.engine.backend import Backend, Reply
+from orchestrator.report.read_run import read_run
 from orchestrator.storage.verdict_store import VERDICTS, VerdictStore
-from orchestrator.tracking.tracker import track
+from orchestrator.tracking.mlflow.rebuild import track
 from orchestrator.tracking.transcripts import transcripts
 from tests.orchestrator.mlflow_stores import client, parent, runs
 from tests.orchestrator.report.runs import played, sweep
@@ -17,7 +17,7 @@ from tests.orchestrator.report.runs import played, sweep
 HOSTILE = "```\n# A heading\n<script>alert(1)</script> ![x](http://y/z.png) \x07\u202e ```` A"
 
 
-class Hostile:
+class Hostile(Backend):
     """Answers with markup."""
 
     async def reply(self, request):
@@ -34,16 +34,16 @@ def run(demo_data, tmp_path_factory):
 
 
 def test_equal_seeds_tell_equal_stories_and_never_too_many(run):
-    run_data = read(run)
-    first, again = list(transcripts(run_data, most=12, seed=1)), list(transcripts(run_data, most=12, seed=1))
+    run_data = read_run(run)
+    first, again = list(transcripts(run_data, limit=12, seed=1)), list(transcripts(run_data, limit=12, seed=1))
 
     assert first == again and len(first) == 12
-    assert [one.key for one in first] != [one.key for one in transcripts(run_data, most=12, seed=2)]
+    assert [one.key for one in first] != [one.key for one in transcripts(run_data, limit=12, seed=2)]
     assert all(turn.picture.startswith("data:image/") for one in first for turn in one.turns)
 
 
 def test_a_hostile_reply_stays_in_its_fence(run):
-    told = [turn for one in transcripts(read(run), most=500) if one.tags["model"] == "guess" for turn in one.turns]
+    told = [turn for one in transcripts(read_run(run), limit=500) if one.tags["model"] == "guess" for turn in one.turns]
 
     assert told
     for turn in told:
@@ -54,17 +54,17 @@ def test_a_hostile_reply_stays_in_its_fence(run):
 
 
 def test_an_open_ended_story_ends_with_what_the_judge_said(run):
-    run_data = read(run)
+    run_data = read_run(run)
     row = run_data.episodes.filter(ending="answered").sort("key").to_dicts()[0]
     verdict = {name: [row[name]] for name in ("key", "cell", "model", "scenario", "condition", "sample_id")}
     verdict |= {"judge": ["rule-judge/x"], "category": [False], "suggestion": [True], "aggregate": [True]}
     kept = VerdictStore(run)
     kept.append({name: verdict.get(name, [None]) for name in VERDICTS})
     kept.flush()
-    told = {one.key: one for one in transcripts(read(run), most=2000)}[row["key"]]
+    told = {one.key: one for one in transcripts(read_run(run), limit=2000)}[row["key"]]
 
     assert "Judge rule-judge/x: category no, suggestion yes, aggregate yes." in told.ending
-    assert [turn.verdict for turn in told.turns] == ["Open-ended: how it is read is a judge's matter."]
+    assert [turn.verdict for turn in told.turns] == ["Open-ended: a judge decides."]
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_track_shows_tables_figures_report_and_each_story_once(run):
     there = {file.path for file in found.list_artifacts(whole.info.run_id)}
     traces = found.search_traces(locations=[whole.info.experiment_id], max_results=200)
 
-    turns = dict(read(run).episodes.select("key", "turns").iter_rows())
+    turns = dict(read_run(run).episodes.select("key", "turns").iter_rows())
 
     assert {"tables", "figures", "report.html", "results.json"} <= there
     assert len(traces) == len({trace.info.tags["proactive_sweep.episode"] for trace in traces}) == 60

@@ -9,12 +9,12 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from orchestrator.report.comparisons.leaderboard import build_leaderboard
 from orchestrator.report.html import write_page
 from orchestrator.report.html.leaderboard_page import write_leaderboard
-from orchestrator.report.leaderboard import leaderboard
+from tests.orchestrator.report.comparisons.test_leaderboard import run
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, browsing
 from tests.orchestrator.report.html.test_page_browser import column, drain, numbers, requested
-from tests.orchestrator.report.test_leaderboard import run
 
 pytestmark = [
     pytest.mark.slow,
@@ -34,7 +34,7 @@ def test_it_sorts_and_leads_to_episodes(browser, demo_data, tmp_path):
     write_page(one, thumbnails=20)
     browser.get("about:blank")
     drain(browser)
-    browser.get(write_leaderboard(leaderboard([one, two]), tmp_path / "board.html").as_uri())
+    browser.get(write_leaderboard(build_leaderboard([one, two]), tmp_path / "board.html").as_uri())
     head = browser.find_elements(By.CSS_SELECTOR, "#table-zero-shot thead th")
     place = next(n for n, cell in enumerate(head) if cell.text.startswith("Avg"))
 

@@ -16,19 +16,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from actors.backend import Reply
-from actors.printable import HIDDEN
-from envs.render import Renderer, Unprocessable
+from actors.engine.backend import Backend, Reply
+from actors.text.printable import HIDDEN
+from envs.render import Renderer, UnreadablePicture
 from envs.types import ImageRef
-from orchestrator.report.endings import endings
 from orchestrator.report.html import write_page
-from orchestrator.report.html.episode_sample import chosen
-from orchestrator.report.html.episode_view import FIRST, LAST, LONGEST_REPLY, EpisodeViews, rows_of
-from orchestrator.report.html.escape import inert, visible
-from orchestrator.report.html.page_data import MEANINGS, gathered
-from orchestrator.report.html.thumbnails import EDGE, Thumbnails, reference
-from orchestrator.report.metrics import average
-from orchestrator.report.run_data import read
+from orchestrator.report.html.episode_browser import MEANINGS
+from orchestrator.report.html.episode_sample import sample_episodes
+from orchestrator.report.html.episode_view import FIRST, LAST, LONGEST_REPLY, EpisodeViews, rows_by_key
+from orchestrator.report.html.page_data import build_page
+from orchestrator.report.html.text import inert, visible
+from orchestrator.report.html.thumbnails import EDGE, Thumbnails, parse_image_key
+from orchestrator.report.measures.endings import endings
+from orchestrator.report.read_run import read_run
+from orchestrator.report.scores.metrics import average_over_scenarios
 from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import played, sweep
 
@@ -43,7 +44,7 @@ HOSTILE = (
 CONDITIONS = ["zero-shot", "hint", "history", "random-proactive", "reference"]
 
 
-class Hostile:
+class Hostile(Backend):
     """A model that says what no page may believe; it cannot take the pictures of one scenario at all."""
 
     def __init__(self) -> None:
@@ -51,7 +52,7 @@ class Hostile:
 
     async def reply(self, request) -> Reply:
         if request.situation.sample.scenario == "QD":
-            raise Unprocessable("QD: <b>refused</b> \u202eby the processor")
+            raise UnreadablePicture("QD: <b>refused</b> \u202eby the processor")
         self.said += 1
         return Reply(HOSTILE[self.said % len(HOSTILE)])
 
@@ -89,7 +90,7 @@ def folder(demo_data, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run_data(folder):
-    return read(folder)
+    return read_run(folder)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +152,7 @@ def test_a_megabyte_is_cut_and_its_length_told(content):
 
 
 def test_errors_reach_the_summary_with_their_marks_shown(html, run_data):
-    page = gathered(run_data, None, 0, 0, 10)
+    page = build_page(run_data, None, 0, 0, 10)
     told = " ".join(page.problems)
     assert "without an answer, and in no measure: 50 episodes (50 unprocessable)" in told
     assert "\\u202eby the processor" in told, "the store has it escaped already"
@@ -195,13 +196,13 @@ def test_a_store_that_says_otherwise_is_not_argued_with(run_data):
     row = run_data.episodes.filter(model="oracle", scenario="ROD", condition="zero-shot").to_dicts()[0] | {
         "kind": "correct"
     }
-    turns = rows_of(run_data.turns, [row["key"]])[row["key"]]
+    turns = rows_by_key(run_data.turns, [row["key"]])[row["key"]]
     for changed in ({"option": "mismatch"}, {"frame": 3}, {"reply": "nonsense"}, {"move": "sideways"}):
         strips = EpisodeViews(run_data, Thumbnails(None, 0))
         assert strips.add(row, [turns[0] | changed, *turns[1:]])
         if changed != {"move": "sideways"}:  # moves that were asked for follow from the reply, so it changes nothing
-            assert "other readings" in strips.found[0]["why"]
-            assert "options" not in strips.found[0]["turns"][0]
+            assert "other readings" in strips.views[0]["why"]
+            assert "options" not in strips.views[0]["turns"][0]
 
 
 def test_long_episodes_show_their_beginning_and_their_end(content):
@@ -229,7 +230,7 @@ def test_verdicts_of_judges_stand_beside_the_reply(folder, run_data, tmp_path):
         "note": float("nan"),
     }
     strips.add(row, [], [verdict])
-    found = strips.found[0]["judged"][0]
+    found = strips.views[0]["judged"][0]
     assert found["text"] == [("because " * 1000)[:LONGEST_REPLY], 8000] and found["category"] is True
     assert "note" not in found
 
@@ -247,8 +248,8 @@ def judge(folder: Path, key: str) -> None:
 
 def test_the_judge_is_named_and_torn_verdicts_count_as_absent(demo_data, tmp_path):
     run = played(tmp_path / "judged", sweep(demo_data, ["guess"], ["zero-shot"], scenarios=["ROD"]))
-    judge(run, read(run).episodes["key"][0])
-    page = gathered(read(run), None, 0, 0, 20)
+    judge(run, read_run(run).episodes["key"][0])
+    page = build_page(read_run(run), None, 0, 0, 20)
     assert dict(page.facts)["Judge"] == "rule-1: 1 verdict"
     (judged,) = [episode["judged"] for episode in page.browser["episodes"] if "judged" in episode]
     assert judged[0]["judge"] == ["rule-1", 0] and judged[0]["suggestion"] is False
@@ -261,7 +262,7 @@ paths = st.from_regex(r"\A[A-Za-z0-9_./ -]{1,30}\Z")
 
 @given(paths, st.none() | st.tuples(numbers, numbers, numbers, numbers), st.none() | st.integers(1, 99999))
 def test_a_stored_name_is_read_back(path, crop, edge):
-    assert reference(ImageRef(path, crop, edge).key) == ImageRef(path, crop, edge)
+    assert parse_image_key(ImageRef(path, crop, edge).key) == ImageRef(path, crop, edge)
 
 
 def test_a_thumbnail_shows_what_the_model_saw(run_data, demo_data):
@@ -270,41 +271,41 @@ def test_a_thumbnail_shows_what_the_model_saw(run_data, demo_data):
     ][0]
     assert "@" in image
     thumbnails = Thumbnails(demo_data, 5)
-    assert thumbnails.place(image) == 0 == thumbnails.place(image)
+    assert thumbnails.number(image) == 0 == thumbnails.number(image)
     small = Image.open(io.BytesIO(base64.b64decode(thumbnails.uris[0].partition(",")[2])))
-    saw = Renderer(demo_data).picture(reference(image))
+    saw = Renderer(demo_data).picture(parse_image_key(image))
     assert max(small.size) <= EDGE and abs(small.width / small.height - saw.width / saw.height) < 0.05
     means = [picture.convert("RGB").resize((1, 1), Image.Resampling.BOX).getpixel((0, 0)) for picture in (small, saw)]
     assert all(abs(a - b) <= 6 for a, b in zip(*means, strict=True))
 
 
 def test_bounds_hold_and_are_told(folder, run_data, demo_data):
-    page = gathered(run_data, None, 7, 0, 40)
+    page = build_page(run_data, None, 7, 0, 40)
     assert len(page.browser["pictures"]) == 7 and len(page.browser["episodes"]) == 40
     assert "40 of 600 episodes, drawn with seed 0" in page.about[0]
-    assert re.fullmatch(r"7 pictures of .*; \d+ more left out to bound the file\.", page.about[1])
+    assert re.fullmatch(r"7 pictures as .*; \d+ more left out to bound the file\.", page.about[1])
     spent = EpisodeViews(run_data, Thumbnails(None, 0), most_bytes=1)
     row = run_data.episodes.to_dicts()[0] | {"kind": "correct"}
     assert [spent.add(row, []), spent.add(row, [])] == [True, False]
     tight = Thumbnails(demo_data, 99, most_bytes=1)
     images = run_data.turns.collect()["image"].unique(maintain_order=True).to_list()[:3]
-    placed = [tight.place(image) for image in images]
+    placed = [tight.number(image) for image in images]
     assert placed[0] == 0 and len(tight.uris) == 1 and tight.left_out == 2
 
 
 def test_without_the_data_there_are_reasons_instead_of_pictures(folder, tmp_path):
-    page = gathered(read(folder, tmp_path / "gone"), tmp_path / "gone", 100, 0, 100)
-    assert page.browser["pictures"] == [] and "data folder is not at hand" in page.about[1]
+    page = build_page(read_run(folder, tmp_path / "gone"), tmp_path / "gone", 100, 0, 100)
+    assert page.browser["pictures"] == [] and "data folder is not available" in page.about[1]
     turns = [turn for episode in page.browser["episodes"] for turn in episode["turns"]]
-    assert {turn["picture"] for turn in turns} == {"the data folder is not at hand"}
+    assert {turn["picture"] for turn in turns} == {"the data folder is not available"}
     assert all("options" not in turn for turn in turns)
     assert all("data folder" in episode["why"] for episode in page.browser["episodes"] if episode["turns"])
 
 
 def test_a_missing_picture_leaves_its_reason(demo_data):
-    assert "is not there" in Thumbnails(demo_data, 5).place("ROD/none.jpg")
-    assert "outside the data folder" in Thumbnails(demo_data, 5).place("../../etc/passwd")
-    assert "out of all bounds" in Thumbnails(demo_data, 5).place(_some(demo_data) + "@0.0,0.0,1e+300,2.0")
+    assert "is not there" in Thumbnails(demo_data, 5).number("ROD/none.jpg")
+    assert "outside the data folder" in Thumbnails(demo_data, 5).number("../../etc/passwd")
+    assert "out of all bounds" in Thumbnails(demo_data, 5).number(_some(demo_data) + "@0.0,0.0,1e+300,2.0")
 
 
 def _some(data: Path) -> str:
@@ -314,22 +315,22 @@ def _some(data: Path) -> str:
 # -- selection ---------------------------------------------------------------------------------------------------------
 def test_every_ending_of_every_cell_is_there(run_data):
     told = endings(run_data)
-    keys = chosen(told, 300, 0)
-    assert len(keys) == len(set(keys)) == 300 and keys == chosen(told, 300, 0) != chosen(told, 300, 1)
+    keys = sample_episodes(told, 300, 0)
+    assert len(keys) == len(set(keys)) == 300 and keys == sample_episodes(told, 300, 0) != sample_episodes(told, 300, 1)
     strata = told.select("cell", "kind").unique()
     assert told.filter(pl.col("key").is_in(keys)).select("cell", "kind").unique().height == strata.height
 
 
 def test_models_and_conditions_can_be_laid_side_by_side(run_data):
     told = endings(run_data)
-    first = told.filter(pl.col("key").is_in(chosen(told, 60, 3)))
+    first = told.filter(pl.col("key").is_in(sample_episodes(told, 60, 3)))
     assert first.group_by("scenario", "sample_id").len()["len"].to_list() == [15, 15, 15, 15]
 
 
 # -- summary -----------------------------------------------------------------------------------------------------------
 def test_the_headline_is_the_best_average(run_data):
-    page = gathered(run_data, None, 0, 0, 5)
-    rows = average(run_data.rows).filter(condition="zero-shot").filter(pl.col("model") != "oracle")
+    page = build_page(run_data, None, 0, 0, 5)
+    rows = average_over_scenarios(run_data.rows).filter(condition="zero-shot").filter(pl.col("model") != "oracle")
     best = rows.sort("acc", descending=True).row(0, named=True)
     assert page.findings[0].figure == f"{best['acc']:.1f}%" and best["model"] in page.findings[0].text
     facts = dict(page.facts)
@@ -342,25 +343,25 @@ def test_one_model_is_spoken_of_as_one(demo_data, tmp_path):
     run = played(
         tmp_path / "one", sweep(demo_data, ["uniform", "first-option"], ["zero-shot"], scenarios=["ROD", "CIT"])
     )
-    told = {finding.text.partition(" (")[0]: finding for finding in gathered(read(run), None, 0, 0, 1).findings}
-    chance = told["is what choosing blindly among the options scores"]
+    told = {finding.text.partition(" (")[0]: finding for finding in build_page(read_run(run), None, 0, 0, 1).findings}
+    chance = told["is the accuracy of choosing blindly among the options"]
     assert chance.text.endswith("The interval of first-option contains it.")
 
 
 def test_what_is_unfinished_is_said_first(demo_data, tmp_path):
     wanted = sweep(demo_data, ["oracle", "guess"], ["zero-shot"], scenarios=["ROD", "CIT"])
-    page = gathered(read(played(tmp_path / "part", wanted, only=25)), None, 10, 0, 50)
+    page = build_page(read_run(played(tmp_path / "part", wanted, only=25)), None, 10, 0, 50)
     assert page.problems[0].startswith("15 of 40 planned episodes not played yet, in 2 of 4 cells: guess/")
     played_column = [column.name for column in page.cells.columns].index("Played")
     assert [row[played_column].text for row in page.cells.rows] == ["10", "10", "5/10", "0/10"]
-    assert page.cells.rows[3][3].text == "–" and page.cells.rows[3][3].value is None
+    assert page.cells.rows[3][3].text == "-" and page.cells.rows[3][3].value is None
 
 
 def test_a_run_of_nothing_yet_has_a_page(demo_data, tmp_path):
     wanted = sweep(demo_data, ["oracle"], ["zero-shot"], scenarios=["ROD"])
     text = write_page(played(tmp_path / "empty", wanted, only=0)).read_text("utf-8")
     assert (
-        "Nothing is scored yet" in text
+        "No episode is scored yet" in text
         and "10 of 10 planned episodes not played yet, in 1 of 1 cell: oracle/ROD/zero-shot" in text
     )
 

@@ -12,7 +12,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from orchestrator.report.html import write_page
-from orchestrator.report.run_data import read
+from orchestrator.report.read_run import read_run
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, browsing
 from tests.orchestrator.report.html.test_page import HOSTILE, hostile_run, judge
 
@@ -26,7 +26,7 @@ ALARM = "window.alert = window.confirm = window.prompt = (text) => { window.fire
 @pytest.fixture(scope="module")
 def page(demo_data, tmp_path_factory) -> str:
     run = hostile_run(tmp_path_factory.mktemp("browser") / "run", demo_data)
-    judge(run, read(run).episodes.filter(model="always-ask", scenario="COCO")["key"][0])
+    judge(run, read_run(run).episodes.filter(model="always-ask", scenario="COCO")["key"][0])
     return write_page(run).as_uri()
 
 
@@ -100,7 +100,7 @@ def pick(browser, field: str, value: str) -> None:
 
 
 def numbers(texts: list[str]) -> list[float]:
-    return [float(text.replace("−", "-")) for text in texts if text != "–"]
+    return [float(text.replace("−", "-")) for text in texts if text != "-"]
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------
@@ -137,8 +137,8 @@ def test_a_heading_sorts_and_says_so(opened):
         after = column(browser, "cells", 3)
         assert head.get_attribute("aria-sort") == direction
         assert numbers(after) == sorted(numbers(after), reverse=direction == "descending")
-        gaps = before.count("–")
-        assert gaps and after[-gaps:] == ["–"] * gaps  # what has no number is last both ways
+        gaps = before.count("-")
+        assert gaps and after[-gaps:] == ["-"] * gaps  # what has no number is last both ways
         assert sorted(after) == sorted(before)
     sorted_heads = [th for th in all_of(browser, "#table-cells thead th") if th.get_attribute("aria-sort") != "none"]
     assert len(sorted_heads) == 1

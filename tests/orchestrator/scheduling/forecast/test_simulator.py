@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.scheduling.forecast import throughput, workload
-from orchestrator.scheduling.forecast.forecast import forecast, paces
+from orchestrator.scheduling.forecast.forecast import forecast, replica_rates
 from orchestrator.scheduling.forecast.simulator import FaultModel, Simulation, Work, lower_bound, simulate
 from orchestrator.scheduling.forecast.summary import forecast_lines
-from orchestrator.scheduling.forecast.timeline import GREY, PALETTE, bars, draw
-from orchestrator.scheduling.nodes import Node, nodes_of
+from orchestrator.scheduling.forecast.timeline import GRAY, PALETTE, draw_timeline, layout_bars
+from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.scheduler import Demand, Scheduler
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.load import SweepError, load
@@ -30,12 +30,12 @@ WIDE_ALONE = {"llava-ov-72b", "qwen2.5-vl-32b", "qwen2.5-vl-72b", "internvl3-38b
 def paper():
     """The paper's episodes, each of three pictures, so that work outweighs starts on 64 GPUs, too."""
     sweep = load(PAPER, [])
-    pending = workload.published(sweep)
-    known = {m.name: throughput.rate(m, "h200", pictures=3.0) for m in workload.by_gpu(sweep)[0]}
+    pending = workload.published_work(sweep)
+    known = {m.name: throughput.episode_rate(m, "h200", pictures=3.0) for m in workload.split_by_gpu(sweep)[0]}
     demands = {m.name: Demand(0, m.gpus, 64, 64, rate=known[m.name].episodes, start=known[m.name].start)
-               for m in workload.by_gpu(sweep)[0]}  # fmt: skip
+               for m in workload.split_by_gpu(sweep)[0]}  # fmt: skip
     numbers = count()
-    return {name: [next(numbers) for _ in range(pending.of(name))] for name in demands}, demands
+    return {name: [next(numbers) for _ in range(pending.episode_count(name))] for name in demands}, demands
 
 
 @cache
@@ -57,7 +57,7 @@ def test_the_paper_takes_at_most_a_tenth_longer_than_the_bound(gpus, seed):
 
 @pytest.mark.parametrize(("gpus", "most"), [(1, 1.005), (8, 1.01), (64, 1.07)])
 def test_without_faults_the_forecast_of_the_paper_is_near_the_bound(gpus, most):
-    found = forecast(load(PAPER, []), gpus, "h200").found
+    found = forecast(load(PAPER, []), gpus, "h200").simulated
 
     assert found.ratio is not None and 1.0 <= found.ratio <= most
 
@@ -111,7 +111,8 @@ def test_the_bound_by_hand():
 def test_nothing_beats_the_bound(seed):
     pending = {f"m{i}": range(1000 * i, 1000 * i + 37 * (seed + i) % 900 + 1) for i in range(5)}
     demands = {
-        name: Demand(0, 1 + (seed + i) % 2, at_once=8, rate=0.5 + i, start=10.0 * i) for i, name in enumerate(pending)
+        name: Demand(0, 1 + (seed + i) % 2, concurrency=8, rate=0.5 + i, start=10.0 * i)
+        for i, name in enumerate(pending)
     }
     found = simulate(pending, demands, 2 + seed % 5, FaultModel(seed, 0.1 * (seed % 2), 0.5, 0.5, 0.1))
 
@@ -121,8 +122,8 @@ def test_nothing_beats_the_bound(seed):
 
 def test_gpus_go_where_the_work_is_only_if_it_outweighs_a_start():
     pending = {"short": range(100), "long": range(100, 1000)}
-    cheap = {name: Demand(0, 1, rate=1.0, start=5.0, at_once=4) for name in pending}
-    dear = {name: Demand(0, 1, rate=1.0, start=1000.0, at_once=4) for name in pending}
+    cheap = {name: Demand(0, 1, rate=1.0, start=5.0, concurrency=4) for name in pending}
+    dear = {name: Demand(0, 1, rate=1.0, start=1000.0, concurrency=4) for name in pending}
 
     gained, kept = simulate(pending, cheap, 2), simulate(pending, dear, 2)
     assert gained.makespan < 900, "the long one is played by two"
@@ -178,7 +179,7 @@ def test_models_stay_on_their_kind_of_gpu():
 def test_a_pool_takes_no_more_than_its_share():
     pending = {"model": range(500), "judge": range(500, 1000)}
     demands = {name: Demand(0, 1, rate=1.0, start=5.0, pool=name + "s") for name in pending}
-    schedule = Scheduler(pending, demands, 0, 8, nodes_of(8), {"judges": 1})
+    schedule = Scheduler(pending, demands, 0, 8, build_nodes(8), {"judges": 1})
     simulation = Simulation(schedule, {n: Work(500, 1, 1.0, 5.0) for n in pending}, FaultModel())
     simulation.run()
 
@@ -191,18 +192,18 @@ def test_what_a_run_saw_outweighs_the_table_on_its_kind_of_gpu_alone(tmp_path):
     model = next(m for m in load(PAPER, []).models if m.name == "qwen2.5-vl-7b")
     schedule = Scheduler({model.name: range(10)}, {model.name: Demand(0, 1)}, 0, 1)
     group = schedule.groups[model.name]
-    group.played, group.busy, group.starts = 100_000, 50_000.0, [40.0, 44.0]
+    group.played, group.busy_s, group.start_times = 100_000, 50_000.0, [40.0, 44.0]
     throughput.write_observed(tmp_path, schedule, "H200", (Protocol.MCQA,))
     throughput.write_observed(tmp_path, schedule, "H200", (Protocol.MCQA,))
 
-    seen = throughput.observed([tmp_path], "h200")[model.name]
+    seen = throughput.read_observed([tmp_path], "h200")[model.name]
     assert (seen.episodes, seen.busy, len(seen.starts)) == (200_000, 100_000.0, 4)
-    found = throughput.rate(model, "h200", seen)
+    found = throughput.episode_rate(model, "h200", seen)
     assert found.source == "measured"
     assert found.episodes == pytest.approx(2.0, rel=0.05)
-    assert throughput.observed([tmp_path], "a100") == {}
-    (tmp_path / throughput.OBSERVED).write_text('{"gpu": "h200", "models": [1]}')
-    assert throughput.observed([tmp_path], "h200") == {}, "a spoilt file adds nothing"
+    assert throughput.read_observed([tmp_path], "a100") == {}
+    (tmp_path / throughput.OBSERVED_FILE).write_text('{"gpu": "h200", "models": [1]}')
+    assert throughput.read_observed([tmp_path], "h200") == {}, "a spoilt file adds nothing"
 
 
 def test_a_run_tells_the_pace_of_what_it_played_and_of_nothing_else(tmp_path):
@@ -210,14 +211,14 @@ def test_a_run_tells_the_pace_of_what_it_played_and_of_nothing_else(tmp_path):
         {"m": range(10), "judge:j": ()}, {"m": Demand(0, 1, judge="judge:j"), "judge:j": Demand(0, 1)}, 0, 2
     )
     for name, played in (("m", 500), ("judge:j", 300)):
-        schedule.groups[name].played, schedule.groups[name].busy = played, 100.0
+        schedule.groups[name].played, schedule.groups[name].busy_s = played, 100.0
     seen = {}
     for protocols in ((Protocol.OEG,), (Protocol.MCQA,), tuple(Protocol)):
         folder = tmp_path / "-".join(protocols)
         folder.mkdir()
         throughput.write_observed(folder, schedule, "H200", protocols)
         seen[protocols] = [
-            throughput.observed([folder], "h200", kind)
+            throughput.read_observed([folder], "h200", kind)
             for kind in (throughput.EPISODES, throughput.ANSWERS, throughput.VERDICTS)
         ]
 
@@ -228,11 +229,11 @@ def test_a_run_tells_the_pace_of_what_it_played_and_of_nothing_else(tmp_path):
 def test_long_answers_take_their_tokens_and_one_picture():
     known = {m.name: m for m in load(PAPER, []).models}
     for name in ("qwen2.5-vl-7b", "qwen2.5-vl-72b", "llava-next-vicuna-7b"):
-        picture = throughput.rate(known[name], "h200", pictures=1.0).episodes
+        picture = throughput.episode_rate(known[name], "h200", pictures=1.0).episodes
         answer = throughput.answer_rate(known[name], "h200").episodes
         tokens = 150 * known[name].parameters / (60_000 * known[name].gpus)
         assert 1 / answer == pytest.approx(1 / picture + tokens)
-    mixed = throughput.mixed(
+    mixed = throughput.combine_rates(
         [(100, throughput.Rate(1.0, 9.0, "reckoned")), (300, throughput.Rate(3.0, 9.0, "measured"))]
     )
     assert mixed == throughput.Rate(2.0, 9.0, "measured")
@@ -240,20 +241,20 @@ def test_long_answers_take_their_tokens_and_one_picture():
 
 def test_every_model_of_the_paper_has_a_rate_and_the_counts_are_those_of_the_paper():
     sweep = load(PAPER, [])
-    models, others = workload.by_gpu(sweep)
+    models, others = workload.split_by_gpu(sweep)
 
-    assert {throughput.rate(model, "H200").source for model in models} == {"reckoned"}
+    assert {throughput.episode_rate(model, "H200").source for model in models} == {"reckoned"}
     assert [model.name for model in others] == ["o4-mini", "gpt-4.1", "gpt-5.2"]
-    assert sum(workload.published(sweep).episodes.values()) == 794_166
+    assert sum(workload.published_work(sweep).episodes.values()) == 794_166
     with pytest.raises(SweepError, match="h200"):
-        throughput.rate(models[0], "abacus")
+        throughput.episode_rate(models[0], "abacus")
 
 
 def test_no_gpu_is_faster_than_the_front_end_before_it(tmp_path):
     """On a GPU twice as fast the smallest InternVL3 waits for its front end; a trial's own figure comes before the table's."""
     sweep = load(PAPER, ['models=["internvl3-1b", "llava-1.5-7b"]', "conditions=['reference']", "only=[]"])
-    pending = workload.published(sweep)
-    slower, faster = (paces(sweep, kind, [], pending)["internvl3-1b"] for kind in ("h200", "b200"))
+    pending = workload.published_work(sweep)
+    slower, faster = (replica_rates(sweep, kind, [], pending)["internvl3-1b"] for kind in ("h200", "b200"))
     assert (slower.episodes, slower.front_end) == (17.0, False)
     assert (faster.episodes, faster.front_end) == (21.0, True)
 
@@ -263,14 +264,14 @@ def test_no_gpu_is_faster_than_the_front_end_before_it(tmp_path):
     outlook = forecast(sweep, 8, "h200", [tmp_path])
     assert outlook.rates["internvl3-1b"].episodes == 9.0, "of the latest trial that measured it"
     assert outlook.rates["llava-1.5-7b"].episodes == 36.0
-    assert "bound by one front end a worker, not by the GPU: internvl3-1b (9 episodes/s)" in outlook.lines()
+    assert "limited by one front end per worker, not by the GPU: internvl3-1b (9 episodes/s)" in outlook.lines()
     assert not any("front end" in line for line in forecast(sweep, 8, "h200").lines())
 
 
 def test_a_rate_follows_the_pictures_that_a_sweeps_conditions_show():
     """1.33 pictures an episode zero-shot, 2.21 with hints: 1 + the paper's mean number of suggestions, by kept samples."""
     everything = {**CONDITIONS, **VARIANTS}
-    shown = {name: throughput.pictures_shown(condition) for name, condition in everything.items()}
+    shown = {name: throughput.mean_pictures(condition) for name, condition in everything.items()}
     assert (shown["zero-shot"], shown["hint"], shown["reference"]) == (1.33, 2.21, 1.0)
     assert shown["zero-shot"] < shown["hint"] < shown["history"] < shown["icl-1"] < shown["icl-3"]
     assert shown["hint-budget"] == shown["hint"] and shown["random-proactive"] == shown["zero-shot"]
@@ -278,18 +279,18 @@ def test_a_rate_follows_the_pictures_that_a_sweeps_conditions_show():
     rates = {}
     for name in ("zero-shot", "hint"):
         sweep = load(PAPER, [f"conditions=['{name}']", "only=[]"])
-        rates[name] = paces(sweep, "h200", [], workload.published(sweep))["qwen2.5-vl-7b"].episodes
+        rates[name] = replica_rates(sweep, "h200", [], workload.published_work(sweep))["qwen2.5-vl-7b"].episodes
         asked = Demand(0, 1)
         sweep = sweep.model_copy(update={"output": "nowhere/run"})
-        told = workload.estimated({"qwen2.5-vl-7b": asked}, sweep, "H200-141GB")["qwen2.5-vl-7b"]
+        told = workload.estimate_demands({"qwen2.5-vl-7b": asked}, sweep, "H200-141GB")["qwen2.5-vl-7b"]
         assert told.rate == rates[name], "the scheduler is told what the forecast reckons with"
     assert rates["zero-shot"] / rates["hint"] == pytest.approx(2.21 / 1.33)
     both = load(PAPER, ["conditions=['zero-shot', 'hint']", "only=[]"])
-    assert workload.published(both).pictures["qwen2.5-vl-7b"] == pytest.approx((1.33 + 2.21) / 2)
+    assert workload.published_work(both).pictures["qwen2.5-vl-7b"] == pytest.approx((1.33 + 2.21) / 2)
 
 
 def test_the_timelines_colours_stay_apart_for_colour_blind_readers():
-    assert closest([*PALETTE, GREY, "white"]) >= 9, "models, judges and the background"
+    assert closest([*PALETTE, GRAY, "white"]) >= 9, "models, judges and the background"
     assert closest(PALETTE) >= 12
     assert closest(PALETTE[:8]) >= 17, "few models are told at a glance"
 
@@ -308,7 +309,7 @@ def test_the_forecast_tells_hours_bound_cost_and_draws_the_timeline(tmp_path):
         "qwen2.5-vl-7b, llava-ov-72b", "llava-ov-72b, qwen2.5-vl-7b"
     )
     assert re.search(r"makespan +[\d.]+ h \([\d.]+ to [\d.]+ h in 8 simulations", lines)
-    assert f"{8 * found.found.makespan / 3600 * 2.0:,.2f}" in lines
+    assert f"{8 * found.simulated.makespan / 3600 * 2.0:,.2f}" in lines
     assert (tmp_path / "t.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
@@ -316,16 +317,16 @@ def test_the_range_of_a_forecast_is_that_of_its_rates(tmp_path):
     """The less is known of the rates, the wider; equal seeds give equal ranges."""
     sweep = load(PAPER, ['models=["qwen2.5-vl-7b", "llava-ov-7b"]'])
     for name in ("qwen2.5-vl-7b", "llava-ov-7b"):
-        rate = throughput.rate(next(m for m in sweep.models if m.name == name), "h200").episodes
+        rate = throughput.episode_rate(next(m for m in sweep.models if m.name == name), "h200").episodes
         schedule = Scheduler({name: ()}, {name: Demand(0, 1)}, 0, 1)
-        schedule.groups[name].played, schedule.groups[name].busy = int(1e6 * rate), 1e6
+        schedule.groups[name].played, schedule.groups[name].busy_s = int(1e6 * rate), 1e6
         throughput.write_observed(tmp_path, schedule, "H200", (Protocol.MCQA,))
     reckoned, again = (forecast(sweep, 8, "h200", simulations=6) for _ in range(2))
     measured = forecast(sweep, 8, "h200", [tmp_path], simulations=6)
     wide, narrow = ((min(one.makespans), max(one.makespans)) for one in (reckoned, measured))
 
     assert reckoned.makespans == again.makespans and len(set(reckoned.makespans)) == 6
-    assert wide[0] < narrow[0] <= measured.found.makespan <= narrow[1] < wide[1]
+    assert wide[0] < narrow[0] <= measured.simulated.makespan <= narrow[1] < wide[1]
     assert any(line == "rates measured: qwen2.5-vl-7b, llava-ov-7b" for line in measured.lines())
 
 
@@ -336,10 +337,10 @@ def open_ended(tmp_path, *changes, name="paper-oeg"):
 
 @pytest.mark.parametrize("gpus", [1, 8, 64])
 def test_a_judge_reads_every_answer_beside_the_models_or_after_them(gpus, tmp_path):
-    found = forecast(open_ended(tmp_path), gpus, "h200").found
+    found = forecast(open_ended(tmp_path), gpus, "h200").simulated
     judges = [span for span in found.spans if span.group == "judge:qwen3-8b"]
     writers = [span for span in found.spans if span.group != "judge:qwen3-8b"]
-    left_out = sum(workload.published(open_ended(tmp_path)).of(name) for name in found.abandoned)
+    left_out = sum(workload.published_work(open_ended(tmp_path)).episode_count(name) for name in found.abandoned)
     services = 3 * 2 * 630
 
     assert found.delivered == 27_720 - services - left_out
@@ -355,42 +356,42 @@ def test_a_judge_reads_every_answer_beside_the_models_or_after_them(gpus, tmp_pa
 
 def test_the_forecast_of_open_ended_work_tells_its_verdicts_and_what_they_were_reckoned_from(tmp_path):
     lines = "\n".join(forecast_lines(open_ended(tmp_path), 8, "h200", timeline=tmp_path / "t.png"))
-    assert "27,720 verdicts of 19 models" in lines and "150 tokens" in lines and "verdict 1,000" in lines
+    assert "27,720 verdicts of 19 models" in lines and "150 tokens" in lines and "1,000 per verdict" in lines
 
     rules = open_ended(tmp_path, "judge.model='rule-judge'", "judge.instruction='ours'", 'models=["qwen2.5-vl-7b"]')
     lines = "\n".join(forecast_lines(rules, 8, "h200", timeline=tmp_path / "t.png"))
-    assert "1,260 episodes of 1 model on" in lines and "apart, without GPU: rule-judge" in lines
+    assert "1,260 episodes of 1 model on" in lines and "not simulated, without GPU: rule-judge" in lines
 
 
 @pytest.mark.parametrize("gpus", [1, 8])
 def test_a_judge_that_episodes_wait_for_stands_from_the_first_of_them_to_the_last(gpus, tmp_path):
     turns = open_ended(tmp_path, 'protocol="oeg-multi"', "judge.instruction='ours'")
     told = forecast(turns, gpus, "h200")
-    judges = [span for span in told.found.spans if span.group == "judge:qwen3-8b"]
-    writers = [span for span in told.found.spans if span.group != "judge:qwen3-8b"]
+    judges = [span for span in told.simulated.spans if span.group == "judge:qwen3-8b"]
+    writers = [span for span in told.simulated.spans if span.group != "judge:qwen3-8b"]
 
     if gpus == 1:
-        assert not told.found.spans
-        assert set(told.found.abandoned.values()) >= {
-            "internvl3-8b needs 1 GPU, the cluster has 0 beside 1 GPU for judge:qwen3-8b"
+        assert not told.simulated.spans
+        assert set(told.simulated.abandoned.values()) >= {
+            "internvl3-8b needs 1 GPU, the cluster has 0 in addition to 1 GPU for judge:qwen3-8b"
         }
         return
     (judge,) = judges
     assert judge.began == min(span.began for span in writers) and judge.outcome == "stopped"
-    assert max(span.ended for span in writers) <= judge.ended == told.found.makespan
+    assert max(span.ended for span in writers) <= judge.ended == told.simulated.makespan
     assert any("reads turn by turn" in line for line in told.lines())
 
 
 def test_what_is_stored_and_unread_waits_for_the_judge_alone(tmp_path):
     nothing = workload.PendingWork({}, {}, unread=500)
-    found = forecast(open_ended(tmp_path), 8, "h200", pending=nothing).found
+    found = forecast(open_ended(tmp_path), 8, "h200", pending=nothing).simulated
 
     assert (found.delivered, found.verdicts, {span.group for span in found.spans}) == (0, 500, {"judge:qwen3-8b"})
 
 
 def test_a_bar_takes_free_neighbours_and_no_row_is_taken_twice():
     found = played(8, 1)
-    laid = bars(found.spans, nodes_of(8))
+    laid = layout_bars(found.spans, build_nodes(8))
 
     assert all(len(bar.rows) == bar.span.gpus == len(set(bar.rows)) for bar in laid)
     for one in laid:
@@ -398,9 +399,9 @@ def test_a_bar_takes_free_neighbours_and_no_row_is_taken_twice():
             if one is not other and set(one.rows) & set(other.rows):
                 assert one.span.ended <= other.span.began or other.span.ended <= one.span.began
     with pytest.raises(ValueError, match="GPUs free"):
-        bars(found.spans, nodes_of(4))
+        layout_bars(found.spans, build_nodes(4))
 
 
 def test_a_picture_that_cannot_be_written_raises(tmp_path):
     with pytest.raises(OSError):
-        draw(simulate({"m": range(5)}, {"m": Demand(0, 1)}, 1), nodes_of(1), tmp_path / "no" / "t.png", "t")
+        draw_timeline(simulate({"m": range(5)}, {"m": Demand(0, 1)}, 1), build_nodes(1), tmp_path / "no" / "t.png", "t")

@@ -1,0 +1,167 @@
+"""The interface of everything that replies: ``await backend.reply(request)`` returns a ``Reply`` or raises a named error.
+
+Errors::
+
+    BackendError
+    ├── Unprocessable     this request can never be answered (a bad picture): its episode ends, counted as an error
+    │   └── Overflow      it exceeds the model (context, pictures, memory): its episode ends as OVERFLOW, no error
+    ├── Refused           the provider declined (content filter): its episode ends as REFUSED
+    ├── BackendDied       the engine is gone: the worker is replaced, its unfinished episodes are pending again
+    └── ModelStopped      key refused, quota used up, no such model: a new worker would not help, episodes stay pending
+        └── BudgetSpent   ``max_cost`` is reached
+
+Any other exception is a bug and propagates.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from envs.render import UnreadablePicture as UnprocessablePicture
+from envs.tool_calls import Call, Function
+from envs.types import ImageRef, Sample, State, View
+from sweeps.sampling import Sampling
+
+
+class BackendError(Exception):
+    """Parent of the errors of an engine."""
+
+
+class Unprocessable(BackendError):
+    """A request that the model's processor can never take."""
+
+
+class Overflow(Unprocessable):
+    """A request beyond what the model takes: tokens of its context, pictures per prompt, or memory of its device."""
+
+
+class Refused(BackendError):
+    """An answer that the provider declined to give; the message is its reason."""
+
+
+class BackendDied(BackendError):
+    """The end of an engine: it can answer no request."""
+
+
+class ModelStopped(BackendError):
+    """A model that accepts no more requests, for a reason that a new worker would not cure."""
+
+
+class BudgetSpent(ModelStopped):
+    """A budget too small for the next request."""
+
+
+ENDS_EPISODE = (Unprocessable, UnprocessablePicture)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation: pictures first, then text, as in the paper's template."""
+
+    role: str
+    """``user``, ``assistant`` or ``system``."""
+    text: str
+    images: tuple[ImageRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The game behind a request: policies without a model may read it, engines never do."""
+
+    sample: Sample
+    state: State
+    view: View
+    open_ended: bool = False
+    """True if free text is expected; the view's options are then hidden."""
+    answer: str = ""
+    """The answer that a judge reads; empty in every other request."""
+    dialogue: bool = False
+    """True if a judge reads one answer of several (``envs.dialogue``)."""
+    calls: tuple[tuple[Call, str], ...] = ()
+    """The function calls on offer, each with the option it stands for; empty if none may be called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to one model."""
+
+    messages: tuple[Message, ...]
+    sampling: Sampling
+    seed: int
+    """Seed of this turn's decoding: differs by turn, same for every model."""
+    situation: Situation
+    key: str = ""
+    """The key of its episode; empty if the answer need not be found again in a later attempt."""
+    tools: tuple[Function, ...] = ()
+    """Functions offered with the messages; the text of a reply that calls any is ``envs.tool_calls.encode_calls``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer of an engine, and what it took."""
+
+    text: str
+    prompt_tokens: int = 0
+    reply_tokens: int = 0
+    finish: str = "stop"
+    """``stop`` or ``length``, as the engine reports it."""
+    seconds: float = 0.0
+    cost: float = 0.0
+    """In the currency of the model's price entry; 0 where nothing is billed."""
+    cached_tokens: int | None = None
+    """Prompt tokens whose attention came from a cache; None if the engine does not report it."""
+    pictures: int | None = None
+    """Pictures of the prompt; None if ``cached_pictures`` is."""
+    cached_pictures: int | None = None
+    """Pictures preprocessed for an earlier request; None if the engine does not report it."""
+
+
+class Backend(ABC):
+    """An engine, as the episode loop sees it; everything but ``reply`` has a default that suits engines without it."""
+
+    @abstractmethod
+    async def reply(self, request: Request) -> Reply:
+        """Answer; raises a ``BackendError``."""
+
+    async def close(self) -> None:
+        """Release what the engine holds; safe to call twice."""
+        return None
+
+    @property
+    def cache_tokens(self) -> int | None:
+        """Tokens that the key-value cache holds; None if there is no such cache, or its size is unknown."""
+        return None
+
+    def in_play(self) -> AbstractContextManager[None]:
+        """Return a context that spans one episode, for engines that wait until every episode in play has asked."""
+        return nullcontext()
+
+    def limit_in_flight(self, requests: int) -> None:
+        """Change the number of requests that may be in flight, where the engine limits them itself."""
+        return None
+
+    def join_run(self, run: str, budget: Any | None) -> None:
+        """Bind a paid engine to a run folder's name, and to the ``RemoteBudget`` of its sweep if that has one."""
+        return None
+
+
+class LocalBackend(Backend):
+    """An engine whose model runs on this node."""
+
+    @abstractmethod
+    async def token_ids(self, request: Request) -> list[int]:
+        """Return the ids that the model reads, pictures expanded; raises what its processor raises."""
+
+
+class ScriptedBackend(Backend):
+    """A backend that answers with a function of the request: for tests, dry runs and new contributors."""
+
+    def __init__(self, answer: Callable[[Request], str]) -> None:
+        self.answer = answer
+
+    async def reply(self, request: Request) -> Reply:
+        return Reply(self.answer(request))

@@ -1,0 +1,105 @@
+"""Forms batches of waiting requests: the oldest first, then the most similar ones; no batch waits until it is full.
+
+No engine is imported here, so that tests take milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from threading import Condition
+from time import perf_counter
+from typing import Any
+
+from actors.engine.backend import Reply, Request
+from envs.types import ImageRef
+
+
+@dataclass(eq=False)
+class Job:
+    """One request on its way through the model."""
+
+    request: Request
+    pictures: Mapping[ImageRef, Any]
+    """Pixels, already cropped and resized."""
+    answer: Future[Reply] = field(default_factory=Future)
+    created: float = field(default_factory=perf_counter)
+
+    @property
+    def kind(self) -> Hashable:
+        """The properties that jobs of one batch share: decoding and number of pictures."""
+        return self.request.sampling, sum(len(message.images) for message in self.request.messages)
+
+    @property
+    def length(self) -> int:
+        """Characters of the conversation: close enough to tokens to keep padding short."""
+        return sum(len(message.text) for message in self.request.messages)
+
+
+class JobQueue:
+    """A queue of jobs, filled by the event loop and emptied by the model's thread."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.closed: BaseException | None = None
+        """The reason for refusing jobs; None while the queue is open."""
+        self.changed = Condition()
+
+    def put(self, job: Job) -> None:
+        """Queue a job; raises the reason if the queue is closed."""
+        with self.changed:
+            self.check()
+            self.jobs.append(job)
+            self.changed.notify()
+
+    def check(self) -> None:
+        """Raise the reason if the queue is closed."""
+        if self.closed is not None:
+            raise self.closed
+
+    def take(self, limit: int) -> list[Job]:
+        """Take the oldest job and up to ``most - 1`` like it, nearest in length; blocks until there is one, [] once closed.
+
+        Jobs of cancelled callers are dropped.
+        """
+        with self.changed:
+            self.changed.wait_for(lambda: self.jobs or self.closed is not None)
+            taken = similar_jobs(self.jobs, limit)
+            self.jobs = [job for job in self.jobs if job not in taken]
+        return [job for job in taken if job.answer.running() or job.answer.set_running_or_notify_cancel()]
+
+    def put_back(self, jobs: Sequence[Job]) -> None:
+        """Put taken jobs back to the front; they fail with the reason if the queue is closed."""
+        with self.changed:
+            reason = self.closed
+            if reason is None:
+                self.jobs = [*jobs, *self.jobs]
+                self.changed.notify()
+        for job in jobs if reason is not None else ():
+            job.answer.set_exception(reason)
+
+    def has_batch(self, limit: int) -> bool:
+        """Return True if a full batch can be taken now."""
+        with self.changed:
+            return len(self.jobs) >= limit and len(similar_jobs(self.jobs, limit)) == limit
+
+    def close(self, reason: BaseException) -> None:
+        """Refuse further jobs and fail the waiting ones with ``reason``; the first reason stays."""
+        with self.changed:
+            self.closed = self.closed or reason
+            left, self.jobs = self.jobs, []
+            self.changed.notify_all()
+        for job in left:
+            if job.answer.running() or job.answer.set_running_or_notify_cancel():
+                job.answer.set_exception(reason)
+
+
+def similar_jobs(jobs: list[Job], limit: int) -> list[Job]:
+    """Return the first job and those of its kind nearest to it in length, at most ``limit``."""
+    if not jobs:
+        return []
+    oldest = jobs[0]
+    alike = [job for job in jobs[1:] if job.kind == oldest.kind]
+    alike.sort(key=lambda job: abs(job.length - oldest.length))
+    return [oldest, *alike[: limit - 1]]

@@ -1,0 +1,79 @@
+"""A conversation in the chat format of each engine: they differ only in how a picture is written."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Literal
+
+from actors.engine.backend import Message
+from envs.tool_calls import Function
+from envs.types import ImageRef
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Part = dict[str, Any]
+Chat = list[dict[str, Any]]
+
+JPEG_QUALITY = 95
+SERVICE_EDGE, SMALLEST_EDGE = 2048, 64
+"""Pixels: OpenAI's models fit each picture into a square of the first before they look at it (OpenAI's guide on vision, "high"
+detail); where a service takes even less, the square is halved until the picture fits, down to the second."""
+
+
+def conversation(messages: Sequence[Message], part: Callable[[ImageRef], Part], plain: bool = False) -> Chat:
+    """Return the messages in the shape that chat templates and services share: pictures first, then the text.
+
+    ``part`` encodes one picture. ``plain`` writes messages without pictures as a bare string, which text-only
+    templates and services want; templates of multimodal models want lists throughout.
+    """
+    return [{"role": message.role, "content": _content(message, part, plain)} for message in messages]
+
+
+def _content(message: Message, part: Callable[[ImageRef], Part], plain: bool) -> str | list[Part]:
+    if plain and not message.images:
+        return message.text
+    return [*map(part, message.images), {"type": "text", "text": message.text}]
+
+
+def with_picture_marks(messages: Sequence[Message], mark: str) -> Chat:
+    """Return the messages as bare strings with the model's ``mark`` per picture, for templates that join strings."""
+    return [{"role": message.role, "content": mark * len(message.images) + message.text} for message in messages]
+
+
+def has_start_token(text: str, tokenizer: Any) -> bool:
+    """Return True if a rendered conversation begins with the tokenizer's start token: no second one may be added.
+
+    The package always lets the tokenizer add it: templates of LLaVA-1.5 and LLaVA-NeXT write none and rely on that, the one
+    of Idefics3 writes one and gets two there (docs/decisions/0008).
+    """
+    return bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
+
+
+def data_url(image: Image, form: Literal["png", "jpeg"] = "png", limit: int | None = None) -> str:
+    """Return a picture as a ``data:`` URL of at most ``limit`` bytes, shrunk if longer; equal pixels give equal bytes."""
+    url, edge = _encode(image, form), SERVICE_EDGE
+    while limit is not None and len(url) > limit and edge >= SMALLEST_EDGE:
+        smaller = image.copy()
+        smaller.thumbnail((edge, edge))
+        url, edge = _encode(smaller, form), edge // 2
+    return url
+
+
+def _encode(image: Image, form: Literal["png", "jpeg"]) -> str:
+    content = BytesIO()
+    options: dict[str, Any] = {"quality": JPEG_QUALITY, "subsampling": 0} if form == "jpeg" else {}
+    image.save(content, form.upper(), **options)
+    return f"data:image/{form};base64,{b64encode(content.getvalue()).decode('ascii')}"
+
+
+def function_schema(function: Function) -> dict[str, Any]:
+    """Return the function in the format of OpenAI's ``tools`` and chat templates."""
+    properties = {function.parameter: {"type": "string", "enum": list(function.values)}} if function.values else {}
+    parameters = {
+        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
+    }  # fmt: skip
+    schema = {"name": function.name, "description": function.description, "parameters": parameters}
+    return {"type": "function", "function": schema}

@@ -1,0 +1,19 @@
+"""The folder of a model's LoRA adapter; one on the Hub is downloaded first."""
+
+from __future__ import annotations
+
+import os
+
+from sweeps.spec import ModelSpec
+
+
+def adapter_folder(model: ModelSpec) -> str:
+    """Return the folder of the model's LoRA: a path as it stands, or a folder in the model's own, downloaded if absent."""
+    if os.path.isdir(model.lora):
+        return model.lora
+    if os.path.isdir(model.source):
+        return os.path.join(model.source, model.lora)
+    from huggingface_hub import snapshot_download
+
+    snapshot = snapshot_download(model.source, revision=model.revision or None, allow_patterns=f"{model.lora}/*")
+    return os.path.join(snapshot, model.lora)

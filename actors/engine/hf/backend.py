@@ -1,0 +1,286 @@
+"""The transformers backend: each row of a batch is answered as if it were alone (left padding, seeded noise of its own).
+
+For what vLLM does not serve, and for machines without it. A thread takes whatever waits, at most a batch, and
+generates; requests that come meanwhile join the next batch, so nobody waits for the slowest episode. While a full batch
+waits, it is prepared beside the generation. Runs on one GPU, on several (``device_map``), or on the CPU.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from time import perf_counter
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    GenerationConfig,
+)
+
+from actors.engine.backend import BackendDied, LocalBackend, Overflow, Reply, Request, Unprocessable
+from actors.engine.batching import Job, JobQueue
+from actors.engine.chat_format import has_start_token
+from actors.engine.decoding import decoding
+from actors.engine.hf.adapter import adapter_folder
+from actors.engine.hf.sampling import logits_processors
+from actors.engine.hf.template import prompt_text
+from actors.engine.image_loader import PictureLoader
+from actors.engine.in_flight import BATCH
+from sweeps.spec import ModelSpec
+
+REFUSALS = (Overflow, ValueError, TypeError, ArithmeticError)
+"""Errors of processors for a picture or a text that they cannot take."""
+CLOSE_TIMEOUT_S = 30.0
+"""Seconds that closing waits for the running batch."""
+
+
+@dataclass(frozen=True)
+class PreparedBatch:
+    """Jobs and their input tensors."""
+
+    jobs: list[Job]
+    inputs: Any
+
+
+class TransformersBackend(LocalBackend):
+    """One model in this process, asked batch by batch."""
+
+    def __init__(self, model: ModelSpec, data: Path) -> None:
+        self.model = ModelAndProcessor(model)
+        self.name = model.name
+        self.size = int(model.options.get("batch", BATCH))
+        """Rows per batch; halved for good when the device runs out of memory."""
+        self.pictures = PictureLoader(data, model)
+        self.waiting = JobQueue()
+        self.preparer = ThreadPoolExecutor(1, thread_name_prefix="prepare")
+        self.thread = Thread(target=self._work, name=f"generate-{model.name}", daemon=True)
+        self.thread.start()
+
+    async def reply(self, request: Request) -> Reply:
+        """Answer; raises Unprocessable, or BackendDied if the device is lost."""
+        self.waiting.check()
+        job = Job(request, await self.pictures.load(request.messages))
+        self.waiting.put(job)
+        return await asyncio.wrap_future(job.answer)
+
+    async def token_ids(self, request: Request) -> list[int]:
+        """Return the ids that the model reads, pictures expanded; raises what the processor raises for a refused prompt."""
+        job = Job(request, await self.pictures.load(request.messages))
+        tensors = await asyncio.to_thread(self.model.inputs, [job])
+        ids: list[int] = tensors["input_ids"][0].tolist()
+        return ids
+
+    async def close(self) -> None:
+        """End the thread after its batch and free the device; safe to call twice."""
+        self.waiting.close(BackendDied(f"{self.name} is closed"))
+        await asyncio.to_thread(self.thread.join, CLOSE_TIMEOUT_S)
+        self.preparer.shutdown(wait=False, cancel_futures=True)
+        self.pictures.close()
+        self.model.release()
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+    def _work(self) -> None:
+        upcoming: Future[PreparedBatch | None] | None = None
+        while True:
+            batch = upcoming.result() if upcoming else self._prepare(self.waiting.take(self.size))
+            upcoming = None
+            if self.waiting.has_batch(self.size):
+                upcoming = self.preparer.submit(self._prepare, self.waiting.take(self.size))
+            if batch is not None:
+                self._answer(batch)
+            elif upcoming is None and self.waiting.closed is not None:
+                return
+
+    def _prepare(self, jobs: list[Job]) -> PreparedBatch | None:
+        """Return tensors for the jobs that the processor takes; the others raise Unprocessable or Overflow."""
+        jobs = [job for job in jobs if not job.answer.done()]
+        try:
+            return PreparedBatch(jobs, self.model.inputs(jobs)) if jobs else None
+        except REFUSALS as refusal:
+            if len(jobs) == 1:
+                kind = Overflow if isinstance(refusal, Overflow) else Unprocessable
+                jobs[0].answer.set_exception(kind(f"{self.name}: {refusal}"))
+                return None
+        except Exception as bug:
+            self._fail(jobs, bug)
+            return None
+        return self._without_refused(jobs)
+
+    def _without_refused(self, jobs: list[Job]) -> PreparedBatch | None:
+        """Drop the jobs that the processor refuses alone; if it takes each alone, use batches of one from now on."""
+        alone = [batch for job in jobs if (batch := self._prepare([job])) is not None]
+        good = [job for batch in alone for job in batch.jobs]
+        if len(good) < len(jobs):
+            return self._prepare(good)
+        self.size = 1
+        self.waiting.put_back(good[1:])
+        return alone[0]
+
+    def _answer(self, batch: PreparedBatch) -> None:
+        try:
+            replies = self.model.replies(batch)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                self._fail(batch.jobs, error)
+                return
+        else:
+            for job, reply in zip(batch.jobs, replies, strict=True):
+                job.answer.set_result(reply)
+            return
+        self._answer_in_halves(batch.jobs)  # outside of the except block: its traceback would hold the tensors
+
+    def _answer_in_halves(self, jobs: list[Job]) -> None:
+        """Answer in smaller batches: the device had no room for these jobs at once."""
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if len(jobs) == 1:
+            jobs[0].answer.set_exception(Overflow(f"{self.name}: the device has no room for this request alone"))
+            return
+        half = (len(jobs) + 1) // 2
+        self.size = min(self.size, half)
+        for part in (jobs[:half], jobs[half:]):
+            if (batch := self._prepare(part)) is not None:
+                self._answer(batch)
+
+    def _fail(self, jobs: Sequence[Job], error: Exception) -> None:
+        """Raise a bug in its callers; end the backend if the device is lost."""
+        if isinstance(error, torch.AcceleratorError):
+            error = BackendDied(f"{self.name}: the device failed: {str(error).splitlines()[0]}")
+            self.waiting.close(error)
+        for job in jobs:
+            if not job.answer.done():
+                job.answer.set_exception(error)
+
+
+class ModelAndProcessor:
+    """Processor and network: conversations in, replies out; ``inputs`` may run in another thread than ``replies``."""
+
+    def __init__(self, model: ModelSpec) -> None:
+        self.model = model
+        source = {"revision": model.revision or None, "trust_remote_code": model.trust_remote_code}
+        self.processor = AutoProcessor.from_pretrained(model.source, **source, **model.processor)
+        self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
+        self.tokenizer.padding_side = "left"
+        self.writer = deepcopy(self.tokenizer)  # a tokenizer must not write while it reads in another thread
+        self.device = "cuda" if model.gpus and torch.cuda.is_available() else "cpu"
+        if 0 < model.gpus < 1 and self.device == "cuda":
+            torch.cuda.set_per_process_memory_fraction(model.gpus)
+        self.network: Any = _network(model, self.device, source)
+        self.stops = _stops(self.network, self.tokenizer)
+        self.checkpoint_decoding = self.network.generation_config.to_diff_dict()
+        """The checkpoint's generation configuration, before it is replaced."""
+        _forget_defaults(self.network, self.stops, _pad(self.tokenizer))
+        text = self.network.config.get_text_config()
+        self.max_context: int | None = getattr(text, "max_position_embeddings", None)
+
+    def inputs(self, jobs: Sequence[Job]) -> Any:
+        """Return padded tensors on the CPU; raises ``REFUSALS`` for a prompt that the model cannot take."""
+        texts = [prompt_text(self.processor, job.request.messages, self.model.chat) for job in jobs]
+        arguments: dict[str, Any] = {"text": texts, "padding": True, "return_tensors": "pt"}
+        if all(has_start_token(text, self.tokenizer) for text in texts):
+            arguments["add_special_tokens"] = False
+        pictures = [job.pictures[ref] for job in jobs for message in job.request.messages for ref in message.images]
+        if pictures:  # flat, as in the package: LLaVA-OneVision tiles no picture of a list in a list
+            arguments["images"] = pictures
+        tensors = self.processor(**arguments)
+        needed = int(tensors["attention_mask"].sum(dim=1).max())
+        if self.max_context is not None and needed >= self.max_context and not self.model.beyond_context:
+            raise Overflow(f"the prompt has {needed} tokens, the model takes {self.max_context}")
+        return tensors
+
+    @torch.inference_mode()
+    def replies(self, batch: PreparedBatch) -> list[Reply]:
+        """Return one reply per job, in order."""
+        inputs = batch.inputs.to(self.device)
+        floats = {k: v.to(self.network.dtype) for k, v in inputs.items() if torch.is_floating_point(v)}
+        sampling = batch.jobs[0].request.sampling
+        output = self.network.generate(
+            **{**inputs, **floats},
+            max_new_tokens=sampling.max_tokens,
+            logits_processor=logits_processors(
+                decoding(sampling, self.checkpoint_decoding, self.model.repetition_penalty),
+                [job.request.seed for job in batch.jobs],
+                self.device,
+                inputs["attention_mask"],
+            ),
+        )
+        new = _without_prompt(output, inputs["input_ids"]).tolist()
+        prompts = inputs["attention_mask"].sum(dim=1).tolist()
+        return [self._reply(job, *row) for job, *row in zip(batch.jobs, new, prompts, strict=True)]
+
+    def _reply(self, job: Job, tokens: list[int], prompt: int) -> Reply:
+        """Return the text up to the first end token, which counts as a token."""
+        end = next((index for index, token in enumerate(tokens) if token in self.stops), None)
+        text = self.writer.decode(tokens[:end], skip_special_tokens=True, clean_up_tokenization_spaces=True)
+        text = text.rstrip("\ufffd")  # half a character at the end: vLLM holds it back, so this door does too
+        counted = len(tokens) if end is None else end + 1
+        finish = "length" if end is None else "stop"
+        return Reply(text, prompt, counted, finish, perf_counter() - job.created, cached_tokens=0)
+
+    def release(self) -> None:
+        """Free the device; safe to call twice."""
+        self.network = None
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return True if a device, or the machine, ran out of memory."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+def _network(model: ModelSpec, device: str, source: Mapping[str, Any]) -> Any:
+    config = AutoConfig.from_pretrained(model.source, **source)
+    pictured = type(config) in AutoModelForImageTextToText._model_mapping
+    family = AutoModelForImageTextToText if pictured else AutoModelForCausalLM
+    options = {name: value for name, value in model.options.items() if name != "batch"}
+    if model.gpus > 1 and device == "cuda":
+        options.setdefault("device_map", "auto")
+    network = family.from_pretrained(model.source, dtype=model.dtype, **source, **options)
+    if model.lora and options.get("device_map") != "meta":
+        network.load_adapter(adapter_folder(model), adapter_name="sweep")
+        network.set_adapter("sweep")
+    return (network if "device_map" in options else network.to(device)).eval()
+
+
+def _stops(network: Any, tokenizer: Any) -> frozenset[int]:
+    """Return every token that ends a reply, from all places that name one."""
+    named = [
+        getattr(holder, "eos_token_id", None)
+        for holder in (network.generation_config, network.config.get_text_config(), tokenizer)
+    ]
+    return frozenset(t for ids in named if ids is not None for t in (ids if isinstance(ids, list | tuple) else [ids]))
+
+
+def _forget_defaults(network: Any, stops: frozenset[int], pad: int) -> None:
+    """Drop the checkpoint's own sampling defaults, also those of an inner language model: greedy means greedy."""
+    for module in network.modules():
+        if getattr(module, "generation_config", None) is not None:
+            module.generation_config = GenerationConfig(
+                do_sample=False, num_beams=1, repetition_penalty=1.0, eos_token_id=sorted(stops), pad_token_id=pad
+            )
+
+
+def _pad(tokenizer: Any) -> int:
+    """Return the padding token; models without one pad with the end token, which the mask hides."""
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return int(tokenizer.pad_token_id)
+
+
+def _without_prompt(output: torch.Tensor, prompt: torch.Tensor) -> torch.Tensor:
+    """Return the new tokens; most models repeat the prompt before them, some do not."""
+    length = prompt.shape[1]
+    repeated = output.shape[1] >= length and torch.equal(output[:, :length], prompt)
+    return output[:, length:] if repeated else output

@@ -1,0 +1,97 @@
+"""The package proactivebench's own way to call a checkpoint, through transformers: the reference for our engines.
+
+Source: the package's example ``tests/mcqa.py`` (0.1.1): ``processor.apply_chat_template(conversation,
+add_generation_prompt=True)``, then ``processor(text=[chat], images=[...])`` with pictures as one flat list, then
+``generate``. Nothing here is shared with ``actors.engine.hf.backend``, so that an error there cannot hide itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, Phi4MultimodalProcessor
+
+from actors.engine.backend import Message
+from envs.types import ImageRef
+from sweeps.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+class PackageCall:
+    """One checkpoint: its processor, and its network once a reply is requested."""
+
+    def __init__(self, model: ModelSpec) -> None:
+        """Load the processor; raises what transformers raises."""
+        self.model = model
+        self.source = {"revision": model.revision or None, "trust_remote_code": model.trust_remote_code}
+        self.processor = AutoProcessor.from_pretrained(model.source, **self.source)
+        self.network: Any = None
+
+    def ids(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image]) -> list[int]:
+        """Return the token ids of the prompt, pictures expanded."""
+        ids: list[int] = self._inputs(messages, pictures)["input_ids"][0].tolist()
+        return ids
+
+    @torch.inference_mode()
+    def reply(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image], max_tokens: int = 50) -> str:
+        """Return the reply's text, greedy: sampled ones of two engines cannot be compared."""
+        if self.network is None:
+            self.network = self._load()
+        inputs = self._inputs(messages, pictures).to(self.network.device, self.network.dtype)
+        tokenizer = self.processor.tokenizer
+        output = self.network.generate(
+            **inputs, max_new_tokens=max_tokens, do_sample=False, num_beams=1, pad_token_id=tokenizer.eos_token_id
+        )
+        length = inputs["input_ids"].shape[1]
+        new = output[0][length:] if torch.equal(output[0][:length], inputs["input_ids"][0]) else output[0]
+        text: str = tokenizer.decode(new, skip_special_tokens=True, clean_up_tokenization_spaces=True)
+        return text
+
+    def _inputs(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image]) -> Any:
+        images = [pictures[image] for message in messages for image in message.images]
+        return self.processor(text=[self._chat(messages)], images=images or None, padding=True, return_tensors="pt")
+
+    def _chat(self, messages: Sequence[Message]) -> str:
+        """Render the conversation; a model without template (InstructBLIP) reads the plain question."""
+        if not (self.processor.tokenizer.chat_template or getattr(self.processor, "chat_template", None)):
+            return messages[-1].text
+        if isinstance(self.processor, Phi4MultimodalProcessor):
+            return self._joined(messages)
+        conversation = [
+            {"role": message.role, "content": [*({"type": "image"} for _ in message.images), _text(message)]}
+            for message in messages
+        ]
+        text: str = self.processor.apply_chat_template(conversation, add_generation_prompt=True, **self.model.chat)
+        return text
+
+    def _joined(self, messages: Sequence[Message]) -> str:
+        """Render as transformers' own tests do for Phi-4, whose template joins strings:
+
+        ``<|user|><|image|>?<|end|><|assistant|>``
+        """
+        turns = [f"<|{message.role}|>{'<|image|>' * len(message.images)}{message.text}<|end|>" for message in messages]
+        return "".join(turns) + "<|assistant|>"
+
+    def _load(self) -> Any:
+        device = "cuda" if self.model.gpus and torch.cuda.is_available() else "cpu"
+        placement = {"device_map": "auto"} if self.model.gpus > 1 else {}
+        phi4 = isinstance(self.processor, Phi4MultimodalProcessor)
+        family = AutoModelForCausalLM if phi4 else AutoModelForImageTextToText
+        network = family.from_pretrained(self.model.source, dtype=self.model.dtype, **self.source, **placement)
+        if self.model.lora:  # as in transformers' documentation of Phi-4
+            within: dict[str, Any] = {"subfolder": self.model.lora, "revision": self.model.revision or None}
+            if (folder := Path(self.model.source)).is_dir():  # transformers looks for that subfolder on the Hub alone
+                network.load_adapter(str(folder / self.model.lora), adapter_name="vision")
+            else:
+                network.load_adapter(self.model.source, adapter_name="vision", adapter_kwargs=within)
+            network.set_adapter("vision")
+        return (network if placement else network.to(device)).eval()
+
+
+def _text(message: Message) -> dict[str, str]:
+    return {"type": "text", "text": message.text}

@@ -1,0 +1,62 @@
+"""Steps applied to the scores of a batch so that each row is decoded as if it were alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from transformers import (
+    LogitsProcessor,
+    LogitsProcessorList,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from actors.engine.decoding import Decoding
+
+
+class SeededNoise(LogitsProcessor):
+    """Gumbel noise from each row's own generator: the largest score is then an exact sample of that row.
+
+    A batch can thus be sampled greedily, and a request's seed alone decides, whatever shares its batch.
+    """
+
+    def __init__(self, seeds: Sequence[int], device: str) -> None:
+        self.generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        noise = torch.empty_like(scores, dtype=torch.float32)
+        for row, generator in zip(noise, self.generators, strict=True):
+            row.exponential_(generator=generator)
+        return scores.float() - noise.clamp_min_(1e-30).log_()
+
+
+class RepetitionPenalty(LogitsProcessor):
+    """The repetition penalty over prompt and reply (Keskar et al. 2019), without a row's padding."""
+
+    def __init__(self, penalty: float, mask: torch.Tensor) -> None:
+        self.penalty, self.width, self.padding = penalty, mask.shape[1], (mask == 0).sum(dim=1).tolist()
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        scores = scores.clone()
+        has_prompt = input_ids.shape[1] >= self.width  # some models give the reply alone
+        for row, ids, padding in zip(scores, input_ids, self.padding, strict=True):
+            used = ids[padding if has_prompt else 0 :].unique()
+            row[used] = torch.where(row[used] < 0, row[used] * self.penalty, row[used] / self.penalty)
+        return scores
+
+
+def logits_processors(how: Decoding, seeds: Sequence[int], device: str, mask: torch.Tensor) -> LogitsProcessorList:
+    """Return the steps before the largest score wins: the penalty alone if greedy. ``mask`` is 0 where rows are padded."""
+    steps = LogitsProcessorList()
+    if how.repetition_penalty != 1.0:
+        steps.append(RepetitionPenalty(how.repetition_penalty, mask))
+    if how.temperature > 0:
+        steps.append(TemperatureLogitsWarper(how.temperature))
+        if how.top_k > 0:
+            steps.append(TopKLogitsWarper(how.top_k))
+        if how.top_p < 1:
+            steps.append(TopPLogitsWarper(how.top_p))
+        steps.append(SeededNoise(seeds, device))
+    return steps

@@ -1,0 +1,78 @@
+"""Prompts and picture sizes by the processor of a model on this disk; nothing is downloaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transformers import AutoProcessor
+
+from actors.embedded import resolve_embedded
+from actors.engine.backend import Message
+from actors.engine.chat_format import Chat, conversation, with_picture_marks
+from envs.types import ImageRef
+from sweeps.spec import ModelSpec
+
+
+def prompt_text(processor: Any, messages: Sequence[Message], chat: Mapping[str, Any]) -> str:
+    """Render a prompt with the processor's own chat template, before pictures become tokens.
+
+    A model without template (InstructBLIP) takes one question and one picture, as they stand; ValueError for more.
+    """
+    tokenizer = getattr(processor, "tokenizer", processor)
+    if not (tokenizer.chat_template or getattr(processor, "chat_template", None)):
+        if len(messages) != 1 or len(messages[0].images) != 1:
+            raise ValueError("a model without chat template takes one question with one picture")
+        return messages[0].text
+
+    def part(image: ImageRef) -> dict[str, Any]:
+        return {"type": "image"}
+
+    def rendered(chatted: Chat) -> str:
+        holder = processor if getattr(processor, "chat_template", None) else tokenizer
+        text: str = holder.apply_chat_template(chatted, tokenize=False, add_generation_prompt=True, **chat)
+        return text
+
+    try:
+        return rendered(conversation(messages, part, plain=processor is tokenizer))
+    except TypeError:  # a template that joins strings, as Phi-4's does, cannot join a list to them
+        if (mark := getattr(processor, "image_token", None)) is None:
+            raise
+        return rendered(with_picture_marks(messages, mark))
+
+
+def template_text(model: ModelSpec, messages: Sequence[Message], tools: Sequence[dict[str, Any]] = ()) -> str | None:
+    """Return the rendered conversation with these ``tools``; None if the model's files are not on this disk."""
+    processor = _processor(model)
+    chat = {**model.chat, "tools": list(tools)} if tools else model.chat
+    return None if processor is None else prompt_text(processor, messages, chat)
+
+
+def picture_tokens(model: ModelSpec, sizes: Sequence[tuple[int, int]]) -> list[int] | None:
+    """Return tokens per picture of each (height, width); None if the model's files are absent or do not say.
+
+    transformers' processors count them for engines that reserve room before a picture arrives.
+    """
+    processor = _processor(model)
+    try:
+        counted = processor._get_num_multimodal_tokens(image_sizes=[list(size) for size in sizes])
+        return [int(count) for count in counted["num_image_tokens"]]
+    except (AttributeError, KeyError, TypeError, ValueError, NotImplementedError):
+        return None
+
+
+def _processor(model: ModelSpec) -> Any:
+    """Return the model's processor; None if its files are not on this disk."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    model = resolve_embedded(model)
+    try:
+        return AutoProcessor.from_pretrained(
+            model.source,
+            revision=model.revision or None,
+            local_files_only=True,
+            trust_remote_code=model.trust_remote_code,
+            **model.processor,
+        )
+    except OSError:
+        return None

@@ -1,0 +1,89 @@
+"""Opens, crops and resizes pictures in threads of their own, so that the loop of episodes never waits for a disk.
+
+The preprocessing of an engine then starts from pixels, and a picture named twice in one conversation is opened once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from actors.engine.backend import Message
+from envs.render import Fit, Renderer
+from envs.types import ImageRef
+from sweeps.spec import ModelSpec
+from sweeps.values import digest
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+T = TypeVar("T")
+
+MAX_THREADS = 8
+"""Decoding releases the interpreter lock; beyond this the disk or the lock is the limit."""
+
+
+def thread_count() -> int:
+    """Return the number of threads that open pictures."""
+    return min(MAX_THREADS, os.cpu_count() or 1)
+
+
+class PictureLoader:
+    """A loader of one benchmark folder's pictures for an engine."""
+
+    def __init__(self, data: Path, model: ModelSpec | None = None) -> None:
+        """``model`` will see the pictures: for Qwen's models they are fitted first."""
+        self.renderer = Renderer(data, fit=picture_bounds(model) if model else None)
+        self.folder = digest(str(data.resolve()))
+        self.threads = ThreadPoolExecutor(thread_count(), thread_name_prefix="pictures")
+
+    async def load(self, messages: Sequence[Message]) -> dict[ImageRef, Image]:
+        """Return each picture of a conversation as RGB pixels; raises ``envs.render.UnreadablePicture`` if one is unreadable."""
+        return await self.load_as(messages, lambda image: image)
+
+    async def load_as(self, messages: Sequence[Message], form: Callable[[Image], T]) -> dict[ImageRef, T]:
+        """Return every picture of a conversation, converted by ``form`` in the same threads."""
+        loop = asyncio.get_running_loop()
+        refs = list(dict.fromkeys(image for message in messages for image in message.images))
+
+        def convert(ref: ImageRef) -> T:
+            return form(self.renderer.picture(ref))
+
+        ready = (loop.run_in_executor(self.threads, convert, ref) for ref in refs)
+        return dict(zip(refs, await asyncio.gather(*ready), strict=True))
+
+    def load_blocking(self, messages: Sequence[Message]) -> dict[ImageRef, Image]:
+        """Return every picture of a conversation as RGB pixels, opened in the calling thread; raises as ``load``."""
+        refs = dict.fromkeys(image for message in messages for image in message.images)
+        return {image: self.renderer.picture(image) for image in refs}
+
+    def cache_key(self, image: ImageRef) -> str:
+        """Return the key of these pixels in an engine's cache: folder, file, crop and size."""
+        return f"{self.folder}:{image.key}"
+
+    def close(self) -> None:
+        """Release the threads; safe to call twice."""
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
+
+def encode_png(picture: Image) -> bytes:
+    """Return the pixels as PNG, without the file's metadata: comments, EXIF, color profiles."""
+    bare, content = picture.copy(), BytesIO()
+    bare.info = {}
+    bare.save(content, "PNG")
+    return content.getvalue()
+
+
+def picture_bounds(model: ModelSpec) -> Fit | None:
+    """Return the bounds to which a model's pictures are fitted before the crop; None for all but Qwen's models."""
+    if not model.fits_pictures:
+        return None
+    bounds = Fit()
+    return bounds._replace(
+        fewest=model.processor.get("min_pixels", bounds.fewest), most=model.processor.get("max_pixels", bounds.most)
+    )

@@ -1,0 +1,81 @@
+"""The number of episodes that a worker plays at once: the entry's, else what its engine can answer at once.
+
+Fewer leave an engine half empty; beyond half as many again they only wait, with their pictures in memory.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sweeps.spec import ModelSpec
+
+MAX_NUM_SEQS = 256
+"""Sequences of one step of vLLM, unless the entry sets ``options.max_num_seqs``."""
+BATCH = 16
+"""Rows of a batch of transformers, unless the entry sets ``options.batch``."""
+SERVICE = 64
+"""Requests to a service, whose pace stays below that; and episodes of a policy, which answers at once."""
+BATCHED = 50_000
+"""Episodes that use a service's Batch API: as many as one of its files takes."""
+PROMPT_TOKENS = 3000
+"""Tokens of a typical prompt: a picture of 640 x 480 has 400 (Qwen2.5-VL) to 3,300 (InternVL3), its question about 100."""
+FEWEST = 4
+"""Fewest sequences for a cache that hardly holds a prompt: the next ones are prepared while it is answered."""
+AHEAD = 2
+"""For each so many requests that vLLM answers at once, one more is prepared: it is ready when another ends."""
+
+
+class InFlight(NamedTuple):
+    """The number of episodes that a worker plays at once, and the reason for it."""
+
+    episodes: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"plays {self.episodes:,} episodes at once ({self.reason})"
+
+
+class StartReport(NamedTuple):
+    """A worker's report that it is ready."""
+
+    lines: list[str]
+    """Log lines about its devices, the order of loading, and the episodes it plays at once."""
+    in_flight: int = 0
+    """Episodes that it plays at once; 0 for policies, which answer one by one as fast."""
+
+
+def expected_in_flight(model: ModelSpec) -> int:
+    """Return the episodes in flight that the entry implies: the basis of leases before the worker is ready."""
+    if model.in_flight is not None:
+        return model.in_flight
+    if model.backend == "vllm":
+        return with_prepared_ahead(_sequences(model))
+    if model.backend == "transformers":
+        return 2 * int(model.options.get("batch", BATCH))
+    return BATCHED if model.batch else SERVICE
+
+
+def choose_in_flight(model: ModelSpec, cache_tokens: int | None = None) -> InFlight:
+    """Return the episodes in flight of a loaded engine; ``cache_tokens`` is the size of vLLM's key-value cache."""
+    episodes = expected_in_flight(model)
+    if model.in_flight is not None:
+        return InFlight(episodes, "in_flight of its entry")
+    if model.backend == "transformers":
+        return InFlight(episodes, "two batches: one is prepared while the other is answered")
+    if model.backend != "vllm":
+        return InFlight(episodes, "as many as a batch takes" if model.batch else "a service or a policy")
+    reason = f"max_num_seqs {_sequences(model)} and those prepared ahead"
+    if cache_tokens is None:
+        return InFlight(episodes, reason)
+    fitting = max(FEWEST, cache_tokens // PROMPT_TOKENS)
+    cache = f"a cache of {cache_tokens:,} tokens at {PROMPT_TOKENS:,} a prompt"
+    return InFlight(min(episodes, with_prepared_ahead(fitting)), f"{reason}, {cache}")
+
+
+def with_prepared_ahead(sequences: int) -> int:
+    """Return the requests that vLLM answers at once plus those prepared meanwhile."""
+    return sequences + sequences // AHEAD
+
+
+def _sequences(model: ModelSpec) -> int:
+    return int(model.options.get("max_num_seqs", MAX_NUM_SEQS))

@@ -1,0 +1,94 @@
+"""Loads a worker's engine: on checked GPUs, and in turn if host memory is short, or GPUs are several or shared.
+
+Every wait and every figure is a line of the worker's log.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from actors.embedded import resolve_embedded
+from actors.engine.backend import Backend
+from actors.engine.registry import open_engine
+from actors.node.gpu_check import DEFAULT_GPU_SHARE, GpuRequest, check_gpus
+from actors.node.hub_retry import retry_hub
+from actors.node.load_queue import LoadQueue
+from actors.node.root_cause import name_root_cause
+from sweeps.spec import ModelSpec
+
+MEMORY_PER_WEIGHTS = 1.2
+"""Least GPU memory of an engine other than vLLM, as a multiple of its weights."""
+WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
+"""Suffixes of weight files."""
+
+
+def load(model: ModelSpec, data: Path, assigned: Sequence[object], report: Callable[[str], None]) -> Backend:
+    """Return the model's engine, ready.
+
+    Args:
+        model: the model's entry.
+        data: the benchmark folder.
+        assigned: the GPUs that Ray gave this process.
+        report: takes lines of the log.
+
+    Raises:
+        HubUnreachable: the Hub did not answer any retry; retries happen outside the turn.
+        GpuUnavailable: the devices are not as requested.
+        Exception: anything that ``open_engine`` raises.
+    """
+    if model.backend in ("builtin", "openai"):
+        return open_engine(model, data)
+    size = weight_bytes(resolve_embedded(model))
+    if model.gpus:
+        for line in check_gpus(gpu_request(model, size), assigned, os.environ.get("CUDA_VISIBLE_DEVICES")):
+            report(line)
+    else:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray leaves all of them visible to a worker without any
+
+    def in_turn() -> Backend:
+        with LoadQueue().turn(model.name, size, report, alone=model.gpus not in (0, 1)), name_root_cause():
+            return open_engine(model, data)
+
+    return retry_hub(in_turn, model.name, report)
+
+
+def freeze_heap() -> None:
+    """Exclude all present objects from garbage collection: walking those of torch, transformers and vLLM again and again
+    takes a sixth of the front end's time."""
+    gc.collect()
+    gc.freeze()
+
+
+def gpu_request(model: ModelSpec, size: int | None) -> GpuRequest:
+    """Return the device needs of a model with ``size`` bytes of weights; of a shared GPU, its part of the memory."""
+    share = DEFAULT_GPU_SHARE * min(1, model.gpus)
+    if model.backend == "vllm":
+        share = float(model.options.get("gpu_memory_utilization", share))
+        return GpuRequest(model.name, model.gpus, model.accelerator, share)
+    if size is None:
+        return GpuRequest(model.name, model.gpus, model.accelerator, share)
+    each = int(MEMORY_PER_WEIGHTS * size / max(1, model.gpus))
+    return GpuRequest(model.name, model.gpus, model.accelerator, size=each)
+
+
+def weight_bytes(model: ModelSpec) -> int | None:
+    """Return the bytes of its weights: of files on this disk, else estimated from its parameters, else None."""
+    for folder in (Path(model.source), *_cached(model)):
+        if folder.is_dir() and (
+            size := sum(path.stat().st_size for path in folder.iterdir() if path.suffix in WEIGHT_SUFFIXES)
+        ):
+            return size
+    if model.parameters is None:
+        return None
+    return int(model.parameters * 1e9 * (4 if model.dtype == "float32" else 2))
+
+
+def _cached(model: ModelSpec) -> list[Path]:
+    """Return the model's snapshots in the Hub's cache, the requested revision first."""
+    home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
+    cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+    snapshots = cache / f"models--{model.source.replace('/', '--')}" / "snapshots"
+    return sorted(snapshots.glob("*"), key=lambda path: path.name != model.revision)

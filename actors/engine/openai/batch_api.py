@@ -1,0 +1,110 @@
+"""The calls of OpenAI's Batch API that a sweep needs; each is made once, and raises what the SDK raises.
+
+Files are uploaded from disk and read line by line: a batch of 200 MB is never in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any
+
+from openai import AsyncOpenAI
+from pydantic import Field
+
+from actors.engine.openai import http_client
+from actors.engine.openai.batch_file import URL, BatchFile
+from actors.engine.openai.batch_reply import ResultLine, ServiceBatch, parse_batch, parse_line
+from actors.engine.openai.reply import UnreadableAnswer, Untrusted, parse_object, validate
+
+MAX_RESULT_BYTES = 4 * 2**30
+"""Of a result file: 50,000 replies of 80 KB."""
+PAGE, MAX_PAGES = 100, 1_000
+"""Batches per page of the list (the API's maximum), and pages that are read."""
+
+
+class _File(Untrusted):
+    id: Annotated[str, Field(min_length=1)]
+
+
+class _Page(Untrusted):
+    data: list[Any]
+    has_more: Any = False
+
+
+class BatchApi:
+    """Files and batches of one account."""
+
+    def __init__(self, client: AsyncOpenAI) -> None:
+        self.client = client
+        self.bulk = client.with_options(http_client=http_client.open_client(MAX_RESULT_BYTES))
+
+    async def close(self) -> None:
+        """Close the connections for files."""
+        await self.bulk.close()
+
+    async def upload(self, file: BatchFile) -> str:
+        """Upload an input file and return its id."""
+        file.file.seek(0)
+        content = ("requests.jsonl", file.file, "application/jsonl")
+        response = await self.bulk.files.with_raw_response.create(file=content, purpose="batch")
+        return validate(_File, parse_object(response.content)).id
+
+    async def delete(self, file: str) -> None:
+        """Delete an uploaded file."""
+        await self.client.files.with_raw_response.delete(file)
+
+    async def create(self, file: str, metadata: Mapping[str, str]) -> ServiceBatch:
+        """Submit an uploaded file: from here on it costs money."""
+        response = await self.client.batches.with_raw_response.create(
+            input_file_id=file, endpoint=URL, completion_window="24h", metadata=dict(metadata)
+        )
+        return parse_batch(parse_object(response.content))
+
+    async def retrieve(self, batch_id: str) -> ServiceBatch:
+        """Return the present state of a batch."""
+        return parse_batch(parse_object((await self.client.batches.with_raw_response.retrieve(batch_id)).content))
+
+    async def cancel(self, batch_id: str) -> None:
+        """Stop a batch."""
+        await self.client.batches.with_raw_response.cancel(batch_id)
+
+    async def list_batches(self, metadata: Mapping[str, str]) -> list[ServiceBatch]:
+        """Return the account's batches that carry this metadata, oldest first."""
+        matching, last = list[ServiceBatch](), ""
+        for _ in range(MAX_PAGES):
+            after: dict[str, Any] = {"after": last} if last else {}
+            response = await self.client.batches.with_raw_response.list(limit=PAGE, **after)
+            page = validate(_Page, parse_object(response.content))
+            batches = [parse_batch(fields) for fields in page.data if isinstance(fields, dict)]
+            matching += [batch for batch in batches if batch.carries(metadata)]
+            if page.has_more is not True or not batches or batches[-1].id == last:
+                break
+            last = batches[-1].id
+        return sorted(matching, key=lambda batch: (batch.created_at, batch.id))
+
+    async def read_lines(self, file: str, seconds: float) -> list[ResultLine]:
+        """Return the readable lines of a result file, one per request."""
+        lines = list[ResultLine]()
+        async with self.bulk.files.with_streaming_response.content(file) as response:
+            async for content in _split_lines(response.iter_bytes()):
+                try:
+                    lines.append(parse_line(content, seconds))
+                except ValueError:
+                    continue
+        return lines
+
+
+async def _split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream; raises UnreadableAnswer for one longer than ``http_client.MAX_RESPONSE_BYTES``."""
+    rest = bytearray()
+    async for chunk in chunks:
+        rest += chunk
+        *lines, tail = rest.split(b"\n") if b"\n" in chunk else (rest,)
+        for line in lines:
+            if line.strip():
+                yield bytes(line)
+        rest = bytearray(tail)
+        if len(rest) > http_client.MAX_RESPONSE_BYTES:
+            raise UnreadableAnswer("a result file with an endless line")
+    if rest.strip():
+        yield bytes(rest)

@@ -1,0 +1,132 @@
+"""Reads what a service's Batch API sends: batch objects and lines of result files, untrusted JSON like every answer.
+
+What cannot be read raises ``UnreadableAnswer``; an optional field of another type gets its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+
+from actors.engine.openai.reply import Untrusted, parse_object, validate
+
+FINAL = ("completed", "failed", "expired", "cancelled")
+"""Statuses after which nothing changes; before them ``validating``, ``in_progress``, ``finalizing`` and ``cancelling``."""
+EXPIRED = "batch_expired"
+"""Error code of a request that the service had not reached when the batch's time was over; it is not billed."""
+MISSING = "missing"
+"""Our code for a request that a completed batch does not mention."""
+
+
+def _or(default: Any) -> WrapValidator:
+    """Replace a value that does not validate by a default."""
+
+    def replace_odd(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(value)
+        except ValidationError:
+            return default
+
+    return WrapValidator(replace_odd)
+
+
+Required = Annotated[str, Field(min_length=1)]
+Text = Annotated[str, _or("")]
+Number = Annotated[float, Field(ge=0, lt=1e12, allow_inf_nan=False), _or(0.0)]
+Metadata = Annotated[dict[str, Any], _or({})]
+
+
+class ServiceError(Untrusted):
+    """An error of a batch or of one of its requests."""
+
+    code: Text = ""
+    message: Text = ""
+
+
+class _Errors(Untrusted):
+    data: Annotated[list[Any], _or([])] = []
+
+
+class ServiceBatch(Untrusted):
+    """A batch as the service reports it; times are seconds since 1970, 0 if not reported."""
+
+    id: Required
+    status: Required
+    input_file_id: Text = ""
+    output_file_id: Text = ""
+    error_file_id: Text = ""
+    errors: Annotated[_Errors, _or(_Errors())] = _Errors()
+    metadata: Metadata = {}
+    created_at: Number = 0.0
+    completed_at: Number = 0.0
+    failed_at: Number = 0.0
+    expired_at: Number = 0.0
+    cancelled_at: Number = 0.0
+
+    @property
+    def first_error(self) -> ServiceError:
+        """The first error of its validation; empty if there is none."""
+        error = self.errors.data[0] if self.errors.data else None
+        return ServiceError.model_validate(error if isinstance(error, dict) else {})
+
+    @property
+    def seconds(self) -> float:
+        """Seconds from its creation to its end."""
+        ended = max(self.completed_at, self.failed_at, self.expired_at, self.cancelled_at)
+        return max(0.0, ended - self.created_at)
+
+    def carries(self, metadata: Mapping[str, str]) -> bool:
+        """Return True if all of this metadata is the batch's."""
+        return metadata.items() <= self.metadata.items()
+
+    def number(self, name: str) -> float:
+        """Return a number of the metadata; 0 if it is none."""
+        try:
+            number = float(str(self.metadata.get(name, "")))
+        except ValueError:
+            return 0.0
+        return number if 0 <= number < 1e12 else 0.0
+
+
+class _Body(Untrusted):
+    error: Annotated[ServiceError | None, _or(None)] = None
+
+
+class _Response(Untrusted):
+    status_code: Number = 0.0
+    body: Metadata = {}
+
+
+class _Line(Untrusted):
+    custom_id: Required
+    response: Annotated[_Response, _or(_Response())] = _Response()
+    error: Annotated[ServiceError | None, _or(None)] = None
+
+
+class ResultLine(NamedTuple):
+    """The outcome of one request of a batch."""
+
+    id: str
+    """The ``custom_id`` that it was sent with."""
+    status: int = 0
+    """The HTTP status; 0 if the request was never made."""
+    body: dict[str, Any] = {}
+    code: str = ""
+    message: str = ""
+    seconds: float = 0.0
+    """From the batch's creation to its end."""
+
+
+def parse_batch(fields: Mapping[str, Any]) -> ServiceBatch:
+    """Return the batch that an answer describes; raises UnreadableAnswer without an id and a status."""
+    return validate(ServiceBatch, fields)
+
+
+def parse_line(content: bytes, seconds: float = 0.0) -> ResultLine:
+    """Return a line of an output or error file; raises UnreadableAnswer, or ValueError if it is no JSON."""
+    line = validate(_Line, parse_object(content))
+    status, body = int(line.response.status_code), line.response.body
+    error = line.error or _Body.model_validate(body).error or ServiceError()
+    return ResultLine(line.custom_id, status, body, error.code, error.message, seconds)

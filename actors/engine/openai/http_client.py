@@ -1,0 +1,55 @@
+"""An HTTP client for services that are not trusted: bounded responses, no redirects, no compression.
+
+A response beyond the client's bound is cut off, error pages included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+import httpx2 as httpx
+from openai import DefaultAsyncHttpxClient
+
+MAX_RESPONSE_BYTES = 16 * 2**20
+"""A reply of 131,072 tokens is about one MiB."""
+
+
+class _Bounded(httpx.AsyncByteStream):
+    """A response's bytes up to a limit; raises ReadError beyond it."""
+
+    def __init__(self, stream: httpx.AsyncByteStream, limit: int) -> None:
+        self.stream, self.limit = stream, limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self.stream:
+            size += len(chunk)
+            if size > self.limit:
+                raise httpx.ReadError(f"the response is larger than {self.limit:,} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self.stream.aclose()
+
+
+async def _bound(response: httpx.Response, limit: int) -> None:
+    """Refuse a compressed response (a few bytes may unpack to gigabytes), and bound any other."""
+    encoding = response.headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        raise httpx.DecodingError("the response is compressed, although the request ruled that out")
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    response.stream = _Bounded(response.stream, limit)
+
+
+def open_client(limit: int = MAX_RESPONSE_BYTES) -> httpx.AsyncClient:
+    """Return a client that reads at most ``limit`` bytes of a response.
+
+    A redirect is an error, because it would send prompts and pictures to another address.
+    """
+    client: httpx.AsyncClient = DefaultAsyncHttpxClient(
+        follow_redirects=False,
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [partial(_bound, limit=limit)]},
+    )
+    return client

@@ -1,0 +1,174 @@
+"""Rate limit and budget of a service: how many requests may be in flight, and what they may cost in total.
+
+Both hold for all callers of a process together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from enum import Enum
+from random import Random
+from time import monotonic, time
+
+from actors.engine.backend import BudgetSpent
+
+FIRST_ALLOWED = 4
+"""Requests in flight at first; doubles with every round until the first refusal."""
+MIN_BACKOFF_S, MAX_BACKOFF_S = 0.5, 60.0
+"""Seconds: the first ceiling of the back-off, and the last."""
+
+
+@dataclass(eq=False)
+class RetryableError(Exception):
+    """A failed request that is worth another try."""
+
+    reason: str
+    rest: float | None = None
+    """Seconds that the service asks to wait."""
+    throttled: bool = False
+    unreadable: bool = False
+    """True if the service answered, but not as the protocol says: no sign of a dead service."""
+
+
+class ReservationKind(Enum):
+    """The purpose of a reservation; the cost of a batch (``actors.engine.openai.batch_backend``) is reported later."""
+
+    SINGLE = "no"
+    NEW = "new"
+    """Its ceiling is known without an earlier answer."""
+    SENT = "sent"
+    """It is out already and will be paid, whatever is left."""
+
+
+class Pace:
+    """The number of requests allowed in flight: it grows by one per round and halves when the service throttles."""
+
+    def __init__(self, max_in_flight: int) -> None:
+        self.max_in_flight = max_in_flight
+        self.allowed = float(min(max_in_flight, FIRST_ALLOWED))
+        self.in_flight = 0
+        self.resting_until = 0.0
+        """Monotonic time before which no request is sent."""
+        self.round = 0
+        """Number of cuts so far: requests sent before a cut do not cut again."""
+        self.free = asyncio.Condition()
+
+    @asynccontextmanager
+    async def slot(self, chance: Random) -> AsyncIterator[int]:
+        """Hold a place among the requests in flight; yields the round that it belongs to.
+
+        ``chance`` spreads the callers that waited together.
+        """
+        # The condition's lock is never held across an await, so that leaving cannot be interrupted half way.
+        async with self.free:
+            await self.free.wait_for(lambda: self.in_flight < int(self.allowed))
+            self.in_flight += 1
+        try:
+            await self._rest(chance)
+            yield self.round
+        finally:
+            async with self.free:
+                self.in_flight -= 1
+                self.free.notify(2)  # its own place, and the one that growth may have added
+
+    async def _rest(self, chance: Random) -> None:
+        while (left := self.resting_until - monotonic()) > 0:
+            await asyncio.sleep(left + chance.uniform(0, min(left, 1.0)))
+
+    def set_limit(self, max_in_flight: int) -> None:
+        """Change the maximum of requests in flight."""
+        self.max_in_flight, self.allowed = max_in_flight, min(self.allowed, float(max_in_flight))
+
+    def speed_up(self) -> None:
+        """Allow more requests: the service answered."""
+        growth = 1.0 if self.round == 0 else 1.0 / self.allowed
+        self.allowed = min(float(self.max_in_flight), self.allowed + growth)
+
+    def slow_down(self, round_: int, rest: float) -> None:
+        """Pause all requests for ``rest`` seconds and allow fewer: the service throttled one of ``round_``."""
+        self.resting_until = max(self.resting_until, monotonic() + rest)
+        if round_ == self.round:
+            self.round += 1
+            self.allowed = max(1.0, self.allowed / 2)
+
+
+class Budget:
+    """Money: a request is let through only if what it may cost at most is still there."""
+
+    def __init__(self, max_cost: float | None, model: str) -> None:
+        self.max_cost = math.inf if max_cost is None else max_cost
+        self.model = model
+        self.spent = 0.0
+        self.price_known = max_cost is None
+        """True once an answer has shown the cost of a prompt; until then requests are sent one by one."""
+        self.reserved: list[Callable[[], float]] = []
+        """The ceilings of the requests in flight; they rise with the highest cost of a prompt."""
+        self.changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def reserve(
+        self, ceiling: Callable[[], float], kind: ReservationKind = ReservationKind.SINGLE
+    ) -> AsyncIterator[None]:
+        """Reserve the most that a request may cost while it runs.
+
+        Waits for the reservations of others; raises BudgetSpent if too little is left even then.
+        """
+        async with self.changed:
+            if kind is not ReservationKind.SENT:
+                await self.changed.wait_for(
+                    lambda: (
+                        ((self.price_known or kind is ReservationKind.NEW) and self._fits(ceiling)) or not self.reserved
+                    )
+                )
+            if kind is not ReservationKind.SENT and not self._fits(ceiling):
+                raise BudgetSpent(f"{self.model}: {self.spent:.4f} of max_cost = {self.max_cost:g} is spent")
+            self.reserved.append(ceiling)
+        try:
+            yield
+        finally:
+            async with self.changed:
+                self.reserved.remove(ceiling)
+                self.changed.notify_all()
+
+    def pay(self, cost: float) -> None:
+        """Charge the cost of an answer."""
+        self.spent += cost
+        self.price_known = True
+
+    async def raise_spent_to(self, cost: float) -> None:
+        """Record that the service reports at least this cost in total."""
+        self.spent = max(self.spent, cost)
+
+    def _fits(self, ceiling: Callable[[], float]) -> bool:
+        if math.isinf(self.max_cost):
+            return True
+        return self.spent + sum(reserved() for reserved in self.reserved) + ceiling() <= self.max_cost
+
+
+def backoff(failures: int, chance: Random) -> float:
+    """Return seconds to wait after so many failures: full jitter under a ceiling that doubles up to a minute."""
+    return chance.uniform(0, min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2.0 ** min(failures, 16)))
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a service asks to wait: ``retry-after-ms``, else ``retry-after`` (seconds or a date), else None."""
+    for header, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        if (text := headers.get(header)) is not None and (wait := _seconds(text, unit)) is not None:
+            return min(max(wait, 0.0), MAX_BACKOFF_S * 10)
+    return None
+
+
+def _seconds(text: str, unit: float) -> float | None:
+    try:
+        value = float(text) * unit
+    except ValueError:
+        try:
+            value = parsedate_to_datetime(text).timestamp() - time()
+        except (TypeError, ValueError, OverflowError):
+            return None
+    return value if math.isfinite(value) else None

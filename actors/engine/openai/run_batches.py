@@ -1,0 +1,178 @@
+"""The batches of one run and model at a service: submitted, awaited, read and found again by their metadata.
+
+Each call is repeated until the service answers; a batch is submitted once, however often an answer is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from random import Random
+from time import monotonic
+from typing import TypeVar
+
+import openai
+from openai import AsyncOpenAI
+
+from actors.engine.backend import BackendDied, BackendError, ModelStopped, Refused, Unprocessable
+from actors.engine.openai.batch_api import BatchApi
+from actors.engine.openai.batch_file import BatchFile
+from actors.engine.openai.batch_reply import FINAL, ResultLine, ServiceBatch
+from actors.engine.openai.rate_limit import RetryableError, backoff
+from sweeps.spec import ModelSpec
+
+FIRST_POLL_S, LAST_POLL_S = 1.0, 60.0
+"""Seconds to the first look at a batch, and at most between later ones; each pause is half as long again as the last."""
+BATCH_PATIENCE_S = 26 * 3600.0
+"""Seconds for which a service may be unreachable while a batch runs: its 24-hour window, and some."""
+DELETE_PATIENCE_S = 10.0
+"""Seconds spent on deleting an input file that is no longer needed."""
+FULL = "token_limit_exceeded"
+"""Error code of a batch that does not fit into the account's queue now."""
+RUN, MODEL, CEILING, REQUESTS = "proactive-sweep-run", "model", "ceiling", "requests"
+"""Keys of a batch's metadata."""
+
+Answer = TypeVar("Answer")
+
+
+class FileTooLarge(Exception):
+    """A file that the service does not take at this size."""
+
+
+class RunBatches:
+    """The batches of one run and model."""
+
+    def __init__(
+        self,
+        client: AsyncOpenAI,
+        model: ModelSpec,
+        run: str,
+        classify: Callable[[Exception], Exception],
+        clean: Callable[[str], str],
+    ) -> None:
+        """
+        Args:
+            client: the account.
+            model: the model's entry.
+            run: the name of the run folder.
+            classify: returns what an error of the SDK means to the sweep.
+            clean: makes a service's text safe to print.
+        """
+        self.api, self.model, self.run, self.classify, self.clean = BatchApi(client), model, run, classify, clean
+        self.patience = model.endpoint.patience
+        self.chance = Random(f"{run}/{model.name}")
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The metadata that marks a batch as this run's and this model's."""
+        return {RUN: self.run, MODEL: self.model.name}
+
+    async def list_earlier(self) -> list[ServiceBatch]:
+        """Return the batches that earlier attempts of this run submitted, oldest first."""
+        return await self._insist(lambda: self.api.list_batches(self.metadata), self.patience)
+
+    async def submit(self, file: BatchFile) -> ServiceBatch:
+        """Upload a file and submit it once, however often the service is called; raises FileTooLarge or ModelStopped."""
+        try:
+            uploaded = await self._persist(lambda: self.api.upload(file), self.patience)
+        except Unprocessable as problem:
+            raise FileTooLarge(str(problem)) from None
+        figures = {CEILING: repr(file.ceiling), REQUESTS: str(len(file.ceilings)), "sha256": file.digest}
+        tried = False
+
+        async def create() -> ServiceBatch:
+            nonlocal tried
+            if tried:  # the batch may exist, and only the answer was lost
+                batches = await self.api.list_batches(self.metadata)
+                if own := [batch for batch in batches if batch.input_file_id == uploaded]:
+                    return own[0]
+            tried = True
+            return await self.api.create(uploaded, {**self.metadata, **figures})
+
+        batch = await self._insist(create, self.patience)
+        if not batch.carries(self.metadata):
+            await self._insist(lambda: self.api.cancel(batch.id), self.patience)
+            raise ModelStopped(
+                f"{self.model.name}: the service keeps no metadata of batches, which resuming needs; "
+                "remove batch from the model's entry"
+            )
+        self.report(f"batch {batch.id} is sent: {len(file.ceilings):,} requests, {file.size / 1e6:,.1f} MB")
+        return batch
+
+    async def finish(self, batch: ServiceBatch, requests: int = 0) -> ServiceBatch:
+        """Wait until nothing about the batch changes any more.
+
+        Raises FileTooLarge or ModelStopped if its file of so many ``requests`` was refused; 0 accepts a failed batch.
+        """
+        pause = FIRST_POLL_S
+        while batch.status not in FINAL:
+            await asyncio.sleep(pause)
+            pause = min(1.5 * pause, LAST_POLL_S)
+            batch = await self._insist(partial(self.api.retrieve, batch.id), BATCH_PATIENCE_S)
+        self.report(f"batch {batch.id} is {batch.status}")
+        if batch.status == "failed" and requests:
+            await self.delete_input(batch)
+            error = batch.first_error
+            reason = self.clean(
+                f"{self.model.name}: the service refused a batch of {requests:,} requests: {error.code}: {error.message}"
+            )
+            raise FileTooLarge(reason) if error.code == FULL and requests > 1 else ModelStopped(reason)
+        return batch
+
+    async def read_lines(self, batch: ServiceBatch) -> list[ResultLine] | None:
+        """Return the lines of a batch's files, answers first; None if the service has deleted them all."""
+        lines: list[ResultLine] | None = None
+        for file in filter(None, (batch.output_file_id, batch.error_file_id)):
+            try:
+                content = await self._persist(partial(self.api.read_lines, file, batch.seconds), BATCH_PATIENCE_S)
+            except ModelStopped as error:
+                if not isinstance(error.__cause__, openai.NotFoundError):
+                    raise
+                self.report(f"the service no longer has file {file} of batch {batch.id}")
+                continue
+            lines = [*(lines or []), *content]
+        return lines
+
+    async def delete_input(self, batch: ServiceBatch) -> None:
+        """Delete a batch's input file, whose pictures the service no longer needs; a failure is reported only."""
+        if not batch.input_file_id:
+            return
+        try:
+            await self._persist(lambda: self.api.delete(batch.input_file_id), DELETE_PATIENCE_S)
+        except BackendError as problem:
+            self.report(f"input file {batch.input_file_id} stays at the service: {problem}")
+
+    async def _insist(self, call: Callable[[], Awaitable[Answer]], patience: float) -> Answer:
+        """Call as ``_persist``; a refusal concerns no single request, so it stops the model."""
+        try:
+            return await self._persist(call, patience)
+        except (Unprocessable, Refused) as problem:
+            raise ModelStopped(str(problem)) from None
+
+    async def _persist(self, call: Callable[[], Awaitable[Answer]], patience: float) -> Answer:
+        """Call until the service answers.
+
+        Raises:
+            BackendDied: ``patience`` seconds after the first failure.
+            BackendError: as ``classify`` says of another error.
+        """
+        first, failures = 0.0, 0
+        while True:
+            try:
+                return await call()
+            except ValueError as odd:
+                error: Exception = RetryableError(self.clean(f"{type(odd).__name__}: {odd}"))
+                cause: Exception = odd
+            except Exception as problem:  # the SDK raises anything on an untrusted response
+                error, cause = self.classify(problem), problem
+            if not isinstance(error, RetryableError):
+                raise error from cause
+            first, failures = first or monotonic(), failures + 1
+            if monotonic() - first > patience:
+                raise BackendDied(f"{self.model.name}: no answer for {patience:g} s; last error: {error.reason}")
+            await asyncio.sleep(backoff(failures, self.chance) if error.rest is None else error.rest)
+
+    def report(self, line: str) -> None:
+        """Print a line of the worker's log."""
+        print(self.clean(f"{self.model.name}: {line}"), flush=True)

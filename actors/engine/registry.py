@@ -1,0 +1,54 @@
+"""Maps a backend's name to its class; a heavy package is imported only if its backend is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from actors.embedded import resolve_embedded
+from actors.engine.backend import Backend
+from actors.engine.baselines import Baseline
+from actors.engine.vllm.batch_invariance import enable_batch_invariance
+from sweeps.spec import ModelSpec
+
+HEAVY = ("openai", "peft", "torch", "transformers", "vllm")
+"""The packages behind the doors; peft loads adapters for transformers."""
+
+
+def open_engine(model: ModelSpec, data: Path) -> Backend:
+    """Return the backend of a model entry, loaded and ready; ``data`` is the benchmark folder with its pictures.
+
+    Raises ValueError if the backend's package is not installed, and what an engine raises that cannot load: the worker
+    reports it as the model's failure to start.
+    """
+    try:
+        return _open(resolve_embedded(model), data)
+    except ModuleNotFoundError as missing:
+        if missing.name not in HEAVY:
+            raise
+        extra = f"pip install 'proactive-sweep[{model.backend}]'"
+        raise ValueError(f"{model.name} needs the package {missing.name}, which is not installed: {extra}") from missing
+
+
+def _open(model: ModelSpec, data: Path) -> Backend:
+    match model.backend:
+        case "builtin":
+            return Baseline(model.source.removeprefix("builtin:"), model.revision)
+        case "openai" if model.batch:
+            from actors.engine.openai.batch_backend import OpenAIBatchBackend
+
+            return OpenAIBatchBackend(model, data)
+        case "openai":
+            from actors.engine.openai.backend import OpenAIBackend
+
+            return OpenAIBackend(model, data)
+        case "transformers":
+            from actors.engine.hf.backend import TransformersBackend
+
+            return TransformersBackend(model, data)
+        case "vllm":
+            enable_batch_invariance(model)
+            from actors.engine.vllm.backend import VLLMBackend
+
+            return VLLMBackend(model, data)
+        case "human":
+            raise ValueError(f"{model.name} is a person, who plays with `proactive-sweep play`, not in a sweep")

@@ -1,0 +1,307 @@
+"""The vLLM backend: an engine that is gone, hung or out of reach fails every request in seconds; others fail alone.
+
+Facts behind the choices (vLLM 0.32, read in its sources and measured on CPU):
+
+- The default context of AsyncLLM batches 128 sequences and 2,048 tokens on any GPU, so both limits are always stated.
+- A picture's ``uuid`` is its identity in every cache, as it stands: it names folder, file, crop and size, and the
+  pixels go along each time.
+- Front end and engine keep two picture caches in step by the order of requests: one thread renders them all, and nothing
+  is awaited between rendering and handing over. When they still drift apart, a request ends with reason ``error``;
+  rendered again, it is fine.
+- ``check_health`` sees a dead engine only. A timed utility call sees a hung one.
+- Multimodal processors add a second start token unless they are told that the chat template has written it; a template
+  that writes none needs theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from itertools import count
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import psutil
+from vllm import SamplingParams
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.exceptions import VLLMClientError, VLLMValidationError
+from vllm.lora.request import LoRARequest
+from vllm.renderers.params import ChatParams
+from vllm.usage.usage_lib import UsageContext
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+from actors.engine.backend import BackendDied, LocalBackend, Overflow, Reply, Request, Unprocessable
+from actors.engine.chat_format import Chat, Part, conversation
+from actors.engine.decoding import decoding
+from actors.engine.hf.adapter import adapter_folder
+from actors.engine.image_loader import PictureLoader, thread_count
+from actors.engine.in_flight import with_prepared_ahead
+from actors.engine.request_pipeline import RequestPipeline
+from actors.engine.vllm.chat_template import add_functions, template_takes_functions, writes_start_token
+from actors.engine.vllm.on_cpu import engine_threads
+from actors.engine.vllm.parameters import engine_arguments, is_greedy, sampling_params
+from actors.engine.vllm.tool_calls import ToolCalls
+from envs.tool_calls import Function
+from envs.types import ImageRef
+from sweeps.spec import ModelSpec
+
+RESENDS = 4
+"""Times a request is rendered again after the engine lost its picture."""
+WATCHDOG_INTERVAL_S, WATCHDOG_TIMEOUT_S, WATCHDOG_TIMEOUT_CPU_S = 3.0, 30.0, 120.0
+"""Seconds between two calls that ask whether the engine lives, and that an answer may take (a CPU has long steps)."""
+CLOSE_TIMEOUT_S = 3.0
+"""Seconds that the engine gets to shut down by itself: the driver waits for five."""
+REQUEST_TIMEOUT_S, SLOWEST = 300.0, 4.0
+"""A request is lost after so many seconds, and one more for each ``SLOWEST`` tokens it may have."""
+REFUSALS = (VLLMClientError, ValueError, TypeError, ArithmeticError)
+"""Errors of renderers and processors for an input that they cannot take."""
+
+
+class SentPictures(NamedTuple):
+    """The pictures of one prompt."""
+
+    pictures: int
+    cached: int
+    """Those that the engine has cached: they are neither preprocessed nor sent again."""
+
+
+class VLLMBackend(LocalBackend):
+    """One engine in child processes, asked by hundreds of episodes at once. Lives in the event loop that asks first."""
+
+    def __init__(self, model: ModelSpec, data: Path, engine: Any = None) -> None:
+        """Start an engine, unless one is given, as ``actors.engine.vllm.token_input`` does."""
+        self.name = model.name
+        self.chat = {"add_generation_prompt": True, "continue_final_message": False, "tokenize": False, **model.chat}
+        arguments = engine_arguments(model)
+        if model.beyond_context:
+            os.environ["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"
+        args = AsyncEngineArgs(**arguments)
+        with engine_threads():
+            self.engine = engine or AsyncLLM.from_engine_args(args, True, UsageContext.LLM_CLASS)
+        self.children = engine_processes(self.engine)
+        self.lora = LoRARequest(model.lora, 1, adapter_folder(model)) if model.lora else None
+        renderer = self.engine.renderer
+        self.template = ChatParams(chat_template_kwargs=self.chat)
+        renderer.warmup(self.template)
+        self.tokens = renderer.default_chat_tok_params.with_kwargs(
+            add_special_tokens=not writes_start_token(renderer, self.template)
+        )
+        self.calls = ToolCalls(model.tools, renderer.get_tokenizer()) if model.calls_natively else None
+        if self.calls and not template_takes_functions(renderer, self.template):
+            raise ValueError(
+                f'the chat template of {model.source} takes no functions: write tools = "text" for {model.name}'
+            )
+        self.penalty = model.repetition_penalty
+        self.choices = lru_cache(maxsize=64)(sampling_params)
+        """vLLM copies what it gets before it writes into it (``InputProcessor.process_inputs``)."""
+        self.own = self.engine.model_config.try_get_generation_config()
+        """The checkpoint's generation configuration, which the engine itself does not follow."""
+        self.pictures = PictureLoader(data, model)
+        self.prompts = RequestPipeline(self._open, self._render, thread_count())
+        self.room = asyncio.Semaphore(with_prepared_ahead(arguments["max_num_seqs"]))
+        self.numbers = count()
+        self.in_flight: dict[asyncio.Timeout, tuple[float, float]] = {}
+        """Timeout of each request in flight -> when it counts as lost (``perf_counter``), and after how many seconds."""
+        self.silence = WATCHDOG_TIMEOUT_S if model.gpus else WATCHDOG_TIMEOUT_CPU_S
+        self.dead: BackendDied | None = None
+        self.watch: asyncio.Task[None] | None = None
+
+    async def reply(self, request: Request) -> Reply:
+        """Answer; raises Unprocessable, or BackendDied at once if the engine is gone or hung."""
+        return await self.reply_to_prompt(request, lambda: self.prompts.prepare(request))
+
+    async def reply_to_prompt(self, request: Request, prompt: Callable[[], Awaitable[Any]]) -> Reply:
+        """Answer as ``reply`` does; ``prompt`` returns the rendered request."""
+        how, sampling = decoding(request.sampling, self.own, self.penalty), request.sampling
+        seed = 0 if is_greedy(how) else request.seed
+        output, pictures, seconds = await self.generate(
+            prompt,
+            lambda: self.choices(how, sampling.max_tokens, seed, self._skips_special(request)),
+            sampling.max_tokens,
+            self.lora,
+        )
+        reply = _reply(output, pictures, seconds)
+        if self.calls and request.tools:
+            reply = replace(reply, text=self.calls.read(reply.text, request.tools))
+        return reply
+
+    def _skips_special(self, request: Request) -> bool:
+        return self.calls.skips_special_tokens(request.tools) if self.calls and request.tools else True
+
+    async def generate(
+        self,
+        prompt: Callable[[], Awaitable[Any]],
+        choices: Callable[[], SamplingParams],
+        max_tokens: int,
+        lora: LoRARequest | None,
+    ) -> tuple[Any, SentPictures, float]:
+        """Return the finished output, the pictures sent, and the seconds it took; raises as ``reply``.
+
+        Both functions are called once per attempt: the engine may write into their values.
+        """
+        if self.dead is not None:
+            raise self.dead
+        if self.watch is None:
+            self.watch = asyncio.create_task(self._watch())
+        seconds = REQUEST_TIMEOUT_S + max_tokens / SLOWEST
+        try:
+            async with self.room, asyncio.timeout(None) as end:  # rescheduled by ``_die``
+                began = perf_counter()
+                self.in_flight[end] = (began + seconds, seconds)
+                try:
+                    if self.dead is not None:
+                        raise self.dead
+                    output, pictures = await self._insist(prompt, choices, lora)
+                finally:
+                    del self.in_flight[end]
+        except TimeoutError:
+            raise self.dead or self._die("a request got no answer") from None
+        return output, pictures, perf_counter() - began
+
+    @property
+    def cache_tokens(self) -> int | None:
+        """Tokens that the key-value cache holds; None if this vLLM does not report them."""
+        tokens: int | None = getattr(self.engine.vllm_config.cache_config, "kv_cache_size_tokens", None)
+        return tokens
+
+    async def token_ids(self, request: Request) -> list[int]:
+        """Return the ids that the model reads, pictures expanded; raises what the renderer raises for a refused prompt."""
+        return list((await self.prompts.prepare(request))["prompt_token_ids"])
+
+    async def clear_caches(self) -> None:
+        """Empty every cache of pictures and prompts; call it while no request is in flight."""
+        await self.engine.reset_mm_cache()
+        await self.engine.reset_prefix_cache()
+        await self.engine.reset_encoder_cache()
+
+    async def close(self) -> None:
+        """Shut the engine down and leave no child of it behind; safe to call twice."""
+        self._die("it was closed")
+        if self.watch is not None:
+            self.watch.cancel()
+        if (handler := self.engine.output_handler) is not None:
+            handler.cancel()  # else it reports the end of its engine as a failure
+        self.pictures.close()
+        self.prompts.close()
+        await asyncio.to_thread(self._end)
+
+    def _open(self, request: Request) -> tuple[Chat, tuple[Function, ...]]:
+        pictures = self.pictures.load_blocking(request.messages)
+        return conversation(request.messages, lambda image: self._part(image, pictures[image])), request.tools
+
+    def _render(self, opened: tuple[Chat, tuple[Function, ...]]) -> Any:
+        return self.render(*opened)
+
+    def render(self, chat: Chat, functions: Sequence[Function] = ()) -> Any:
+        """Return the prompt: template, tokens and preprocessed pictures; raises what the renderer raises."""
+        template = add_functions(self.template, functions) if functions else self.template
+        _, (prompt,) = self.engine.renderer.render_chat([chat], template, self.tokens)
+        return prompt
+
+    def _part(self, image: ImageRef, pixels: Any) -> Part:
+        return {"type": "image_pil", "image_pil": pixels, "uuid": self.pictures.cache_key(image)}
+
+    # -- one request --------------------------------------------------------------------------------------------------
+    async def _insist(
+        self, prompt: Callable[[], Awaitable[Any]], choices: Callable[[], SamplingParams], lora: LoRARequest | None
+    ) -> tuple[Any, SentPictures]:
+        """Return the finished output and the pictures sent; render again if the engine's cache lost a picture."""
+        for _ in range(1 + RESENDS):
+            output, pictures = await self._attempt(prompt, choices(), lora)
+            if all(reply.finish_reason in ("stop", "length") for reply in output.outputs):
+                return output, pictures
+        raise BackendDied(f"{self.name}: the engine lost the same request {1 + RESENDS} times")
+
+    async def _attempt(
+        self, prompt: Callable[[], Awaitable[Any]], choices: SamplingParams, lora: LoRARequest | None
+    ) -> tuple[Any, SentPictures]:
+        try:
+            ready = await prompt()
+            pictures = count_pictures(ready)
+            number = f"{self.name}-{next(self.numbers)}"
+            async for output in self.engine.generate(ready, choices, number, lora_request=lora):
+                if output.finished:
+                    return output, pictures
+        except EngineDeadError:
+            raise self._die("the engine process died") from None
+        except EngineGenerateError as wrapped:
+            if isinstance(wrapped.__cause__, REFUSALS):
+                raise _refusal_error(self.name, wrapped.__cause__) from None
+            raise
+        except REFUSALS as refusal:
+            raise _refusal_error(self.name, refusal) from None
+        raise self._die("a request ended without an answer")
+
+    # -- life and death -----------------------------------------------------------------------------------------------
+    async def _watch(self) -> None:
+        """Ask the engine for a sign of life every few seconds."""
+        while self.dead is None:
+            try:
+                await asyncio.wait_for(self.engine.is_sleeping(), self.silence)
+                self._end_if_lost()
+                await asyncio.sleep(WATCHDOG_INTERVAL_S)
+            except TimeoutError:
+                self._die(f"the engine hangs: no sign of life in {self.silence:.0f} s")
+            except Exception as problem:  # whatever a dying engine raises here, it cannot answer any more
+                self._die(f"the engine process died: {type(problem).__name__}")
+
+    def _end_if_lost(self) -> None:
+        """Treat an engine as dead that leaves a request without an answer for too long."""
+        now = perf_counter()
+        late = (seconds for when, seconds in self.in_flight.values() if when < now)
+        if (seconds := next(late, None)) is not None:
+            self._die(f"a request got no answer in {seconds:.0f} s")
+
+    def _die(self, reason: str) -> BackendDied:
+        """Mark the engine as dead and end every request in flight; the first reason stays."""
+        if self.dead is None:
+            self.dead = BackendDied(f"{self.name}: {reason}")
+            for end in self.in_flight:
+                with suppress(RuntimeError):  # it expires at this very moment
+                    end.reschedule(0.0)
+        return self.dead
+
+    def _end(self) -> None:
+        self.engine.shutdown(timeout=CLOSE_TIMEOUT_S)
+        left = [child for child in self.children if child.is_running()]
+        for child in left:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        psutil.wait_procs(left, timeout=10.0)
+
+
+def engine_processes(engine: AsyncLLM) -> list[psutil.Process]:
+    """Return the engine's processes and their children, which must all end, even if their parent dies first."""
+    heads = [psutil.Process(process.pid) for process in engine.engine_core.resources.engine_manager.processes]
+    return [*heads, *(child for head in heads for child in head.children(recursive=True))]
+
+
+def _refusal_error(name: str, refusal: BaseException | None) -> Unprocessable:
+    """Return the error that a refused input means: Overflow if it exceeds the model, else Unprocessable.
+
+    vLLM 0.32 names what is too much by ``parameter``, but for a prompt that pictures made too long (``InputProcessor``).
+    """
+    outgrown = isinstance(refusal, VLLMValidationError) and (
+        refusal.parameter in ("input_tokens", "input_text", "image") or "maximum model length" in str(refusal)
+    )
+    return (Overflow if outgrown else Unprocessable)(f"{name}: {refusal}")
+
+
+def count_pictures(prompt: Any) -> SentPictures:
+    """Count the pictures of a rendered prompt; of a cached picture, the prompt holds its name alone."""
+    pictures = prompt.get("mm_kwargs", {}).get("image", ())
+    return SentPictures(len(pictures), sum(picture is None for picture in pictures))
+
+
+def _reply(output: Any, pictures: SentPictures, seconds: float) -> Reply:
+    answer, prompt = output.outputs[0], len(output.prompt_token_ids)
+    return Reply(
+        answer.text, prompt, len(answer.token_ids), answer.finish_reason, seconds,
+        cached_tokens=output.num_cached_tokens, pictures=pictures.pictures, cached_pictures=pictures.cached,
+    )  # fmt: skip

@@ -1,0 +1,66 @@
+"""vLLM's batch-invariant mode: replies that do not depend on what else is in the batch (``options.batch_invariant``).
+
+vLLM reads it from the environment, in modules that ask once when they are imported; so it is set before the first of them is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from actors.node import nvml
+from actors.node.nvml import DriverUnavailable
+from sweeps.spec import ModelSpec
+
+VARIABLE = "VLLM_BATCH_INVARIANT"
+SINCE = (0, 32)
+"""vLLM's page "Batch Invariance" of 0.32, which the requirement below is from; earlier versions asked for other GPUs."""
+CAPABILITY = (8, 0)
+"""Lowest NVIDIA compute capability. The AMD and Intel GPUs that vLLM names have not been tried here."""
+
+
+def enable_batch_invariance(model: ModelSpec, capabilities: Sequence[tuple[int, int]] | None = None) -> None:
+    """Make vLLM, which must not be imported yet, start in the mode that the entry requests.
+
+    ``capabilities`` are those of this node's GPUs, by default read from the driver. Raises ValueError if this vLLM or this
+    machine lacks the mode: else varying replies would be stored under a key that excludes them.
+    """
+    if not model.options.get("batch_invariant"):
+        return
+    if reason := _find_obstacle(model, capabilities):
+        raise ValueError(f"{model.name}: options.batch_invariant {reason}; leave it out, or run it where it can hold")
+    os.environ[VARIABLE] = "1"
+
+
+def _find_obstacle(model: ModelSpec, capabilities: Sequence[tuple[int, int]] | None) -> str:
+    if (installed := _vllm_version()) < SINCE:
+        return f"needs vLLM {_dotted(SINCE)} or newer, and this is {_dotted(installed)}"
+    if "vllm" in sys.modules and os.environ.get(VARIABLE) != "1":
+        return "must be set before vLLM is imported, and this process has imported it"
+    if not model.gpus:
+        return "needs a GPU, and the entry has gpus = 0"
+    try:
+        least = min(nvml.capabilities() if capabilities is None else capabilities, default=None)
+    except DriverUnavailable as reason:
+        return f"needs an NVIDIA GPU of compute capability {_dotted(CAPABILITY)} or higher, and there is {reason}"
+    if least is None or least < CAPABILITY:
+        here = "none is here" if least is None else f"{_dotted(least)} is here"
+        return f"needs an NVIDIA GPU of compute capability {_dotted(CAPABILITY)} or higher, and {here}"
+    return ""
+
+
+def _vllm_version() -> tuple[int, int]:
+    """Return major and minor version of the installed vLLM; a build from sources without a number counts as new."""
+    try:
+        text = version("vllm")
+    except PackageNotFoundError:
+        return SINCE  # the import fails with a better message
+    match = re.match(r"(\d+)\.(\d+)", text)
+    return SINCE if match is None or "dev" in text else (int(match[1]), int(match[2]))
+
+
+def _dotted(number: tuple[int, int]) -> str:
+    return f"{number[0]}.{number[1]}"

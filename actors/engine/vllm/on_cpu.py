@@ -1,0 +1,48 @@
+"""vLLM on processors: its scheduler and its model share a process, as on a GPU, and leave a core to the front end.
+
+By itself vLLM 0.32 gives the model of a CPU a process of its own (``check_and_update_config`` of ``vllm.platforms.cpu``), and the
+scheduler's process asks for its answer again and again without sleeping (``SpinCondition`` of
+``vllm.distributed.device_communicators.shm_broadcast``): that takes a core from the front end. docs/performance.md has figures.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+from vllm.platforms import current_platform
+
+BIND, THREADS = "VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"
+"""Environment variables: vLLM's, which binds the threads of the model's own process to cores; OpenMP's."""
+IN_ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+"""By its full name: vLLM replaces the short one, ``uni``, on a CPU."""
+
+
+def one_process_flags() -> dict[str, str]:
+    """Return the engine's flags for that; none with a GPU, or if the user binds the model to cores."""
+    return (
+        {"distributed_executor_backend": IN_ONE_PROCESS} if current_platform.is_cpu() and BIND not in os.environ else {}
+    )
+
+
+def cores() -> int:
+    """Return the number of cores of this machine, at most those that this process may use."""
+    count = psutil.cpu_count(logical=False) or os.cpu_count() or 1
+    return min(count, len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else count
+
+
+@contextmanager
+def engine_threads() -> Iterator[None]:
+    """Give processes that start meanwhile one thread for each core but one; Ray gives its workers a single one."""
+    before = os.environ.get(THREADS)
+    if one_process_flags():
+        os.environ[THREADS] = str(max(1, cores() - 1))
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(THREADS, None)
+        else:
+            os.environ[THREADS] = before

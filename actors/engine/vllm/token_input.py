@@ -1,0 +1,30 @@
+"""A vLLM backend that renders prompts and answers nothing: its front end alone, in seconds, without engine and weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.renderers import renderer_from_config
+from vllm.usage.usage_lib import UsageContext
+
+from actors.engine.vllm.backend import VLLMBackend
+from actors.engine.vllm.parameters import engine_arguments
+from sweeps.spec import ModelSpec
+
+
+def open_without_engine(model: ModelSpec, data: Path) -> VLLMBackend:
+    """The backend with the renderer that its engine would have; ``token_ids`` and ``close`` work, ``reply`` does not."""
+    config = AsyncEngineArgs(**engine_arguments(model)).create_engine_config(UsageContext.LLM_CLASS)
+    renderer = renderer_from_config(config)
+    renderer.warmup = lambda template: None  # it renders the largest pictures, for the speed of a first request
+    manager = SimpleNamespace(processes=())
+    front = SimpleNamespace(
+        renderer=renderer,
+        model_config=config.model_config,
+        engine_core=SimpleNamespace(resources=SimpleNamespace(engine_manager=manager)),
+        output_handler=None,
+        shutdown=lambda timeout: renderer.shutdown(),
+    )
+    return VLLMBackend(model, data, front)

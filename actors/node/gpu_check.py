@@ -1,0 +1,169 @@
+"""Checks a worker's GPUs before its engine loads: assigned by Ray, of the requested kind, with enough free memory.
+
+The processes of a killed engine take a while to end; an engine that measures memory meanwhile refuses to start. So
+the check waits for their memory, and names the processes that stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from time import monotonic, sleep
+
+from actors.node import nvml
+from actors.node.nvml import Device, DriverUnavailable
+from sweeps.values import format_gpus
+
+MEMORY_TIMEOUT_S = 120.0
+"""Seconds to wait for the memory of another engine's processes."""
+POLL_INTERVAL_S = 2.0
+"""Seconds between two measurements."""
+DEFAULT_GPU_SHARE = 0.9
+"""Share of its GPU's memory, or of its part of one, that vLLM takes unless options set ``gpu_memory_utilization``."""
+GIB = 2**30
+
+
+class GpuUnavailable(RuntimeError):
+    """A problem of a worker's devices, in one sentence; another worker elsewhere may succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRequest:
+    """The devices that a model needs."""
+
+    model: str
+    gpus: float
+    """A whole number, or the part of one GPU that it shares with other engines."""
+    accelerator: str = ""
+    """As Ray names it (``H200``, ``A100-80G``); empty takes any."""
+    share: float = 0.0
+    """Part of each device's memory that must be free,"""
+    size: int = 0
+    """or bytes of it, whichever is more."""
+
+    @property
+    def devices(self) -> int:
+        """Number of visible GPUs: one if it is shared."""
+        return max(1, int(self.gpus))
+
+    def needs(self, device: Device) -> int:
+        """Return bytes that must be free on a device, at most all of them."""
+        return min(device.total, max(int(self.share * device.total), self.size))
+
+
+Measure = Callable[[], Sequence[Device]]
+
+
+def check_gpus(
+    request: GpuRequest,
+    assigned: Sequence[object],
+    visible: str | None,
+    measure: Measure = nvml.devices,
+    timeout: float = MEMORY_TIMEOUT_S,
+    interval: float = POLL_INTERVAL_S,
+) -> Iterator[str]:
+    """Yield a line for the log after each check; raises GpuUnavailable if a worker must not start here.
+
+    Without a driver, only the ids are compared.
+
+    Args:
+        request: the model's needs.
+        assigned: the ids that Ray assigned, indices or UUIDs.
+        visible: CUDA_VISIBLE_DEVICES.
+        measure: returns the node's devices.
+        timeout: seconds to wait for memory.
+        interval: seconds between two measurements.
+    """
+    ids = _ids(request, [str(gpu) for gpu in assigned], visible)
+    try:
+        devices = _find(request, ids, measure())
+    except DriverUnavailable as reason:
+        yield f"GPUs {','.join(ids)}: {reason}, so kind and memory are not checked"
+        return
+    _check_kind(request, devices)
+    _check_part(request, devices[0])
+    deadline, waiting = monotonic() + timeout, False
+    while short := [device for device in devices if device.free < request.needs(device)]:
+        if monotonic() >= deadline:
+            raise GpuUnavailable(_too_little(request, short[0], timeout))
+        if not waiting:
+            yield f"waiting up to {timeout:.0f} s for memory: {_memory(short[0])}"
+            waiting = True
+        sleep(interval)
+        devices = _find(request, ids, measure())
+    for device in devices:
+        yield f"GPU {device.index} ({device.kind}): {_gib(device.free)} of {_gib(device.total)} GiB free"
+
+
+def _ids(request: GpuRequest, assigned: list[str], visible: str | None) -> list[str]:
+    """Return the ids of this worker's devices; Ray and the environment must agree, or an engine takes another's GPU."""
+    if len(assigned) != request.devices:
+        raise GpuUnavailable(
+            f"{request.model} asked for {format_gpus(request.gpus)} and Ray gave {len(assigned)} ({','.join(assigned)})"
+        )
+    names = [name.strip() for name in (visible or "").split(",") if name.strip()]
+    if names != assigned:
+        raise GpuUnavailable(
+            f"Ray gave {request.model} the GPUs {','.join(assigned)}, but CUDA_VISIBLE_DEVICES says {visible or 'nothing'}; "
+            "unset RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES on every node before `ray start`"
+        )
+    return assigned
+
+
+def _find(request: GpuRequest, ids: Sequence[str], devices: Sequence[Device]) -> list[Device]:
+    """Return the devices with these indices or UUIDs, which CUDA lets one shorten."""
+    matches = []
+    for name in ids:
+        same = [d for d in devices if d.index == name or (not name.isdigit() and d.uuid.startswith(name))]
+        if not same and name.startswith("MIG-"):
+            raise DriverUnavailable("parts of a GPU (MIG) are not measured")
+        if len(same) != 1:
+            present = ", ".join(device.index for device in devices) or "none"
+            raise GpuUnavailable(f"Ray gave {request.model} GPU {name}, but this node's driver lists {present}")
+        matches.append(same[0])
+    return matches
+
+
+def _check_kind(request: GpuRequest, devices: Sequence[Device]) -> None:
+    if not request.accelerator:
+        return
+    first, *suffixes = request.accelerator.upper().split("-")
+    for device in devices:
+        kind = device.kind.upper()
+        if not re.search(rf"\b{re.escape(first)}\b", kind) or not all(part in kind for part in suffixes):
+            raise GpuUnavailable(
+                f"{request.model} asked for {request.accelerator}, but GPU {device.index} of its node is a {device.kind}"
+            )
+
+
+def _check_part(request: GpuRequest, device: Device) -> None:
+    """Refuse a model that needs more than its part of a shared GPU, which another engine counts on."""
+    part = int(request.gpus * device.total)
+    if request.gpus < 1 and request.needs(device) > part:
+        raise GpuUnavailable(
+            f"{request.model} needs {_gib(request.needs(device))} GiB, and {request.gpus:g} of GPU {device.index} is"
+            f" {_gib(part)} GiB; write gpus = 1"
+        )
+
+
+def _too_little(request: GpuRequest, device: Device, timeout: float) -> str:
+    return (
+        f"{request.model} needs {_gib(request.needs(device))} GiB free on GPU {device.index}, "
+        f"and after {timeout:.0f} s {_memory(device)}"
+    )
+
+
+def _memory(device: Device) -> str:
+    """``only 20.1 of 139.8 GiB are free on GPU 0: process 4711 holds 119.2 GiB``."""
+    free = f"only {_gib(device.free)} of {_gib(device.total)} GiB are free on GPU {device.index}"
+    holders = [f"process {pid} holds {_gib(size)} GiB" for pid, size in device.holders]
+    return (
+        f"{free}: {' and '.join(holders)}"
+        if holders
+        else f"{free} (the driver does not report which process holds the rest)"
+    )
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f}"

@@ -1,0 +1,85 @@
+"""Retries the Hub after a pause if it does not answer; that is no fault of the model, so no worker is given up for it.
+
+A model that the Hub does not have, or does not give to this user, is requested once; so is anything in offline mode.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
+
+PAUSES_S = (15.0, 60.0, 180.0)
+"""Seconds before each retry; huggingface_hub itself has tried six times within half a minute by then."""
+CLIENTS = ("httpx", "httpx2", "requests")
+"""The packages whose errors mean that a request failed on its way, or came back with a status."""
+
+Loaded = TypeVar("Loaded")
+
+
+class HubUnreachable(RuntimeError):
+    """The Hub failed to answer every try; a later start may succeed."""
+
+
+def retry_hub(
+    work: Callable[[], Loaded],
+    what: str,
+    report: Callable[[str], None],
+    pauses: Sequence[float] = PAUSES_S,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Loaded:
+    """Return what ``work`` returns, retried after each of ``pauses`` (seconds) while the Hub does not answer.
+
+    Raises HubUnreachable after the last try, and at once any other error of ``work``.
+    """
+
+    def message(state: RetryCallState) -> str:
+        problem = state.outcome.exception() if state.outcome else None
+        return f"the Hub does not answer for {what} ({unreachable_reason(problem) if problem else ''})"
+
+    def announce(state: RetryCallState) -> None:
+        report(f"{message(state)}; asking again in {state.upcoming_sleep:g} s")
+
+    def give_up(state: RetryCallState) -> Loaded:
+        raise HubUnreachable(f"{message(state)}; asked {state.attempt_number} times")
+
+    retrying = Retrying(
+        retry=retry_if_exception(lambda problem: unreachable_reason(problem) is not None),
+        wait=wait_chain(*map(wait_fixed, pauses)) if pauses else wait_fixed(0),
+        stop=stop_after_attempt(len(pauses) + 1),
+        before_sleep=announce,
+        retry_error_callback=give_up,
+        sleep=sleep,
+    )
+    return retrying(work)
+
+
+def unreachable_reason(problem: BaseException) -> str | None:
+    """Return why no server answered, if an error or one of its causes says so; None for any other error."""
+    reason = None
+    for cause in _causes(problem):
+        if type(cause).__name__ == "OfflineModeIsEnabled":
+            return None
+        reason = reason or _client_failure(cause)
+    return reason
+
+
+def _client_failure(cause: BaseException) -> str | None:
+    """Return what a client's error says of a busy or absent server; None if the server properly refused."""
+    if not any(base.__module__.partition(".")[0] in CLIENTS for base in type(cause).__mro__):
+        return None
+    status = getattr(getattr(cause, "response", None), "status_code", None)
+    if status is None:
+        return str(cause) or type(cause).__name__
+    return f"HTTP {status}" if status == 429 or status >= 500 else None
+
+
+def _causes(problem: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and the errors that led to it."""
+    visited: set[int] = set()
+    while problem is not None and id(problem) not in visited:
+        visited.add(id(problem))
+        yield problem
+        problem = problem.__cause__ or problem.__context__

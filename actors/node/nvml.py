@@ -1,0 +1,110 @@
+"""Reads the GPUs of this node from the NVIDIA driver (NVML): memory, processes, utilization and power.
+
+No CUDA context is made: one would take memory itself, and break children that are forked later. What a driver does not report
+(``Not Supported`` in a container, under MIG, on a laptop) is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+MIB = 2**20
+
+
+class DriverUnavailable(Exception):
+    """The absence of a driver on this node; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU and its memory."""
+
+    index: str
+    uuid: str
+    kind: str
+    """As the driver names it, for example ``NVIDIA H200``."""
+    free: int
+    total: int
+    """Bytes."""
+    holders: tuple[tuple[int, int], ...] = ()
+    """Pid and bytes of each process that has memory there, if the driver reports it (in a container it may not)."""
+
+
+def devices(nvml: Any = None) -> list[Device]:
+    """Return every GPU of this node whose memory the driver reports; raises DriverUnavailable if no driver answers."""
+    with _open_driver(nvml) as driver:
+        gpus = [_device(driver, number) for number in range(driver.nvmlDeviceGetCount())]
+    return [gpu for gpu in gpus if gpu is not None]
+
+
+def capabilities(nvml: Any = None) -> list[tuple[int, int]]:
+    """Return the CUDA compute capability of every GPU; raises DriverUnavailable if no driver answers."""
+    with _open_driver(nvml) as driver:
+        handles = [driver.nvmlDeviceGetHandleByIndex(number) for number in range(driver.nvmlDeviceGetCount())]
+        return [tuple(driver.nvmlDeviceGetCudaComputeCapability(handle)) for handle in handles]
+
+
+def utilization(nvml: Any = None) -> dict[str, float]:
+    """Return metric -> value of every GPU, named as in MLflow's system metrics: percent, ``_megabytes`` and ``_watts``.
+
+    Raises DriverUnavailable if no driver answers.
+    """
+    metrics: dict[str, float] = {}
+    with _open_driver(nvml) as driver:
+        for number in range(driver.nvmlDeviceGetCount()):
+            metrics |= {f"gpu_{number}_{name}": value for name, value in _metrics(driver, number).items()}
+    return metrics
+
+
+def _device(nvml: Any, number: int) -> Device | None:
+    with suppress(nvml.NVMLError):
+        handle = nvml.nvmlDeviceGetHandleByIndex(number)
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+        uuid, kind = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
+        return Device(str(number), uuid, kind, memory.free, memory.total, _holders(nvml, handle))
+    return None  # it fell off the bus, or reports no memory (some devices share the host's)
+
+
+def _holders(nvml: Any, handle: Any) -> tuple[tuple[int, int], ...]:
+    with suppress(nvml.NVMLError):
+        processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        return tuple((process.pid, process.usedGpuMemory) for process in processes if process.usedGpuMemory is not None)
+    return ()
+
+
+def _metrics(nvml: Any, number: int) -> dict[str, float]:
+    """Return what the driver reports; it may refuse each query by itself (under MIG, utilization)."""
+    metrics: dict[str, float] = {}
+    with suppress(nvml.NVMLError):
+        handle = nvml.nvmlDeviceGetHandleByIndex(number)
+        with suppress(nvml.NVMLError):
+            metrics["utilization_percentage"] = float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+        with suppress(nvml.NVMLError):
+            memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+            metrics["memory_usage_megabytes"] = memory.used / MIB
+            metrics["memory_usage_percentage"] = 100 * memory.used / memory.total
+        with suppress(nvml.NVMLError):
+            metrics["power_usage_watts"] = nvml.nvmlDeviceGetPowerUsage(handle) / 1000
+    return metrics
+
+
+@contextmanager
+def _open_driver(nvml: Any) -> Iterator[Any]:
+    """Yield NVML (``pynvml`` unless another is given) between its init and its shutdown."""
+    if nvml is None:
+        import pynvml
+
+        nvml = pynvml
+    try:
+        nvml.nvmlInit()
+        try:
+            yield nvml
+        finally:
+            nvml.nvmlShutdown()
+    except nvml.NVMLError_LibraryNotFound:
+        raise DriverUnavailable("no NVIDIA driver on this node") from None
+    except nvml.NVMLError as problem:
+        raise DriverUnavailable(f"the NVIDIA driver does not answer ({problem})") from None

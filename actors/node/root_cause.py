@@ -1,0 +1,47 @@
+"""The cause of an error in an engine's own processes: vLLM's error only refers to the output above it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from actors.node.process_output import TAIL_BYTES, output_files
+from actors.text.redaction import redact_environment
+
+ELSEWHERE = "root cause"
+"""Part of an error whose cause is in the output (vLLM 0.26 to 0.32)."""
+LAST_LINE = re.compile(r"(?:^|\] )((?:\w+\.)*\w*(?:Error|Exception): \S.*)$", re.MULTILINE)
+"""The last line of a traceback, alone or after a logger's prefix; its other lines are indented."""
+LONGEST = 400
+"""Characters shown of a cause."""
+
+
+def root_cause(text: str) -> str:
+    """Return the last error in an output that names a cause; empty if there is none."""
+    errors = [line.strip() for line in LAST_LINE.findall(text) if ELSEWHERE not in line]
+    return errors[-1][:LONGEST] if errors else ""
+
+
+@contextmanager
+def name_root_cause() -> Iterator[None]:
+    """Replace an error whose cause is in this process's output by a RuntimeError with that cause."""
+    before = {path: Path(path).stat().st_size for path in output_files()}
+    try:
+        yield
+    except RuntimeError as problem:
+        cause = root_cause(_since(before)) if ELSEWHERE in str(problem) else ""
+        if not cause:
+            raise
+        raise RuntimeError(cause) from problem
+
+
+def _since(before: Mapping[str, int]) -> str:
+    """Return the last part of the output since then, secrets hidden."""
+    parts = []
+    for name, size in before.items():
+        with Path(name).open("rb") as file:
+            file.seek(max(size, Path(name).stat().st_size - TAIL_BYTES))
+            parts.append(file.read(TAIL_BYTES).decode("utf-8", "replace"))
+    return redact_environment("\n".join(parts))

@@ -1,0 +1,161 @@
+"""The rules of each protocol: how a turn is posed, how its reply is read, and which state follows.
+
+States are values: the same state and reply give the same turn and the same next state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from actors.engine.backend import Message, Situation
+from actors.playing.prompts import Past, ask_openly, messages, posed, posed_openly
+from actors.playing.tool_prompts import tool_messages
+from actors.playing.turn_judge import TurnJudge
+from envs import SCENARIOS
+from envs.frames import decision_states, read_category
+from envs.lenient import repair_reply
+from envs.scenario import Scenario
+from envs.tool_calls import Function, called_option, functions, offered_calls
+from envs.types import CalledTurn, Ending, ImageRef, JudgedTurn, OpenAnswer, Sample, State, Turn
+from sweeps.conditions import Condition
+
+AnyTurn = Turn | OpenAnswer | JudgedTurn | CalledTurn
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPrompt:
+    """What is asked at one turn."""
+
+    messages: tuple[Message, ...]
+    """The conversation; its last message is the question."""
+    situation: Situation
+    """The state behind the question, with its view."""
+    tools: tuple[Function, ...] = ()
+    """Functions to call, where they travel next to the messages and not in them."""
+
+    @property
+    def image(self) -> ImageRef:
+        """The picture of the question at the size that is sent, ``NO_PICTURE`` where there is none."""
+        return next(iter(self.messages[-1].images), self.situation.view.image)
+
+
+@dataclass(frozen=True)
+class EpisodeRules:
+    """One sample under one condition; a protocol adds how to pose a turn and how to read its reply."""
+
+    sample: Sample
+    condition: Condition
+    seed: int
+    """Decides random-proactive moves."""
+
+    @property
+    def game(self) -> Scenario:
+        """The scenario of the sample."""
+        return SCENARIOS[self.sample.scenario]
+
+    def initial(self) -> State:
+        """Return the state before the first answer."""
+        return self.game.initial(self.sample, self.condition.mode, self.seed)
+
+    def pose(self, state: State, past: Sequence[Past]) -> TurnPrompt:
+        """Return the prompt of this state; ``past`` holds the earlier turns of the episode."""
+        raise NotImplementedError
+
+    async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, AnyTurn]:
+        """Return the next state and the turn that the reply makes."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class MultipleChoice(EpisodeRules):
+    """The reply names an option by letter or by text."""
+
+    examples: Sequence[Message] = ()
+    """Solved examples that precede the question."""
+
+    def pose(self, state: State, past: Sequence[Past]) -> TurnPrompt:
+        view = posed(self.sample, state, self.condition)
+        conversation = messages(self.sample, view, self.condition, past, self.examples)
+        return TurnPrompt(conversation, Situation(self.sample, state, view))
+
+    async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, Turn]:
+        return self.step(prompt.situation.state, reply)
+
+    def step(self, state: State, reply: str) -> tuple[State, Turn]:
+        """Return the next state and the turn; raises ValueError if the episode has ended."""
+        text = repair_reply(self.sample, state, reply) if self.condition.lenient else reply
+        following, turn = self.game.step(self.sample, state, text)
+        return following, turn if text == reply else replace(turn, reply=reply)
+
+
+@dataclass(frozen=True)
+class EveryFrame(MultipleChoice):
+    """One question per picture that play can reach, nearest first, each without history and without anything to ask for."""
+
+    @cached_property
+    def states(self) -> list[State]:
+        """One state per picture."""
+        return decision_states(self.sample)
+
+    def initial(self) -> State:
+        return self.states[0]
+
+    def pose(self, state: State, past: Sequence[Past]) -> TurnPrompt:
+        return super().pose(state, ())
+
+    def step(self, state: State, reply: str) -> tuple[State, Turn]:
+        following = self.states[self.states.index(state) + 1 :] or [state._replace(ending=Ending.MAPPED)]
+        return following[0], read_category(self.sample, state, reply)
+
+
+@dataclass(frozen=True)
+class FunctionCalls(EpisodeRules):
+    """The reply calls a function, which stands for an option of multiple choice."""
+
+    native: bool = False
+    """Send the functions as tools instead of listing them in the text."""
+
+    def pose(self, state: State, past: Sequence[Past]) -> TurnPrompt:
+        view = posed(self.sample, state, self.condition)
+        calls = offered_calls(self.sample, state, view)
+        tools = functions(calls)
+        situation = Situation(self.sample, state, view, calls=tuple(calls))
+        conversation = tool_messages(view, tools, self.condition, self.native)
+        return TurnPrompt(conversation, situation, tools if self.native else ())
+
+    async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, CalledTurn]:
+        now = prompt.situation
+        option = called_option(now.view, now.calls, reply)
+        following, turn = self.game.step(self.sample, now.state, option)
+        return following, CalledTurn(replace(turn, reply=reply), option)
+
+
+@dataclass(frozen=True)
+class OneAnswer(EpisodeRules):
+    """The reply is free text to the first picture; a judge reads it after the episode."""
+
+    def pose(self, state: State, past: Sequence[Past]) -> TurnPrompt:
+        view = posed_openly(self.sample, state, self.condition)
+        return TurnPrompt((ask_openly(view),), Situation(self.sample, state, view, open_ended=True))
+
+    async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, AnyTurn]:
+        state = prompt.situation.state
+        return state._replace(ending=Ending.ANSWERED), OpenAnswer(state.frame, reply)
+
+
+@dataclass(frozen=True)
+class JudgedAnswers(OneAnswer):
+    """Every reply is free text; a judge reads it as an option of multiple choice before the next turn."""
+
+    judge: TurnJudge
+    key: str
+    """Key of the episode, which seeds the judge."""
+
+    async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, JudgedTurn]:
+        """As ``EpisodeRules.read``; raises NoVerdict, and what the judge's engine raises."""
+        now = prompt.situation
+        judged = await self.judge.read(self.sample, now.state, now.view, self.key, reply)
+        following, turn = self.game.step(self.sample, now.state, judged.option)
+        return following, JudgedTurn(replace(turn, reply=reply), judged.option, judged.text)

@@ -1,0 +1,136 @@
+"""How one episode is played: pose a turn, wait for the reply, read it, until the game ends.
+
+``play`` is the loop of all protocols; what they pose and how they read it is in ``episode_rules``. The loop knows no cluster
+and no store: a recorded list of replies replays to the same episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from actors.engine.backend import ENDS_EPISODE, Backend, Message, Overflow, Refused, Reply, Request, Unprocessable
+from actors.playing.episode_rules import (
+    AnyTurn,
+    EpisodeRules,
+    EveryFrame,
+    FunctionCalls,
+    JudgedAnswers,
+    MultipleChoice,
+    OneAnswer,
+)
+from actors.playing.prompts import Past
+from actors.playing.turn_judge import NoVerdict, TurnJudge
+from envs.types import UNSCORED, Ending, ImageRef, Sample, State
+from sweeps.spec import Cell, ModelSpec, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedTurn:
+    """A turn with its picture and its reply."""
+
+    turn: AnyTurn
+    image: ImageRef
+    """``NO_PICTURE`` where none was shown."""
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One sample, played to its end by one model under one condition."""
+
+    key: str
+    sample: Sample
+    seed: int
+    turns: tuple[PlayedTurn, ...]
+    ending: Ending
+    error: str | None
+    seconds: float
+    rejected: bool = False
+    """True if the engine itself refused a request for good: not for a picture, its length, or a filter."""
+
+
+async def play(
+    sample: Sample,
+    cell: Cell,
+    backend: Backend,
+    key: str,
+    seed: int,
+    examples: Sequence[Message] = (),
+    judge: TurnJudge | None = None,
+) -> Episode:
+    """Play one episode.
+
+    Args:
+        sample: The sample as its condition shows it (``prompts.staged``).
+        seed: Decides random-proactive moves and, with the turn's number, the decoding of every turn.
+        examples: Solved examples of multiple choice.
+        judge: Reads the answers of ``oeg-multi``; required there.
+
+    A request that can never be answered ends the episode. Raises BackendDied (the episode is pending again).
+    """
+    began, turns, past = perf_counter(), list[PlayedTurn](), list[Past]()
+    rules = rules_of(sample, cell, key, seed, examples, judge)
+    state, ending, refusal = rules.initial(), None, None
+    while ending is None:
+        prompt = rules.pose(state, past)
+        decoding_seed = turn_seed(seed, state)
+        request = Request(prompt.messages, cell.sampling, decoding_seed, prompt.situation, key, prompt.tools)
+        try:
+            check_pictures(prompt.messages, cell.model)
+            reply = await backend.reply(request)
+            state, turn = await rules.read(prompt, reply.text)
+        except (*ENDS_EPISODE, Refused, NoVerdict) as problem:
+            ending, refusal = refusal_ending(problem, cell.protocol), problem
+        else:
+            turns.append(PlayedTurn(turn, prompt.image, reply))
+            past.append((prompt.situation.view, reply.text))
+            ending = Ending.TRUNCATED if is_truncated(state, reply) else state.ending
+    error = None if refusal is None else str(refusal)
+    rejected = type(refusal) is Unprocessable
+    return Episode(key, sample, seed, tuple(turns), ending, error, perf_counter() - began, rejected)
+
+
+def rules_of(
+    sample: Sample, cell: Cell, key: str, seed: int, examples: Sequence[Message], judge: TurnJudge | None
+) -> EpisodeRules:
+    """Return the rules of the cell's protocol."""
+    match cell.protocol:
+        case Protocol.OEG:
+            return OneAnswer(sample, cell.condition, seed)
+        case Protocol.OEG_MULTI:
+            assert judge is not None, "oeg-multi needs a judge"
+            return JudgedAnswers(sample, cell.condition, seed, judge, key)
+        case Protocol.TOOLS:
+            return FunctionCalls(sample, cell.condition, seed, native=cell.model.calls_natively)
+        case Protocol.MCQA:
+            choice = EveryFrame if cell.condition.every_frame else MultipleChoice
+            return choice(sample, cell.condition, seed, examples)
+
+
+def refusal_ending(problem: Exception, protocol: Protocol) -> Ending:
+    """Return how an episode ends whose request can never be answered."""
+    if isinstance(problem, NoVerdict):
+        return Ending.FAILED
+    if isinstance(problem, Refused):
+        return Ending.REFUSED
+    outgrown = isinstance(problem, Overflow) and protocol is not Protocol.OEG  # a single picture does not grow
+    return Ending.OVERFLOW if outgrown else Ending.UNPROCESSABLE
+
+
+def is_truncated(state: State, reply: Reply) -> bool:
+    """Return True if the game ended with a reply whose tokens were spent before its first word."""
+    return state.ending not in (None, *UNSCORED) and not reply.text and reply.finish == "length"
+
+
+def check_pictures(conversation: Sequence[Message], model: ModelSpec) -> None:
+    """Raise Overflow if the conversation has more pictures than the model's entry allows."""
+    pictures = sum(len(message.images) for message in conversation)
+    if model.max_images is not None and pictures > model.max_images:
+        raise Overflow(f"{model.name}: the prompt has {pictures} pictures, the model takes {model.max_images}")
+
+
+def turn_seed(seed: int, state: State) -> int:
+    """Return the decoding seed of one turn: 63 bits, different for every turn."""
+    return (seed + state.turn * 0x9E3779B97F4A7C15) & 0x7FFFFFFFFFFFFFFF

@@ -1,0 +1,30 @@
+"""The question of a turn whose options are functions: beside the message, or listed in its text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from actors.engine.backend import Message
+from actors.playing.prompts import spoken_first
+from envs.tool_calls import Function
+from envs.tool_wording import LISTED, NATIVE, WRITTEN
+from envs.types import NO_PICTURE, View
+from sweeps.conditions import Condition
+
+
+def tool_messages(view: View, functions: Sequence[Function], condition: Condition, native: bool) -> tuple[Message, ...]:
+    """The conversation that asks for one call; ``native`` leaves the functions to what travels beside it (``schema``)."""
+    text = view.prompt + (NATIVE if native else f"{LISTED}{listed(functions)}{WRITTEN}")
+    images = () if view.image == NO_PICTURE else (view.image,)
+    return (*spoken_first(condition), Message("user", text, images))
+
+
+def listed(functions: Sequence[Function]) -> str:
+    """The functions as text, a line each: ``- move_blocks(direction: "left" | "right"): ...``."""
+    return "".join(f"- {function.name}({_parameter(function)}): {function.description}\n" for function in functions)
+
+
+def _parameter(function: Function) -> str:
+    values = " | ".join(json.dumps(value, ensure_ascii=False) for value in function.values)
+    return f"{function.parameter}: {values}" if values else ""

@@ -1,0 +1,48 @@
+"""Makes text of services, models and data files safe to show: no raw control character reaches a terminal, log or page.
+
+Each becomes its visible escape, so that nothing is hidden: ``\\x1b`` where lines are printed, ``⟨U+001B⟩`` on a page.
+"""
+
+from __future__ import annotations
+
+import re
+
+COLOR = re.compile(r"\x1b\[[0-9;]*m")
+"""Escape sequences that color a terminal's text (ECMA-48, SGR)."""
+CONTROLS = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # reorder the text around them (UAX 9)
+    "\u2028\u2029\ud800-\udfff"  # line and paragraph separators; halves of a pair, which no encoding has
+)
+BLANKS = (  # print as nothing
+    "\t\n\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff"
+)
+UNSAFE = re.compile(f"[{CONTROLS}]")
+HIDDEN = re.compile(f"[{CONTROLS}{BLANKS}]")
+"""Characters that print as nothing, or change the order in which the rest prints."""
+
+
+def printable(text: str) -> str:
+    """Return the text with control and reordering characters escaped; newlines and tabs stay."""
+    return UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
+
+
+def strip_colors(text: str) -> str:
+    """Return the text of a log without its colors, which engines add and which hide nothing."""
+    return COLOR.sub("", text)
+
+
+def one_line(text: str) -> str:
+    """Return printable text on one line, runs of white space as one space."""
+    return printable(" ".join(text.split()))
+
+
+def spell_invisible(text: str, keep: str = "") -> str:
+    """Return the text with each invisible character as ``⟨U+202E⟩``, except those in ``keep``."""
+    return HIDDEN.sub(lambda match: match[0] if match[0] in keep else f"⟨U+{ord(match[0]):04X}⟩", text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

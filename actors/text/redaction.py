@@ -1,0 +1,66 @@
+"""Removes secrets from text: user and password of an address, values of environment variables named like a secret.
+
+Text without a secret is unchanged; in doubt, more of an address is hidden, but never beyond the next space of a text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+
+SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
+"""Names of environment variables whose values are redacted."""
+MIN_SECRET_LENGTH = 8
+"""Characters of the shortest secret: replacing ``0`` or ``none`` would make a log unreadable."""
+HOST = r"""(?:\[[\w:.%]+\]|[\w.-]*)(?::\d*)?(?:[/?#"<>`\\]|[,;:!?.)\]]*(?:\s|$))"""
+"""``host``, ``host:port`` or ``[ipv6]:port`` up to the end of the authority (RFC 3986, 3.2): no ``@`` after it ends userinfo."""
+USERINFO_IN_TEXT = re.compile(rf"(?<=://)(?!{HOST})\S*@")
+USERINFO_OF_ADDRESS = re.compile(rf"(?<=://)(?!{HOST})[^\n]*@")
+
+
+def redact_addresses(text: str) -> str:
+    """Return the text with ``***`` for the userinfo of each address (``scheme://user:password@host``).
+
+    Userinfo ends at the last ``@`` before a space, so that a password may hold ``@``, and ``/`` where no port number precedes it.
+    """
+    return USERINFO_IN_TEXT.sub("***@", text)
+
+
+def redact_address(address: str) -> str:
+    """Redact a string that is one address, or one option with an address; its password may contain spaces."""
+    return USERINFO_OF_ADDRESS.sub("***@", address)
+
+
+def redact_environment(text: str, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the text with ``***`` for the value of every environment variable named like a secret."""
+    values = {value for name, value in environment.items() if SECRET_NAME.search(name.upper())}
+    for value in sorted(values, key=len, reverse=True):  # a secret may begin with another
+        if len(value) >= MIN_SECRET_LENGTH:
+            text = text.replace(value, "***")
+    return text
+
+
+def redact_key(text: str, key: str) -> str:
+    """Return the text with ``***`` for every run of ``MIN_SECRET_LENGTH`` characters of the key; a shorter key is none.
+
+    Services repeat parts of a key ("Incorrect API key: sk-abc...wxyz").
+    """
+    size = MIN_SECRET_LENGTH
+    runs = dict.fromkeys(key[start : start + size] for start in range(len(key) - size + 1))
+    starts = sorted(start for run in runs for start in _find_all(text, run))
+    if not starts:
+        return text
+    parts, end = [text[: starts[0]], "***"], starts[0] + size
+    for start in starts:
+        if start > end:  # else it continues the run before
+            parts += [text[end:start], "***"]
+        end = start + size
+    return "".join([*parts, text[end:]])
+
+
+def _find_all(text: str, part: str) -> Iterator[int]:
+    start = text.find(part)
+    while start >= 0:
+        yield start
+        start = text.find(part, start + 1)

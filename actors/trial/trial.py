@@ -1,0 +1,199 @@
+"""Tries a loaded engine: some episodes, its memory, and some prompts compared with the package's own call.
+
+The engine is closed before the package-style call loads the checkpoint a second time: two of them need not fit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import psutil
+
+from actors.embedded import resolve_embedded
+from actors.engine.backend import Backend, LocalBackend, Message, Reply, Request
+from actors.engine.image_loader import PictureLoader
+from actors.engine.in_flight import choose_in_flight
+from actors.node import nvml
+from actors.playing.episode_runner import EpisodeRunner, PlanView
+from actors.trial.front_end import FrontEnd, measure_front_end
+from envs.types import ImageRef
+from sweeps.spec import ModelSpec
+
+COMPARED_PROMPTS = 6
+"""Prompts compared with the package-style call: a network of 7 billion parameters answers one in about a second."""
+REPLY_TOKENS = 20
+"""New tokens of a compared reply."""
+MAX_REASON = 300
+"""Characters of an error's first line."""
+
+
+@dataclass(frozen=True)
+class PromptComparison:
+    """One prompt, as the engine and as the package-style call read and answer it."""
+
+    pictures: int
+    ids: list[int]
+    package_ids: list[int]
+    reply: str
+    package_reply: str
+
+
+@dataclass(frozen=True)
+class TrialReport:
+    """The measurements of a trial."""
+
+    seconds: float
+    """Of playing, all episodes together."""
+    endings: dict[str, int]
+    """Ending -> episodes."""
+    reason: str
+    """Error of the first episode that ended with one; empty if none did."""
+    host: int
+    """Bytes of host memory of this process and its children."""
+    gpu: int | None
+    """Bytes taken on this worker's GPUs; None if no driver reports them."""
+    picture: int | None
+    """Tokens of one picture of the first prompt; None if the model takes no prompt without it."""
+    compared: tuple[PromptComparison, ...] = ()
+    uncompared: str = ""
+    """Reason for comparing nothing."""
+    front: FrontEnd | None = None
+    """Of a vLLM worker whose prompts have pictures."""
+
+
+class RequestRecorder(Backend):
+    """A backend that passes requests on and records those that were answered."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.requests: list[Request] = []
+
+    async def reply(self, request: Request) -> Reply:
+        reply = await self.backend.reply(request)
+        self.requests.append(request)
+        return reply
+
+    async def close(self) -> None:
+        await self.backend.close()
+
+
+async def run_trial(
+    plan: PlanView, model: ModelSpec, backend: Backend, data: Path, ordinals: Sequence[int]
+) -> TrialReport:
+    """Play the episodes of these ordinals, compare some of their prompts, and close the backend."""
+    recorder = RequestRecorder(backend)
+    report, rows = await _play(plan, model, recorder, ordinals)
+    if not isinstance(backend, LocalBackend):
+        await backend.close()
+        return replace(report, uncompared="no checkpoint to compare with")
+    requests = select_requests(recorder.requests)
+    picture = await measure_picture_tokens(backend, requests[0]) if requests else None
+    ours = [(await backend.token_ids(request), (await backend.reply(request)).text) for request in requests]
+    cached_share = _cached_share(rows)
+    front = await measure_front_end(backend, recorder.requests, cached_share) if model.backend == "vllm" else None
+    await backend.close()
+    theirs, reason = await _call_package(model, data, requests)
+    compared = tuple(
+        PromptComparison(_count_pictures(request), ids, package_ids, reply, package_reply)
+        for request, (ids, reply), (package_ids, package_reply) in zip(requests, ours, theirs, strict=False)
+    )
+    return replace(report, picture=picture, compared=compared, uncompared=reason, front=front)
+
+
+async def _play(
+    plan: PlanView, model: ModelSpec, recorder: RequestRecorder, ordinals: Sequence[int]
+) -> tuple[TrialReport, list[dict[str, Any]]]:
+    """Play the episodes; return the report so far, and the batches of their rows."""
+    began, rows = perf_counter(), list[dict[str, Any]]()
+    episodes = choose_in_flight(model, recorder.backend.cache_tokens).episodes
+    async for batch in EpisodeRunner(plan, {model.name: recorder}, episodes).play(ordinals):
+        rows.append(batch.episodes)
+    seconds = perf_counter() - began
+    host, gpu = measure_memory()
+    errors = [error for row in rows for error in row["error"] if error]
+    endings = Counter(ending for row in rows for ending in row["ending"])
+    return TrialReport(seconds, dict(sorted(endings.items())), (errors or [""])[0], host, gpu, None), rows
+
+
+def _cached_share(rows: Sequence[dict[str, Any]]) -> float:
+    """Return the share of the pictures of these rows that came from the engine's cache."""
+    pictures, cached = (sum(n or 0 for row in rows for n in row[name]) for name in ("pictures", "cached_pictures"))
+    return cached / pictures if pictures else 0.0
+
+
+def select_requests(requests: Sequence[Request]) -> list[Request]:
+    """Return the prompts with fewest and with most pictures, and some between, made greedy and short."""
+    ranked = sorted(requests, key=_count_pictures)
+    step = max(1, (len(ranked) - 1) // max(1, COMPARED_PROMPTS - 1))
+    picked = {id(request): request for request in (*ranked[::step][: COMPARED_PROMPTS - 1], *ranked[-1:])}
+    return [
+        replace(request, sampling=request.sampling.model_copy(update={"temperature": 0.0, "max_tokens": REPLY_TOKENS}))
+        for request in picked.values()
+    ]
+
+
+async def measure_picture_tokens(backend: LocalBackend, request: Request) -> int | None:
+    """Return the tokens that the first picture takes, with the tokens that stand around it."""
+    image = next((image for message in request.messages for image in message.images), None)
+    for many, few in ((2, 1), (1, 0)) if image else ():
+        with suppress(Exception):  # a limit of one picture, a template that wants one: the next pair may do
+            longer = await backend.token_ids(_probe(request, image, many))
+            return len(longer) - len(await backend.token_ids(_probe(request, image, few)))
+    return None
+
+
+def _probe(request: Request, image: ImageRef | None, number: int) -> Request:
+    return replace(request, messages=(Message("user", "?", (image,) * number if image else ()),))
+
+
+async def _call_package(
+    model: ModelSpec, data: Path, requests: Sequence[Request]
+) -> tuple[list[tuple[list[int], str]], str]:
+    """Return ids and reply of each prompt by the package-style call, and why it stopped, if it failed."""
+    loader, answers = PictureLoader(data), list[tuple[list[int], str]]()
+    try:
+        from actors.engine.hf.package_call import PackageCall
+
+        call = await asyncio.to_thread(PackageCall, resolve_embedded(model))
+        for request in requests:
+            pictures = await loader.load(request.messages)
+            ids = await asyncio.to_thread(call.ids, request.messages, pictures)
+            answers.append((ids, await asyncio.to_thread(call.reply, request.messages, pictures, REPLY_TOKENS)))
+    except Exception as problem:  # whatever transformers raises, the trial of our engine stands
+        return answers, f"transformers: {first_line(problem)}"
+    finally:
+        loader.close()
+    return answers, ""
+
+
+def first_line(problem: BaseException) -> str:
+    """Return the first line of an error's message, or its type if that is empty."""
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    return (lines[0] if lines else type(problem).__name__)[:MAX_REASON]
+
+
+def measure_memory() -> tuple[int, int | None]:
+    """Return bytes of host memory of this process and its children, and bytes taken on its GPUs."""
+    process, host = psutil.Process(), 0
+    for member in (process, *process.children(recursive=True)):
+        with suppress(psutil.Error):
+            host += member.memory_info().rss
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    try:
+        devices = nvml.devices()
+    except nvml.DriverUnavailable:
+        return host, None
+    own = [gpu for gpu in devices if any(gpu.index == name or gpu.uuid.startswith(name) for name in visible)]
+    return host, sum(gpu.total - gpu.free for gpu in own) if own else None
+
+
+def _count_pictures(request: Request) -> int:
+    return sum(len(message.images) for message in request.messages)

@@ -1,0 +1,75 @@
+"""``judge``: have open-ended answers read by a judge, and show how far judges agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.json_output import AsJson, print_json
+from orchestrator.cli.options import WIDTH, required_name, viewed
+from orchestrator.cli.printing import print_tables
+from orchestrator.monitoring.console import show
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.table import Table
+
+
+def judge(
+    output: Annotated[str, typer.Argument(metavar="DIR", help="A run folder, or s3://BUCKET/FOLDER.")],
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="A judge by name (default: the sweep's own).")] = "",
+    set_: Annotated[
+        list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the \\[judge] table.")
+    ] = [],  # noqa: B006
+    again: Annotated[bool, typer.Option("--again", help="Also answers that it failed to judge before.")] = False,
+    agreement: Annotated[
+        bool, typer.Option("--agreement", help="Judge nothing; show how far the judges of the run agree.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the open-ended answers of a run: those pending, or all of them with another judge."""
+    if agreement:
+        _show_agreement(viewed(output), as_json)
+        return
+    from orchestrator.execution.attempt import judge_answers
+    from orchestrator.object_store import run_location as remote
+    from orchestrator.report.scores.judge_agreement import resolve_judge
+    from orchestrator.storage.run_folder import stored_sweep
+
+    with remote.open_location(required_name(output)) as location:
+        sweep = stored_sweep(location.folder)
+        rows, complete = judge_answers(sweep, location.folder, resolve_judge(sweep, by, set_), again)
+    open_ended = rows.filter(rows["protocol"] == "oeg")
+    if as_json:
+        print_json(open_ended.to_dicts())
+    else:
+        print_tables(open_ended)
+    raise typer.Exit(location.exit_code(0 if complete else 1))
+
+
+def _show_agreement(folder: Path, as_json: bool) -> None:
+    """Print the share of equal verdicts and Cohen's kappa of every pair of judges."""
+    from orchestrator.report.scores import judge_agreement
+    from orchestrator.storage.run_folder import stored_sweep
+
+    stored_sweep(folder)
+    rows = judge_agreement.agreement(folder)
+    if as_json:
+        print_json(rows.to_dicts())
+    else:
+        show(_pairs(rows) if rows.height else "fewer than two judges have read answers of this run", min_width=WIDTH)
+
+
+def _pairs(rows: pl.DataFrame) -> Table:
+    from rich.markup import escape
+    from rich.table import Column, Table
+
+    heads = ("judge", "other", "bit", "answers", "equal %", "kappa", "yes %", "other's yes %")
+    table = Table(*(Column(head, no_wrap=True) for head in heads))
+    for row in rows.iter_rows(named=True):
+        figures = [row[name] for name in ("equal", "kappa", "first_yes", "other_yes")]
+        texts = ["-" if figure is None else f"{figure:.2f}" for figure in figures]
+        table.add_row(escape(row["judge"]), escape(row["other"]), row["bit"], f"{row['answers']:,}", *texts)
+    return table

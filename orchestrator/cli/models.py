@@ -1,0 +1,138 @@
+"""``models``: check, fetch and try models before a sweep starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from actors.text.printable import printable
+from orchestrator.cli.json_output import AsJson, print_json
+from orchestrator.monitoring.console import show
+from sweeps.sweep_file import SweepError
+
+if TYPE_CHECKING:
+    from sweeps.spec import ModelSpec
+
+models_app = typer.Typer(help="The models: check, fetch and try them before a sweep.", no_args_is_help=True)
+
+WIDTH = 160
+"""Columns that the tables of models need."""
+
+
+@models_app.command()
+def check(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: all that ship.")] = None,
+    sweep: Annotated[Path | None, typer.Option(metavar="SWEEP", help="The models of this sweep file.")] = None,
+    gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s, a10 and others.")] = "h200",
+    as_json: AsJson = False,
+) -> None:
+    """Show source, architecture, pictures, memory and license of each model; exit code 1 if one cannot run.
+
+    For named models and those of a sweep, also import the packages that their processors need.
+    """
+    from orchestrator.inspection.model_check import GPUS
+    from orchestrator.inspection.model_check import check as check_models
+    from sweeps.load import find_models
+
+    if gpu_type not in GPUS:
+        raise SweepError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
+    rows = check_models(find_models(names or [], sweep), gpu_type, imports=bool(names or sweep))
+    notes = [] if sweep is None else _overflow_notes(sweep)
+    if as_json:
+        print_json({"models": [{**asdict(row), "ok": row.ok} for row in rows], "notes": notes})
+    else:
+        table = Table("model", "source", "architecture", "pictures", "memory", "packages", "license")
+        for row in rows:
+            table.add_row(*map(_plain, row.cells))
+        show(table, *map(printable, notes), min_width=WIDTH)
+    raise typer.Exit(0 if all(row.ok for row in rows) else 1)
+
+
+@models_app.command()
+def fetch(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: all of the sweep.")] = None,
+    sweep: Annotated[Path | None, typer.Option(metavar="SWEEP", help="The models and the judge of this file.")] = None,
+) -> None:
+    """Download model weights to this machine, or to every node of the Ray cluster at RAY_ADDRESS; rerun to resume.
+
+    Exit code 1 if some weights are missing.
+    """
+    from sweeps.load import find_models, load
+
+    if not names and sweep is None:
+        raise SweepError("name the models to fetch, or a sweep: models fetch --sweep FILE")
+    models = find_models(names or [], sweep)
+    if sweep is not None and not names and (judge := load(sweep).judge) is not None:
+        models = [*models, judge.model]
+    missing = _download(models, lambda line: print(printable(line), flush=True))
+    raise typer.Exit(1 if missing else 0)
+
+
+@models_app.command("try")
+def try_models(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Models by name, or folders of checkpoints.")
+    ] = None,
+    sweep: Annotated[
+        Path | None, typer.Option(metavar="SWEEP", help="The models and conditions of this sweep.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder.")] = None,
+    backend: Annotated[str, typer.Option(help="The engine for NAME: transformers or vllm.")] = "",
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Where measured rates go, for `plan --gpus`.")] = Path(
+        "outputs/models-try"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Load each model, play two samples of each scenario and condition, and compare with the package's own call."""
+    from orchestrator.execution.cluster_models import try_models
+    from orchestrator.inspection.model_try import models
+
+    rows = []
+    for row in try_models(models(names or [], sweep, backend), sweep, data, output):
+        rows.append(row)
+        print(printable(f"{row.model}: {row.wrong or 'ok'}"), file=sys.stderr)
+    if as_json:
+        print_json([row.table() for row in rows])
+    else:
+        heads = ("model", "load time, s", "GiB", "tokens/picture", "episodes/s", "cut short", "equal", "wrong")
+        table = Table(*heads)
+        for row in rows:
+            table.add_row(*map(_plain, row.cells))
+        show(table, *(printable(f"{row.model}: {row.bound}") for row in rows if row.bound), min_width=WIDTH)
+    raise typer.Exit(0 if all(row.ok for row in rows) else 1)
+
+
+def _download(models: Sequence[ModelSpec], say: Callable[[str], None]) -> list[str]:
+    """Download weights and return the names of the models that still lack some."""
+    if os.environ.get("RAY_ADDRESS"):
+        from orchestrator.execution.cluster_models import fetch_on_cluster  # Ray takes a second to import
+
+        return fetch_on_cluster(models, say)
+    from orchestrator.datasets.weights import fetch_all
+
+    return fetch_all(models, say)
+
+
+def _overflow_notes(path: Path) -> list[str]:
+    """Return how many episodes of the sweep may outgrow their models, if its data is available."""
+    from orchestrator.inspection import overflow
+    from orchestrator.planning.build_plan import build_plan
+    from sweeps.load import load
+
+    sweep = load(path)
+    if "://" not in sweep.data and not Path(sweep.data).is_dir():
+        return [f"{sweep.data} is missing, so the episodes that may outgrow their models cannot be counted"]
+    return overflow.lines(overflow.risks(build_plan(sweep)))
+
+
+def _plain(cell: str) -> Text:
+    """Return a cell without markup, control characters spelled out: sources and licenses are foreign text."""
+    return Text(printable(cell))

@@ -1,0 +1,71 @@
+"""``status`` and ``top``: the progress of a run, once or full-screen."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from actors.text.printable import printable
+from orchestrator.cli.json_output import AsJson, print_json
+from orchestrator.cli.options import RunFolder, required_name, viewed
+from orchestrator.cli.printing import precision_lines, print_left_out, print_mlflow, print_reused
+from orchestrator.monitoring.console import show
+from orchestrator.storage.lock import RunFolderError
+
+COLUMNS = ("cell", "state", "finished", "planned", "errors", "reason")
+DAMAGED = "is damaged or was edited; rerun the same `run` command to rewrite it or to replay its episodes"
+
+
+def status(folder: RunFolder, as_json: AsJson = False) -> None:
+    """Show the progress of a run by cell and model; while it runs, also replicas, rates and ETA."""
+    from rich.markup import escape
+    from rich.table import Column, Table
+
+    from orchestrator.monitoring.render import status_tables
+    from orchestrator.storage import engine_cache, reused
+    from orchestrator.storage.run_folder import read_status
+
+    progress, precision = read_status(folder), precision_lines(folder)
+    if as_json:
+        if precision:
+            progress = {**progress, "precision": precision}
+        print_json(
+            {**progress, "reused": reused.reused_per_cell(folder), "cached": engine_cache.percentages_by(folder)}
+        )
+        return
+    table = Table(*COLUMNS[:-1], Column(COLUMNS[-1], overflow="fold"))
+    for cell in progress["cells"]:
+        table.add_row(*(escape(str(cell[name])) for name in COLUMNS))
+    show(table, *status_tables(progress), *(f"{name} {DAMAGED}" for name in progress["damaged"]), *precision)
+    for line in engine_cache.sentences(folder):
+        print(printable(line))
+    print_left_out(progress["left_out"])
+    print_reused(folder)
+    print_mlflow(folder)
+
+
+def top(
+    output: Annotated[str, typer.Argument(metavar="DIR", help="A run folder, or s3://BUCKET/FOLDER.")],
+) -> None:
+    """Watch a running sweep full-screen: models, GPUs, rates, queues, errors, last replies; pause and more by key."""
+    if not sys.stdout.isatty():
+        raise RunFolderError(
+            f"top needs a terminal; `proactive-sweep status {required_name(output)}` prints the progress once"
+        )
+    build_top(output).run()
+
+
+def build_top(output: str):  # type: ignore[no-untyped-def]  # textual is imported here alone, and may be absent
+    """Return the full-screen app; raises RunFolderError if textual is not installed."""
+    try:
+        from orchestrator.monitoring.top import Top
+    except ImportError:
+        raise RunFolderError("top needs textual: pip install 'proactive-sweep[top]'") from None
+
+    def folder() -> Path:
+        return viewed(output)
+
+    return Top(required_name(output), folder)

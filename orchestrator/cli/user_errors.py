@@ -1,0 +1,71 @@
+"""Errors that a user can mend: one sentence on standard error and an exit code, never a traceback.
+
+Exit codes: 2 for what the user can mend, 130 if the user stopped the command. Any other error is a bug and travels up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
+
+from actors.text.printable import one_line
+from envs.errors import UserError
+
+USAGE, INTERRUPTED = 2, 130
+
+
+class Commands(TyperGroup):
+    """The commands, with user errors turned into sentences wherever they arise, in arguments too."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was typed."""
+        with report_user_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def report_user_errors() -> Iterator[None]:
+    """Turn user errors into one sentence on standard error and an exit code."""
+    try:
+        yield
+    except UserError as mistake:
+        raise _exit(str(mistake), mistake.exit_code) from None
+    except TyperException as mistake:  # an argument that a command does not take
+        if type(mistake).__name__ == "NoArgsIsHelpError":
+            raise
+        raise _exit(f"{one_line(mistake.format_message())} Type --help to see the options.", USAGE) from None
+    except KeyboardInterrupt:
+        raise _exit("stopped; stored results are kept, rerun the same command to resume", INTERRUPTED) from None
+    except OSError as problem:
+        if problem.filename is None:
+            raise
+        raise _exit(f"{problem.filename}: {problem.strerror}", USAGE) from None
+
+
+@contextmanager
+def keep_exit_code() -> Iterator[None]:
+    """Keep a command's exit code even if a signal interrupts the clean-up of Ray and Python.
+
+    Interrupted in that, Ray leaves a traceback and now and then a segmentation fault.
+    """
+    try:
+        yield
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                signal.signal(number, lambda *_: os._exit(code))
+        raise
+
+
+def _exit(sentence: str, code: int) -> typer.Exit:
+    print(one_line(f"proactive-sweep: {sentence}"), file=sys.stderr)
+    return typer.Exit(code)

@@ -1,0 +1,77 @@
+"""The state of an attempt at a run folder: its plan and store, the pending episodes, and how playing them ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from orchestrator.execution.precise_stops import PreciseStops
+from orchestrator.execution.stop_signals import StopSignals
+from orchestrator.execution.worker_logs import AttemptLog
+from orchestrator.judging.judge_queue import JudgeQueue, find_unjudged
+from orchestrator.planning.build_plan import planned_rows, stored_episodes
+from orchestrator.planning.plan import Plan
+from orchestrator.storage import run_folder
+from orchestrator.storage.control_log import ControlState
+from orchestrator.storage.episode_store import EpisodeStore
+from sweeps.spec import Judge, Sweep
+
+
+@dataclass
+class AttemptState:
+    """Everything that the steps of one attempt share."""
+
+    sweep: Sweep
+    plan: Plan
+    output: Path
+    store: EpisodeStore
+    log: AttemptLog
+    say: Callable[[str], None]
+    """Prints a line on standard output."""
+    signals: StopSignals
+    pending: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Group of models -> ordinals to play."""
+    judge_queue: JudgeQueue | None = None
+    """Set if a judge reads open-ended answers in this attempt."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Group -> why it could not go on."""
+    interrupted: bool = False
+    cluster_lost: bool = False
+    """True if the end of Ray interrupted the attempt."""
+    seconds: float = 0.0
+    """From the first start of a worker to the last durable episode."""
+    standing: ControlState = field(default_factory=ControlState)
+    """The pauses and cancellations that are in force."""
+    stops: PreciseStops = field(init=False)
+    """The cells that have stopped by precision."""
+
+    @property
+    def playable(self) -> Mapping[str, Sequence[int]]:
+        """Group -> pending ordinals of cells that are not cancelled."""
+        cancelled = {index for index, cell in enumerate(self.plan.cells) if self.standing.canceling_command(cell.key)}
+        if not cancelled:
+            return self.pending
+        queues = {
+            name: [ordinal for ordinal in queue if self.plan.task(ordinal)[0] not in cancelled]
+            for name, queue in self.pending.items()
+        }
+        return {name: queue for name, queue in queues.items() if queue}
+
+    def find_stops(self) -> None:
+        """Leave out of the plan what follows a stop by precision, judged by the stored episodes."""
+        self.stops = PreciseStops(self.plan, self.output)
+        self.plan = self.plan.with_stops(self.stops.stops)
+
+    def replan(self) -> pl.DataFrame:
+        """Take the current stops into the plan and write it to the run folder; return one row per planned cell."""
+        self.stops.changed, self.plan = False, self.plan.with_stops(self.stops.stops)
+        planned = planned_rows(self.plan)
+        run_folder.write_plan(self.output, planned, self.plan.all_keys())
+        return planned
+
+    def find_unjudged(self, judge: Judge, again: bool = False) -> list[int]:
+        """Return the ordinals of stored answers without a verdict, with ``again`` also those it failed on."""
+        return find_unjudged(self.plan, stored_episodes(self.plan, self.output), self.output, judge, again)

@@ -1,0 +1,108 @@
+"""``models fetch`` and ``models try`` on a Ray cluster.
+
+Fetch: each node where engines run downloads the weights once. Nodes fetch side by side; where they share a cache, the Hub
+client's locks let one of them download and the others find the files. Try: each model is loaded by a worker of its own,
+one after the other, and tried there; one that fails does not stop the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from actors.trial.trial import TrialReport, first_line
+from actors.worker import Worker
+from orchestrator.datasets.node_staging import NodeStaging, fetch_on_nodes
+from orchestrator.execution import ray_cluster
+from orchestrator.execution.driver import START_TIMEOUT_S, last_line
+from orchestrator.inspection import model_try
+from orchestrator.inspection.model_try import Row
+from orchestrator.planning.plan import Plan
+from orchestrator.scheduling.forecast.throughput import WORK_KINDS, Observed, add_observed
+from orchestrator.scheduling.resources import demands
+from sweeps.load import SweepError
+from sweeps.spec import ModelSpec, Sweep
+from sweeps.values import format_gpus
+
+TRIAL_TIMEOUT_S = 3600.0
+"""Seconds that the episodes and the comparison of one model may take."""
+
+
+def fetch_on_cluster(models: Sequence[ModelSpec], say: Callable[[str], None]) -> list[str]:
+    """Fetch on every node with GPUs, or on all nodes if none has any; return what failed, as ``MODEL on HOST``."""
+    ray_cluster.connect()
+    gpu_nodes = {node.name for node in ray_cluster.gpu_nodes()}
+    nodes = {node: host for node, host in ray_cluster.node_hosts().items() if node in gpu_nodes or not gpu_nodes}
+    return asyncio.run(fetch_on_nodes(nodes, models, say))
+
+
+def try_models(models: Sequence[ModelSpec], sweep: Path | None, data: Path | None, rates: Path) -> Iterator[Row]:
+    """Yield a row per model as it is done; add the observed rates to ``rates.json`` of the folder ``rates``.
+
+    Raises SweepError or BadData if nothing can be played.
+    """
+    plans = [model_try.planned(model, sweep, data) for model in models]
+    ray_cluster.connect()
+    for model, (trial_sweep, plan) in zip(models, plans, strict=True):
+        row = asyncio.run(_try_model(model, trial_sweep, plan))
+        _save_rate(rates, model, trial_sweep, row)
+        yield row
+
+
+async def _try_model(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
+    cpus, gpus = ray_cluster.capacity()
+    if model.gpus > gpus:
+        return Row(model.name, wrong=f"it needs {format_gpus(model.gpus)}; the cluster has {gpus}")
+    demand = next(iter(demands(sweep, cpus, gpus).values()))
+    accelerator = {"accelerator_type": model.accelerator} if model.accelerator else {}
+    worker = Worker.options(num_gpus=demand.gpus, num_cpus=demand.cpus, **accelerator).remote(  # type: ignore[attr-defined]
+        ray.put(plan), [model], str(Path(sweep.data).resolve()), None
+    )
+    try:
+        return await _run_trial(worker, model, sweep, plan)
+    except TimeoutError:
+        return Row(model.name, wrong=f"it was not ready within {START_TIMEOUT_S:.0f} s, or not done within an hour")
+    except RayTaskError as problem:
+        return Row(model.name, wrong=first_line(problem.cause or problem))
+    except RayActorError as problem:
+        return Row(model.name, wrong=last_line(problem))
+    finally:
+        ray.kill(worker)
+
+
+async def _run_trial(worker: Any, model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
+    stages = NodeStaging(sweep)
+    try:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            address = await worker.address.remote()
+        staged = await stages.folder(address.node, address.host)
+        started_at = time.monotonic()
+        async with asyncio.timeout(START_TIMEOUT_S):
+            await worker.start.remote(staged)
+        load_seconds = time.monotonic() - started_at
+        async with asyncio.timeout(TRIAL_TIMEOUT_S):
+            trial: TrialReport = await worker.try_model.remote(list(range(plan.total)))
+        return model_try.judged(model, load_seconds, trial)
+    finally:
+        stages.close()
+
+
+def _save_rate(folder: Path, model: ModelSpec, sweep: Sweep, row: Row) -> None:
+    """Save the observed rate of a model on GPUs where a forecast of a sweep in a sibling folder finds it."""
+    nodes = ray_cluster.gpu_nodes()
+    kind = WORK_KINDS.get(model_try.protocol(sweep), "")
+    if not (nodes and nodes[0].accelerator and model.gpus and row.rate and row.loads is not None and kind):
+        return
+    front_end = row.front.ceiling if row.front else 0.0
+    observed = Observed(row.episodes, row.episodes / row.rate, (row.loads,), front_end)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        add_observed(folder, nodes[0].accelerator, {kind: {model.name: observed}})
+    except OSError as problem:
+        raise SweepError(f"--output {folder}: cannot write: {problem.strerror or problem}") from None

@@ -1,0 +1,99 @@
+"""Play an attempt on a Ray cluster: connect, drive workers until nothing is pending, and make the results durable."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from functools import partial
+
+import polars as pl
+
+from envs.types import ERRORS
+from orchestrator.execution import ray_cluster
+from orchestrator.execution.attempt_state import AttemptState
+from orchestrator.execution.circuit_breaker import CircuitBreaker, find_answering_groups
+from orchestrator.execution.driver import Driver
+from orchestrator.execution.live_control import LiveControl
+from orchestrator.execution.result_sink import ResultSink
+from orchestrator.execution.results import count_stored
+from orchestrator.monitoring.progress import Progress
+from orchestrator.planning.build_plan import planned_rows
+from orchestrator.planning.plan import worker_group
+from orchestrator.scheduling.forecast.throughput import write_observed
+from orchestrator.storage.episode_store import episodes
+from orchestrator.tracking.cell_metrics import CellMetricsPublisher
+from orchestrator.tracking.system_metrics import SystemMetrics
+from orchestrator.tracking.tracker import Tracker
+
+log = logging.getLogger(__name__)
+
+
+def play_on_ray(state: AttemptState, tracker: Tracker, metrics: CellMetricsPublisher | None = None) -> None:
+    """Play until nothing is pending or somebody stops the run, and store what came back."""
+    progress, started = _build_progress(state, tracker, metrics), time.perf_counter()
+    ray_cluster.connect(partial(print, file=sys.stderr, flush=True))
+    breaker, connected = CircuitBreaker(find_answering_groups(state.plan, state.output)), time.perf_counter()
+    sink = ResultSink(state.store, state.plan, breaker, state.stops.add_batch)
+    asyncio.run(_drive(state, sink, progress))
+    _store_rest(state, sink)
+    progress.report_total(sink.stored_count, time.perf_counter() - connected)
+    if state.interrupted:
+        _report_interruption(state, sink)
+    state.seconds = time.perf_counter() - started
+
+
+def _build_progress(state: AttemptState, tracker: Tracker, metrics: CellMetricsPublisher | None) -> Progress:
+    cells = planned_rows(state.plan)
+    failed = episodes(state.output).filter(pl.col("ending").is_in(ERRORS)).group_by("cell").len().collect()
+    planned = set(cells["cell"])
+    errors = {cell: count for cell, count in failed.iter_rows() if cell in planned}
+    groups = {model.name: worker_group(model) for model in state.sweep.models}
+    stored = count_stored(state.plan, state.pending)
+    return Progress(state.output, cells, stored, errors, groups, tracker, metrics)
+
+
+async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> None:
+    queue = state.judge_queue
+    sweep = state.sweep.model_copy(update={"judge": queue.judge if queue else state.sweep.turn_judge})
+    startable = {name: ordinals for name, ordinals in state.pending.items() if name not in state.reasons}
+    driver = Driver(sweep, state.plan, startable, sink, state.log, queue, state.stops.take_new_stops)
+    control = LiveControl(driver, state.plan, state.output, state.standing)
+    state.signals.stop_with(driver.stop)
+    metrics = SystemMetrics(ray_cluster.node_hosts, ray_cluster.measure_load_on)
+    measuring = asyncio.create_task(metrics.run(progress.record)) if progress.tracker.enabled else None
+    with progress, ray_cluster.watch_raylet(driver.lose_cluster):
+        await driver.run(lambda: _on_tick(state, driver, progress, control))
+    if measuring:
+        measuring.cancel()
+    write_observed(state.output, driver.schedule, driver.accelerator, sweep.protocols)
+    state.reasons = {**state.reasons, **driver.reasons}
+    state.interrupted, state.cluster_lost = driver.stopping.is_set(), driver.cluster_lost
+
+
+def _on_tick(state: AttemptState, driver: Driver, progress: Progress, control: LiveControl) -> None:
+    """Take commands, show progress and flush the stores, about twice a second."""
+    control.poll()
+    progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons)
+    state.store.flush_old()
+    if state.stops.changed:
+        progress.replan(state.replan())
+    if state.judge_queue:
+        state.judge_queue.flush()
+
+
+def _store_rest(state: AttemptState, sink: ResultSink) -> None:
+    if not state.interrupted:
+        sink.store_held_back()
+    state.store.flush()
+    if queue := state.judge_queue:
+        queue.flush(always=True)
+        print(f"{queue.key} judged {queue.stored_count:,} answers", file=sys.stderr, flush=True)
+
+
+def _report_interruption(state: AttemptState, sink: ResultSink) -> None:
+    cause = "Ray's raylet on this machine has ended" if state.cluster_lost else "stopped"
+    message = f"{cause}: {sink.stored_count:,} new episodes are stored; run the same command to continue"
+    log.info(message)  # a closed terminal shows nothing
+    print(message, file=sys.stderr)

@@ -1,0 +1,128 @@
+"""The results of an attempt: scores of what the run folder holds, the state of each cell, and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from orchestrator.execution.attempt_state import AttemptState
+from orchestrator.planning.build_plan import planned_rows, stored_episodes
+from orchestrator.planning.plan import Plan
+from orchestrator.report.measures.decision_map import DecisionInputs, add_decisions
+from orchestrator.report.scores.cell_resources import add_resources
+from orchestrator.report.scores.judge_agreement import own_judge_key
+from orchestrator.report.scores.metrics import JUDGE_COUNTS, score, write_results
+from orchestrator.report.scores.package_measures import add_package_measures
+from orchestrator.report.scores.precision_stops import add_anytime_intervals
+from orchestrator.storage import run_folder
+from orchestrator.storage.control_log import ControlState
+from orchestrator.storage.episode_store import turns
+from orchestrator.storage.verdict_store import verdicts
+
+INTERRUPTED = 130
+INCOMPLETE = 1
+
+
+@dataclass(frozen=True)
+class AttemptOutcome:
+    """The result of an attempt."""
+
+    rows: pl.DataFrame
+    """One row per cell (``score``)."""
+    complete: bool
+    interrupted: bool
+    reasons: Mapping[str, str]
+    """Group of models -> why it could not go on."""
+    seconds: float = 0.0
+    """From the first start of a worker to the last durable episode."""
+    cluster_lost: bool = False
+    """True if the end of Ray interrupted the attempt."""
+
+    @property
+    def exit_code(self) -> int:
+        """The process's exit code: 0 only if every cell is complete."""
+        if self.interrupted and not self.cluster_lost:
+            return INTERRUPTED
+        return 0 if self.complete else INCOMPLETE
+
+
+def write_outcome(state: AttemptState) -> AttemptOutcome:
+    """Score what the run folder holds, and write its results and status."""
+    if state.plan.precision:
+        state.find_stops()
+        state.replan()
+    rows = add_measures(state, score_folder(state.plan, state.output, own_judge_key(state.sweep)))
+    write_results(state.output, rows)
+    states = cell_states(rows, state.reasons, state.standing)
+    run_folder.write_status(state.output, states, finished=not state.interrupted)
+    played = int(rows["finished"].sum()) == state.plan.total_with_stops and not int(rows["failed"].sum())
+    complete = played and (not state.sweep.is_judged or all_answers_judged(rows))
+    return AttemptOutcome(rows, complete, state.interrupted, state.reasons, state.seconds, state.cluster_lost)
+
+
+def add_measures(state: AttemptState, rows: pl.DataFrame) -> pl.DataFrame:
+    """Add decisions, the sweep's own measures and resources to scored rows."""
+    stored, replies = stored_episodes(state.plan, state.output), turns(state.output)
+    conditions = {condition.name: condition for condition in state.sweep.conditions}
+    rows = add_decisions(rows, DecisionInputs(stored, replies, conditions, state.plan.samples_by_id))
+    rows = add_package_measures(rows, state.sweep.measures, stored, replies, state.say)
+    return add_resources(rows, state.output, state.sweep)
+
+
+def score_folder(plan: Plan, output: Path, judge: str, strict: bool = False) -> pl.DataFrame:
+    """Return one row per planned cell (``score``), open-ended ones by this judge.
+
+    Models are scored one at a time to bound memory.
+    """
+    read, cells = verdicts(output).filter(pl.col("judge") == judge), planned_rows(plan)
+    parts = []
+    for (model,), planned in cells.group_by(["model"], maintain_order=True):
+        stored = stored_episodes(plan, output, str(model))
+        parts.append(add_anytime_intervals(score(stored, planned, read, strict), stored, plan.precision, plan.seed))
+    rows = pl.concat(parts, how="diagonal")  # only some models may be asked open-ended
+    return rows.with_columns(pl.col(name).fill_null(0) for name in JUDGE_COUNTS if name in rows.columns).sort("cell")
+
+
+def all_answers_judged(rows: pl.DataFrame) -> bool:
+    """Return True if the judge has read every answer, including those that it could give no verdict on."""
+    return bool((rows["answered"] == rows["judged"] + rows["unjudged"]).all())
+
+
+def count_stored(plan: Plan, pending: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Return cell -> planned episodes that are stored already; ``pending``: group -> ordinals."""
+    missing = plan.pending_per_cell(pending)
+    return {cell.key: plan.size(index) - missing[index] for index, cell in enumerate(plan.cells)}
+
+
+def cell_states(
+    rows: pl.DataFrame, reasons: Mapping[str, str], standing: ControlState | None = None
+) -> list[dict[str, Any]]:
+    """Return the cells of ``status.json``, one dict per scored row, each with a state and its reason.
+
+    The state is complete, partial, waiting or failed, or for an unfinished cell paused or cancelled. ``reasons``: group ->
+    why it could not go on.
+    """
+    cells = [
+        {
+            "cell": row["cell"],
+            "planned": row["planned"],
+            "finished": row["finished"],
+            "errors": row["errors"],
+            "state": _cell_state(row, reasons),
+            "reason": reasons.get(row["model"], "") if row["finished"] < row["planned"] else "",
+        }
+        for row in rows.iter_rows(named=True)
+    ]
+    return (standing or ControlState()).mark_cells(cells)
+
+
+def _cell_state(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
+    if row["finished"] == row["planned"]:
+        return "failed" if row["failed"] else "complete"
+    if row["model"] in reasons:
+        return "failed"
+    return "partial" if row["finished"] else "waiting"

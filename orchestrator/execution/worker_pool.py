@@ -1,0 +1,175 @@
+"""The Ray actors of a driver's workers: started, stopped and killed by slot, with their GPUs, logs and shared services."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from actors.node.process_output import WorkerAddress
+from actors.worker import Worker
+from envs import regular
+from orchestrator.execution.ray_cluster import SharedGpus, current_node, read_output_on
+from orchestrator.execution.spending import Spending
+from orchestrator.execution.turn_judges import TurnJudges
+from orchestrator.execution.worker_logs import AttemptLog, WorkerLogCollector
+from orchestrator.judging.judge_queue import JudgeQueue
+from orchestrator.planning.plan import Plan, worker_group
+from orchestrator.scheduling.commands import Demand, Start
+from orchestrator.storage import atomic_write
+from sweeps.spec import Judge, Sweep
+
+BACKPRESSURE = 16
+"""Batches a worker may have ready before the driver takes them: it bounds memory when the disk is slow."""
+STOP_TIMEOUT_S = 5.0
+"""Seconds an engine gets to close before its actor is killed."""
+BATCH_NAME_FILE = "batches.name"
+"""Run folder's file of 24 hex digits; only where a model has ``batch = true``."""
+BATCH_NAME = re.compile(r"[0-9a-f]{24}")
+
+
+@dataclass
+class WorkerHandle:
+    """A running worker."""
+
+    group: str
+    actor: Any
+    judge_queue: JudgeQueue | None = None
+    """The source of its leases, for a judge's worker."""
+    address: WorkerAddress | None = None
+    """Set once it runs."""
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def stream(self, ordinals: Sequence[int]) -> tuple[Any, list[int]]:
+        """Start a lease; return its stream of batches, and the ordinals whose answers are missing from the store."""
+        options = {"num_returns": "streaming", "_generator_backpressure_num_objects": BACKPRESSURE}
+        if self.judge_queue is None:
+            return self.actor.play.options(**options).remote(list(ordinals)), []
+        answers = self.judge_queue.lease(ordinals)
+        missing = set(ordinals) - {answer.ordinal for answer in answers}
+        return self.actor.judge_answers.options(**options).remote(answers), sorted(missing)
+
+
+class WorkerPool:
+    """The workers of one driver, by slot."""
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        plan: Plan,
+        demands: Mapping[str, Demand],
+        folder: Path,
+        attempt_log: AttemptLog,
+        judge_queue: JudgeQueue | None,
+    ) -> None:
+        self.sweep, self.demands, self.judge_queue = sweep, demands, judge_queue
+        self.handles: dict[int, WorkerHandle] = {}
+        self.turn_judges = TurnJudges(sweep.serving_judge)
+        self.spending = Spending(sweep, folder)
+        self.worker_logs = WorkerLogCollector(attempt_log, current_node(), read_output_on)
+        self._shared_gpus, self._plan_ref = SharedGpus(), ray.put(plan)
+        self._batch_name = batch_name(sweep, folder)
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def start(self, start: Start) -> None:
+        """Start a worker; its actor is not ready yet."""
+        slot, name = start.slot, start.group
+        queue = self.queue_of(name)
+        judge = self._judge_of(name, queue)
+        models = [judge.model] if judge else [model for model in self.sweep.models if worker_group(model) == name]
+        options = {**self._shared_gpus.options(start, self.demands[name]), **self.turn_judges.options(name)}
+        actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
+            self._plan_ref, models, str(Path(self.sweep.data).resolve()), judge, self.spending.ledger, self._batch_name
+        )
+        self.handles[slot] = WorkerHandle(name, actor, queue)
+        if judge is None:
+            self.turn_judges.add_player(slot, actor)
+
+    def queue_of(self, name: str) -> JudgeQueue | None:
+        """Return the judge's queue if the group is the judge's."""
+        queue = self.judge_queue
+        return queue if queue is not None and queue.group == name else None
+
+    def _judge_of(self, name: str, queue: JudgeQueue | None) -> Judge | None:
+        if name == self.turn_judges.group:
+            return self.turn_judges.judge
+        return queue.judge if queue else None
+
+    def stop(self, slot: int) -> None:
+        """Let a worker close its engine in the background, then end it."""
+        worker = self._remove(slot, lost=False)
+
+        async def close() -> None:
+            with contextlib.suppress(TimeoutError, RayActorError, RayTaskError):  # it is killed either way
+                await asyncio.wait_for(resolve(worker.actor.close.remote()), STOP_TIMEOUT_S)
+            ray.kill(worker.actor)
+            self._shared_gpus.remove(slot)
+
+        task = asyncio.create_task(close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def kill(self, slot: int, lost: bool = False) -> None:
+        """End a worker at once; the last lines of a ``lost`` one go to the driver's log."""
+        worker = self._remove(slot, lost)
+        for task in worker.tasks:
+            task.cancel()
+        ray.kill(worker.actor)
+        self.spending.forget(worker.actor)
+        self._shared_gpus.remove(slot)
+
+    def _remove(self, slot: int, lost: bool) -> WorkerHandle:
+        worker = self.handles.pop(slot)
+        self.turn_judges.remove(slot)
+        self.worker_logs.collect(worker.group, slot, worker.address, lost)
+        return worker
+
+    async def close(self, log_timeout: float) -> None:
+        """End all workers, save what they spent, and wait ``log_timeout`` seconds for their logs."""
+        for slot in list(self.handles):
+            self.kill(slot)
+        self._shared_gpus.close()
+        with contextlib.suppress(RayActorError, TimeoutError):
+            await asyncio.wait_for(self.spending.save(), STOP_TIMEOUT_S)
+        await self.worker_logs.wait(log_timeout)
+
+    def set_in_flight(self, name: str, episodes: int) -> None:
+        """Set how many episodes the workers of a model play at once, including workers that start later."""
+        models = [
+            model.model_copy(update={"in_flight": episodes}) if model.name == name else model
+            for model in self.sweep.models
+        ]
+        self.sweep = self.sweep.model_copy(update={"models": tuple(models)})
+        for worker in self.handles.values():
+            if worker.group == name:
+                worker.actor.set_in_flight.remote(episodes)
+
+
+async def resolve(ref: Any) -> Any:
+    """Await a Ray reference inside a coroutine, as ``asyncio.wait_for`` requires."""
+    return await ref
+
+
+def batch_name(sweep: Sweep, folder: Path) -> str:
+    """Return the name by which a service finds the run folder's batches, created once; empty if no model needs it.
+
+    It is on the disk before the first batch is sent, and a copied folder keeps it: later attempts find the answers.
+    """
+    if not any(model.batch for model in sweep.models):
+        return ""
+    try:
+        name = regular.read_bytes(folder / BATCH_NAME_FILE, 1024).decode("ascii", "replace").strip()
+    except OSError:
+        name = ""
+    if not BATCH_NAME.fullmatch(name):
+        name = secrets.token_hex(12)
+        atomic_write.write(folder / BATCH_NAME_FILE, f"{name}\n".encode())
+    return name

@@ -1,0 +1,57 @@
+"""The architectures that vLLM and transformers run, by their own registries or by lists that ship with this project."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+VLLM = frozenset(
+    f"{name}ForConditionalGeneration"
+    for name in (
+        "Llava", "LlavaNext", "LlavaOnevision", "SmolVLM", "Idefics3", "Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "InternVL", "Gemma3",
+        "Mistral3", "PaliGemma",
+    )
+) | {"Phi4MMForCausalLM", "InternVLChatModel", "MolmoForCausalLM", "MiniCPMV"}  # fmt: skip
+"""Architectures that vLLM 0.32 serves, for machines that have no vLLM to ask; the paper's models and some neighbours."""
+TRANSFORMERS = frozenset(name for name in VLLM if name.endswith("ForConditionalGeneration")) | {
+    "InstructBlipForConditionalGeneration", "Blip2ForConditionalGeneration", "Phi4MultimodalForCausalLM",
+}  # fmt: skip
+"""The same for transformers 5."""
+
+
+@cache
+def architectures(backend: str) -> tuple[frozenset[str], str]:
+    """Return the architectures that a backend runs and the source of the list: its own registry if it is installed."""
+    registry, tables, shipped = {
+        "vllm": ("vllm/model_executor/models/registry.py", ("_MULTIMODAL_MODELS",), VLLM),
+        "transformers": (
+            "transformers/models/auto/modeling_auto.py",
+            ("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES"), TRANSFORMERS,
+        ),
+    }[backend]  # fmt: skip
+    spec = importlib.util.find_spec(backend)
+    if spec is not None and spec.origin:
+        names = _names(Path(spec.origin).parents[1] / registry, tables)
+        if names:
+            return names, f"by the {backend} installed here"
+    return shipped, f"by a list; no {backend} is installed here"
+
+
+def _names(path: Path, tables: Iterable[str]) -> frozenset[str]:
+    """Return every class name in the tables, read from the source file because importing an engine takes a minute."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError):
+        return frozenset()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        targets = (
+            [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(node, ast.Assign) else []
+        )
+        if any(isinstance(target, ast.Name) and target.id in tables for target in targets):
+            strings = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
+            names |= {text for text in strings if isinstance(text, str) and text[:1].isupper()}
+    return frozenset(names)

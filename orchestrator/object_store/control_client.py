@@ -1,0 +1,64 @@
+"""Sends commands to a running sweep (``proactive-sweep ctl``) through its run folder, and reads the outcome.
+
+The run folder is local or in a bucket. Write access is all that a command needs; nothing listens on a port.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from orchestrator.object_store.bucket import Bucket, is_address
+from orchestrator.object_store.writer_lock import read_holder
+from orchestrator.storage import control_log, lock, run_folder
+from orchestrator.storage.control_log import Command, LogEntry
+from orchestrator.storage.lock import RunFolderError
+
+LOOK_INTERVAL_S = 0.5
+"""Seconds between two polls for an answer; four times as long in a bucket."""
+
+
+class ControlClient:
+    """A client for the commands of one run folder, local or in a bucket."""
+
+    def __init__(self, output: str) -> None:
+        """Raises RunFolderError if there is no run."""
+        self.output = output
+        self.bucket = Bucket(output) if is_address(output) else None
+        there = self.bucket.stat(run_folder.RESOLVED) if self.bucket else (self.folder / run_folder.RESOLVED).exists()
+        if not there:
+            raise RunFolderError(f"{output} holds no run; `proactive-sweep run SWEEP --output {output}` starts one")
+
+    @property
+    def folder(self) -> Path:
+        """Return the local folder; meaningless for a bucket."""
+        return Path(self.output)
+
+    @property
+    def running(self) -> bool:
+        """Return True if a driver runs there."""
+        return (read_holder(self.bucket) if self.bucket else lock.holder(self.folder)) is not None
+
+    def send(self, command: Command) -> str:
+        """Send a command and return its name. Raises OSError, or BucketError for a bucket."""
+        if self.bucket is None:
+            return control_log.send_command(self.folder, command)
+        name, content = control_log.command_file(command)
+        self.bucket.write(f"{control_log.INBOX}/{name}", content)
+        return name
+
+    def wait_for_answer(self, name: str, seconds: float) -> LogEntry | None:
+        """Wait for the outcome of a command; None if nobody has taken it after ``seconds``."""
+        deadline = time.monotonic() + seconds
+        while (entry := self._entry(name)) is None and time.monotonic() < deadline:
+            time.sleep(LOOK_INTERVAL_S * (4 if self.bucket else 1))
+        return entry
+
+    def read_history(self) -> list[LogEntry]:
+        """Return every command that was taken. Raises RunFolderError if the log is damaged."""
+        if self.bucket is None:
+            return control_log.read_history(self.folder)
+        return control_log.parse_history(self.bucket.read(control_log.LOG) or b"", self.output)
+
+    def _entry(self, name: str) -> LogEntry | None:
+        return next((entry for entry in self.read_history() if entry.name == name), None)

@@ -1,0 +1,58 @@
+"""Forecast of the samples that a precision rule needs: simulated answers through the real interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from orchestrator.precision.confidence_sequence import Floats
+from orchestrator.precision.stopping import LOOK, Unit, bounds, units
+from sweeps.precision import Precision
+from sweeps.spec import Cell
+
+Shape = tuple[tuple[int, str], ...]
+"""Samples and condition of each cell of a unit; units of equal shape stop alike."""
+
+
+def forecast_stops(rule: Precision, cells: Sequence[Cell], sizes: Sequence[int], share: float) -> list[int]:
+    """Return the samples that each cell plays if every accuracy is ``share``; ``sizes`` are those of the full sets."""
+    stops: dict[int, int] = {}
+    rounds_by_shape: dict[tuple[Shape, float], int] = {}
+    for unit in units(rule, cells, sizes):
+        shape = tuple((sizes[cell], cells[cell].condition.name) for cell in unit.all_cells)
+        if (shape, unit.half_width) not in rounds_by_shape:
+            rounds_by_shape[shape, unit.half_width] = _rounds_of_unit(unit, sizes, share)
+        for cell in unit.all_cells:
+            stops[cell] = max(stops.get(cell, 0), rounds_by_shape[shape, unit.half_width])
+    return [min(stops.get(index, size), size) for index, size in enumerate(sizes)]
+
+
+def _rounds_of_unit(unit: Unit, sizes: Sequence[int], share: float) -> int:
+    """Return the round at which a unit with simulated answers stops."""
+    rng = np.random.default_rng(0)
+    cell_sizes = [sizes[cell] for cell in unit.cells]
+    right, others = ([_planted(rng, n, share) for n in cell_sizes] for _ in range(2))
+    width = unit.half_width
+    if unit.others:
+        right = [(value - baseline + 1) / 2 for value, baseline in zip(right, others, strict=True)]
+        width /= 2
+
+    def enough(looks: int) -> bool:
+        low, high = bounds(right, cell_sizes, looks * LOOK, width / 100)
+        return high - low <= 2 * width / 100
+
+    return LOOK * _first_enough(enough, -(-max(cell_sizes) // LOOK))
+
+
+def _planted(rng: np.random.Generator, size: int, share: float) -> Floats:
+    return rng.permutation((np.arange(size) < round(share * size)).astype(np.float64))
+
+
+def _first_enough(enough: Callable[[int], bool], limit: int) -> int:
+    """Return the first number up to ``limit`` that is enough, by bisection; later intervals lie inside earlier ones."""
+    low, high = 0, limit
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -1,0 +1,293 @@
+"""Comparison of a run with the published figures.
+
+A cell is compared only if it is complete and has the samples, the protocol and the decoding of the paper. Every other cell is
+listed with a reason and without its published figure. Greedy decoding is compared and noted: most checkpoints are greedy by
+default, and the paper does not say which of its runs were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from actors.playing.turn_judge import turn_judge_key
+from envs import SCENARIOS
+from orchestrator.report.comparisons.rounding import agreement_sentences, averages_agree, smallest_difference
+from orchestrator.report.measures.estimates import GROUP, Estimates, estimate
+from orchestrator.report.paper.provenance import UNVERIFIED, foreign_scenarios, open_ended_subsets, subset_scenarios
+from orchestrator.report.paper.published import AVERAGE, MEASURES, ROUNDING, published_figures
+from orchestrator.report.read_run import read_run
+from orchestrator.report.run_data import RunData
+from orchestrator.report.scores.metrics import missing_episodes
+from orchestrator.report.tables.open_ended import INTERVALS, open_ended_averages
+from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
+from orchestrator.report.wording import format_signed, pluralize
+from sweeps.sampling import AS_THE_PACKAGE, Sampling
+from sweeps.spec import OpenEnded
+
+SCHEMA = {
+    **dict.fromkeys(("model", "paper", "scenario", "condition", "protocol", "measure"), pl.String),
+    **dict.fromkeys(("planned", "finished"), pl.Int64),
+    **dict.fromkeys(("ours", "low", "high", "published", "difference"), pl.Float64),
+    "episodes": pl.Int64,
+    "inside": pl.Boolean,
+    "exact": pl.Boolean,
+    "errors": pl.Int64,
+    "reason": pl.String,
+    "judge": pl.String,
+    "apart": pl.String,
+}
+COUNTS = ("answered", "judged", "unjudged", "lacking", "judge")
+OUR_READING = (
+    "oeg-multi: the paper says of these answers only that every inapplicable suggestion is mapped to a random valid one "
+    "(section 4.2); which answers are suggestions, the judge's wording and the draw are our reading "
+    "(docs/decisions/0010-open-ended-turns.md)"
+)
+PAPERS_JUDGE = "the paper's are by Qwen3-8B, sampled, with the package's instruction"
+
+
+def compare_folder_with_paper(
+    folder: Path, data: Path | None = None, judge: str = "", strict: bool = False
+) -> pl.DataFrame:
+    """Compare with the published figures, one row per model x scenario (and ``avg``) x condition x protocol x measure.
+
+    ``ours`` has our 95% interval ``low`` and ``high``. A comparable row has ``published``, ``difference`` (ours minus
+    published), ``exact``, ``episodes`` and ``inside``; any other row has a ``reason``. Multiple choice with the package's
+    decoding is ``exact``: ``episodes`` is the smallest difference in correct episodes (suggestions, for ps) up to rounding,
+    and ``inside`` is true if it is 0 (for an average: if rounding explains the difference). Otherwise ``inside`` is true if
+    the published figure, up to rounding, is in our interval. ``apart`` describes how our decoding differs from the package's.
+    ``errors`` counts episodes without an answer, which are in none of our measures and wrong in the package's example.
+    ``judge`` and ``strict`` select the verdicts, as in ``read_run``. Raises RunFolderError if the folder is no run.
+    """
+    return compare_with_paper(read_run(folder, data, judge, strict))
+
+
+def compare_with_paper(run_data: RunData, intervals: Estimates | None = None) -> pl.DataFrame:
+    """Compare a run that is already read; the columns are those of ``compare_folder_with_paper``."""
+    intervals = intervals or estimate(run_data)
+    case = _PaperCase(run_data)
+    cells, means = _add_judge_measures(run_data, intervals)
+    rows = [row for cell in cells.iter_rows(named=True) for row in case.rows(cell, cell["scenario"])]
+    for mean in means.iter_rows(named=True):
+        rows += case.rows(mean | case.counts(mean), AVERAGE)
+    order = {name: position for position, name in enumerate([*SCENARIOS, AVERAGE])}
+    position = pl.col("scenario").replace_strict(order, default=len(order), return_dtype=pl.Int64)
+    return pl.DataFrame(rows, schema=SCHEMA).sort("model", "protocol", "condition", position, "measure")
+
+
+def comparison_tables(rows: pl.DataFrame) -> Iterator[Table]:
+    """Yield a table per condition and protocol: ours, under it the paper's and the difference, with ``*`` where they disagree."""
+    published, names = rows.filter(pl.col("published").is_not_null()), (*SCENARIOS, AVERAGE)
+    for (protocol, condition), part in published.group_by(["protocol", "condition"], maintain_order=True):
+        mark = "more than rounding allows" if part["exact"].all() else "outside our 95% interval"
+        title = f"{condition} ({protocol}): ours, under it the paper's and the difference (* {mark})"
+        lines = []
+        for (model, measure), figures in part.group_by(["model", "measure"], maintain_order=True):
+            cells = {row["scenario"]: _compared_cell(row) for row in figures.iter_rows(named=True)}
+            lines.append(line(f"{model}, {measure}", [cells.get(name, MISSING) for name in names]))
+        yield Table("paper", title, columns("model, measure", names), tuple(lines))
+
+
+def comparison_notes(rows: pl.DataFrame) -> list[str]:
+    """Return sentences on the agreement of tables, on reasons for missing comparisons, and on what cannot be checked."""
+    left = rows.filter(pl.col("reason").is_not_null() & (pl.col("scenario") != AVERAGE))
+    cells = left.unique(["model", "scenario", "condition", "protocol"], maintain_order=True)
+    grouped = cells.group_by("reason", maintain_order=True).agg(pl.len(), pl.col("model").unique(maintain_order=True))
+    sentences = [
+        f"{pluralize(count, 'cell')} not compared ({_list_models(models)}): {reason}"
+        for reason, count, models in grouped.iter_rows()
+    ]
+    by = [
+        f"open-ended figures are by the judge {name}; {PAPERS_JUDGE}"
+        for name in rows["judge"].drop_nulls().unique().sort()
+    ]
+    return [
+        *agreement_sentences(rows),
+        *sentences,
+        *by,
+        *sorted({note for note in rows["apart"] if note}),
+        *_unanswered_sentences(rows),
+        *([f"of what is compared, {UNVERIFIED}"] if rows["published"].count() else []),
+    ]
+
+
+def _unanswered_sentences(rows: pl.DataFrame) -> Iterator[str]:
+    """Yield one sentence per compared cell with unanswered episodes, which the package's example counts as wrong."""
+    compared = rows.filter((pl.col("measure") == "acc") & pl.col("published").is_not_null() & (pl.col("errors") > 0))
+    for row in compared.filter(pl.col("scenario") != AVERAGE).iter_rows(named=True):
+        scored = row["finished"] - row["errors"]
+        yield (
+            f"{row['model']}/{row['scenario']}/{row['condition']}: {row['errors']:,} of "
+            f"{pluralize(row['finished'], 'episode')} without an answer; counted as wrong, as the package's example does, acc is "
+            f"{row['ours'] * scored / row['finished']:.1f}"
+        )
+
+
+class _PaperCase:
+    """Everything that decides whether a cell of one run can be compared."""
+
+    def __init__(self, run_data: RunData) -> None:
+        sweep = run_data.sweep
+        self.paper = {model.name: model.paper for model in sweep.models}
+        self.filtered = sweep.selection.filtered
+        self.foreign, self.subset = foreign_scenarios(run_data), subset_scenarios(run_data)
+        self.judged = open_ended_subsets(run_data)
+        open_ended = sweep.open_ended.sampling
+        mismatch = _sampling_mismatch(open_ended)
+        self.decoding = {"mcqa": _decoding_mismatch(sweep.sampling), "oeg": mismatch, "oeg-multi": mismatch}
+        self.apart = {"mcqa": _decoding_note(sweep.sampling, "mcqa"), "oeg": _decoding_note(open_ended, "oeg")}
+        reader = (
+            f"{OUR_READING}; answers read by {turn_judge_key(sweep.turn_judge)}" if sweep.turn_judge else OUR_READING
+        )
+        self.apart["oeg-multi"] = "; ".join(filter(None, (reader, _decoding_note(open_ended, "oeg-multi"))))
+        self.decoding["tools"] = self.apart["tools"] = ""
+        self.cells = run_data.rows
+        published = published_figures().filter(pl.col("filtered") == self.filtered)
+        keys = ["protocol", "condition", "paper", "scenario", "measure"]
+        self.published: dict[tuple[str, ...], float] = {
+            row[:5]: row[5] for row in published.select(*keys, "published").rows()
+        }
+        self.tables = {key[:2] for key in self.published}
+        self.listed = {key[:3] for key in self.published}
+
+    def counts(self, mean: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the planned, finished and unanswered episodes of an average."""
+        same = [pl.col(name) == mean[name] for name in ("model", "condition", "protocol")]
+        cells = self.cells.filter(same)
+        return {name: int(cells[name].sum()) for name in ("planned", "finished", "errors")}
+
+    def rows(self, cell: Mapping[str, Any], scenario: str) -> Iterator[dict[str, Any]]:
+        """Yield one row per measure that both the paper and the cell have."""
+        reason = self.against(cell, scenario)
+        for measure in MEASURES.get(cell["protocol"], {}).values():
+            if measure not in cell or (cell["condition"] == "reference" and measure == "ps"):
+                continue
+            key = (cell["protocol"], cell["condition"], self.paper.get(cell["model"], ""), scenario, measure)
+            row = _comparison_row(cell, scenario, measure, key[2], None if reason else self.published.get(key), reason)
+            if "published" in row:
+                apart = self.apart[cell["protocol"]]
+                row |= {"apart": apart, **_agreement_columns(row, cell, exact=cell["protocol"] == "mcqa" and not apart)}
+            yield row
+
+    def against(self, cell: Mapping[str, Any], scenario: str) -> str | None:
+        """Return the first reason why this cell is not compared, or None."""
+        table = (cell["protocol"], cell["condition"])
+        paper = self.paper.get(cell["model"], "")
+        if cell["protocol"] == "tools":
+            return "no figure of tool calls is published: the paper has no such protocol"
+        if strange := self._samples(scenario, self.foreign):
+            return strange
+        if not paper:
+            return "the model is not in the paper"
+        if table not in self.tables:
+            which = "filtered" if self.filtered else "unfiltered"
+            return f"no table per model of {cell['condition']} ({cell['protocol']}, {which}) is published"
+        if (*table, paper) not in self.listed:
+            return f"the published table of {cell['condition']} has no row of {paper}"
+        if decoding := self.decoding[cell["protocol"]]:
+            return decoding
+        subsets = self.subset if cell["protocol"] == "mcqa" else self.judged
+        return self._samples(scenario, subsets) or self._unfinished(cell, scenario)
+
+    def _samples(self, scenario: str, complaints: Mapping[str, str]) -> str | None:
+        """Return the complaint about the scenario's samples; for an average, the first of any scenario."""
+        return next(iter(complaints.values()), None) if scenario == AVERAGE else complaints.get(scenario)
+
+    def _unfinished(self, cell: Mapping[str, Any], scenario: str) -> str | None:
+        if scenario == AVERAGE:
+            return None if cell["all_seven"] else "not all seven scenarios are complete"
+        if missing := cell["planned"] - cell["finished"]:
+            return f"unfinished: {cell['planned'] - missing:,} of {pluralize(cell['planned'], 'episode')}"
+        if cell["failed"]:
+            return f"{pluralize(cell['failed'], 'episode')} failed here; `proactive-sweep run --retry-failed` plays it again"
+        unread = cell.get("lacking")
+        return f"{pluralize(unread, 'answer')} not judged yet; `proactive-sweep judge` goes on" if unread else None
+
+
+def _add_judge_measures(run_data: RunData, intervals: Estimates) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return cells and averages, with the judge's measures if the run has them."""
+    if "aggregate" not in run_data.rows.columns:
+        return intervals.cells, intervals.averages
+    counted = run_data.rows.with_columns(missing_episodes(run_data.rows.columns).alias("lacking"))
+    cells = intervals.cells.join(counted.select("cell", *COUNTS, *INTERVALS), on="cell", how="left")
+    means = open_ended_averages(run_data).select(*GROUP, *INTERVALS).with_columns(pl.lit(run_data.judge).alias("judge"))
+    return cells, intervals.averages.join(means, on=list(GROUP), how="left")
+
+
+def _comparison_row(
+    cell: Mapping[str, Any], scenario: str, measure: str, paper: str, published: float | None, reason: str | None
+) -> dict[str, Any]:
+    ours, low, high = cell.get(measure), cell.get(f"{measure}_low"), cell.get(f"{measure}_high")
+    row = {name: cell[name] for name in ("model", "condition", "protocol", "planned", "finished", "errors")}
+    row["judge"] = cell.get("judge")
+    row |= {"paper": paper, "scenario": scenario, "measure": measure, "ours": ours, "low": low, "high": high}
+    if published is None or ours is None:
+        return {**row, "reason": reason or "nothing is scored yet"}
+    return {**row, "published": published, "difference": ours - published, "reason": None}
+
+
+def _agreement_columns(row: Mapping[str, Any], cell: Mapping[str, Any], exact: bool) -> dict[str, Any]:
+    """Return the columns of agreement: by the number of episodes if ``exact``, else by the interval."""
+    low, high, published = row["low"], row["high"], row["published"]
+    if not exact:
+        inside = None if low is None or high is None else low - ROUNDING <= published <= high + ROUNDING
+        return {"exact": False, "inside": inside}
+    if row["scenario"] == AVERAGE:
+        return {"exact": True, "inside": averages_agree(row["ours"], published)}
+    episodes = _episode_difference(cell, row["measure"], published)
+    return {"exact": True, "episodes": episodes, "inside": episodes == 0}
+
+
+def _episode_difference(cell: Mapping[str, Any], measure: str, published: float) -> int:
+    """Return the excess of correct episodes, or suggestions, over the paper, which counts missing answers as wrong."""
+    scored = cell["scored"]
+    if measure == "ps":
+        return smallest_difference(round(cell["ps"] * scored), scored, published, 1)
+    return smallest_difference(round(cell["acc"] * scored / 100), cell["finished"], published, 100)
+
+
+def _decoding_mismatch(sampling: Sampling) -> str | None:
+    """Return why decoding is not comparable: another temperature or number of new tokens."""
+    paper = Sampling()
+    if (sampling.temperature, sampling.max_tokens) == (paper.temperature, paper.max_tokens):
+        return None
+    return (
+        f"decoded otherwise than the paper: {sampling.description} and {sampling.max_tokens} new tokens, not as each checkpoint's"
+        f" generation_config says and {paper.max_tokens}"
+    )
+
+
+def _sampling_mismatch(sampling: Sampling) -> str | None:
+    """Return why open-ended answers are not decoded as in the package's example: sampled, without a tight limit."""
+    is_sampled = sampling.temperature > 0 or (sampling.checkpoint and sampling.sampled)
+    if is_sampled and sampling.max_tokens >= OpenEnded().sampling.max_tokens:
+        return None
+    return (
+        f"answered otherwise than in the paper: {sampling.description} and at most {sampling.max_tokens:,} new tokens,"
+        " not sampled and as long as it takes"
+    )
+
+
+def _decoding_note(sampling: Sampling, protocol: str) -> str:
+    """Return how the decoding of compared figures differs from the package's; empty if it does not."""
+    package = Sampling(checkpoint=True) if protocol == "mcqa" else AS_THE_PACKAGE
+    if sampling == package:
+        return ""
+    ours, theirs = (
+        f"{settings.description}, at most {settings.max_tokens:,} new tokens" for settings in (sampling, package)
+    )
+    return f'decoding of {protocol} differs: ours {ours}; the package\'s {theirs} (sampling = "checkpoint")'
+
+
+def _compared_cell(row: Mapping[str, Any]) -> TableCell:
+    star = "*" if row["inside"] is False else ""
+    difference = format_signed(round(row["difference"], 1) + 0.0)
+    return TableCell(f"{row['ours']:.1f}\n{row['published']:.1f} {difference}{star}", row["ours"])
+
+
+def _list_models(models: list[str], limit: int = 3) -> str:
+    rest = f" and {len(models) - limit} more" if len(models) > limit else ""
+    return ", ".join(models[:limit]) + rest

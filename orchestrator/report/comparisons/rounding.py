@@ -1,0 +1,81 @@
+"""Distance of a run from rounded published figures: in episodes for one figure, in one sentence for a table.
+
+A rerun plays the paper's own samples, so its figures differ by episodes with another ending and not by sampling. A figure
+agrees only if our number of episodes rounds to the published one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, floor
+
+import polars as pl
+from scipy.stats import spearmanr  # type: ignore[import-untyped]
+
+from orchestrator.report.paper.published import AVERAGE, ROUNDING
+from orchestrator.report.wording import pluralize
+
+FEWEST_MODELS = 3
+"""Fewest models for a rank correlation."""
+FLOAT_ERROR = 1e-9
+
+
+def smallest_difference(total: int, n: int, published: float, scale: float) -> int:
+    """Return the smallest |total - k| over integers k with scale * k / n within rounding of ``published``; the sign is
+    that of total - k.
+
+    ``total`` counts correct episodes (scale 100) or suggestions (scale 1) of ``n`` episodes. If no integer rounds
+    to the published figure, the nearest one is used.
+    """
+    lowest = ceil((published - ROUNDING) * n / scale - FLOAT_ERROR)
+    highest = floor((published + ROUNDING) * n / scale + FLOAT_ERROR)
+    if lowest > highest:
+        lowest = highest = round(published * n / scale)
+    return max(0, total - highest) - max(0, lowest - total)
+
+
+def averages_agree(ours: float, published: float) -> bool:
+    """Return True if two averages may differ by rounding alone, of the average and of its figures."""
+    return abs(ours - published) <= 2 * ROUNDING + FLOAT_ERROR
+
+
+def agreement(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per table and measure: protocol, condition, measure, exact, figures, outside, mean_absolute, models, rho.
+
+    ``rows`` are those of ``compare_with_paper``. ``outside`` counts figures that do not agree, averages not counted;
+    ``mean_absolute`` is of figures, in their unit. ``rho`` is Spearman's correlation of the models' averages, null for
+    fewer than three models or equal averages.
+    """
+    names = ["protocol", "condition", "measure"]
+    published = rows.filter(pl.col("published").is_not_null())
+    figures = published.filter(pl.col("scenario") != AVERAGE)
+    tables = figures.group_by(names, maintain_order=True).agg(
+        pl.col("exact").all(),
+        pl.len().cast(pl.Int64).alias("figures"),
+        (~pl.col("inside")).sum().cast(pl.Int64).alias("outside"),
+        pl.col("difference").abs().mean().alias("mean_absolute"),
+    )
+    ranks = [(*key, *_rank_correlation(part)) for key, part in published.filter(scenario=AVERAGE).group_by(names)]
+    schema = {**dict.fromkeys(names, pl.String), "models": pl.Int64, "rho": pl.Float64}
+    return tables.join(pl.DataFrame(ranks, schema=schema, orient="row"), on=names, how="left", maintain_order="left")
+
+
+def agreement_sentences(rows: pl.DataFrame) -> Iterator[str]:
+    """Yield one sentence per table and measure on its agreement with the paper."""
+    for row in agreement(rows).iter_rows(named=True):
+        unit = "" if row["measure"] == "ps" else " points"
+        how = "off by more than rounding allows" if row["exact"] else "outside our 95% interval"
+        off = f"{row['outside']} of {pluralize(row['figures'], 'figure')} {how}"
+        verdict = off if row["outside"] else "agrees with the paper"
+        rank = (
+            "" if row["rho"] is None else f", rank correlation of {pluralize(row['models'], 'model')} {row['rho']:.2f}"
+        )
+        name = f"{row['condition']} ({row['protocol']}), {row['measure']}"
+        yield f"{name}: {verdict}; mean absolute difference {row['mean_absolute']:.2f}{unit}{rank}"
+
+
+def _rank_correlation(averages: pl.DataFrame) -> tuple[int, float | None]:
+    ours, published = averages["ours"], averages["published"]
+    if averages.height < FEWEST_MODELS or ours.n_unique() < 2 or published.n_unique() < 2:
+        return averages.height, None
+    return averages.height, float(spearmanr(ours, published).statistic)

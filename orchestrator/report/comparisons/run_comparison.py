@@ -1,0 +1,187 @@
+"""Comparison of two or more runs on the same model, condition and samples, and differences of their configurations.
+
+Differences are a run minus the first one, over pairs of episodes; p is corrected over all comparisons that both runs plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from envs import in_paper_order
+from orchestrator.report.measures.estimates import suggestion_limits
+from orchestrator.report.measures.outcomes import outcomes
+from orchestrator.report.measures.paired_averages import compare_averages
+from orchestrator.report.measures.paired_tests import SuggestionLimits, compare_pairs, tally_pairs
+from orchestrator.report.read_run import read_runs
+from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.parts import Row, by_column, change_cell, format_limits, signed_cell
+from orchestrator.report.tables.table import Column, Line, Table, TableCell
+from orchestrator.report.wording import format_signed, pluralize
+from orchestrator.storage import run_folder
+from orchestrator.storage.run_folder import RunFolderError
+
+NAMES = ["run", "model", "condition", "protocol"]
+CELL = ["model", "scenario", "condition", "protocol"]
+SAMPLE = [*CELL, "sample_id"]
+MOST = 20
+"""Differences of configuration that are told."""
+COLUMNS = (
+    Column("Model", number=False),
+    Column("Condition", number=False, filter=True),
+    Column("Pairs", "samples that both runs answered"),
+    Column("Avg", "difference of accuracy averaged over scenarios, in points, with its 95% interval"),
+    Column("p", "after Holm's correction over all rows of models; in brackets that of baselines, not corrected"),
+    Column("ps", "difference in suggestions per episode"),
+)
+ABOUT_SCENARIO = "difference of accuracy on {}, in points; * p below 0.05 after Holm's correction"
+LEGEND = "* p below 0.05 after Holm's correction over all rows of models; (p) of baselines is not corrected"
+
+
+class NothingInCommon(RunFolderError):
+    """No model and condition of the runs have a sample in common."""
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Differences of runs from the first one."""
+
+    names: tuple[str, ...]
+    cells: pl.DataFrame
+    """One row per run x model x scenario x condition x protocol; the columns are those of
+    ``paired_tests.compare_conditions``: ``acc`` is the run's, ``acc_other`` the first run's."""
+    averages: pl.DataFrame
+    """One row per run x model x condition x protocol; the columns are those of ``paired_averages.compare_condition_averages``."""
+    notes: tuple[str, ...]
+    """Sentences on differences of configuration and on unpaired cells."""
+
+
+def compare_runs(
+    sources: Sequence[RunData | Path],
+    data: Path | None = None,
+    judge: str = "",
+    strict: bool = False,
+    cluster: str = "",
+) -> RunComparison:
+    """Compare every further run with the first, paired by sample; the other arguments are those of ``read_run``.
+
+    An episode without a partner, with an error, or with another picture under the same id is in no pair. Raises
+    RunFolderError, and NothingInCommon if no pair is left.
+    """
+    runs = read_runs(sources, data, judge, strict, cluster)
+    names = distinct_names([run.folder for run in runs])
+    base, notes = runs[0], []
+    pairs, family = [], []
+    for run, name in zip(runs[1:], names[1:], strict=True):
+        paired, unpaired = _pair_episodes(run, base, name, names[0])
+        pairs.append(paired.with_columns(pl.lit(name).alias("run")))
+        family.append(_declared_comparisons(run, base).with_columns(pl.lit(name).alias("run")))
+        notes += [*configuration_differences(base, run, names[0], name), *unpaired]
+    every, declared = pl.concat(pairs), pl.concat(family)
+    if every.is_empty():
+        raise NothingInCommon(
+            f"{', '.join(names)} have no model and condition on the same samples in common, so there is nothing to compare"
+        )
+    limits, every = _joint_limits(runs), tally_pairs(every.lazy(), ["run", *CELL])
+    cells = compare_pairs(every, ["run", *CELL], declared, limits)
+    averages = compare_averages(limits, every, declared.select(NAMES).unique(), NAMES)
+    return RunComparison(names, cells, averages, tuple(notes))
+
+
+def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
+    """Yield a table per further run and protocol: the average's difference with interval and p, and each scenario's."""
+    groups = comparison.averages.group_by(["run", "protocol"], maintain_order=True)
+    for number, ((run, protocol), averages) in enumerate(groups):
+        cells = comparison.cells.filter(run=run, protocol=protocol)
+        scenarios = in_paper_order(cells["scenario"])
+        heads = (*COLUMNS, *(Column(name, ABOUT_SCENARIO.format(name)) for name in scenarios))
+        title = f"{run} less {comparison.names[0]} ({protocol}), points of acc on the same samples"
+        lines = tuple(_difference_line(row, cells, scenarios) for row in averages.iter_rows(named=True))
+        yield Table(f"difference-{number}", title, heads, lines, search=len(lines) > 1)
+
+
+def _difference_line(row: Row, cells: pl.DataFrame, scenarios: Sequence[str]) -> Line:
+    changes = by_column(cells.filter(model=row["model"], condition=row["condition"]))
+    p = row["p"] if row["p_holm"] is None else row["p_holm"]
+    return (
+        TableCell(row["model"], row["model"]),
+        TableCell(row["condition"], row["condition"]),
+        TableCell(f"{row['n']:,}", row["n"]),
+        TableCell(format_signed(row["difference"]), row["difference"], format_limits(row, "difference")),
+        TableCell(_format_p_value(row), p),
+        signed_cell(row["ps_difference"]),
+        *(change_cell(changes.get(name)) for name in scenarios),
+    )
+
+
+def _format_p_value(row: Row) -> str:
+    """Return the corrected p of a row as text; in brackets that of a baseline, which is not corrected."""
+    value = row["p_holm"] if row["p_holm"] is not None else row["p"]
+    text = "<0.001" if value is not None and value < 0.001 else f"{value:.3f}"
+    return text if row["p_holm"] is not None else f"({text})"
+
+
+def _pair_episodes(run: RunData, base: RunData, name: str, first: str) -> tuple[pl.DataFrame, list[str]]:
+    """Episodes of the run beside the first run's, on the same picture; and what is in no pair."""
+    own, theirs = _with_pictures(run), _with_pictures(base)
+    both = own.join(theirs.drop("cluster"), on=SAMPLE, suffix="_other")
+    differs = (pl.col("image") != pl.col("image_other")).fill_null(False)
+    same = both.filter(~differs)
+    notes = []
+    if mismatched := both.height - same.height:
+        notes.append(
+            f"{pluralize(mismatched, 'sample')} of {name} and {first} have different pictures under one id and are not paired"
+        )
+    cells = [set(rows.select(CELL).unique().rows()) for rows in (own, theirs)]
+    for only, run_name in ((cells[0] - cells[1], name), (cells[1] - cells[0], first)):
+        if only:
+            notes.append(f"{pluralize(len(only), 'cell')} only in {run_name}: {_name_cells(only)}")
+    return same.drop("image", "image_other"), notes
+
+
+def _with_pictures(run: RunData) -> pl.DataFrame:
+    """Return ``outcomes`` with the first picture of each episode, null if there is none."""
+    first_turns = run.turns.filter(pl.col("turn") == 0).select("key", "image")
+    pictures = run.episodes.lazy().select("key", *SAMPLE).join(first_turns, on="key").drop("key").collect()
+    return outcomes(run).join(pictures, on=SAMPLE, how="left")
+
+
+def _name_cells(cells: set[tuple[str, ...]]) -> str:
+    names = ["/".join(cell[:3]) for cell in sorted(cells)[:3]]
+    return ", ".join(names) + (", ..." if len(cells) > len(names) else "")
+
+
+def _declared_comparisons(run: RunData, base: RunData) -> pl.DataFrame:
+    """Return the comparisons that both runs plan: of models, or of baselines if there are no models."""
+    both = run.planned.select(CELL).join(base.planned.select(CELL), on=CELL, how="semi")
+    models = both.filter(~pl.col("model").is_in(list(run.baselines | base.baselines)))
+    return both if models.is_empty() else models
+
+
+def _joint_limits(runs: Sequence[RunData]) -> SuggestionLimits:
+    limits: dict[tuple[str, str], int] = {}
+    for run in runs:
+        for cell, limit in suggestion_limits(run).items():
+            limits[cell] = max(limit, limits.get(cell, 0))
+    return limits
+
+
+def configuration_differences(base: RunData, run: RunData, first: str, name: str) -> list[str]:
+    """Return the differences between two resolved sweeps, of settings that identify a run."""
+    before, after = run_folder.settings(base.sweep), run_folder.settings(run.sweep)
+    changed = [line.replace(", this sweep says ", f" in {first}, ") for line in run_folder.differences(before, after)]
+    lines = [f"{line.replace(' was ', ': ', 1)} in {name}" for line in changed]
+    rest = [f"{pluralize(len(lines) - MOST, 'more difference')} of configuration"] if len(lines) > MOST else []
+    return [*lines[:MOST], *rest] or [f"{first} and {name} are of the same configuration"]
+
+
+def distinct_names(folders: Sequence[Path]) -> tuple[str, ...]:
+    """Return names of the runs: their folders, with as much of the path as makes them distinct."""
+    for parts in range(1, max(len(folder.resolve().parts) for folder in folders) + 1):
+        names = tuple("/".join(folder.resolve().parts[-parts:]) for folder in folders)
+        if len(set(names)) == len(names):
+            return names
+    return tuple(str(folder.resolve()) for folder in folders)

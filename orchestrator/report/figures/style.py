@@ -1,0 +1,167 @@
+"""Sizes, colors, markers and file formats of figures.
+
+Colors also differ in gray, or by hatch and marker; equal figures are equal bytes.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from orchestrator.report.tables.table import one_line
+from orchestrator.storage import atomic_write
+from sweeps.protocol import ZERO_SHOT
+
+COLUMN, PAGE = 3.25, 6.75
+"""Widths in inches of a column and of a page in two-column papers; figures are drawn at these, to be included unscaled."""
+TALLEST = 9.0
+"""Inches of a figure at most: the height of a page's text."""
+SMALLEST = 7.0
+"""Points of the smallest text."""
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": SMALLEST,
+    "axes.titlesize": SMALLEST,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": SMALLEST,
+    "xtick.labelsize": SMALLEST,
+    "ytick.labelsize": SMALLEST,
+    "legend.fontsize": SMALLEST,
+    "figure.labelsize": SMALLEST,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#555555",
+    "axes.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "x",
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.5,
+    "xtick.major.size": 2,
+    "ytick.major.size": 0,
+    "hatch.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.handlelength": 1.4,
+    "legend.columnspacing": 1.2,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "proactive-sweep",
+    "svg.fonttype": "path",
+    "pdf.fonttype": 42,
+    "text.parse_math": False,
+}
+"""Dollar signs of names are no formulas. SVG holds glyphs as outlines, which look the same everywhere; PDF holds text with
+its TrueType font, as publishers require."""
+DPI = 200
+INK, GRAY, FAINT = "#222222", "#8a8a8a", "#d8d8d8"
+"""Text and rules; baselines; background curves."""
+UNFINISHED = 0.4
+"""Opacity of unfinished models."""
+LONGEST_NAME = 26
+
+ACTIONS = {
+    "share_suggestion": ("suggestion", "#14406b", ""),
+    "share_right": ("right category", "#0f7f58", "////"),
+    "share_wrong": ("wrong category", "#e8893a", "\\\\\\\\"),
+    "share_abstention": ("abstention", "#f7dc6f", "||||"),
+    "share_unparsable": ("unparsable", "#bdbdbd", "xxxx"),
+}
+"""Share -> label, color (from dark to light), hatch."""
+CONDITIONS = {
+    ZERO_SHOT: ("#14406b", "o"),
+    "hint": ("#e8893a", "o"),
+    "history": ("#14406b", "s"),
+    "icl-1": ("#0f7f58", "^"),
+    "icl-3": ("#b04a8f", "D"),
+    "random-proactive": ("#5aa9e6", "v"),
+    "reference": ("#0f7f58", "s"),
+}
+"""Condition -> color, marker."""
+SERIES = ("#14406b", "#e8893a", "#0f7f58", "#b04a8f", "#8a6d00", "#5aa9e6")
+MARKERS = "os^DvPX*<>"
+
+
+def series_look(number: int) -> tuple[str, str]:
+    """Return color and marker of the ``number``-th series; the first thirty pairs are distinct."""
+    return SERIES[number % len(SERIES)], MARKERS[number % len(MARKERS)]
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Draw and save figures in the house style inside the block; nothing outside is touched."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        for name, value in STYLE.items():
+            matplotlib.rcParams[name] = value  # type: ignore[index]
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of so many inches with a constrained layout."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def lay_out(figure: Figure) -> None:
+    """Lay out the figure once, so that no file format lays it out again.
+
+    With any layout engine, also "none", matplotlib draws a figure twice to save it.
+    """
+    figure.draw_without_rendering()
+    figure.set_layout_engine(None)
+
+
+def svg(figure: Figure) -> bytes:
+    """Return the figure as SVG without a date."""
+    return _render(figure, "svg", {"Date": None, "Creator": None})
+
+
+def pdf(figure: Figure) -> bytes:
+    """Return the figure as PDF without a date, its fonts embedded."""
+    return _render(figure, "pdf", {"CreationDate": None, "Creator": None, "Producer": None})
+
+
+def png(figure: Figure, dpi: int = DPI) -> bytes:
+    """Return the figure as PNG without a date."""
+    return _render(figure, "png", {"Software": None}, dpi)
+
+
+def _render(figure: Figure, form: str, metadata: dict[str, None], dpi: int = DPI) -> bytes:
+    with house_style():
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=form, metadata=metadata, dpi=dpi)
+    return buffer.getvalue()
+
+
+FORMS = {"pdf": pdf, "svg": svg, "png": png}
+"""File format -> function that renders a figure in it."""
+
+
+def save_figure(figure: Figure, folder: Path, name: str, forms: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Write the figure as ``name.FORM`` in each of these formats (pdf, png, svg), and return the paths."""
+    paths = [folder / f"{name}.{form}" for form in forms]
+    for path, form in zip(paths, forms, strict=True):
+        atomic_write.write(path, FORMS[form](figure))
+    return paths
+
+
+def gray(color: str) -> str:
+    """Return the gray of the same luma (Rec. 601)."""
+    red, green, blue = to_rgb(color)
+    return str(round(0.299 * red + 0.587 * green + 0.114 * blue, 3))
+
+
+def short_label(name: str) -> str:
+    """Return a name as a label: on one line, cut where it is too long."""
+    line = one_line(name)
+    return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"

@@ -1,0 +1,118 @@
+"""The data of the page's episode browser: a seeded choice of episodes with their pictures, bounded in number and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from envs import SCENARIOS
+from orchestrator.datasets.staging import data_folder
+from orchestrator.report.html.episode_sample import sample_episodes
+from orchestrator.report.html.episode_view import EpisodeViews, rows_by_key
+from orchestrator.report.html.thumbnails import Thumbnails
+from orchestrator.report.measures.endings import EndingKind, endings
+from orchestrator.report.measures.sample_accuracy import hardest_samples
+from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.hard_samples import HARDEST
+from orchestrator.report.tables.parts import order_models
+from orchestrator.report.wording import pluralize
+from orchestrator.storage.episode_store import UNREADABLE
+from sweeps.conditions import CONDITIONS
+
+MEANINGS = {
+    EndingKind.CORRECT: "The right category was named when it could count.",
+    EndingKind.GUESSED_EARLY: "A category was named before the view could show it, and it was wrong or could not count yet.",
+    EndingKind.GUESSED_CLEAR: "A wrong category was named although the view was as clear as the reference.",
+    EndingKind.GUESSED: "A wrong category was named; whether the view was clear is not known.",
+    EndingKind.GAVE_UP: "The abstention was chosen.",
+    EndingKind.ASKED_WRONG: "A suggestion was chosen that does not count here.",
+    EndingKind.LED_ASTRAY: "The random move that a suggestion caused left the video.",
+    EndingKind.ASKED_FOR_EVER: "The last turn was spent on one more suggestion.",
+    EndingKind.OUTGROWN: "The next prompt did not fit the model: too many tokens or pictures. Counted as not right.",
+    EndingKind.SILENCED: "The tokens of a reply were spent before its first word. Counted as not right.",
+    EndingKind.UNPARSABLE: "The last reply names none of the options.",
+    EndingKind.ANSWERED: "One free answer was given (open-ended); the judge's verdict is shown below it.",
+    EndingKind.UNPROCESSABLE: "No answer: a picture could not be read, or the model's processor refused it.",
+    EndingKind.REFUSED: "No answer: the provider declined.",
+    EndingKind.FAILED: "No answer: the episode failed and was given up.",
+}
+
+
+def read_verdicts(folder: Path) -> pl.DataFrame:
+    """Return the judges' verdicts of a run folder, empty where there are none."""
+    frames = []
+    for file in sorted((folder / "verdicts").glob("*.parquet")):
+        try:
+            frames.append(pl.read_parquet(file, glob=False, hive_partitioning=False))
+        except UNREADABLE:  # a torn part counts as absent
+            continue
+    frames = [frame for frame in frames if frame.schema.get("key") == pl.String]
+    return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema={"key": pl.String})
+
+
+def build_episode_browser(
+    run_data: RunData, verdicts: pl.DataFrame, data: Path | None, most_pictures: int, seed: int, most_episodes: int
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the browser's data for JSON, and sentences about what it holds and what it does not."""
+    kinds = endings(run_data)
+    linked = hardest_samples(run_data, HARDEST)["example"].to_list()
+    keys = sample_episodes(kinds, most_episodes, seed, linked)
+    kind_by_key = kinds.select("key", "kind").filter(pl.col("key").is_in(keys))
+    rows = {row["key"]: row for row in run_data.episodes.join(kind_by_key, on="key").to_dicts()}
+    turns, verdict_rows = rows_by_key(run_data.turns, keys), rows_by_key(verdicts.lazy(), keys)
+    views = EpisodeViews(run_data, Thumbnails(_data_folder(run_data, data), most_pictures))
+    for key in keys:
+        if not views.add(rows[key], turns.get(key, []), verdict_rows.get(key, [])):
+            break
+    browser = {
+        "total": run_data.episodes.height,
+        "texts": list(views.texts.numbers),
+        "pictures": views.thumbnails.uris,
+        "kinds": {kind.value: text for kind, text in MEANINGS.items()},
+        "conditions": list(CONDITIONS),
+        "episodes": _sort_views(run_data, views.views),
+    }
+    return browser, _about(run_data, views, seed)
+
+
+def _data_folder(run_data: RunData, data: Path | None) -> Path | None:
+    """Return the data folder if it holds the samples of the run."""
+    folder = data_folder(run_data.sweep) if data is None else data
+    return folder if run_data.samples and folder.is_dir() else None
+
+
+def _sort_views(run_data: RunData, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sort as the tables do: models, then scenarios and conditions in the paper's order."""
+    orders = {
+        "model": order_models(run_data.rows["model"], run_data.baselines),
+        "scenario": list(SCENARIOS),
+        "condition": list(CONDITIONS),
+        "kind": [kind.value for kind in EndingKind],
+    }
+    ranks = {column: {name: n for n, name in enumerate(names)} for column, names in orders.items()}
+
+    def sort_key(view: Mapping[str, Any]) -> tuple[Any, ...]:
+        return (*[(ranks[column].get(view[column], 99), view[column]) for column in ranks], view["key"])
+
+    return sorted(views, key=sort_key)
+
+
+def _about(run_data: RunData, views: EpisodeViews, seed: int) -> list[str]:
+    number, total, pictures = len(views.views), run_data.episodes.height, views.thumbnails
+    episodes = f"All {pluralize(total, 'episode')} of the run."
+    if number < total:
+        episodes = (
+            f"{number:,} of {pluralize(total, 'episode')}, drawn with seed {seed}: complete samples under every model and "
+            "condition, and one episode of every ending of every cell, as far as the size limits allow; all others are in the "
+            "run folder."
+        )
+    if pictures.renderer is None:
+        return [episodes, "There are no pictures and no options, because the data folder is not available."]
+    left_out = f"; {pictures.left_out:,} more left out to bound the file" if pictures.left_out else ""
+    return [
+        episodes,
+        f"{pluralize(len(pictures.uris), 'picture')} as the models saw them, as cropped thumbnails{left_out}.",
+    ]

@@ -1,0 +1,58 @@
+"""Makes texts of models and data files safe for a page: they are escaped or inert JSON, and nothing in them is hidden.
+
+The template escapes HTML. This module makes control characters visible, data safe inside a ``script`` element, and long texts
+short, with their length.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Any
+
+from actors.text.printable import spell_invisible
+from envs import SCENARIOS
+
+LONGEST_NAME = 200
+"""Characters of a name or a reason that a table shows."""
+MOST_NAMES = 4
+"""Names that a sentence lists before it only counts."""
+_INERT = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+
+
+def visible(text: Any, longest: int = LONGEST_NAME) -> str:
+    """Return one line with control, zero-width and direction characters as ``U+202E``, cut where it is too long."""
+    raw = str(text)
+    line = spell_invisible(raw[:longest])
+    return line if len(raw) <= longest else f"{line}… ({len(raw):,} characters)"
+
+
+def cut(text: str, longest: int) -> tuple[str, int]:
+    """Return the text, cut where it is too long, and its full length; 0 where nothing was cut."""
+    return (text, 0) if len(text) <= longest else (text[:longest], len(text))
+
+
+def join_names(names: list[str], most: int = MOST_NAMES) -> str:
+    """Return the first names, and the number of the others."""
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(visible, names[:most])) + rest
+
+
+def paper_order(names: Iterable[str], order: Iterable[str] = SCENARIOS) -> list[str]:
+    """Return the distinct names, the paper's first and in its order."""
+    distinct = set(names)
+    first = [name for name in order if name in distinct]
+    return first + sorted(distinct - set(first))
+
+
+def inert(content: Mapping[str, Any]) -> str:
+    """Return JSON that no HTML parser can leave: ASCII without ``<``, ``>`` and ``&``, the same bytes for equal content."""
+    text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return text.translate(_INERT)
+
+
+def policy_hash(text: str) -> str:
+    """Return the hash of a page's own style or script for its Content Security Policy (level 2, section 'hash')."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

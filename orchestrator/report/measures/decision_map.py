@@ -1,0 +1,191 @@
+"""Decisions to ask or to answer, compared with the model's decision map (condition every-frame).
+
+A map has the pictures of a sample on which the model names the right category when it cannot ask. Turns of regret are those
+by which an episode went on too long (late) or ended too soon (early), relative to what this model needs for this sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from envs.frames import Moves
+from envs.types import UNSCORED, Action, Ending, Mode, Sample, Verdict
+from orchestrator.report.run_data import RunData, cached_per_run
+from sweeps.conditions import Condition
+
+MAP_COLUMN = "decision_map"
+"""Column of results that is true for cells of a map, which have no accuracy."""
+NAMES = ("cell", "model", "scenario", "condition")
+KNOWLEDGE_COLUMNS = ("known_first", "known_ever", "needed")
+DECISION_COLUMNS = ("asked_knowing", "answered_unknowing", "regret", "regret_late", "regret_early")
+SIZE = r"\^\d+$"
+"""Suffix of a picture's name with its size, which does not change the view."""
+EPISODE = {
+    **dict.fromkeys(("key", *NAMES), pl.String), "sample_id": pl.Int64, "asked_knowing": pl.Boolean,
+    "answered_unknowing": pl.Boolean, "regret_late": pl.Int64, "regret_early": pl.Int64,
+}  # fmt: skip
+SAMPLE = {**dict.fromkeys(NAMES, pl.String), "sample_id": pl.Int64, "known_first": pl.Boolean, "needed": pl.Int64}
+Samples = Mapping[str, Mapping[int, Sample]]
+
+
+class Decisions(NamedTuple):
+    """A run's decision maps, and the decisions in its episodes."""
+
+    samples: pl.DataFrame
+    """One row per model and mapped sample: names, sample_id, known_first, needed (moves to the nearest picture on which it is
+    right and a category counts; null if there is none)."""
+    episodes: pl.DataFrame
+    """One row per scored episode of a mapped sample: key, names, sample_id, asked_knowing (a suggestion at a picture on which
+    it is right), answered_unknowing (a category at one on which it is not, or on which none counts), regret_late (number of
+    such suggestions), regret_early (moves still needed; null if it answered knowing, or if no picture would have helped)."""
+
+
+class DecisionInputs(NamedTuple):
+    """The episodes, turns, conditions and samples from which decisions are computed."""
+
+    episodes: pl.LazyFrame
+    turns: pl.LazyFrame
+    conditions: Mapping[str, Condition]
+    samples: Samples
+    """Scenario -> id -> sample; a missing sample has no decisions."""
+
+
+@cached_per_run
+def decisions(run_data: RunData) -> Decisions:
+    """Return the decisions of a run."""
+    rows = (
+        pl.concat([run_data.episodes, run_data.decision_maps]) if run_data.decision_maps.height else run_data.episodes
+    )
+    return compute_decisions(
+        DecisionInputs(rows.lazy(), run_data.select_turns(rows), run_data.conditions, run_data.samples)
+    )
+
+
+def compute_decisions(stored: DecisionInputs) -> Decisions:
+    """Compare episodes that showed the sample's own pictures with the map of the same model and sample."""
+    names = [name for name, condition in stored.conditions.items() if condition.every_frame][:1]
+    graphs = _MoveGraphs(stored.samples)
+    known_pictures = dict(_read_maps(stored, names)) if names else {}
+    mapped = [
+        graphs.sample(sample_key, cell, names[0], pictures) for sample_key, (cell, pictures) in known_pictures.items()
+    ]
+    played = (
+        [row for row in _read_episodes(stored) if (row[1], row[2], row[4]) in known_pictures] if known_pictures else []
+    )
+    episodes = [graphs.episode(row, known_pictures[row[1], row[2], row[4]][1]) for row in played]
+    return Decisions(_to_frame(mapped, SAMPLE), _to_frame(episodes, EPISODE))
+
+
+def decisions_by_cell(decisions: Decisions) -> pl.DataFrame:
+    """Return one row per cell: cell, decision_map (whether it is a map), mapped (number of samples or episodes).
+
+    A map has ``KNOWLEDGE_COLUMNS``: percent of samples known at the first picture and at any, mean moves to the nearest. Other
+    cells have ``DECISION_COLUMNS``: percent of episodes, then mean turns of regret, in all, late and early.
+    """
+    maps = decisions.samples.group_by("cell").agg(
+        pl.lit(True).alias(MAP_COLUMN), pl.len().cast(pl.Int64).alias("mapped"), pl.col("known_first").mean() * 100,
+        (pl.col("needed").is_not_null().mean() * 100).alias("known_ever"), pl.col("needed").mean(),
+    )  # fmt: skip
+    late, early = pl.col("regret_late"), pl.col("regret_early").fill_null(0)
+    played = decisions.episodes.group_by("cell").agg(
+        pl.lit(False).alias(MAP_COLUMN), pl.len().cast(pl.Int64).alias("mapped"), pl.col("asked_knowing").mean() * 100,
+        pl.col("answered_unknowing").mean() * 100, (late + early).mean().alias("regret"), late.mean(), early.mean(),
+    )  # fmt: skip
+    return (
+        pl.concat([maps, played], how="diagonal")
+        .sort("cell")
+        .select("cell", MAP_COLUMN, "mapped", *KNOWLEDGE_COLUMNS, *DECISION_COLUMNS)
+    )
+
+
+def add_decisions(rows: pl.DataFrame, stored: DecisionInputs) -> pl.DataFrame:
+    """Return rows of results, one per cell, with the columns of ``decisions_by_cell`` if the run has a map."""
+    names = [name for name, condition in stored.conditions.items() if condition.every_frame]
+    if not set(names) & set(rows["condition"]):
+        return rows
+    joined = rows.join(
+        decisions_by_cell(compute_decisions(stored)).drop(MAP_COLUMN), on="cell", how="left", maintain_order="left"
+    )
+    return joined.with_columns(pl.col("condition").is_in(names).alias(MAP_COLUMN), pl.col("mapped").fill_null(0))
+
+
+class _MoveGraphs:
+    """The pictures of each sample as a graph, built once."""
+
+    def __init__(self, samples: Samples) -> None:
+        self.samples = samples
+        self.made: dict[tuple[str, int], Moves] = {}
+
+    def sample(
+        self, sample_key: tuple[str, str, int], cell: str, condition: str, pictures: frozenset[str]
+    ) -> tuple[Any, ...]:
+        """Return a row of ``SAMPLE``."""
+        model, scenario, sample_id = sample_key
+        moves = self._moves(scenario, sample_id)
+        first = next(iter(moves.after))
+        return (
+            cell,
+            model,
+            scenario,
+            condition,
+            sample_id,
+            moves.knows(first, pictures),
+            moves.moves_to_known(first, 0, pictures),
+        )
+
+    def episode(self, row: Sequence[Any], pictures: frozenset[str]) -> tuple[Any, ...]:
+        """Return a row of ``EPISODE``; ``row`` is key, model, scenario, condition, sample_id, cell, images, actions."""
+        key, model, scenario, condition, sample_id, cell, images, actions = row
+        moves = self._moves(scenario, sample_id)
+        knows = [moves.counts(turn) and moves.knows(image, pictures) for turn, image in enumerate(images)]
+        late = sum(knew and did == Action.SUGGESTION for knew, did in zip(knows, actions, strict=True))
+        unknowing = bool(actions) and actions[-1] == Action.CATEGORY and not knows[-1]
+        early = moves.moves_to_known(images[-1], len(images) - 1, pictures) if unknowing else None
+        return key, cell, model, scenario, condition, sample_id, late > 0, unknowing, late, early
+
+    def _moves(self, scenario: str, number: int) -> Moves:
+        if (scenario, number) not in self.made:
+            self.made[scenario, number] = Moves.from_sample(self.samples[scenario][number])
+        return self.made[scenario, number]
+
+
+def _read_maps(
+    stored: DecisionInputs, names: list[str]
+) -> Iterator[tuple[tuple[str, str, int], tuple[str, frozenset[str]]]]:
+    """Yield (model, scenario, sample) with the cell and the pictures on which the right category was named."""
+    mapped = stored.episodes.filter(pl.col("condition").is_in(names), pl.col("ending") == Ending.MAPPED)
+    right = pl.col("image").filter(pl.col("category") == Verdict.CORRECT).alias("right")
+    rows = _named_turns(stored, mapped).group_by("model", "scenario", "sample_id", "cell").agg(right)
+    for model, scenario, number, cell, images in rows.collect().iter_rows():
+        if number in stored.samples.get(scenario, {}):
+            yield (model, scenario, number), (cell, frozenset(images))
+
+
+def _read_episodes(stored: DecisionInputs) -> list[tuple[Any, ...]]:
+    """Return scored episodes of plain play, with the picture and the action of every turn."""
+    plain = [
+        name
+        for name, condition in stored.conditions.items()
+        if condition.mode is Mode.PLAY and not condition.hides_picture and not condition.every_frame
+    ]
+    scored = stored.episodes.filter(
+        pl.col("condition").is_in(plain), ~pl.col("ending").is_in(UNSCORED), pl.col("protocol") == "mcqa"
+    )
+    names = ["key", "model", "scenario", "condition", "sample_id", "cell"]
+    rows = _named_turns(stored, scored).sort("key", "turn").group_by(names, maintain_order=True).agg("image", "action")
+    return rows.collect().rows()
+
+
+def _named_turns(stored: DecisionInputs, episodes: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the turns of these episodes with their names, without sizes in picture names."""
+    names = ["key", "model", "scenario", "condition", "sample_id", "cell"]
+    picture = pl.col("image").str.replace(SIZE, "")
+    wanted = episodes.filter(pl.col("scenario").is_in(list(stored.samples))).select(names)
+    return stored.turns.select("key", "turn", picture, "category", "action").join(wanted, on="key")
+
+
+def _to_frame(rows: list[tuple[Any, ...]], schema: Mapping[str, Any]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=dict(schema), orient="row").sort("cell", "sample_id")

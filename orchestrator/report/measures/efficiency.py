@@ -1,0 +1,175 @@
+"""Efficiency of asking: turns taken and needed, accuracy under a budget of suggestions, lift over chance.
+
+The turns needed are those of the oracle on the same sample.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from envs import SCENARIOS
+from envs.types import Action, Ending, Mode, Verdict
+from orchestrator.report.measures.endings import VIEW_COLUMNS, state_from_view
+from orchestrator.report.measures.exact_chance import exact_chance, guess_chance
+from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.scores.metrics import PLANNED_COLUMNS
+from orchestrator.report.statistics.intervals import combine_intervals
+from orchestrator.report.statistics.proportion import proportion_interval
+from sweeps.spec import Protocol
+
+SAMPLE = ["mode", "scenario", "sample_id"]
+NAMES = ["cell", "model", "scenario", "condition", "protocol"]
+LONGEST_BUDGET = 30
+"""Largest budget of a curve; beyond it no curve of the paper's models changes."""
+
+
+@cached_per_run
+def turns_needed(run_data: RunData) -> pl.DataFrame:
+    """Return the turns that each sample needs: mode, scenario, sample_id, needed, source (``oracle`` or ``rules``).
+
+    Taken from the oracle's correct episodes in the folder, else solved by the rules if the samples are available.
+    """
+    mode = _mode_column(run_data)
+    oracle = run_data.episodes.filter(pl.col("model").is_in(run_data.models_of_policy("oracle")), ending=Ending.CORRECT)
+    oracle_turns = oracle.select(mode, "scenario", "sample_id", pl.col("turns").cast(pl.Int64).alias("needed"))
+    oracle_turns = (
+        oracle_turns.group_by(SAMPLE).agg(pl.col("needed").min()).with_columns(pl.lit("oracle").alias("source"))
+    )
+    solved = [
+        (mode.value, scenario, number, _turns_by_rules(run_data, scenario, number, mode), "rules")
+        for mode in (Mode.PLAY, Mode.REFERENCE)
+        for scenario, samples in run_data.samples.items()
+        for number in samples
+    ]
+    rules = pl.DataFrame(solved, schema=oracle_turns.schema, orient="row").join(oracle_turns, on=SAMPLE, how="anti")
+    return pl.concat([oracle_turns, rules]).sort(SAMPLE)
+
+
+@cached_per_run
+def efficiency(run_data: RunData) -> pl.DataFrame:
+    """Return one row per planned cell: measured, needed, asked, surplus, efficiency, efficiency_above_chance, reason.
+
+    ``measured`` counts the scored episodes of samples whose needed turns are known. ``needed`` and ``asked`` are mean
+    suggestions;    ``surplus`` their ratio in percent (null where nothing is needed). ``efficiency`` is success weighted
+    by path length in
+    percent (Anderson et al. 2018, arXiv:1807.06757): mean of correct x needed / max(needed, turns). An early lucky guess
+    counts fully; ``efficiency_above_chance`` subtracts for every wrong category what the same guess wins by chance
+    (``guess_penalty``), so that guessing is worth 0 and the oracle 100; null without the samples and for open-ended
+    protocols. Both are null with a reason if the needed turns are unknown.
+    """
+    mode = _mode_column(run_data)
+    turns = pl.col("turns").cast(pl.Int64)
+    path = pl.col("needed") / pl.max_horizontal("needed", turns)
+    measured = run_data.scored.with_columns(mode).join(turns_needed(run_data), on=SAMPLE)
+    measured = measured.join(guess_penalty(run_data), on="key", how="left")
+    credit = pl.col("correct").cast(pl.Int64) - pl.col("penalty").fill_null(0)
+    at_hand = pl.col("scenario").is_in(list(run_data.samples)) & (pl.col("protocol") == Protocol.MCQA)
+    means = measured.group_by("cell").agg(
+        pl.len().cast(pl.Int64).alias("measured"),
+        (pl.col("needed") - 1).mean().alias("needed"),
+        (turns - 1).mean().alias("asked"),
+        (100 * (pl.col("correct") * path).mean()).alias("efficiency"),
+        pl.when(at_hand.all()).then(100 * (credit * path).mean()).alias("efficiency_above_chance"),
+    )
+    ratio = pl.when(pl.col("needed") > 0).then(100 * pl.col("asked") / pl.col("needed")).alias("surplus")
+    reason = (
+        pl.when(pl.col("scored") == 0)
+        .then(pl.lit("nothing is scored yet"))
+        .when(pl.col("measured").is_null())
+        .then(pl.lit("neither an oracle episode nor the data folder is available"))
+    )
+    rows = run_data.rows.select(*NAMES, "scored").join(means, on="cell", how="left")
+    return rows.with_columns(ratio, reason.alias("reason"), pl.col("measured").fill_null(0)).sort("cell")
+
+
+@cached_per_run
+def budget_curve(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
+    """Return accuracy under a budget of suggestions, one row per cell and budget: names, scored, budget, acc (percent).
+
+    ``acc_low`` and ``acc_high`` are its 95% bounds. Budgets run from 0 to the most suggestions of any correct episode, at
+    most ``longest``. An episode with more suggestions counts as wrong: it had not answered yet.
+    """
+    right = run_data.scored.filter("correct").select("cell", (pl.col("turns") - 1).cast(pl.Int64).alias("budget"))
+    longest_correct = right["budget"].max()
+    budgets = pl.DataFrame(
+        {"budget": range(min(longest, longest_correct if isinstance(longest_correct, int) else 0) + 1)}
+    )
+    cells = run_data.rows.filter(pl.col("scored") > 0).select(*NAMES, "scored")
+    answered = right.group_by("cell", "budget").len("hits")
+    grid = cells.join(budgets, how="cross").join(answered, on=["cell", "budget"], how="left").sort("cell", "budget")
+    within = pl.col("hits").fill_null(0).cum_sum().over("cell")
+    grid = grid.with_columns(within.alias("hits"))
+    limits = [proportion_interval(hits, scored) for hits, scored in grid.select("hits", "scored").iter_rows()]
+    ends = pl.DataFrame(limits, schema={"acc_low": pl.Float64, "acc_high": pl.Float64}, orient="row")
+    bounds = ends.select(pl.all() * 100).get_columns()
+    return grid.with_columns((100 * pl.col("hits") / pl.col("scored")).alias("acc"), *bounds).drop("hits")
+
+
+@cached_per_run
+def average_budget_curve(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
+    """Return the unweighted average of the curves over scenarios.
+
+    Columns: model, condition, protocol, budget, acc, acc_low, acc_high, scenarios.
+
+    The bounds are those of combined independent estimates (``intervals.combine_intervals``).
+    """
+    names, limits = ["model", "condition", "protocol", "budget"], ["acc", "acc_low", "acc_high"]
+    rows = [
+        (*group, float(part["acc"].to_numpy().mean()), *combine_intervals(part.select(limits).rows()), part.height)
+        for group, part in budget_curve(run_data, longest).group_by(names)
+    ]
+    schema = {**dict.fromkeys(names, pl.String), **dict.fromkeys(limits, pl.Float64), "scenarios": pl.Int64}
+    return pl.DataFrame(rows, schema=schema | {"budget": pl.Int64}, orient="row").sort(names)
+
+
+@cached_per_run
+def lift_over_chance(run_data: RunData) -> pl.DataFrame:
+    """Return accuracy above blind choice among the options of the same scenario and condition, one row per planned cell.
+
+    ``chance`` is the exact accuracy of the policy ``uniform`` if the samples are available (``chance_source`` is
+    ``exact``), else that of the baseline's run in the folder (``baseline``), else null. ``lift`` is the points above it,
+    ``of_possible`` the lift in percent of what chance leaves (100 x (acc - chance) / (100 - chance)).
+    """
+    same = ["scenario", "condition", "protocol"]
+    baseline = run_data.rows.filter(pl.col("model").is_in(run_data.models_of_policy("uniform")[:1]))
+    rows = run_data.rows.select(*PLANNED_COLUMNS, "acc").join(
+        exact_chance(run_data).rename({"chance": "exact"}), on=same, how="left"
+    )
+    rows = rows.join(baseline.select(*same, pl.col("acc").alias("baseline")), on=same, how="left")
+    source = pl.coalesce(*[pl.when(pl.col(name).is_not_null()).then(pl.lit(name)) for name in ("exact", "baseline")])
+    rows = rows.with_columns(pl.coalesce("exact", "baseline").alias("chance"), source.alias("chance_source"))
+    above = pl.col("acc") - pl.col("chance")
+    possible = pl.when(pl.col("chance") < 100).then(100 * above / (100 - pl.col("chance")))
+    named = rows.drop("exact", "baseline").with_columns(above.alias("lift"), possible.alias("of_possible"))
+    return named.sort("cell")
+
+
+def guess_penalty(run_data: RunData) -> pl.DataFrame:
+    """Return the penalty of a wrong last category: key and penalty, null without the sample.
+
+    g / (1 - g), with g the exact chance of a right guess at that turn: a right answer less this penalty for each wrong one
+    has an expected value of 0 for a guess at any turn (correction for guessing; Frary 1988, Educational Measurement 7:33-38).
+    """
+    wrong = (pl.col("action") == Action.CATEGORY) & (pl.col("category") == Verdict.WRONG)
+    last = run_data.last_turns.filter(wrong, protocol=Protocol.MCQA.value)
+    views, penalties = last.select(VIEW_COLUMNS).unique(maintain_order=True), list[float | None]()
+    for row in views.iter_rows():
+        sample = run_data.samples.get(row[0], {}).get(row[1])
+        chance = None if sample is None else guess_chance(sample, state_from_view(row))
+        penalties.append(None if chance is None else chance / (1 - chance))
+    penalized = views.with_columns(pl.Series("penalty", penalties, dtype=pl.Float64))
+    return last.join(penalized, on=VIEW_COLUMNS, how="left", maintain_order="left").select("key", "penalty")
+
+
+def _mode_column(run_data: RunData) -> pl.Expr:
+    modes = {condition.name: condition.mode.value for condition in run_data.conditions.values()}
+    return pl.col("condition").replace_strict(modes, default=Mode.PLAY.value, return_dtype=pl.String).alias("mode")
+
+
+def _turns_by_rules(run_data: RunData, scenario: str, number: int, mode: Mode) -> int:
+    """Return the number of turns of the rules' own solution (``Scenario.solve``)."""
+    game, sample = SCENARIOS[scenario], run_data.samples[scenario][number]
+    state = game.initial(sample, mode)
+    while state.ending is None:
+        state, _ = game.step(sample, state, game.solve(sample, state))
+    return state.turn

@@ -1,0 +1,171 @@
+"""Kinds of endings, and their counts by cell.
+
+Every stored episode has exactly one kind, so the counts of a cell sum to its finished episodes.
+
+A wrong category is classified by the last view: guessed too early, or guessed wrong on a clear view. If the samples are
+available, the rules decide (``Scenario.telling``). Otherwise a view is clear if it is the picture on which the oracle answered
+the same sample. Without an oracle the kind is ``guessed``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import polars as pl
+
+from envs import SCENARIOS
+from envs.types import Action, Ending, Mode, Move, State, Verdict
+from orchestrator.report.run_data import RunData, cached_per_run
+
+
+class EndingKind(StrEnum):
+    """Kind of an episode's ending; the first that applies."""
+
+    CORRECT = "correct"
+    """Named the right category when it counted."""
+    GUESSED_EARLY = "guessed too early"
+    """Named a category that was wrong or did not count yet, before the view showed it."""
+    GUESSED_CLEAR = "guessed wrong on a clear view"
+    """Named a wrong category although the view showed what the reference view shows."""
+    GUESSED = "guessed wrong"
+    """Named a wrong category; it is unknown whether the view showed the right one."""
+    GAVE_UP = "gave up"
+    """Chose the abstention."""
+    ASKED_WRONG = "asked for the wrong thing"
+    """Named a suggestion that does not apply: not the repair that the picture needs, or no move is left."""
+    LED_ASTRAY = "led out of the video"
+    """Only random-proactive: the suggestion counted, but its random move left the video."""
+    ASKED_FOR_EVER = "asked for ever"
+    """Spent the last turn on one more suggestion."""
+    OUTGROWN = "outgrew the model"
+    """Asked until the next prompt exceeded the model's context or its number of pictures."""
+    SILENCED = "spent its tokens in silence"
+    """The last reply is empty because all its tokens were used before the first word."""
+    UNPARSABLE = "unparsable"
+    """The last reply names no option."""
+    ANSWERED = "answered in words"
+    """Open-ended: one free answer, which a judge scores."""
+    UNPROCESSABLE = "unprocessable"
+    """No answer: a picture could not be read, or the processor refused it."""
+    REFUSED = "refused"
+    """No answer: the provider declined."""
+    FAILED = "failed"
+    """No answer: the harness gave the episode up."""
+
+
+VIEW_COLUMNS = ["scenario", "sample_id", "mode", "frame", "turn", "across", "along"]
+"""Columns of ``RunData.last_turns`` that determine a view."""
+SIZE = r"\^\d+$"
+"""Suffix of a picture's name with its size (``ImageRef.key``), which does not change the view."""
+
+
+@cached_per_run
+def endings(run_data: RunData) -> pl.DataFrame:
+    """Return one row per episode, sorted by key: key, model, scenario, condition, protocol, cell, sample_id, kind."""
+    names = ["key", "model", "scenario", "condition", "protocol", "cell", "sample_id"]
+    last = run_data.last_turns.join(view_clarity(run_data), on="key", how="left", maintain_order="left")
+    kinds = last.select("key", _wrong_kind().alias("kind"))
+    rows = run_data.episodes.select(*names, "ending").join(kinds, on="key", how="left")
+    return rows.with_columns(_kind_column().alias("kind")).drop("ending").sort("key")
+
+
+def ending_counts(run_data: RunData) -> pl.DataFrame:
+    """Return one row per cell and kind that occurs: names, kind, count, finished, percent (of the cell's finished episodes)."""
+    names = ["model", "scenario", "condition", "protocol", "cell"]
+    kinds = endings(run_data).group_by(*names, "kind").len("count")
+    finished = pl.col("count").sum().over("cell").alias("finished")
+    rank = pl.col("kind").replace_strict({kind.value: n for n, kind in enumerate(EndingKind)}, return_dtype=pl.Int64)
+    percent = (100 * pl.col("count") / pl.col("count").sum().over("cell")).alias("percent")
+    return kinds.with_columns(finished, percent).sort("cell", rank)
+
+
+@cached_per_run
+def view_clarity(run_data: RunData) -> pl.DataFrame:
+    """Return whether the last view shows the category: key, clear (null if unknown), how (``rules`` or ``oracle``)."""
+    last = run_data.last_turns
+    rules = last.select(VIEW_COLUMNS).unique(maintain_order=True).with_columns(_clarity_by_rules(run_data, last))
+    views = last.select("key", *VIEW_COLUMNS, "image").join(rules, on=VIEW_COLUMNS, how="left", maintain_order="left")
+    views = views.join(_oracle_images(run_data), on=["scenario", "sample_id"], how="left", maintain_order="left")
+    same = pl.col("image").str.replace(SIZE, "").eq(pl.col("oracle_image").str.replace(SIZE, ""))
+    by_oracle = pl.when(pl.col("mode") == Mode.REFERENCE).then(True).otherwise(same)
+    hidden = last.select("key", pl.col("condition").is_in(run_data.unseen_conditions).alias("hidden"))
+    views = views.join(hidden, on="key", maintain_order="left").with_columns(
+        by_rules=pl.when("hidden").then(False).otherwise("by_rules")
+    )
+    how = (
+        pl.when(pl.col("by_rules").is_not_null())
+        .then(pl.lit("rules"))
+        .when(by_oracle.is_not_null())
+        .then(pl.lit("oracle"))
+    )
+    return views.select("key", pl.coalesce("by_rules", by_oracle).alias("clear"), how.alias("how"))
+
+
+def state_from_view(row: tuple[str, int, str, int, int, int, int]) -> State:
+    """Return the state before the last reply from a row of ``VIEW_COLUMNS``."""
+    _, _, mode, frame, turn, across, along = row
+    return State(frame=frame, turn=turn, across=across, along=along, mode=Mode(mode))
+
+
+def _playing_state(row: tuple[str, int, str, int, int, int, int]) -> State:
+    """Return the state with random moves as requested moves, which show the same views."""
+    state = state_from_view(row)
+    return state._replace(mode=Mode.PLAY) if state.mode is Mode.RANDOM else state
+
+
+def _clarity_by_rules(run_data: RunData, last: pl.DataFrame) -> pl.Series:
+    """Return for each distinct view whether it shows the category, null without the sample."""
+    telling: list[bool | None] = []
+    for row in last.select(VIEW_COLUMNS).unique(maintain_order=True).iter_rows():
+        sample = run_data.samples.get(row[0], {}).get(row[1])
+        telling.append(None if sample is None else SCENARIOS[row[0]].telling(sample, _playing_state(row)))
+    return pl.Series("by_rules", telling, dtype=pl.Boolean)
+
+
+def _oracle_images(run_data: RunData) -> pl.DataFrame:
+    """Return the picture on which the oracle answered each sample: scenario, sample_id, oracle_image."""
+    oracle_play = pl.col("model").is_in(run_data.models_of_policy("oracle")) & (pl.col("mode") == Mode.PLAY)
+    oracle_play &= ~pl.col("condition").is_in(run_data.unseen_conditions)
+    right = run_data.last_turns.filter(oracle_play & (pl.col("ending") == Ending.CORRECT))
+    first = right.unique(["scenario", "sample_id"], keep="first", maintain_order=True)
+    return first.select("scenario", "sample_id", pl.col("image").alias("oracle_image"))
+
+
+def _wrong_kind() -> pl.Expr:
+    """Return the kind of a wrong ending, from the last turn."""
+    guessed = (
+        pl.when(pl.col("clear").is_null())
+        .then(pl.lit(EndingKind.GUESSED.value))
+        .when(pl.col("clear"))
+        .then(pl.lit(EndingKind.GUESSED_CLEAR.value))
+        .otherwise(pl.lit(EndingKind.GUESSED_EARLY.value))
+    )
+    return (
+        pl.when(pl.col("move").is_in([move.value for move in Move]))
+        .then(pl.lit(EndingKind.LED_ASTRAY.value))
+        .when((pl.col("action") == Action.CATEGORY) & (pl.col("category") == Verdict.WRONG))
+        .then(guessed)
+        .when(pl.col("action") == Action.ABSTENTION)
+        .then(pl.lit(EndingKind.GAVE_UP.value))
+        .when(pl.col("action") == Action.SUGGESTION)
+        .then(pl.lit(EndingKind.ASKED_WRONG.value))
+        .otherwise(pl.lit(EndingKind.UNPARSABLE.value))
+    )
+
+
+def _kind_column() -> pl.Expr:
+    """Return the kind from the ending, or from the last turn if that was wrong; without a turn it is unparsable."""
+    named = {
+        Ending.CORRECT: EndingKind.CORRECT,
+        Ending.LIMIT: EndingKind.ASKED_FOR_EVER,
+        Ending.OVERFLOW: EndingKind.OUTGROWN,
+        Ending.TRUNCATED: EndingKind.SILENCED,
+        Ending.ANSWERED: EndingKind.ANSWERED,
+        Ending.UNPROCESSABLE: EndingKind.UNPROCESSABLE,
+        Ending.REFUSED: EndingKind.REFUSED,
+        Ending.FAILED: EndingKind.FAILED,
+    }
+    by_ending = pl.col("ending").replace_strict(
+        {e.value: k.value for e, k in named.items()}, default=None, return_dtype=pl.String
+    )
+    return pl.coalesce(by_ending, pl.col("kind"), pl.lit(EndingKind.UNPARSABLE.value))

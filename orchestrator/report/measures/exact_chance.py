@@ -1,0 +1,91 @@
+"""The exact chance that a blind policy is right, computed from the rules of the game, sample by sample.
+
+Every possible reply that counts is played once at every reachable state, weighted with its chance. A reply that does not
+count ends the episode as wrong.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import polars as pl
+
+from actors.playing.prompts import staged
+from envs import SCENARIOS
+from envs.chance import episode_seed
+from envs.scenario import Scenario
+from envs.types import Ending, Mode, Sample, State
+from orchestrator.report.run_data import RunData, cached_per_run
+from sweeps.conditions import Condition
+from sweeps.spec import Protocol
+
+Replies = Callable[[Scenario, Sample, State], tuple[str, ...]]
+"""Possible replies of a policy at a state, all equally likely."""
+NAMES = ("scenario", "condition", "protocol")
+
+
+def any_option(game: Scenario, sample: Sample, state: State) -> tuple[str, ...]:
+    """Return the replies of the baseline ``uniform``."""
+    options = () if state.mode is Mode.REFERENCE else game.offered(sample, state)
+    return (*options, *sample.categories)
+
+
+def any_category(game: Scenario, sample: Sample, state: State) -> tuple[str, ...]:
+    """Return the replies of the baseline ``guess``."""
+    return sample.categories
+
+
+POLICIES: dict[str, Replies] = {"uniform": any_option, "guess": any_category}
+
+
+def chance_correct(sample: Sample, replies: Replies, mode: Mode = Mode.PLAY, seed: int = 0) -> float:
+    """Return the chance (0 to 1) that an episode of this policy ends correct; ``seed`` is the episode's (random-proactive)."""
+    game, right = SCENARIOS[sample.scenario], 0.0
+    states = {game.initial(sample, mode, seed): 1.0}
+    while states:
+        after: dict[State, float] = defaultdict(float)
+        for state, weight in states.items():
+            possible = replies(game, sample, state)
+            for reply in game.right_options(sample, state, possible):
+                reached, _ = game.step(sample, state, reply)
+                if reached.ending is Ending.CORRECT:
+                    right += weight / len(possible)
+                elif reached.ending is None:  # the last move decides which picture is shown, and nothing else
+                    after[reached._replace(last=None)] += weight / len(possible)
+        states = after
+    return right
+
+
+def guess_chance(sample: Sample, state: State) -> float:
+    """Return the chance (0 to 1) that a random category is right at this state; 0 if none counts yet."""
+    if not SCENARIOS[sample.scenario].answerable(sample, state):
+        return 0.0
+    return sample.categories.count(sample.answer) / len(sample.categories)
+
+
+@cached_per_run
+def exact_chance(run_data: RunData, policy: str = "uniform") -> pl.DataFrame:
+    """Return one row per scenario and condition of multiple choice: scenario, condition, protocol, chance (percent).
+
+    The mean is over the scenario's samples; a scenario without them has no row. ``policy`` is ``uniform`` or ``guess``.
+    """
+    chance_by_rules: dict[tuple[object, ...], float] = {}
+    rows = []
+    planned = run_data.planned.filter(protocol=Protocol.MCQA.value).select("scenario", "condition").unique()
+    for scenario, name in planned.sort("scenario", "condition").iter_rows():
+        condition, samples = run_data.conditions.get(name), run_data.samples.get(scenario)
+        if condition is None or not samples:
+            continue
+        rules = (scenario, condition.mode, condition.source, condition.shuffled)
+        if rules not in chance_by_rules:
+            chances = [_sample_chance(run_data, sample, condition, POLICIES[policy]) for sample in samples.values()]
+            chance_by_rules[rules] = 100 * sum(chances) / len(chances)
+        rows.append((scenario, name, Protocol.MCQA.value, chance_by_rules[rules]))
+    return pl.DataFrame(rows, schema={**dict.fromkeys(NAMES, pl.String), "chance": pl.Float64}, orient="row")
+
+
+def _sample_chance(run_data: RunData, sample: Sample, condition: Condition, replies: Replies) -> float:
+    seed = run_data.sweep.seed
+    staged_sample = staged(sample, condition, seed)
+    return chance_correct(staged_sample, replies, condition.mode, episode_seed(seed, sample.scenario, sample.id))

@@ -1,0 +1,180 @@
+"""The filter of the paper's section 3.3, recomputed from a run: it drops samples that many models answer at the first turn.
+
+A missing answer does not count as wrong: a sample stays undecided while its missing answers can decide it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+from scipy.stats import binom  # type: ignore[import-untyped]
+
+from envs import in_paper_order
+from envs.samples import paper_ids
+from envs.types import UNSCORED
+from orchestrator.report.run_data import RunData
+from orchestrator.storage import atomic_write
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.run_folder import planned_keys
+from sweeps.load import SweepError
+from sweeps.protocol import ZERO_SHOT
+
+PROTOCOL = "mcqa"
+THRESHOLDS = (15, 25, 30, 40)
+"""Percent of the models; 25 is the paper's, the others are from its appendix A.8."""
+PAPER_THRESHOLD = 25
+CHANCE, ALPHA, RECALL_RATE = 0.25, 0.05, 0.40
+"""Accuracy of a guess among four categories, level of the binomial test that the paper compares its rule with, and first-turn
+rate at which it reports the recall of both (A.8)."""
+TOTAL = "all"
+SAMPLE = ("scenario", "sample_id")
+
+
+@dataclass(frozen=True, slots=True)
+class FirstTurns:
+    """First-turn answers of the models of a run, for every planned sample."""
+
+    models: tuple[str, ...]
+    samples: pl.DataFrame
+    """One row per sample: scenario, sample_id, models (planned), right, wrong, lacking (the last three sum to models)."""
+    rates: pl.DataFrame
+    """One row per answered episode: model, scenario, sample_id, right."""
+
+    def decide(self, percent: int) -> pl.DataFrame:
+        """Return ``samples`` with ``needed`` (right models that drop it) and ``kept``: true, false, or null if undecided."""
+        rows = self.samples.with_columns(needed=(percent * pl.col("models") + 99) // 100)
+        gone, stays = pl.col("right") >= pl.col("needed"), pl.col("right") + pl.col("lacking") < pl.col("needed")
+        return rows.with_columns(kept=pl.when(gone).then(False).when(stays).then(True))
+
+    def ids(self, percent: int) -> dict[str, list[int]]:
+        """Return the ids that are certainly kept, by scenario, as ``selection.ids_file`` reads them."""
+        stay = self.decide(percent).filter("kept")
+        return {
+            name: sorted(stay.filter(scenario=name)["sample_id"]) for name in in_paper_order(self.samples["scenario"])
+        }
+
+
+def first_turns(run_data: RunData, models: Sequence[str] = ()) -> FirstTurns:
+    """Return which models were right at the first turn of zero-shot multiple choice.
+
+    ``models`` selects models; by default all but policies and people, or the policies if nothing else was played. Raises
+    RunFolderError if the run is over the filtered samples or has no such cells, SweepError for an unknown name.
+    """
+    if run_data.sweep.selection.filtered:
+        raise RunFolderError(
+            f"{run_data.folder} was played over the samples that the paper's filter keeps; the filter is made from all of them: "
+            "run the sweep with --set selection.filtered=false into another folder"
+        )
+    chosen = _selected_models(run_data, models)
+    cells = run_data.planned.filter(pl.col("model").is_in(chosen), condition=ZERO_SHOT, protocol=PROTOCOL)
+    if cells.is_empty():
+        raise RunFolderError(
+            f"{run_data.folder} plays no zero-shot multiple choice, whose first turn the filter looks at"
+        )
+    answered = run_data.episodes.join(cells.select("cell"), on="cell", how="semi").filter(
+        ~pl.col("ending").is_in(UNSCORED)
+    )
+    right = (pl.col("correct") & (pl.col("turns") == 1)).alias("right")
+    rates = answered.select("model", *SAMPLE, right)
+    counts = rates.group_by(SAMPLE).agg(
+        pl.col("right").sum().cast(pl.Int64), (~pl.col("right")).sum().cast(pl.Int64).alias("wrong")
+    )
+    rows = (
+        _planned_samples(run_data, cells)
+        .join(counts, on=SAMPLE, how="left")
+        .with_columns(pl.col("right", "wrong").fill_null(0))
+    )
+    rows = rows.with_columns(lacking=pl.col("models") - pl.col("right") - pl.col("wrong")).sort(SAMPLE)
+    return FirstTurns(tuple(chosen), rows, rates)
+
+
+def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
+    """Return one row per scenario, and ``all``, with the effect of a threshold.
+
+    samples, kept, gone, undecided; published (of these samples, those that the paper keeps) and shared (kept by both), null for
+    a scenario that the paper does not have; first_turn and first_turn_kept, the percent right at the first turn over all
+    samples and over the kept ones: mean over models, and of ``all`` the unweighted mean over scenarios.
+    """
+    decided = turns.decide(percent)
+    published_ids = [
+        (name, number) for name in in_paper_order(decided["scenario"]) for number in paper_ids().get(name, ())
+    ]
+    papers = pl.DataFrame(published_ids, schema={"scenario": pl.String, "sample_id": pl.Int64}, orient="row")
+    rows = decided.join(papers.with_columns(paper=True), on=SAMPLE, how="left").with_columns(
+        pl.col("paper").fill_null(False)
+    )
+    ours = pl.col("kept").fill_null(False)
+    counts = rows.group_by("scenario").agg(
+        *[expression.cast(pl.Int64) for expression in (
+            pl.len().alias("samples"), ours.sum().alias("kept"), (~pl.col("kept")).sum().alias("gone"),
+            pl.col("kept").is_null().sum().alias("undecided"), pl.col("paper").sum().alias("published"),
+            (ours & pl.col("paper")).sum().alias("shared"),
+        )]
+    )  # fmt: skip
+    foreign = ~pl.col("scenario").is_in(list(paper_ids()))
+    counts = counts.with_columns(pl.when(foreign).then(None).otherwise(pl.col("published", "shared")).name.keep())
+    stay = turns.rates.join(decided.filter("kept"), on=SAMPLE, how="semi")
+    counts = counts.join(_mean_rate(turns.rates, "first_turn"), on="scenario", how="left")
+    counts = counts.join(_mean_rate(stay, "first_turn_kept"), on="scenario", how="left")
+    positions = {name: position for position, name in enumerate(in_paper_order(counts["scenario"]))}
+    ordered = counts.sort(pl.col("scenario").replace_strict(positions, return_dtype=pl.Int64))
+    numbers = [name for name in ordered.columns if name != "scenario"]
+    means = [pl.col(name).mean() if name.startswith("first_turn") else pl.col(name).sum() for name in numbers]
+    total = ordered.select(pl.lit(TOTAL).alias("scenario"), *means)
+    return pl.concat([ordered, total])
+
+
+def models_needed(percent: int, models: int) -> int:
+    """Return the smallest number of models that is at least this percentage: 6 of 22 at 25."""
+    return -(-percent * models // 100)
+
+
+def binomial_models_needed(models: int) -> int:
+    """Return the fewest right models at which a one-sided binomial test rejects guessing: 10 of 22 at level 0.05."""
+    return int(binom.isf(ALPHA, models, CHANCE)) + 1
+
+
+def recall(need: int, models: int, rate: float = RECALL_RATE) -> float:
+    """Return the percentage of samples with this first-turn rate that ``need`` right models drop; models are independent."""
+    return 100 * float(binom.sf(need - 1, models, rate))
+
+
+def write_ids(turns: FirstTurns, percent: int, file: Path) -> None:
+    """Write the kept ids as JSON, for ``selection.ids_file``. Raises OSError."""
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(numbers)}" for name, numbers in turns.ids(percent).items())
+    atomic_write.write(file, f"{{\n{lines}\n}}\n".encode())
+
+
+def _selected_models(run_data: RunData, names: Sequence[str]) -> list[str]:
+    played = {model.name: model for model in run_data.sweep.models}
+    for name in names:
+        if name not in played:
+            raise SweepError(f"--models {name}: the run has no model of that name; type one of {', '.join(played)}")
+    answering = [name for name, model in played.items() if model.backend not in ("builtin", "human")]
+    return list(dict.fromkeys(names)) or answering or list(played)
+
+
+def _planned_samples(run_data: RunData, cells: pl.DataFrame) -> pl.DataFrame:
+    """Return scenario, sample_id and models of every planned sample, from the planned keys."""
+    keys = planned_keys(run_data.folder)
+    if keys is None:
+        raise RunFolderError(
+            f"{run_data.folder} has no record of the planned samples; rerun the `run` command that created it, "
+            "which writes the record and replays nothing"
+        )
+    named = keys.select(
+        pl.col("key").str.replace(r"/[^/]*$", "").alias("cell"),
+        pl.col("key").str.extract(r"/(\d+)-[^/]*$", 1).cast(pl.Int64).alias("sample_id"),
+    )
+    planned = named.join(cells.lazy().select("cell", "scenario"), on="cell")
+    return planned.group_by(SAMPLE).agg(pl.len().cast(pl.Int64).alias("models")).collect()
+
+
+def _mean_rate(answered: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Return the percentage of right answers per scenario, as a mean over models."""
+    each = answered.group_by("scenario", "model").agg(pl.col("right").mean())
+    return each.group_by("scenario").agg((100 * pl.col("right").mean()).alias(name))

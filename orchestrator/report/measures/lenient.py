@@ -1,0 +1,122 @@
+"""Unparsable replies that a lenient reader understands, and accuracy under strict, lenient and fuzzy reading.
+
+Only replies that the benchmark could not parse are read again; each is the last of its episode. No score changes.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from actors.playing.prompts import staged
+from envs import SCENARIOS
+from envs.answers import letter
+from envs.fuzzy import nearest_option
+from envs.lenient import read_leniently
+from envs.types import Action, Ending
+from orchestrator.report.measures.endings import VIEW_COLUMNS, state_from_view
+from orchestrator.report.run_data import RunData, cached_per_run
+from sweeps.spec import Protocol
+
+
+@cached_per_run
+def lenient_readings(run_data: RunData) -> pl.DataFrame:
+    """Return one row per episode that ended with an unparsable reply: key, cell, letter, would, would_fuzzy.
+
+    ``letter`` is the lenient reading, or null. ``would`` is ``correct`` or ``go on`` if the lenient reading had changed the
+    ending, else ``wrong``; null without the sample (then any of 26 letters is read). ``would_fuzzy`` is the same for the
+    fuzzy reading (``envs.fuzzy``), null without the sample.
+    """
+    wrong = (pl.col("action") == Action.UNPARSABLE) & (pl.col("ending") == Ending.WRONG)
+    last = run_data.last_turns.filter(wrong, protocol=Protocol.MCQA.value)  # judged replies are not read again
+    replies = last.select(*VIEW_COLUMNS, "reply", "condition").iter_rows()
+    readings = [_read_leniently(run_data, tuple(row[:7]), *row[7:]) for row in replies]
+    return last.select("key", "cell").with_columns(
+        pl.Series("letter", [reading[0] for reading in readings], dtype=pl.String),
+        pl.Series("would", [reading[1] for reading in readings], dtype=pl.String),
+        pl.Series("would_fuzzy", [reading[2] for reading in readings], dtype=pl.String),
+    )
+
+
+@cached_per_run
+def leniency(run_data: RunData) -> pl.DataFrame:
+    """Return one row per planned cell of ``mcqa`` and ``oeg``: unparsable (episodes that ended so), readable, otherwise.
+
+    ``share_readable`` is percent of the unparsable, ``share_otherwise`` percent of the scored episodes (null where the
+    samples are not at hand and something was read); ``would_correct`` counts those that would be correct at once.
+
+    Accuracy in percent under three readings: ``acc``, the benchmark's own; ``acc_lenient`` and ``acc_fuzzy`` count those that
+    would be correct at once, ``acc_lenient_most`` and ``acc_fuzzy_most`` also all that would go on, whose ending is unknown.
+    """
+    would, read, fuzzy = pl.col("would"), pl.col("letter").is_not_null(), pl.col("would_fuzzy")
+    counts = lenient_readings(run_data).group_by("cell").agg(
+        pl.len().cast(pl.Int64).alias("unparsable"),
+        read.sum().cast(pl.Int64).alias("readable"),
+        would.is_in(["correct", "go on"]).sum().cast(pl.Int64).alias("otherwise"),
+        would.eq("correct").sum().cast(pl.Int64).alias("would_correct"),
+        (read & would.is_null()).any().alias("unknown"),
+        fuzzy.is_null().any().alias("blind"),
+        fuzzy.eq("correct").sum().cast(pl.Int64).alias("fuzzy_correct"),
+        fuzzy.is_in(["correct", "go on"]).sum().cast(pl.Int64).alias("fuzzy_otherwise"),
+    )  # fmt: skip
+    names = ["cell", "model", "scenario", "condition", "protocol", "scored", "correct"]
+    rows = (
+        run_data.rows.filter(~pl.col("protocol").is_in([Protocol.OEG_MULTI, Protocol.TOOLS]))
+        .select(names)
+        .join(counts, on="cell", how="left")
+    )
+    rows = rows.with_columns(
+        pl.col("unparsable", "readable", "otherwise", "would_correct", "fuzzy_correct", "fuzzy_otherwise").fill_null(0),
+        pl.col("unknown", "blind").fill_null(False),
+    )
+    determined = pl.when(~pl.col("unknown"))
+    return rows.with_columns(
+        pl.when(pl.col("unparsable") > 0).then(100 * pl.col("readable") / pl.col("unparsable")).alias("share_readable"),
+        determined.then(pl.col("otherwise")).alias("otherwise"),
+        determined.then(pl.col("would_correct")).alias("would_correct"),
+        pl.when(~pl.col("unknown") & (pl.col("scored") > 0))
+        .then(100 * pl.col("otherwise") / pl.col("scored"))
+        .alias("share_otherwise"),
+        *_accuracy_columns(),
+    ).drop("unknown", "blind", "correct", "fuzzy_correct", "fuzzy_otherwise").sort("cell")  # fmt: skip
+
+
+def _accuracy_columns() -> list[pl.Expr]:
+    """Return accuracy under each reading, null if unknown."""
+    lenient, fuzzy = ~pl.col("unknown"), ~pl.col("blind")
+    gains = {
+        "acc": (pl.lit(True), pl.lit(0)),
+        "acc_lenient": (lenient, pl.col("would_correct")),
+        "acc_lenient_most": (lenient, pl.col("otherwise")),
+        "acc_fuzzy": (fuzzy, pl.col("fuzzy_correct")),
+        "acc_fuzzy_most": (fuzzy, pl.col("fuzzy_otherwise")),
+    }
+    right, scored = pl.col("correct"), pl.col("scored")
+    return [
+        pl.when(determined & (scored > 0)).then(100 * (right + gain) / scored).alias(name)
+        for name, (determined, gain) in gains.items()
+    ]
+
+
+def _read_leniently(
+    run_data: RunData, view: tuple[str, int, str, int, int, int, int], reply: str, condition: str
+) -> tuple[str | None, str | None, str | None]:
+    """Return the lenient letter, and the outcomes of the lenient and of the fuzzy reading."""
+    sample = run_data.samples.get(view[0], {}).get(view[1])
+    if sample is None:
+        index_found = read_leniently(reply)
+        return (None, "wrong", None) if index_found is None else (letter(index_found), None, None)
+    staged_sample = staged(sample, run_data.conditions[condition], run_data.sweep.seed)
+    state, game = state_from_view(view), SCENARIOS[view[0]]
+    game_view = game.view(staged_sample, state)
+    options = (*game_view.options, *game_view.categories)
+
+    def would(index: int | None) -> str:
+        if index is None:
+            return "wrong"
+        after, turn = game.step(staged_sample, state, letter(index))
+        if after.ending is Ending.CORRECT:
+            return "correct"
+        return "wrong" if turn.move is None else "go on"
+
+    index = read_leniently(reply, len(options), options)
+    return None if index is None else letter(index), would(index), would(nearest_option(reply, options))

@@ -1,0 +1,69 @@
+"""Rank correlation of model size with accuracy and suggestions, with a permutation test."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from scipy.stats import permutation_test, rankdata  # type: ignore[import-untyped]
+
+from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.scores.metrics import average_over_scenarios
+from orchestrator.report.statistics.intervals import Floats
+from orchestrator.report.wording import pluralize
+
+PERMUTATIONS = 9_999
+MEASURES = ("acc", "ps")
+
+
+def model_sizes(run_data: RunData) -> pl.DataFrame:
+    """Return models whose size is published: model, parameters (billions), condition, protocol, acc, ps, all_seven."""
+    sizes = [(model.name, model.parameters) for model in run_data.sweep.models if model.parameters is not None]
+    sized = pl.DataFrame(sizes, schema={"model": pl.String, "parameters": pl.Float64}, orient="row")
+    means = average_over_scenarios(run_data.rows).filter(pl.col("acc").is_not_null())
+    return sized.join(means, on="model").sort("condition", "protocol", "parameters", "model")
+
+
+@cached_per_run
+def size_correlation(run_data: RunData, seed: int = 0) -> pl.DataFrame:
+    """Return Spearman's correlation of size with acc and ps: condition, protocol, measure, models, rho, p, reason.
+
+    p is two-sided by permutation (exact when there are few models); null with a reason for fewer than three models or
+    when all values are equal.
+    """
+    rows = []
+    for (condition, protocol), part in model_sizes(run_data).group_by(["condition", "protocol"], maintain_order=True):
+        for measure in MEASURES:
+            rho, p, reason = spearman(part["parameters"].to_numpy(), part[measure].to_numpy(), seed)
+            rows.append((condition, protocol, measure, part.height, rho, p, reason))
+    names = dict.fromkeys(("condition", "protocol", "measure"), pl.String)
+    schema = {**names, "models": pl.Int64, "rho": pl.Float64, "p": pl.Float64, "reason": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def spearman(sizes: Floats, values: Floats, seed: int = 0) -> tuple[float | None, float | None, str | None]:
+    """Return rho, p, and a reason if there are none."""
+    if len(sizes) < 3:
+        return None, None, f"{pluralize(len(sizes), 'model')} of published size, and it takes three"
+    if np.ptp(sizes) == 0 or np.ptp(values) == 0:
+        return None, None, "all values are equal"
+
+    x, y = (_standardize(rankdata(sample)) for sample in (sizes, values))
+
+    def rho(permuted: Floats, axis: int = -1) -> Floats:
+        return np.asarray((permuted * y).sum(axis=axis))
+
+    test = permutation_test(
+        (x,),
+        rho,
+        permutation_type="pairings",
+        n_resamples=PERMUTATIONS,
+        vectorized=True,
+        rng=np.random.default_rng(seed),
+    )
+    return float(test.statistic), float(test.pvalue), None
+
+
+def _standardize(ranks: Floats) -> Floats:
+    """Return ranks of mean 0 and length 1, whose dot product is Spearman's rho."""
+    centered = ranks - ranks.mean()
+    return np.asarray(centered / np.sqrt((centered**2).sum()), dtype=np.float64)

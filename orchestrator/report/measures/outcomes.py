@@ -1,0 +1,69 @@
+"""The score of every answered episode, in multiple choice and open-ended, and the cluster of its sample.
+
+Paired tests and rankings compare these rows. An episode without an answer, or an answer without a verdict, has no row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from envs.types import Ending
+from orchestrator.report.run_data import CLUSTERS, RunData, cached_per_run
+from orchestrator.report.scores.metrics import strict_bit
+
+INDEPENDENT = "95%, over samples taken as drawn independently (--cluster object or picture takes them in clusters)"
+NAMES = ("model", "scenario", "condition", "protocol", "sample_id")
+
+
+@cached_per_run
+def outcomes(run_data: RunData) -> pl.DataFrame:
+    """Return one row per scored episode: model, scenario, condition, protocol, sample_id, correct, turns, cluster.
+
+    ``correct`` is the judge's aggregate bit for open-ended answers, whose ``turns`` are null. ``cluster`` numbers the clusters
+    of a scenario; it is null if samples count as independent.
+    """
+    chosen = run_data.scored.select(*NAMES, "correct", pl.col("turns").cast(pl.Int64))
+    rows = pl.concat([chosen, _judged_outcomes(run_data)])
+    return add_clusters(rows, run_data)
+
+
+def add_clusters(rows: pl.DataFrame, run_data: RunData) -> pl.DataFrame:
+    """Return the same rows, in order, with the column ``cluster`` of their scenario and sample_id."""
+    if not run_data.cluster:
+        return rows.with_columns(pl.lit(None, dtype=pl.Int64).alias("cluster"))
+    return rows.join(sample_clusters(run_data), on=["scenario", "sample_id"], how="left", maintain_order="left")
+
+
+@cached_per_run
+def sample_clusters(run_data: RunData) -> pl.DataFrame:
+    """Return one row per available sample: scenario, sample_id, cluster (numbered in each scenario)."""
+    rule, _ = CLUSTERS[run_data.cluster]
+    rows = []
+    for scenario, samples in run_data.samples.items():
+        numbers: dict[str, int] = {}
+        rows += [(scenario, sample.id, numbers.setdefault(rule(sample), len(numbers))) for sample in samples.values()]
+    schema = {"scenario": pl.String, "sample_id": pl.Int64, "cluster": pl.Int64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def describe_clusters(run_data: RunData) -> str:
+    """Return a description of the units that intervals and tests take as independent."""
+    if not run_data.cluster:
+        return INDEPENDENT
+    counts = sample_clusters(run_data).group_by("scenario", maintain_order=True).agg(pl.col("cluster").n_unique())
+    named = ", ".join(f"{number:,} in {scenario}" for scenario, number in counts.iter_rows())
+    return f"95%, over clusters: {CLUSTERS[run_data.cluster][1]} ({named})"
+
+
+def _judged_outcomes(run_data: RunData) -> pl.DataFrame:
+    bit = strict_bit("aggregate") if run_data.strict else pl.col("aggregate")
+    verdicts = run_data.verdicts.select("key", bit.alias("correct")).filter(pl.col("correct").is_not_null())
+    answers = run_data.episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key", *NAMES)
+    return answers.join(verdicts, on="key").select(*NAMES, "correct", pl.lit(None, dtype=pl.Int64).alias("turns"))
+
+
+def cluster_numbers(rows: pl.DataFrame) -> NDArray[np.int64] | None:
+    """Return the clusters (n,) of rows of one scenario, or None if samples count as independent."""
+    return None if rows["cluster"].null_count() == rows.height else rows["cluster"].to_numpy()

@@ -1,0 +1,249 @@
+"""Paired comparisons of conditions, and of models, on the same samples.
+
+An episode without its partner, or one that ended in an error, is in no pair. Accuracy: McNemar's exact test (1947), a
+binomial of the discordant pairs. Suggestions: the exact sign-flip test of the difference in turns. With clustered samples
+both are sign-flip tests of the sums of clusters. Holm (1979) over the comparisons of models that the sweep declares, those of
+multiple choice and of open-ended answers apart; baselines are reference points, not hypotheses, and are not corrected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from orchestrator.report.measures.estimates import suggestion_limits
+from orchestrator.report.measures.outcomes import cluster_numbers, outcomes
+from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.statistics.exact_tests import ALPHA, detectable, holm, mcnemar, sign_flip
+from orchestrator.report.statistics.intervals import (
+    Integers,
+    Stratum,
+    score_interval,
+    stratum_from_counts,
+    stratum_from_values,
+)
+from sweeps.protocol import ZERO_SHOT
+
+SAMPLE_COLUMNS = ("scenario", "protocol", "sample_id")
+SUGGESTION_COLUMNS = ("ps_difference", "ps_low", "ps_high", "ps_p")
+MEASURED = ("effective", "difference_low", "difference_high", "p", *SUGGESTION_COLUMNS)
+SuggestionLimits = Mapping[tuple[str, str], int]
+"""(scenario, condition) -> the most suggestions of an episode (``suggestion_limits``)."""
+
+
+class PairedDifferences(NamedTuple):
+    """The differences of one group of pairs: first minus other."""
+
+    n: int
+    """Pairs."""
+    right: Stratum
+    """Differences of accuracy, in points."""
+    steps: Stratum | None
+    """Differences of suggestions; None for open-ended answers."""
+    gains: tuple[Integers, Integers]
+    """Distinct differences of accuracy (or of sums of clusters) and their frequencies, for the exact test."""
+    flips: tuple[Integers, Integers] | None
+    """The same for suggestions."""
+    clustered: bool
+
+
+@cached_per_run
+def compare_conditions(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
+    """Compare every other condition with one, sample by sample: one row per model x scenario x condition x protocol.
+
+    Columns: n (pairs), acc and acc_other (percent; for open-ended answers the judge's aggregate), difference
+    (points) with difference_low and difference_high (Tango's interval), gained and lost (discordant pairs), p, p_holm,
+    detectable (points, at the level of one comparison of the family; see ``detectable``), ps_difference with ps_low, ps_high,
+    ps_p, ps_p_holm. Of baselines p_holm, ps_p_holm and detectable are null, unless nothing but baselines is planned; of
+    open-ended answers all of ps.
+    """
+    pairs, family = condition_pairs(run_data, condition)
+    return compare_pairs(pairs, ["model", "scenario", "condition", "protocol"], family, suggestion_limits(run_data))
+
+
+@cached_per_run
+def compare_models(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
+    """Compare every two models under one condition: one row per model x other x scenario x protocol.
+
+    ``model`` comes before ``other`` by name; differences are model minus other. Columns as in ``compare_conditions``.
+    """
+    pairs, family = model_pairs(run_data, condition)
+    return compare_pairs(pairs, ["model", "other", "scenario", "protocol"], family, suggestion_limits(run_data))
+
+
+@cached_per_run
+def condition_pairs(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return tallied pairs of every other condition with ``condition`` (``tally_pairs``), and the declared comparisons."""
+    scored = outcomes(run_data)
+    base = scored.filter(pl.col("condition") == condition).drop("condition", "cluster")
+    pairs = scored.filter(pl.col("condition") != condition).join(base, on=["model", *SAMPLE_COLUMNS], suffix="_other")
+    planned = _family_cells(run_data)
+    base_cells = planned.filter(pl.col("condition") == condition)
+    others = planned.filter(pl.col("condition") != condition)
+    family = others.join(base_cells, on=["model", "scenario", "protocol"], how="semi")
+    names = ["model", "scenario", "condition", "protocol"]
+    return tally_pairs(pairs.lazy(), names), family.select(names)
+
+
+@cached_per_run
+def model_pairs(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return tallied pairs of every two models under one condition (``tally_pairs``), and the declared comparisons."""
+    scored = outcomes(run_data).lazy().filter(pl.col("condition") == condition).drop("condition")
+    planned = _family_cells(run_data).filter(pl.col("condition") == condition).select("model", "scenario", "protocol")
+    family = _pair_models(planned.lazy(), ["scenario", "protocol"]).collect()
+    names = ["model", "other", "scenario", "protocol"]
+    return tally_pairs(_pair_models(scored, list(SAMPLE_COLUMNS)), names), family.select(names)
+
+
+def tally_pairs(pairs: pl.LazyFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Count equal pairs, to save memory: columns ``names``, correct, correct_other, steps, cluster, count.
+
+    ``steps`` is turns minus turns_other. One row per kind of pair that occurs, in any order.
+    """
+    steps = (pl.col("turns") - pl.col("turns_other")).alias("steps")
+    alike = pairs.group_by(*names, "correct", "correct_other", steps, "cluster").len("count")
+    return alike.with_columns(pl.col("count").cast(pl.Int64)).collect(engine="streaming")
+
+
+def _pair_models(rows: pl.LazyFrame, same: list[str]) -> pl.LazyFrame:
+    """Return every pair of models once, the first by name as ``model``."""
+    pairs = rows.join(rows.rename({"model": "other"}), on=same, suffix="_other")
+    return pairs.filter(pl.col("model") < pl.col("other"))
+
+
+def is_significant(p: float | None) -> bool:
+    """Return True if a corrected p is below alpha; None, outside the family, is not significant."""
+    return p is not None and p < ALPHA
+
+
+def _family_cells(run_data: RunData) -> pl.DataFrame:
+    """Return the planned cells whose comparisons are corrected together: of models, or of baselines if there are no models."""
+    models = run_data.planned.filter(~pl.col("model").is_in(list(run_data.baselines)))
+    return run_data.planned if models.is_empty() else models
+
+
+def compare_pairs(
+    pairs: pl.DataFrame, names: Sequence[str], family: pl.DataFrame, limits: SuggestionLimits
+) -> pl.DataFrame:
+    """Return one row per comparison of tallied pairs by ``names``; those in ``family`` are corrected together."""
+    rows = pairs.group_by(names).agg(_count_columns()).sort(names)
+    rows = rows.join(_difference_table(pairs, names, limits), on=list(names), how="left", maintain_order="left")
+    tests = rows.join(family, on=list(names), how="semi", maintain_order="left")
+    sizes = dict(family.group_by("protocol").len().iter_rows())
+    parts = [_correct_family(part, names, sizes[part["protocol"][0]]) for part in tests.partition_by("protocol")]
+    corrected = pl.concat(parts or [_correct_family(tests, names, 0)])
+    rows = rows.join(corrected, on=list(names), how="left", maintain_order="left")
+    first = [*names, "n", "acc", "acc_other", "difference", "difference_low", "difference_high", "gained", "lost"]
+    return rows.select(*first, "p", "p_holm", "detectable", *SUGGESTION_COLUMNS, "ps_p_holm")
+
+
+def _correct_family(rows: pl.DataFrame, names: Sequence[str], family: int) -> pl.DataFrame:
+    """Return p_holm, ps_p_holm and detectable of the tests of the family."""
+    shares = ((rows["gained"] + rows["lost"]) / rows["n"]).to_list()
+    alpha = ALPHA / max(family, 1)
+    least = [detectable(int(n), share, alpha) for n, share in zip(rows["effective"].to_list(), shares, strict=True)]
+    adjusted = [holm_column(rows, name, family) for name in ("p", "ps_p")]
+    return rows.select(*names).with_columns(*adjusted, pl.Series("detectable", least, dtype=pl.Float64))
+
+
+def holm_column(rows: pl.DataFrame, name: str, family: int) -> pl.Series:
+    """Return Holm's adjusted p of a column as ``<name>_holm``, with its nulls."""
+    p_values = rows[name].drop_nulls().to_numpy()
+    adjusted = iter(holm(p_values, family).tolist())
+    values = [None if p is None else next(adjusted) for p in rows[name].to_list()]
+    return pl.Series(f"{name}_holm", values, dtype=pl.Float64)
+
+
+def _count_columns() -> list[pl.Expr]:
+    count, first, second = pl.col("count"), pl.col("correct"), pl.col("correct_other")
+    rights, others = (count.filter(answers).sum() for answers in (first, second))
+    return [
+        count.sum().alias("n"),
+        (100 * (rights / count.sum())).alias("acc"),
+        (100 * (others / count.sum())).alias("acc_other"),
+        (100 * (rights - others) / count.sum()).alias("difference"),
+        count.filter(first & ~second).sum().alias("gained"),
+        count.filter(~first & second).sum().alias("lost"),
+    ]
+
+
+def paired_strata(pairs: pl.DataFrame, limit: int) -> tuple[Stratum, Stratum | None]:
+    """Return the differences of single pairs: of accuracy in points, and of suggestions, at most ``limit`` per episode.
+
+    The second is None for open-ended answers.
+    """
+    steps = pairs.with_columns(steps=pl.col("turns") - pl.col("turns_other"), count=pl.lit(1, pl.Int64))
+    paired = _paired_kinds(steps, limit)
+    return paired.right, paired.steps
+
+
+def paired_differences(
+    pairs: pl.DataFrame, names: Sequence[str], limits: SuggestionLimits
+) -> Iterator[tuple[tuple[str, ...], PairedDifferences]]:
+    """Yield the differences of each group of tallied pairs by these names, scenario among them, sorted."""
+    limit_by_scenario: dict[str, int] = {}
+    for (scenario, _), limit in limits.items():
+        limit_by_scenario[scenario] = max(limit, limit_by_scenario.get(scenario, 0))
+    at = list(names).index("scenario")
+    for group, part in pairs.sort(names).group_by(names, maintain_order=True):
+        named = tuple(map(str, group))
+        yield named, _paired_kinds(part, limit_by_scenario[named[at]])
+
+
+def _paired_kinds(pairs: pl.DataFrame, limit: int) -> PairedDifferences:
+    """Return the differences of tallied pairs of one scenario."""
+    gains = (pairs["correct"].cast(pl.Int64) - pairs["correct_other"].cast(pl.Int64)).to_numpy()
+    counts, groups = pairs["count"].to_numpy(), cluster_numbers(pairs)
+    n, right = int(counts.sum()), _difference_stratum(100 * gains, counts, 100, groups)
+    if pairs["steps"].null_count():
+        return PairedDifferences(n, right, None, _test_values(gains, counts, groups), None, groups is not None)
+    steps = pairs["steps"].to_numpy()
+    suggestions = _difference_stratum(steps, counts, limit, groups)
+    tested = [_test_values(values, counts, groups) for values in (gains, steps)]
+    return PairedDifferences(n, right, suggestions, tested[0], tested[1], groups is not None)
+
+
+def _difference_stratum(values: Integers, counts: Integers, limit: int, groups: Integers | None) -> Stratum:
+    if groups is None:
+        return stratum_from_counts(values, counts, -limit, limit)
+    return stratum_from_values(np.repeat(values, counts), -limit, limit, np.repeat(groups, counts))
+
+
+def _test_values(values: Integers, counts: Integers, groups: Integers | None) -> tuple[Integers, Integers]:
+    """Return distinct values, or sums of clusters, and their frequencies."""
+    if groups is not None:
+        sums = np.bincount(groups, values * counts).astype(np.int64)
+        return np.unique(sums, return_counts=True)
+    distinct, indices = np.unique(values, return_inverse=True)
+    return distinct, np.bincount(indices, counts).astype(np.int64)
+
+
+def _difference_table(pairs: pl.DataFrame, names: Sequence[str], limits: SuggestionLimits) -> pl.DataFrame:
+    """Return intervals and p of both differences, and the mean difference of suggestions."""
+    rows = []
+    for group, paired in paired_differences(pairs, names, limits):
+        suggestions: tuple[float | None, ...] = (None,) * len(SUGGESTION_COLUMNS)
+        if paired.steps is not None and paired.flips is not None:
+            suggestions = (paired.steps.mean, *score_interval([paired.steps]), sign_flip(*paired.flips))
+        rows.append(
+            (
+                *group,
+                float(paired.right.counts.sum()),
+                *score_interval([paired.right]),
+                _accuracy_p_value(paired),
+                *suggestions,
+            )
+        )
+    schema = {**dict.fromkeys(names, pl.String), **dict.fromkeys(MEASURED, pl.Float64)}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _accuracy_p_value(paired: PairedDifferences) -> float:
+    """Return the exact p of a difference in accuracy; without clusters the sign-flip test is McNemar's."""
+    if paired.clustered:
+        return sign_flip(*paired.gains)
+    gains, counts = paired.gains
+    return float(mcnemar(counts[gains > 0].sum(), counts[gains < 0].sum()))

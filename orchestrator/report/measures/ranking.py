@@ -1,0 +1,208 @@
+"""Uncertainty of the ranking of models: the chance to be best, the bounds of ranks, the chance to beat the next model.
+
+Only models with complete cells are ranked, over the same samples; equal runs give equal figures. Ranks come from
+the corrected paired tests of all pairs: all true ranks lie in their bounds in 95% of runs (Klein, Wright and Wieczorek 2020,
+J. R. Stat. Soc. C 69:589-606; Mogstad, Romano, Shaikh and Wilhelm 2024, Rev. Econ. Stud. 91:476-518). Probabilities come
+from a Bayesian bootstrap of the samples of each scenario (Rubin 1981, Ann. Stat. 9:130-134), shrunk by the spread between
+models (``shrink_draws``): if the gaps are within the noise, the first of many models is mostly first by luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from orchestrator.report.measures.outcomes import cluster_numbers, outcomes
+from orchestrator.report.measures.paired_averages import compare_model_averages
+from orchestrator.report.measures.paired_tests import is_significant
+from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.scores.metrics import missing_episodes
+from orchestrator.report.statistics.intervals import Floats
+from sweeps.protocol import ZERO_SHOT
+
+DRAWS = 4_000
+AT_ONCE = 500
+"""Draws computed at once, to bound memory."""
+PRIOR = 2.0
+"""Prior samples per scenario, on which each model is right half the time and every two models differ half the time: a
+uniform prior of accuracy (Beta(1, 1)) that favors no model."""
+PATTERNS = 64
+"""Answer patterns that share the prior: half of them random, half their complements."""
+SPREADS = np.geomspace(0.01, 300, 60)
+"""Possible standard deviations between models, in standard errors."""
+PAIR_COLUMNS = ["model", "other", "protocol"]
+"""Columns that name a pair of models."""
+SCHEMA = {
+    **dict.fromkeys(("model", "protocol"), pl.String),
+    "average": pl.Float64,
+    **dict.fromkeys(("models", "rank", "rank_low", "rank_high"), pl.Int64),
+    "p_best": pl.Float64,
+    "next": pl.String,
+    **dict.fromkeys(("p_beats_next", "difference", "difference_low", "difference_high"), pl.Float64),
+}
+
+
+class _Order(NamedTuple):
+    """Ranked models, best first."""
+
+    names: list[str]
+    averages: Floats
+    """Observed averages in percent (models,)."""
+    draws: Floats
+    """Draws of the true averages in percent (draws, models)."""
+
+
+@cached_per_run
+def ranking(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
+    """Return one row per protocol and model with complete cells, best first; a protocol needs two such models.
+
+    Columns: average over scenarios (percent: accuracy, or the judge's aggregate), models (ranked), rank, rank_low and
+    rank_high (95% for all models together), p_best, and against the ``next`` model: p_beats_next, difference (points)
+    with difference_low and difference_high; null for the last one. Probabilities are shares.
+    """
+    pairs = compare_model_averages(run_data, condition)
+    rows = []
+    for protocol, order in _ranked_models(run_data, condition).items():
+        tests = _both_ways(pairs.filter(protocol=protocol)).filter(pl.col("other").is_in(order.names))
+        rows += _ranking_rows(protocol, order, tests)
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def win_probabilities(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
+    """Return p_beats per model x other x protocol: the chance that the true average of model is above that of other."""
+    rows = []
+    for protocol, order in _ranked_models(run_data, condition).items():
+        for position, name in enumerate(order.names):
+            above = (order.draws[:, [position]] > order.draws).mean(axis=0)
+            shares = zip(order.names, above.tolist(), strict=True)
+            rows += [(name, opponent, protocol, share) for opponent, share in shares if opponent != name]
+    schema = {**dict.fromkeys(PAIR_COLUMNS, pl.String), "p_beats": pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def format_probability(share: float) -> str:
+    """Return a probability in percent, never as certain."""
+    return "> 99%" if share > 0.99 else "< 1%" if share < 0.01 else f"{100 * share:.0f}%"
+
+
+def posterior_draws(answers: Sequence[tuple[Floats, Floats]], seed: int = 0) -> Floats:
+    """Return draws (draws, models) of the models' true averages over scenarios, as shares.
+
+    ``answers`` has one pair per scenario: right answers (clusters, models) and samples (clusters,) of each cluster; an
+    independent sample is a cluster of one. Weights of clusters are drawn from the flat Dirichlet distribution, with ``PRIOR``.
+    """
+    rng, models = np.random.default_rng(seed), answers[0][0].shape[1]
+    patterns = rng.random((PATTERNS // 2, models)) < 0.5
+    imagined = np.vstack([patterns, ~patterns]).astype(np.float64)
+    averages = np.zeros((DRAWS, models))
+    for right, sizes in answers:
+        unit = sizes.mean()
+        for first in range(0, DRAWS, AT_ONCE):
+            weights = rng.standard_exponential((AT_ONCE, len(sizes)))
+            prior_weights = unit * rng.gamma(PRIOR / PATTERNS, size=(AT_ONCE, PATTERNS))
+            totals = weights @ sizes + prior_weights.sum(axis=1)
+            averages[first : first + AT_ONCE] += (weights @ right + prior_weights @ imagined) / totals[:, None]
+    return averages / len(answers)
+
+
+def shrink_draws(draws: Floats, seed: int = 0) -> Floats:
+    """Return draws (draws, models) of true averages, shrunk towards their mean, from ``draws`` without such a prior.
+
+    True averages are normal around a common mean. Their standard deviation has a half-Cauchy prior with the scale of
+    one standard error (Gelman 2006, Bayesian Anal. 1:515-534; van Zwet and Gelman 2022, Bayesian Anal. 17:729-752), so that
+    the chance to be best is calibrated for two or twenty models, whether they differ much or hardly at all.
+    """
+    rng, (number, models) = np.random.default_rng(seed), draws.shape
+    variances, axes = np.linalg.eigh(np.cov(draws, rowvar=False))
+    variances = np.maximum(variances, np.finfo(float).tiny)
+    level, at = axes.T @ np.ones(models), axes.T @ draws.mean(axis=0)
+    error = float(np.sqrt((variances.sum() - variances @ level**2 / models) / (models - 1)))
+    wide = variances + (error * SPREADS[:, None]) ** 2
+    precision = (level**2 / wide).sum(axis=1)
+    means = (level * at / wide).sum(axis=1) / precision
+    away = at - means[:, None] * level
+    log = -0.5 * (np.log(wide).sum(axis=1) + np.log(precision) + (away**2 / wide).sum(axis=1)) + np.log(
+        SPREADS / (1 + SPREADS**2)
+    )
+    chances = np.exp(log - log.max())
+    chosen = rng.choice(len(SPREADS), number, p=chances / chances.sum())
+    mean = (means + rng.standard_normal((number, len(SPREADS))) / np.sqrt(precision))[np.arange(number), chosen]
+    weight = 1 - variances / wide[chosen]
+    centers = mean[:, None] * level + weight * (at - mean[:, None] * level)
+    return np.asarray((centers + np.sqrt(variances * weight) * rng.standard_normal((number, models))) @ axes.T)
+
+
+@cached_per_run
+def _ranked_models(run_data: RunData, condition: str) -> dict[str, _Order]:
+    """Return the ranked models of each protocol that has two or more."""
+    scored, orders = outcomes(run_data).filter(condition=condition), {}
+    for protocol in scored["protocol"].unique().sort():
+        names = _complete_models(run_data, condition, protocol)
+        answers = scored.filter(pl.col("model").is_in(names), protocol=protocol)
+        scenarios = [_answer_matrix(part, names) for part in answers.partition_by("scenario", maintain_order=True)]
+        if len(names) < 2 or not all(len(sizes) for _, sizes in scenarios):
+            continue
+        averages = 100 * np.mean([right.sum(axis=0) / sizes.sum() for right, sizes in scenarios], axis=0)
+        best = sorted(range(len(names)), key=lambda index: (-averages[index], names[index]))
+        draws = shrink_draws(100 * posterior_draws(scenarios)[:, best])
+        orders[protocol] = _Order([names[position] for position in best], averages[best], draws)
+    return orders
+
+
+def _complete_models(run_data: RunData, condition: str, protocol: str) -> list[str]:
+    """Return the models (or baselines but the oracle, if there are no models) with complete cells in all scenarios."""
+    rows = run_data.rows.filter(condition=condition, protocol=protocol)
+    models = rows.filter(~pl.col("model").is_in(list(run_data.baselines)))
+    rows = rows.filter(~pl.col("model").is_in(run_data.models_of_policy("oracle"))) if models.is_empty() else models
+    done = rows.filter(missing_episodes(rows.columns) == 0).group_by("model").agg(pl.col("scenario").n_unique())
+    return sorted(done.filter(pl.col("scenario") == rows["scenario"].n_unique())["model"])
+
+
+def _answer_matrix(answers: pl.DataFrame, names: Sequence[str]) -> tuple[Floats, Floats]:
+    """Return right answers (clusters, models) and samples (clusters,) of one scenario, over samples that all models answered."""
+    wide = answers.pivot("model", on_columns=names, index=["sample_id", "cluster"], values="correct").sort("sample_id")
+    shared = wide.drop_nulls(list(names))
+    right, groups = shared.select(pl.col(names).cast(pl.Float64)).to_numpy(), cluster_numbers(shared)
+    if groups is None:
+        return right, np.ones(len(right))
+    _, indices = np.unique(groups, return_inverse=True)
+    sums = np.zeros((int(indices.max()) + 1, len(names)))
+    np.add.at(sums, indices, right)
+    return sums, np.bincount(indices).astype(np.float64)
+
+
+def _both_ways(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return every comparison from both sides: model, other, difference, its bounds, p_holm."""
+    forward = pairs.select("model", "other", "difference", "difference_low", "difference_high", "p_holm")
+    backward = forward.select(
+        pl.col("other").alias("model"), pl.col("model").alias("other"), -pl.col("difference"),
+        (-pl.col("difference_high")).alias("difference_low"), (-pl.col("difference_low")).alias("difference_high"), "p_holm",
+    )  # fmt: skip
+    return pl.concat([forward, backward])
+
+
+def _ranking_rows(protocol: str, order: _Order, tests: pl.DataFrame) -> list[tuple[object, ...]]:
+    names, draws = order.names, order.draws
+    best = np.bincount(draws.argmax(axis=1), minlength=len(names)) / len(draws)
+    rows: list[tuple[object, ...]] = []
+    for position, name in enumerate(names):
+        tests_by_other = {row["other"]: row for row in tests.filter(model=name).iter_rows(named=True)}
+        sure = [row["difference"] for row in tests_by_other.values() if is_significant(row["p_holm"])]
+        low, high = 1 + sum(gap < 0 for gap in sure), len(names) - sum(gap > 0 for gap in sure)
+        versus_next: tuple[object, ...] = (None,) * 5
+        if position + 1 < len(names):
+            next_test = tests_by_other[names[position + 1]]
+            above = float((draws[:, position] > draws[:, position + 1]).mean())
+            versus_next = (
+                next_test["other"],
+                above,
+                next_test["difference"],
+                next_test["difference_low"],
+                next_test["difference_high"],
+            )
+        average, share = float(order.averages[position]), float(best[position])
+        rows.append((name, protocol, average, len(names), position + 1, low, high, share, *versus_next))
+    return rows

@@ -1,0 +1,90 @@
+"""Variance between replicates, which differ in the order of options and in the seed of decoding.
+
+Only samples that every replicate of a cell answered count, so that all replicates are of the same samples.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers, outcomes
+from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
+
+NAMES = ("model", "scenario", "condition")
+VARIANCE_COLUMNS = ("var_sample", "var_order", "var_decoding")
+SCHEMA = {
+    **dict.fromkeys(NAMES, pl.String),
+    **dict.fromkeys(("orders", "seeds", "n"), pl.Int64),
+    **dict.fromkeys(
+        ("acc", "acc_low", "acc_high", "acc_first", "least", "most", "spread", *VARIANCE_COLUMNS), pl.Float64
+    ),
+}
+
+
+@cached_per_run
+def robustness(run_data: RunData) -> pl.DataFrame:
+    """Return one row per cell of multiple choice with replicates: model, scenario, condition, orders, seeds, n (samples).
+
+    Further columns: acc, the mean over all replicates with its 95% interval (over samples, or clusters); acc_first, of the
+    published order and first draw; least, most and spread (standard deviation) of the replicates' accuracies, in percent
+    and points; var_sample,
+    var_order and var_decoding, the parts of the variance of a single answer in percent of it (``variance_components``).
+    var_decoding is null with one seed; var_order then includes it.
+    """
+    if run_data.replicates.is_empty():
+        return pl.DataFrame(schema=SCHEMA)
+    columns = ["model", "scenario", "sample_id", "correct", "condition", "order", "draw"]
+    first = outcomes(run_data).filter(protocol="mcqa").with_columns(order=pl.lit(0), draw=pl.lit(0)).select(columns)
+    rows = pl.concat([first, run_data.replicates.select(columns)], how="vertical_relaxed")
+    played = rows.join(run_data.replicates.select(NAMES).unique(), on=list(NAMES), how="semi")
+    results_by_cell = [
+        _measure_cell(run_data, names, part) for names, part in played.sort(NAMES).group_by(NAMES, maintain_order=True)
+    ]
+    return pl.DataFrame([row for row in results_by_cell if row], schema=SCHEMA)
+
+
+def variance_components(right: NDArray[np.int64]) -> tuple[float, float, float | None]:
+    """Return the shares of variance between samples, orders and seeds of answers (samples, orders, seeds), 0 or 1.
+
+    The unbiased estimates of a nested analysis of variance, none below 0: seeds within an order, orders within a sample
+    (Searle, Casella and McCulloch 1992, Variance Components, section 3.5). With one seed the second includes the third.
+    """
+    samples, orders, seeds = right.shape
+    of_order, of_sample = right.mean(axis=2), right.mean(axis=(1, 2))
+    decoding = float(right.var(axis=2, ddof=1).mean()) if seeds > 1 else None
+    within = float(of_order.var(axis=1, ddof=1).mean()) if orders > 1 else (decoding or 0.0) / seeds
+    order = max(0.0, within - (decoding or 0.0) / seeds)
+    sample = max(0.0, float(of_sample.var(ddof=1)) - within / orders) if samples > 1 else 0.0
+    total = (sample + order + (decoding or 0.0)) or 1.0
+    return sample / total, order / total, None if decoding is None else decoding / total
+
+
+def _measure_cell(run_data: RunData, names: tuple[Any, ...], played: pl.DataFrame) -> dict[str, Any] | None:
+    """Return the row of one cell; None if no sample has all replicates yet."""
+    orders, seeds = played["order"].n_unique(), played["draw"].n_unique()
+    complete = played.filter(pl.len().over("sample_id") == orders * seeds).sort("sample_id", "order", "draw")
+    if complete.is_empty():
+        return None
+    right = complete["correct"].cast(pl.Int64).to_numpy().reshape(-1, orders, seeds)
+    each = 100 * right.mean(axis=0).ravel()
+    samples = add_clusters(complete.unique("sample_id", maintain_order=True), run_data)
+    low, high = _mean_interval(right.sum(axis=(1, 2)), orders * seeds, cluster_numbers(samples))
+    measured = {"acc": 100 * float(right.mean()), "acc_low": low, "acc_high": high, "acc_first": float(each[0])}
+    spread = {"least": float(each.min()), "most": float(each.max()), "spread": float(each.std(ddof=1))}
+    shares = {
+        name: None if share is None else 100 * share
+        for name, share in zip(VARIANCE_COLUMNS, variance_components(right), strict=True)
+    }
+    sizes = {"orders": orders, "seeds": seeds, "n": len(right)}
+    return {**dict(zip(NAMES, names, strict=True)), **sizes, **measured, **spread, **shares}
+
+
+def _mean_interval(sums: NDArray[np.int64], replicates: int, groups: NDArray[np.int64] | None) -> tuple[float, float]:
+    """Return the interval of the mean over replicates, in percent; samples vary, replicates are averaged."""
+    low, high = score_interval([stratum_from_values(100 * sums, 0, 100 * replicates, groups)])
+    return low / replicates, high / replicates

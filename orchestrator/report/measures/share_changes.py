@@ -1,0 +1,113 @@
+"""Changes of the shares of suggestions, abstentions and categories under hints and random suggestions, against zero-shot.
+
+Means are unweighted over the scenarios that are complete under both conditions.
+Intervals are paired (``change_interval``), with scenarios as strata.
+
+Source: the paper's figures of the three shares under hints and under random suggestions. Of them only the
+changes of suggestions under random ones are published as numbers (published_tables/random_suggestions.csv), in percent of the
+share before; the paper does not say over which answers its shares are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from orchestrator.report.measures.estimates import SHARES as SHARES_OF_ANSWERS
+from orchestrator.report.measures.estimates import Estimates, estimate
+from orchestrator.report.measures.outcomes import add_clusters
+from orchestrator.report.paper.provenance import foreign_scenarios, subset_scenarios
+from orchestrator.report.paper.published import published_table
+from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.scores.metrics import missing_episodes
+from orchestrator.report.statistics.intervals import Estimate, Integers, change_interval, combine_intervals, correlation
+from sweeps.protocol import ZERO_SHOT
+
+PUBLISHED = "random-proactive"
+CHANGED_CONDITIONS = ("hint", PUBLISHED)
+COUNTS = {name: SHARES_OF_ANSWERS[name] for name in ("share_suggestion", "share_abstention", "share_category")}
+"""Share -> the count of an episode that it sums."""
+SHARES = tuple(COUNTS)
+ENDS = ("", "_low", "_high")
+PAIR = ["model", "scenario"]
+UNIT = "unit"
+"""The paired unit: a sample, or a cluster of samples."""
+
+
+@cached_per_run
+def share_changes(run_data: RunData) -> pl.DataFrame:
+    """Return one row per model x condition x share.
+
+    Columns: scenarios, before, after (percent of answers), points, percent, published, difference.
+
+    ``points`` has its 95% interval (points_low, points_high). ``percent`` is the change relative to ``before``, null if that
+    is 0. ``published`` is the paper's figure, if the run has all its samples in all seven scenarios; ``difference`` is ours
+    minus the published one.
+    """
+    cells = _complete_cells(run_data, estimate(run_data))
+    first = cells.filter(condition=ZERO_SHOT)
+    both = cells.filter(pl.col("condition").is_in(CHANGED_CONDITIONS)).join(first, on=PAIR, suffix="_before")
+    answers = _answer_counts(run_data)
+    rows = [
+        (model, condition, share, *_average_change(group, share, answers))
+        for (model, condition), group in both.group_by("model", "condition", maintain_order=True)
+        for share in SHARES
+    ]
+    measured = dict.fromkeys(("before", "after", "points", "points_low", "points_high"), pl.Float64)
+    schema = {**dict.fromkeys(("model", "condition", "share"), pl.String), "scenarios": pl.Int64, **measured}
+    changes = pl.DataFrame(rows, schema=schema, orient="row")
+    changes = changes.with_columns(
+        pl.when(pl.col("before") > 0).then(100 * pl.col("points") / pl.col("before")).alias("percent")
+    )
+    changes = changes.join(_published_changes(run_data), on=["model", "condition", "share", "scenarios"], how="left")
+    return changes.with_columns((pl.col("percent") - pl.col("published")).alias("difference")).sort(
+        "condition", "model", "share"
+    )
+
+
+def _average_change(group: pl.DataFrame, share: str, answers: Mapping[str, pl.DataFrame]) -> tuple[float, ...]:
+    """Return scenarios, both means, and the mean change with its interval, of one model under a condition."""
+    parts = list[Estimate]()
+    for row in group.iter_rows(named=True):
+        before, after = (tuple(row[f"{share}{end}{which}"] for end in ENDS) for which in ("_before", ""))
+        pairs = answers[row["cell_before"]].join(answers[row["cell"]], on=UNIT, suffix="_after", maintain_order="left")
+        alike = correlation(_share_counts(pairs, share, ""), _share_counts(pairs, share, "_after"))
+        parts.append((after[0] - before[0], *change_interval(before, after, alike)))
+    means = [float(group[f"{share}{which}"].mean()) for which in ("_before", "")]  # type: ignore[arg-type]
+    return group.height, *means, means[1] - means[0], *combine_intervals(parts)
+
+
+def _answer_counts(run_data: RunData) -> dict[str, pl.DataFrame]:
+    """Return counts of answers by cell, one row per sample or cluster.
+
+    Rows are sorted because sums of floats depend on their order.
+    """
+    rows = add_clusters(run_data.scored, run_data)
+    unit = pl.coalesce(pl.col("cluster").cast(pl.String), pl.col("sample_id").cast(pl.String)).alias(UNIT)
+    counts = rows.group_by("cell", unit).agg(pl.col(*COUNTS.values(), "turns").cast(pl.Int64).sum()).sort("cell", UNIT)
+    return {str(cell): part for (cell,), part in counts.group_by("cell")}
+
+
+def _share_counts(pairs: pl.DataFrame, share: str, which: str) -> tuple[Integers, Integers]:
+    return pairs[f"{COUNTS[share]}{which}"].to_numpy(), pairs[f"turns{which}"].to_numpy()
+
+
+def _complete_cells(run_data: RunData, intervals: Estimates) -> pl.DataFrame:
+    """Return the complete cells of multiple choice."""
+    complete = run_data.rows.filter(missing_episodes(run_data.rows.columns) == 0).select("cell")
+    cells = intervals.cells.filter(protocol="mcqa").join(complete, on="cell", how="semi")
+    return cells.filter(pl.col(SHARES[0]).is_not_null()).sort("cell")
+
+
+def _published_changes(run_data: RunData) -> pl.DataFrame:
+    """Return the paper's changes by our models' names; none if the run has other samples."""
+    published = dict(published_table("random_suggestions").iter_rows())
+    ours = (
+        {}
+        if foreign_scenarios(run_data) or subset_scenarios(run_data)
+        else {m.name: published.get(m.paper) for m in run_data.sweep.models}
+    )
+    rows = [(name, PUBLISHED, SHARES[0], 7, float(value)) for name, value in ours.items() if value is not None]
+    names = dict.fromkeys(("model", "condition", "share"), pl.String)
+    return pl.DataFrame(rows, schema={**names, "scenarios": pl.Int64, "published": pl.Float64}, orient="row")

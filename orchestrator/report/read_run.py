@@ -1,0 +1,169 @@
+"""Reads a run folder into ``RunData``, without a model, a cluster or the data folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from envs.installed import PackageError
+from envs.samples import BadData
+from envs.types import UNSCORED
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.planning.plan import Plan
+from orchestrator.report.run_data import CLUSTERS, RunData, Samples
+from orchestrator.report.scores.judge_agreement import choose_judge
+from orchestrator.report.scores.metrics import PLANNED_COLUMNS
+from orchestrator.report.scores.package_measures import package_measures
+from orchestrator.report.scores.precision_stops import describe_savings, stopped_cells
+from orchestrator.report.wording import pluralize
+from orchestrator.storage import lock
+from orchestrator.storage.checksums import damaged_files
+from orchestrator.storage.control_log import read_control_state
+from orchestrator.storage.episode_store import episodes, turns
+from orchestrator.storage.planned_episodes import filter_planned
+from orchestrator.storage.reused import sentences
+from orchestrator.storage.run_folder import RunFolderError, planned_cells, planned_keys, read_bad_lines, stored_sweep
+from sweeps.load import SweepError
+from sweeps.spec import Sweep
+
+
+def read_run(
+    folder: Path, data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
+) -> RunData:
+    """Read a run folder.
+
+    Args:
+        folder: the run folder.
+        data: the benchmark's folder; by default that of the sweep.
+        judge: the key of the judge whose verdicts count, or its beginning; by default the sweep's own, or the only one.
+        strict: whether a missing verdict counts as three zeros, as in the package.
+        cluster: a clustering of samples for intervals and tests (``CLUSTERS``); it needs the samples that were played.
+
+    Raises:
+        RunFolderError: the folder is no run, ``judge`` matches no judge, or the samples for ``cluster`` are missing.
+    """
+    folder = Path(folder)
+    if cluster and cluster not in CLUSTERS:
+        raise RunFolderError(f"there is no clustering {cluster!r}; type --cluster {' or --cluster '.join(CLUSTERS)}")
+    sweep, planned = stored_sweep(folder), _planned_frame(folder)
+    stored = (
+        episodes(folder).join(planned.lazy().select("cell"), on="cell", how="semi", maintain_order="left").collect()
+    )
+    samples, plan, notes = _load_samples(
+        sweep if data is None else sweep.model_copy(update={"data": str(data)}), stored
+    )
+    belonging = _belonging_episodes(stored, planned_keys(folder), plan, samples).collect().sort("key")
+    notes += _precision_notes(sweep, planned, stored.height - belonging.height)
+    notes += [
+        f"{name} is damaged or was edited; run the same `run` command to rewrite it" for name in damaged_files(folder)
+    ]
+    if missing := sorted(set(belonging["scenario"]) - samples.keys()) if cluster else []:
+        raise RunFolderError(
+            f"--cluster {cluster} needs the samples of {missing[0]}, which were not found; type --data DIR with their folder"
+        )
+    left_out = read_bad_lines(folder)
+    notes += [f"left out: {bad_line}" for bad_line in left_out] + sentences(folder)
+    notes += _control_notes(folder, planned, belonging)
+    judge = choose_judge(folder, sweep, judge)
+    mapped = pl.col("condition").is_in([condition.name for condition in sweep.conditions if condition.every_frame])
+    maps = [rows.filter(mapped) for rows in (belonging, planned)]
+    names = [condition.name for condition in sweep.replicated_conditions]
+    planned, played = (rows.filter(~pl.col("condition").is_in(names) & ~mapped) for rows in (planned, belonging))
+    replicates = _replicate_rows(sweep, belonging)
+    own, failed = package_measures(sweep.measures, played.lazy(), turns(folder))
+    notes += failed
+    return RunData(
+        folder, sweep, planned, played, samples, judge, strict, cluster, tuple(notes), left_out, own, replicates, *maps
+    )
+
+
+def as_run_data(
+    run: RunData | Path, data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
+) -> RunData:
+    """Return a run that is already read, or read its folder."""
+    return run if isinstance(run, RunData) else read_run(run, data, judge, strict, cluster)
+
+
+def read_runs(
+    runs: Sequence[RunData | Path], data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
+) -> list[RunData]:
+    """Read runs to compare, each once; raises RunFolderError if one is named twice."""
+    lock.check_distinct(run.folder if isinstance(run, RunData) else run for run in runs)
+    return [as_run_data(run, data, judge, strict, cluster) for run in runs]
+
+
+def _replicate_rows(sweep: Sweep, episodes: pl.DataFrame) -> pl.DataFrame:
+    rows = [
+        (replicate.name, condition.name, replicate.order, replicate.draw)
+        for condition in sweep.conditions
+        for replicate in sweep.replicates.expand(condition)
+        if replicate.is_replicate
+    ]
+    schema = {"condition": pl.String, "repeats": pl.String, "order": pl.Int64, "draw": pl.Int64}
+    conditions = pl.DataFrame(rows, schema=schema, orient="row")
+    answered = episodes.filter(~pl.col("ending").is_in(UNSCORED)).join(conditions, on="condition")
+    return answered.drop("condition").rename({"repeats": "condition"})
+
+
+def _control_notes(folder: Path, planned: pl.DataFrame, stored: pl.DataFrame) -> list[str]:
+    """Return sentences on unfinished cells that were canceled or paused."""
+    done = dict(stored.group_by("cell").len().iter_rows())
+    unfinished = [cell for cell, size in planned.select("cell", "planned").iter_rows() if done.get(cell, 0) < size]
+    return read_control_state(folder).sentences(unfinished)
+
+
+def _precision_notes(sweep: Sweep, planned: pl.DataFrame, others: int) -> list[str]:
+    """Return sentences on cells that stopped by precision, and on stored episodes outside the plan."""
+    notes = describe_savings(sweep.precision, planned.to_dicts())
+    if stopped := stopped_cells(planned):
+        notes.append(
+            f"intervals of accuracy, suggestions and loops of {pluralize(len(stopped), 'stopped cell')} hold at any stop, for the"
+            " whole set of samples; those of shares of answers, of budgets and of paired tests take the number as given"
+        )
+    if others:
+        kind = "after a stop or of an earlier configuration" if stopped else "of an earlier configuration"
+        notes.append(f"{others:,} episodes {kind} are left out")
+    return notes
+
+
+def _planned_frame(folder: Path) -> pl.DataFrame:
+    cells = planned_cells(folder)
+    names = [*PLANNED_COLUMNS, *(["full"] if any("full" in cell for cell in cells) else [])]
+    rows = [{"full": cell["planned"], **cell} for cell in cells]
+    return pl.DataFrame(rows, schema={name: pl.Int64 if name in ("planned", "full") else pl.String for name in names})
+
+
+def _load_samples(sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, Plan | None, list[str]]:
+    """Return the samples of scenarios that the data folder has as they were played, the plan, and notes."""
+    try:
+        plan = build_plan(sweep)
+    except (BadData, PackageError, SweepError, OSError) as problem:
+        return {}, None, [f"the data folder is not at hand ({problem}), so views are judged by the oracle's path"]
+    played = dict(stored.group_by("scenario").agg("key").rows())
+    scenarios = dict.fromkeys(cell.scenario for cell in plan.cells)
+    usable = {name for name in scenarios if name not in played or _is_played(plan, name, pl.Series(played[name]))}
+    notes = [
+        f"{sweep.data} holds other samples of {name} than were played, or is read by another version: they are not used"
+        for name in scenarios
+        if name not in usable
+    ]
+    return {name: samples_by_id for name, samples_by_id in plan.samples_by_id.items() if name in usable}, plan, notes
+
+
+def _is_played(plan: Plan, scenario: str, stored: pl.Series) -> bool:
+    """Return True if any planned episode of the scenario is among these keys; mostly the first cell decides."""
+    cells = (index for index, cell in enumerate(plan.cells) if cell.scenario == scenario)
+    return any(stored.is_in(list(plan.keys(index))).any() for index in cells)
+
+
+def _belonging_episodes(
+    stored: pl.DataFrame, planned: pl.LazyFrame | None, plan: Plan | None, usable: Samples
+) -> pl.LazyFrame:
+    """Return the episodes of the folder's plan; in a folder without one, of the plan over the data folder."""
+    if planned is not None:
+        return filter_planned(stored.lazy(), planned)
+    cells = enumerate(plan.cells) if plan else ()
+    keys = [key for index, cell in cells if plan and cell.scenario in usable for key in plan.keys(index)]
+    return filter_planned(stored.lazy(), keys, scenarios=usable)

@@ -1,0 +1,88 @@
+"""The judge whose verdicts are reported, and the agreement between judges, from the verdicts in a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from actors.playing.judge_runner import judge_key
+from orchestrator.report.scores.metrics import BITS
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.verdict_store import judge_names, verdicts
+from sweeps.load import build_judge as load_judge
+from sweeps.spec import Judge, Sweep
+from sweeps.sweep_file import override_key
+
+
+def own_judge_key(sweep: Sweep) -> str:
+    """Return the key of the sweep's own judge; empty if it has none or if the paper's wording is not installed."""
+    try:
+        return judge_key(sweep.judge) if sweep.is_judged and sweep.judge else ""
+    except ValueError:
+        return ""
+
+
+def resolve_judge(sweep: Sweep, name: str = "", overrides: Sequence[str] = ()) -> Judge:
+    """Return the judge that a command names, or the sweep's own, with keys of its table overridden; raises SweepError."""
+    if name or sweep.judge is None:
+        own = {model.name: model for model in sweep.models}
+        table: dict[str, Any] = {"model": own[name].model_dump() if name in own else name} if name else {}
+    else:
+        table = sweep.judge.model_dump()
+    for override in overrides:
+        override_key(table, override)
+    return load_judge(table, "the command line")
+
+
+def choose_judge(folder: Path, sweep: Sweep, prefix: str = "") -> str:
+    """Return the judge to report: the one whose key begins with ``prefix``, else the sweep's own, else the only one.
+
+    Raises RunFolderError if ``prefix`` matches no judge of this folder, or several.
+    """
+    judge_keys = judge_names(folder)
+    if prefix:
+        fitting = [name for name in judge_keys if name.startswith(prefix)]
+        if len(fitting) != 1:
+            read_by = ", ".join(judge_keys) or "nobody yet"
+            raise RunFolderError(f"--judge {prefix!r} names {len(fitting)} judges of {folder}; there read: {read_by}")
+        return fitting[0]
+    own_key = own_judge_key(sweep)
+    if own_key in judge_keys or not judge_keys:
+        return own_key
+    return judge_keys[0] if len(judge_keys) == 1 else own_key
+
+
+def agreement(folder: Path) -> pl.DataFrame:
+    """Return one row per pair of judges and bit, also for a judge without verdicts: how often both bits are equal.
+
+    Columns: judge, other, bit, answers (with verdicts of both), equal (percent), kappa (Cohen 1960; null if chance
+    agreement is 1), first_yes and other_yes (percent of yes of each). Sorted by judge, other, bit.
+    """
+    judged = verdicts(folder).filter(pl.col("aggregate").is_not_null()).select("key", "judge", *BITS).collect()
+    rows = []
+    for first_judge, second_judge in combinations(judge_names(folder), 2):
+        both = judged.filter(judge=first_judge).join(judged.filter(judge=second_judge), on="key", suffix="_other")
+        rows += [
+            {"judge": first_judge, "other": second_judge, "bit": bit, **_compare_bits(both[bit], both[f"{bit}_other"])}
+            for bit in BITS
+        ]
+    schema = {
+        **dict.fromkeys(("judge", "other", "bit"), pl.String),
+        "answers": pl.Int64,
+        **dict.fromkeys(("equal", "kappa", "first_yes", "other_yes"), pl.Float64),
+    }
+    return pl.DataFrame(rows, schema=schema)
+
+
+def _compare_bits(first: pl.Series, second: pl.Series) -> dict[str, float | int | None]:
+    n = len(first)
+    if not n:
+        return {"answers": 0}
+    equal, p, q = float((first == second).sum()) / n, float(first.sum()) / n, float(second.sum()) / n
+    chance = p * q + (1 - p) * (1 - q)
+    kappa = (equal - chance) / (1 - chance) if chance < 1 else None
+    return {"answers": n, "equal": 100 * equal, "kappa": kappa, "first_yes": 100 * p, "other_yes": 100 * q}

@@ -1,0 +1,209 @@
+"""The measures of every cell: accuracy, ps, loops, shares of answers, the judge's bits; and averages over scenarios.
+
+An error never counts as zero: every row has the columns planned, finished and errors, and measures count answers only.
+Counts are summed as integers and divided once, so equal episodes give equal bytes in any order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from envs import SCENARIOS
+from envs.types import CUT_SHORT, ERRORS, UNSCORED, Ending
+from orchestrator.report.scores.cell_resources import RESOURCE_COLUMNS
+from orchestrator.report.statistics.proportion import proportion_bounds
+from orchestrator.storage import checksums
+from orchestrator.storage.engine_cache import CACHED, cached_percentages
+from orchestrator.storage.verdict_store import VERDICTS
+
+PLANNED_COLUMNS = ("model", "scenario", "condition", "protocol", "cell", "planned")
+"""Columns of the table of planned cells."""
+BITS = ("category", "suggestion", "aggregate")
+"""Bits of a judge's verdict (protocol.md, last section)."""
+JUDGE_COUNTS = ("answered", "judged", "unjudged")
+"""Counts of judged answers; 0 in a cell that is not open-ended."""
+SHARES = {
+    "share_suggestion": "suggestions",
+    "share_abstention": "abstentions",
+    "share_category": "categories",
+    "share_unparsable": "unparsable",
+}
+"""Share -> the count it comes from (paper: action distributions)."""
+CUT_SHORT_REASONS: dict[str, str] = dict(
+    zip(CUT_SHORT, ("outgrew the model", "spent a reply's tokens before its first word"), strict=True)
+)
+"""Ending caused by a limit, also a column -> what such episodes did, in words."""
+NOT_COMPARABLE = ("prompt_tokens", "reply_tokens", "cost", *CACHED)
+"""Columns that an engine may report differently for the same answers; they stay out of results.json."""
+DIGITS = 6
+"""Decimals in results.json."""
+
+
+def score(
+    episodes: pl.LazyFrame, planned: pl.DataFrame, verdicts: pl.LazyFrame | None = None, strict: bool = False
+) -> pl.DataFrame:
+    """Return one row per planned cell, sorted by cell.
+
+    Counts of episodes: planned, finished (stored, whatever the ending), unprocessable, refused, failed, errors (their
+    sum), scored (the rest), correct, correct_first (of these, at the first turn). Measures over the scored ones, null
+    if there are none: acc, acc_low, acc_high (percent, 95% interval), acc_first (percent that end right at the first
+    turn), ps (mean of turns - 1), loops (percent that ended at the turn limit), turns (in all), share_* (percent of
+    turns), prompt_tokens, reply_tokens (sums), cost (of all episodes), and ``CACHED``. protocol.md, 'Measures'.
+
+    Episodes that outgrew the model (``Ending.OVERFLOW``), or whose last reply's tokens were spent in silence (``TRUNCATED``),
+    are scored as wrong: overflow and truncated count them, and acc_bound and loops_bound are what acc and loops would be if
+    all of them had ended right, or at the turn limit. The true value of a model without such limits lies in between.
+
+    A sweep that stops by precision also has ``full``, the number of samples of the cell's full set, of which ``planned``
+    count. If a cell is open-ended, the columns of ``judge_measures`` are added, from one judge's ``verdicts``.
+    """
+    counts = episodes.group_by("cell").agg(_count_columns()).collect()
+    sums = [name for name in counts.columns if name not in ("cell", *CACHED)]
+    full = [name for name in planned.columns if name == "full"]
+    rows = (
+        planned.select(*PLANNED_COLUMNS, *full)
+        .join(counts, on="cell", how="left")
+        .with_columns(pl.col(sums).fill_null(0))
+    )
+    rows = rows.with_columns(_measure_columns()).select(*_column_order(), *full).sort("cell")
+    if "oeg" not in set(planned["protocol"]):
+        return rows
+    judged = judge_measures(episodes, pl.LazyFrame(schema=VERDICTS) if verdicts is None else verdicts, strict)
+    return rows.join(judged, on="cell", how="left").with_columns(pl.col(JUDGE_COUNTS).fill_null(0)).sort("cell")
+
+
+def judge_measures(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool = False) -> pl.DataFrame:
+    """Return one row per cell with open-ended answers, from one judge's verdicts.
+
+    Columns: answered, judged (with a verdict), unjudged (read without a verdict; never scored as zero), judge; and
+    category, suggestion, aggregate in percent of the judged, with their 95% intervals. ``strict``
+    scores as the package does: its own parsing of the first reply, and three zeros without a verdict (``strict_bit``).
+    """
+    bits = verdicts.select("key", "judge", "reason", *[strict_bit(bit) if strict else pl.col(bit) for bit in BITS])
+    answers = episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key", "cell")
+    rows = answers.join(bits, on="key", how="left").with_columns(pl.col("judge").is_not_null().alias("read"))
+    counts = rows.group_by("cell").agg(
+        pl.len().cast(pl.Int64).alias("answered"),
+        pl.col("aggregate").count().cast(pl.Int64).alias("judged"),
+        (pl.col("read") & pl.col("aggregate").is_null()).sum().cast(pl.Int64).alias("unjudged"),
+        pl.col("judge").drop_nulls().first(),
+        *[pl.col(bit).sum().cast(pl.Int64) for bit in BITS],
+    )
+    return counts.with_columns(e for bit in BITS for e in _interval(bit)).sort("cell").collect()
+
+
+def strict_bit(bit: str) -> pl.Expr:
+    """Return the package's own bit of a verdict, never null; older verdicts without it count if the first reply was readable."""
+    readable = pl.col(bit) & ~pl.col("first_failed")
+    return pl.coalesce(f"strict_{bit}", readable, pl.lit(False)).alias(bit)
+
+
+def _interval(bit: str) -> list[pl.Expr]:
+    hits, n = pl.col(bit), pl.col("judged")
+    low, high = _interval_columns(hits, n)
+    return [_percentage(hits, n).alias(bit), low.alias(f"{bit}_low"), high.alias(f"{bit}_high")]
+
+
+def average_over_scenarios(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the paper's average: one row per model x condition x protocol, unweighted means of acc and ps over scenarios.
+
+    ``scenarios`` counts the scenarios in the mean, ``complete`` those without missing episodes. ``all_seven`` is true only if
+    all seven scenarios of the benchmark are complete; otherwise the mean is not comparable with the paper's.
+    """
+    measured = [pl.col("acc"), *([pl.col("aggregate")] if "aggregate" in rows.columns else [])]
+    done = (missing_episodes(rows.columns) == 0) & pl.coalesce(measured).is_not_null()
+    defined = pl.col("scenario").is_in(list(SCENARIOS))
+    means = (
+        rows.sort("cell")
+        .group_by("model", "condition", "protocol", maintain_order=True)
+        .agg(
+            pl.col("acc", "ps").mean(),
+            pl.col("acc").count().cast(pl.Int64).alias("scenarios"),
+            done.sum().cast(pl.Int64).alias("complete"),
+            (pl.col("scenario").filter(done).n_unique().eq(len(SCENARIOS)) & defined.all()).alias("all_seven"),
+        )
+    )
+    return means.sort("model", "condition", "protocol")
+
+
+def missing_episodes(columns: Container[str]) -> pl.Expr:
+    """Return the number of a cell's missing episodes: not played, failed, or, if open-ended, not judged yet."""
+    missing = pl.col("planned") - pl.col("finished") + pl.col("failed")
+    if "answered" not in columns:
+        return missing
+    return missing + (pl.col("answered") - pl.col("judged") - pl.col("unjudged")).fill_null(0)
+
+
+def write_results(folder: Path, rows: pl.DataFrame) -> None:
+    """Write ``results.json`` (one cell per line, equal bytes for equal episodes) and ``results.parquet``."""
+    comparable = rows.drop([*NOT_COMPARABLE, *RESOURCE_COLUMNS], strict=False).sort("cell")
+    lines = ",\n".join(
+        json.dumps(_round_floats(row), sort_keys=True, ensure_ascii=False) for row in comparable.to_dicts()
+    )
+    checksums.write(folder / "results.json", f"[\n{lines}\n]\n".encode())
+    checksums.write_table(folder / "results.parquet", rows)
+
+
+def _count_columns() -> list[pl.Expr]:
+    """Return the integer sums of a cell's episodes."""
+    answered = ~pl.col("ending").is_in(UNSCORED)
+    summed = ["turns", *SHARES.values(), "prompt_tokens", "reply_tokens"]
+    return [
+        pl.len().cast(pl.Int64).alias("finished"),
+        answered.sum().cast(pl.Int64).alias("scored"),
+        *[
+            (pl.col("ending") == ending).sum().cast(pl.Int64).alias(ending)
+            for ending in (*ERRORS, Ending.LIMIT, *CUT_SHORT)
+        ],
+        pl.col("correct").filter(answered).sum().cast(pl.Int64),
+        (pl.col("correct") & (pl.col("turns") == 1)).filter(answered).sum().cast(pl.Int64).alias("correct_first"),
+        *[pl.col(name).filter(answered).cast(pl.Int64).sum() for name in summed],
+        pl.col("cost").sum().round(9),
+        *cached_percentages(),
+    ]
+
+
+def _measure_columns() -> list[pl.Expr]:
+    low, high = _interval_columns(pl.col("correct"), pl.col("scored"))
+    shares = [_percentage(pl.col(count), pl.col("turns")).alias(share) for share, count in SHARES.items()]
+    return [
+        pl.sum_horizontal(ERRORS).alias("errors"),
+        _percentage(pl.col("correct"), pl.col("scored")).alias("acc"),
+        low.alias("acc_low"),
+        high.alias("acc_high"),
+        _percentage(pl.col("correct_first"), pl.col("scored")).alias("acc_first"),
+        _divide(pl.col("turns") - pl.col("scored"), pl.col("scored")).alias("ps"),
+        _percentage(pl.col(Ending.LIMIT), pl.col("scored")).alias("loops"),
+        _percentage(pl.sum_horizontal("correct", *CUT_SHORT), pl.col("scored")).alias("acc_bound"),
+        _percentage(pl.sum_horizontal(Ending.LIMIT, *CUT_SHORT), pl.col("scored")).alias("loops_bound"),
+        *shares,
+    ]
+
+
+def _column_order() -> list[str]:
+    counts = ["finished", "scored", *ERRORS, "errors", "correct", "correct_first", *map(str, CUT_SHORT)]
+    measures = ["acc", "acc_low", "acc_high", "acc_bound", "acc_first", "ps", "loops", "loops_bound"]
+    return [*PLANNED_COLUMNS, *counts, *measures, "turns", *SHARES, *NOT_COMPARABLE]
+
+
+def _interval_columns(hits: pl.Expr, n: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """Return the bounds of ``hits`` out of ``n`` (``proportion_bounds``) in percent; null for n = 0."""
+    low, high = (pl.when(n > 0).then(100 * bound) for bound in proportion_bounds(hits, n))
+    return low.clip(0, 100), high.clip(0, 100)
+
+
+def _divide(count: pl.Expr, total: pl.Expr) -> pl.Expr:
+    return pl.when(total > 0).then(count / total)
+
+
+def _percentage(count: pl.Expr, total: pl.Expr) -> pl.Expr:
+    return pl.when(total > 0).then(100 * count / total)
+
+
+def _round_floats(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: round(value, DIGITS) if isinstance(value, float) else value for name, value in row.items()}

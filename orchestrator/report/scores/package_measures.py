@@ -1,0 +1,111 @@
+"""Measures of installed packages: one value per episode, its mean over a cell, and the number of episodes in the mean.
+
+A measure that fails is left out of the results with one sentence; the other columns are unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import polars as pl
+from scipy.special import stdtrit  # type: ignore[import-untyped]
+
+from envs.installed import PackageError, load_function
+from envs.types import ERRORS
+from orchestrator.report.statistics.proportion import proportion_bounds
+
+COUNT_SUFFIX = "_n"
+"""Suffix of a measure's count; no other column of the results has it."""
+
+
+def measure_names(columns: Iterable[str]) -> list[str]:
+    """Return the measures of installed packages among the columns of results, in their order."""
+    return [column.removesuffix(COUNT_SUFFIX) for column in columns if column.endswith(COUNT_SUFFIX)]
+
+
+def package_measures(
+    requested: Sequence[str], episodes: pl.LazyFrame, turns: pl.LazyFrame
+) -> tuple[pl.DataFrame | None, list[str]]:
+    """Return one row per cell with the columns of every ``requested`` measure, and one sentence for each that failed.
+
+    ``NAME`` is the mean over the episodes to which the measure gives a value, ``NAME_low`` and ``NAME_high`` its 95%
+    interval, ``NAME_n`` their number. If every value of the run is 0 or 100, the interval is that of accuracies
+    (``proportion_bounds``), else Student's t, null below two episodes. Episodes that ended in an error are left out.
+    """
+    if not requested:
+        return None, []
+    answered = episodes.filter(~pl.col("ending").is_in(ERRORS))
+    answered_turns = turns.join(answered.select("key"), on="key", how="semi", maintain_order="left")
+    cells = answered.select("key", "cell").collect()
+    rows, failed = cells.select("cell").unique(maintain_order=True).sort("cell"), list[str]()
+    for name in requested:
+        try:
+            rows = rows.join(_measure_cells(name, cells, answered, answered_turns), on="cell", how="left")
+        except PackageError as problem:
+            failed.append(f"{problem}; it is left out of the results")
+    return rows, failed
+
+
+def add_package_measures(
+    rows: pl.DataFrame,
+    requested: Sequence[str],
+    episodes: pl.LazyFrame,
+    turns: pl.LazyFrame,
+    warn: Callable[[str], None],
+) -> pl.DataFrame:
+    """Return rows of results with the requested measures; ``warn`` receives one sentence per measure that fails."""
+    measured, failed = package_measures(requested, episodes, turns)
+    for sentence in failed:
+        warn(sentence)
+    return join_package_measures(rows, measured)
+
+
+def join_package_measures(rows: pl.DataFrame, measured: pl.DataFrame | None) -> pl.DataFrame:
+    """Return rows of results, one per cell, with the columns of ``package_measures``; a missing count is 0."""
+    if measured is None:
+        return rows
+    counts = [f"{name}{COUNT_SUFFIX}" for name in measure_names(measured.columns)]
+    return rows.join(measured, on="cell", how="left", maintain_order="left").with_columns(pl.col(counts).fill_null(0))
+
+
+def _measure_cells(name: str, cells: pl.DataFrame, episodes: pl.LazyFrame, turns: pl.LazyFrame) -> pl.DataFrame:
+    values = _run_measure(name, load_function("measure", name), episodes, turns)
+    if values["key"].is_duplicated().any():
+        raise PackageError(f"the measure {name!r} returned two values for one episode; return one row per key")
+    joined = cells.join(values, on="key").drop_nulls("value")
+    if not joined["value"].is_finite().all():
+        raise PackageError(
+            f"the measure {name!r} returned a value that is not a finite number; return null to leave an episode out"
+        )
+    means = joined.group_by("cell").agg(
+        pl.col("value").mean().alias(name), pl.col("value").std().alias("_std"), pl.len().cast(pl.Int64).alias("_n")
+    )
+    is_share = joined["value"].is_in([0.0, 100.0]).all()
+    low, high = (_proportion_intervals if is_share else _student_intervals)(means, name)
+    bounds = low.alias(f"{name}_low"), high.alias(f"{name}_high")
+    return means.select("cell", name, *bounds, pl.col("_n").alias(f"{name}{COUNT_SUFFIX}"))
+
+
+def _proportion_intervals(means: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]:
+    low, high = proportion_bounds(means[name] / 100 * means["_n"], means["_n"])
+    return (100 * low).clip(0, 100), (100 * high).clip(0, 100)
+
+
+def _student_intervals(means: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]:
+    freedom = (means["_n"].to_numpy() - 1).clip(1)
+    half = pl.Series(stdtrit(freedom, 0.975)) * means["_std"] / means["_n"].sqrt()
+    return means[name] - half, means[name] + half
+
+
+def _run_measure(name: str, measure: object, episodes: pl.LazyFrame, turns: pl.LazyFrame) -> pl.DataFrame:
+    """Return the columns key and value; raises PackageError if the measure raises or returns something else."""
+    assert callable(measure)
+    try:
+        returned = measure(episodes, turns)
+        frame = returned.collect() if isinstance(returned, pl.LazyFrame) else returned
+        if not isinstance(frame, pl.DataFrame):
+            raise TypeError(f"it returned a {type(frame).__name__}, not a polars frame with the columns key and value")
+        return frame.select("key", pl.col("value").cast(pl.Float64))
+    except Exception as problem:  # whatever foreign code raises
+        message = f"{type(problem).__name__}: {problem}".partition("\n")[0]
+        raise PackageError(f"the measure {name!r} failed ({message})") from problem

@@ -1,0 +1,126 @@
+"""Cells that a precision rule stopped: their intervals, which are valid at any stop, and how many episodes were saved.
+
+An interval for a fixed number of samples would be too narrow, because the number depends on the answers. These intervals
+are about the cell's full set of samples, all that the sweep would play without the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from typing import Any
+
+import polars as pl
+
+from envs.types import UNSCORED, Ending
+from orchestrator.planning.plan import drawn_order
+from orchestrator.precision.stop_forecast import forecast_stops
+from orchestrator.precision.stopping import bounds
+from orchestrator.report.wording import pluralize
+from sweeps.precision import Precision
+from sweeps.spec import Cell
+
+MEASURES = {
+    "acc": pl.col("correct").cast(pl.Float64),
+    "acc_first": (pl.col("correct") & (pl.col("turns") == 1)).cast(pl.Float64),
+    "loops": (pl.col("ending") == Ending.LIMIT).cast(pl.Float64),
+}
+"""Measure in percent -> the value of one episode, 0 or 1."""
+SHARES = (0.1, 0.25, 0.5)
+"""Accuracies for which a plan estimates the savings; at 50% the most episodes are played."""
+COLUMNS = ("cell", "scenario", "sample_id", "ending", "correct", "turns")
+GROUP = ("model", "condition", "protocol")
+Intervals = dict[str, tuple[float, float]]
+
+
+def add_anytime_intervals(
+    rows: pl.DataFrame, episodes: pl.LazyFrame, rule: Precision | None, seed: int
+) -> pl.DataFrame:
+    """Return the rows of ``score`` with anytime-valid acc_low and acc_high for stopped cells."""
+    stopped = stopped_cells(rows)
+    if rule is None or not stopped:
+        return rows
+    targets = {row["cell"]: target_half_width(rule, rows, row) for row in rows.iter_rows(named=True)}
+    stored = episodes.filter(pl.col("cell").is_in(list(stopped))).select(COLUMNS).collect()
+    bounds_by_cell = [
+        (str(cell), *anytime_intervals([sort_by_draw(part, seed)], [stopped[str(cell)]], targets[str(cell)])["acc"])
+        for (cell,), part in stored.group_by(["cell"])
+    ]
+    bounds = pl.DataFrame(
+        bounds_by_cell, schema={"cell": pl.String, "_low": pl.Float64, "_high": pl.Float64}, orient="row"
+    )
+    bounded = rows.join(bounds, on="cell", how="left", maintain_order="left")
+    low, high = pl.min_horizontal("_low", "acc"), pl.max_horizontal("_high", "acc")
+    defined = pl.col("_low").is_not_null()
+    ends = {"acc_low": pl.when(defined).then(low), "acc_high": pl.when(defined).then(high)}
+    new_ends = [end.otherwise(pl.col(name)).alias(name) for name, end in ends.items()]
+    return bounded.with_columns(new_ends).drop("_low", "_high")
+
+
+def stopped_cells(rows: pl.DataFrame) -> dict[str, int]:
+    """Return the size of the full sample set of each stopped cell; empty without a rule."""
+    if "full" not in rows.columns:
+        return {}
+    return dict(rows.filter(pl.col("planned") < pl.col("full")).select("cell", "full").iter_rows())
+
+
+def target_half_width(rule: Precision, rows: pl.DataFrame, row: Mapping[str, Any]) -> float:
+    """Return the approximate half-width, in points, of a cell when the rule stops it; known before anything is played."""
+    points = rule.half_width if rule.half_width is not None else rule.difference
+    assert points is not None, "a rule has one of the two"
+    if rule.per == "cell":
+        return points
+    return points * sqrt(rows.filter([pl.col(name) == row[name] for name in GROUP]).height)
+
+
+def sort_by_draw(episodes: pl.DataFrame, seed: int) -> pl.DataFrame:
+    """Return one cell's episodes in the order in which samples are drawn."""
+    ids = episodes["sample_id"].to_list()
+    ranks = drawn_order(seed, episodes["scenario"][0], ids) if ids else ()
+    return episodes.with_columns(pl.Series("_rank", ranks, dtype=pl.Int64)).sort("_rank")
+
+
+def anytime_intervals(
+    parts: Sequence[pl.DataFrame], sizes: Sequence[int], points: float, most_suggestions: int = 0
+) -> Intervals:
+    """Return the interval of each measure, averaged over cells whose episodes are sorted by ``sort_by_draw``.
+
+    ``sizes`` are those of the full sets. Bounds are in percent; those of ps are numbers of suggestions, at most
+    ``most_suggestions``. ``points`` is the approximate half-width at a stop. Cells that stopped after different numbers of
+    samples count up to the smallest of them.
+    """
+    unfinished = [part.height for part, size in zip(parts, sizes, strict=True) if part.height < size]
+    rounds = min(unfinished, default=max(sizes))
+    scored = pl.when(~pl.col("ending").is_in(UNSCORED))
+    scales = dict.fromkeys(MEASURES, 100.0) | ({"ps": float(most_suggestions)} if most_suggestions else {})
+    bounds_by_measure: Intervals = {}
+    for name, scale in scales.items():
+        value = MEASURES[name] if name in MEASURES else (pl.col("turns") - 1).cast(pl.Float64) / most_suggestions
+        strata = [part.select(scored.then(value).alias("value"))["value"].to_numpy() for part in parts]
+        low, high = bounds(strata, sizes, rounds, points / 100)
+        bounds_by_measure[name] = (scale * low, scale * high)
+    return bounds_by_measure
+
+
+def describe_planned_savings(rule: Precision | None, cells: Sequence[Cell], sizes: Sequence[int]) -> list[str]:
+    """Return one sentence on the episodes that the rule would leave to play; none without a rule."""
+    if rule is None:
+        return []
+    counts = {share: sum(forecast_stops(rule, cells, sizes, share)) for share in SHARES}
+    parts = [
+        f"{count:,} ({count / max(sum(sizes), 1):.0%}) where accuracies are {s:.0%}" for s, count in counts.items()
+    ]
+    return [
+        f"precision, reckoned with planted answers: of {pluralize(sum(sizes), 'episode')} are played {', '.join(parts)}"
+    ]
+
+
+def describe_savings(rule: Precision | None, cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return one sentence with the rule and the episodes that it saved; none without a rule. Cells have planned and full."""
+    if rule is None:
+        return []
+    full_size = sum(cell.get("full", cell["planned"]) for cell in cells)
+    saved = full_size - sum(cell["planned"] for cell in cells)
+    stopped = sum(cell["planned"] < cell.get("full", 0) for cell in cells)
+    stopped_text = f"{stopped:,} of {pluralize(len(cells), 'cell')} stopped"
+    return [f"precision {rule.description}: {stopped_text}, {saved:,} of {pluralize(full_size, 'episode')} not needed"]

@@ -1,0 +1,205 @@
+"""Score intervals of means of bounded integers, of their averages over strata, and of differences.
+
+A mean is in the interval if the data do not reject it: |observed - mean| <= z * standard error, the error taken from the
+distribution that fits the data best among those with that mean, over all allowed values and not only the observed ones. So
+no interval collapses where all observations agree: ten zeros do not exclude a one.
+For a paired difference of proportions this is Tango's interval (1998, Statistics in Medicine 17:891-908), for an average over
+strata the score interval under constrained maximum likelihood. One proportion alone has a wider one
+(``orchestrator.report.statistics.proportion``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm  # type: ignore[import-untyped]
+
+from orchestrator.report.statistics.clusters import effective_size
+from orchestrator.report.statistics.proportion import Z, proportion_interval
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Estimate = tuple[float, float, float]
+"""A value and the bounds of its 95% interval."""
+
+TILTS = np.geomspace(1e-7, 1e9, 1_000)
+REMAINDERS = 1 / (1 + np.geomspace(1e-8, 1e8, 1_000))
+"""Grids on which the constrained distributions are computed; bounds are right to 1e-4 of the range."""
+ROUNDING = 1e-12
+"""Relative error of sums; a smaller distance counts as 0."""
+
+
+class Stratum(NamedTuple):
+    """Observed integers of one stratum, as a histogram."""
+
+    values: Integers
+    """Distinct values (kinds,)."""
+    counts: Floats
+    """Frequency of each value (kinds,), all above 0; of clustered observations scaled to the effective sample size."""
+    low: float
+    """Smallest allowed value."""
+    high: float
+    """Greatest allowed value."""
+
+    @property
+    def mean(self) -> float:
+        return float(self.counts @ self.values / self.counts.sum())
+
+
+class _Path(NamedTuple):
+    """Best-fitting distributions as their mean distance from a bound goes to 0: one entry per Lagrange multiplier."""
+
+    multiplier: Floats
+    mean: Floats
+    variance: Floats
+
+
+class _Side(NamedTuple):
+    """Mean distances from a bound, falling from the observed one, and their distance from it in standard errors."""
+
+    mean: Floats
+    standardized: Floats
+
+
+def stratum_from_values(values: Integers, low: float, high: float, groups: Integers | None = None) -> Stratum:
+    """Return the stratum of observations (n,), with bounds widened to include them; ``groups`` (n,) are their clusters."""
+    distinct, counts = np.unique(values, return_counts=True)
+    scale = 1.0 if groups is None else effective_size(values, groups, Z) / len(values)
+    return Stratum(
+        distinct,
+        np.asarray(counts * scale, dtype=np.float64),
+        min(low, float(distinct[0])),
+        max(high, float(distinct[-1])),
+    )
+
+
+def stratum_from_counts(values: Integers, counts: Integers, low: float, high: float) -> Stratum:
+    """Return the stratum of values (kinds,), not all distinct, that occur ``counts`` times each."""
+    distinct, indices = np.unique(values, return_inverse=True)
+    totals: Floats = np.bincount(indices, counts).astype(np.float64)
+    return Stratum(distinct, totals, min(low, float(distinct[0])), max(high, float(distinct[-1])))
+
+
+def score_interval(strata: Sequence[Stratum]) -> tuple[float, float]:
+    """Return the 95% interval of the unweighted average of the means of independent strata, in their unit."""
+    return _interval_bounds(strata, _compute_side(strata, upwards=False), _compute_side(strata, upwards=True))
+
+
+def score_test(strata: Sequence[Stratum]) -> tuple[float, float, float]:
+    """Return ``score_interval`` and the two-sided p of an average of 0: below 0.05 where 0 is outside the interval."""
+    below, above = _compute_side(strata, upwards=False), _compute_side(strata, upwards=True)
+    average = float(np.mean([stratum.mean for stratum in strata]))
+    towards = above if average < 0 else below
+    if average == 0 or towards is None:
+        return *_interval_bounds(strata, below, above), 1.0
+    bound = float(np.mean([stratum.high if average < 0 else -stratum.low for stratum in strata]))
+    p = float(2 * norm.sf(np.interp(bound, towards.mean[::-1], towards.standardized[::-1])))
+    return *_interval_bounds(strata, below, above), p
+
+
+def _interval_bounds(strata: Sequence[Stratum], below: _Side | None, above: _Side | None) -> tuple[float, float]:
+    low, high = (float(np.mean([getattr(stratum, end) for stratum in strata])) for end in ("low", "high"))
+    return low + _limit_distance(below), high - _limit_distance(above)
+
+
+def ratio_interval(hits: Integers, totals: Integers, counts: Integers) -> tuple[float, float]:
+    """Return the interval of sum(hits) / sum(totals) over units (kinds,) that occur ``counts`` times, as shares.
+
+    It is the interval of a proportion at the effective sample size that the linearized variance between units gives (Korn and
+    Graubard 1998, Survey Methodology 24:193-201); where all units agree, the number of units.
+    """
+    n, total = float(counts.sum()), float(counts @ totals)
+    share = float(counts @ hits) / total
+    variance = float(counts @ (hits - share * totals) ** 2) / total**2
+    effective = n if variance == 0 else min(share * (1 - share) / variance, total)
+    return proportion_interval(share * effective, effective)
+
+
+def combine_intervals(parts: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+    """Return the interval of the average of independent estimates (value, low, high): MOVER (Zou and Donner 2008)."""
+    value, low, high = np.array(parts).T
+    mean, number = float(value.mean()), len(value)
+    below, above = np.sqrt(((value - low) ** 2).sum()) / number, np.sqrt(((high - value) ** 2).sum()) / number
+    return mean - float(below), mean + float(above)
+
+
+def change_interval(before: Estimate, after: Estimate, correlation: float) -> tuple[float, float]:
+    """Return the 95% interval of ``after`` minus ``before``, in their unit, given the correlation of the two values.
+
+    MOVER with correlated estimates (Zou and Donner 2008, Statistics in Medicine 27:1693-1702). It does not collapse where all
+    units agree. Coverage for shares, by simulation in the tests: 94% or more from ten samples on.
+    """
+    below, above = (after[0] - after[1], before[2] - before[0]), (after[2] - after[0], before[0] - before[1])
+    change = after[0] - before[0]
+    return change - _distance(*below, correlation), change + _distance(*above, correlation)
+
+
+def _distance(first: float, second: float, correlation: float) -> float:
+    return float(max(0.0, first**2 + second**2 - 2 * correlation * first * second) ** 0.5)
+
+
+def correlation(before: tuple[Integers, Integers], after: tuple[Integers, Integers]) -> float:
+    """Return the correlation of two shares on the same n samples, each given as (counts, totals), arrays (n,).
+
+    It is the correlation of the linearized residuals, shrunk towards 0 as if about four more samples had been observed on
+    which both are independent: a few samples that agree do not show that all do.
+    """
+    first, second = (count - (count.sum() / max(1, total.sum())) * total for count, total in (before, after))
+    scale = float(np.sqrt((first @ first) * (second @ second)))
+    return 0.0 if scale == 0 else float(first @ second) / scale * len(first) / (len(first) + Z**2)
+
+
+def _distances(stratum: Stratum, upwards: bool) -> tuple[Floats, Floats]:
+    """Return the distances of the values from a bound (kinds,) and their counts."""
+    away = stratum.high - stratum.values if upwards else stratum.values - stratum.low
+    return away.astype(np.float64), stratum.counts.astype(np.float64)
+
+
+def _limit_distance(side: _Side | None) -> float:
+    """Return the smallest mean distance from the bound that the data do not reject."""
+    if side is None:
+        return 0.0
+    first = int(np.argmax(side.standardized >= Z))
+    before = max(first - 1, 0)
+    return float(np.interp(Z, side.standardized[[before, first]], side.mean[[before, first]]))
+
+
+def _compute_side(strata: Sequence[Stratum], upwards: bool) -> _Side | None:
+    """Return the distances from the upper or the lower bounds, or None if every value lies at its bound."""
+    distances = [_distances(stratum, upwards) for stratum in strata]
+    return _standardize(distances) if any(away.any() for away, _ in distances) else None
+
+
+def _standardize(strata: Sequence[tuple[Floats, Floats]]) -> _Side:
+    """Return every mean that the average may have, between the observed one and the bound."""
+    observed = float(np.mean([counts @ away / counts.sum() for away, counts in strata]))
+    paths = [(_tilted_path(away, counts), counts.sum()) for away, counts in strata if away.any()]
+    grid = np.unique(np.concatenate([np.log(path.multiplier) for path, _ in paths]))
+    mean, variance = np.zeros(len(grid)), np.zeros(len(grid))
+    for path, n in paths:
+        at = np.log(path.multiplier)
+        mean += np.interp(grid, at, path.mean) / len(strata)
+        variance += np.interp(grid, at, path.variance) / n / len(strata) ** 2
+    moved = np.where(observed - mean > ROUNDING * observed, observed - mean, 0.0)
+    return _Side(mean, moved / np.sqrt(np.maximum(variance, np.finfo(float).tiny)))
+
+
+def _tilted_path(away: Floats, counts: Floats) -> _Path:
+    """Return the likeliest distributions over ``away`` and 0 as a Lagrange multiplier pulls their mean to 0.
+
+    Each has p_j = c_j / (a + t r_j); where nothing was observed at the bound and t is large, a is 0 and the remainder is there.
+    """
+    tilt = TILTS[:, None] / away.max()
+    weights = counts / (1 + tilt * away)
+    scale = weights.sum(axis=1)
+    chances = weights / scale[:, None]
+    multiplier = tilt[:, 0] * scale
+    if away.min() > 0:
+        last = counts / away
+        chances = np.vstack([chances, REMAINDERS[:, None] * last / last.sum()])
+        multiplier = np.concatenate([multiplier, last.sum() / REMAINDERS])
+    mean = chances @ away
+    return _Path(multiplier, mean, chances @ away**2 - mean**2)

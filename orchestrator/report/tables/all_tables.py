@@ -1,0 +1,58 @@
+"""All tables of a report, in their order."""
+
+from __future__ import annotations
+
+from orchestrator.report.measures.estimates import Estimates, estimate
+from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.decisions import knowledge_table, regret_table
+from orchestrator.report.tables.evidence import (
+    package_measure_tables,
+    paired_table,
+    ranking_table,
+    readings_table,
+    robustness_table,
+    share_changes_table,
+)
+from orchestrator.report.tables.flip_rates import flip_rate_table
+from orchestrator.report.tables.hard_samples import hard_samples_table
+from orchestrator.report.tables.open_ended import open_ended_table
+from orchestrator.report.tables.paper_tables import (
+    conditions_table,
+    main_table,
+    reference_table,
+    several_turns_table,
+    tool_calls_table,
+)
+from orchestrator.report.tables.table import Table
+from orchestrator.report.tables.tool_calls import malformed_calls_table
+from orchestrator.report.tables.unseen import unseen_table
+from sweeps.protocol import Protocol
+
+
+def report_tables(run_data: RunData, intervals: Estimates | None = None) -> list[Table]:
+    """Return the tables that have rows in this run."""
+    intervals = intervals or estimate(run_data)
+    tables = [
+        main_table(run_data, intervals),
+        conditions_table(run_data, intervals),
+        reference_table(run_data, intervals),
+        unseen_table(run_data, intervals),
+        knowledge_table(run_data),
+        regret_table(run_data),
+        share_changes_table(run_data),
+        ranking_table(run_data),
+        robustness_table(run_data),
+        readings_table(run_data),
+        paired_table(run_data),
+        open_ended_table(run_data),
+        paired_table(run_data, Protocol.OEG),
+        several_turns_table(run_data, intervals),
+        paired_table(run_data, Protocol.OEG_MULTI),
+        tool_calls_table(run_data, intervals),
+        malformed_calls_table(run_data),
+        paired_table(run_data, Protocol.TOOLS),
+        hard_samples_table(run_data),
+        flip_rate_table(run_data),
+        *package_measure_tables(run_data),
+    ]
+    return [table for table in tables if table.rows]

@@ -1,0 +1,77 @@
+"""The decision map as tables: what a model knew of its pictures, and whether its questions and answers fitted that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import polars as pl
+
+from envs import in_paper_order
+from orchestrator.report.measures.decision_map import (
+    DECISION_COLUMNS,
+    KNOWLEDGE_COLUMNS,
+    MAP_COLUMN,
+    decisions,
+    decisions_by_cell,
+)
+from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.parts import Row, average_heading, by_column, conditions_of, order_models
+from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
+
+
+def knowledge_table(run_data: RunData) -> Table:
+    """Return the share of samples that each model names at the first picture and at any, and the moves in between."""
+    title = (
+        "decision map: percent of samples whose category it names at the first picture / at any that play can reach; mean moves "
+        "to the nearest of these (of samples that have one)"
+    )
+    return _table(run_data, "decision-map", title, KNOWLEDGE_COLUMNS, _knowledge, lambda model, condition: model)
+
+
+def regret_table(run_data: RunData) -> Table:
+    """Return how far the episodes of each condition asked and answered as the model's own map would have it."""
+    title = (
+        "percent of episodes that asked although it knew / answered although it could not know; mean turns of regret (moves "
+        "asked for too many, and moves that were still needed), by the decision map of the same model and sample"
+    )
+    return _table(
+        run_data, "decisions", title, DECISION_COLUMNS, _regret, lambda model, condition: f"{model}, {condition}"
+    )
+
+
+def _table(
+    run_data: RunData,
+    name: str,
+    title: str,
+    measures: Sequence[str],
+    cell: Callable[[Row], TableCell],
+    label: Callable[[str, str], str],
+) -> Table:
+    rows = _decision_rows(run_data).drop_nulls(measures[0])
+    scenarios, lines, ranked = in_paper_order(rows["scenario"]), [], 0
+    for model in order_models(rows["model"], run_data.baselines):
+        for condition in conditions_of(run_data, rows.filter(model=model)):
+            part = rows.filter(model=model, condition=condition)
+            cells, means = by_column(part), part.select(pl.col(measures).mean()).row(0, named=True)
+            texts = [cell(cells[scenario]) if scenario in cells else MISSING for scenario in scenarios]
+            lines.append(line(label(model, condition), [*texts, cell(means)]))
+            ranked += model not in run_data.baselines
+    numbers = rows.select("model", "scenario", "condition", "mapped", *measures)
+    heads = columns("model", [*scenarios, average_heading(scenarios)])
+    return Table(name, title, heads, tuple(lines), numbers, ranked)
+
+
+def _decision_rows(run_data: RunData) -> pl.DataFrame:
+    planned = [rows for rows in (run_data.planned, run_data.planned_decision_maps) if rows.height]
+    names = pl.concat(planned).select("cell", "model", "scenario", "condition")
+    return names.join(decisions_by_cell(decisions(run_data)).drop(MAP_COLUMN), on="cell").sort("cell")
+
+
+def _knowledge(row: Row) -> TableCell:
+    moves = "-" if row["needed"] is None else f"{row['needed']:.1f}"
+    return TableCell(f"{row['known_first']:.0f} / {row['known_ever']:.0f}; {moves}", row["known_ever"])
+
+
+def _regret(row: Row) -> TableCell:
+    text = f"{row['asked_knowing']:.0f} / {row['answered_unknowing']:.0f}; {row['regret']:.1f}"
+    return TableCell(text, row["regret"])

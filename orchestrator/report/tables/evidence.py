@@ -1,0 +1,178 @@
+"""The tables after the paper's own: paired differences, ranks, replicates, and other readings of the replies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from envs import in_paper_order
+from orchestrator.report.measures.lenient import leniency
+from orchestrator.report.measures.paired_averages import compare_condition_averages
+from orchestrator.report.measures.paired_tests import compare_conditions
+from orchestrator.report.measures.ranking import format_probability, ranking
+from orchestrator.report.measures.robustness import VARIANCE_COLUMNS, robustness
+from orchestrator.report.measures.share_changes import share_changes
+from orchestrator.report.run_data import RunData
+from orchestrator.report.scores.package_measures import COUNT_SUFFIX, measure_names
+from orchestrator.report.statistics.exact_tests import ALPHA
+from orchestrator.report.tables.parts import (
+    AVERAGE,
+    Row,
+    by_column,
+    change_cell,
+    conditions_of,
+    format_limits,
+    lines_by_scenario,
+    one_decimal,
+    order_models,
+)
+from orchestrator.report.tables.table import MISSING, Line, Table, TableCell, columns, line
+from orchestrator.report.wording import format_signed
+from sweeps.protocol import ZERO_SHOT, Protocol
+
+READINGS = ("acc", "acc_lenient", "acc_lenient_most", "acc_fuzzy", "acc_fuzzy_most")
+SHARES = {"share_suggestion": "suggestions", "share_abstention": "abstentions", "share_category": "categories"}
+PAIRED = {
+    Protocol.MCQA: ("paired", "accuracy"),
+    Protocol.OEG: ("open-ended-paired", "open-ended, share of answers that the judge accepts,"),
+    Protocol.TOOLS: ("tools-paired", "tool calls, accuracy"),
+    Protocol.OEG_MULTI: ("open-ended-turns-paired", "open-ended over several turns, accuracy"),
+}
+"""Name and measure of the paired table."""
+
+
+def paired_table(run_data: RunData, protocol: Protocol = Protocol.MCQA) -> Table:
+    """Return the change of each condition against zero-shot on the same samples, in points; ``*`` where p is below 0.05."""
+    cells = compare_conditions(run_data).filter(protocol=protocol.value)
+    averages = compare_condition_averages(run_data).filter(protocol=protocol.value)
+    means = {(row["model"], row["condition"]): row for row in averages.iter_rows(named=True)}
+    scenarios, lines, ranked = in_paper_order(cells["scenario"]), list[Line](), 0
+    for model in order_models(cells["model"], run_data.baselines):
+        for condition in conditions_of(run_data, cells.filter(model=model)):
+            ranked += model not in run_data.baselines
+            rows = by_column(cells.filter(model=model, condition=condition))
+            changes = [change_cell(rows.get(scenario)) for scenario in scenarios]
+            mean = change_cell(means.get((model, condition)), interval=True)
+            lines.append(line(f"{model}, {condition}", [*changes, mean]))
+    name, measure = PAIRED[protocol]
+    test = "sign flips of clusters" if run_data.cluster else "McNemar"
+    title = (
+        f"{measure} against zero-shot on the same samples, points; last, the mean over the condition's scenarios with its 95% "
+        f"interval (* {test}, of means a score test; Holm over all models, p < {ALPHA})"
+    )
+    heads = columns("model", [*scenarios, AVERAGE])
+    return Table(name, title, heads, tuple(lines), cells, ranked, fold_baselines=True)
+
+
+def share_changes_table(run_data: RunData) -> Table:
+    """Return how hints and random suggestions change the shares of answers, with the paper's figures where published."""
+    rows, lines = share_changes(run_data), []
+    for model in order_models(rows["model"], run_data.baselines):
+        for condition in conditions_of(run_data, rows.filter(model=model)):
+            changes = by_column(rows.filter(model=model, condition=condition), "share")
+            lines.append(line(f"{model}, {condition}", [_share_change(changes[share]) for share in SHARES]))
+    title = (
+        "change of the shares of answers against zero-shot, percent of the share before (before to after; points with their "
+        "paired 95% interval), averaged over the scenarios complete under both; of the paper's figures only suggestions under "
+        "random ones are published as numbers"
+    )
+    return Table("share-changes", title, columns("model", SHARES.values()), tuple(lines), rows)
+
+
+def _share_change(row: Row) -> TableCell:
+    points = f"{format_signed(row['points'])} [{format_signed(row['points_low'])}, {format_signed(row['points_high'])}]"
+    percent = "-" if row["percent"] is None else format_signed(row["percent"])
+    paper = "" if row["published"] is None else f", paper {format_signed(row['published'])}"
+    return TableCell(f"{percent} ({row['before']:.1f} to {row['after']:.1f}; {points}){paper}", row["percent"])
+
+
+def ranking_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
+    """Return the order of the models with complete cells, and how certain it is (``measures.ranking``)."""
+    numbers = ranking(run_data, condition)
+    rows = numbers.filter(protocol="mcqa").iter_rows(named=True)
+    lines = tuple(line(row["model"], map(TableCell, _rank_texts(row))) for row in rows)
+    heads = ("accuracy", "rank", "ranks not excluded", "best of all", "above the next", "difference")
+    title = (
+        f"{condition}: rank by the average over scenarios on the same samples; probability of being the best, and of being above "
+        "the next model; difference to it in points (95% interval)"
+    )
+    return Table("ranking", title, columns("model", heads), lines, numbers, len(lines))
+
+
+def _rank_texts(row: Row) -> Iterable[str]:
+    yield from (f"{row['average']:.1f}", str(row["rank"]), f"{row['rank_low']} to {row['rank_high']}")
+    yield format_probability(row["p_best"])
+    if row["next"] is None:
+        yield from ("-", "-")
+    else:
+        difference = f"{format_signed(row['difference'])} ({format_limits(row, 'difference')})"
+        yield from (format_probability(row["p_beats_next"]), difference)
+
+
+def robustness_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
+    """Return accuracy over all replicates, its range, and the parts of its variance (``measures.robustness``)."""
+    numbers = robustness(run_data)
+    scenarios, lines = lines_by_scenario(run_data, numbers.filter(condition=condition), _variance)
+    title = (
+        f"{condition}: accuracy over all replicates, lowest to highest replicate; parts of the variance of an answer: sample / "
+        "option order / random draw of the decoding, percent (with one seed the order includes the draw)"
+    )
+    return Table("robustness", title, columns("model", scenarios), lines, numbers)
+
+
+def _variance(row: Row) -> TableCell:
+    shares = " / ".join("-" if row[name] is None else f"{row[name]:.0f}" for name in VARIANCE_COLUMNS)
+    return TableCell(f"{row['acc']:.1f}, {row['least']:.1f} to {row['most']:.1f}; {shares}", row["acc"])
+
+
+def readings_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
+    """Return accuracy under the strict, the lenient and the fuzzy reading, averaged over scenarios (``leniency``)."""
+    numbers = leniency(run_data).filter(condition=condition, protocol="mcqa")
+    averages = numbers.group_by("model").agg(
+        pl.col(READINGS).mean(), pl.col(READINGS).null_count().name.suffix("_gaps")
+    )
+    means, lines = by_column(averages, "model"), []
+    for model in order_models(numbers.filter(pl.col("unparsable") > 0)["model"], run_data.baselines):
+        row = means[model]
+        strict, *others = [
+            MISSING if row[f"{name}_gaps"] else TableCell(one_decimal(row, name), row[name]) for name in READINGS
+        ]
+        lines.append(line(model, [strict, _range(*others[:2]), _range(*others[2:])]))
+    title = (
+        f"{condition}: accuracy where a reply that names no option is wrong (strict, the benchmark's), is read by a tolerant "
+        "rule (lenient), or counts as the nearest option (fuzzy); upper figure: if all episodes that would continue ended right"
+    )
+    return Table("readings", title, columns("model", ("strict", "lenient", "fuzzy")), tuple(lines), numbers)
+
+
+def _range(low: TableCell, high: TableCell) -> TableCell:
+    return low if low.text == high.text else TableCell(f"{low.text} to {high.text}", low.value)
+
+
+def package_measure_tables(run_data: RunData) -> list[Table]:
+    """Return a table per measure of an installed package: its mean in each cell, with its 95% interval."""
+    return [_package_measure_table(run_data, name) for name in measure_names(run_data.rows.columns)]
+
+
+def _package_measure_table(run_data: RunData, name: str) -> Table:
+    rows = run_data.rows.filter(pl.col(f"{name}{COUNT_SUFFIX}") > 0)
+    scenarios, lines = in_paper_order(rows["scenario"]), list[Line]()
+    for model in order_models(rows["model"], run_data.baselines):
+        pairs = rows.filter(model=model).select("condition", "protocol").unique(maintain_order=True)
+        for condition, protocol in pairs.iter_rows():
+            cells = by_column(rows.filter(model=model, condition=condition, protocol=protocol))
+            label = f"{model}, {condition}" if protocol == Protocol.MCQA else f"{model}, {condition} ({protocol})"
+            lines.append(line(label, [_mean(cells.get(scenario), name) for scenario in scenarios]))
+    title = f"{name}: mean over episodes, with its 95% interval (a measure of an installed package)"
+    names = ("cell", "model", "scenario", "condition", "protocol")
+    numbers = rows.select(*names, name, f"{name}_low", f"{name}_high", f"{name}{COUNT_SUFFIX}")
+    return Table(f"measure-{name}", title, columns("model", scenarios), tuple(lines), numbers, len(lines))
+
+
+def _mean(row: Row | None, name: str) -> TableCell:
+    if row is None:
+        return MISSING
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    interval = "" if low is None else f" ({low:.1f} to {high:.1f})"
+    return TableCell(f"{row[name]:.1f}{interval}", row[name])

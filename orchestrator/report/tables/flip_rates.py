@@ -1,0 +1,76 @@
+"""The table of `proactive-sweep flip-rate`: what changed when a share of a run was played again, read from the run folder.
+
+A file that cannot be read counts as absent: the same command writes it again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from envs import regular
+from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.parts import Row
+from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
+from orchestrator.storage import checksums
+from orchestrator.storage.episode_store import UNREADABLE
+
+RATES_FILE, CELLS_FILE, CHANGED_FILE = "rates.csv", "cells.csv", "changed.csv"
+MEASURES = {
+    "reply": "replies",
+    "verdict": "verdicts",
+    "ending": "endings",
+    "correct": "right or not",
+    "cell": "cells",
+}
+"""Measure -> heading of its column. Replies and verdicts are counted by turn, endings and right answers by episode."""
+NAMES = {**dict.fromkeys(("setting", "model"), pl.String), "episodes": pl.Int64}
+PARTS = {"changed": pl.Int64, "of": pl.Int64, "percent": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+RATES = {**NAMES, **{f"{name}_{part}": kind for name in MEASURES for part, kind in PARTS.items()}}
+CELLS = {
+    **dict.fromkeys(("setting", "cell", "model", "scenario", "condition", "protocol"), pl.String),
+    "n": pl.Int64,
+    **dict.fromkeys(("acc_before", "acc_after", "difference", "difference_low", "difference_high"), pl.Float64),
+    **dict.fromkeys(("lost", "won"), pl.Int64),
+}
+TITLE = (
+    "changed when a share was played again at other batch sizes and numbers of workers: percent with 95% interval (samples as "
+    "clusters); replies and verdicts are counted over turns that start from the same state"
+)
+
+
+def flip_rate_table(run_data: RunData) -> Table:
+    """Return a line per share, setting and model; none where nothing was played again."""
+    rates = read_rates(run_data.folder)
+    lines = tuple(
+        line(f"{row['model']}, {row['setting']} ({row['share']})", rate_cells(row))
+        for row in rates.iter_rows(named=True)
+    )
+    heads = columns("model, setting (share)", (f"changed {heading}" for heading in MEASURES.values()))
+    return Table("flip-rate", TITLE, heads, lines, rates)
+
+
+def read_rates(folder: Path) -> pl.DataFrame:
+    """Return the rows of ``RATES`` with their ``share``, the name of the folder that they are from."""
+    frames = []
+    for file in sorted((folder / "flip-rate").glob(f"*/{RATES_FILE}")):
+        try:
+            rows = pl.read_csv(regular.read_bytes(file, checksums.LARGEST), schema=RATES)
+        except UNREADABLE:
+            continue
+        frames.append(rows.select(pl.lit(file.parent.name).alias("share"), *RATES))
+    return pl.concat(frames) if frames else pl.DataFrame(schema={"share": pl.String, **RATES})
+
+
+def rate_cells(row: Row) -> list[TableCell]:
+    """Return the measures of a row of ``RATES`` as cells."""
+    return [_rate_cell(row, name) for name in MEASURES]
+
+
+def _rate_cell(row: Row, name: str) -> TableCell:
+    percent = row[f"{name}_percent"]
+    if percent is None:
+        return MISSING
+    interval = f"({row[f'{name}_low']:.1f} to {row[f'{name}_high']:.1f})"
+    return TableCell(f"{percent:.1f} {interval}, {row[f'{name}_changed']:,} of {row[f'{name}_of']:,}", percent)

@@ -1,0 +1,103 @@
+"""Tables of open-ended answers as a judge read them, always with the judge's key and the number of answers without a verdict."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from envs import in_paper_order
+from orchestrator.report.measures.estimates import GROUP
+from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers
+from orchestrator.report.paper.published import MEASURES
+from orchestrator.report.run_data import RunData
+from orchestrator.report.scores.metrics import BITS, average_over_scenarios, missing_episodes, strict_bit
+from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
+from orchestrator.report.tables.parts import (
+    AVERAGE,
+    Row,
+    average_heading,
+    by_column,
+    conditions_of,
+    one_decimal,
+    order_models,
+    score_cell,
+)
+from orchestrator.report.tables.table import Line, Table, TableCell, columns, line
+
+INTERVALS = [f"{bit}{end}" for bit in BITS for end in ("", "_low", "_high")]
+
+
+def open_ended_table(run_data: RunData) -> Table:
+    """Return the judged share of answers: aggregate / category / suggestion in percent (paper, Tables 8 and 9)."""
+    measures = list(MEASURES["oeg"].values())
+    rows = run_data.rows.filter(pl.col("protocol") == "oeg")
+    rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
+    if rows.is_empty() or not set(measures) <= set(rows.columns):
+        return Table("open-ended", "", columns("model", ()), (), rows)
+
+    def three_shares(row: Row) -> str:
+        return " / ".join(one_decimal(row, measure) for measure in measures)
+
+    lines, scenarios, means = list[Line](), in_paper_order(rows["scenario"]), open_ended_averages(run_data)
+    for model in order_models(rows["model"], run_data.baselines):
+        for condition in conditions_of(run_data, rows.filter(model=model)):
+            part = by_column(rows.filter(model=model, condition=condition))
+            cells = [score_cell(part.get(name), three_shares, measures[0]) for name in scenarios]
+            mean = means.row(by_predicate=(pl.col("model") == model) & (pl.col("condition") == condition), named=True)
+            complete = mean["complete"] == len(scenarios)
+            average = TableCell(three_shares(mean)) if complete else TableCell("unfinished", style="unfinished")
+            lines.append(line(f"{model}, {condition}", [*cells, average]))
+    numbers = pl.concat([rows.drop("lacking"), means.with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
+    heads = columns("model", [*scenarios, average_heading(scenarios)])
+    return Table("open-ended", _title(run_data), heads, tuple(lines), numbers)
+
+
+def open_ended_averages(run_data: RunData) -> pl.DataFrame:
+    """Return a row per model, condition and protocol ``oeg``: unweighted means over scenarios of each bit, with 95% intervals.
+
+    Columns: model, condition, protocol; category, suggestion, aggregate in percent of the judged, each with ``_low``
+    and ``_high`` (score interval, each scenario a stratum); scenarios, complete, all_seven (``average_over_scenarios``).
+    """
+    rows = run_data.rows.filter(pl.col("protocol") == "oeg")
+    if rows.is_empty():
+        return pl.DataFrame(schema={**dict.fromkeys(GROUP, pl.String), **dict.fromkeys(INTERVALS, pl.Float64)})
+    cells: dict[tuple[str, ...], list[pl.DataFrame]] = {}
+    for (cell,), part in _percent_bits(run_data).group_by(["cell"], maintain_order=True):
+        row = rows.row(by_predicate=pl.col("cell") == cell, named=True)
+        cells.setdefault(tuple(row[name] for name in GROUP), []).append(part)
+    bounds = [dict(zip(GROUP, group, strict=True)) | _bounds(parts) for group, parts in cells.items()]
+    limits = [name for name in INTERVALS if name not in BITS]
+    intervals = pl.DataFrame(bounds, schema={**dict.fromkeys(GROUP, pl.String), **dict.fromkeys(limits, pl.Float64)})
+    means = rows.group_by(GROUP).agg(pl.col(BITS).mean())
+    counts = average_over_scenarios(rows).drop("acc", "ps")
+    return counts.join(means, on=list(GROUP), how="left").join(intervals, on=list(GROUP), how="left").sort(GROUP)
+
+
+def _title(run_data: RunData) -> str:
+    rows = run_data.rows.filter(pl.col("protocol") == "oeg")
+    unjudged, answered = int(rows["unjudged"].sum()), int(rows["answered"].sum())
+    pending = answered - unjudged - int(rows["judged"].sum())
+    unread = f"; {pending:,} of {answered:,} answers not read yet" if pending else ""
+    policy = "counted as zeros (the package's way)" if run_data.strict else f"{unjudged:,} of {answered:,}, left out"
+    return (
+        f"open-ended: either / category / suggestion, percent of answers; judge {run_data.judge or 'nobody yet'};"
+        f" without a verdict: {policy}{unread}"
+    )
+
+
+def _percent_bits(run_data: RunData) -> pl.DataFrame:
+    """Return the verdicts of each open-ended cell in percent, 0 or 100, in a fixed order."""
+    cells = run_data.rows.filter(pl.col("protocol") == "oeg").select("cell")
+    bits = add_clusters(run_data.verdicts.join(cells, on="cell", how="semi"), run_data)
+    if run_data.strict:
+        bits = bits.with_columns(strict_bit(bit) for bit in BITS)
+    judged = bits.filter(pl.col("aggregate").is_not_null())
+    return judged.select("cell", "cluster", *[pl.col(bit).cast(pl.Int64) * 100 for bit in BITS]).sort("cell", *BITS)
+
+
+def _bounds(cells: list[pl.DataFrame]) -> dict[str, float]:
+    """Return the interval of each bit's average over cells."""
+    row: dict[str, float] = {}
+    for bit in BITS:
+        strata = [stratum_from_values(cell[bit].to_numpy(), 0, 100, cluster_numbers(cell)) for cell in cells]
+        row[f"{bit}_low"], row[f"{bit}_high"] = score_interval(strata)
+    return row

@@ -1,0 +1,147 @@
+"""Parts that the tables share: the order of models, cells that show how far an unfinished cell is, notes on errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from envs import SCENARIOS, in_paper_order
+from orchestrator.report.measures.paired_tests import is_significant
+from orchestrator.report.run_data import RunData
+from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
+from orchestrator.report.tables.table import MISSING, Line, Table, TableCell, columns, line, mark_best
+from orchestrator.report.wording import format_signed, pluralize
+from sweeps.load import registry
+
+AVERAGE = "avg"
+Row = Mapping[str, Any]
+Format = Callable[[Row], str]
+
+
+def order_models(names: Iterable[str], baselines: Container[str]) -> list[str]:
+    """Return the distinct names: models as the registry lists them, then others by name, then the baselines."""
+    ranks = {name: number for number, name in enumerate(registry())}
+    return sorted(set(names), key=lambda name: (name in baselines, ranks.get(name, len(ranks)), name))
+
+
+def conditions_of(run_data: RunData, rows: pl.DataFrame) -> list[str]:
+    """Return the conditions of these rows in the order of the sweep."""
+    names = set(rows["condition"])
+    return [name for name in run_data.conditions if name in names]
+
+
+def average_heading(scenarios: Sequence[str]) -> str:
+    """Return the heading of the mean over these scenarios: the paper's name only for its seven."""
+    return AVERAGE if set(scenarios) == set(SCENARIOS) else f"avg of {len(scenarios)}"
+
+
+def by_column(rows: pl.DataFrame, column: str = "scenario") -> dict[str, dict[str, Any]]:
+    """Return the rows by their value of a column."""
+    return {row[column]: row for row in rows.iter_rows(named=True)}
+
+
+def lines_by_scenario(
+    run_data: RunData, rows: pl.DataFrame, cell: Callable[[Row], TableCell]
+) -> tuple[list[str], tuple[Line, ...]]:
+    """Return the scenarios of these rows (one condition's), and a line per model with a cell for each."""
+    scenarios, lines = in_paper_order(rows["scenario"]), []
+    for model in order_models(rows["model"], run_data.baselines):
+        cells = by_column(rows.filter(model=model))
+        lines.append(line(model, [cell(cells[name]) if name in cells else MISSING for name in scenarios]))
+    return scenarios, tuple(lines)
+
+
+def ranked_table(
+    run_data: RunData,
+    name: str,
+    title: str,
+    heads: Sequence[str],
+    lines: Mapping[str, Sequence[TableCell]],
+    numbers: pl.DataFrame,
+    protocol: str,
+) -> Table:
+    """Return a table with a line per model, best and second marked among models; among baselines if there are only these."""
+    ranked = [model not in run_data.baselines for model in lines]
+    rows = [line(model, cells) for model, cells in lines.items()]
+    marked = mark_best(rows, ranked if any(ranked) else [True] * len(rows))
+    return Table(name, title, columns("model", heads), marked, numbers, sum(ranked), _error_notes(run_data, protocol))
+
+
+def score_cell(row: Row | None, text: Format, measure: str = "acc") -> TableCell:
+    """Return the cell of a scored row; an unfinished one shows its progress."""
+    if row is None:
+        return MISSING
+    if row[measure] is None:
+        return TableCell(f"{row['finished']}/{row['planned']}", style="unfinished")
+    if missing := row["lacking"]:
+        progress = f"{row['planned'] - missing}/{row['planned']}"
+        return TableCell(f"{text(row)} ({progress})", row[measure], style="unfinished")
+    return TableCell(text(row), row[measure])
+
+
+def average_cell(run_data: RunData, row: Row | None, text: Format | None = None) -> TableCell:
+    """Return the cell of an average, which is finished when every planned scenario is."""
+    if row is None:
+        return MISSING
+    same = [pl.col(name) == row[name] for name in ("model", "condition", "protocol")]
+    planned = run_data.rows.filter(same)["scenario"].n_unique()
+    if row["acc"] is None:
+        return TableCell("unfinished", style="unfinished")
+    average = (text or acc_and_ps)(row)
+    if row["complete"] < planned:
+        progress = f"{row['complete']} of {pluralize(planned, 'scenario')}"
+        return TableCell(f"{average} ({progress})", row["acc"], style="unfinished")
+    return TableCell(average, row["acc"])
+
+
+def change_cell(row: Row | None, interval: bool = False) -> TableCell:
+    """Return the cell of a paired difference in points, with ``*`` where it is significant."""
+    if row is None or row["difference"] is None:
+        return MISSING
+    limits = f" ({format_limits(row, 'difference')})" if interval else ""
+    star = "*" if is_significant(row["p_holm"]) else ""
+    return TableCell(f"{format_signed(row['difference'])}{star}{limits}", row["difference"])
+
+
+def number_cell(value: float | None) -> TableCell:
+    """Return a number with one decimal."""
+    return MISSING if value is None else TableCell(f"{value:.1f}", value)
+
+
+def signed_cell(value: float | None, digits: int = 1) -> TableCell:
+    """Return a difference with its sign."""
+    return MISSING if value is None else TableCell(format_signed(value, digits), value)
+
+
+def format_limits(row: Row, measure: str) -> str:
+    """Return the interval of a difference as text."""
+    return f"{format_signed(row[f'{measure}_low'])} to {format_signed(row[f'{measure}_high'])}"
+
+
+def acc_and_ps(row: Row) -> str:
+    """Return accuracy and suggestions as text."""
+    return f"{row['acc']:.1f} / {row['ps']:.1f}"
+
+
+def one_decimal(row: Row | None, measure: str) -> str:
+    """Return a measure as text, ``-`` where there is none."""
+    return "-" if row is None or row[measure] is None else f"{row[measure]:.1f}"
+
+
+def _error_notes(run_data: RunData, protocol: str) -> tuple[str, ...]:
+    """Return a sentence per cell with episodes that have no answer, or that a limit cut short."""
+    rows = run_data.rows.filter(protocol=protocol)
+    cut_short = [
+        f"{row['cell']}: {row[ending]} of {pluralize(row['scored'], 'episode')} {reason}, counted as not right; acc is at most "
+        f"{row['acc_bound']:.1f} and loops at most {row['loops_bound']:.1f} where nothing were cut"
+        for ending, reason in CUT_SHORT_REASONS.items()
+        for row in rows.filter(pl.col(ending) > 0).iter_rows(named=True)
+    ]
+    unanswered = [
+        f"{row['cell']}: {row['errors']} of {pluralize(row['finished'], 'episode')} without an answer, and in no measure "
+        f"({row['unprocessable']} unprocessable, {row['refused']} refused, {row['failed']} failed)"
+        for row in rows.filter(pl.col("errors") > 0).iter_rows(named=True)
+    ]
+    return (*cut_short, *unanswered)

@@ -1,0 +1,150 @@
+"""The paper's tables from the rows of ``results.json``: models x scenarios, accuracy and suggestions, or a judge's verdicts.
+
+An unfinished cell shows its progress, and an error is never shown as a zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from envs import in_paper_order
+from envs.types import CUT_SHORT
+from orchestrator.report.measures.decision_map import MAP_COLUMN
+from orchestrator.report.scores import package_measures
+from orchestrator.report.scores.metrics import CUT_SHORT_REASONS, missing_episodes
+from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
+from orchestrator.report.wording import pluralize
+from sweeps.conditions import CONDITIONS
+from sweeps.load import registry
+
+MOST_CELLS = 6
+"""Cells that a note names before it only counts."""
+MARKS = {"!": "errors", "~": "overflow", "^": "truncated"}
+"""Mark after a cell -> the column that counts its cause."""
+
+
+@dataclass(frozen=True)
+class CellFormat:
+    """The measures that one cell of a table shows."""
+
+    title: str
+    measures: tuple[tuple[str, str], ...]
+    """Column and format of its figure, in order."""
+
+    def with_measures(self, names: Sequence[str]) -> CellFormat:
+        """Return the format with the measures of installed packages added."""
+        return CellFormat(" / ".join((self.title, *names)), (*self.measures, *((name, "5.1f") for name in names)))
+
+
+MULTIPLE_CHOICE = CellFormat("acc % / ps", (("acc", ".1f"), ("ps", "4.1f")))
+FORMATS = {
+    "oeg": CellFormat(
+        "open-ended, either / category / suggestion %",
+        (("aggregate", ".0f"), ("category", ".0f"), ("suggestion", ".0f")),
+    ),
+    "oeg-multi": replace(MULTIPLE_CHOICE, title="open-ended over several turns, acc % / ps"),
+    "tools": CellFormat(
+        "tool calls, acc % / ps / malformed % of turns",
+        (("acc", ".1f"), ("ps", "4.1f"), ("share_unparsable", "4.1f")),
+    ),
+}
+"""Protocol -> its format, where that is not ``MULTIPLE_CHOICE``."""
+
+
+def result_tables(rows: pl.DataFrame) -> Iterator[Table]:
+    """Yield a table for each condition and protocol, in the paper's order."""
+    rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
+    if MAP_COLUMN in rows.columns:  # a decision map has no accuracy
+        rows = rows.filter(~pl.col(MAP_COLUMN))
+    for (condition, protocol), part in _sort(rows).group_by(["condition", "protocol"], maintain_order=True):
+        cell_format = FORMATS.get(str(protocol), MULTIPLE_CHOICE).with_measures(
+            package_measures.measure_names(rows.columns)
+        )
+        yield _table(part, str(condition), cell_format)
+
+
+def _sort(rows: pl.DataFrame) -> pl.DataFrame:
+    """Models as the registry lists them, conditions as the paper does; unlisted ones come last, by name."""
+    orders = {"model": list(registry()), "condition": list(CONDITIONS)}
+    ranks = [
+        pl.col(column).replace_strict({name: n for n, name in enumerate(names)}, default=len(names)).alias(f"_{column}")
+        for column, names in orders.items()
+    ]
+    ordered = rows.with_columns(ranks).sort("_condition", "condition", "protocol", "_model", "model", "scenario")
+    return ordered.drop("_condition", "_model")
+
+
+def _table(rows: pl.DataFrame, condition: str, cell_format: CellFormat) -> Table:
+    scenarios = in_paper_order(rows["scenario"])
+    lines = []
+    for (model,), part in rows.group_by(["model"], maintain_order=True):
+        cells = {row["scenario"]: row for row in part.iter_rows(named=True)}
+        texts = [_format_row(cells.get(name), cell_format) for name in scenarios]
+        lines.append(line(str(model), [*texts, _average(part, cell_format)]))
+    title = f"{condition}: {cell_format.title}{_without_verdict(rows)}"
+    return Table(condition, title, columns("model", [*scenarios, "avg"]), tuple(lines), rows, notes=_notes(rows))
+
+
+def _without_verdict(rows: pl.DataFrame) -> str:
+    """Return the judges' names and the number of answers without a verdict."""
+    if "judged" not in rows.columns or not rows["answered"].sum():
+        return ""
+    judges = ", ".join(rows["judge"].drop_nulls().unique().sort()) or "nobody"
+    answered = int(rows["answered"].sum())
+    unjudged = answered - int(rows["judged"].sum())
+    return f" (by {judges}; {unjudged:,} of {answered:,} answers without a verdict)"
+
+
+def _notes(rows: pl.DataFrame) -> tuple[str, ...]:
+    """Name the cells with episodes that have no answer, or that a limit cut short."""
+    return (
+        *_name_cells(rows, "errors", "! without an answer, and in no measure"),
+        *_name_cells(rows, "overflow", f"~ {CUT_SHORT_REASONS['overflow']}, and pluralize as not right"),
+        *_name_cells(rows, "truncated", f"^ {CUT_SHORT_REASONS['truncated']}, and pluralize as not right"),
+    )
+
+
+def _name_cells(rows: pl.DataFrame, column: str, meaning: str) -> Iterator[str]:
+    """Yield one line with the first few cells that have such episodes, their counts and the bounds that they leave."""
+    if column not in rows.columns or (affected := rows.filter(pl.col(column) > 0)).is_empty():
+        return
+    names = [_name_cell(row, column) for row in affected.head(MOST_CELLS).iter_rows(named=True)]
+    if affected.height > MOST_CELLS:
+        names.append(f"and {pluralize(affected.height - MOST_CELLS, 'more cell')}")
+    yield f"{meaning}: {', '.join(names)}"
+
+
+def _name_cell(row: dict[str, Any], column: str) -> str:
+    bound = f" (acc at most {row['acc_bound']:.1f})" if column in CUT_SHORT else ""
+    return f"{row['model']}/{row['scenario']} {row[column]:,}{bound}"
+
+
+def _format_row(row: dict[str, Any] | None, cell_format: CellFormat) -> TableCell:
+    if row is None:
+        return MISSING
+    marks = "".join(mark for mark, column in MARKS.items() if row.get(column))
+    if row.get(cell_format.measures[0][0]) is None:
+        return TableCell(f"{row['finished']}/{row['planned']}{marks}")
+    text = _join_measures([row[name] for name, _ in cell_format.measures], cell_format)
+    if row["lacking"]:
+        finished = f"({row['planned'] - row['lacking']}/{row['planned']})"
+        return TableCell(f"{text} {finished}{marks}", style="unfinished")
+    return TableCell(text + marks)
+
+
+def _average(part: pl.DataFrame, cell_format: CellFormat) -> TableCell:
+    first = cell_format.measures[0][0]
+    if part["lacking"].sum():
+        return TableCell("unfinished")
+    if first not in part.columns or part[first].null_count():
+        return MISSING
+    return TableCell(_join_measures([part[name].mean() for name, _ in cell_format.measures], cell_format))
+
+
+def _join_measures(values: Sequence[object], cell_format: CellFormat) -> str:
+    pairs = zip(values, cell_format.measures, strict=True)
+    return " /".join("-" if value is None else format(value, digits) for value, (_, digits) in pairs)

@@ -1,0 +1,145 @@
+"""A table as a value: every table of a report, a page or the terminal is one, and renderers turn it into text.
+
+Texts are data, never markup; each renderer (``console``, ``markdown``, ``latex``, ``html``) escapes them for its own format.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import polars as pl
+
+Style = Literal["", "best", "second", "unfinished", "warn", "up", "down"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableCell:
+    """One entry of a table."""
+
+    text: str
+    value: float | str | None = None
+    """Sort key of the cell; None sorts last and is never marked best or second."""
+    note: str = ""
+    """An interval or a count, set smaller after the text."""
+    style: Style = ""
+    link: str = ""
+    """Address that the page links to: ``#fragment``, or ``page.html#fragment`` relative to the page."""
+    shares: tuple[tuple[str, float, float], ...] = ()
+    """A stacked bar that the page draws instead of the text: name, start and width in percent."""
+    span: tuple[float, float, float] | None = None
+    """An interval that the page draws on a scale of 0 to 100: value, low, high."""
+
+
+MISSING = TableCell("-")
+"""The cell where there is no number."""
+
+Line = tuple[TableCell, ...]
+"""A row; its first cell names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A table's column; ``about`` explains it on demand."""
+
+    name: str
+    about: str = ""
+    number: bool = True
+    filter: bool = False
+    """The page offers a list of its values to filter by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns, rows and notes, and the numbers behind them for CSV.
+
+    Raises ValueError when a row does not have one cell per column.
+    """
+
+    name: str
+    """Name of its files, and of its element in the page."""
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Line, ...]
+    numbers: pl.DataFrame = field(default_factory=pl.DataFrame, compare=False)
+    ranked: int = 0
+    """Number of rows before those of the baselines; 0 where all rows are alike."""
+    notes: tuple[str, ...] = ()
+    fold_baselines: bool = False
+    """The page folds the rows of baselines, and the terminal only counts them."""
+    search: bool = False
+    """The page offers filters and a search field."""
+
+    def __post_init__(self) -> None:
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise ValueError(f"table {self.name} has a row that does not fit its {len(self.columns)} columns")
+
+    @property
+    def open_rows(self) -> tuple[Line, ...]:
+        """The rows that are shown at once."""
+        return self.rows[: self.ranked] if self.fold_baselines and self.ranked else self.rows
+
+    @property
+    def folded_rows(self) -> tuple[Line, ...]:
+        """The rows of baselines that are shown on demand."""
+        return self.rows[len(self.open_rows) :]
+
+    @property
+    def legend(self) -> tuple[str, ...]:
+        """The notes, after a sentence about unfinished cells where there are any."""
+        unfinished = any(cell.style == "unfinished" for row in self.rows for cell in row)
+        explained = ["An entry with a fraction is unfinished: episodes finished of those planned."] * unfinished
+        return (*explained, *self.notes)
+
+
+def columns(subject: str, names: Iterable[str]) -> tuple[Column, ...]:
+    """Return the columns of a table: ``subject`` heads the names of the rows, the others hold numbers."""
+    return (Column(subject, number=False), *map(Column, names))
+
+
+def line(label: str, cells: Iterable[TableCell]) -> Line:
+    """Return a row with its name."""
+    return (TableCell(label), *cells)
+
+
+def filter_values(table: Table) -> list[tuple[int, Column, list[str]]]:
+    """Return the columns that can be filtered: number, column, and its values in order of appearance."""
+    filters = []
+    for number, column in enumerate(table.columns):
+        texts = list(dict.fromkeys(row[number].text for row in table.rows))
+        if column.filter and len(texts) > 1:
+            filters.append((number, column, texts))
+    return filters
+
+
+def mark_best(rows: Sequence[Line], ranked: Sequence[bool]) -> tuple[Line, ...]:
+    """Mark best and second of each column among the ranked rows, as printed to one decimal; equal cells share a mark.
+
+    Unfinished cells are neither marked nor compared, and nothing is best at zero.
+    """
+    width = len(rows[0]) if rows else 0
+    marks: list[dict[float, Style]] = []
+    for number in range(width):
+        cells = [row[number] for row, counts in zip(rows, ranked, strict=True) if counts]
+        best = sorted({rank for cell in cells if (rank := _rank(cell))}, reverse=True)
+        marks.append(dict(zip(best, ("best", "second"), strict=False)))
+    return tuple(
+        tuple(replace(cell, style=marks[n].get(_rank(cell), cell.style)) for n, cell in enumerate(row))
+        if counts
+        else row
+        for row, counts in zip(rows, ranked, strict=True)
+    )
+
+
+def _rank(cell: TableCell) -> float:
+    """The value that a cell is ranked by, 0 where it is not ranked."""
+    return 0.0 if cell.style == "unfinished" or not isinstance(cell.value, float | int) else round(cell.value, 1)
+
+
+def one_line(text: str) -> str:
+    """Return the text without line breaks, control characters and marks that change the direction of text."""
+    spaced = re.sub(r"\s+", " ", text).strip()
+    return "".join(char for char in spaced if unicodedata.category(char)[0] != "C")

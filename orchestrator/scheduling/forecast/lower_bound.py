@@ -1,0 +1,62 @@
+"""The true size and speed of each model's work, and the makespan that no schedule can beat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.nodes import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One model's true size and speed, which the scheduler only estimates."""
+
+    episodes: int
+    gpus: float
+    rate: float
+    """Episodes/s of one replica."""
+    start: float
+    """Seconds."""
+    concurrency: int = 1
+    """Episodes a replica plays at once: one alone takes ``concurrency / rate`` seconds."""
+    replicas: int = 1_000_000
+    """The largest number of replicas that can work at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Seconds that no schedule can beat, and why."""
+
+    area: float
+    """All GPU-seconds, including one start per model, spread evenly over all GPUs."""
+    longest: float
+    """The longest model on its own: one start, then its episodes over as many replicas as it may have."""
+
+    @property
+    def seconds(self) -> float:
+        """The larger of both."""
+        return max(self.area, self.longest)
+
+
+def lower_bound(works: Sequence[Work], gpus: int) -> Bound:
+    """Return the bound: each model with work starts at least once, and no GPU does two things at a time."""
+    area = sum(work.gpus * (work.start + work.episodes / work.rate) for work in works if work.episodes)
+    longest = max((_solo_seconds(work) for work in works if work.episodes), default=0.0)
+    return Bound(area / gpus if gpus else 0.0, longest)
+
+
+def _solo_seconds(work: Work) -> float:
+    """Return the seconds of a model with the cluster to itself; no episode is split."""
+    return work.start + max(work.concurrency, work.episodes / work.replicas) / work.rate
+
+
+def cap_replicas(work: Work, episodes: int, demand: Demand, nodes: Sequence[Node], shares: Mapping[str, float]) -> Work:
+    """Return the work with these episodes and the replicas that the demand, the pool's share and the nodes allow."""
+    replicas = demand.replicas
+    if work.gpus:
+        fitting = sum(int(node.gpus // work.gpus) for node in nodes if demand.accelerator in ("", node.accelerator))
+        share = shares.get(demand.pool, work.gpus * replicas)
+        replicas = max(1, min(replicas, fitting, int(share // work.gpus)))
+    return replace(work, episodes=episodes, replicas=replicas)

@@ -1,0 +1,67 @@
+"""Progress and load of a sweep over time (``progress.jsonl``): the episode store keeps no times, and charts and energy need them.
+
+Each line is one point. Torn and foreign lines are skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from envs import regular
+
+FILE = "progress.jsonl"
+MAX_BYTES = 64 << 20
+"""Bytes of the file that are read."""
+MAX_POINTS = 100_000
+"""Points that are read; a sweep writes them less often as it grows older."""
+METRIC_NAME = re.compile(r"[\w\-./ :]{1,200}")
+
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
+
+
+class Point(BaseModel):
+    """The state of a sweep at one moment; extra fields are metrics, such as ``episodes_per_second`` and ``system/...``."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    done: Count
+    """Finished episodes."""
+    at: Count
+    """Milliseconds since 1970."""
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The extra fields that are finite numbers under a name that a tracker accepts."""
+        return {
+            name: float(value)
+            for name, value in (self.model_extra or {}).items()
+            if METRIC_NAME.fullmatch(name) and isinstance(value, int | float) and -1e300 < value < 1e300
+        }
+
+
+def append_point(folder: Path, point: Point) -> None:
+    """Append a point; on a full disk the point is dropped and the run goes on."""
+    with suppress(OSError), (folder / FILE).open("a", encoding="utf-8") as file:
+        file.write(point.model_dump_json() + "\n")
+
+
+def stored_points(folder: Path) -> list[Point]:
+    """Return the points of all attempts, oldest first; empty where the file is missing or unreadable."""
+    try:
+        lines = regular.read_bytes(folder / FILE, MAX_BYTES).splitlines()
+    except OSError:
+        return []
+    return list(islice(_parse(lines), MAX_POINTS))
+
+
+def _parse(lines: list[bytes]) -> Iterator[Point]:
+    for line in lines:
+        with suppress(ValidationError):
+            yield Point.model_validate_json(line)

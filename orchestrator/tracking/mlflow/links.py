@@ -1,0 +1,93 @@
+"""The runs of a run folder in MLflow (``mlflow.json``): for each address the mark, the experiment and the sweep's run.
+
+A copied or moved folder of the same sweep keeps its mark, so it updates its runs and never doubles them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+from urllib.parse import urlsplit
+
+from actors.text.redaction import redact_address
+from envs import regular
+from orchestrator.storage import atomic_write
+from orchestrator.tracking.mlflow.local_store import LOCAL, resolve_uri
+from orchestrator.tracking.mlflow.saved_views import MODELS, link
+from sweeps.values import digest
+
+FILE = "mlflow.json"
+MAX_BYTES = 1 << 20
+"""Bytes of the file that are read."""
+UI = "http://127.0.0.1:5000"
+"""The address at which ``mlflow ui`` listens."""
+
+
+def mark(folder: Path, uri: str, sweep: str) -> str:
+    """Return this folder's mark at this address, created on first use.
+
+    ``sweep`` identifies the sweep (``identify_sweep``): a copy of the folder that holds another sweep gets its own mark.
+    """
+    place = digest(str(folder.resolve()))  # without the host: a shared folder resumes on any node
+    stored = _entry(_links(folder), folder, uri)
+    ours = stored.get("place") == place or stored.get("sweep") == sweep
+    text = str(stored.get("mark")) if ours else ""
+    valid = text if re.fullmatch("[0-9a-f]{16}", text) else token_hex(8)
+    remember(folder, uri, mark=valid, place=place, sweep=sweep)
+    return valid
+
+
+def remember(folder: Path, uri: str, **facts: str) -> None:
+    """Store facts of an address; those of another mark are dropped."""
+    links = _links(folder)
+    stored = _entry(links, folder, uri)
+    entry = {**(stored if stored.get("mark") == facts["mark"] else {}), **facts}
+    key = _key(folder, uri)
+    if links.get(key) != entry:
+        links[key] = entry
+        atomic_write.write(folder / FILE, (json.dumps(links, indent=1) + "\n").encode())
+
+
+def identify_sweep(name: str, params: Mapping[str, str]) -> str:
+    """Return a digest of a sweep's name and parameters."""
+    return digest(json.dumps([name, sorted((key, text) for key, text in params.items() if text != "None")]))
+
+
+def pages(folder: Path) -> list[str]:
+    """Return one line per address: where a browser shows the table of models; empty before MLflow has a run."""
+    return list(_pages(folder))
+
+
+def _pages(folder: Path) -> Iterator[str]:
+    for key, entry in _links(folder).items():
+        experiment = str(entry.get("experiment", "")) if isinstance(entry, dict) else ""
+        if not re.fullmatch(r"\d{1,30}", experiment):
+            continue
+        if key == LOCAL or key.startswith("sqlite:"):
+            database = resolve_uri(key, folder)
+            yield f"mlflow ui --backend-store-uri {database}, then {link(UI, experiment, MODELS)}"
+        elif (parts := urlsplit(key)).scheme in ("http", "https"):
+            server = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+            yield link(server, experiment, MODELS)
+
+
+def _key(folder: Path, uri: str) -> str:
+    return LOCAL if uri == resolve_uri(LOCAL, folder) else redact_address(uri)
+
+
+def _entry(links: Mapping[str, Any], folder: Path, uri: str) -> Mapping[str, Any]:
+    """Return the facts of an address; version 0.1.0 stored a local one under its whole path."""
+    entry = links.get(_key(folder, uri), links.get(redact_address(uri)))
+    return entry if isinstance(entry, dict) else {}
+
+
+def _links(folder: Path) -> dict[str, Any]:
+    try:
+        links = json.loads(regular.read_bytes(folder / FILE, MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return links if isinstance(links, dict) else {}

@@ -1,0 +1,94 @@
+"""The process that talks to MLflow: receives updates on standard input and sends what is new about once a second.
+
+It prints sentences for the user on standard output, and ends once it has sent the end of the run or the server is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from time import monotonic
+
+from actors.node.child_process import end_with_parent
+from actors.text.redaction import redact_address
+from orchestrator.tracking.mlflow.client import first_line
+from orchestrator.tracking.mlflow.local_store import resolve_uri
+from orchestrator.tracking.mlflow.run import MlflowRun, Update
+from orchestrator.tracking.mlflow.tracker import COMPLETE, INCOMPLETE
+from orchestrator.tracking.tracked_run import TrackedRun
+
+SEND_INTERVAL_S, RETRY_INTERVAL_S = 1.0, 2.0
+"""Seconds until the next update is sent, after a success and after a failure."""
+MAX_CLOSING_FAILURES = 2
+"""Failures after the end of the sweep before the rest is left to ``track``: nobody waits for a server that is gone."""
+
+
+class Sender:
+    """Sends updates, and reports when the server goes and comes back."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        self.run = run
+        self.address = redact_address(resolve_uri(run.uri, run.folder))
+        self.mlflow_run: MlflowRun | None = None
+        self.reachable = True
+
+    def send(self, update: Update) -> bool:
+        """Send an update and return True if MLflow accepted it."""
+        try:
+            self._send(update)
+        except Exception as error:  # MLflow's stores raise any error; the sweep goes on without it
+            if self.reachable:
+                self._print(f"cannot be reached, the sweep goes on without it: {first_line(error)}")
+            self.reachable = False
+            return False
+        if not self.reachable:
+            self._print("can be reached again")
+        self.reachable = True
+        return True
+
+    def _send(self, update: Update) -> None:
+        if self.mlflow_run is not None:
+            with suppress(Exception):
+                self.mlflow_run.send(update)
+                return
+            self.mlflow_run = None  # runs may have been deleted, or the server emptied: look for them again
+        mlflow_run = MlflowRun(self.run)
+        mlflow_run.send(update)
+        self.mlflow_run = mlflow_run
+
+    def _print(self, sentence: str) -> None:
+        print(f"MLflow at {self.address} {sentence}", flush=True)
+
+
+def receive(updates: Connection, pending: Update, seconds: float) -> Update:
+    """Return ``pending`` merged with what arrives within so many seconds, or until the end of the sweep arrives."""
+    deadline = monotonic() + seconds
+    while not pending.status and updates.poll(max(0.0, deadline - monotonic())):
+        pending = pending.merge(updates.recv())
+    return pending
+
+
+def main() -> int:
+    """Send updates until the end of the sweep; return the exit code."""
+    updates = Connection(os.dup(0), writable=False)
+    sys.stdout = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever MLflow prints
+    run, driver = updates.recv()
+    end_with_parent(driver)
+    sender, pending, failures, interval = Sender(run), updates.recv(), 0, 0.0
+    while failures < MAX_CLOSING_FAILURES:
+        pending = receive(updates, pending, interval)
+        if sender.send(pending):
+            if pending.status:
+                return COMPLETE
+            pending, interval = Update(), SEND_INTERVAL_S
+        else:
+            failures += bool(pending.status)
+            interval = RETRY_INTERVAL_S
+    return INCOMPLETE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

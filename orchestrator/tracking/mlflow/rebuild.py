@@ -1,0 +1,67 @@
+"""Rebuilds the MLflow runs of a run folder (``proactive-sweep track``)."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from actors.text.redaction import redact_address
+from orchestrator.storage import checksums
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.progress_log import Point, stored_points
+from orchestrator.tracking.mlflow.artifacts import send_artifacts
+from orchestrator.tracking.mlflow.client import first_line, now_ms
+from orchestrator.tracking.mlflow.local_store import LOCAL
+from orchestrator.tracking.mlflow.run import MlflowRun, Update
+from orchestrator.tracking.mlflow.run_tree import CELL_NAMES
+from orchestrator.tracking.tracked_run import UNTRACKED, TrackedRun
+
+
+def track(folder: Path, uri: str | None = None, data: Path | None = None) -> None:
+    """Send a run folder to MLflow; raises RunFolderError if the folder or MLflow does not allow it.
+
+    This adds what a live sweep has no time for: tables, figures, the report, the data set and a sample of episodes as traces.
+    ``data`` is the folder of the benchmark (default: the sweep's).
+    """
+    sweep, rows = read_results(folder)
+    address = _address(folder, uri or sweep["tracking"].get("uri", LOCAL))
+    done, at = int(rows["finished"].sum()), now_ms()
+    failed = "failed" in rows.columns and bool(rows["failed"].sum())
+    update = Update(
+        {row["cell"]: {**row, "at": at} for row in rows.iter_rows(named=True)},
+        (*stored_points(folder), Point(done=done, at=at)),
+        (folder / "sweep.resolved.toml", folder / "results.json"),
+        status="FINISHED" if done == rows["planned"].sum() and not failed else "FAILED",
+    )
+    try:
+        run = MlflowRun(TrackedRun.of(sweep, folder, address))
+        run.send(update)
+        send_artifacts(run, folder, rows, data)
+    except Exception as error:  # MLflow's stores raise any error: SQL, HTTP and file errors among them
+        raise RunFolderError(
+            f"MLflow at {redact_address(address)} did not accept the runs of {folder}: {first_line(error)}; repeat the "
+            f"command once it does, or add `--tracking-uri sqlite` for a file in the folder"
+        ) from None
+
+
+def read_results(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
+    """Return the resolved sweep and its results; raises RunFolderError."""
+    try:
+        sweep = tomllib.loads(checksums.read_verified(folder / "sweep.resolved.toml").decode())
+        rows = pl.read_parquet(checksums.read_verified(folder / "results.parquet"))
+        rows.select(*CELL_NAMES, pl.col("planned", "finished").sum())
+        return {"tracking": {}, **sweep, "name": str(sweep["name"])}, rows
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, pl.exceptions.PolarsError) as error:
+        raise RunFolderError(
+            f"{folder} has no results to send ({first_line(error)}); run its sweep first: proactive-sweep run"
+        ) from None
+
+
+def _address(folder: Path, uri: str) -> str:
+    """Return the address to send to. Folders store no passwords, so an address with one must be typed."""
+    if "//***@" in uri:
+        raise RunFolderError(f"{folder} does not store the password of {uri}; type the whole address as --tracking-uri")
+    return LOCAL if uri == UNTRACKED else uri

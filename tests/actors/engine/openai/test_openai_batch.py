@@ -1,0 +1,278 @@
+"""Through the Batch API the same episodes come back, and every request is paid once, whatever is lost, late or refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+
+import pytest
+
+pytest.importorskip("openai", reason="the extra 'openai' is not installed")
+
+from actors.engine.backend import BudgetSpent, ModelStopped
+from actors.engine.openai import batch_backend, run_batches
+from actors.engine.openai.batch_backend import OpenAIBatchBackend
+from actors.engine.openai.batch_reply import parse_batch, parse_line
+from actors.engine.openai.reply import UnreadableAnswer
+from actors.engine.registry import open_engine
+from orchestrator.storage.episode_store import episodes
+from tests.actors.batch_service import batch_service
+from tests.actors.service import failed, said
+from tests.orchestrator.report.runs import played, sweep
+
+KEY = "sk-test-1c9f-not-a-real-key"
+RUN = "5" * 24
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEP_TEST_KEY", KEY)
+    monkeypatch.setattr(run_batches, "FIRST_POLL_S", 0.02)
+    monkeypatch.setattr(run_batches, "LAST_POLL_S", 0.05)
+    monkeypatch.setattr(batch_backend, "GATHER_S", 0.1)
+    monkeypatch.setattr(run_batches, "backoff", lambda failures, chance: 0.01)
+
+
+def asking(data, url: str, batch: bool = True, conditions=("zero-shot", "history"), **endpoint):
+    entry = {"base_url": url, "key_env": "SWEEP_TEST_KEY", **endpoint}
+    model = {"name": "m", "source": "gpt-4.1", "endpoint": entry, "batch": batch}
+    return sweep(data, ["m"], list(conditions), scenarios=["ROD", "QD"], model=[model])
+
+
+def backend(wanted, data) -> OpenAIBatchBackend:
+    found = open_engine(wanted.models[0], data)
+    if wanted.models[0].batch:
+        found.join_run(RUN, None)
+    return found
+
+
+def play(folder, wanted, data):
+    """Play what is pending, all at once; the stored episodes."""
+    one = backend(wanted, data)
+    try:
+        played(folder, wanted, backends={"m": one}, in_flight=10_000)
+    finally:
+        one.pictures.close()
+    return episodes(folder).sort("key").collect()
+
+
+def test_the_same_results_as_one_by_one_a_file_a_turn_and_everything_paid_once(demo_data, tmp_path, capfd):
+    def fault(call: int, path: str) -> str:
+        return "500" if call % 5 == 0 else "lost" if call % 7 == 0 or (path == "POST /v1/batches" and call % 2) else ""
+
+    with batch_service() as plain:
+        rows = play(tmp_path / "plain", asking(demo_data, plain.url, batch=False), demo_data)
+    with batch_service(fault=fault) as service:
+        batched = play(tmp_path / "batch", asking(demo_data, service.url), demo_data)
+        assert service.single == 0 and set(service.paid.values()) == {1}
+        assert len(service.paid) == plain.single == rows["turns"].sum()
+        assert service.sizes()[0] == rows.height and len(service.sizes()) == rows["turns"].max()
+        assert service.sizes() == [int((rows["turns"] > turn).sum()) for turn in range(rows["turns"].max())]
+        assert not any(one["input_file_id"] in service.files for one in service.batches.values())
+        assert service.keys == {f"Bearer {KEY}"}
+
+    assert (tmp_path / "batch/results.json").read_bytes() == (tmp_path / "plain/results.json").read_bytes()
+    assert batched["key"].to_list() == rows["key"].to_list(), "batch is in no key"
+    assert rows["turns"].max() > 2 and batched["ending"].to_list() == rows["ending"].to_list()
+    said_here = "".join(capfd.readouterr())
+    assert "is sent" in said_here and not any(KEY[start : start + 8] in said_here for start in range(len(KEY) - 7))
+
+
+def test_a_worker_that_dies_while_a_batch_is_out_pays_nothing_twice(demo_data, tmp_path):
+    with batch_service(hold=True) as service:
+        wanted = asking(demo_data, service.url)
+
+        async def until_it_is_out() -> None:
+            one = backend(wanted, demo_data)
+            asking_all = await _asked_until_looked(wanted, one, service)
+            asking_all.cancel()
+            await asyncio.gather(asking_all, return_exceptions=True)
+            await one.close()
+
+        asyncio.run(until_it_is_out())
+        assert len(service.batches) == 1 and not service.paid
+        service.hold = False
+        rows = play(tmp_path / "run", wanted, demo_data)
+        assert set(service.paid.values()) == {1} and len(service.paid) == rows["turns"].sum()
+        assert len(service.batches) == rows["turns"].max(), "the batch that was out is no other one"
+
+        again = play(tmp_path / "again", wanted, demo_data)
+        assert len(service.batches) == rows["turns"].max(), "what the service has answered is read, not asked"
+    assert (tmp_path / "run/results.json").read_bytes() == (tmp_path / "again/results.json").read_bytes()
+    assert again["cost"].to_list() == rows["cost"].to_list()
+
+
+async def _asked_until_looked(wanted, one, service) -> asyncio.Task[None]:
+    """The playing that waits for its batch: the service was asked about it."""
+    playing = asyncio.create_task(_played_until_cancelled(wanted, one))
+    while not any(service.looks.values()):
+        await asyncio.sleep(0.02)
+    return playing
+
+
+async def _played_until_cancelled(wanted, one) -> None:
+    from actors.playing.episode_runner import EpisodeRunner
+    from orchestrator.planning.build_plan import build_plan
+
+    plan = build_plan(wanted)
+    ordinals = [ordinal for queue in plan.pending(set()).values() for ordinal in queue]
+    async for _ in EpisodeRunner(plan, {"m": one}, 10_000).play(ordinals):
+        pass
+
+
+def test_what_expired_goes_out_again_and_what_was_answered_does_not(demo_data, tmp_path):
+    with batch_service() as plain:
+        play(tmp_path / "plain", asking(demo_data, plain.url, batch=False), demo_data)
+    with batch_service(expire=lambda number, name: number < 2 and int(name, 16) % 2 == 0) as service:
+        rows = play(tmp_path / "run", asking(demo_data, service.url), demo_data)
+        assert set(service.paid.values()) == {1} and len(service.paid) == rows["turns"].sum()
+        assert service.batches["batch_0"]["status"] == "expired" and service.sizes()[1] > 0
+    assert (tmp_path / "run/results.json").read_bytes() == (tmp_path / "plain/results.json").read_bytes()
+
+
+def test_a_request_that_fails_in_every_batch_ends_its_episode_and_no_other(demo_data, tmp_path):
+    tried = Counter()
+
+    def answer(body):
+        name = json.dumps(body)
+        tried[name] += 1
+        seed = body["seed"] % 7
+        if seed == 0:
+            return failed(500, "", "for this one alone")
+        if seed == 1 and tried[name] < 3:
+            return failed(429, "rate_limit_exceeded", "later")
+        return failed(400, "content_filter", "no") if seed == 2 else said("A")
+
+    with batch_service(answer=answer) as service:
+        rows = play(tmp_path / "run", asking(demo_data, service.url, conditions=["zero-shot"]), demo_data)
+        assert set(service.paid.values()) == {1}
+    seeds = {body: json.loads(body)["seed"] % 7 for body in tried}
+    assert {tried[body] for body, seed in seeds.items() if seed in (0, 1)} == {3}
+    assert {tried[body] for body, seed in seeds.items() if seed > 1} == {1}
+    first = Counter(rows.filter(turns=0)["ending"])
+    assert first["unprocessable"] and first["refused"] and set(first) == {"unprocessable", "refused"}
+    assert "failed in 3 batches on this request alone" in rows.filter(ending="unprocessable")["error"][0]
+
+
+def test_no_batch_goes_out_that_may_pass_max_cost_and_half_of_it_does(demo_data, tmp_path):
+    prices = {"prompt_price": 200.0, "reply_price": 200.0}
+    each = 110 * 100 / 1e6
+
+    def run(most: float, url: str) -> str:
+        try:
+            play(tmp_path / "run", asking(demo_data, url, max_cost=most, **prices), demo_data)
+        except BudgetSpent as spent:
+            return str(spent)
+        return ""
+
+    with batch_service() as service:
+        assert "of max_cost = 0.01 is spent" in run(0.01, service.url) and not service.batches
+        said_then = run(0.3, service.url)
+        assert "of max_cost = 0.3 is spent" in said_then and 0 < len(service.paid) * each <= 0.3
+        first = len(service.paid)
+        assert "of max_cost = 0.3 is spent" in run(0.3, service.url), "what was spent is read from the service"
+        assert len(service.paid) * each <= 0.3
+        assert not run(1000.0, service.url)
+        rows = episodes(tmp_path / "run").collect()
+        assert set(service.paid.values()) == {1} and first < len(service.paid) == rows["turns"].sum()
+    assert rows["cost"].sum() == pytest.approx(len(service.paid) * each), "half of the listed price"
+
+
+@pytest.mark.parametrize("behaviour", [{"limit": 200_000}, {"queue": 7}])
+def test_what_is_too_much_at_once_goes_out_in_halves(demo_data, tmp_path, behaviour):
+    with batch_service(**behaviour) as service:
+        rows = play(tmp_path / "run", asking(demo_data, service.url), demo_data)
+        done = [one for one in service.batches.values() if one["status"] == "completed"]
+        assert len(done) > rows["turns"].max()
+        assert set(service.paid.values()) == {1} and len(service.paid) == rows["turns"].sum()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "words"),
+    [
+        (
+            {"problem": "invalid_json_line"},
+            r"m: the service refused a batch of \d+ requests: invalid_json_line: no .*room$",
+        ),
+        ({"metadata": False}, "m: the service keeps no metadata of batches"),
+        ({"answer": lambda body: failed(401, "", KEY)}, "m: HTTP 401: the service refuses the key in SWEEP_TEST_KEY$"),
+        ({"fault": lambda call, path: "404"}, "no"),
+    ],
+)
+def test_a_final_no_is_one_sentence_and_stops_the_model(demo_data, tmp_path, behaviour, words):
+    if "fault" in behaviour:
+        behaviour, words = {}, "m: HTTP 404"
+    with batch_service(**behaviour) as service, pytest.raises(ModelStopped, match=words) as stop:
+        play(tmp_path / "run", asking(demo_data, service.url if behaviour else f"{service.url}/x"), demo_data)
+    assert "\n" not in str(stop.value) and "\x1b" not in str(stop.value)
+    if not service.metadata:
+        assert [one["status"] for one in service.batches.values()] == ["cancelled"]
+
+
+def test_a_batch_that_somebody_cancelled_stops_the_model_and_the_next_run_sends_the_rest(demo_data, tmp_path):
+    with batch_service(hold=True) as service:
+        wanted = asking(demo_data, service.url)
+
+        async def run() -> None:
+            one = backend(wanted, demo_data)
+            waiting = await _asked_until_looked(wanted, one, service)
+            service.batches["batch_0"]["status"] = "cancelled"
+            with pytest.raises(
+                ModelStopped, match=r"batch_0 was cancelled at the service with .* run again to send those"
+            ):
+                await waiting
+            await one.close()
+
+        asyncio.run(run())
+        service.hold = False
+        rows = play(tmp_path / "run", wanted, demo_data)
+        assert len(service.paid) == rows["turns"].sum()
+
+
+def test_equal_requests_of_two_episodes_are_two(demo_data, tmp_path):
+    """Zero-shot and history ask the same at first, and each has an answer of its own."""
+    with batch_service() as service:
+        rows = play(tmp_path / "run", asking(demo_data, service.url), demo_data)
+    assert service.sizes()[0] == rows.height == 2 * rows["sample_id"].len() // 2
+    assert Counter(rows["condition"]).total() == rows.height and service.paid.total() == rows["turns"].sum()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b"17", b'{"custom_id": 3}', b"[" * 200_000, b'{"custom_id": "\xff"}']
+)
+def test_an_odd_line_is_no_line(content):
+    with pytest.raises(ValueError):
+        parse_line(content)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"response": None, "error": {"code": "batch_expired", "message": "m"}}, (0, {}, "batch_expired", "m")),
+        ({"response": {"status_code": "200", "body": []}, "error": []}, (0, {}, "", "")),
+        ({"response": {"status_code": 400, "body": {"error": {"code": 7, "message": "no"}}}}, (400, None, "", "no")),
+        ({"response": {"status_code": float("nan")}}, (0, {}, "", "")),
+    ],
+)
+def test_a_lines_fields_have_their_types(fields, expected):
+    found = parse_line(json.dumps({"custom_id": "a", **fields}).encode())
+    assert (found.status, found.code, found.message) == (expected[0], *expected[2:])
+    assert expected[1] is None or found.body == expected[1]
+
+
+def test_an_odd_batch_is_unreadable_and_its_odd_fields_are_empty():
+    for found in ({}, {"id": "b"}, {"id": 3, "status": "completed"}, {"id": "b", "status": None}):
+        with pytest.raises(UnreadableAnswer):
+            parse_batch(found)
+    odd = {
+        "id": "b",
+        "status": "failed",
+        "metadata": [1],
+        "errors": {"data": [7]},
+        "created_at": True,
+        "output_file_id": 5,
+    }
+    plain = parse_batch({"id": "b", "status": "failed"})
+    assert parse_batch(odd).model_copy(update={"errors": plain.errors}) == plain
+    assert parse_batch(odd).first_error == plain.first_error

@@ -1,0 +1,121 @@
+"""A service is never asked faster than it allows, and never for more money than it was given."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from random import Random
+from time import monotonic
+
+import pytest
+
+from actors.engine.backend import BudgetSpent
+from actors.engine.openai.rate_limit import MAX_BACKOFF_S, Budget, Pace, backoff, retry_after
+
+
+def test_one_burst_of_refusals_cuts_the_pace_once() -> None:
+    async def run() -> Pace:
+        pace = Pace(64)
+        pace.allowed = 32.0
+
+        async def refused() -> None:
+            async with pace.slot(Random(0)) as round_:
+                await asyncio.sleep(0.01)
+                pace.slow_down(round_, 0.0)
+
+        await asyncio.gather(*(refused() for _ in range(32)))
+        return pace
+
+    pace = asyncio.run(run())
+    assert (pace.allowed, pace.in_flight, pace.round) == (16.0, 0, 1)
+
+
+def test_never_more_in_flight_than_allowed_even_when_callers_are_cancelled() -> None:
+    async def run() -> tuple[int, int]:
+        pace, most = Pace(4), 0
+
+        async def one() -> None:
+            nonlocal most
+            async with pace.slot(Random(0)):
+                most = max(most, pace.in_flight)
+                await asyncio.sleep(0.002)
+
+        tasks = [asyncio.create_task(one()) for _ in range(60)]
+        await asyncio.sleep(0.005)
+        for task in tasks[::3]:
+            task.cancel()
+        await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
+        return most, pace.in_flight
+
+    assert asyncio.run(run()) == (4, 0)
+
+
+def test_after_the_first_cut_the_pace_grows_by_one_a_round() -> None:
+    pace = Pace(100)
+    pace.allowed = 10.0
+    pace.slow_down(0, 0.0)
+    for _ in range(5):
+        pace.speed_up()
+    assert 5.8 < pace.allowed < 6.0
+
+
+def test_a_rest_holds_everybody_back() -> None:
+    async def run() -> None:
+        pace = Pace(4)
+        pace.slow_down(0, 0.2)
+        async with pace.slot(Random(0)):
+            assert monotonic() >= pace.resting_until
+
+    asyncio.run(run())
+
+
+def test_a_budget_waits_for_what_is_set_aside_before_it_says_no() -> None:
+    async def run() -> list[str]:
+        budget, said = Budget(1.0, "m"), []
+
+        async def ask(cost: float) -> None:
+            try:
+                async with budget.reserve(lambda: 0.6):
+                    await asyncio.sleep(0.01)
+                    budget.pay(cost)
+                    said.append("answered")
+            except BudgetSpent as spent:
+                said.append(str(spent))
+
+        await asyncio.gather(ask(0.1), ask(0.2), ask(0.3), ask(0.3))
+        return said
+
+    assert asyncio.run(run()) == ["answered"] * 3 + ["m: 0.6000 of max_cost = 1 is spent"]
+
+
+def test_the_same_seed_waits_the_same_and_never_beyond_a_minute() -> None:
+    waits = [backoff(n, Random(3)) for n in range(40)]
+    assert waits == [backoff(n, Random(3)) for n in range(40)]
+    assert min(waits) >= 0 and max(waits) <= MAX_BACKOFF_S and waits[9] > waits[0]
+
+
+@pytest.mark.parametrize(
+    ("headers", "least", "most"),
+    [
+        ({"retry-after": "2"}, 2, 2),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25, 0.25),
+        ({"retry-after": "-5"}, 0, 0),
+        ({"retry-after": "1e99"}, 600, 600),
+        ({"retry-after-ms": "soon", "retry-after": "3"}, 3, 3),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0, 0),
+    ],
+)
+def test_what_a_service_asks_for_is_read_in_every_spelling(headers: dict[str, str], least: float, most: float) -> None:
+    wait = retry_after(headers)
+    assert wait is not None and least <= wait <= most
+
+
+def test_a_date_is_read_as_seconds_from_now() -> None:
+    wait = retry_after({"retry-after": format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)})
+    assert wait is not None and 20 < wait <= 30
+
+
+@pytest.mark.parametrize("text", ["", "nan", "inf", "when ready"])
+def test_nonsense_is_no_wish(text: str) -> None:
+    assert retry_after({"retry-after": text}) is None

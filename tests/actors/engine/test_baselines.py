@@ -1,0 +1,107 @@
+"""The baselines bound every table: the oracle from above, asking, guessing and chance from below."""
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from actors.engine.backend import BackendDied, Refused, ScriptedBackend, Unprocessable
+from actors.engine.baselines import POLICIES, Baseline
+from actors.playing.play import play, turn_seed
+from actors.playing.prompts import messages
+from envs import SCENARIOS
+from envs.disguise import replace_suggestions
+from envs.types import Action, Ending, Mode, State
+from sweeps.conditions import CONDITIONS
+from sweeps.spec import Cell, ModelSpec
+from tests.envs.games import SAMPLES
+
+MODEL = ModelSpec(name="m", source="builtin:oracle", backend="builtin", gpus=0)
+
+
+def cell(scenario, condition="zero-shot"):
+    return Cell(model=MODEL, scenario=scenario, condition=CONDITIONS[condition])
+
+
+def episode(scenario, backend, condition="zero-shot", seed=1):
+    sample = SAMPLES[scenario]
+    if CONDITIONS[condition].mode is Mode.RANDOM:
+        sample = replace_suggestions(sample, seed)
+    return asyncio.run(play(sample, cell(scenario, condition), backend, "key", seed))
+
+
+@pytest.mark.parametrize("condition", ["zero-shot", "hint", "random-proactive", "reference", "history"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_oracle_is_always_right(scenario, condition):
+    assert episode(scenario, Baseline("oracle"), condition).ending is Ending.CORRECT
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_always_ask_only_suggests_and_abstain_never_does(scenario):
+    asked = episode(scenario, Baseline("always-ask"))
+    assert {shown.turn.action for shown in asked.turns} <= {Action.SUGGESTION, Action.CATEGORY}
+    assert len(asked.turns) > 1
+    gave_up = episode(scenario, Baseline("abstain"))
+    assert [shown.turn.action for shown in gave_up.turns] == [Action.ABSTENTION]
+
+
+def test_uniform_takes_every_option_equally_often():
+    told = Counter(episode("QD", Baseline("uniform"), seed=seed).turns[0].turn.reply for seed in range(1200))
+
+    assert len(told) == len(SAMPLES["QD"].options) + 4
+    assert max(told.values()) < 2 * min(told.values())
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name not in ("oracle", "malformed-calls", "rule-judge")])
+def test_no_other_policy_looks_at_the_answer(name):
+    here, there = (Baseline(name) for _ in range(2))
+    moved = {k: replace(s, answer="Skillet.") for k, s in SAMPLES.items()}
+    for scenario in SCENARIOS:
+        game, sample = SCENARIOS[scenario], SAMPLES[scenario]
+        view = game.view(sample, game.initial(sample))
+        from actors.engine.backend import Request, Situation
+        from sweeps.sampling import Sampling
+
+        def ask(backend, which, game=game, view=view):
+            request = Request((), Sampling(), 7, Situation(which, game.initial(which), view))
+            return asyncio.run(backend.reply(request)).text
+
+        assert ask(here, sample) == ask(there, moved[scenario])
+
+
+def test_history_sends_what_was_said_and_zero_shot_forgets():
+    sent = []
+
+    def answer(request):
+        sent.append(request.messages)
+        return request.situation.view.options[0]
+
+    episode("QD", ScriptedBackend(answer))
+    assert [len(conversation) for conversation in sent] == [1] * 6
+    sent.clear()
+    episode("QD", ScriptedBackend(answer), "history")
+    assert [len(conversation) for conversation in sent] == [1, 3, 5, 7, 9, 11]
+    assert all(image.short_edge == 224 for message in sent[-1] for image in message.images)
+
+
+@pytest.mark.parametrize(("error", "ending"), [(Unprocessable, Ending.UNPROCESSABLE), (Refused, Ending.REFUSED)])
+def test_a_request_that_can_never_be_answered_ends_its_episode_with_the_reason(error, ending):
+    def answer(request):
+        if request.situation.state.turn:
+            raise error("too small")
+        return request.situation.view.options[0]
+
+    found = episode("QD", ScriptedBackend(answer))
+    assert (found.ending, found.error, len(found.turns)) == (ending, "too small", 1)
+
+
+def test_a_dead_engine_and_a_bug_travel_up():
+    for error in (BackendDied, ZeroDivisionError):
+        with pytest.raises(error):
+            episode("QD", ScriptedBackend(lambda request, error=error: (_ for _ in ()).throw(error())))
+
+
+def test_every_turn_decodes_with_another_seed():
+    assert len({turn_seed(5, State(0, turn)) for turn in range(100)}) == 100
+    assert messages(SAMPLES["QD"], SCENARIOS["QD"].view(SAMPLES["QD"], State(0)), CONDITIONS["hint"])[0].images

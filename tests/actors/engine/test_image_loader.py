@@ -1,0 +1,33 @@
+"""A model's pictures are fitted first where the package's ``process_vision_info`` does it: for Qwen's models."""
+
+import asyncio
+
+from actors.engine.backend import Message
+from actors.engine.image_loader import PictureLoader, picture_bounds
+from envs.render import Fit
+from envs.types import ImageRef
+from sweeps.load import judges, registry
+from sweeps.spec import ModelSpec
+from tests.actors.asking import painted
+
+
+def test_qwens_models_fit_their_pictures_within_their_processors_bounds():
+    fitting = {name for name, model in registry().items() if picture_bounds(model)}
+    local = ModelSpec(name="q", source="/models/q", architecture="Qwen2_5_VLForConditionalGeneration")
+
+    assert fitting == {name for name in registry() if name.startswith("qwen2.5-vl")} and len(fitting) == 4
+    assert picture_bounds(local) == Fit() and picture_bounds(local.model_copy(update={"fit_pictures": False})) is None
+    assert picture_bounds(local.model_copy(update={"processor": {"max_pixels": 1_003_520}})) == Fit(most=1_003_520)
+    assert judges()["qwen3-8b"].identity.get("fit_pictures") is None
+
+
+def test_an_engine_gets_the_fitted_pixels(tmp_path):
+    painted(tmp_path, ["a.png"], (90, 60))
+    ref = ImageRef("a.png")
+    sizes = []
+    for model in (registry()["qwen2.5-vl-3b"], registry()["idefics3-8b"]):
+        pictures = PictureLoader(tmp_path, model)
+        sizes.append(asyncio.run(pictures.load([Message("user", "?", (ref,))]))[ref].size)
+        pictures.close()
+
+    assert sizes == [(84, 56), (90, 60)]

@@ -1,0 +1,375 @@
+"""An engine that is gone or hung fails every request within seconds; a request's own error is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
+
+import psutil
+from vllm.platforms import current_platform
+
+from actors.engine.backend import BackendDied, Message, Overflow, Reply, Request
+from actors.engine.decoding import Decoding
+from actors.engine.registry import open_engine
+from actors.engine.vllm import backend as vllm_backend
+from actors.engine.vllm.backend import VLLMBackend, adapter_folder
+from actors.engine.vllm.on_cpu import BIND, IN_ONE_PROCESS, THREADS, engine_threads
+from actors.engine.vllm.parameters import engine_arguments, sampling_params
+from actors.trial.front_end import measure_front_end
+from envs.render import UnreadablePicture as UnprocessablePicture
+from envs.types import ImageRef
+from sweeps.spec import ModelSpec
+from tests.actors.asking import asked, painted, user
+from tests.actors.tiny import checkpoint
+
+T = TypeVar("T")
+QUESTIONS = ["What is this?", "Which of these is it? A. Fork. B. Banana. C. I cannot tell.", "Colour?", "A " * 60]
+PICTURES = 12
+slow = pytest.mark.slow
+
+
+class Talk:
+    """An engine and the one event loop that it lives in."""
+
+    def __init__(self, folder: Path) -> None:
+        options = {"enforce_eager": True, "max_model_len": 1024, "block_size": 32}
+        model = ModelSpec(
+            name="tiny", source=str(folder / "model"), gpus=0, dtype="float32", max_images=3, options=options
+        )
+        opened = open_engine(model, folder)
+        assert isinstance(opened, VLLMBackend)
+        self.backend, self.folder = opened, folder
+        self.loop = asyncio.new_event_loop()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(asyncio.wait_for(work, 120))
+
+    def replies(self, many: list[Request]) -> list[Any]:
+        async def ask() -> list[Any]:
+            return await asyncio.gather(*map(self.backend.reply, many), return_exceptions=True)
+
+        return self.run(ask())
+
+    def close(self) -> None:
+        self.run(self.backend.close())
+        self.run(self.backend.close())
+        self.loop.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    checkpoint(folder / "model")
+    painted(folder, [f"{n}.png" for n in range(PICTURES)])
+    (folder / "broken.png").write_bytes(b"\x89PNG no more")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def talk(folder: Path) -> Iterator[Talk]:
+    opened = Talk(folder)
+    yield opened
+    opened.close()
+    assert_gone(opened.backend)
+
+
+def assert_gone(backend: VLLMBackend) -> None:
+    left = [child for child in backend.children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    assert not left, f"the engine left {left} behind"
+
+
+def picture(number: int) -> ImageRef:
+    return ImageRef(f"{number % PICTURES}.png")
+
+
+def requests(**sampling: float) -> list[Request]:
+    """One picture, several, an earlier turn: 40 requests."""
+    plain = [asked(user(QUESTIONS[n % 4], picture(n)), seed=n, **sampling) for n in range(36)]
+    several = [asked(user("Compare.", picture(n), picture(n + 1)), seed=n, **sampling) for n in range(2)]
+    first = (user("First?", picture(3)), Message("assistant", "A. Wait."))
+    return plain + several + [asked(*first, user("And now?", picture(n)), seed=n, **sampling) for n in (4, 5)]
+
+
+def facts(replies: list[Any]) -> list[tuple[str, int, int, str]]:
+    assert all(isinstance(reply, Reply) for reply in replies), replies
+    return [(reply.text, reply.prompt_tokens, reply.reply_tokens, reply.finish) for reply in replies]
+
+
+@slow
+def test_a_start_token_that_the_template_leaves_out_is_the_tokenizers(tmp_path: Path) -> None:
+    """As LLaVA-1.5 and LLaVA-NeXT need it: tokens and replies are those of transformers."""
+    checkpoint(tmp_path / "model", start="tokenizer")
+    painted(tmp_path, [f"{n}.png" for n in range(PICTURES)])
+    many = requests(max_tokens=8)[30:]
+    other = open_engine(ModelSpec(name="hf", source=str(tmp_path / "model"), backend="transformers", gpus=0), tmp_path)
+
+    async def ask() -> list[Any]:
+        replies = await asyncio.gather(*map(other.reply, many))
+        await other.close()
+        return replies
+
+    theirs, talk = facts(asyncio.run(ask())), Talk(tmp_path)
+    chat = [{"role": "user", "content": [{"type": "text", "text": "What is this?"}]}]
+    rendered = talk.run(
+        talk.backend.engine.renderer.render_chat_async([chat], talk.backend.template, talk.backend.tokens)
+    )
+    mine = facts(talk.replies(many))
+    talk.close()
+
+    assert rendered[1][0]["prompt_token_ids"].count(1) == 1 == rendered[1][0]["prompt_token_ids"][0]
+    assert mine == theirs
+
+
+@slow
+def test_following_the_checkpoint_samples_as_its_file_says(talk: Talk) -> None:
+    """Its file says top-3 of the likeliest half at temperature 0.7: the same as a request that states it, and not greedy."""
+    stated = facts(talk.replies(requests(max_tokens=8, temperature=0.7, top_p=0.5, top_k=3)))
+    follows = facts(talk.replies(requests(max_tokens=8, checkpoint=True)))
+
+    assert follows == stated != facts(talk.replies(requests(max_tokens=8)))
+
+
+@slow
+def test_the_engine_tells_how_much_its_cache_holds(talk: Talk) -> None:
+    assert talk.backend.cache_tokens is not None and talk.backend.cache_tokens > 1024
+
+
+@slow
+def test_what_the_engine_has_from_an_earlier_request_is_counted(talk: Talk) -> None:
+    words = "A question of which no other test asks a word, long enough to fill several blocks. " * 8
+
+    def one(*numbers: int, text: str = words) -> Reply:
+        (reply,) = talk.replies([asked(user(text, *map(picture, numbers)), max_tokens=1)])
+        return reply
+
+    first, again, other = one(6, 7), one(6, 7), one(6, 5, 7)
+
+    assert first.cached_tokens is not None and first.cached_tokens < first.prompt_tokens // 4 and first.pictures == 2
+    assert first.prompt_tokens - 256 < (again.cached_tokens or 0) < again.prompt_tokens and again.cached_pictures == 2
+    assert (other.pictures, other.cached_tokens) != (again.pictures, again.cached_tokens)
+    assert (one(text=words).pictures, one(text=words).cached_pictures) == (0, 0)
+
+
+@slow
+def test_the_front_end_is_measured_with_new_and_with_known_pictures(talk: Talk) -> None:
+    many = requests(max_tokens=4)
+    before = facts(talk.replies(many))
+
+    found = talk.run(measure_front_end(talk.backend, many, cached_share=0.5))
+
+    assert found is not None and found.requests == PICTURES, "one request for each picture"
+    assert found.engine > 0 and min(found.new_ms, found.known_ms) > 0
+    assert found.ceiling == pytest.approx(2000 / (found.new_ms + found.known_ms))
+    (known,) = talk.replies([asked(user("Once more?", picture(1)), max_tokens=1)])
+    assert known.cached_pictures == 1, "what was new was sent to the engine"
+    assert facts(talk.replies(many)) == before
+    assert (
+        talk.run(measure_front_end(talk.backend, [asked(user("No picture."), max_tokens=1)], cached_share=0.0)) is None
+    )
+
+
+@slow
+def test_greedy_replies_are_those_of_transformers(talk: Talk, folder: Path) -> None:
+    """The same conversation, the same tokens: the checkpoint's default of sampling is not heard, its penalty is."""
+    many = requests(max_tokens=12)
+    other = open_engine(ModelSpec(name="hf", source=str(folder / "model"), backend="transformers", gpus=0), folder)
+
+    async def ask() -> list[Any]:
+        replies = await asyncio.gather(*map(other.reply, many))
+        await other.close()
+        return replies
+
+    mine, theirs = facts(talk.replies(many)), facts(asyncio.run(ask()))
+    assert mine == theirs and talk.backend.own["repetition_penalty"] == 1.3
+    assert len({text for text, *_ in mine}) > 12, "16 of the 40 differ in words or pictures: the model looks at both"
+
+
+@slow
+def test_a_seed_alone_decides_a_sampled_reply(talk: Talk) -> None:
+    many = requests(max_tokens=10, temperature=1.0, top_p=0.95)
+    together = facts(talk.replies(many))
+    assert together == facts([reply for one in many[::-1] for reply in talk.replies([one])][::-1])
+    reseeded = [asked(*one.messages, seed=one.seed + 1000, max_tokens=10, temperature=1.0) for one in many]
+    assert sum(a != b for a, b in zip(together, facts(talk.replies(reseeded)), strict=True)) > 30
+
+
+@slow
+def test_a_request_that_cannot_be_answered_ends_alone(talk: Talk) -> None:
+    bad = {
+        "too long": asked(user("word " * 3000, picture(0))),
+        "too many pictures": asked(user("Compare.", *map(picture, range(4)))),
+        "no picture": asked(user("What is this?", ImageRef("broken.png"))),
+    }
+    *refused, fine = talk.replies([*bad.values(), asked(user("What is this?", picture(1)), max_tokens=3)])
+    assert [type(one) for one in refused] == [Overflow, Overflow, UnprocessablePicture], refused
+    assert "1024" in str(refused[0]) and "image" in str(refused[1])
+    assert isinstance(fine, Reply) and talk.backend.dead is None
+
+
+@slow
+def test_cancelled_requests_do_not_change_the_others(talk: Talk) -> None:
+    """Cancelling drives the two picture caches apart; the door notices and sends again."""
+    many = requests(max_tokens=12)
+    expected = facts(talk.replies(many))
+
+    async def storm() -> list[Any]:
+        tasks = [asyncio.create_task(talk.backend.reply(one)) for one in many * 6]
+        for number, task in enumerate(tasks):
+            if number % 2:
+                await asyncio.sleep(0.002)
+                task.cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    survivors = talk.run(storm())[::2]
+    assert facts(survivors) == (expected * 6)[::2]
+    assert facts(talk.replies(many)) == expected
+
+
+@slow
+def test_the_same_words_about_another_picture_are_another_request(talk: Talk, folder: Path) -> None:
+    """Neither the prefix cache nor the picture cache mixes up two files, or two crops of one."""
+    painted(folder, ["left.png", "right.png"])
+    crops = [ImageRef("left.png"), ImageRef("right.png"), ImageRef("left.png", short_edge=3)]
+    views = [asked(user("What is this?", ref), max_tokens=12) for ref in crops]
+    names = {talk.backend.pictures.cache_key(ref) for ref in crops}
+    warm, again = facts(talk.replies(views)), facts(talk.replies(views))
+    assert warm == again and len(names) == 3 and warm[0] != warm[1]
+
+
+@pytest.mark.long
+@slow
+@pytest.mark.parametrize("victim", [0, -1], ids=["engine", "worker"])
+def test_a_killed_engine_fails_everybody_at_once_and_leaves_nothing(
+    folder: Path, victim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if victim:  # an engine with a process for its model, as over several GPUs
+        monkeypatch.setenv(BIND, "nobind")
+    talk = Talk(folder)
+    assert len(talk.backend.children) >= (2 if victim else 1)
+
+    async def kill() -> None:
+        await talk.backend.reply(requests(max_tokens=2)[0])
+        long = [asyncio.create_task(talk.backend.reply(one)) for one in requests(max_tokens=900)]
+        await asyncio.sleep(0.3)
+        os.kill(talk.backend.children[victim].pid, signal.SIGKILL)
+        results = await asyncio.gather(*long, return_exceptions=True)
+        assert any(isinstance(one, BackendDied) for one in results)
+        assert not any("hangs" in str(one) for one in results), "its death is seen, not guessed from its silence"
+        assert all(isinstance(one, BackendDied | Reply) for one in results), results
+        with pytest.raises(BackendDied):
+            await talk.backend.reply(requests()[0])
+
+    try:
+        talk.run(kill())
+    finally:
+        talk.close()
+    assert_gone(talk.backend)
+
+
+@pytest.mark.long
+@slow
+def test_a_hung_engine_is_noticed_and_leaves_nothing(folder: Path) -> None:
+    talk = Talk(folder)
+    talk.backend.silence = 3.0
+
+    async def freeze() -> None:
+        await talk.backend.reply(requests(max_tokens=2)[0])
+        os.kill(talk.backend.children[-1].pid, signal.SIGSTOP)
+        with pytest.raises(BackendDied, match="hangs"):
+            await talk.backend.reply(requests(max_tokens=50)[1])
+
+    try:
+        talk.run(freeze())
+    finally:
+        talk.close()
+    assert_gone(talk.backend)
+
+
+def test_the_engine_is_told_its_limits_and_the_entry_has_the_last_word() -> None:
+    model = ModelSpec(
+        name="m", source="hub/m", gpus=2, max_images=5, processor={"max_pixels": 9}, options={"max_num_seqs": 64}
+    )
+    flags = engine_arguments(model)
+    assert flags["tensor_parallel_size"] == 2 and flags["distributed_executor_backend"] == "mp"
+    assert (flags["max_num_seqs"], flags["max_num_batched_tokens"]) == (64, 16384)
+    assert flags["limit_mm_per_prompt"] == {"image": 5, "video": 0, "audio": 0}
+    assert flags["mm_processor_kwargs"] == {"max_pixels": 9}
+    assert flags["enable_prefix_caching"] and flags["interleave_mm_strings"] and "enable_lora" not in flags
+    one = engine_arguments(ModelSpec(name="m", source="m", gpus=1, lora="vision-lora"))
+    assert one["enable_lora"]
+    half = engine_arguments(ModelSpec(name="m", source="m", gpus=0.5))
+    assert (half["tensor_parallel_size"], half["gpu_memory_utilization"]) == (
+        1,
+        0.45,
+    ) and "gpu_memory_utilization" not in one
+    less = engine_arguments(ModelSpec(name="m", source="m", gpus=0.5, options={"gpu_memory_utilization": 0.3}))
+    assert less["gpu_memory_utilization"] == 0.3
+    assert "batch_invariant" not in engine_arguments(ModelSpec(name="m", source="m", options={"batch_invariant": True}))
+
+
+@pytest.mark.long
+@slow
+def test_an_engine_that_leaves_a_request_without_an_answer_is_given_up(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in {"REQUEST_TIMEOUT_S": 0.2, "WATCHDOG_INTERVAL_S": 0.1}.items():
+        monkeypatch.setattr(vllm_backend, name, seconds)
+    monkeypatch.setattr(vllm_backend, "SLOWEST", 1e6)
+    talk = Talk(folder)
+
+    async def wait() -> None:
+        long = (talk.backend.reply(one) for one in requests(max_tokens=900))
+        results = await asyncio.gather(*long, return_exceptions=True)
+        assert all(isinstance(one, BackendDied) for one in results), results
+        assert {str(one).partition(": ")[2] for one in results} == {"a request got no answer in 0 s"}
+
+    try:
+        talk.run(wait())
+    finally:
+        talk.close()
+    assert_gone(talk.backend)
+
+
+@pytest.mark.skipif(not current_platform.is_cpu(), reason="vLLM is built for GPUs here")
+def test_a_cpu_engine_is_one_process_unless_its_cores_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ModelSpec(name="m", source="m", gpus=0)
+    monkeypatch.delenv(BIND, raising=False)
+    monkeypatch.setattr("actors.engine.vllm.on_cpu.cores", lambda: 6)
+    monkeypatch.setenv(THREADS, "1")  # as Ray does
+    assert engine_arguments(model)["distributed_executor_backend"] == IN_ONE_PROCESS
+    with engine_threads():
+        assert os.environ[THREADS] == "5"
+    assert os.environ[THREADS] == "1"
+    other = model.model_copy(update={"options": {"distributed_executor_backend": "mp"}})
+    assert engine_arguments(other)["distributed_executor_backend"] == "mp"
+    monkeypatch.setenv(BIND, "0-3")
+    assert "distributed_executor_backend" not in engine_arguments(model)
+    with engine_threads():
+        assert os.environ[THREADS] == "1"
+
+
+def test_greedy_ignores_every_other_choice() -> None:
+    greedy = sampling_params(Decoding(0.0, 0.5, 3, 1.0), 50, seed=4)
+    cold = sampling_params(Decoding(1e-6, 0.5, 3, 1.05), 50, seed=4)
+    assert (greedy.temperature, greedy.top_p, greedy.top_k, greedy.seed) == (0.0, 1.0, 0, None)
+    assert (cold.temperature, cold.repetition_penalty) == (0.0, 1.05), "Qwen2.5-VL's own; vLLM would make it 0.01"
+    drawn = sampling_params(Decoding(0.7, 0.5, 3, 1.0), 9, seed=4)
+    assert (drawn.temperature, drawn.top_p, drawn.top_k, drawn.seed, drawn.max_tokens) == (0.7, 0.5, 3, 4, 9)
+
+
+def test_an_adapter_lies_inside_its_model_or_where_it_is_said(tmp_path: Path) -> None:
+    (tmp_path / "vision-lora").mkdir()
+    inside = ModelSpec(name="m", source=str(tmp_path), lora="vision-lora")
+    outside = ModelSpec(name="m", source="hub/m", lora=str(tmp_path / "vision-lora"))
+    assert adapter_folder(inside) == adapter_folder(outside) == str(tmp_path / "vision-lora")

@@ -1,0 +1,120 @@
+"""vLLM's tool calling without a model: its own templates' way in, its own parsers' way out, for a model that writes calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
+
+from actors.engine.vllm.token_input import open_without_engine
+from actors.playing.play import play
+from envs.samples import load_samples
+from envs.tool_calls import Call, Fault, parse_call
+from envs.types import Ending
+from orchestrator.inspection.prompt_preview import templated, tool_calls
+from sweeps.conditions import CONDITIONS
+from sweeps.spec import Cell, ModelSpec, Protocol
+from tests.actors.tiny import TEMPLATE, checkpoint
+
+pytestmark = pytest.mark.slow
+WITH_TOOLS = "{% if tools %}{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}{% endif %}" + TEMPLATE
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model whose chat template takes functions."""
+    made = checkpoint(tmp_path_factory.mktemp("tiny") / "model")
+    (made / "chat_template.jinja").write_text(WITH_TOOLS)
+    return made
+
+
+def model(folder: Path, tools: str) -> ModelSpec:
+    options = {"enforce_eager": True, "max_model_len": 1024}
+    return ModelSpec(name="tiny", source=str(folder), gpus=0, dtype="float32", options=options, tools=tools)
+
+
+def played(folder: Path, data: Path, writes: list[str], tools: str = "hermes") -> tuple[Any, list[str], list[bool]]:
+    """An episode of ROD whose engine writes these texts in turn, the prompts that it got, and what was skipped."""
+    prompts: list[str] = []
+    skipped: list[bool] = []
+
+    async def run() -> Any:
+        backend: Any = open_without_engine(model(folder, tools), data)
+        tokenizer = backend.engine.renderer.get_tokenizer()
+
+        async def generate(prompt: Any, choices: Any, number: str, **more: Any) -> AsyncIterator[Any]:
+            prompts.append(tokenizer.decode(prompt["prompt_token_ids"]))
+            skipped.append(choices.skip_special_tokens)
+            said = SimpleNamespace(text=writes[len(prompts) - 1], token_ids=[5], finish_reason="stop")
+            yield SimpleNamespace(finished=True, outputs=[said], prompt_token_ids=[1], num_cached_tokens=0)
+
+        async def awake() -> bool:
+            return False
+
+        backend.engine.generate, backend.engine.is_sleeping = generate, awake
+        cell = Cell(
+            model=model(folder, tools), scenario="ROD", condition=CONDITIONS["zero-shot"], protocol=Protocol.TOOLS
+        )
+        try:
+            return await play(load_samples(data, "ROD")[0], cell, backend, "key", 9)
+        finally:
+            await backend.close()
+
+    return asyncio.run(run()), prompts, skipped
+
+
+def written(name: str, **arguments: str) -> str:
+    """A call as models of Hermes' form write it."""
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+def test_functions_reach_the_template_and_calls_come_out_of_the_parser(folder: Path, demo_data: Path) -> None:
+    answer = load_samples(demo_data, "ROD")[0].answer.removesuffix(".")
+    writes = ["I look.\n" + written("move_blocks", direction="left"), written("answer", category=answer)]
+    episode, prompts, skipped = played(folder, demo_data, writes)
+
+    assert episode.ending is Ending.CORRECT and [one.turn.turn.move for one in episode.turns] == ["left", None]
+    assert parse_call(episode.turns[0].reply.text) == Call("move_blocks", {"direction": "left"})
+    assert "I look." in episode.turns[0].reply.text
+    assert skipped == [False, False], "some models write calls with special tokens"
+    text = prompts[0].replace(" ", "")
+    assert "move_blocks" in text and '"enum":["left","right"]' in text
+
+
+@pytest.mark.parametrize(
+    ("writes", "kind"),
+    [("Left!", Fault.NO_CALL), (written("rotate") * 2, Fault.SEVERAL), ("<tool_call>{", Fault.NO_CALL)],
+)  # fmt: skip
+def test_what_the_parser_finds_no_call_in_ends_the_episode(folder: Path, demo_data: Path, writes: str, kind: Fault):
+    episode, _, _ = played(folder, demo_data, [writes])
+
+    assert episode.ending is Ending.WRONG and parse_call(episode.turns[0].reply.text) is kind
+
+
+def test_a_template_that_takes_no_functions_and_a_parser_that_is_none_are_one_sentence(
+    folder: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=r"tools = 'herms' is no tool parser of vLLM; write one of .*hermes"):
+        open_without_engine(model(folder, "herms"), tmp_path)
+    with pytest.raises(ValueError, match='takes no functions: write tools = "text" for tiny'):
+        open_without_engine(model(checkpoint(tmp_path / "plain"), "hermes"), tmp_path)
+
+
+def test_the_prompt_is_shown_with_its_functions_as_the_template_writes_them(folder: Path, demo_data: Path) -> None:
+    cell = Cell(model=model(folder, "hermes"), scenario="ROD", condition=CONDITIONS["hint"], protocol=Protocol.TOOLS)
+    samples = load_samples(demo_data, "ROD")
+    text = templated(cell.model, tool_calls(samples[0], samples, cell))
+
+    assert text is not None and text.startswith('{"type": "function"') and text.endswith("assistant:")
+    assert "Call exactly one of the functions." in text and "tools:" not in text

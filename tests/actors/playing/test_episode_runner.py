@@ -1,0 +1,123 @@
+"""A runner delivers every leased episode in exactly one batch, however its episodes interleave."""
+
+import asyncio
+import random
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from actors.engine.backend import Backend, BackendDied, Reply
+from actors.playing import lease
+from actors.playing.episode_runner import EpisodeRunner
+from envs import SCENARIOS
+from envs.samples import load_samples
+from orchestrator.planning.plan import make_plan
+from sweeps.load import build
+from sweeps.spec import Protocol
+
+
+class Dawdling(Backend):
+    """Answers after a random pause, so that episodes end out of order; may die after so many replies."""
+
+    def __init__(self, seed: int, dies_after: int = 10**9) -> None:
+        self.rng, self.left = random.Random(seed), dies_after
+
+    async def reply(self, request):
+        await asyncio.sleep(self.rng.random() * 0.003)
+        self.left -= 1
+        if self.left < 0:
+            raise BackendDied("gone")
+        view = request.situation.view
+        return Reply(self.rng.choice(view.options + view.categories))
+
+    async def close(self):
+        return None
+
+
+@pytest.fixture(scope="module")
+def plan(demo_data):
+    table = {
+        "data": str(demo_data),
+        "models": ["uniform"],
+        "conditions": ["zero-shot", "hint", "random-proactive", "icl-1"],
+    }
+    sweep = build(table, "x.toml")
+    samples = {name: load_samples(demo_data, name) for name in SCENARIOS}
+    return make_plan(sweep, {Protocol.MCQA: samples}, samples)
+
+
+async def collected(runner, ordinals):
+    batches = []
+    try:
+        async for batch in runner.play(ordinals):
+            batches.append(batch)
+    except BackendDied:
+        return batches, True
+    return batches, False
+
+
+@pytest.mark.parametrize("in_flight", [1, 7, 64])
+@pytest.mark.parametrize("patience", [0.02, 1.0])
+def test_every_episode_leaves_once_and_its_turns_with_it(plan, monkeypatch, in_flight, patience):
+    """The open batch changes at awaits: an episode added to a batch that was sent already would be lost silently."""
+    monkeypatch.setattr(lease, "MAX_BATCH_AGE_S", patience)
+    monkeypatch.setattr(lease, "BATCH_EPISODES", 16)
+    pending = plan.pending(())["builtin"][:250]
+    batches, died = asyncio.run(collected(EpisodeRunner(plan, {"uniform": Dawdling(1)}, in_flight), pending))
+
+    assert not died
+    assert Counter(o for batch in batches for o in batch.ordinals) == Counter(pending)
+    for batch in batches:
+        turns = Counter(batch.turns["key"])
+        assert [turns[key] for key in batch.episodes["key"]] == batch.episodes["turns"]
+
+
+def test_what_finished_before_the_engine_died_is_delivered_once(plan):
+    pending = plan.pending(())["builtin"]
+    batches, died = asyncio.run(collected(EpisodeRunner(plan, {"uniform": Dawdling(2, dies_after=100)}, 16), pending))
+    delivered = Counter(o for batch in batches for o in batch.ordinals)
+
+    assert died
+    assert 0 < len(delivered) < len(pending) and max(delivered.values()) == 1
+
+
+def test_ordinals_and_keys_are_one_to_one_and_finished_ones_are_not_pending(plan):
+    keys = [key for index in range(len(plan.cells)) for key in plan.keys(index)]
+    tasks = [plan.task(ordinal) for ordinal in range(plan.total)]
+
+    assert len(set(keys)) == plan.total == len(keys)
+    assert [plan.key(*task) for task in tasks] == keys
+    pending = plan.pending(set(keys[::2]))["builtin"]
+    assert sorted(pending) == list(range(1, plan.total, 2))
+    assert plan.pending(set(keys)) == {}
+
+
+def test_the_conditions_of_one_sample_stand_side_by_side(plan):
+    queue = plan.pending(())["builtin"]
+    samples = [(plan.task(o)[1].scenario, plan.task(o)[1].id) for o in queue]
+    changes = sum(a != b for a, b in pairwise(samples))
+
+    assert changes + 1 == len(set(samples)), "a sample must not come back once it was left"
+
+
+def test_what_is_recalled_is_left_out_unless_it_was_begun_and_the_lease_ends_in_good_order(plan):
+    """Two leases at a time: the recall counts for the leases of that moment, not for one that comes later."""
+    pending = plan.pending(())["builtin"]
+    runner = EpisodeRunner(plan, {"uniform": Dawdling(3)}, 8)
+
+    async def played():
+        streams = [asyncio.create_task(collected(runner, part)) for part in (pending[:200], pending[200:400])]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the lanes of both have begun
+        runner.recall(frozenset(pending[:390]))
+        found = [batch for stream in streams for batch in (await stream)[0]]
+        later, _ = await collected(runner, pending[:20])
+        return Counter(o for b in found for o in b.ordinals), Counter(o for b in later for o in b.ordinals)
+
+    first, later = asyncio.run(played())
+
+    assert set(first.values()) == {1}
+    assert set(pending[390:400]) <= first.keys(), "what nobody recalled is played"
+    assert len(first) <= 10 + 2 * 8, "of the others only those that were begun"
+    assert later == Counter(pending[:20])

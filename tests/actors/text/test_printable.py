@@ -1,0 +1,43 @@
+"""No control character of foreign text reaches a terminal or a log; what is plain text stays as it is."""
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.text.printable import UNSAFE, one_line, printable, strip_colors
+from orchestrator.execution.driver import last_line
+from orchestrator.execution.worker_logs import AttemptLog, open_attempt_log
+from tests.actors.hostile import CONTROL
+
+
+@given(st.text(st.characters(), max_size=60))
+def test_nothing_unsafe_is_left_and_a_second_time_changes_nothing(text):
+    assert not UNSAFE.search(printable(text)) and printable(printable(text)) == printable(text)
+    assert not UNSAFE.search(one_line(text)) and "\n" not in one_line(text)
+
+
+@pytest.mark.parametrize("text", ["Ein Übermaß\tan 語 👩‍👩‍👧\nזה עברית", "", "a\\x1b"])
+def test_plain_text_stays(text):
+    assert printable(text) == text
+
+
+def test_colours_go_and_anything_else_becomes_visible():
+    assert printable(strip_colors("\x1b[1;31mred\x1b[0m\x1b]52;c;eA==\x07")) == "red\\x1b]52;c;eA==\\x07"
+    assert printable("\x1b[1;31mred\x1b[0m") == "\\x1b[1;31mred\\x1b[0m"
+    assert printable("10%\r100%\r\n") == "10%\\x0d100%\n"
+
+
+def test_logs_and_the_terminal_get_no_control_character(tmp_path, capsys):
+    with open_attempt_log(tmp_path) as log:
+        logging.getLogger("orchestrator.x").error("said %s", CONTROL)
+        log.save("group", 1, f"{CONTROL}\nlast {CONTROL}", lost=True)
+    written = "".join(path.read_text() for path in log.folder.iterdir()) + capsys.readouterr().err
+
+    assert "\\x1b]52" in written and not UNSAFE.search(written)
+    assert isinstance(log, AttemptLog) and log.folder.stat().st_mode & 0o077 == 0
+
+
+def test_a_reason_is_stored_without_control_characters(tmp_path):
+    assert not UNSAFE.search(last_line(ValueError(CONTROL)))

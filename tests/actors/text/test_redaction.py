@@ -1,0 +1,129 @@
+"""No secret of an address or of the environment survives; text that holds none is not changed."""
+
+from __future__ import annotations
+
+from string import ascii_lowercase, digits, punctuation
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from actors.text.redaction import redact_address, redact_addresses, redact_environment, redact_key
+
+SCHEMES = st.sampled_from(["http", "https", "postgresql", "mysql+pymysql", "s3", "hf", "redis"])
+NAMES = st.text(ascii_lowercase + digits + "-_", min_size=1, max_size=8)
+HOSTS = st.one_of(
+    st.builds("{}.{}".format, NAMES, st.sampled_from(["org", "example.com"])), st.just("[::1]"), st.just("10.0.0.7")
+)
+PORTS = st.sampled_from(["", ":5000", ":"])
+PASSWORDS = st.text(ascii_lowercase + digits + punctuation, min_size=1, max_size=16)
+PATHS = st.sampled_from(["", "/", "/db", "/a/b?c=d#e", "?x=1"])
+PATHS_WITH_AT = st.sampled_from(["", "/@user/post", "/owner/name@main", "?mail=me@x.org", "#@x", "/a,b@c:d@e"])
+WORDS = st.sampled_from(
+    ["see", "me@x.org,", "user:pass@host", "//", "a//b@c", "@", '"', "(me@x.org)", "\n", "\t", "50%"]
+)
+BEFORE, AFTER = st.sampled_from(["", "(", '"', "uri=", "<"]), st.sampled_from(["", ".", ",", '"', ">", '", "x'])
+
+
+@given(SCHEMES, NAMES, PASSWORDS, HOSTS, PORTS, PATHS, WORDS, WORDS)
+def test_no_user_and_no_password_survives(scheme, user, password, host, port, path, before, after):
+    readable = password.split("/")[0].split("?")[0].split("#")[0].split('"')[0].split("<")[0].split(">")[0]
+    assume(
+        "@" in readable or not readable.split("`")[0].split("\\")[0].isdigit()
+    )  # ``user:12/...`` is a host and a port
+    assume(readable.split("`")[0].split("\\")[0] != "")  # ``user:/...`` likewise
+    text = f"{before} {scheme}://{user}:{password}@{host}{port}{path} {after}"
+
+    assert redact_addresses(text) == f"{before} {scheme}://***@{host}{port}{path} {after}"
+    assert redact_addresses(redact_addresses(text)) == redact_addresses(text)
+
+
+@given(SCHEMES, NAMES, HOSTS, PATHS)
+def test_a_user_without_password_is_hidden_because_it_may_be_a_token(scheme, user, host, path):
+    assert redact_addresses(f"{scheme}://{user}@{host}{path}") == f"{scheme}://***@{host}{path}"
+
+
+@given(st.lists(st.one_of(WORDS, st.tuples(BEFORE, SCHEMES, HOSTS, PORTS, PATHS_WITH_AT, AFTER)), max_size=6))
+def test_text_without_userinfo_is_not_changed(parts):
+    words = []
+    for part in parts:
+        if isinstance(part, tuple):
+            before, scheme, host, port, path, after = part
+            assert "@" not in urlsplit(f"{scheme}://{host}{port}{path}").netloc
+            part = f"{before}{scheme}://{host}{port}{path}{after}"
+        words.append(part)
+    text = " ".join(words)
+
+    assert redact_addresses(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://user:secret@host:5000/x", "http://***@host:5000/x"),
+        ("http://user:sec@ret@host", "http://***@host"),
+        ("http://user:sec/ret@host", "http://***@host"),
+        ("http://user:sec@re/t@host/x", "http://***@host/x"),
+        ("https://proxy.org/?to=http://a:b@c/d", "https://proxy.org/?to=http://***@c/d"),
+        ('uri = "http://a:b@c"\nnote = "me@x.org"', 'uri = "http://***@c"\nnote = "me@x.org"'),
+        ("http://a:b@c and http://d:e@f", "http://***@c and http://***@f"),
+        ("http://***@host", "http://***@host"),
+    ],
+)
+def test_userinfo_ends_at_the_last_at_sign_before_a_space(text, shown):
+    assert redact_addresses(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see https://x.org, ask me@x.org",
+        "https://x.org: ask me@x.org",
+        "hf://datasets/owner/name@revision",
+        "hf://owner/name@main/data",
+        "https://host:8080/path@v1",
+        "http://host:5000",
+        "sqlite:////folder/a@b/mlflow.db",
+        '{"site":"https://x.org","mail":"me@x.org"}',
+        r"see https://x.org\nme@x.org",
+    ],
+)
+def test_what_is_no_secret_stays(text):
+    assert redact_addresses(text) == redact_address(text) == text
+
+
+def test_the_password_of_one_address_may_hold_spaces():
+    assert redact_address("postgresql://user:sec ret@host/db") == "postgresql://***@host/db"
+    assert redact_address("tracking.uri=postgresql://user:sec r/et@host/db") == "tracking.uri=postgresql://***@host/db"
+
+
+def test_values_of_secret_variables_are_hidden():
+    environment = {"OPENAI_API_KEY": "sk-1234567890", "HF_TOKEN": "hf_abcdefgh", "EMPTY_KEY": "", "SHORT_KEY": "none"}
+
+    assert redact_environment("key sk-1234567890, token hf_abcdefgh, none", environment) == "key ***, token ***, none"
+
+
+def test_a_value_that_begins_with_another_is_hidden_whole():
+    environment = {"A_TOKEN": "abcdefgh", "B_TOKEN": "abcdefgh-and-more"}
+
+    assert redact_environment("abcdefgh abcdefgh-and-more", environment) == "*** ***"
+
+
+@given(
+    st.text("abcdefghijklmnopqrstuvwxyz-0123456789", min_size=8, max_size=40),
+    st.text(max_size=20),
+    st.text(max_size=20),
+    st.data(),
+)
+def test_no_run_of_eight_characters_of_a_key_is_left(key, before, after, data):
+    start = data.draw(st.integers(0, len(key) - 8))
+    end = data.draw(st.integers(start + 8, len(key)))
+    shown = redact_key(f"{before}{key[start:end]}{after}", key)
+
+    assert "***" in shown and not any(key[place : place + 8] in shown for place in range(len(key) - 7))
+
+
+def test_a_key_goes_out_whole_and_a_short_one_is_no_secret():
+    assert redact_key("a sk-1234567890 b 567890zz sk-12345678 c", "sk-1234567890") == "a *** b 567890zz *** c"
+    assert redact_key("EMPTY and all", "EMPTY") == "EMPTY and all" == redact_key("EMPTY and all", "")

@@ -1,0 +1,49 @@
+"""``models try`` on real Ray workers: the embedded model is equal to the package's call, and one that fails stops nobody."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from envs.demo import draw
+from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, Observed, add_observed, read_observed
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_a_model_that_fails_does_not_stop_the_next(cli, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
+    pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
+    draw(tmp_path / "data", samples=7, seed=0)
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text('{"model_type": "none such"}')
+
+    found = cli.run(
+        "models", "try", broken, "embedded", "--data", tmp_path / "data", "--output", tmp_path / "rates", "--json",
+        timeout=500,
+    )  # fmt: skip
+
+    assert found.returncode == 1, found.stderr
+    failed, played = json.loads(found.stdout)
+    assert (failed["model"], failed["ok"], failed["loads"]) == ("broken", False, None)
+    assert "Unrecognized processing class" in failed["wrong"] and "\n" not in failed["wrong"]
+    assert (played["model"], played["ok"], played["wrong"]) == ("embedded", True, "")
+    assert played["equal"] == "ids 6/6, replies 6/6"
+    assert (played["episodes"], played["ended"], played["picture"]) == (7 * 3, 0, 19)
+    assert played["rate"] > 0 and played["loads"] > 0 and played["host"] > 0.1 and played["gpu"] is None
+    assert not (tmp_path / "rates").exists(), "without a GPU nothing is known of one"
+
+
+def test_rates_are_added_to_those_of_the_folder(tmp_path: Path) -> None:
+    add_observed(
+        tmp_path, "H100-80G", {EPISODES: {"a": Observed(10, 5.0, (60.0,))}, ANSWERS: {"b": Observed(4, 2.0, (9.0,))}}
+    )
+    add_observed(tmp_path, "H100", {EPISODES: {"a": Observed(30, 5.0, (62.0,))}})
+    add_observed(tmp_path, "", {EPISODES: {"a": Observed(99, 1.0)}})
+
+    assert read_observed([tmp_path], "h100") == {"a": Observed(40, 10.0, (60.0, 62.0))}
+    assert read_observed([tmp_path], "h100", ANSWERS) == {"b": Observed(4, 2.0, (9.0,))}
+    assert read_observed([tmp_path], "a100") == {}

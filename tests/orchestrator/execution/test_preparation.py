@@ -1,0 +1,82 @@
+"""A model that cannot start is told before Ray starts; the others go on, and its reason is the last line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from orchestrator.execution import preparation
+from orchestrator.storage.run_folder import read_status
+from sweeps.load import build
+from tests.conftest import ROOT
+
+WRONG = {
+    "keyless": ({"source": "gpt", "backend": "openai"}, "OPENAI_API_KEY is not set"),
+    "unaddressed": ({"source": "m", "endpoint": {"base_url": "http://127.0.0.1:9"}}, "empty key_env in its entry"),
+    "misaddressed": ({"source": "m", "endpoint": {"base_url": "ftp://x", "key_env": ""}}, "must start with http://"),
+    "folderless": ({"source": "/nowhere/model", "backend": "vllm"}, "there is no folder /nowhere/model"),
+    "empty": ({"source": "./tests", "backend": "transformers"}, "holds no config.json"),
+    "unadapted": ({"source": "org/m", "lora": "/nowhere/adapter"}, "there is no adapter /nowhere/adapter"),
+}
+GOOD = {
+    "hub": {"source": "org/m", "revision": "a" * 40},
+    "local": {"source": "m", "endpoint": {"base_url": "http://127.0.0.1:9", "key_env": ""}},
+    "embedded": {"source": "builtin:embedded", "backend": "transformers"},
+}
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(preparation, "_has_joined_cluster", lambda: False)
+    monkeypatch.chdir(ROOT)
+
+
+def asked(data="nowhere", more=()):
+    models = {**{name: entry for name, (entry, _) in WRONG.items()}, **GOOD}
+    table = {"name": "t", "data": str(data), "conditions": ["zero-shot"], "scenarios": ["ROD"], **dict(more)}
+    return build(
+        {**table, "models": [*models, "uniform"], "model": [{"name": n, **e} for n, e in models.items()]}, "a test"
+    )
+
+
+def test_what_cannot_start_is_told_and_what_can_is_not(capsys):
+    found = preparation.find_startup_errors(asked(), {*WRONG, *GOOD, "builtin"}, None)
+    said = capsys.readouterr().err.splitlines()
+
+    assert found.keys() == WRONG.keys() and len(said) == len(WRONG)
+    for name, (_, why) in WRONG.items():
+        assert why in found[name] and any(line.startswith(f"{name}: ") and why in line for line in said)
+    assert preparation.find_startup_errors(asked(), {"hub"}, None) == {}, "what is played already is not asked for"
+
+
+def test_on_a_cluster_it_is_said_and_tried(monkeypatch, capsys):
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert preparation.find_startup_errors(asked(), {"keyless"}, None) == {}
+    assert "the cluster's machines try it" in capsys.readouterr().err
+
+
+def test_a_judge_without_its_key_is_told_too():
+    wanted = asked(more={"protocol": ["oeg"], "judge": {"model": "keyless"}})
+    assert list(preparation.find_startup_errors(wanted, (), wanted.judge)) == ["judge:keyless"]
+
+
+def test_a_missing_key_is_told_without_ray_and_again_as_the_last_line(demo_data, tmp_path):
+    file, out = tmp_path / "s.toml", tmp_path / "run"
+    file.write_text(
+        f'name = "s"\ndata = "{demo_data}"\nmodels = ["gpt-4.1"]\nconditions = ["zero-shot"]\n[tracking]\nuri = "none"\n'
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", "OPENAI_API_KEY")}
+    command = [sys.executable, "-m", "orchestrator", "run", str(file), "--output", str(out)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    lines = done.stderr.splitlines()
+
+    assert done.returncode == 1 and "starting Ray" not in done.stderr + done.stdout
+    assert lines[0].startswith(why := "gpt-4.1: OPENAI_API_KEY is not set") and lines[-1].startswith(why)
+    assert {(cell["state"], cell["reason"]) for cell in read_status(out)["cells"]} == {
+        ("failed", "OPENAI_API_KEY is not set")
+    }

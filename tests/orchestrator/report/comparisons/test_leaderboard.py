@@ -1,0 +1,217 @@
+"""One ranking over several runs is the ranking of one run that holds them all; what cannot stand in it is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from urllib.parse import unquote
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from typer.testing import CliRunner
+
+from actors.engine.baselines import Baseline
+from orchestrator.cli.main import app
+from orchestrator.cli.play import personal_sweep
+from orchestrator.report.comparisons.leaderboard import build_leaderboard
+from orchestrator.report.comparisons.run_comparison import compare_runs
+from orchestrator.report.html import write_page
+from orchestrator.report.html.leaderboard_page import write_leaderboard
+from orchestrator.report.measures.ranking import ranking
+from orchestrator.report.read_run import read_run
+from orchestrator.report.wording import format_signed
+from orchestrator.storage.run_folder import RunFolderError
+from tests.orchestrator.report.runs import heard, played, sweep
+
+CONDITIONS = ["zero-shot", "hint"]
+POLICIES = {"qwen2.5-vl-7b": "ask-properly", "internvl3-8b": "uniform", "llava-ov-7b": "first-option"}
+BACKENDS = {model: Baseline(policy) for model, policy in POLICIES.items()}
+
+
+def run(data, folder, models, **more):
+    return played(folder, sweep(data, ["oracle", "guess", *models], CONDITIONS, **more), backends=BACKENDS)
+
+
+@pytest.fixture(scope="module")
+def folders(demo_data, tmp_path_factory):
+    """One run of three models and a person; and the same in three folders, the person's not finished."""
+    place = tmp_path_factory.mktemp("board")
+    names = list(POLICIES)
+    run(demo_data, place / "whole", names)
+    run(demo_data, place / "one", names[:2])
+    run(demo_data, place / "two", names[2:])
+    person = personal_sweep(str(demo_data), "ada", {"conditions": CONDITIONS}, ["name=test"])
+    played(place / "ada", person, only=100, backends={"human-ada": Baseline("oracle")})
+    return place
+
+
+def test_several_runs_rank_as_one(folders):
+    together = build_leaderboard([folders / "one", folders / "two"])
+    alone = build_leaderboard([folders / "whole"])
+
+    assert_frame_equal(together.rows, alone.rows)
+    assert_frame_equal(together.cells.drop("cell"), alone.cells.drop("cell"))
+    ranks = ranking(read_run(folders / "whole"))
+    mine = alone.rows.filter(condition="zero-shot").drop_nulls("rank")
+    assert (
+        mine.select("name", "rank", "rank_low", "rank_high", "p_best", "average").rows()
+        == ranks.select("model", "rank", "rank_low", "rank_high", "p_best", "average").rows()
+    )
+    assert mine["average"].to_list() == pytest.approx(mine["acc"].to_list())
+    assert mine["rank"].to_list() == [1, 2, 3] and alone.rows["condition"][0] == "zero-shot"
+
+
+def test_baselines_stand_apart_and_once(folders):
+    found = build_leaderboard([folders / "one", folders / "two"])
+    kinds = {name: (one.kind, one.run) for name, one in found.entrants.items()}
+    assert kinds["oracle"] == kinds["guess"] == ("baseline", "one") and kinds["llava-ov-7b"] == ("model", "two")
+    assert found.rows.filter(pl.col("name").is_in(["oracle", "guess"]))["rank"].null_count() == 4
+
+
+def test_one_name_in_two_runs_is_told_apart_and_what_differs_is_said(folders, demo_data, tmp_path):
+    other = run(demo_data, tmp_path / "other", ["internvl3-8b"], seed=1, selection={"limit": 8})
+    found = build_leaderboard([folders / "one", other])
+    rows = found.rows.filter(condition="zero-shot").drop_nulls("rank")
+
+    assert set(rows["name"]) == {"internvl3-8b (one)", "internvl3-8b (other)", "qwen2.5-vl-7b"}
+    assert any(note == "seed: 0 in one, 1 in other" for note in found.notes)
+    assert any(note.startswith("selection.limit: ") and note.endswith("8 in other") for note in found.notes)
+    assert not any("models" in note.partition(":")[0] for note in found.notes)
+    page = write_leaderboard(found, tmp_path / "board.html").read_text()
+    assert "Shared %" in page, "ranks are over samples that all answered, which are fewer"
+
+
+def test_a_person_is_marked_and_ranked_once_complete(folders, demo_data, tmp_path):
+    unfinished = build_leaderboard([folders / "whole", folders / "ada"])
+    assert unfinished.entrants["human-ada"].kind == "person"
+    assert unfinished.rows.filter(name="human-ada")["rank"].null_count() == 2
+    assert any(note.startswith("zero-shot: 1 row without a rank") for note in unfinished.notes)
+
+    shutil.copytree(folders / "ada", tmp_path / "ada")
+    (tmp_path / "ada/lock").unlink()
+    person = personal_sweep(str(demo_data), "ada", {"conditions": CONDITIONS}, ["name=test"])
+    played(tmp_path / "ada", person, backends={"human-ada": Baseline("oracle")})
+    first = build_leaderboard([folders / "whole", tmp_path / "ada"]).rows.row(0, named=True)
+    assert (first["name"], first["rank"], first["rank_high"]) == ("human-ada", 1, 1) and first["p_best"] > 0.9
+
+
+def test_what_cannot_stand_in_one_ranking_is_refused(folders, demo_data, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(demo_data, data)
+    file = next(data.glob("QuickDraw*.jsonl"))
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    pictures = [line["image_template"] for line in lines]
+    for line, picture in zip(lines, pictures[1:] + pictures[:1], strict=True):
+        line["image_template"] = picture
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    other = run(data, tmp_path / "other", ["llava-ov-7b"])
+    with pytest.raises(RunFolderError, match="one and other have different pictures of QD under the same id"):
+        build_leaderboard([folders / "one", other])
+    with pytest.raises(RunFolderError, match="named twice"):
+        build_leaderboard([folders / "one", folders / "one"])
+    with pytest.raises(RunFolderError, match="holds no run"):
+        build_leaderboard([tmp_path])
+
+
+def test_open_ended_answers_are_said_to_be_elsewhere(demo_data, tmp_path):
+    more = {"protocol": ["mcqa", "oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["ROD", "QD"]}
+    wanted = sweep(demo_data, ["uniform", "ask-properly"], ["zero-shot"], **more)
+    folder = played(tmp_path / "both", wanted)
+    heard(folder, wanted, wanted.judge, Baseline("rule-judge"))
+    found = build_leaderboard([folder])
+    assert found.notes[0] == "both has open-ended answers too, which are not ranked here"
+    assert found.rows["planned"].to_list() == [20, 20] and found.scenarios == ("ROD", "QD")
+
+    only = played(tmp_path / "oeg", sweep(demo_data, ["refuse"], ["zero-shot"], protocol="oeg"))
+    with pytest.raises(RunFolderError, match="oeg: open-ended answers are not ranked"):
+        build_leaderboard([only])
+
+
+class Seen(HTMLParser):
+    """Tags and links of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.links += [value for name, value in attributes if tag == "a" and name == "href"]
+
+
+def test_the_page_links_to_reports_and_names_are_text(folders, demo_data, tmp_path):
+    hostile = tmp_path / "<b>%23 & 'run'"
+    shutil.copytree(folders / "one", hostile)
+    write_page(hostile)
+    target = tmp_path / "pages/board.html"
+    target.parent.mkdir()
+    seen = Seen()
+    seen.feed(write_leaderboard(build_leaderboard([hostile, folders / "two"]), target).read_text())
+
+    assert "b" not in seen.tags and seen.tags.count("script") == 2
+    away = [link for link in seen.links if not link.startswith("#")]
+    assert len(away) == 1 + 2 * 4 * 7, "four rows of the run that has a page, seven scenarios, two conditions"
+    assert all((target.parent / unquote(link.partition("#")[0])).is_file() for link in away)
+    assert sum("without report.html" in note for note in target.read_text().split("<li>")) == 1
+
+
+def test_the_command(folders, tmp_path):
+    into = tmp_path / "board.html"
+    done = CliRunner().invoke(
+        app, ["report", "--leaderboard", str(folders / "one"), str(folders / "two"), "--into", str(into)]
+    )
+    assert done.exit_code == 0 and f"open {into} in a browser" in done.output and into.is_file()
+
+    told = json.loads(CliRunner().invoke(app, ["report", "--leaderboard", str(folders / "whole"), "--json"]).output)
+    assert told["rows"][0]["rank"] == 1 and {row["kind"] for row in told["rows"]} == {"model", "baseline"}
+    assert len(told["cells"]) == 5 * 2 * 7
+    wrong = CliRunner().invoke(app, ["report", "--leaderboard", str(tmp_path / "none")])
+    assert wrong.exit_code == 2 and "holds no run" in wrong.output
+    nowhere = CliRunner().invoke(
+        app, ["report", "--leaderboard", str(folders / "one"), "--into", str(tmp_path / "a/b/c.html")]
+    )
+    assert nowhere.exit_code == 2 and "Traceback" not in nowhere.output
+
+
+def told(*arguments, code=0):
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    assert done.exit_code == code, done.output
+    return " ".join(done.output.split())
+
+
+def test_several_runs_are_reported_on_one_page(folders, tmp_path):
+    page, pair = tmp_path / "runs.html", [folders / "one", folders / "whole"]
+    said = told("report", *pair, "--into", page)
+    found = compare_runs(pair).averages
+
+    assert "less one (mcqa), points of acc" in said and "in a browser" in said
+    content = page.read_text()
+    shown = cells(content.split('id="table-difference-0"')[1].split("</table>")[0])
+    assert "<title>Runs side by side" in content and len(shown) == found.height == 8
+    for line, row in zip(shown, found.iter_rows(named=True), strict=True):
+        assert line[:3] == [row["model"], row["condition"], str(row["n"])]
+        assert line[3].startswith(format_signed(row["difference"])) and len(line) == 6 + 7
+    told("report", *pair, "--brief", "--into", tmp_path / "none.html")
+    assert not (tmp_path / "none.html").exists()
+    assert json.loads(told("report", *pair, "--json"))["averages"] == found.to_dicts()
+
+
+def cells(table):
+    """The texts of each row of a table's body."""
+    rows = table.split("<tbody>")[1].split("<tr>")[1:]
+    return [[" ".join(re.sub("<[^>]*>", " ", one).split()) for one in re.split("</t[hd]>", row)[:-1]] for row in rows]
+
+
+def test_runs_with_nothing_in_common_are_ranked_on_one_page(demo_data, tmp_path):
+    one = played(tmp_path / "one", sweep(demo_data, ["ask-properly"], ["zero-shot"]))
+    two = played(tmp_path / "two", sweep(demo_data, ["uniform"], ["zero-shot"]))
+    said = told("report", one, two, "--into", tmp_path / "runs.html")
+
+    assert "no model and condition on the same samples in common" in said
+    shown = (tmp_path / "runs.html").read_text()
+    assert "Differences" not in shown and "ask-properly" in shown and "uniform" in shown
+    assert "is named twice" in told("report", one, one, code=2)

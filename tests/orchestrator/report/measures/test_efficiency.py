@@ -1,0 +1,179 @@
+"""Asking is measured against the oracle's own path; a budget can only take accuracy away."""
+
+import dataclasses
+from collections import defaultdict
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+
+from envs import SCENARIOS
+from envs.types import Action, Ending
+from orchestrator.report.measures.efficiency import (
+    average_budget_curve,
+    budget_curve,
+    efficiency,
+    lift_over_chance,
+    turns_needed,
+)
+from orchestrator.report.measures.exact_chance import POLICIES, guess_chance
+from orchestrator.report.measures.model_size import model_sizes, size_correlation, spearman
+from orchestrator.report.paper.published import published_table
+from sweeps.load import registry
+from tests.orchestrator.blocks import episode
+from tests.orchestrator.report.measures.test_estimates import made
+
+
+def test_the_oracle_is_perfectly_efficient_and_the_abstainer_not_at_all(run_data):
+    rows = efficiency(run_data).filter(condition="zero-shot")
+    oracle, silent = rows.filter(model="oracle"), rows.filter(model="abstain")
+
+    assert set(oracle["efficiency"]) == {100.0}
+    assert set(oracle["surplus"]) == {100.0}
+    assert set(silent["efficiency"]) == {0.0}
+    assert set(silent["surplus"]) == {0.0}
+
+
+def test_need_is_the_same_from_the_rules_as_from_the_oracles_episodes(run_data):
+    from_oracle = turns_needed(run_data).filter(source="oracle").drop("source")
+    others = dataclasses.replace(run_data, episodes=run_data.episodes.filter(pl.col("model") != "oracle"))
+    from_rules = turns_needed(others).drop("source")
+    both = from_oracle.join(from_rules, on=["mode", "scenario", "sample_id"], suffix="_rules")
+
+    assert both.height == 2 * 70, "plain play and reference"
+    assert both["needed"].equals(both["needed_rules"])
+
+
+def test_by_hand(run_data):
+    rows = [
+        episode(1, "oracle/QD/hint", turns=3),
+        episode(2, "oracle/QD/hint", turns=1),
+        episode(1, "m/QD/hint", turns=6),
+        episode(2, "m/QD/hint", turns=2, correct=False, ending="wrong"),
+        episode(3, "m/QD/hint", turns=9),
+    ]
+    row = efficiency(made(run_data, rows)).filter(model="m").row(0, named=True)
+
+    assert (row["scored"], row["measured"]) == (3, 2), "no oracle has played sample 3"
+    assert row["efficiency"] == pytest.approx(100 * (3 / 6 + 0) / 2)
+    assert (row["needed"], row["asked"], row["surplus"]) == (1.0, 3.0, 300.0)
+
+
+def test_without_an_oracle_and_data_there_is_a_reason_and_no_number(run_data):
+    row = efficiency(made(run_data, [episode(1, "m/QD/hint")])).row(0, named=True)
+
+    assert row["efficiency"] is None
+    assert "oracle" in row["reason"]
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=1, max_size=30))
+def test_a_budget_curve_rises_to_the_accuracy_and_counts_by_hand(run_data, played):
+    rows = [
+        episode(n, "m/QD/hint", turns=turns, correct=right, ending="correct" if right else "wrong")
+        for n, (turns, right) in enumerate(played)
+    ]
+    curve = budget_curve(made(run_data, rows))
+    expected = [100 * sum(right and turns - 1 <= k for turns, right in played) / len(played) for k in curve["budget"]]
+
+    assert curve["acc"].to_list() == pytest.approx(expected)
+    assert curve["acc"][-1] == pytest.approx(100 * sum(right for _, right in played) / len(played))
+
+
+def test_a_budget_average_is_the_mean_of_scenarios(run_data):
+    whole, mean = budget_curve(run_data), average_budget_curve(run_data)
+    one = mean.filter(model="uniform", condition="zero-shot", budget=1).row(0, named=True)
+    cells = whole.filter(model="uniform", condition="zero-shot", budget=1)
+
+    assert one["scenarios"] == 7
+    assert one["acc"] == pytest.approx(cells["acc"].mean())
+
+
+def test_lift_is_over_exact_chance_and_without_samples_over_the_baselines_run(run_data):
+    rows = lift_over_chance(run_data)
+    blind = dataclasses.replace(run_data, samples={})
+    oracle = rows.filter(model="oracle", condition="zero-shot").sort("scenario")
+
+    assert set(rows["chance_source"]) == {"exact"}
+    assert oracle["lift"].to_list() == pytest.approx((100 - oracle["chance"]).to_list())
+    assert set(oracle["of_possible"].round(6)) == {100.0}
+    assert set(lift_over_chance(blind).filter(model="uniform")["lift"]) == {0.0}
+    assert set(lift_over_chance(blind)["chance_source"]) == {"baseline"}
+    nobody = dataclasses.replace(blind, planned=run_data.planned.filter(pl.col("model") != "uniform"))
+    assert lift_over_chance(nobody)["lift"].null_count() == nobody.planned.height
+
+
+def test_the_oracle_wins_all_and_a_wrong_guess_costs(run_data):
+    rows = efficiency(run_data).filter(condition="zero-shot")
+
+    assert rows.filter(model="oracle")["efficiency_above_chance"].to_list() == pytest.approx([100.0] * 7)
+    assert (rows["efficiency_above_chance"] <= rows["efficiency"] + 1e-9).all()
+    without = efficiency(dataclasses.replace(run_data, samples={}))
+    assert without["efficiency_above_chance"].null_count() == without.height
+
+
+@pytest.mark.parametrize("policy", ["uniform", "guess"])
+def test_blind_play_is_worth_nothing_in_expectation(run_data, policy):
+    """The credit of every way in which blind play of a sample can end, weighted by its chance, sums to 0."""
+    for scenario, samples in run_data.samples.items():
+        for sample in samples.values():
+            assert expected_credit(sample, POLICIES[policy]) == pytest.approx(0, abs=1e-12), scenario
+
+
+def expected_credit(sample, replies):
+    game, total = SCENARIOS[sample.scenario], 0.0
+    needed = 3
+    states = {game.initial(sample): 1.0}
+    while states:
+        after = defaultdict(float)
+        for state, weight in states.items():
+            possible, chance = replies(game, sample, state), guess_chance(sample, state)
+            for reply in possible:
+                reached, turn = game.step(sample, state, reply)
+                path = needed / max(needed, reached.turn)
+                if reached.ending is None:
+                    after[reached._replace(last=None)] += weight / len(possible)
+                elif turn.action is Action.CATEGORY:
+                    right = reached.ending is Ending.CORRECT
+                    total += weight / len(possible) * path * (1 if right else -chance / (1 - chance))
+        states = after
+    return total
+
+
+def test_capacity_on_the_papers_own_figures():
+    """The correlation over the published table, against scipy's own."""
+    sizes = {model.paper: model.parameters for model in registry().values() if model.paper and model.parameters}
+    rows = published_table("mcqa").filter(pl.col("model").is_in(list(sizes)))
+    x, y = np.array([sizes[name] for name in rows["model"]]), rows["avg psr"].to_numpy()
+    rho, p, reason = spearman(x, y)
+
+    assert (reason, len(x)) == (None, 19)
+    assert rho == pytest.approx(spearmanr(x, y).statistic)
+    assert p == pytest.approx(spearmanr(x, y).pvalue, abs=0.02)
+    assert rho < 0, "larger models ask less"
+
+
+def test_few_models_have_an_exact_p():
+    """All 24 orders of four models: two of them are as extreme as a perfect one."""
+    rho, p, _ = spearman(np.array([1.0, 2.0, 7.0, 70.0]), np.array([9.0, 5.0, 2.0, 0.1]))
+
+    assert rho == pytest.approx(-1)
+    assert p == pytest.approx(2 / 24)
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), min_size=5, max_size=15))
+def test_rho_is_scipys_with_ties(pairs):
+    x, y = np.array([float(a) for a, _ in pairs]), np.array([float(b) for _, b in pairs])
+    rho, _, reason = spearman(x, y)
+
+    assert reason or rho == pytest.approx(spearmanr(x, y).statistic)
+
+
+def test_too_few_or_equal_models_have_a_reason(run_data):
+    assert spearman(np.array([1.0, 2.0]), np.array([1.0, 2.0]))[2] == "2 models of published size, and it takes three"
+    assert spearman(np.array([1.0, 2.0, 3.0]), np.zeros(3))[2] == "all values are equal"
+    assert model_sizes(run_data).is_empty()
+    assert size_correlation(run_data).is_empty()

@@ -1,0 +1,127 @@
+"""Estimates agree with the scores, are the same in any order, and errors change none of them."""
+
+import dataclasses
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envs import SCENARIOS
+from orchestrator.report.measures.estimates import MEASURES, estimate, suggestion_limits
+from orchestrator.report.run_data import RunData
+from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
+from orchestrator.storage.episode_store import EPISODES
+from tests.orchestrator.blocks import episode
+
+
+def made(run_data: RunData, rows, planned=None) -> RunData:
+    """RunData of these episodes alone; every cell plans what it has unless told."""
+    frame = pl.DataFrame(rows, schema=EPISODES)
+    counts = frame.group_by("model", "scenario", "condition", "protocol", "cell").agg(
+        pl.len().cast(pl.Int64).alias("planned")
+    )
+    cells = (
+        counts.sort("cell") if planned is None else counts.sort("cell").with_columns(pl.lit(planned).alias("planned"))
+    )
+    return dataclasses.replace(run_data, episodes=frame.sort("key"), planned=cells, samples={})
+
+
+def test_measures_equal_those_of_score_and_lie_in_their_intervals(run_data):
+    cells = estimate(run_data).cells
+    both = cells.join(run_data.rows, on="cell", suffix="_score")
+
+    for name in (
+        "acc_first",
+        "ps",
+        "loops",
+        "share_suggestion",
+        "share_abstention",
+        "share_category",
+        "share_unparsable",
+    ):
+        assert both[name].to_list() == pytest.approx(both[f"{name}_score"].to_list())
+    for name in MEASURES:
+        inside = (both[f"{name}_low"] <= both[name] + 1e-9) & (both[name] <= both[f"{name}_high"] + 1e-9)
+        assert inside.all(), name
+
+
+def test_an_average_is_the_unweighted_mean_and_its_interval_that_of_the_strata(run_data):
+    rows = [
+        *(episode(n, "m/ROD/hint", turns=1 + n % 5, correct=n % 2 == 0) for n in range(40)),
+        *(episode(n, "m/QD/hint", turns=1 + n % 3, correct=n % 4 == 0) for n in range(400)),
+    ]
+    longest = [episode(0, f"always/{scenario}/hint", turns=13) for scenario in ("ROD", "QD")]
+    mean = estimate(made(run_data, rows + longest)).averages.filter(model="m").row(0, named=True)
+    strata = [stratum_from_values(np.array([n % k for n in range(size)]), 0, 12) for size, k in ((40, 5), (400, 3))]
+
+    assert mean["acc"] == pytest.approx((50 + 25) / 2)
+    assert mean["ps"] == pytest.approx((2 + 399 / 400) / 2)
+    assert (mean["ps_low"], mean["ps_high"]) == pytest.approx(score_interval(strata))
+    assert mean["mean_turns_high"] == pytest.approx(mean["ps_high"] + 1)
+    assert (mean["scenarios"], mean["all_seven"]) == (2, False)
+
+
+def test_bounds_are_the_same_in_any_order_and_company(run_data):
+    whole = estimate(run_data)
+    shuffled = dataclasses.replace(run_data, episodes=run_data.episodes.sample(fraction=1, shuffle=True, seed=3))
+    alone = dataclasses.replace(run_data, planned=run_data.planned.filter(model="uniform"))
+
+    assert estimate(shuffled).cells.equals(whole.cells)
+    assert estimate(shuffled).averages.equals(whole.averages)
+    assert estimate(alone).cells.equals(whole.cells.filter(model="uniform"))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from(["unprocessable", "refused", "failed"]), min_size=1, max_size=6))
+def test_errors_change_counts_and_no_measure(run_data, errors):
+    answers = [
+        episode(n, turns=1 + n % 4, correct=n % 3 == 0, ending="correct" if n % 3 == 0 else "wrong") for n in range(12)
+    ]
+    wrong = [episode(50 + n, ending=ending, correct=False, turns=0) for n, ending in enumerate(errors)]
+    clean = estimate(made(run_data, answers)).cells.row(0, named=True)
+    dirty = estimate(made(run_data, answers + wrong)).cells.row(0, named=True)
+    counts = {"planned", "finished", "failed", "errors"}
+
+    assert dirty["errors"] == len(errors)
+    assert {k: v for k, v in dirty.items() if k not in counts} == {k: v for k, v in clean.items() if k not in counts}
+
+
+def test_a_cell_without_answers_has_no_measure(run_data):
+    rows = [episode(1, ending="failed", correct=False, turns=0)]
+    found = estimate(made(run_data, rows))
+
+    assert found.cells.row(0, named=True)["ps"] is None
+    assert found.averages.row(0, named=True)["acc"] is None
+
+
+def test_no_interval_collapses_where_all_episodes_agree(run_data):
+    found = estimate(run_data)
+    played = found.cells.filter((pl.col("condition") != "reference") & (pl.col("scored") > 0))
+    means = found.averages.filter(pl.col("condition") != "reference")
+
+    for name in MEASURES:
+        assert (played[f"{name}_low"] < played[f"{name}_high"]).all(), name
+        assert (means[f"{name}_low"] < means[f"{name}_high"]).all(), name
+
+
+def test_the_most_suggestions_come_from_the_samples_or_else_from_the_longest_episode(run_data):
+    exact = suggestion_limits(run_data)
+    seen = suggestion_limits(dataclasses.replace(run_data, samples={}))
+    limits = {
+        scenario: max(SCENARIOS[scenario].limit(sample) for sample in samples.values()) - 1
+        for scenario, samples in run_data.samples.items()
+    }
+
+    assert {scenario: most for (scenario, condition), most in exact.items() if condition == "hint"} == limits
+    assert {most for (_, condition), most in exact.items() if condition == "reference"} == {0}
+    longest = {place: most for place, most in exact.items() if place[0] in ("QD", "MVP-N")}
+    assert longest and all(seen[place] == most for place, most in longest.items()), "always-ask goes to the limit"
+
+
+def test_every_scenario_counts_once(run_data):
+    averages = estimate(run_data).averages.filter(condition="zero-shot")
+
+    assert set(averages["scenarios"]) == {len(SCENARIOS)}
+    assert averages["all_seven"].all()

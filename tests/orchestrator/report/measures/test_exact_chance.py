@@ -1,0 +1,78 @@
+"""Exact chance is what three hundred simulated runs come to, and needs none."""
+
+import numpy as np
+import pytest
+
+from actors.engine.backend import Situation
+from actors.engine.baselines import POLICIES as BASELINES
+from actors.playing.play import turn_seed
+from envs import SCENARIOS
+from envs.chance import episode_seed
+from envs.types import Ending, Mode
+from orchestrator.report.measures.exact_chance import POLICIES, chance_correct, exact_chance
+
+RUNS = 300
+LEVELS = {"CIT": 19.999, "COCO": 20.0, "IN-C": 14.285, "MVP-N": 19.855, "QD": 19.999, "ROD": 5.714, "VSOD": 20.0}
+"""Of the demo benchmark, in percent; the differences from 1/5 and 1/7 are what the turn limit cuts off."""
+
+
+def simulated(sample, policy: str, mode: Mode) -> float:
+    """The share of runs, each with a seed of its own, in which the baseline itself is right."""
+    game, right = SCENARIOS[sample.scenario], 0
+    moves = episode_seed(0, sample.scenario, sample.id)
+    for run in range(RUNS):
+        seed, state = episode_seed(run, sample.scenario, sample.id), game.initial(sample, mode, moves)
+        while state.ending is None:
+            now = Situation(sample, state, game.view(sample, state))
+            state, _ = game.step(sample, state, BASELINES[policy](now, turn_seed(seed, state)))
+        right += state.ending is Ending.CORRECT
+    return right / RUNS
+
+
+@pytest.mark.parametrize("policy", ["uniform", "guess"])
+@pytest.mark.parametrize("mode", [Mode.PLAY, Mode.REFERENCE])
+def test_it_is_the_mean_of_simulated_runs(run_data, policy, mode):
+    for scenario, samples in run_data.samples.items():
+        some = list(samples.values())[:4]
+        exact = np.array([chance_correct(sample, POLICIES[policy], mode) for sample in some])
+        found = np.mean([simulated(sample, policy, mode) for sample in some])
+        error = np.sqrt((exact * (1 - exact)).mean() / (RUNS * len(some)))
+        assert found == pytest.approx(exact.mean(), abs=4 * error + 1e-9), scenario
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_what_counts_is_what_the_rules_let_go_on_or_end_right(run_data, mode):
+    for scenario, samples in run_data.samples.items():
+        game = SCENARIOS[scenario]
+        for sample in list(samples.values())[:4]:
+            states = [game.initial(sample, mode, 7)]
+            for state in states:
+                options = (*game.offered(sample, state), *sample.categories)
+                after = {option: game.step(sample, state, option)[0] for option in options}
+                counting = game.right_options(sample, state, options)
+                assert counting == tuple(o for o in options if o in counting), "in the order given, none twice"
+                right = [o for o, reached in after.items() if reached.ending in (None, Ending.CORRECT)]
+                assert set(right) <= set(counting)
+                assert all(after[o].ending is not Ending.WRONG or after[o].last is not None for o in counting)
+                states += [reached for reached in after.values() if reached.ending is None][
+                    : 2 if len(states) < 40 else 0
+                ]
+
+
+def test_the_demos_levels_to_three_decimals(run_data):
+    found = exact_chance(run_data).filter(condition="zero-shot").sort("scenario")
+    guess = exact_chance(run_data, "guess").filter(condition="zero-shot")
+    levels = {name: round(level, 3) for name, level in found.select("scenario", "chance").iter_rows()}
+
+    assert levels == LEVELS
+    assert {name: level for name, level in guess.select("scenario", "chance").iter_rows()} == pytest.approx(
+        {name: 0.0 if name == "ROD" else 25.0 for name in SCENARIOS}
+    )
+
+
+def test_conditions_that_change_no_rule_have_the_same_chance(run_data):
+    found = exact_chance(run_data).filter(scenario="QD")
+    levels = dict(found.select("condition", "chance").iter_rows())
+
+    assert levels["hint"] == levels["zero-shot"] == levels["history"]
+    assert levels["reference"] == pytest.approx(25)

@@ -1,0 +1,116 @@
+"""A lenient reading reads what a person would, names nothing that was not shown, and survives any reply."""
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.engine.backend import Backend, Reply, Request
+from envs.answers import letter
+from orchestrator.report.measures.lenient import leniency, lenient_readings, read_leniently
+from orchestrator.report.read_run import read_run
+from orchestrator.report.tables.all_tables import report_tables
+from tests.orchestrator.report.runs import played, sweep
+
+TEXTS = ("I cannot tell.", "Rewind the video.", "Mug.", "Key.", "A big dog.", "Fish.")
+
+
+@pytest.mark.parametrize(
+    ("reply", "index"),
+    [
+        ("(A)", 0), ("**B**", 1), ("Answer: C", 2), ("B) Rewind the video.", 1), ("The answer is D", 3),
+        ("the correct answer is **C**.", 2), ("[c].", 2), ("Option A", 0), ("I choose option (B).", 1), ("B - Rewind", 1),
+        ("It shows a mug.\nAnswer: C.", 2), ("**Rewind the video**", 1), ("a big dog!", 4), ("`E`", 4), ("F:", 5),
+        ("a dog", None), ("I think so", None), ("Answer is A or B", None), ("A) this B) that", None), ("Z", None),
+        ("", None), ("A dog is here", None), ("B-2 bomber", None), ("(G)", None), ("\u0000\u202e", None),
+    ],
+)  # fmt: skip
+def test_what_is_read(reply, index):
+    assert read_leniently(reply, len(TEXTS), TEXTS) == index
+
+
+@given(st.text(max_size=300), st.integers(0, 12))
+def test_only_what_was_shown_is_named(reply, shown):
+    index = read_leniently(reply, shown, TEXTS[:shown])
+
+    assert index is None or 0 <= index < shown
+
+
+@given(
+    st.integers(0, 9), st.sampled_from(["({})", "**{}**", "Answer: {}", "{})", "The answer is {}", " {} ", "\n[{}]\n"])
+)
+def test_every_wrapping_of_every_letter(index, wrapping):
+    assert read_leniently(wrapping.format(letter(index)), 10) == index
+
+
+@pytest.mark.parametrize("unit", ["answer is ", "(", "A) ", "option ", "*" * 9, " ", "Answer: A or "])
+def test_a_megabyte_is_read_to_its_end(unit):
+    """Time that grows with the square of a reply would not end here (pytest's timeout); ``make bench`` measures it."""
+    index = read_leniently(unit * (1_000_000 // len(unit)), 8, TEXTS)
+
+    assert index is None or 0 <= index < 8
+
+
+class Wrapping(Backend):
+    """Answers as the oracle, in a wrapping that the benchmark cannot parse."""
+
+    def __init__(self, wrapping: str) -> None:
+        self.wrapping = wrapping
+
+    async def reply(self, request: Request) -> Reply:
+        shown = (*request.situation.view.options, *request.situation.view.categories)
+        right = request.situation.sample.answer
+        return Reply(self.wrapping.format(letter(shown.index(right))))
+
+    async def close(self) -> None:
+        return None
+
+
+@pytest.fixture(scope="module")
+def wrapped(demo_data, tmp_path_factory):
+    """One model that wraps the right letter, one whose replies nobody could read."""
+    models = [
+        {"name": name, "source": "x", "backend": "transformers", "gpus": 0, "parameters": 1}
+        for name in ("wraps", "mumbles")
+    ]
+    conditions = ["zero-shot", "reference", "random-proactive", "random-from-VSOD", "shuffled"]
+    wanted = sweep(demo_data, models, conditions)
+    backends = {"wraps": Wrapping("**({})**"), "mumbles": Wrapping("perhaps {} or another")}
+    return played(tmp_path_factory.mktemp("wrapped") / "run", wanted, backends=backends)
+
+
+def test_the_share_of_episodes_that_would_have_ended_otherwise(wrapped):
+    rows = leniency(read_run(wrapped))
+    reads = rows.filter(model="wraps")
+    mumbles = rows.filter(model="mumbles")
+
+    assert set(reads["share_readable"]) == {100.0}
+    rod = reads.filter(pl.col("scenario") == "ROD").filter(pl.col("condition") != "reference")
+    assert set(rod["share_otherwise"]) == {0.0}, "nothing counts on ROD's first turn, however it is read"
+    rest = reads.filter((pl.col("scenario") != "ROD") | (pl.col("condition") == "reference"))
+    assert set(rest["share_otherwise"]) == {100.0}
+    assert rest["would_correct"].equals(rest["scored"], check_dtypes=False)
+    assert set(mumbles["readable"]) == {0}
+
+
+def test_accuracy_stands_side_by_side_under_three_readings(wrapped):
+    rows = leniency(read_run(wrapped))
+    kept = rows.filter(pl.col("scenario") != "ROD")
+    reads, mumbles = kept.filter(model="wraps"), kept.filter(model="mumbles")
+
+    assert set(reads["acc"]) == {0.0} and set(reads["acc_lenient"]) == set(reads["acc_fuzzy"]) == {100.0}
+    assert set(mumbles["acc_lenient_most"]) == {0.0}, "nobody reads it, and so the nearest option is a guess"
+    assert 0 < mumbles["acc_fuzzy_most"].mean() < 100
+    assert (rows["acc_fuzzy"] <= rows["acc_fuzzy_most"]).all()
+    table = next(table for table in report_tables(read_run(wrapped)) if table.name == "readings")
+    texts = {name.text: [cell.text for cell in cells] for name, *cells in table.rows}
+    assert texts["wraps"] == ["0.0", "85.7", "85.7"], "six of seven: nothing counts in ROD"
+
+
+def test_without_the_samples_letters_are_read_and_the_share_is_unknown(wrapped, tmp_path):
+    blind = read_run(wrapped, data=tmp_path / "gone")
+
+    assert set(leniency(blind).filter(model="wraps")["share_otherwise"]) == {None}
+    assert set(leniency(blind).filter(model="mumbles")["share_otherwise"]) == {0.0}
+    assert set(leniency(blind)["acc_fuzzy"]) == {None}
+    assert lenient_readings(blind).filter(pl.col("cell").str.starts_with("wraps"))["letter"].null_count() == 0

@@ -1,0 +1,170 @@
+"""Comparisons are of the same samples: McNemar against scipy, Holm by hand, sign flips and power by counting."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom, binomtest
+
+from orchestrator.report.measures.paired_tests import compare_conditions, compare_models
+from orchestrator.report.statistics.exact_tests import detectable, holm, mcnemar, mcnemar_power, sign_flip
+from tests.orchestrator.blocks import episode
+from tests.orchestrator.report.measures.test_estimates import made
+
+
+@given(st.integers(0, 300), st.integers(0, 300))
+def test_mcnemar_is_the_exact_binomial(gained, lost):
+    p = mcnemar(np.array([gained]), np.array([lost]))[0]
+    expected = binomtest(gained, gained + lost, 0.5).pvalue if gained + lost else 1.0
+
+    assert p == pytest.approx(expected, abs=1e-12)
+
+
+def test_holm_by_hand():
+    assert holm(np.array([0.01, 0.04, 0.03, 0.005])).tolist() == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm(np.array([])).tolist() == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_holm_lies_between_p_and_bonferroni_and_keeps_the_order(p):
+    raw = np.array(p)
+    adjusted = holm(raw)
+
+    assert (adjusted >= raw).all()
+    assert (adjusted <= np.minimum(1, raw * len(raw)) + 1e-12).all()
+    assert (np.diff(adjusted[np.argsort(raw, kind="stable")]) >= 0).all()
+
+
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=10))
+def test_the_sign_flip_test_counts_all_signs(differences):
+    steps, counts = np.unique(differences, return_counts=True)
+    signs = np.array(list(itertools.product([-1, 1], repeat=len(differences))))
+    brute = (np.abs(signs @ differences) >= abs(sum(differences))).mean()
+
+    assert sign_flip(steps, counts) == pytest.approx(brute, abs=1e-9)
+
+
+@pytest.mark.parametrize("n", [5, 10, 30, 100, 1000])
+def test_the_sign_flip_test_has_its_size_and_finds_what_is_there(n):
+    """A tenth of the samples loop to turn 30 under either condition: the heaviest tail that play gives."""
+    rng = np.random.default_rng(n)
+    runs = 400 if n < 1000 else 60
+
+    def rejected(shift: float) -> float:
+        found = 0
+        for _ in range(runs):
+            one, other = (rng.geometric(0.5, n) - 1 + 29 * (rng.random(n) < 0.1) for _ in range(2))
+            steps, counts = np.unique(one + (rng.random(n) < shift) - other, return_counts=True)
+            found += sign_flip(steps, counts) <= 0.05
+        return found / runs
+
+    assert rejected(0.0) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / runs)
+    assert n < 1000 or rejected(1.0) > 0.6
+
+
+def test_a_difference_in_asking_survives_two_thousand_comparisons():
+    steps, counts = np.array([1]), np.array([42])
+
+    assert holm(np.array([sign_flip(steps, counts)]), family=2_000)[0] < 1e-8
+
+
+def test_more_pairs_find_less_and_none_find_nothing():
+    assert detectable(100, 0.3) > detectable(1000, 0.3) > 0
+    assert detectable(0, 0.3) is None
+    assert detectable(100, 0.0) is None
+    assert detectable(3, 0.1) is None, "three pairs cannot tell anything"
+
+
+@pytest.mark.parametrize(
+    ("n", "discordant", "family"), [(400, 0.3, 1), (400, 0.3, 224), (88, 0.6, 40), (2591, 0.1, 1000)]
+)
+def test_the_detectable_difference_is_found_four_times_in_five_at_the_level_of_the_family(n, discordant, family):
+    d = detectable(n, discordant, 0.05 / family) / 100
+    rng = np.random.default_rng(0)
+    drawn = rng.multinomial(n, [(discordant + d) / 2, (discordant - d) / 2, 1 - discordant], size=4_000)
+    p = np.array([holm(np.array([one]), family)[0] for one in mcnemar(drawn[:, 0], drawn[:, 1])])
+
+    assert (p <= 0.05).mean() == pytest.approx(0.8, abs=0.03)
+
+
+@settings(max_examples=25)
+@given(st.integers(5, 200), st.floats(0.1, 0.9), st.floats(0, 1), st.sampled_from([0.05, 0.001]))
+def test_power_is_summed_over_all_discordant_pairs(n, discordant, part, alpha):
+    difference = discordant * part
+    pairs = np.arange(n + 1)
+    share, total = (discordant + difference) / (2 * discordant), 0.0
+    for m in pairs:
+        gained = np.arange(m + 1)
+        hit = mcnemar(gained, m - gained) <= alpha
+        total += binom.pmf(m, n, discordant) * binom.pmf(gained, m, share)[hit].sum()
+
+    assert mcnemar_power(n, discordant, difference, alpha) == pytest.approx(total, abs=1e-6)
+
+
+def pair(number, hint_turns, plain_turns, hint_right, plain_right):
+    return [
+        episode(number, "m/QD/hint", turns=hint_turns, correct=hint_right),
+        episode(number, "m/QD/zero-shot", turns=plain_turns, correct=plain_right),
+    ]
+
+
+def test_only_samples_with_both_partners_are_compared(run_data):
+    rows = [row for n in range(40) for row in pair(n, 1 + n % 4, 1 + n % 2, n < 20, n < 8)]
+    rows += [episode(99, "m/QD/hint"), *pair(100, 1, 1, True, True)]
+    rows[-1] = {**rows[-1], "ending": "failed", "correct": False}
+    row = compare_conditions(made(run_data, rows)).row(0, named=True)
+    differences = np.array([n % 4 - n % 2 for n in range(40)])
+    half = 1.96 * differences.std() / np.sqrt(40)
+
+    assert (row["n"], row["gained"], row["lost"]) == (40, 12, 0)
+    assert (row["acc"], row["acc_other"], row["difference"]) == (50, 20, 30)
+    assert row["p"] == pytest.approx(binomtest(12, 12).pvalue)
+    assert row["ps_difference"] == differences.mean()
+    assert (row["ps_low"], row["ps_high"]) == pytest.approx(
+        (differences.mean() - half, differences.mean() + half), abs=0.12
+    )
+    assert row["difference_low"] == pytest.approx(18.1, abs=0.3) and row["difference_high"] == pytest.approx(
+        45.4, abs=0.3
+    )
+
+
+def test_models_are_compared_once_and_the_grid_is_corrected(run_data):
+    found = compare_models(run_data)
+
+    assert found.height == 15 * 7, "nothing but baselines is planned, so they are the family"
+    assert (found["model"] < found["other"]).all()
+    assert (found["p_holm"] >= found["p"]).all()
+    assert found["p_holm"].to_list() == pytest.approx(holm(found["p"].to_numpy()).tolist())
+
+
+def test_a_condition_that_changes_nothing_has_p_of_one(run_data):
+    same = compare_conditions(run_data).filter(pl.col("condition") == "hint")
+
+    assert set(same["p"]) == {1.0}
+    assert set(same["ps_difference"]) == {0.0}
+    assert compare_conditions(dataclasses.replace(run_data, episodes=run_data.episodes.clear())).is_empty()
+
+
+def test_baselines_and_what_they_do_take_no_part_in_the_correction(run_data):
+    rows = [row for n in range(60) for row in pair(n, 3, 1, n < 30, n < 20)]
+    loud = [episode(n, f"oracle/QD/{c}", turns=1 + n % 3) for n in range(60) for c in ("hint", "zero-shot")]
+    alone, beside = (compare_conditions(made(run_data, one)) for one in (rows, rows + loud))
+    mine = beside.filter(model="m")
+
+    assert mine.equals(alone)
+    assert mine["p_holm"].item() == mine["p"].item() and mine["ps_p_holm"].item() < 1e-9
+    assert beside.filter(model="oracle").select("p_holm", "ps_p_holm", "detectable").row(0) == (None, None, None)
+    assert compare_models(made(run_data, rows + loud))["p_holm"].to_list() == [None]
+
+
+def test_comparisons_that_are_planned_and_not_played_count_in_the_family(run_data):
+    rows = [row for n in range(60) for row in pair(n, 3, 1, n < 30, n < 20)]
+    data = made(run_data, rows)
+    more = pl.concat([data.planned, *(data.planned.with_columns(scenario=pl.lit(name)) for name in ("ROD", "CIT"))])
+    found = compare_conditions(dataclasses.replace(data, planned=more)).row(0, named=True)
+
+    assert found["p_holm"] == pytest.approx(3 * found["p"])

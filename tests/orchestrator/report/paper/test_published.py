@@ -1,0 +1,68 @@
+"""The published tables reproduce the averages that the paper's text gives."""
+
+import polars as pl
+import pytest
+
+from envs import SCENARIOS
+from envs.samples import paper_ids
+from orchestrator.report.paper.published import MEASURES, TABLES, published_averages, published_figures, published_table
+from sweeps.load import registry
+
+
+def mean(name: str, without=()) -> float:
+    return published_table(name).filter(~pl.col("model").is_in(list(without)))["avg acc"].mean()
+
+
+def test_the_averages_over_models_of_the_papers_text():
+    for condition, name in (("zero-shot", "mcqa"), ("hint", "mcqa_hint"), ("reference", "reference")):
+        said = (
+            published_averages().filter(condition=condition, scenario="avg", measure="acc", models=21)["value"].item()
+        )
+        assert mean(name, without=["GPT-5.2"]) == pytest.approx(said, abs=0.05)
+    assert mean("mcqa") == pytest.approx(17.83, abs=0.005)
+    assert mean("mcqa_hint") == pytest.approx(26.15, abs=0.005)
+
+
+def test_the_ten_models_of_the_history_experiment_have_its_baseline():
+    ten = [model.paper for model in registry().values() if model.in_history]
+    rows = published_table("mcqa").filter(pl.col("model").is_in(ten))
+
+    assert len(ten) == rows.height == 10
+    for scenario, column in (("avg", "avg acc"), ("ROD", "ROD acc"), ("MVP-N", "MVP-N acc")):
+        said = (
+            published_averages()
+            .filter(condition="zero-shot", scenario=scenario, measure="acc", models=10)["value"]
+            .item()
+        )
+        assert rows[column].mean() == pytest.approx(said, abs=0.06)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_avg_is_the_plain_mean_of_the_seven(name):
+    rows = published_figures().filter(table=name)
+    for (_, measure), part in rows.group_by(["paper", "measure"]):
+        seven = part.filter(pl.col("scenario") != "avg")
+        assert set(seven["scenario"]) == set(SCENARIOS)
+        # the paper averages before it rounds
+        assert part.filter(scenario="avg")["published"].item() == pytest.approx(seven["published"].mean(), abs=0.11), (
+            measure
+        )
+
+
+def test_every_model_of_the_paper_is_in_the_registry_and_the_other_way_round():
+    ours = {model.paper for model in registry().values() if model.paper}
+
+    assert ours == set(published_table("mcqa")["model"])
+    assert set(published_figures()["paper"]) <= ours
+    assert set(published_table("random_suggestions")["model"]) <= ours
+
+
+def test_the_filtered_samples_are_7557():
+    assert sum(map(len, paper_ids().values())) == 7_557
+
+
+def test_measures_have_our_names():
+    published = published_figures()
+    for protocol, measures in MEASURES.items():
+        named = set(published.filter(protocol=protocol)["measure"])
+        assert named == (set() if protocol == "tools" else set(measures.values()))

@@ -1,0 +1,291 @@
+"""An error is never a zero, and equal episodes give equal bytes."""
+
+import json
+from random import Random
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs import SCENARIOS
+from envs.types import ERRORS, Ending
+from orchestrator.report.scores.metrics import (
+    BITS,
+    average_over_scenarios,
+    judge_measures,
+    missing_episodes,
+    score,
+    write_results,
+)
+from orchestrator.report.statistics.proportion import proportion_interval
+from orchestrator.storage.episode_store import EPISODES, EpisodeStore, episodes
+from orchestrator.storage.verdict_store import VERDICTS
+from tests.orchestrator.blocks import CELL, block, episode
+
+
+def table(rows):
+    return pl.LazyFrame(rows, schema=EPISODES)
+
+
+def planned(*cells, count=10):
+    names = [cell.split("/") for cell in cells]
+    return pl.DataFrame(
+        {
+            "model": [name[0] for name in names],
+            "scenario": [name[1] for name in names],
+            "condition": [name[2] for name in names],
+            "protocol": ["mcqa"] * len(cells),
+            "cell": list(cells),
+            "planned": [count] * len(cells),
+        }
+    )
+
+
+def scored(rows, count=10):
+    return score(table(rows), planned(CELL, count=count)).row(0, named=True)
+
+
+def test_measures_by_hand():
+    row = scored(
+        [
+            episode(1, turns=1),
+            episode(2, turns=4),
+            episode(3, ending=Ending.WRONG, turns=2, suggestions=0, abstentions=1, unparsable=1, categories=0),
+            episode(4, ending=Ending.LIMIT, turns=5, suggestions=5, categories=0),
+        ]
+    )
+
+    assert (row["planned"], row["finished"], row["scored"], row["errors"], row["correct"]) == (10, 4, 4, 0, 2)
+    assert (row["acc"], row["acc_first"], row["correct_first"]) == (50.0, 25.0, 1), (
+        "one of the two right ones asked first"
+    )
+    assert row["ps"] == (0 + 3 + 1 + 4) / 4
+    assert row["turns"] == 12
+    assert row["loops"] == 25.0
+    shares = [row[f"share_{action}"] for action in ("suggestion", "abstention", "category", "unparsable")]
+    assert shares == [pytest.approx(100 * n / 12) for n in (8, 1, 2, 1)]
+    assert (row["prompt_tokens"], row["reply_tokens"]) == (400, 12)
+
+
+def test_an_error_is_counted_and_never_averaged_in():
+    answers = [episode(1, turns=3), episode(2, ending=Ending.WRONG, turns=1)]
+    errors = [episode(10 + n, ending=ending, turns=n, error="why") for n, ending in enumerate((*ERRORS, Ending.FAILED))]
+
+    without, with_errors = scored(answers), scored(answers + errors)
+
+    counted = ("finished", "unprocessable", "refused", "failed", "errors")
+    assert {name: with_errors[name] for name in counted} == dict(zip(counted, (6, 1, 1, 2, 4), strict=True))
+    assert {k: v for k, v in with_errors.items() if k not in counted} == {
+        k: v for k, v in without.items() if k not in counted
+    }
+
+
+@pytest.mark.parametrize("rows", [[], [episode(1, ending=Ending.FAILED, turns=0), episode(2, ending=Ending.REFUSED)]])
+def test_without_an_answer_there_is_no_measure(rows):
+    row = scored(rows)
+
+    assert (row["finished"], row["scored"], row["errors"], row["turns"]) == (len(rows), 0, len(rows), 0)
+    measures = ("acc", "acc_low", "acc_high", "ps", "loops", "share_suggestion", "share_unparsable")
+    assert [row[name] for name in measures] == [None] * len(measures)
+
+
+def test_every_planned_cell_has_its_row_and_no_other():
+    cells = ("b/ROD/hint", "a/QD/hint", "a/COCO/hint")
+    rows = [episode(1, "a/QD/hint"), episode(1, "not/ROD/planned")]
+
+    found = score(table(rows), planned(*cells))
+
+    assert found["cell"].to_list() == sorted(cells)
+    assert found["finished"].to_list() == [0, 1, 0]
+
+
+@given(st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_the_interval_is_that_of_a_proportion(hits_of):
+    hits, n = hits_of
+    rows = {name: [value] * n for name, value in episode(0).items()}
+    rows["correct"] = [number < hits for number in range(n)]
+    row = score(pl.LazyFrame(rows, schema=EPISODES), planned(CELL)).row(0, named=True)
+
+    low, high = proportion_interval(hits, n)
+
+    assert (row["acc_low"], row["acc_high"]) == pytest.approx((100 * low, 100 * high), abs=1e-9)
+    assert 0 <= row["acc_low"] <= row["acc"] <= row["acc_high"] <= 100
+
+
+def test_the_average_is_the_unweighted_mean_of_the_seven():
+    cells = [f"m/{scenario}/hint" for scenario in SCENARIOS]
+    rows = [episode(n, cell, turns=1 + i) for i, cell in enumerate(cells) for n in range(i + 1)]
+    rows += [episode(9, cells[0], ending=Ending.WRONG, turns=1)]
+    counts = planned(*cells).with_columns(planned=pl.Series([2, 2, 3, 4, 5, 6, 7]))
+
+    (mean,) = average_over_scenarios(score(table(rows), counts)).to_dicts()
+
+    assert mean["acc"] == pytest.approx((50 + 6 * 100) / 7)
+    assert mean["ps"] == pytest.approx(sum(range(7)) / 7)
+    assert (mean["scenarios"], mean["complete"], mean["all_seven"]) == (7, 7, True)
+
+
+@pytest.mark.parametrize("gap", ["pending", "failed", "not planned", "nothing"])
+def test_an_average_says_when_it_is_not_of_all_seven(gap):
+    cells = [f"m/{scenario}/hint" for scenario in SCENARIOS]
+    rows = [episode(n, cell) for cell in cells for n in range(2)]
+    counts = planned(*cells, count=2)
+    if gap == "pending":
+        rows.pop()
+    if gap == "failed":
+        rows[-1] = episode(1, cells[-1], ending=Ending.FAILED, turns=0)
+    if gap == "not planned":
+        counts = counts[:-1]
+    if gap == "nothing":
+        rows = rows[:-2]
+
+    (mean,) = average_over_scenarios(score(table(rows), counts)).to_dicts()
+
+    assert (mean["complete"], mean["all_seven"]) == (6, False)
+    assert mean["scenarios"] == (6 if gap in ("not planned", "nothing") else 7)
+    assert mean["acc"] == 100.0
+
+
+def random_rows(chance, count=400):
+    cells = [f"m{m}/{scenario}/hint" for m in range(3) for scenario in ("ROD", "QD", "COCO")]
+    return [
+        episode(
+            number,
+            chance.choice(cells),
+            ending=chance.choice(list(Ending)),
+            turns=chance.randint(1, 9),
+            seconds=chance.random(),
+            prompt_tokens=chance.randint(1, 999),
+        )
+        for number in range(count)
+    ], planned(*cells)
+
+
+def test_results_do_not_depend_on_order_parts_time_or_tokens(tmp_path):
+    chance = Random(5)
+    rows, cells = random_rows(chance)
+    seen = set()
+    for attempt in range(8):
+        chance.shuffle(rows)
+        rows = [{**row, "seconds": chance.random(), "prompt_tokens": chance.randint(1, 999)} for row in rows]
+        folder = tmp_path / str(attempt)
+        opened = EpisodeStore(folder, rows=chance.randint(20, 300))
+        size = chance.randint(5, 90)
+        for first in range(0, len(rows), size):
+            opened.append(block(rows[first : first + size]))
+        if attempt % 2:
+            opened.compact()
+        opened.close()
+        write_results(folder, score(episodes(folder), cells.sample(fraction=1, shuffle=True, seed=attempt)))
+        seen.add((folder / "results.json").read_bytes())
+
+    assert len(seen) == 1
+
+
+def test_results_json_reads_as_one_row_a_cell(tmp_path):
+    rows, cells = random_rows(Random(1))
+    table_ = score(table(rows), cells)
+
+    write_results(tmp_path, table_)
+
+    found = json.loads((tmp_path / "results.json").read_bytes())
+    assert [row["cell"] for row in found] == sorted(cells["cell"])
+    for row, full in zip(found, table_.to_dicts(), strict=True):
+        assert row == {
+            name: pytest.approx(full[name], abs=1e-6) if isinstance(full[name], float) else full[name] for name in row
+        }
+        assert list(row) == sorted(row)
+        assert not {"seconds", "prompt_tokens", "reply_tokens", "cost", "prompt_cached", "pictures_cached"} & row.keys()
+    assert pl.read_parquet(tmp_path / "results.parquet").equals(table_)
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_results_json_has_six_decimals_and_no_value_for_nothing(tmp_path):
+    write_results(
+        tmp_path,
+        score(
+            table([episode(n, ending=Ending.WRONG if n else Ending.CORRECT) for n in range(3)]),
+            planned(CELL, "x/QD/hint"),
+        ),
+    )
+
+    text = (tmp_path / "results.json").read_text()
+
+    assert '"acc": 33.333333,' in text
+    assert '"acc": null' in text
+    assert str(tmp_path) not in text
+
+
+def test_strict_is_the_packages_reading_of_the_first_reply_also_of_one_cut_off_in_its_thinking(tmp_path):
+    names = ["key", "judge", "category", "suggestion", "aggregate", "reason", "first_failed"]
+    rows = [
+        ("a", "j", None, None, None, "cut off", True, True, False, True),  # its thinking held a list
+        ("b", "j", True, True, True, None, True, False, False, False),  # the second attempt could be read
+        ("c", "j", True, False, True, None, False, None, None, None),  # stored before the strict bits
+        ("d", "j", None, None, None, "refused", True, None, None, None),
+    ]
+    strict = [f"strict_{bit}" for bit in BITS]
+    read = pl.LazyFrame(rows, schema={name: VERDICTS[name] for name in [*names, *strict]}, orient="row")
+    episodes = pl.LazyFrame({"key": list("abcd"), "cell": ["x"] * 4, "ending": ["answered"] * 4})
+
+    ours, package = (judge_measures(episodes, read, way).to_dicts()[0] for way in (False, True))
+    assert (ours["judged"], ours["unjudged"], ours["category"], ours["suggestion"]) == (2, 2, 100, 50)
+    assert (package["judged"], package["unjudged"]) == (4, 0)
+    assert (package["category"], package["suggestion"], package["aggregate"]) == (50, 0, 50)
+
+
+def test_a_cell_lacks_what_was_not_played_what_failed_and_what_was_not_read():
+    counts = {"planned": [10, 10], "finished": [7, 10], "failed": [2, 0]}
+    read = {"answered": [5, None], "judged": [3, None], "unjudged": [1, None]}
+
+    assert pl.DataFrame(counts).select(missing_episodes(list(counts))).to_series().to_list() == [5, 0]
+    both = counts | read
+    assert pl.DataFrame(both).select(missing_episodes(list(both))).to_series().to_list() == [6, 0]
+
+
+def open_ended(rows, verdicts=None, cells=(CELL,)):
+    """The rows of open-ended cells."""
+    frame = None if verdicts is None else pl.LazyFrame(verdicts, schema=VERDICTS)
+    asked = planned(*cells).with_columns(protocol=pl.lit("oeg"))
+    return score(table(rows), asked, frame).to_dicts()
+
+
+def verdict(number, **more):
+    row = dict.fromkeys(VERDICTS) | {"judge": "j", "category": True, "suggestion": False, "aggregate": True}
+    return row | {"key": episode(number)["key"], "first_failed": False} | more
+
+
+def test_an_open_ended_cell_counts_what_its_judge_read():
+    rows = [episode(n, ending=Ending.ANSWERED, turns=1) for n in range(5)]
+    bits = dict.fromkeys(BITS)
+    verdicts = [
+        verdict(0),
+        verdict(1, suggestion=True),
+        verdict(2, category=False, aggregate=False),
+        verdict(3, **bits, reason="no list"),
+        verdict(77),
+    ]
+    found, nothing = open_ended(rows, verdicts, (CELL, "x/QD/hint"))
+
+    assert [found[name] for name in ("answered", "judged", "unjudged", "judge")] == [5, 3, 1, "j"]
+    assert [round(found[bit], 3) for bit in BITS] == [66.667, 33.333, 66.667]
+    low, high = proportion_interval(2, 3)
+    assert (found["aggregate_low"], found["aggregate_high"]) == pytest.approx((100 * low, 100 * high))
+    assert [nothing[name] for name in ("answered", "judged", "unjudged", "judge", "category")] == [0, 0, 0, None, None]
+    (unread,) = open_ended(rows)
+    assert [unread[name] for name in ("answered", "judged", "unjudged", "aggregate")] == [5, 0, 0, None]
+
+
+def test_the_average_of_open_ended_cells_is_complete_when_all_is_read():
+    cells = [f"m/{scenario}/hint" for scenario in SCENARIOS]
+    rows = [episode(1, cell, ending=Ending.ANSWERED, turns=1) for cell in cells]
+    asked = planned(*cells, count=1).with_columns(protocol=pl.lit("oeg"))
+    verdicts = [verdict(1, key=row["key"]) for row in rows]
+    whole, part = (
+        average_over_scenarios(score(table(rows), asked, pl.LazyFrame(read, schema=VERDICTS))).row(0, named=True)
+        for read in (verdicts, verdicts[:-1])
+    )
+
+    assert (whole["complete"], whole["all_seven"]) == (7, True)
+    assert (part["complete"], part["all_seven"]) == (6, False)

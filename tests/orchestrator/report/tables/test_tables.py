@@ -1,0 +1,231 @@
+"""Tables mark best and second, show unfinished as unfinished, and take hostile names for text."""
+
+import io
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.report.html.cells import cells_table
+from orchestrator.report.measures.estimates import estimate
+from orchestrator.report.measures.paired_averages import compare_condition_averages
+from orchestrator.report.measures.paired_tests import compare_conditions
+from orchestrator.report.measures.ranking import ranking
+from orchestrator.report.read_run import read_run
+from orchestrator.report.tables.all_tables import report_tables
+from orchestrator.report.tables.csv import csv_text
+from orchestrator.report.tables.evidence import paired_table
+from orchestrator.report.tables.latex import escape_latex, latex
+from orchestrator.report.tables.markdown import escape_markdown, markdown
+from orchestrator.report.tables.open_ended import open_ended_averages, open_ended_table
+from orchestrator.report.tables.table import Table, TableCell, columns, filter_values, line, mark_best
+from orchestrator.report.tables.write import write_tables
+from tests.orchestrator.report.runs import known, played, sweep
+
+HOSTILE = [
+    r"\input{/etc/passwd}", "100% & $x_1^2$ #1 ~ {a}", "| a | b |", "**bold** <script>alert(1)</script>", "[x](http://y)",
+    "line\nbreak\r\n\t| x", "\u202etxt.exe\x00\x07", "`code`", "www.x.org @you #3", "$(rm -rf)", "\\\\", "a--b---c", "=cmd()",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def unfinished(demo_data, tmp_path_factory):
+    return played(tmp_path_factory.mktemp("part") / "run", sweep(demo_data), only=905)
+
+
+def unescaped(text: str) -> str:
+    """What LaTeX would still take for a command after our own escapes are gone."""
+    ours = r"\\text(backslash|asciicircum|asciitilde|less|greater|bar|quotedbl|asciigrave|quotesingle)\{\}"
+    return re.sub(r"\\[{}$&#_%]|-\{\}", "", re.sub(ours, "", text))
+
+
+@given(st.text(max_size=80) | st.sampled_from(HOSTILE))
+def test_no_text_is_latex(text):
+    assert not re.search(r"[\\{}$&#_%^~\n]", unescaped(escape_latex(text)))
+
+
+@given(st.text(max_size=80) | st.sampled_from(HOSTILE))
+def test_no_text_is_markdown_or_html(text):
+    shown = escape_markdown(text)
+
+    assert "<" not in shown and ">" not in shown and "\n" not in shown
+    assert not re.search(r"(?<!\\)[|`*_\[\]@$]", re.sub(r"\\\\", "", shown))
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_stays_in_its_row(name):
+    rows = (line(name, [TableCell(name)]), line("b", [TableCell("2.0", note=name)]))
+    table = Table("x", name, columns("model", [name]), rows, pl.DataFrame({"model": [name]}))
+    lines = markdown(table).splitlines()
+    body = [row for row in latex(table).splitlines() if row.endswith(r"\\")]
+
+    assert [len(re.findall(r"(?<!\\)\|", re.sub(r"\\\\", "", row))) for row in lines[2:6]] == [3] * 4
+    assert len(body) == 3
+    assert [len(re.findall(r"(?<!\\)&", row)) for row in body] == [1, 1, 1]
+    back = pl.read_csv(io.BytesIO(csv_text(table.numbers).encode()))
+    assert back["model"].item() == ("'" + name if name.startswith("=") else name)
+
+
+def test_best_and_second_by_hand():
+    rows = [
+        line("a", [TableCell("9.96", 9.96), TableCell("1", 1.0)]),
+        line("b", [TableCell("10.0", 10.0), TableCell("0", 0.0)]),
+        line("c", [TableCell("9.9", 9.9), TableCell("0", 0.0)]),
+        line("d", [TableCell("50", 50.0, style="unfinished"), TableCell("-")]),
+        line("baseline", [TableCell("100", 100.0), TableCell("100", 100.0)]),
+    ]
+    marks = [[cell.style for cell in cells] for _, *cells in mark_best(rows, [True] * 4 + [False])]
+
+    assert marks == [["best", "best"], ["best", ""], ["second", ""], ["unfinished", ""], ["", ""]]
+
+
+def test_a_row_has_a_cell_for_every_column():
+    with pytest.raises(ValueError, match="table x has a row that does not fit its 2 columns"):
+        Table("x", "", columns("model", ["ROD"]), (line("a", []),))
+
+
+def test_a_column_of_one_value_is_no_filter(run_data):
+    cells = cells_table(run_data, estimate(run_data))
+    names = {column.name: texts for _, column, texts in filter_values(cells)}
+
+    assert list(names) == ["Model", "Scenario", "Condition"] and names["Scenario"][0] == "ROD"
+    assert not filter_values(replace(cells, rows=cells.rows[:1]))
+
+
+def test_the_main_table_holds_the_figures_of_score(run, run_data):
+    files = {path.name: path for path in write_tables(run)}
+    assert {name.split(".")[1] for name in files} == {"md", "tex", "csv"}
+    text, rows = files["main.md"].read_text(), run_data.rows.filter(condition="zero-shot")
+    for row in rows.iter_rows(named=True):
+        line = next(line for line in text.splitlines() if line.startswith(f"| {row['model']} "))
+        assert f"{row['acc']:.1f} / {row['ps']:.1f}" in line
+    numbers = pl.read_csv(files["main.csv"])
+    assert numbers.filter(scenario="avg").height == 6
+    assert {"planned", "finished", "errors", "acc_low", "ps_high"} <= set(numbers.columns)
+
+
+def test_every_measure_is_written_beside_the_tables(run, run_data):
+    files = {path.name: pl.read_csv(path) for path in write_tables(run) if path.suffix == ".csv"}
+
+    assert {"endings.csv", "efficiency.csv", "budget.csv", "lift.csv", "lenient.csv", "models-paired.csv"} <= set(files)
+    assert "capacity.csv" not in files, "no policy has a size"
+    assert files["endings.csv"]["count"].sum() == run_data.episodes.height
+
+
+def test_equal_runs_give_equal_bytes(run):
+    first = {path.name: path.read_bytes() for path in write_tables(run)}
+
+    assert {path.name: path.read_bytes() for path in write_tables(run)} == first
+
+
+def test_models_are_marked_and_baselines_stand_below(tmp_path):
+    folder = known(tmp_path / "run", ["oracle", "qwen2.5-vl-3b", "llava-1.5-7b", "gpt-4.1"], ("zero-shot",), most=40)
+    write_tables(folder)
+    tex = (folder / "tables" / "main.tex").read_text().splitlines()
+    names = [line.split(" &")[0] for line in tex if line.endswith(r"\\")][1:]
+
+    assert names == ["llava-1.5-7b", "qwen2.5-vl-3b", "gpt-4.1", "oracle"]
+    assert tex[next(n for n, line in enumerate(tex) if line.startswith("oracle")) - 1] == r"\midrule"
+    assert r"\textbf" in next(line for line in tex if line.startswith("gpt"))
+    assert r"\textbf" not in next(line for line in tex if line.startswith("oracle"))
+
+
+def test_the_paired_table_has_models_first_and_minus_signs(tmp_path):
+    names = ["oracle", "qwen2.5-vl-3b", "llava-1.5-7b"]
+    table = paired_table(read_run(known(tmp_path / "run", names, ("zero-shot", "hint"), most=20)))
+    changes = [cell for _, *cells in table.rows for cell in cells if cell.value]
+
+    assert [row[0].text for row in table.rows] == ["llava-1.5-7b, hint", "qwen2.5-vl-3b, hint", "oracle, hint"]
+    assert [row[0].text for row in table.folded_rows] == ["oracle, hint"] and len(table.open_rows) == 2
+    assert {cell.text[0] for cell in changes} == {"+", "−"}
+    assert "$-$" in latex(table) and "−" not in latex(table)
+
+
+def test_unfinished_is_visible_in_every_format_and_never_best(unfinished):
+    write_tables(unfinished)
+    text = (unfinished / "tables" / "main.md").read_text()
+    tex = (unfinished / "tables" / "main.tex").read_text()
+    numbers = pl.read_csv(unfinished / "tables" / "main.csv")
+
+    assert "*0/10*" in text and "of 7 scenarios)*" in text and "unfinished" in text
+    assert r"\textcolor{gray}{\textsl{0/10}}" in tex
+    left = numbers.filter((pl.col("finished") < pl.col("planned")) & (pl.col("scored") == 0))
+    assert left.height > 0 and left["acc"].null_count() == left.height, "nothing played is no zero"
+    for table in report_tables(read_run(unfinished)):
+        progress = [cell for row in table.rows for cell in row[1:] if "/10)" in cell.text or " of 7 scen" in cell.text]
+        assert {cell.style for cell in progress} <= {"unfinished"}, table.name
+
+
+def test_errors_are_told_under_the_table(run_data):
+    failed = run_data.episodes.with_columns(
+        pl.when((pl.col("cell") == "uniform/QD/zero-shot") & (pl.col("sample_id") % 3 == 0))
+        .then(pl.lit("unprocessable"))
+        .otherwise(pl.col("ending"))
+        .alias("ending")
+    )
+    main = report_tables(replace(run_data, episodes=failed))[0]
+
+    assert any("uniform/QD/zero-shot" in note and "unprocessable" in note for note in main.notes)
+
+
+def test_open_ended_is_there_when_it_was_played_with_its_judge_and_its_average(run_data, tmp_path):
+    assert not open_ended_table(run_data).rows
+    models = ["llava-ov-0.5b", "idefics3-8b"]
+    asked = read_run(known(tmp_path / "run", models, ("zero-shot", "hint"), most=100, protocol="oeg"))
+    table = open_ended_table(asked)
+
+    assert [row[0].text for row in table.rows] == [f"{m}, {c}" for m in models for c in ("zero-shot", "hint")]
+    assert table.rows[0][1].text == "1.1 / 0.0 / 1.1"
+    assert table.rows[0][-1].text == "2.6 / 0.4 / 2.2"
+    assert "judge qwen3-8b/paper-00000000; without a verdict: 0 of 2,520, left out" in table.title
+    mean = open_ended_averages(asked).row(
+        by_predicate=(pl.col("model") == models[0]) & (pl.col("condition") == "zero-shot"), named=True
+    )
+    assert mean["aggregate_low"] < mean["aggregate"] < mean["aggregate_high"] < 6 and mean["all_seven"]
+
+
+def test_open_ended_answers_are_paired_too(tmp_path):
+    models = ["llava-ov-0.5b", "idefics3-8b"]
+    asked = read_run(known(tmp_path / "run", models, ("zero-shot", "hint"), most=100, protocol="oeg"))
+    bits = asked.verdicts.join(asked.rows.select("cell", "protocol"), on="cell")
+    mine = bits.filter(model=models[0], scenario="QD").pivot("condition", index="sample_id", values="aggregate")
+    row = compare_conditions(asked).filter(model=models[0], scenario="QD").row(0, named=True)
+    mean = compare_condition_averages(asked).filter(model=models[0]).row(0, named=True)
+    table = next(table for table in report_tables(asked) if table.name == "open-ended-paired")
+
+    assert row["difference"] == pytest.approx(100 * (mine["hint"].mean() - mine["zero-shot"].mean()))
+    assert (row["n"], row["gained"]) == (100, (mine["hint"] & ~mine["zero-shot"]).sum())
+    assert row["p_holm"] >= row["p"] and row["ps_difference"] is None and row["ps_p_holm"] is None
+    shown = {
+        r["condition"]: r["aggregate"] for r in open_ended_averages(asked).filter(model=models[0]).iter_rows(named=True)
+    }
+    assert mean["difference"] == pytest.approx(shown["hint"] - shown["zero-shot"])
+    assert mean["difference_low"] < mean["difference"] < mean["difference_high"] and mean["ps_p_holm"] is None
+    assert [row[0].text for row in table.rows] == [f"{model}, hint" for model in models]
+    assert ranking(asked)["protocol"].unique().to_list() == ["oeg"]
+
+
+PAGE = r"""\documentclass{article}\usepackage[T1]{fontenc}\usepackage{textcomp,booktabs,xcolor,graphicx}
+\begin{document}\input{%s}\end{document}
+"""
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_every_table_compiles_and_fits_the_line(tmp_path):
+    models = ["oracle", "qwen2.5-vl-3b", "llava-next-mistral-7b", "gpt-4.1"]
+    folder = known(tmp_path / "run", models, most=20, protocol=["mcqa", "oeg"], judge={"model": "rule-judge"})
+    written = [path for path in write_tables(folder) if path.suffix == ".tex"]
+
+    assert len(written) >= 4
+    for path in written:
+        (tmp_path / "page.tex").write_text(PAGE % path)
+        done = subprocess.run(
+            ["pdflatex", "-interaction=nonstopmode", "-no-shell-escape", "page.tex"],
+            cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0 and "Overfull" not in done.stdout, done.stdout[-2000:]

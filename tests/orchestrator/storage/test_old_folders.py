@@ -1,0 +1,83 @@
+"""Run folders that versions 0.1.0 and 0.2.0 wrote open, resume and report as they did then.
+
+``old_folders/VERSION`` was written by that version's own code over ``data demo data --scenarios ROD,QD --samples 8 --seed 1``;
+of its 32 episodes one was made pending again. The data are drawn anew: keys name their content, so they must not change.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from envs.demo import draw
+from orchestrator.planning.build_plan import build_plan, cells_with_progress
+from orchestrator.storage import checksums, run_folder
+from orchestrator.storage.episode_store import damaged_parts, episodes, turns
+from sweeps.load import load
+from tests.orchestrator.report import runs
+
+FOLDERS = Path(__file__).parent / "old_folders"
+UNFINISHED = "first-option/ROD/hint"
+SWEEP = "old.toml"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("old") / "data"
+    draw(folder, 8, 1, ["ROD", "QD"])
+    return folder
+
+
+@pytest.fixture(params=["0.1", "0.2"])
+def folder(request, data, tmp_path, monkeypatch) -> Path:
+    """A copy of an old folder beside its data, as its sweep names them."""
+    shutil.copytree(data, tmp_path / "data")
+    shutil.copytree(FOLDERS / request.param, tmp_path / "run")
+    shutil.copy(FOLDERS / SWEEP, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return Path("run")
+
+
+def stored_rows(folder: Path) -> dict[str, list[dict[str, object]]]:
+    """Key -> the episode and its turns."""
+    rows = {row["key"]: [row] for row in episodes(folder).collect().to_dicts()}
+    for turn in turns(folder).collect().to_dicts():
+        rows[turn["key"]].append(turn)
+    return rows
+
+
+def results(folder: Path) -> dict[str, dict[str, object]]:
+    return {row["cell"]: row for row in json.loads((folder / "results.json").read_text())}
+
+
+def test_a_folder_of_an_earlier_version_opens_and_says_what_is_pending(folder):
+    sweep = load(Path(SWEEP), [])
+    plan = build_plan(sweep)
+
+    status = run_folder.read_status(folder)
+    progress = {row["cell"]: (row["done"], row["planned"]) for row in cells_with_progress(plan, folder)}
+
+    assert run_folder.check_configuration(folder, sweep, update=False) == run_folder.stored_sweep(folder)
+    assert damaged_parts(folder) == checksums.damaged_files(folder) == status["damaged"] == []
+    assert progress == {cell.key: (3 if cell.key == UNFINISHED else 4, 4) for cell in plan.cells}
+    assert {cell["cell"]: (cell["finished"], cell["planned"]) for cell in status["cells"]} == progress
+    assert {cell["cell"] for cell in status["cells"] if cell["state"] != "complete"} == {UNFINISHED}
+
+
+def test_a_folder_of_an_earlier_version_resumes_with_what_is_pending_and_reports_the_same(folder):
+    sweep = load(Path(SWEEP), [])
+    plan, rows_before, results_before = build_plan(sweep), stored_rows(folder), results(folder)
+    pending = set(plan.all_keys()) - rows_before.keys()
+    assert len(rows_before) == 31 and len(pending) == 1 and rows_before.keys() < set(plan.all_keys())
+
+    runs.played(folder, sweep)
+
+    rows_after, results_after = stored_rows(folder), results(folder)
+    assert rows_after.keys() - rows_before.keys() == pending
+    assert {key: rows_after[key] for key in rows_before} == rows_before, "stored episodes are never played again"
+    assert results_after.keys() == results_before.keys() and len(results_before) == 8
+    for cell, row in results_before.items():  # also the one that was mended: its lost episode is drawn by the same seed
+        assert {name: results_after[cell][name] for name in row} == row
