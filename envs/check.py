@@ -5,6 +5,7 @@ Every picture that any episode can show is checked.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from envs import SCENARIOS, installed_scenarios, is_scenario
 from envs.bad_lines import Problem
 from envs.frames import reachable_states
-from envs.render import Renderer, UnreadablePicture, crop_bounds
+from envs.render import PictureHeader, Renderer, UnreadablePicture, crop_bounds
 from envs.samples import BadData, is_evaluated, read_samples
 from envs.types import ImageRef, Mode, Sample
 
@@ -27,6 +28,8 @@ class Report:
     """Scenario -> good samples."""
     pictures: dict[str, int]
     """Scenario -> picture files that play can ask for."""
+    headers: tuple[PictureHeader, ...] = ()
+    """Of every readable picture file."""
 
     @property
     def ok(self) -> bool:
@@ -38,6 +41,8 @@ class Report:
         yield from map(str, self.problems)
         for name, count in self.samples.items():
             yield f"{name}: {count:,} samples, {self.pictures[name]:,} pictures"
+        if self.headers:
+            yield _describe_headers(self.headers)
         yield f"{len(self.problems):,} problems" if self.problems else "all good"
 
 
@@ -55,6 +60,7 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
         )
     problems: list[Problem] = []
     samples, pictures = {}, {}
+    headers: list[PictureHeader] = []
     renderer = Renderer(folder, cache_bytes=0)
     for name in scenarios:
         found, bad = read_samples(folder, name)
@@ -64,10 +70,16 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
             refs = list(reachable_pictures(sample))
             bad += _crops(refs, sample)
             wanted.update((ref.path, sample) for ref in refs if ref.path not in wanted)
-        bad += [problem for path, sample in wanted.items() if (problem := _looked_at(renderer, path, sample, deep))]
+        for path, sample in wanted.items():
+            try:
+                headers.append(renderer.verify(path))
+                if deep:
+                    renderer.decode(path)
+            except UnreadablePicture as reason:
+                bad.append(_needed(reason, sample))
         problems += bad
         samples[name], pictures[name] = len(chosen), len(wanted)
-    return Report(tuple(problems), samples, pictures)
+    return Report(tuple(problems), samples, pictures, tuple(headers))
 
 
 def reachable_pictures(sample: Sample) -> Iterator[ImageRef]:
@@ -87,12 +99,13 @@ def _crops(refs: Sequence[ImageRef], sample: Sample) -> Iterator[Problem]:
             yield _needed(reason, sample)
 
 
-def _looked_at(renderer: Renderer, path: str, sample: Sample, deep: bool) -> Problem | None:
-    try:
-        renderer.source(path) if deep else renderer.verify(path)
-    except UnreadablePicture as reason:
-        return _needed(reason, sample)
-    return None
+def _describe_headers(headers: Sequence[PictureHeader]) -> str:
+    modes = ", ".join(f"{count:,} {mode}" for mode, count in Counter(h.mode for h in headers).most_common())
+    smallest, largest = (choose(headers, key=lambda h: h.size[0] * h.size[1]).size for choose in (min, max))
+    sizes = f"{smallest[0]}x{smallest[1]} to {largest[0]}x{largest[1]} pixels"
+    turned = sum(h.orientation != 1 for h in headers)
+    note = f"; {turned:,} have an EXIF orientation, which is ignored as in the package" if turned else ""
+    return f"pictures: {modes}; {sizes}{note}"
 
 
 def _needed(reason: UnreadablePicture, sample: Sample) -> Problem:

@@ -1,7 +1,9 @@
-"""A picture is what its reference says, or ``UnreadablePicture`` with the reason: nothing a file holds can crash or fill memory.
+"""Render the picture of a reference, or raise ``UnreadablePicture``; no file can crash the process or fill its memory.
 
-The one module of the game that needs pillow. Order of work as in the package: open, RGB, crop (``load_image``,
+The one module of the game that needs pillow. Order of steps as in the package: open, RGB, crop (``load_image``,
 ``_get_transform``), then the shorter edge. For Qwen the file is fitted first, and the crop is still in its own pixels.
+Pictures carry pixels alone: vLLM turns a picture by its EXIF orientation and paints transparent colors, the package does
+neither, so no metadata may reach an engine.
 """
 
 from __future__ import annotations
@@ -10,11 +12,16 @@ import math
 import os
 import stat
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from io import BytesIO
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
 from PIL import Image, UnidentifiedImageError
+from PIL.ExifTags import Base
 
 from envs.types import Crop, ImageRef
 
@@ -48,6 +55,26 @@ class UnreadablePicture(Exception):
     """A picture that cannot be shown; the message names its file and why."""
 
 
+class PictureHeader(NamedTuple):
+    """Facts of a picture file that need no decoding."""
+
+    mode: str
+    """Pillow's name of the pixel format, such as RGB, L or P."""
+    size: tuple[int, int]
+    """Width and height in pixels, as stored."""
+    orientation: int
+    """EXIF orientation 1 to 8; 1 if the file names none."""
+
+
+class DecodedFile(NamedTuple):
+    """A picture file in memory."""
+
+    pixels: Image.Image
+    """RGB, without metadata."""
+    digest: str
+    """Hash of the file's bytes."""
+
+
 class Renderer:
     """Pictures of one data folder, with a bounded cache of decoded files. Safe to use from several threads."""
 
@@ -58,31 +85,31 @@ class Renderer:
         self.cache_bytes = cache_bytes
         self.cached_bytes = 0
         """Bytes of decoded pictures held now."""
-        self._cache: OrderedDict[str, Image.Image] = OrderedDict()
+        self._cache: OrderedDict[str, DecodedFile] = OrderedDict()
         self._lock = Lock()
 
     def picture(self, ref: ImageRef) -> Image.Image:
-        """The RGB picture that a model sees; shared by all who ask, so copy it before drawing. Raises Unprocessable."""
-        picture = self.source(ref.path)
-        if ref.crop is not None:
-            picture = picture.crop(crop_bounds(ref.crop, ref.path))  # black where it lies outside the picture
-        if ref.grey:
-            picture = Image.new("RGB", picture.size, GREY)
-        return picture if ref.short_edge is None else _resized(picture, ref.short_edge, ref.path)
+        """Return the RGB picture that a model sees; shared, so copy it before drawing. Raises UnreadablePicture."""
+        return self._render(ref, self.decode(ref.path).pixels)
 
-    def source(self, path: str) -> Image.Image:
-        """The whole file as RGB, decoded once while it stays in the cache; raises Unprocessable."""
+    def keyed_picture(self, ref: ImageRef) -> tuple[Image.Image, str]:
+        """Return the picture and a key that only equal pixels share: the file's content, crop and size."""
+        pixels, digest = self.decode(ref.path)
+        return self._render(ref, pixels), digest + ref.key.removeprefix(ref.path)
+
+    def decode(self, path: str) -> DecodedFile:
+        """Return the whole file as RGB, decoded once while it stays in the cache; raises UnreadablePicture."""
         with self._lock:
             if path in self._cache:
                 self._cache.move_to_end(path)
                 return self._cache[path]
-        picture = self._decoded(path)
-        self._keep(path, picture)
-        return picture
+        decoded = self._decode(path)
+        self._keep(path, decoded)
+        return decoded
 
     def size(self, ref: ImageRef) -> tuple[int, int]:
-        """Width and height of the picture that a model sees, from the file's header alone; raises Unprocessable."""
-        with self._opened(ref.path) as picture:
+        """Return width and height of the picture that a model sees, from the file's header; raises UnreadablePicture."""
+        with _reasons(ref.path), _open(self._file(ref.path), ref.path) as picture:
             size = picture.size if self.fit is None else fitted_size(picture.size, self.fit)
         if ref.crop is not None:
             left, top, right, bottom = crop_bounds(ref.crop, ref.path)
@@ -90,58 +117,73 @@ class Renderer:
         scale = ref.short_edge / min(size) if ref.short_edge else 1.0
         return int(size[0] * scale), int(size[1] * scale)
 
-    def verify(self, path: str) -> None:
-        """Check that a file is there and looks like a picture, without decoding it; raises Unprocessable."""
-        with self._opened(path) as picture:
-            try:
-                picture.verify()
-            except Exception as problem:  # pillow's plugins raise anything on a broken file
-                raise UnreadablePicture(f"{path}: {_told(problem)}") from None
+    def verify(self, path: str) -> PictureHeader:
+        """Return a file's header if it looks like a picture, without decoding it; raises UnreadablePicture."""
+        with _reasons(path), _open(self._file(path), path) as picture:
+            exif = Image.Image.getexif(picture)  # that of PNG files would decode the picture
+            header = PictureHeader(picture.mode, picture.size, exif.get(Base.Orientation, 1))
+            picture.verify()
+        return header
 
-    def _keep(self, path: str, picture: Image.Image) -> None:
-        size = _held(picture)
+    def _render(self, ref: ImageRef, pixels: Image.Image) -> Image.Image:
+        if ref.crop is not None:
+            pixels = pixels.crop(crop_bounds(ref.crop, ref.path))  # black where it lies outside the picture
+        if ref.grey:
+            pixels = Image.new("RGB", pixels.size, GREY)
+        return pixels if ref.short_edge is None else _resized(pixels, ref.short_edge, ref.path)
+
+    def _keep(self, path: str, decoded: DecodedFile) -> None:
+        size = _memory(decoded.pixels)
         with self._lock:
             if path in self._cache or size > self.cache_bytes:
                 return
-            self._cache[path] = picture
+            self._cache[path] = decoded
             self.cached_bytes += size
             while self.cached_bytes > self.cache_bytes:
-                _, gone = self._cache.popitem(last=False)
-                self.cached_bytes -= _held(gone)
+                _, evicted = self._cache.popitem(last=False)
+                self.cached_bytes -= _memory(evicted.pixels)
 
-    def _decoded(self, path: str) -> Image.Image:
-        with self._opened(path) as picture:
-            try:
-                return picture.convert("RGB") if self.fit is None else _fitted(picture, self.fit, path)
-            except UnreadablePicture:
-                raise
-            except Exception as problem:  # pillow's plugins raise anything on a broken file
-                raise UnreadablePicture(f"{path}: {_told(problem)}") from None
+    def _decode(self, path: str) -> DecodedFile:
+        with _reasons(path):
+            content = self._file(path).read_bytes()
+            with _open(BytesIO(content), path) as picture:
+                pixels = picture.convert("RGB") if self.fit is None else _fitted(picture, self.fit, path)
+        pixels.info = {}
+        return DecodedFile(pixels, blake2b(content, digest_size=16).hexdigest())
 
-    def _opened(self, path: str) -> Image.Image:
-        """The file, opened but not decoded; inside the folder, not too large, of a known format."""
+    def _file(self, path: str) -> Path:
+        """Return the path of a regular file inside the folder that is not too large."""
         file = self.folder / path
-        try:
-            if not Path(os.path.realpath(file)).is_relative_to(self.folder):
-                raise UnreadablePicture(f"{path}: lies outside the data folder")
-            found = file.stat()
-            if stat.S_ISDIR(found.st_mode):
-                raise UnreadablePicture(f"{path}: is a folder")
-            if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for ever
-                raise UnreadablePicture(f"{path}: is not a file")
-            if found.st_size > LARGEST_FILE:
-                raise UnreadablePicture(f"{path}: is larger than {LARGEST_FILE} bytes")
-            picture = Image.open(file, formats=FORMATS)
-        except UnreadablePicture:
-            raise
-        except Exception as problem:  # missing, a folder, no picture, a bomb: all the same to an episode
-            raise UnreadablePicture(f"{path}: {_told(problem)}") from None
-        if picture.width * picture.height > LARGEST_PICTURE:
-            picture.close()
-            raise UnreadablePicture(
-                f"{path}: {picture.width} x {picture.height} pixels are more than {LARGEST_PICTURE}"
-            )
-        return picture
+        if not Path(os.path.realpath(file)).is_relative_to(self.folder):
+            raise UnreadablePicture(f"{path}: lies outside the data folder")
+        status = file.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise UnreadablePicture(f"{path}: is a folder")
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
+            raise UnreadablePicture(f"{path}: is not a file")
+        if status.st_size > LARGEST_FILE:
+            raise UnreadablePicture(f"{path}: is larger than {LARGEST_FILE} bytes")
+        return file
+
+
+def _open(source: Path | BytesIO, path: str) -> Image.Image:
+    """Open a picture of a known format and bounded size without decoding it."""
+    picture = Image.open(source, formats=FORMATS)
+    if picture.width * picture.height > LARGEST_PICTURE:
+        picture.close()
+        raise UnreadablePicture(f"{path}: {picture.width} x {picture.height} pixels are more than {LARGEST_PICTURE}")
+    return picture
+
+
+@contextmanager
+def _reasons(path: str) -> Iterator[None]:
+    """Raise any error of reading or decoding as UnreadablePicture: pillow's plugins raise anything on a broken file."""
+    try:
+        yield
+    except UnreadablePicture:
+        raise
+    except Exception as problem:
+        raise UnreadablePicture(f"{path}: {_reason(problem)}") from None
 
 
 def crop_bounds(crop: Crop, path: str) -> tuple[int, int, int, int]:
@@ -183,8 +225,8 @@ def _fitted(picture: Image.Image, fit: Fit, path: str) -> Image.Image:
     return picture.convert("RGB").resize(size)
 
 
-def _held(picture: Image.Image) -> int:
-    """Bytes in memory: pillow keeps RGB in four bytes a pixel."""
+def _memory(picture: Image.Image) -> int:
+    """Return the bytes in memory: pillow keeps RGB in four bytes per pixel."""
     return picture.width * picture.height * 4
 
 
@@ -199,7 +241,7 @@ def _resized(picture: Image.Image, short_edge: int, path: str) -> Image.Image:
     return picture.resize((width, height))
 
 
-def _told(problem: Exception) -> str:
+def _reason(problem: Exception) -> str:
     """The reason without the machine's own paths."""
     if isinstance(problem, FileNotFoundError):
         return "is not there"

@@ -17,7 +17,6 @@ from actors.engine.backend import Message
 from envs.render import Fit, Renderer
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
-from sweeps.values import digest
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -39,7 +38,6 @@ class PictureLoader:
     def __init__(self, data: Path, model: ModelSpec | None = None) -> None:
         """``model`` will see the pictures: for Qwen's models they are fitted first."""
         self.renderer = Renderer(data, fit=picture_bounds(model) if model else None)
-        self.folder = digest(str(data.resolve()))
         self.threads = ThreadPoolExecutor(thread_count(), thread_name_prefix="pictures")
 
     async def load(self, messages: Sequence[Message]) -> dict[ImageRef, Image]:
@@ -57,14 +55,10 @@ class PictureLoader:
         ready = (loop.run_in_executor(self.threads, convert, ref) for ref in refs)
         return dict(zip(refs, await asyncio.gather(*ready), strict=True))
 
-    def load_blocking(self, messages: Sequence[Message]) -> dict[ImageRef, Image]:
-        """Return every picture of a conversation as RGB pixels, opened in the calling thread; raises as ``load``."""
+    def load_blocking(self, messages: Sequence[Message]) -> dict[ImageRef, tuple[Image, str]]:
+        """Return each picture of a conversation and its cache key, opened in the calling thread; raises as ``load``."""
         refs = dict.fromkeys(image for message in messages for image in message.images)
-        return {image: self.renderer.picture(image) for image in refs}
-
-    def cache_key(self, image: ImageRef) -> str:
-        """Return the key of these pixels in an engine's cache: folder, file, crop and size."""
-        return f"{self.folder}:{image.key}"
+        return {image: self.renderer.keyed_picture(image) for image in refs}
 
     def close(self) -> None:
         """Release the threads; safe to call twice."""
@@ -72,10 +66,9 @@ class PictureLoader:
 
 
 def encode_png(picture: Image) -> bytes:
-    """Return the pixels as PNG, without the file's metadata: comments, EXIF, color profiles."""
-    bare, content = picture.copy(), BytesIO()
-    bare.info = {}
-    bare.save(content, "PNG")
+    """Return the pixels as a PNG file."""
+    content = BytesIO()
+    picture.save(content, "PNG")
     return content.getvalue()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+from PIL.ExifTags import Base
 
 from actors.engine.backend import Backend, BackendError, Message, Request
 from actors.engine.registry import open_engine
@@ -30,6 +31,8 @@ from tests.actors.asking import asked, user
 
 SIZES = ((112, 84), (56, 140), (168, 56))
 """Width and height of the pictures, multiples of 28 so that Qwen's fitting changes no pixel; several tilings."""
+TURNED, TRANSPARENT = ImageRef("turned.jpg"), ImageRef("transparent.png")
+"""A photograph with an EXIF orientation, and a palette with a transparent color."""
 PICTURES = 10
 MAX_IMAGES = 40
 """Pictures that a prompt may hold."""
@@ -43,6 +46,10 @@ def draw(folder: Path) -> None:
     for number in range(PICTURES):
         width, height = SIZES[number % len(SIZES)]
         Image.fromarray(chance.integers(0, 256, (height, width, 3), dtype=np.uint8)).save(folder / f"{number}.png")
+    turned = Image.Exif()
+    turned[Base.Orientation] = 6
+    Image.open(folder / "0.png").save(folder / TURNED.path, exif=turned)
+    Image.open(folder / "0.png").quantize(16).save(folder / TRANSPARENT.path, transparency=3)
     (folder / "broken.png").write_bytes(b"\x89PNG no more")
 
 
@@ -52,7 +59,11 @@ def picture(number: int) -> ImageRef:
 
 def prompts(most: int, data: Path) -> dict[str, tuple[Message, ...]]:
     """What is asked of a model that takes so many pictures."""
-    found = {"1 picture": (user(QUESTION, picture(0)),)}
+    found = {
+        "1 picture": (user(QUESTION, picture(0)),),
+        "turned picture": (user(QUESTION, TURNED),),
+        "transparent picture": (user(QUESTION, TRANSPARENT),),
+    }
     if most >= PICTURES:
         for number in (3, PICTURES):
             found[f"{number} pictures"] = (user(QUESTION, *map(picture, range(number))),)
@@ -124,7 +135,7 @@ async def ids_alone(name: str, folder: Path, data: Path) -> dict[str, Any]:
             for title, messages in asked_for.items():
                 found[title][kind] = await backend.token_ids(_request(messages))
                 if kind == "transformers":
-                    found[title]["package"] = package.ids(messages, await backend.pictures.load(messages))
+                    found[title]["package"] = package.ids(messages, await _package_pictures(messages, backend))
             if kind == "vllm":
                 found["limits"] = dict(backend.engine.renderer.get_mm_processor().info.allowed_mm_limits)
         finally:
@@ -160,8 +171,18 @@ async def _ours(backend: Any, messages: tuple[Message, ...]) -> dict[str, Any]:
 
 
 async def _theirs(package: Any, messages: tuple[Message, ...], backend: Any) -> dict[str, Any]:
-    shown = await backend.pictures.load(messages)
-    return {"package ids": package.ids(messages, shown), "package reply": package.reply(messages, shown, NEW_TOKENS)}
+    pictures = await _package_pictures(messages, backend)
+    return {
+        "package ids": package.ids(messages, pictures),
+        "package reply": package.reply(messages, pictures, NEW_TOKENS),
+    }
+
+
+async def _package_pictures(messages: tuple[Message, ...], backend: Any) -> dict[ImageRef, Image.Image]:
+    """Pictures as the package opens them, with all their metadata; cropped and resized ones come from the engine's loader."""
+    pictures = dict(await backend.pictures.load(messages))
+    plain = [ref for ref in pictures if ref == ImageRef(ref.path)]
+    return pictures | {ref: Image.open(backend.pictures.renderer.folder / ref.path).convert("RGB") for ref in plain}
 
 
 async def _refusal(backend: Backend, messages: tuple[Message, ...]) -> dict[str, Any]:

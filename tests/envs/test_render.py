@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 from envs.render import Fit, Renderer, UnreadablePicture, fitted_size
-from envs.types import ImageRef
+from envs.types import Crop, ImageRef
+from tests.envs.picture_zoo import draw_zoo
 
 
 @pytest.fixture
@@ -78,6 +79,54 @@ def test_what_is_too_long_to_fit_ends_its_episode(tmp_path):
         Renderer(tmp_path, fit=Fit()).picture(ImageRef("thin.png"))
 
 
+@pytest.mark.parametrize("crop", [None, (9.5, 19.4, 40.6, 70.0)], ids=["whole", "crop"])
+@pytest.mark.parametrize("edge", [None, 30], ids=["size", "edge"])
+def test_every_kind_of_picture_has_the_pixels_of_the_package_and_nothing_else(
+    tmp_path: Path, crop: Crop | None, edge: int | None
+) -> None:
+    """The package calls ``Image.open(path).convert("RGB")`` (``load_image``) and hands the pixels to transformers."""
+    ours = Renderer(tmp_path)
+    for name in draw_zoo(tmp_path):
+        theirs = Image.open(tmp_path / name).convert("RGB")
+        theirs = theirs.crop(crop) if crop else theirs
+        if edge:
+            scale = edge / min(theirs.size)
+            theirs = theirs.resize((int(theirs.width * scale), int(theirs.height * scale)))
+        picture = ours.picture(ImageRef(name, crop=crop, short_edge=edge))
+
+        assert (picture.mode, picture.size, picture.info) == ("RGB", theirs.size, {}), name
+        assert picture.tobytes() == theirs.tobytes(), name
+        assert picture.getexif() == {}, name
+
+
+def test_every_kind_of_picture_is_fitted_as_qwen_vl_utils_does_it(tmp_path: Path) -> None:
+    ours = Renderer(tmp_path, fit=Fit())
+    for name in draw_zoo(tmp_path):
+        source = Image.open(tmp_path / name)
+        if max(source.size) / min(source.size) >= 200:
+            continue
+        if source.mode == "RGBA":  # ``qwen_vl_utils.vision_process.to_rgb``
+            theirs = Image.new("RGB", source.size, (255, 255, 255))
+            theirs.paste(source, mask=source.split()[3])
+        else:
+            theirs = source.convert("RGB")
+        picture = ours.picture(ImageRef(name))
+
+        assert picture.tobytes() == theirs.resize(fitted_size(source.size, Fit())).tobytes(), name
+        assert picture.info == {}, name
+
+
+def test_a_key_names_the_content_of_the_file(folder: Path) -> None:
+    crop = ImageRef("a.png", crop=(0.0, 0.0, 10.0, 10.0))
+    before = {Renderer(folder).keyed_picture(ref)[1] for ref in (crop, ImageRef("a.png"), ImageRef("alpha.png"))}
+    (folder / "b.png").write_bytes((folder / "a.png").read_bytes())
+    same = Renderer(folder).keyed_picture(ImageRef("b.png"))[1]
+    Image.new("RGB", (90, 60), "green").save(folder / "a.png")
+
+    assert len(before) == 3 and same in before
+    assert Renderer(folder).keyed_picture(crop)[1] not in before, "a replaced file never reuses features"
+
+
 def png_claiming(width: int, height: int) -> bytes:
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -130,19 +179,19 @@ def test_the_cache_is_bounded_and_serves_the_same_pixels(folder):
         for number in range(20):
             assert renderer.picture(ImageRef(f"{number}.png")).getpixel((5, 5)) == (number, 0, 0)
             assert renderer.cached_bytes <= 100_000
-    assert renderer.source("19.png") is renderer.source("19.png")
+    assert renderer.decode("19.png") is renderer.decode("19.png")
 
 
 def test_crops_of_one_file_decode_it_once_and_the_least_used_goes_first(folder):
     renderer = Renderer(folder, cache_bytes=90 * 60 * 4 + 30 * 200 * 4)
-    first = renderer.source("a.png")
-    renderer.source("alpha.png")
+    first = renderer.decode("a.png")
+    renderer.decode("alpha.png")
     for left in range(5):
         renderer.picture(ImageRef("a.png", crop=(left, 0, left + 30, 30)))
     Image.new("RGB", (10, 10)).save(folder / "third.png")
-    renderer.source("third.png")
+    renderer.decode("third.png")
 
-    assert renderer.source("a.png") is first, "used last, kept"
+    assert renderer.decode("a.png") is first, "used last, kept"
     assert renderer.cached_bytes == 90 * 60 * 4 + 10 * 10 * 4, "the other one made room"
 
 

@@ -3,8 +3,8 @@
 Facts behind the choices (vLLM 0.32, read in its sources and measured on CPU):
 
 - The default context of AsyncLLM batches 128 sequences and 2,048 tokens on any GPU, so both limits are always stated.
-- A picture's ``uuid`` is its identity in every cache, as it stands: it names folder, file, crop and size, and the
-  pixels go along each time.
+- A picture's ``uuid`` is its identity in every cache, as it stands: it is made of the file's content, crop and size,
+  and the pixels go along each time.
 - Front end and engine keep two picture caches in step by the order of requests: one thread renders them all, and nothing
   is awaited between rendering and handing over. When they still drift apart, a request ends with reason ``error``;
   rendered again, it is fine.
@@ -48,7 +48,6 @@ from actors.engine.vllm.on_cpu import engine_threads
 from actors.engine.vllm.parameters import engine_arguments, is_greedy, sampling_params
 from actors.engine.vllm.tool_calls import ToolCalls
 from envs.tool_calls import Function
-from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 
 RESENDS = 4
@@ -193,7 +192,7 @@ class VLLMBackend(LocalBackend):
 
     def _open(self, request: Request) -> tuple[Chat, tuple[Function, ...]]:
         pictures = self.pictures.load_blocking(request.messages)
-        return conversation(request.messages, lambda image: self._part(image, pictures[image])), request.tools
+        return conversation(request.messages, lambda image: _picture_part(*pictures[image])), request.tools
 
     def _render(self, opened: tuple[Chat, tuple[Function, ...]]) -> Any:
         return self.render(*opened)
@@ -203,9 +202,6 @@ class VLLMBackend(LocalBackend):
         template = add_functions(self.template, functions) if functions else self.template
         _, (prompt,) = self.engine.renderer.render_chat([chat], template, self.tokens)
         return prompt
-
-    def _part(self, image: ImageRef, pixels: Any) -> Part:
-        return {"type": "image_pil", "image_pil": pixels, "uuid": self.pictures.cache_key(image)}
 
     # -- one request --------------------------------------------------------------------------------------------------
     async def _insist(
@@ -291,6 +287,10 @@ def _refusal_error(name: str, refusal: BaseException | None) -> Unprocessable:
         refusal.parameter in ("input_tokens", "input_text", "image") or "maximum model length" in str(refusal)
     )
     return (Overflow if outgrown else Unprocessable)(f"{name}: {refusal}")
+
+
+def _picture_part(pixels: Any, key: str) -> Part:
+    return {"type": "image_pil", "image_pil": pixels, "uuid": key}
 
 
 def count_pictures(prompt: Any) -> SentPictures:

@@ -242,7 +242,7 @@ def test_the_same_words_about_another_picture_are_another_request(talk: Talk, fo
     painted(folder, ["left.png", "right.png"])
     crops = [ImageRef("left.png"), ImageRef("right.png"), ImageRef("left.png", short_edge=3)]
     views = [asked(user("What is this?", ref), max_tokens=12) for ref in crops]
-    names = {talk.backend.pictures.cache_key(ref) for ref in crops}
+    names = {talk.backend.pictures.renderer.keyed_picture(ref)[1] for ref in crops}
     warm, again = facts(talk.replies(views)), facts(talk.replies(views))
     assert warm == again and len(names) == 3 and warm[0] != warm[1]
 
