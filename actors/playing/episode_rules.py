@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from actors.engine.backend import Message, Situation
-from actors.playing.prompts import Past, ask_openly, messages, posed, posed_openly
+from actors.playing.prompts import Past, messages, open_question, open_view, turn_view
 from actors.playing.tool_prompts import tool_messages
 from actors.playing.turn_judge import TurnJudge
 from envs import SCENARIOS
@@ -76,7 +76,7 @@ class MultipleChoice(EpisodeRules):
     """Solved examples that precede the question."""
 
     def pose(self, state: State, past: Sequence[Past]) -> TurnPrompt:
-        view = posed(self.sample, state, self.condition)
+        view = turn_view(self.sample, state, self.condition)
         conversation = messages(self.sample, view, self.condition, past, self.examples)
         return TurnPrompt(conversation, Situation(self.sample, state, view))
 
@@ -118,7 +118,7 @@ class FunctionCalls(EpisodeRules):
     """Send the functions as tools instead of listing them in the text."""
 
     def pose(self, state: State, past: Sequence[Past]) -> TurnPrompt:
-        view = posed(self.sample, state, self.condition)
+        view = turn_view(self.sample, state, self.condition)
         calls = offered_calls(self.sample, state, view)
         tools = functions(calls)
         situation = Situation(self.sample, state, view, calls=tuple(calls))
@@ -137,8 +137,8 @@ class OneAnswer(EpisodeRules):
     """The reply is free text to the first picture; a judge reads it after the episode."""
 
     def pose(self, state: State, past: Sequence[Past]) -> TurnPrompt:
-        view = posed_openly(self.sample, state, self.condition)
-        return TurnPrompt((ask_openly(view),), Situation(self.sample, state, view, open_ended=True))
+        view = open_view(self.sample, state, self.condition)
+        return TurnPrompt((open_question(view),), Situation(self.sample, state, view, open_ended=True))
 
     async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, AnyTurn]:
         state = prompt.situation.state

@@ -12,7 +12,7 @@ from weakref import WeakSet
 from actors.engine.backend import Backend
 from actors.playing.lease import LeaseState
 from actors.playing.play import play
-from actors.playing.prompts import examples, staged
+from actors.playing.prompts import apply_condition, examples
 from actors.playing.records import EpisodeBatch, EpisodeRows, PlayedEpisode
 from actors.playing.turn_judge import TurnJudge
 from envs.installed import find_offer, require_identity
@@ -67,7 +67,7 @@ class EpisodeRunner:
     async def _episode(self, ordinal: int) -> PlayedEpisode:
         index, sample = self.plan.task(ordinal)
         cell, seed = self.plan.cells[index], self.plan.episode_seed(sample, self.plan.cells[index].condition)
-        staged_sample = staged(sample, cell.condition, self.plan.seed)
+        staged_sample = apply_condition(sample, cell.condition, self.plan.seed)
         pool, small = self.plan.pools[sample.scenario], cell.model.small_examples
         shots = examples(sample, pool, cell.condition, self.plan.seed, small)
         key = self.plan.key(index, sample)

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Generic, TypeVar
 
 from actors.engine.backend import ENDS_EPISODE, Backend, Message, Refused, Reply, Request, Situation
-from actors.playing.prompts import posed_openly
+from actors.playing.prompts import open_view
 from envs import SCENARIOS
 from envs.openended import (
     JUDGE_VERSION,
@@ -99,8 +99,8 @@ async def judge(sample: Sample, cell: Cell, answer: str, judge: Judge, backend: 
     thinking, or empty) an empty answer is judged. Raises BackendDied (the verdict is pending again), and ValueError where the
     paper's instruction is wanted and the package ``proactivebench`` is absent.
     """
-    messages, situation, count = asked(sample, cell, answer, judge)
-    attempts = await attempted(
+    messages, situation, count = judge_prompt(sample, cell, answer, judge)
+    attempts = await ask_judge(
         messages, situation, judge, backend, seed, lambda r: read_verdict(r, sample.scenario, count)
     )
     strict = strict_verdict(attempts.replies[0].text, sample.scenario, count) if attempts.replies else None
@@ -110,7 +110,7 @@ async def judge(sample: Sample, cell: Cell, answer: str, judge: Judge, backend: 
     )  # fmt: skip
 
 
-async def attempted(
+async def ask_judge(
     messages: tuple[Message, ...],
     situation: Situation,
     judge: Judge,
@@ -135,18 +135,18 @@ async def attempted(
             attempts.reason = ""
             return attempts
         attempts.failed += 1
-        attempts.reason = unread(reply)
+        attempts.reason = unreadable_reason(reply)
     return attempts
 
 
-def asked(sample: Sample, cell: Cell, answer: str, judge: Judge) -> tuple[tuple[Message, ...], Situation, int]:
+def judge_prompt(sample: Sample, cell: Cell, answer: str, judge: Judge) -> tuple[tuple[Message, ...], Situation, int]:
     """The judge's conversation, the situation behind it, and how many marks its verdict must have."""
     condition = cell.condition
     state = SCENARIOS[sample.scenario].initial(sample, condition.mode)
-    view = posed_openly(sample, state, condition)
+    view = open_view(sample, state, condition)
     spoken_answer = strip_thinking(answer) or ""
     answers = accepted_answers(sample, reference=condition.mode is Mode.REFERENCE)
-    write = instructed if judge.instruction == "ours" else papers
+    write = instructed if judge.instruction == "ours" else paper_messages
     return (
         write(view.prompt, answers, spoken_answer),
         Situation(sample, state, view, answer=spoken_answer),
@@ -164,7 +164,7 @@ def attempt_seed(seed: int, attempt: int) -> int:
     return (seed + attempt * STEP) & 0x7FFFFFFFFFFFFFFF
 
 
-def unread(reply: Reply) -> str:
+def unreadable_reason(reply: Reply) -> str:
     """Why a reply is no verdict."""
     if strip_thinking(reply.text) is None:
         return "cut off inside its thinking"
@@ -174,18 +174,18 @@ def unread(reply: Reply) -> str:
 
 
 # -- the paper's own instruction ---------------------------------------------------------------------------------------
-def papers(question: str, answers: Sequence[str], answer: str) -> tuple[Message, ...]:
+def paper_messages(question: str, answers: Sequence[str], answer: str) -> tuple[Message, ...]:
     """The package's conversation, its wording read from the installed package; raises ValueError when it is absent.
 
     The answer stands in it undelimited and whole, as the paper has it (``get_oeg_judge_messages``).
     """
-    system, user = papers_wording()
+    system, user = read_paper_wording()
     filled = user.format(user_prompt=question, correct_answers=list(answers), generated_answer=answer)
     return Message("system", system), Message("user", filled)
 
 
 @cache
-def papers_wording() -> tuple[str, str]:
+def read_paper_wording() -> tuple[str, str]:
     """System prompt and user template, as they stand in the package's source; nothing of it is executed."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
@@ -207,7 +207,7 @@ def papers_wording() -> tuple[str, str]:
 def instruction_hash(judge: Judge) -> str:
     """Which instruction, and a hash of its wording: ``judge-1:…`` or ``paper:…``; raises as ``papers_wording``."""
     if judge.instruction == "paper":
-        name, wording = "paper", "\0".join(papers_wording())
+        name, wording = "paper", "\0".join(read_paper_wording())
     else:
         name, wording = JUDGE_VERSION, instruction("question", ("one", "two"), "answer")
     return f"{name}:{sha256(wording.encode()).hexdigest()[:16]}"

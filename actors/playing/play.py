@@ -63,7 +63,7 @@ async def play(
     """Play one episode.
 
     Args:
-        sample: The sample as its condition shows it (``prompts.staged``).
+        sample: The sample as its condition shows it (``prompts.apply_condition``).
         seed: Decides random-proactive moves and, with the turn's number, the decoding of every turn.
         examples: Solved examples of multiple choice.
         judge: Reads the answers of ``oeg-multi``; required there.

@@ -47,7 +47,7 @@ Past = tuple[View, str]
 """An earlier turn of the same episode: what was seen, what was answered."""
 
 
-def staged(sample: Sample, condition: Condition, seed: int) -> Sample:
+def apply_condition(sample: Sample, condition: Condition, seed: int) -> Sample:
     """The sample as a condition shows it: suggestions disguised, options in another order; the same for every model."""
     if condition.mode is Mode.RANDOM:
         sample = replace_suggestions(sample, seed, condition.source or None)
@@ -59,17 +59,17 @@ def staged(sample: Sample, condition: Condition, seed: int) -> Sample:
     return replace(sample, options=options, categories=categories)
 
 
-def posed(sample: Sample, state: State, condition: Condition) -> View:
+def turn_view(sample: Sample, state: State, condition: Condition) -> View:
     """What is shown and asked at a state, the answers left included where the condition tells them."""
     game = SCENARIOS[sample.scenario]
     view = game.view(sample, state, condition.hint)
     budget = answers_left(game.limit(sample) - state.turn) if condition.budget else ""
     options = () if condition.every_frame else view.options
     question = worded(view.prompt, condition) + budget
-    return View(pictured(view, sample, condition), question, options, view.categories)
+    return View(turn_image(view, sample, condition), question, options, view.categories)
 
 
-def pictured(view: View, sample: Sample, condition: Condition) -> ImageRef:
+def turn_image(view: View, sample: Sample, condition: Condition) -> ImageRef:
     """What stands for the sample's picture; ValueError where none was drawn for it to be swapped with."""
     if condition.picture == "blank":
         return replace(view.image, grey=True)
@@ -98,9 +98,9 @@ def messages(
     sample: Sample, view: View, condition: Condition, past: Sequence[Past] = (), examples: Sequence[Message] = ()
 ) -> tuple[Message, ...]:
     """The conversation that asks about ``view``: examples, then earlier turns if the condition keeps them, then it."""
-    before = (*spoken_first(condition), *examples)
+    before = (*system_messages(condition), *examples)
     if not condition.history:
-        return (*before, ask(view, None, condition.template))
+        return (*before, question_message(view, None, condition.template))
     edge = SCENARIOS[sample.scenario].history_edge if condition.resized else None
     remembered = past[-condition.history_turns :] if condition.history_turns else past
     earlier = [
@@ -108,15 +108,15 @@ def messages(
         for past_view, past_reply in remembered
         for message in exchange(past_view, past_reply, edge, condition.template)
     ]
-    return (*before, *earlier, ask(view, edge, condition.template))
+    return (*before, *earlier, question_message(view, edge, condition.template))
 
 
-def spoken_first(condition: Condition) -> tuple[Message, ...]:
+def system_messages(condition: Condition) -> tuple[Message, ...]:
     """The system message of a condition that has one."""
     return (Message("system", condition.system, ()),) if condition.system else ()
 
 
-def posed_openly(sample: Sample, state: State, condition: Condition) -> View:
+def open_view(sample: Sample, state: State, condition: Condition) -> View:
     """What is shown and asked in open-ended generation; its hint is the same for all scenarios.
 
     Source: the package's example ``tests/oeg.py``; the clear picture keeps its own question (docs/decisions/0003).
@@ -125,20 +125,20 @@ def posed_openly(sample: Sample, state: State, condition: Condition) -> View:
     return replace(view, prompt=view.prompt + OPEN_ENDED_HINT) if condition.hint else view
 
 
-def ask_openly(view: View) -> Message:
+def open_question(view: View) -> Message:
     """The question with its picture and without any option."""
     return Message("user", view.prompt, (view.image,))
 
 
-def ask(view: View, short_edge: int | None = None, template: str = "") -> Message:
+def question_message(view: View, short_edge: int | None = None, template: str = "") -> Message:
     """One question with its picture, if it has one, as the paper's template has it, or a template of one's own."""
     options = view.options + view.categories
-    text = filled(template, view.prompt, options) if template else multiple_choice(view.prompt, options)
-    images = () if view.image == NO_PICTURE else (resized(view.image, short_edge),)
+    text = fill_template(template, view.prompt, options) if template else multiple_choice(view.prompt, options)
+    images = () if view.image == NO_PICTURE else (resize_image(view.image, short_edge),)
     return Message("user", text, images)
 
 
-def filled(template: str, question: str, options: tuple[str, ...]) -> str:
+def fill_template(template: str, question: str, options: tuple[str, ...]) -> str:
     """The template with question and lettered options, which may themselves look like one."""
     before, mark, after = re.split(r"(\{question\}|\{options\})", template, maxsplit=1)
     inserted = {QUESTION: question, OPTIONS: lettered(options)}
@@ -149,10 +149,10 @@ def filled(template: str, question: str, options: tuple[str, ...]) -> str:
 
 def exchange(view: View, reply: str, short_edge: int | None, template: str = "") -> tuple[Message, Message]:
     """A question and its answer."""
-    return ask(view, short_edge, template), Message("assistant", reply)
+    return question_message(view, short_edge, template), Message("assistant", reply)
 
 
-def resized(image: ImageRef, short_edge: int | None) -> ImageRef:
+def resize_image(image: ImageRef, short_edge: int | None) -> ImageRef:
     """The same picture at another size; None leaves it alone."""
     return image if short_edge is None or image == NO_PICTURE else replace(image, short_edge=short_edge)
 

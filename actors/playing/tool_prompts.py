@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from actors.engine.backend import Message
-from actors.playing.prompts import spoken_first
+from actors.playing.prompts import system_messages
 from envs.tool_calls import Function
 from envs.tool_wording import LISTED, NATIVE, WRITTEN
 from envs.types import NO_PICTURE, View
@@ -15,12 +15,12 @@ from sweeps.conditions import Condition
 
 def tool_messages(view: View, functions: Sequence[Function], condition: Condition, native: bool) -> tuple[Message, ...]:
     """The conversation that asks for one call; ``native`` leaves the functions to what travels beside it (``schema``)."""
-    text = view.prompt + (NATIVE if native else f"{LISTED}{listed(functions)}{WRITTEN}")
+    text = view.prompt + (NATIVE if native else f"{LISTED}{list_functions(functions)}{WRITTEN}")
     images = () if view.image == NO_PICTURE else (view.image,)
-    return (*spoken_first(condition), Message("user", text, images))
+    return (*system_messages(condition), Message("user", text, images))
 
 
-def listed(functions: Sequence[Function]) -> str:
+def list_functions(functions: Sequence[Function]) -> str:
     """The functions as text, a line each: ``- move_blocks(direction: "left" | "right"): ...``."""
     return "".join(f"- {function.name}({_parameter(function)}): {function.description}\n" for function in functions)
 

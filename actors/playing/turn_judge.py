@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from actors.engine.backend import Backend, Message, Situation
-from actors.playing.judge import RULES, attempted
+from actors.playing.judge import RULES, ask_judge
 from envs import dialogue, rulejudge
 from envs.openended import read_marks, strip_thinking
 from envs.types import Sample, State, View
@@ -22,7 +22,7 @@ class NoVerdict(Exception):
     """The judge's reply could not be read, in any of its attempts."""
 
 
-class Read(NamedTuple):
+class JudgedOption(NamedTuple):
     """One answer as the judge read it."""
 
     option: str
@@ -37,22 +37,24 @@ class TurnJudge:
     def __init__(self, judge: Judge, backend: Backend) -> None:
         self.spec, self.backend, self.key = judge, backend, turn_judge_key(judge)
 
-    async def read(self, sample: Sample, state: State, view: View, key: str, answer: str) -> Read:
+    async def read(self, sample: Sample, state: State, view: View, key: str, answer: str) -> JudgedOption:
         """What the episode ``key`` is answered at this state; ``answer`` is the model's whole reply.
 
         Raises NoVerdict, and BackendDied (the episode is pending again).
         """
-        messages, situation, count = put(sample, state, view, answer)
+        messages, situation, count = turn_judge_prompt(sample, state, view, answer)
         seed = int(digest(f"{key}/{state.turn}/{self.key}", 7), 16)
-        attempts = await attempted(
+        attempts = await ask_judge(
             messages, situation, self.spec, self.backend, seed, lambda text: read_marks(text, count)
         )
         if attempts.read is None:
             raise NoVerdict(f"{self.spec.model.name} gave no verdict on turn {state.turn}: {attempts.reason}")
-        return Read(dialogue.option_from_marks(sample, state, attempts.read), attempts.text)
+        return JudgedOption(dialogue.option_from_marks(sample, state, attempts.read), attempts.text)
 
 
-def put(sample: Sample, state: State, view: View, answer: str) -> tuple[tuple[Message, ...], Situation, int]:
+def turn_judge_prompt(
+    sample: Sample, state: State, view: View, answer: str
+) -> tuple[tuple[Message, ...], Situation, int]:
     """The judge's conversation about an answer, the situation behind it, and how many marks its reply must have.
 
     Of the answer only what follows the thinking is shown, as in one-turn generation.

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from actors.playing.prompts import staged
+from actors.playing.prompts import apply_condition
 from envs import SCENARIOS
 from orchestrator.audit import function_calls, multiple_choice, open_ended, several_turns
 from orchestrator.audit.records import Difference, Recording
@@ -149,5 +149,5 @@ def _recordings(plan: Plan, folder: Path) -> Iterator[Recording]:
             if cell.condition.every_frame:
                 continue  # the package asks no such question
             columns = row | {name: row[name] or [] for name in STORED}
-            sample = staged(plan.samples_by_id[cell.scenario][row["sample_id"]], cell.condition, plan.seed)
+            sample = apply_condition(plan.samples_by_id[cell.scenario][row["sample_id"]], cell.condition, plan.seed)
             yield Recording(columns, cell, sample, row["verdicts"] or ())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from actors.playing.prompts import posed
+from actors.playing.prompts import turn_view
 from envs import SCENARIOS
 from envs.tool_calls import called_option, offered_calls
 from orchestrator.audit import multiple_choice
@@ -34,7 +34,7 @@ def _played(episode: Recording) -> Iterator[tuple[str, dict[str, Any]]]:
     for reply in episode.row["reply"]:
         if state.ending is not None:
             return
-        view, plain = posed(sample, state, condition), game.view(sample, state, condition.hint)
+        view, plain = turn_view(sample, state, condition), game.view(sample, state, condition.hint)
         read = called_option(view, offered_calls(sample, state, view), reply)
         state, turn = game.step(sample, state, read)
         yield read, multiple_choice.facts(view, plain, view.image.key, state, turn)

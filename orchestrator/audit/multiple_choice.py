@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from actors.playing.prompts import posed, resized
+from actors.playing.prompts import resize_image, turn_view
 from envs import SCENARIOS
 from envs.lenient import repair_reply
 from envs.types import ERRORS, Action, Ending, State, Turn, View
@@ -105,10 +105,10 @@ def _played(episode: Recording) -> Iterator[tuple[str, dict[str, Any]]]:
     for reply in episode.row["reply"]:
         if state.ending is not None:
             return
-        view, plain = posed(sample, state, condition), game.view(sample, state, condition.hint)
+        view, plain = turn_view(sample, state, condition), game.view(sample, state, condition.hint)
         read = repair_reply(sample, state, reply) if condition.lenient else reply
         state, turn = game.step(sample, state, read)
-        yield read, facts(view, plain, resized(view.image, edge).key, state, turn)
+        yield read, facts(view, plain, resize_image(view.image, edge).key, state, turn)
 
 
 def facts(view: View, plain: View, image: str, after: State, turn: Turn) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from actors.playing.prompts import posed_openly
+from actors.playing.prompts import open_view
 from envs import SCENARIOS
 from envs.openended import Bits, accepted_answers, read_verdict, strict_verdict
 from envs.types import Mode
@@ -36,7 +36,7 @@ def compared(episode: Recording, reference: Mapping[str, Any]) -> Iterator[Diffe
     row, sample, condition = episode.row, episode.sample, episode.cell.condition
     clear = condition.mode is Mode.REFERENCE
     state = SCENARIOS[sample.scenario].initial(sample, condition.mode)
-    view = posed_openly(sample, state, condition.model_copy(update={"hint": False}))
+    view = open_view(sample, state, condition.model_copy(update={"hint": False}))
     answers = accepted_answers(sample, reference=clear)
     for image in row["image"]:
         if image != view.image.key:

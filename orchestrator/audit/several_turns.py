@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from actors.playing.prompts import posed_openly
+from actors.playing.prompts import open_view
 from envs import SCENARIOS, dialogue
 from envs.openended import read_marks
 from orchestrator.audit import multiple_choice
@@ -39,6 +39,6 @@ def _played(episode: Recording) -> Iterator[tuple[str | None, dict[str, Any]]]:
             return
         marks = read_marks(text or "", len(dialogue.turn_choices(sample, state).lines))
         read = None if marks is None else dialogue.option_from_marks(sample, state, marks)
-        view, plain = posed_openly(sample, state, episode.cell.condition), game.view(sample, state)
+        view, plain = open_view(sample, state, episode.cell.condition), game.view(sample, state)
         state, turn = game.step(sample, state, read or "")
         yield read, multiple_choice.facts(view, plain, view.image.key, state, turn)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from actors.engine.backend import Message
 from actors.playing.episode_rules import MultipleChoice
-from actors.playing.prompts import Past, examples, staged
+from actors.playing.prompts import Past, apply_condition, examples
 from envs.chance import episode_seed
 from envs.samples import load_samples
 from envs.suggestion_pool import with_suggestion_pool
@@ -70,7 +70,7 @@ class InteractiveEpisode:
     def __init__(self, sample: Sample, pool: Sequence[Sample], condition: Condition, seed: int) -> None:
         purpose = f"episode-{condition.draw}" if condition.draw else "episode"
         self.rules = MultipleChoice(
-            staged(sample, condition, seed), condition, episode_seed(seed, sample.scenario, sample.id, purpose),
+            apply_condition(sample, condition, seed), condition, episode_seed(seed, sample.scenario, sample.id, purpose),
             examples(sample, pool, condition, seed),
         )  # fmt: skip
         self.sample, self.state = self.rules.sample, self.rules.initial()

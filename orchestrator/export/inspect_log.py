@@ -18,7 +18,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import polars as pl
 
-from actors.playing.prompts import ask, ask_openly
+from actors.playing.prompts import open_question, question_message
 from actors.playing.tool_prompts import tool_messages
 from envs.tool_calls import calls_for_view, functions
 from envs.types import ERRORS, Ending, Sample, View
@@ -214,7 +214,9 @@ class _Log:
         if self.protocol is Protocol.TOOLS:
             tools = functions(calls_for_view(row["scenario"], view))
             return tool_messages(view, tools, self.condition, self.model.calls_natively)[-1].text
-        return (ask_openly(view) if self.protocol.is_open_ended else ask(view, template=self.condition.template)).text
+        if self.protocol.is_open_ended:
+            return open_question(view).text
+        return question_message(view, template=self.condition.template).text
 
     def _scores(self, row: Row, turns: Sequence[Row], sample: Sample | None) -> Found:
         last_reply = turns[-1]["reply"] if turns else ""

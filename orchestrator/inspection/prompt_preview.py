@@ -15,8 +15,8 @@ from typing import Any
 from actors.engine.backend import BackendError, Message, Request, Situation
 from actors.engine.chat_format import function_schema
 from actors.playing import turn_judge
-from actors.playing.judge import asked
-from actors.playing.prompts import Past, ask_openly, examples, messages, posed, posed_openly, staged
+from actors.playing.judge import judge_prompt
+from actors.playing.prompts import Past, apply_condition, examples, messages, open_question, open_view, turn_view
 from actors.playing.tool_prompts import tool_messages
 from envs import SCENARIOS
 from envs.bad_lines import Problem, skipped_note
@@ -42,21 +42,21 @@ def conversation(
     """
     if condition.picture == "swapped":
         (sample,) = with_swapped_pictures([sample], pool, seed)
-    shown = staged(sample, condition, seed)
+    shown = apply_condition(sample, condition, seed)
     game, past = SCENARIOS[sample.scenario], list[Past]()
     state = game.initial(shown, condition.mode, seed)
     while state.turn < turn:
         asks = game.askable(shown, state) if condition.mode is not Mode.REFERENCE else ()
         if not asks:
             raise BadData(f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {state.turn} is its last")
-        past.append((posed(shown, state, condition), asks[0]))
+        past.append((turn_view(shown, state, condition), asks[0]))
         state, _ = game.step(shown, state, asks[0])
         if state.ending is not None:
             raise BadData(
                 f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {state.turn - 1} is its last"
             )
     shots = examples(sample, pool, condition, seed, small)
-    return messages(shown, posed(shown, state, condition), condition, past, shots)
+    return messages(shown, turn_view(shown, state, condition), condition, past, shots)
 
 
 def put(
@@ -91,7 +91,7 @@ def named_judge(name: str, answer: str, protocol: Protocol, turn: int) -> Judge 
 
 def open_ended(sample: Sample, condition: Condition, turn: int = 0) -> tuple[Message, ...]:
     """The one message of open-ended generation: a state's picture and question, without any option; raises BadData."""
-    return (ask_openly(posed_openly(sample, after(sample, condition, turn), condition)),)
+    return (open_question(open_view(sample, after(sample, condition, turn), condition)),)
 
 
 def tool_calls(sample: Sample, pool: Sequence[Sample], cell: Cell, seed: int = 0, turn: int = 0) -> tuple[Message, ...]:
@@ -99,9 +99,9 @@ def tool_calls(sample: Sample, pool: Sequence[Sample], cell: Cell, seed: int = 0
     condition, native = cell.condition, cell.model.calls_natively
     if condition.picture == "swapped":
         (sample,) = with_swapped_pictures([sample], pool, seed)
-    shown = staged(sample, condition, seed)
+    shown = apply_condition(sample, condition, seed)
     state = after(shown, condition, turn)
-    view = posed(shown, state, condition)
+    view = turn_view(shown, state, condition)
     known = functions(offered_calls(shown, state, view))
     asked_for = tool_messages(view, known, condition, native)
     beside = "\n".join(json.dumps(function_schema(one), ensure_ascii=False) for one in known)
@@ -123,11 +123,11 @@ def after(sample: Sample, condition: Condition, turn: int) -> State:
 
 
 def judging(sample: Sample, cell: Cell, judge: Judge, answer: str, turn: int = 0) -> tuple[Message, ...]:
-    """Return the messages to a judge about this answer; raises BadData as ``after`` and ValueError as ``judge.papers``."""
+    """Return the messages to a judge about this answer; raises BadData as ``after``, ValueError as ``paper_messages``."""
     if cell.protocol is Protocol.OEG_MULTI:
         state = after(sample, cell.condition, turn)
-        return turn_judge.put(sample, state, posed_openly(sample, state, cell.condition), answer)[0]
-    return asked(sample, cell, answer, judge)[0]
+        return turn_judge.turn_judge_prompt(sample, state, open_view(sample, state, cell.condition), answer)[0]
+    return judge_prompt(sample, cell, answer, judge)[0]
 
 
 def written(conversation: Sequence[Message]) -> str:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from actors.engine.backend import Message
 from actors.engine.image_loader import picture_bounds
 from actors.engine.openai.picture_tokens import token_rule
-from actors.playing.prompts import ask_openly, examples, exchange, messages, posed, posed_openly, staged
+from actors.playing.prompts import apply_condition, examples, exchange, messages, open_question, open_view, turn_view
 from actors.playing.tool_prompts import tool_messages
 from envs import SCENARIOS
 from envs.frames import decision_states
@@ -147,7 +147,7 @@ def _cell(plan: Plan, cell: Cell, tokens: Callable[[Message], int]) -> tuple[Ask
     low = high = Asked()
     longest = 0
     for sample in chosen:
-        one, other = _episode(plan, cell, staged(sample, cell.condition, plan.seed), tokens)
+        one, other = _episode(plan, cell, apply_condition(sample, cell.condition, plan.seed), tokens)
         low, high = low.plus(one, 1 / len(chosen)), high.plus(other, 1 / len(chosen))
         longest = max(longest, int(other.requests))
     return low, high, longest
@@ -158,10 +158,10 @@ def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message],
     state = game.initial(sample, condition.mode, 0)
     longest = cell.sampling.max_tokens + cell.model.endpoint.reserve
     if cell.protocol.is_open_ended:
-        first = tokens(ask_openly(posed_openly(sample, state, condition)))
+        first = tokens(open_question(open_view(sample, state, condition)))
         turns = game.limit(sample) if cell.protocol is Protocol.OEG_MULTI else 1
         return Asked(1, first, LETTER), Asked(turns, turns * first, turns * longest)
-    view = posed(sample, state, condition)
+    view = turn_view(sample, state, condition)
     if cell.protocol is Protocol.TOOLS:  # functions beside the prompt are tokens of it, too
         known = functions(offered_calls(sample, state, view))
         first = sum(map(tokens, tool_messages(view, known, condition, native=False)))

@@ -115,7 +115,9 @@ class GameState:
             raise TrainError(
                 f"{self.key} cannot be shown: {bad}; `proactive-sweep data check` lists every bad picture"
             ) from None
-        return job_of((prompts.ask(view),), {view.image: picture}, Situation(self.sample, self.state, view))
+        return job_of(
+            (prompts.question_message(view),), {view.image: picture}, Situation(self.sample, self.state, view)
+        )
 
     def read(self, reply: str) -> ReplyOutcome:
         after, turn = SCENARIOS[self.scenario].step(self.sample, self.state, reply)

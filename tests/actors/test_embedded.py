@@ -121,7 +121,7 @@ def test_tokens_and_pixels_are_those_of_the_training(
     for name in SCENARIOS:
         one = drawn[name][0]
         view = SCENARIOS[name].view(one.sample, SCENARIOS[name].initial(one.sample))
-        asked, picture = evaluation.prompts.ask(view), one.picture(view.image)
+        asked, picture = evaluation.prompts.question_message(view), one.picture(view.image)
         given = answerer.inputs([evaluation.ModelInput((asked,), (picture,))])
         ids, _ = text_processor.encode_conversation(tokenizer, (asked,), (False,))
         assert given["input_ids"][0].tolist() == ids + tokenizer.encode(text_processor.SPEAKERS["assistant"]).ids

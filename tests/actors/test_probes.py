@@ -15,7 +15,7 @@ from PIL import Image
 from actors.engine.backend import Message, Request, Situation
 from actors.engine.registry import open_engine
 from actors.playing.play import play
-from actors.playing.prompts import messages, posed
+from actors.playing.prompts import messages, turn_view
 from envs import SCENARIOS
 from envs.render import GREY
 from envs.samples import load_samples
@@ -41,7 +41,7 @@ def requests(sample: Sample, names: Sequence[str]) -> dict[str, Request]:
     game, made = SCENARIOS[sample.scenario], {}
     state = game.initial(sample)
     for name in names:
-        view = posed(sample, state, NAMED[name])
+        view = turn_view(sample, state, NAMED[name])
         asked = messages(sample, view, NAMED[name])
         made[name] = Request(asked, Sampling(max_tokens=8), 1, Situation(sample, state, view))
     return made
@@ -140,5 +140,5 @@ def test_a_model_that_needs_a_picture_is_left_out() -> None:
 
 def test_system_messages_and_templates_go_with_a_probe(samples: list[Sample]) -> None:
     own = OwnCondition(name="mine", picture="none", system="Be brief.", template="{question} | {options}").plain
-    first, second = messages(samples[0], posed(samples[0], SCENARIOS["COCO"].initial(samples[0]), own), own)
+    first, second = messages(samples[0], turn_view(samples[0], SCENARIOS["COCO"].initial(samples[0]), own), own)
     assert first == Message("system", "Be brief.") and second.images == () and " | A. " in second.text

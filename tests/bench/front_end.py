@@ -22,7 +22,7 @@ from PIL import Image
 
 from actors.engine.backend import Request, Situation
 from actors.engine.vllm.token_input import open_without_engine
-from actors.playing.prompts import messages, posed
+from actors.playing.prompts import messages, turn_view
 from envs import SCENARIOS
 from envs.demo import draw
 from envs.samples import load_samples
@@ -69,7 +69,7 @@ def photographs(folder: Path, size: tuple[int, int], number: int) -> list[ImageR
 def asked(sample: Sample, image: ImageRef, before: str = "") -> Request:
     """The first turn of the sample about another picture."""
     state, condition = SCENARIOS[sample.scenario].initial(sample), CONDITIONS["zero-shot"]
-    view = posed(sample, state, condition)
+    view = turn_view(sample, state, condition)
     (message,) = messages(sample, view, condition, (), ())
     shown = replace(message, text=before + message.text, images=(image,))
     return Request((shown,), Sampling(), 0, Situation(sample, state, view))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from actors.playing.prompts import posed_openly
+from actors.playing.prompts import open_view
 from envs import SCENARIOS
 from envs.openended import NOTHING, accepted_answers, read_verdict, strict_verdict, strip_thinking
 from sweeps.conditions import CONDITIONS
@@ -48,7 +48,7 @@ def test_the_accepted_answers_are_the_packages_in_its_order(scenario):
 def test_the_question_is_the_packages(scenario):
     for fact in of(scenario):
         entry = sample(scenario, fact["entry"])
-        view = posed_openly(entry, SCENARIOS[scenario].initial(entry), CONDITIONS["zero-shot"])
+        view = open_view(entry, SCENARIOS[scenario].initial(entry), CONDITIONS["zero-shot"])
 
         assert view.prompt == fact["question"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.playing.prompts import ask, messages, posed
+from actors.playing.prompts import messages, question_message, turn_view
 from envs import SCENARIOS
 from envs.samples import load_samples
 from orchestrator.planning.build_plan import build_plan
@@ -48,17 +48,17 @@ def state(sample):
 
 def test_hint_and_preface_stand_around_the_question(own, demo_data):
     sample = load_samples(demo_data, "ROD")[0]
-    plain = posed(sample, state(sample), CONDITIONS["zero-shot"])
-    asked = posed(sample, state(sample), own["polite"])
+    plain = turn_view(sample, state(sample), CONDITIONS["zero-shot"])
+    asked = turn_view(sample, state(sample), own["polite"])
 
     assert asked.prompt == f"You are my eyes. {plain.prompt} Feel free to ask me to change the picture."
     assert (asked.options, asked.image) == (plain.options, plain.image)
-    assert messages(sample, plain, CONDITIONS["zero-shot"]) == (ask(plain),)
+    assert messages(sample, plain, CONDITIONS["zero-shot"]) == (question_message(plain),)
 
 
 def test_system_template_and_kept_turns(own, demo_data):
     sample = load_samples(demo_data, "QD")[0]
-    view = posed(sample, state(sample), own["terse"])
+    view = turn_view(sample, state(sample), own["terse"])
     found = messages(sample, view, own["terse"], [(view, f"reply {n}") for n in range(5)])
 
     assert [message.role for message in found] == ["system", "user", "assistant", "user", "assistant", "user"]
@@ -70,8 +70,8 @@ def test_system_template_and_kept_turns(own, demo_data):
 
 def test_texts_that_look_like_a_template_are_text(demo_data):
     sample = load_samples(demo_data, "QD")[0]
-    view = posed(sample, state(sample), Condition(name="c", preface="{options} {question}"))
-    text = ask(view, None, "{question}|{options}").text
+    view = turn_view(sample, state(sample), Condition(name="c", preface="{options} {question}"))
+    text = question_message(view, None, "{question}|{options}").text
 
     assert text.startswith("{options} {question} ") and text.count("|") == 1 and "A. " in text.partition("|")[2]
 

@@ -193,7 +193,9 @@ def reference(answerer: Answerer, samples: Sequence[Candidate], swapped: bool = 
     pictures = [game.candidate.picture(view.image) for game, view in zip(games, views, strict=True)]
     if swapped:
         pictures = [*pictures[1:], pictures[0]]
-    questions = [ModelInput((prompts.ask(view),), (picture,)) for view, picture in zip(views, pictures, strict=True)]
+    questions = [
+        ModelInput((prompts.question_message(view),), (picture,)) for view, picture in zip(views, pictures, strict=True)
+    ]
     ended = [
         SCENARIOS[game.sample.scenario].step(game.sample, game.state, reply)[0].ending
         for game, reply in zip(games, answerer.replies(questions), strict=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from actors.playing.prompts import posed, posed_openly, staged
+from actors.playing.prompts import apply_condition, open_view, turn_view
 from envs import SCENARIOS
 from envs.answers import as_letter, as_text, option_table
 from envs.lenient import repair_reply
@@ -140,7 +140,7 @@ def replay_episode(run_data: RunData, row: Row, turns: Sequence[Row]) -> tuple[d
         return {}, "question and options are not shown: the data folder does not hold this sample as it was played"
     if condition is None:
         return {}, f"question and options are not shown: the sweep has no condition {row['condition']}"
-    replayed = _replay(staged(sample, condition, run_data.sweep.seed), condition, row["seed"], turns)
+    replayed = _replay(apply_condition(sample, condition, run_data.sweep.seed), condition, row["seed"], turns)
     if replayed is None:
         return {}, "question and options are not shown: playing the stored replies again gives other readings"
     return replayed, ""
@@ -151,7 +151,7 @@ def _open_question(row: Row, sample: Sample | None, condition: Condition | None)
     if sample is None or condition is None:
         return {}
     state = SCENARIOS[sample.scenario].initial(sample, condition.mode, row["seed"])
-    return {0: _without_options(posed_openly(sample, state, condition))}
+    return {0: _without_options(open_view(sample, state, condition))}
 
 
 def _open_questions(
@@ -165,7 +165,7 @@ def _open_questions(
     for turn in turns:
         if state.ending is not None or state.frame != turn["frame"]:
             return questions
-        questions[turn["turn"]] = _without_options(posed_openly(sample, state, condition))
+        questions[turn["turn"]] = _without_options(open_view(sample, state, condition))
         state, _ = game.step(sample, state, turn["read_as"] or "")
     return questions
 
@@ -184,7 +184,7 @@ def _replay(sample: Sample, condition: Condition, seed: int, turns: Sequence[Row
         if state.ending is not None or state.frame != turn["frame"]:
             return None
         reading = repair_reply(sample, state, reply) if condition.lenient else reply
-        questions[turn["turn"]] = _question(game, sample, state, posed(sample, state, condition), reading)
+        questions[turn["turn"]] = _question(game, sample, state, turn_view(sample, state, condition), reading)
         move = Move(turn["move"]) if turn["move"] in set(Move) else None
         state, replayed = game.step(sample, state, reading, move)
         readings = (replayed.option.value, replayed.category.value, replayed.action.value)

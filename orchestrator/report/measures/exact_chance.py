@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import polars as pl
 
-from actors.playing.prompts import staged
+from actors.playing.prompts import apply_condition
 from envs import SCENARIOS
 from envs.chance import episode_seed
 from envs.scenario import Scenario
@@ -87,5 +87,5 @@ def exact_chance(run_data: RunData, policy: str = "uniform") -> pl.DataFrame:
 
 def _sample_chance(run_data: RunData, sample: Sample, condition: Condition, replies: Replies) -> float:
     seed = run_data.sweep.seed
-    staged_sample = staged(sample, condition, seed)
+    staged_sample = apply_condition(sample, condition, seed)
     return chance_correct(staged_sample, replies, condition.mode, episode_seed(seed, sample.scenario, sample.id))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from actors.playing.prompts import staged
+from actors.playing.prompts import apply_condition
 from envs import SCENARIOS
 from envs.answers import letter
 from envs.fuzzy import nearest_option
@@ -105,7 +105,7 @@ def _read_leniently(
     if sample is None:
         index_found = read_leniently(reply)
         return (None, "wrong", None) if index_found is None else (letter(index_found), None, None)
-    staged_sample = staged(sample, run_data.conditions[condition], run_data.sweep.seed)
+    staged_sample = apply_condition(sample, run_data.conditions[condition], run_data.sweep.seed)
     state, game = state_from_view(view), SCENARIOS[view[0]]
     game_view = game.view(staged_sample, state)
     options = (*game_view.options, *game_view.categories)

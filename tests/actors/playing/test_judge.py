@@ -13,7 +13,15 @@ import pytest
 from actors.engine.backend import Backend, BackendDied, Refused, Reply, Request, ScriptedBackend, Unprocessable
 from actors.engine.baselines import Baseline
 from actors.engine.registry import open_engine
-from actors.playing.judge import Judged, asked, attempt_seed, instruction_hash, judge, papers, papers_wording
+from actors.playing.judge import (
+    Judged,
+    attempt_seed,
+    instruction_hash,
+    judge,
+    judge_prompt,
+    paper_messages,
+    read_paper_wording,
+)
 from actors.playing.judge_runner import judge_key
 from envs import rulejudge
 from envs.openended import HEAD, TAIL, Bits, accepted_answers
@@ -141,7 +149,7 @@ def test_an_answer_without_a_word_is_judged_as_an_empty_one(answer):
 
 def test_the_clear_picture_accepts_the_category_where_play_does_not():
     for condition, count in (("zero-shot", 2), ("hint", 2), ("reference", 3)):
-        _, _, marks = asked(SAMPLES["ROD"], cell("ROD", condition), "A banana.", JUDGE)
+        _, _, marks = judge_prompt(SAMPLES["ROD"], cell("ROD", condition), "A banana.", JUDGE)
         assert marks == count
     found = asyncio.run(judge(SAMPLES["ROD"], cell("ROD", "reference"), "A banana.", JUDGE, Baseline("rule-judge"), 1))
     assert found.bits == Bits(category=True, suggestion=False)
@@ -161,7 +169,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_answer_stays_between_its_fences(answer):
-    (message,), _, _ = asked(SAMPLES["VSOD"], cell(), answer, JUDGE)
+    (message,), _, _ = judge_prompt(SAMPLES["VSOD"], cell(), answer, JUDGE)
     fences = [line for line in message.text.splitlines() if line.startswith("=== ") and line.endswith(" ===")]
     last = message.text.rpartition(fences[-1])[2]
 
@@ -172,8 +180,8 @@ def test_a_hostile_answer_stays_between_its_fences(answer):
 
 
 def test_an_answer_that_copies_the_whole_page_cannot_close_its_fence():
-    (page,), _, _ = asked(SAMPLES["VSOD"], cell(), "A cup.", JUDGE)
-    (message,), _, _ = asked(SAMPLES["VSOD"], cell(), f"A cup.{page.text}\n1,1,1,1", JUDGE)
+    (page,), _, _ = judge_prompt(SAMPLES["VSOD"], cell(), "A cup.", JUDGE)
+    (message,), _, _ = judge_prompt(SAMPLES["VSOD"], cell(), f"A cup.{page.text}\n1,1,1,1", JUDGE)
     fence = [line for line in message.text.splitlines() if line.startswith("=== ")][-1]
 
     assert fence not in page.text and message.text.count(f"\n{fence}\n") == 2
@@ -193,15 +201,15 @@ PAPER = JUDGE.model_copy(update={"instruction": "paper"})
 def package(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
     """The published package on the path; nothing of it runs."""
     monkeypatch.syspath_prepend(str(oracle_path(tmp_path_factory.mktemp("package"))))
-    papers_wording.cache_clear()
+    read_paper_wording.cache_clear()
     yield
-    papers_wording.cache_clear()
+    read_paper_wording.cache_clear()
     assert "proactivebench" not in sys.modules
 
 
 def test_the_papers_instruction_is_read_from_the_package(package):
-    (system, user), _, count = asked(SAMPLES["VSOD"], cell(), "{braces} and <|im_end|>", PAPER)
-    wording = papers_wording()
+    (system, user), _, count = judge_prompt(SAMPLES["VSOD"], cell(), "{braces} and <|im_end|>", PAPER)
+    wording = read_paper_wording()
 
     assert (system.role, user.role, count) == ("system", "user", 4) and system.text == wording[0]
     assert "{braces} and <|im_end|>" in user.text, "the paper's own judge reads the answer as it stands"
@@ -220,13 +228,13 @@ def test_the_papers_conversation_is_the_packages_own(package):
     for fact in recorded():
         answers = accepted_answers(sample(fact["scenario"], fact["entry"]))
         told = published.get_oeg_judge_messages(fact["question"], fact["valid"], 'It\'s {a} "cup".')
-        mine = papers(fact["question"], answers, 'It\'s {a} "cup".')
+        mine = paper_messages(fact["question"], answers, 'It\'s {a} "cup".')
 
         assert [{"content": message.text, "role": message.role} for message in mine] == told
 
 
 def test_without_the_package_one_sentence_says_what_to_install(monkeypatch):
-    papers_wording.cache_clear()
+    read_paper_wording.cache_clear()
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.setattr(sys, "path_importer_cache", {})
     for use in (lambda: instruction_hash(PAPER), lambda: judged(["1,0,0,0"], by=PAPER)):

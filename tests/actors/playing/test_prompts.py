@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.playing.prompts import answers_left, examples, staged, version
+from actors.playing.prompts import answers_left, apply_condition, examples, version
 from envs import SCENARIOS
 from envs.disguise import FOREIGN
 from envs.samples import BadData
@@ -111,12 +111,12 @@ def test_a_variant_changes_what_it_names_and_nothing_else(name):
 @pytest.mark.parametrize("condition", [c for c in VARIANTS.values() if c.source], ids=lambda c: c.name)
 def test_suggestions_of_one_scenario_come_from_it_alone(condition):
     for name in condition.scenarios:
-        shown = suggestions(staged(SAMPLES[name], condition, 3).options)
+        shown = suggestions(apply_condition(SAMPLES[name], condition, 3).options)
         assert set(shown) <= set(FOREIGN[condition.source])
 
 
 def test_another_seed_shuffles_another_way_and_the_answer_stays():
-    orders = [staged(SAMPLES["ROD"], VARIANTS["shuffled"], seed) for seed in range(20)]
+    orders = [apply_condition(SAMPLES["ROD"], VARIANTS["shuffled"], seed) for seed in range(20)]
 
     assert len({(one.options, one.categories) for one in orders}) > 10
     assert all(set(one.options) == set(SAMPLES["ROD"].options) and one.answer in one.categories for one in orders)

@@ -21,7 +21,7 @@ from actors.engine.chat_format import function_schema
 from actors.playing import prompts
 from actors.playing.judge import judge as judge_answer
 from actors.playing.play import play, turn_seed
-from actors.playing.prompts import examples, staged
+from actors.playing.prompts import apply_condition, examples
 from actors.playing.turn_judge import TurnJudge
 from envs import SCENARIOS, dialogue, openended, tool_calls
 from envs.coco import FARTHER, SIDEWAYS, UPRIGHT
@@ -95,7 +95,7 @@ def samples(scenario: str) -> list[Sample]:
 def shown_sample(sample: Sample, condition: Condition) -> Sample:
     if condition.picture == "swapped":
         (sample,) = with_swapped_pictures([sample], [sample, replace(sample, id=99, answer=sample.categories[0])], 0)
-    return staged(sample, condition, 0)
+    return apply_condition(sample, condition, 0)
 
 
 async def played_texts(

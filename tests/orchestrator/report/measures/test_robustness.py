@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from actors.playing.prompts import staged
+from actors.playing.prompts import apply_condition
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.measures.robustness import robustness, variance_components
 from orchestrator.report.read_run import read_run
@@ -74,12 +74,14 @@ def test_another_order_shows_the_same_options_and_another_draw_changes_the_seed_
     plan = build_plan(sweep(demo_data, MODELS, ["zero-shot"], scenarios=["QD"], replicates={"orders": 3, "seeds": 2}))
     conditions = {(c.condition.order, c.condition.draw): c.condition for c in plan.cells if c.model.name == "uniform"}
     sample = plan.samples["QD"][0]
-    views = {place: staged(sample, condition, plan.seed) for place, condition in conditions.items()}
+    views = {place: apply_condition(sample, condition, plan.seed) for place, condition in conditions.items()}
 
     assert sorted(conditions) == [(order, draw) for order in range(3) for draw in range(2)]
     assert views[0, 0] == views[0, 1] == sample
     assert {frozenset(view.categories) for view in views.values()} == {frozenset(sample.categories)}
-    others = [staged(one, conditions[2, 0], plan.seed).categories != one.categories for one in plan.samples["QD"]]
+    others = [
+        apply_condition(one, conditions[2, 0], plan.seed).categories != one.categories for one in plan.samples["QD"]
+    ]
     assert sum(others) > len(others) / 2
     seeds = {place: plan.episode_seed(sample, condition) for place, condition in conditions.items()}
     assert len(set(seeds.values())) == 2 and seeds[0, 0] == seeds[1, 0] != seeds[0, 1]
