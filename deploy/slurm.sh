@@ -26,7 +26,7 @@ gpus="${SLURM_GPUS_ON_NODE:-0}"
 cpus="${SLURM_CPUS_PER_TASK:-$(nproc)}"
 token="$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')"
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN="$token" # other users of the node are kept out
-export PYTHONUNBUFFERED=1
+export PYTHONUNBUFFERED=1 RAY_worker_niceness=0 # Ray starts workers at nice 15 by default
 
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 head="${nodes[0]}"

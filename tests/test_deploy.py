@@ -136,6 +136,13 @@ def test_mlflows_address_comes_from_the_option_else_the_file_else_the_environmen
     )
 
 
+def test_workers_of_both_clusters_run_at_plain_priority(manifests):
+    environments = [group["template"]["spec"]["containers"][0]["env"] for group in groups(manifests[0])]
+
+    assert all({"name": "RAY_worker_niceness", "value": "0"} in entries for entries in environments)
+    assert re.search(r"^export .*\bRAY_worker_niceness=0\b", (ROOT / "deploy/slurm.sh").read_text(), re.M)
+
+
 def test_shellcheck_finds_nothing():
     done = subprocess.run([BIN / "shellcheck", *ROOT.glob("deploy/*.sh")], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
