@@ -81,9 +81,12 @@ class MlflowTracker:
             self._process.wait()
         local_store.checkpoint(self.run.folder / local_store.NAME)
         if not complete:
+            has_results = (self.run.folder / "results.parquet").exists()
+            remedy = (
+                f"send it with: proactive-sweep track {self.run.folder}" if has_results else "the next `run` sends it"
+            )
             print(
-                f"MLflow at {redact_address(self._uri)} did not receive everything; "
-                f"send it with: proactive-sweep track {self.run.folder}",
+                f"MLflow at {redact_address(self._uri)} did not receive everything; {remedy}",
                 file=sys.stderr,
                 flush=True,
             )

@@ -46,6 +46,7 @@ def test_a_refused_server_costs_one_warning_and_a_last_word(tmp_path, capfd):
         "cannot be reached", "did not receive everything",
     ]  # fmt: skip
     assert "hid" not in err + said.out and "den@" not in err + said.out
+    assert "the next `run` sends it" in err, "`track` has nothing to send before the first results"
 
 
 def test_a_hanging_server_costs_one_warning_and_delays_the_end_by_no_more_than_the_bound(tmp_path, capfd):
