@@ -1,4 +1,4 @@
-"""A run as logs of Inspect: its own reader finds every episode, turn and figure, and hostile replies are texts."""
+"""Inspect's own reader finds every episode, turn, and score in an exported log; hostile replies stay text."""
 
 from __future__ import annotations
 
@@ -22,21 +22,33 @@ import json, sys
 from inspect_ai import log as inspect
 from inspect_ai.log import list_eval_logs, read_eval_log
 summaries = getattr(inspect, "read_eval_log_sample_summaries", None)  # of newer versions
-found = []
+logs = []
 for info in list_eval_logs(sys.argv[1]):
     header, log = read_eval_log(info, header_only=True), read_eval_log(info)
-    found.append({
+    logs.append({
         "task": header.eval.task, "model": header.eval.model, "status": header.status, "listed": info.task,
-        "summaries": [one.id for one in (summaries(info) if summaries else log.samples)],
+        "summaries": [sample.id for sample in (summaries(info) if summaries else log.samples)],
         "metrics": {s.name: {n: m.value for n, m in s.metrics.items()} for s in header.results.scores},
         "samples": [{
             "id": s.id, "replies": [m.text for m in s.messages if m.role == "assistant"], "target": s.target,
-            "asked": [m.text for m in s.messages if m.role == "user"], "completion": s.output.completion,
-            "scores": {n: one.value for n, one in (s.scores or {}).items()}, "key": s.metadata["key"],
+            "questions": [m.text for m in s.messages if m.role == "user"], "completion": s.output.completion,
+            "scores": {n: score.value for n, score in (s.scores or {}).items()}, "key": s.metadata["key"],
             "error": s.error.message if s.error else None,
         } for s in log.samples],
     })
-print(json.dumps(found))
+print(json.dumps(logs))
+"""
+ROUND_TRIP = """
+import json, sys
+from zipfile import ZipFile
+from inspect_ai.log import EvalLog, EvalSample
+members = {}
+with ZipFile(sys.argv[1]) as log:
+    for name in log.namelist():
+        kind = EvalSample if name.startswith("samples/") else EvalLog if name == "header.json" else None
+        if kind:
+            members[name] = json.loads(kind.model_validate_json(log.read(name)).model_dump_json(exclude_none=True))
+print(json.dumps(members))
 """
 
 
@@ -45,11 +57,11 @@ def run(demo_data, tmp_path_factory):
     """Two policies in multiple choice and open-ended answers, one reply hostile, one episode refused."""
     folder = exported(tmp_path_factory.mktemp("run") / "run", demo_data, HOSTILE)
     for path in (folder / "episodes").glob("*.parquet"):
-        found = pl.read_parquet(path)
+        rows = pl.read_parquet(path)
         last = (pl.int_range(pl.len()) == 0) & (pl.col("protocol") == "mcqa")
         change = {"ending": "refused", "error": "a filter", "seconds": float("nan")}
         replaced(
-            found.with_columns(pl.when(last).then(pl.lit(v)).otherwise(n).alias(n) for n, v in change.items()), path
+            rows.with_columns(pl.when(last).then(pl.lit(v)).otherwise(n).alias(n) for n, v in change.items()), path
         )
     return folder
 
@@ -60,30 +72,74 @@ def logs(run, tmp_path_factory):
     pytest.importorskip("inspect_ai", reason="the extra `inspect` is not installed")
     into = tmp_path_factory.mktemp("inspect") / "logs"
     export(run, "inspect", into)
-    command = [sys.executable, "-c", READER, str(into)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, cwd=into.parent)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return in_inspect(READER, into)
+
+
+def in_inspect(script: str, path: Path):
+    """Return the JSON that a script prints; Inspect changes the event loop, so it runs in a process of its own."""
+    command = [sys.executable, "-c", script, str(path)]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=200, cwd=path.parent)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
+
+
+def missing_fields(ours, theirs, path=""):
+    """Yield the fields that Inspect writes and the exported JSON lacks or has with another value."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for name, value in theirs.items():
+            yield from missing_fields(ours.get(name), value, f"{path}/{name}")
+    elif isinstance(theirs, list) and isinstance(ours, list) and len(ours) == len(theirs):
+        for mine, value in zip(ours, theirs, strict=True):
+            yield from missing_fields(mine, value, path)
+    elif ours != theirs:
+        yield path
+
+
+@pytest.mark.slow
+def test_a_log_has_every_field_that_inspect_itself_writes(run, tmp_path):
+    pytest.importorskip("inspect_ai", reason="the extra `inspect` is not installed")
+    for name in export(run, "inspect", tmp_path / "logs")[::4]:
+        with ZipFile(tmp_path / "logs" / name) as log:
+            written = in_inspect(ROUND_TRIP, tmp_path / "logs" / name)
+            gaps = {
+                gap
+                for member, fields in written.items()
+                for gap in missing_fields(json.loads(log.read(member)), fields)
+            }
+
+        assert {"header.json"} < written.keys() and gaps == set()
+
+
+def test_the_viewer_finds_each_score_under_its_scorer(run, tmp_path):
+    """It reads ``sample.scores[scorer]``, and the score itself as ``value[name]`` if name and scorer differ."""
+    for name in export(run, "inspect", tmp_path / "logs"):
+        with ZipFile(tmp_path / "logs" / name) as log:
+            scores = json.loads(log.read("header.json"))["results"]["scores"]
+            summaries = json.loads(log.read("summaries.json"))
+
+        assert scores and all(score["name"] == score["scorer"] and score["params"] == {} for score in scores)
+        for sample in summaries:
+            assert "error" in sample or all(sample["scores"][score["scorer"]]["answer"] for score in scores)
 
 
 @pytest.mark.slow
 def test_inspects_own_reader_finds_every_episode_and_turn(run, logs):
-    told = {one["key"]: one for log in logs for one in log["samples"]}
+    samples = {sample["key"]: sample for log in logs for sample in log["samples"]}
     replies = turns(run).sort("key", "turn").group_by("key", maintain_order=True).agg("reply").collect()
     names = {f"proactivebench-{name}" for name in ("zero-shot", "hint", "zero-shot-oeg", "hint-oeg")}
 
     assert len(logs) == 8 and {log["status"] for log in logs} == {"success"}
     assert {log["task"] for log in logs} == {log["listed"] for log in logs} == names
-    assert {key: one["replies"] for key, one in told.items()} == dict(replies.iter_rows())
-    assert HOSTILE in [reply for one in told.values() for reply in one["replies"]]
-    assert all(one["completion"] == one["replies"][-1] and one["target"] for one in told.values())
-    assert all(sorted(log["summaries"]) == sorted(one["id"] for one in log["samples"]) for log in logs)
+    assert {key: sample["replies"] for key, sample in samples.items()} == dict(replies.iter_rows())
+    assert HOSTILE in [reply for sample in samples.values() for reply in sample["replies"]]
+    assert all(sample["completion"] == sample["replies"][-1] and sample["target"] for sample in samples.values())
+    assert all(sorted(log["summaries"]) == sorted(sample["id"] for sample in log["samples"]) for log in logs)
     for row in read_run(run).episodes.filter(protocol="mcqa").iter_rows(named=True):
-        one = told[row["key"]]
+        sample = samples[row["key"]]
         refused = row["ending"] == "refused"
-        assert one["error"] == ("a filter" if refused else None)
-        assert one["scores"] == ({} if refused else {"acc": "C" if row["correct"] else "I", "ps": row["turns"] - 1})
-    assert sum(one["error"] is not None for one in told.values()) == 1
+        assert sample["error"] == ("a filter" if refused else None)
+        assert sample["scores"] == ({} if refused else {"acc": "C" if row["correct"] else "I", "ps": row["turns"] - 1})
+    assert sum(sample["error"] is not None for sample in samples.values()) == 1
 
 
 @pytest.mark.slow
@@ -97,12 +153,12 @@ def test_its_figures_are_those_of_the_tables(run, logs):
 
 
 @pytest.mark.slow
-def test_a_sample_shows_what_was_asked(logs):
-    asked = [(log["task"], one["asked"][0]) for log in logs for one in log["samples"] if "/QD/" in one["key"]]
+def test_a_sample_shows_its_question(logs):
+    questions = [(log["task"], one["questions"][0]) for log in logs for one in log["samples"] if "/QD/" in one["key"]]
 
-    assert asked and all(text.startswith("[picture: QuickDraw/") and "?" in text for _, text in asked)
-    lettered = {text for task, text in asked if "A. " in text}
-    assert {task for task, text in asked if text in lettered} == {"proactivebench-zero-shot", "proactivebench-hint"}
+    assert questions and all(text.startswith("[picture: QuickDraw/") and "?" in text for _, text in questions)
+    lettered = {text for task, text in questions if "A. " in text}
+    assert {task for task, text in questions if text in lettered} == {"proactivebench-zero-shot", "proactivebench-hint"}
 
 
 def test_a_log_is_a_zip_of_json_that_names_no_path_of_this_machine(run, tmp_path):
