@@ -88,10 +88,10 @@ def _write(folder: Path, to: str, into: Path | None, data: Path | None, by: str)
 
 
 def _upload(paths: Sequence[Path], name: str, public: bool, yes: bool) -> None:
-    from orchestrator.export.publish import PublishError, prepared
+    from orchestrator.export.publish import PublishError, prepare_upload
     from orchestrator.export.publish import publish as send
 
-    upload = prepared(paths, name, public)
+    upload = prepare_upload(paths, name, public)
     for line in upload.lines():
         print(printable(line))
     if not yes:

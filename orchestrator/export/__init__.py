@@ -1,1 +1,1 @@
-"""A run folder in the formats of others."""
+"""Export of run folders to the formats of other tools."""

@@ -1,6 +1,6 @@
-"""A run in the schemas of Every Eval Ever: one record a model with its results, and its episodes of multiple choice beside it.
+"""Export to the schemas of Every Eval Ever: one record per model with its results, and one line per episode.
 
-Every record is validated against the vendored schemas (``schemas``) before the export is given its name.
+Every record and line is validated against the vendored schemas (``schemas``).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ VERSION = "0.3.0"
 SCHEMAS = Path(__file__).parent / "schemas"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 CHUNK = 2_000
-"""Episodes whose turns are held at once."""
+"""Number of episodes whose turns are in memory at once."""
 ACC = {
     "metric_id": "accuracy", "metric_name": "Accuracy", "metric_kind": "accuracy", "metric_unit": "percent",
-    "evaluation_description": "Episodes that end with the right category; errors are in no measure.",
+    "evaluation_description": "Episodes that end with the right category; errors are excluded from all measures.",
     "lower_is_better": False, "score_type": "continuous", "min_score": 0, "max_score": 100,
 }  # fmt: skip
 PS = {
@@ -40,47 +40,43 @@ PS = {
 }  # fmt: skip
 
 
-def write(run_data: RunData, into: Path, by: str = "") -> None:
-    """``data/proactivebench/DEVELOPER/MODEL/UUID.json`` and ``UUID_samples.jsonl`` for every model with a finished cell."""
-    eval_validator, instance_validator = (_validator(name) for name in ("eval", "instance_level_eval"))
-    written_at = str(int(max(path.stat().st_mtime for path in (run_data.folder / "episodes").glob("*.parquet"))))
-    packages = read_status(run_data.folder).get("packages", {})
+def write(run_data: RunData, folder: Path, evaluator: str = "") -> None:
+    """Write ``data/proactivebench/DEVELOPER/MODEL/UUID.json`` and ``UUID_samples.jsonl`` for each model with a finished cell."""
+    record_schema, line_schema = (
+        Draft7Validator(json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8")))
+        for name in ("eval", "instance_level_eval")
+    )
+    written_at = int(max(path.stat().st_mtime for path in (run_data.folder / "episodes").glob("*.parquet")))
     for model in run_data.sweep.models:
         rows = run_data.rows.filter((pl.col("model") == model.name) & pl.col("acc").is_not_null())
         if rows.is_empty():
             continue
-        record = _record(run_data, model, rows.to_dicts(), written_at, by, packages)
+        record = _record(run_data, model, rows.to_dicts(), str(written_at), evaluator)
         developer, _, name = record["model_info"]["id"].partition("/")
-        place = Path("data/proactivebench") / developer / name
-        number = UUID(bytes=sha256(record["evaluation_id"].encode()).digest()[:16], version=4)
-        (into / place).mkdir(parents=True)
-        lines = into / place / f"{number}_samples.jsonl"
-        count = _write_lines(lines, run_data, model, record, instance_validator)
+        uuid = UUID(bytes=sha256(record["evaluation_id"].encode()).digest()[:16], version=4)
+        path = folder / "data/proactivebench" / developer / name / f"{uuid}_samples.jsonl"
+        path.parent.mkdir(parents=True)
+        line_count = _write_lines(path, run_data, model, record, line_schema)
         record["detailed_evaluation_results"] = {
-            "format": "jsonl", "file_path": (place / lines.name).as_posix(), "hash_algorithm": "sha256",
-            "checksum": sha256(lines.read_bytes()).hexdigest(), "total_rows": count,
+            "format": "jsonl", "file_path": path.relative_to(folder).as_posix(), "hash_algorithm": "sha256",
+            "checksum": sha256(path.read_bytes()).hexdigest(), "total_rows": line_count,
         }  # fmt: skip
-        _check(eval_validator, record)
+        _validate(record_schema, record)
         text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-        (into / place / f"{number}.json").write_text(text, encoding="utf-8")
+        path.with_name(f"{uuid}.json").write_text(text, encoding="utf-8")
 
 
 def _record(
-    run_data: RunData,
-    model: ModelSpec,
-    rows: Sequence[Mapping[str, Any]],
-    written_at: str,
-    by: str,
-    packages: Mapping[str, str],
+    run_data: RunData, model: ModelSpec, rows: Sequence[Mapping[str, Any]], written_at: str, evaluator: str
 ) -> dict[str, Any]:
-    model_info = _model(model, packages)
+    model_info = _model_info(model, read_status(run_data.folder).get("packages", {}))
     return {
         "schema_version": VERSION,
         "evaluation_id": f"proactivebench/{model_info['id']}/{written_at}",
         "retrieved_timestamp": written_at,
         "source_metadata": {
             "source_name": f"proactive-sweep run {run_data.sweep.name}", "source_type": "evaluation_run",
-            "source_organization_name": by or "not stated", "evaluator_relationship": "other",
+            "source_organization_name": evaluator or "not stated", "evaluator_relationship": "other",
         },
         "eval_library": {"name": "proactive-sweep", "version": software.version()},
         "model_info": model_info,
@@ -88,71 +84,66 @@ def _record(
     }  # fmt: skip
 
 
-def _model(model: ModelSpec, packages: Mapping[str, str]) -> dict[str, Any]:
-    served = model.backend == "openai"
-    on_hub = HUB_ID.fullmatch(model.source) is not None and not served
-    builtin = model.backend == "builtin"
+def _model_info(model: ModelSpec, packages: Mapping[str, str]) -> dict[str, Any]:
+    is_service, is_builtin = model.backend == "openai", model.backend == "builtin"
+    on_hub = HUB_ID.fullmatch(model.source) is not None and not is_service
     details = {
-        "deployment_type": "externally_managed" if served else "self_deployed",
-        "model_availability": "open_weights" if on_hub or builtin else "unknown",
+        "deployment_type": "externally_managed" if is_service else "self_deployed",
+        "model_availability": "open_weights" if on_hub or is_builtin else "unknown",
         **({"revision": model.revision} if model.revision else {}),
-        **({"policy": "a built-in policy, no model"} if builtin else {}),
+        **({"policy": "a built-in policy, no model"} if is_builtin else {}),
     }
-    model_id = model.source if on_hub else f"{'endpoint' if served else 'proactive-sweep'}/{model.name}"
     engine = {
-        "name": "proactive-sweep" if builtin else model.backend,
+        "name": "proactive-sweep" if is_builtin else model.backend,
         "version": packages.get(model.backend, "unknown"),
     }
+    model_id = model.source if on_hub else f"{'endpoint' if is_service else 'proactive-sweep'}/{model.name}"
     return {"name": model.name, "id": model_id, "inference_engine": engine, "additional_details": details}
 
 
 def _results(run_data: RunData, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     sweep, condition = run_data.sweep, run_data.conditions.get(row["condition"])
     sampling = sweep.open_ended.sampling if Protocol(row["protocol"]).is_open_ended else sweep.sampling
-    details = {
-        name: str(row[name])
-        for name in ("planned", "finished", "errors", "scored", "loops")
-        if row.get(name) is not None
-    }
-    for metric, score in (("acc", row["acc"]), ("ps", row["ps"])):
-        interval = {"lower": row["acc_low"], "upper": row["acc_high"], "confidence_level": 0.95}
-        uncertainty = {"num_samples": row["scored"], **({"confidence_interval": interval} if metric == "acc" else {})}
-        args: dict[str, Any] = {"max_tokens": sampling.max_tokens}
+    counts = ("planned", "finished", "errors", "scored", "loops")
+    details = {name: str(row[name]) for name in counts if row.get(name) is not None}
+    interval = {"lower": row["acc_low"], "upper": row["acc_high"], "confidence_level": 0.95}
+    for metric, config, uncertainty in (("acc", ACC, {"confidence_interval": interval}), ("ps", PS, {})):
         yield {
             "evaluation_result_id": f"{row['cell']}/{metric}",
-            "evaluation_name": _named(row),
-            "source_data": _source(run_data, row),
-            "metric_config": ACC if metric == "acc" else PS,
-            "score_details": {"score": score, "details": details, "uncertainty": uncertainty},
+            "evaluation_name": _evaluation_name(row),
+            "source_data": _source_data(run_data, row),
+            "metric_config": config,
+            "score_details": {
+                "score": row[metric], "details": details, "uncertainty": {"num_samples": row["scored"], **uncertainty},
+            },
             "generation_config": {
-                "generation_args": args,
-                "additional_details": {"sampling": sampling.model_dump_json(), "condition": "" if condition is None
-                                       else condition.model_dump_json()},
+                "generation_args": {"max_tokens": sampling.max_tokens},
+                "additional_details": {
+                    "sampling": sampling.model_dump_json(), "condition": condition.model_dump_json() if condition else "",
+                },
             },
         }  # fmt: skip
 
 
-def _named(row: Mapping[str, Any]) -> str:
+def _evaluation_name(row: Mapping[str, Any]) -> str:
     protocol = "" if row["protocol"] == Protocol.MCQA else f", {row['protocol']}"
     return f"ProactiveBench {row['scenario']} ({row['condition']}{protocol})"
 
 
-def _source(run_data: RunData, row: Mapping[str, Any]) -> dict[str, Any]:
-    scheme, _, place = run_data.sweep.data.partition("://")
-    if scheme == "hf" and place:
-        repository = "/".join(place.split("/")[:2]).partition("@")[0]
-        return {
-            "dataset_name": f"ProactiveBench {row['scenario']}", "source_type": "hf_dataset", "hf_repo": repository,
-            "samples_number": row["planned"],
-        }  # fmt: skip
+def _source_data(run_data: RunData, row: Mapping[str, Any]) -> dict[str, Any]:
+    dataset = {"dataset_name": f"ProactiveBench {row['scenario']}"}
+    scheme, _, path = run_data.sweep.data.partition("://")
+    if scheme == "hf" and path:
+        repository = "/".join(path.split("/")[:2]).partition("@")[0]
+        return {**dataset, "source_type": "hf_dataset", "hf_repo": repository, "samples_number": row["planned"]}
     details = {"folder": Path(run_data.sweep.data).name, "samples": str(row["planned"])}
-    return {"dataset_name": f"ProactiveBench {row['scenario']}", "source_type": "other", "additional_details": details}
+    return {**dataset, "source_type": "other", "additional_details": details}
 
 
 def _write_lines(
-    path: Path, run_data: RunData, model: ModelSpec, record: Mapping[str, Any], valid: Draft7Validator
+    path: Path, run_data: RunData, model: ModelSpec, record: Mapping[str, Any], schema: Draft7Validator
 ) -> int:
-    """One line an episode that is scored by its ending, as multiple choice is; how many."""
+    """Write a line for each episode that is scored by its ending (not by a judge) and return the number of lines."""
     model_episodes = run_data.scored.filter(pl.col("model") == model.name).sort("key")
     with path.open("w", encoding="utf-8") as file:
         for chunk in model_episodes.iter_slices(CHUNK):
@@ -160,7 +151,7 @@ def _write_lines(
             for row in chunk.iter_rows(named=True):
                 sample = run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
                 line = _line(row, turns.get(row["key"], []), sample, record)
-                _check(valid, line)
+                _validate(schema, line)
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
     return model_episodes.height
 
@@ -169,22 +160,21 @@ def _line(
     row: Mapping[str, Any], turns: Sequence[Mapping[str, Any]], sample: Sample | None, record: Mapping[str, Any]
 ) -> dict[str, Any]:
     question, answer = ("", []) if sample is None else (sample.prompt, [sample.answer])
-    in_words = Protocol(row["protocol"]).is_open_ended
-    choices = None if sample is None or in_words else [*sample.options, *sample.categories]
-    messages = [message for turn in turns for message in _messages(turn, question)]
+    is_open_ended = Protocol(row["protocol"]).is_open_ended
+    choices = None if sample is None or is_open_ended else [*sample.options, *sample.categories]
     return {
         "schema_version": VERSION,
         "evaluation_id": record["evaluation_id"],
         "model_id": record["model_info"]["id"],
-        "evaluation_name": _named(row),
+        "evaluation_name": _evaluation_name(row),
         "evaluation_result_id": f"{row['cell']}/acc",
         "sample_id": f"{row['scenario']}/{row['sample_id']}",
         "sample_hash": None if sample is None else sha256((question + "".join(answer)).encode()).hexdigest(),
         "interaction_type": "multi_turn",
         "input": {"raw": question, "reference": answer, "choices": choices},
         "output": None,
-        "messages": messages,
-        "answer_attribution": _attribution(turns, "a judge" if in_words else "option text, then option letter"),
+        "messages": [message for turn in turns for message in _messages(turn, question)],
+        "answer_attribution": _attribution(turns, "a judge" if is_open_ended else "option text, then option letter"),
         "evaluation": {
             "score": float(bool(row["correct"])), "is_correct": bool(row["correct"]), "num_turns": max(1, row["turns"])
         },
@@ -199,7 +189,7 @@ def _line(
 
 
 def _messages(turn: Mapping[str, Any], question: str) -> Iterator[dict[str, Any]]:
-    """The picture that was shown and the reply; the options of each turn follow from the game and are not repeated."""
+    """Yield the question, with its picture named, and the reply; the options of each turn follow from the game."""
     prompt_text = f"[{turn['image']}]" + (f" {question}" if question else "")
     yield {"turn_idx": 2 * turn["turn"], "role": "user", "content": prompt_text}
     yield {"turn_idx": 2 * turn["turn"] + 1, "role": "assistant", "content": turn["reply"]}
@@ -216,12 +206,8 @@ def _attribution(turns: Sequence[Mapping[str, Any]], method: str) -> list[dict[s
     ]  # fmt: skip
 
 
-def _validator(name: str) -> Draft7Validator:
-    return Draft7Validator(json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8")))
-
-
-def _check(validator: Draft7Validator, record: Mapping[str, Any]) -> None:
-    problem = next(iter(validator.iter_errors(record)), None)
+def _validate(schema: Draft7Validator, record: Mapping[str, Any]) -> None:
+    problem = next(iter(schema.iter_errors(record)), None)
     if problem is not None:
         raise RunFolderError(
             f"the run does not fit the schema of Every Eval Ever: {problem.json_path}: {problem.message[:200]}"

@@ -1,4 +1,4 @@
-"""Writes what a run folder holds in a format that others read, into a new folder, whole or not at all."""
+"""Export of a run folder to another format: into a new folder, completely or not at all."""
 
 from __future__ import annotations
 
@@ -7,30 +7,43 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
 
-from orchestrator.export import csv_files, every_eval_ever, inspect_log, trajectories
+from orchestrator.export import every_eval_ever, inspect_log, trajectories
 from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.csv import csv_text
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.run_folder import RunFolderError
 
+
+def write_csv(run_data: RunData, folder: Path, evaluator: str = "") -> None:
+    """Write ``results.csv`` (one row per cell), ``episodes.csv``, ``turns.csv`` and, for judged runs, ``verdicts.csv``."""
+    tables = {"results": run_data.rows, "episodes": run_data.episodes, "turns": run_data.turns.collect()}
+    if run_data.verdicts.height:
+        tables["verdicts"] = run_data.verdicts
+    for name, table in tables.items():
+        (folder / f"{name}.csv").write_text(csv_text(table, digits=None), encoding="utf-8")
+
+
 FORMATS: dict[str, Callable[[RunData, Path, str], None]] = {
-    "csv": csv_files.write,
+    "csv": write_csv,
     "every-eval-ever": every_eval_ever.write,
     "inspect": inspect_log.write,
     "trajectories": trajectories.write,
 }
-"""Name -> writes a run into an empty folder; the text is who evaluated."""
+"""Format -> function that writes a run into an empty folder; its last argument is the evaluator's name."""
 
 
 def export(folder: Path, to: str, into: Path, data: Path | None = None, by: str = "") -> list[str]:
-    """Write a run folder in a format, and give the files' names; raises RunFolderError.
+    """Write a run folder in another format and return the names of the files.
 
-    ``data`` is where the benchmark lies now: with it go the questions. ``by`` names who evaluated.
+    Args:
+        data: The benchmark's folder; without it, the export has no questions.
+        by: Name of the evaluator, for formats that state it.
     """
     if to not in FORMATS:
-        raise RunFolderError(f"there is no format {to!r}; type --to {', '.join(FORMATS)}")
+        raise RunFolderError(f"unknown format {to!r}; type --to {', '.join(FORMATS)}")
     if into.exists():
-        raise RunFolderError(f"{into} is there already; name a new folder with --into")
+        raise RunFolderError(f"{into} already exists; name a new folder with --into")
     run_data = read_run(folder, data)
     with disk_errors(into):
         into.absolute().parent.mkdir(parents=True, exist_ok=True)

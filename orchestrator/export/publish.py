@@ -1,6 +1,6 @@
-"""Uploads to a data set of the Hub exactly the files that a user named and was shown, in one commit, and says what arrived.
+"""Upload of listed files to a data set of the Hub, in one commit, and a check that all of them arrived.
 
-The token comes from HF_TOKEN alone. Links, and what begins with a dot, are never followed nor sent.
+The token comes from HF_TOKEN only. Links and names that begin with a dot are skipped.
 """
 
 from __future__ import annotations
@@ -19,105 +19,107 @@ from orchestrator.storage import run_folder
 TOKEN = "HF_TOKEN"
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 """OWNER/NAME of a repository."""
-RUN = "a run folder holds names of this machine and logs; `export DIR --to trajectories` makes a folder for others"
-UNTOLD = "no README.md: a data set's page and licence are its README.md"
+RUN_FOLDER_NOTE = (
+    "this is a run folder: it contains host names and logs; `export DIR --to trajectories` writes a folder to share"
+)
+NO_CARD_NOTE = "no README.md: the page and the license of a data set are its README.md"
 
 
 class PublishError(FetchError):
-    """What the user should read about an upload; its text is the whole message."""
+    """An upload that the user must correct."""
 
 
 @dataclass(frozen=True)
 class Upload:
-    """What would be sent, and where to."""
+    """The files to upload and their destination."""
 
     name: str
     """OWNER/NAME of a data set."""
     private: bool
-    """True if it is, or is to be made, private."""
-    new: bool
-    """True if it is not there yet."""
+    """True if the data set is private, or will be created as private."""
+    is_new: bool
+    """True if the data set does not exist yet."""
     files: dict[str, Path]
     """Path in the repository -> file."""
     notes: tuple[str, ...] = ()
 
-    @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(path.stat().st_size for path in self.files.values())
-
     def lines(self) -> Iterator[str]:
-        """What to show before anything is sent: every file with its size, the notes, and the address."""
+        """Yield the summary to confirm before the upload: every file with its size, the notes, and the destination."""
+        sizes = {name: path.stat().st_size for name, path in self.files.items()}
         for name, path in self.files.items():
-            yield f"{path.stat().st_size:>14,}  {name}  ({path})"
+            yield f"{sizes[name]:>14,}  {name}  ({path})"
         yield from self.notes
-        there = "new" if self.new else "already there: its files of the same name are replaced, others stay"
-        yield (
-            f"{len(self.files):,} files, {self.size:,} bytes, to the {'private' if self.private else 'PUBLIC'} data set "
-            f"{self.name} ({there})"
-        )
+        effect = "new" if self.is_new else "exists: files of the same name are replaced, others remain"
+        visibility = "private" if self.private else "PUBLIC"
+        total = f"{len(sizes):,} files, {sum(sizes.values()):,} bytes"
+        yield f"{total}, to the {visibility} data set {self.name} ({effect})"
 
 
-def prepared(paths: Sequence[Path], name: str, public: bool = False) -> Upload:
-    """What uploading these files and folders would send; asks the Hub only whether the data set is there.
+def prepare_upload(paths: Sequence[Path], name: str, public: bool = False) -> Upload:
+    """List the files to upload; the Hub is only asked about the data set.
 
-    The content of a folder goes to the top, a file under its own name. Raises PublishError.
+    The content of a folder goes to the top level of the data set, a file under its own name.
     """
     if not NAME.fullmatch(name):
         raise PublishError(f"--publish {name!r} is not a data set; type OWNER/NAME")
     files: dict[str, Path] = {}
-    skipped, runs = 0, False
+    skipped = 0
     for path in paths:
         folder_files, skipped_here = _files(path)
-        skipped, runs = skipped + skipped_here, runs or (path / run_folder.RESOLVED).exists()
-        if both := sorted(folder_files.keys() & files.keys()):
-            raise PublishError(f"{both[0]} is in two of the folders; publish them one by one")
+        skipped += skipped_here
+        if duplicates := sorted(folder_files.keys() & files.keys()):
+            raise PublishError(f"{duplicates[0]} is in two of the folders; publish them one by one")
         files |= folder_files
     if not files:
-        raise PublishError("there is no file to publish")
-    left_out = f"{skipped:,} links and names that begin with a dot are left out"
-    notes = [
-        note for note, applies in ((RUN, runs), (left_out, skipped), (UNTOLD, "README.md" not in files)) if applies
-    ]
+        raise PublishError("no file to publish")
+    notes = []
+    if any((path / run_folder.RESOLVED).exists() for path in paths):
+        notes.append(RUN_FOLDER_NOTE)
+    if skipped:
+        notes.append(f"{skipped:,} links and names that begin with a dot are skipped")
+    if "README.md" not in files:
+        notes.append(NO_CARD_NOTE)
     with _hub(name) as api:
         exists = api.repo_exists(name, repo_type="dataset")
         private = bool(api.repo_info(name, repo_type="dataset").private) if exists else not public
     if exists and public and private:
-        notes.append("--public makes no data set public that is there already; do that on its page")
+        notes.append("--public does not change an existing data set; make it public on its page")
     return Upload(name, private, not exists, dict(sorted(files.items())), tuple(notes))
 
 
 def publish(upload: Upload) -> str:
-    """Send the files in one commit; answers the commit's address. Raises PublishError, also where a file did not arrive."""
+    """Upload the files in one commit and return its URL; raise PublishError if a file did not arrive."""
     with _hub(upload.name) as api:
         from huggingface_hub import CommitOperationAdd
 
-        if upload.new:
+        if upload.is_new:
             api.create_repo(upload.name, repo_type="dataset", private=upload.private)
-        adds = [CommitOperationAdd(name, str(path)) for name, path in upload.files.items()]
-        done = api.create_commit(upload.name, adds, commit_message="Publish with proactive-sweep", repo_type="dataset")
-        there = set(api.list_repo_files(upload.name, repo_type="dataset", revision=done.oid))
-    if missing := sorted(upload.files.keys() - there):
+        additions = [CommitOperationAdd(name, str(path)) for name, path in upload.files.items()]
+        commit = api.create_commit(
+            upload.name, additions, commit_message="Publish with proactive-sweep", repo_type="dataset"
+        )
+        stored = set(api.list_repo_files(upload.name, repo_type="dataset", revision=commit.oid))
+    if missing := sorted(upload.files.keys() - stored):
         raise PublishError(f"{len(missing)} files did not arrive (its .gitignore?): {', '.join(missing[:4])}")
-    return str(done.commit_url)
+    return str(commit.commit_url)
 
 
 def _files(path: Path) -> tuple[dict[str, Path], int]:
-    """Return the files of a path the user named, by their path in the repository, and the number of skipped entries."""
+    """Return path in the repository -> file, and the number of skipped entries."""
     if path.is_file():
         return {path.name: path}, 0
     if not path.is_dir():
-        raise PublishError(f"{path} is no file and no folder; name what is to be published")
+        raise PublishError(f"{path} does not exist; name a file or a folder")
     files: dict[str, Path] = {}
     skipped = 0
     for folder, folders, names in os.walk(path):
-        here = Path(folder)
-        hidden = [name for name in folders if name.startswith(".") or (here / name).is_symlink()]
+        parent = Path(folder)
+        hidden = [name for name in folders if name.startswith(".") or (parent / name).is_symlink()]
         folders[:] = sorted(set(folders) - set(hidden))
 
-        good = [name for name in names if not name.startswith(".") and _is_regular(here / name)]
-        skipped += len(hidden) + len(names) - len(good)
-        files |= {(here / name).relative_to(path).as_posix(): here / name for name in good}
+        regular = [name for name in names if not name.startswith(".") and _is_regular(parent / name)]
+        skipped += len(hidden) + len(names) - len(regular)
+        files |= {(parent / name).relative_to(path).as_posix(): parent / name for name in regular}
     return files, skipped
 
 
@@ -127,10 +129,10 @@ def _is_regular(path: Path) -> bool:
 
 @contextmanager
 def _hub(name: str) -> Iterator[Any]:
-    """The Hub with the token of the environment; what it says no with becomes one sentence."""
+    """Provide the Hub's client; raise its errors as a PublishError."""
     token = os.environ.get(TOKEN, "")
     if not token:
-        raise PublishError(f"{TOKEN} is not set; put a token there that may write to {name}")
+        raise PublishError(f"{TOKEN} is not set; set it to a token that can write to {name}")
     try:
         from huggingface_hub import HfApi
         from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
@@ -139,7 +141,7 @@ def _hub(name: str) -> Iterator[Any]:
     try:
         yield HfApi(endpoint=os.environ.get("HF_ENDPOINT"), token=token)
     except OfflineModeIsEnabled:
-        raise PublishError("HF_HUB_OFFLINE is set, so nothing is sent; unset it to publish") from None
+        raise PublishError("HF_HUB_OFFLINE is set; unset it to publish") from None
     except HfHubHTTPError as refusal:
         code = getattr(refusal.response, "status_code", "no status")
         reason = (refusal.server_message or str(refusal)).replace(token, "***").partition("\n")[0]

@@ -49,7 +49,7 @@ def test_trajectories_are_the_store_with_questions(run, tmp_path):
     assert found["question"].null_count() == 0 and set(found["options"].list.len()) != {0}
     assert found.filter(protocol="oeg")["verdicts"].list.len().to_list() == [1] * found.filter(protocol="oeg").height
     card = (tmp_path / "t/README.md").read_text()
-    assert f"{found.height:,} episodes of 2 models" in card and "licence" in card and card.startswith("---\n")
+    assert f"{found.height:,} episodes of 2 models" in card and "License" in card and card.startswith("---\n")
 
 
 def test_records_of_every_eval_ever_are_valid_and_agree_with_the_run(run, tmp_path):
@@ -82,7 +82,7 @@ def test_equal_runs_give_equal_exports_and_none_is_overwritten(run, tmp_path, to
     one, two = ({name: (tmp_path / at / name).read_bytes() for name in export(run, to, tmp_path / at)} for at in "ab")
 
     assert one == two and one
-    with pytest.raises(RunFolderError, match="there already"):
+    with pytest.raises(RunFolderError, match="already exists"):
         export(run, to, tmp_path / "a")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"], "no draft is left"
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
-from orchestrator.export.publish import PublishError, prepared, publish
+from orchestrator.export.publish import PublishError, prepare_upload, publish
 from tests.orchestrator.uploadhub import UploadHub, serving
 
 TOKEN = "hf_" + "s" * 34
@@ -57,7 +57,7 @@ def test_nothing_is_sent_before_it_was_shown_and_said_yes_to(hub, folder):
         "README.md",
         "data/episodes.parquet",
         "10,248",
-        "4 links and names that begin with a dot are left out",
+        "4 links and names that begin with a dot are skipped",
     ):
         assert said in shown.output
     assert f"2 files, {10248 + 31:,} bytes, to the private data set lab/runs (new)" in shown.output
@@ -79,39 +79,36 @@ def test_what_was_shown_arrives_whole_and_nothing_else_does(hub, folder, tmp_pat
 
 def test_a_data_set_that_is_there_keeps_its_visibility_and_its_other_files(hub, folder):
     hub.private[NAME], hub.files[NAME] = False, {"old.csv": b"1", "README.md": b"old"}
-    upload = prepared([folder], NAME)
+    upload = prepare_upload([folder], NAME)
     publish(upload)
 
-    assert (
-        "to the PUBLIC data set lab/runs (already there: its files of the same name are replaced"
-        in list(upload.lines())[-1]
-    )
+    assert "to the PUBLIC data set lab/runs (exists: files of the same name are replaced" in list(upload.lines())[-1]
     assert hub.files[NAME]["old.csv"] == b"1" and hub.files[NAME]["README.md"] != b"old"
     assert "POST /api/repos/create" not in hub.asked
 
 
 def test_public_is_asked_for_in_words(hub, folder):
-    publish(prepared([folder], NAME, public=True))
+    publish(prepare_upload([folder], NAME, public=True))
     assert hub.private == {NAME: False}
 
     hub.private[NAME] = True
     assert any(
-        "makes no data set public that is there already" in line for line in prepared([folder], NAME, True).lines()
+        "--public does not change an existing data set" in line for line in prepare_upload([folder], NAME, True).lines()
     )
 
 
 def test_a_file_that_did_not_arrive_is_named(hub, folder):
     hub.ignored.add("data/episodes.parquet")
     with pytest.raises(PublishError, match=r"1 files did not arrive \(its .gitignore\?\): data/episodes.parquet"):
-        publish(prepared([folder], NAME))
+        publish(prepare_upload([folder], NAME))
 
 
 def test_a_run_folder_and_a_missing_card_are_noted(hub, folder):
     (folder / "README.md").unlink()
     (folder / "sweep.resolved.toml").write_text("")
-    told = "\n".join(prepared([folder], NAME).lines())
+    told = "\n".join(prepare_upload([folder], NAME).lines())
 
-    assert "a run folder holds names of this machine" in told and "no README.md" in told
+    assert "it contains host names and logs" in told and "no README.md" in told
 
 
 def test_refusals_are_sentences_without_the_token(hub, folder, tmp_path, monkeypatch):
@@ -133,8 +130,8 @@ def test_refusals_are_sentences_without_the_token(hub, folder, tmp_path, monkeyp
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     for arguments, said in {
         (folder, "--publish", "runs"): "is not a data set; type OWNER/NAME",
-        (tmp_path / "nowhere", "--publish", NAME): "is no file and no folder",
-        (tmp_path / "empty", "--publish", NAME): "there is no file to publish",
+        (tmp_path / "nowhere", "--publish", NAME): "does not exist; name a file or a folder",
+        (tmp_path / "empty", "--publish", NAME): "no file to publish",
         (folder, folder, "--publish", NAME): "is in two of the folders",
     }.items():
         done = cli(*arguments)
