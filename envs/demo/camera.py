@@ -1,4 +1,4 @@
-"""COCO: a crop grows in one of nine directions, stays inside the picture, and shows the object in the end."""
+"""COCO: a crop grows in one of nine directions, stays inside the picture, and finally shows the object."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 from envs.demo.categories import cycle_category, drawing
-from envs.demo.entries import STEMS, Box, DemoQuestion, DemoSample, Lazily, entry, published_id, purpose_rng
+from envs.demo.entries import STEMS, Box, DemoQuestion, DemoSample, LazyMapping, entry, published_id, purpose_rng
 from envs.demo.painting import paint, place_sprite
 from envs.demo.scenes import backdrop
 
@@ -27,8 +27,7 @@ PROMPTS = ("What is in the image?", "Which object is in this scene?", "What type
 
 @dataclass(frozen=True, slots=True)
 class CropAxis:
-    """One axis of a crop: where it begins and ends before any step, and the step; all in pixels, halves of a pixel at
-    the finest, so that the published order of float operations rounds nothing."""
+    """One axis of a crop before any step, in multiples of half a pixel, so that float operations round nothing."""
 
     low: float
     high: float
@@ -36,18 +35,18 @@ class CropAxis:
 
 
 def camera(index: int, seed: int) -> DemoSample:
-    """One sample; its directions take turns."""
+    """Draw one sample; directions take turns."""
     rng = purpose_rng("COCO", index, seed, "picture")
     name = cycle_category("COCO", index, seed)
     direction = DIRECTIONS[(index + index // len(DIRECTIONS)) % len(DIRECTIONS)]
     size, granularity = rng.randint(96, 120), rng.randint(5, 6) if direction == "zoom" else rng.randint(3, 5)
-    left, across = _placed(_along(direction, "left", "right"), WIDTH, size, granularity, rng)
-    top, down = _placed(_along(direction, "up", "down"), HEIGHT, size, granularity, rng)
+    left, across = _place_object(_growth(direction, "left", "right"), WIDTH, size, granularity, rng)
+    top, down = _place_object(_growth(direction, "up", "down"), HEIGHT, size, granularity, rng)
     number = published_id("COCO", index)
     path = f"{STEMS['COCO']}/val2014/COCO_val2014_{number:012d}.jpg"
     question = DemoQuestion(rng.choice(PROMPTS), tuple(MOVES[way] for way in direction.split("_")), name)
-    more = {"direction": direction, "granularity": granularity, **_published(direction, across, down)}
-    line = entry(number, path, 0, 1, 0, question, rng, **more)
+    crop = _crop_fields(direction, across, down)
+    line = entry(number, path, 0, 1, 0, question, rng, direction=direction, granularity=granularity, **crop)
     sprite, ground = paint(drawing(name, rng), size), backdrop(rng, (WIDTH, HEIGHT))
 
     def picture(_: None) -> Image.Image:
@@ -56,18 +55,18 @@ def camera(index: int, seed: int) -> DemoSample:
     paths = {path: None}
     x0, y0, x1, y1 = sprite.getbbox() or (0, 0, size, size)
     box: Box = (left + x0, top + y0, left + x1, top + y1)
-    return DemoSample("COCO", line, Lazily(paths, picture), Lazily(paths, lambda _: 1.0), box)
+    return DemoSample("COCO", line, LazyMapping(paths, picture), LazyMapping(paths, lambda _: 1.0), box)
 
 
-def _along(direction: str, back: str, forth: str) -> str:
-    """The motion of the crop along one axis: grow back, grow forth, grow both ways (zoom), or rest."""
+def _growth(direction: str, back: str, forth: str) -> str:
+    """Return how the crop grows along one axis: back, forth, both ways (zoom), or not at all."""
     if direction == "zoom":
         return "both"
     return "back" if back in direction else "forth" if forth in direction else "rest"
 
 
-def _placed(way: str, length: int, size: int, moves: int, rng: Random) -> tuple[int, CropAxis]:
-    """Where the object lies along an axis of ``length`` pixels, and the crop that misses it at first."""
+def _place_object(way: str, length: int, size: int, moves: int, rng: Random) -> tuple[int, CropAxis]:
+    """Return the object's position on an axis of ``length`` pixels, and the first crop, which misses it."""
     if way == "both":
         start = rng.randint(length // 2 - size // 2 - 20, length // 2 - size // 2 + 20)
         middle, core = start + size // 2 + rng.randint(-size // 7, size // 7), rng.randint(4, 6)
@@ -89,8 +88,8 @@ def _halves(value: float) -> float:
     return int(value * 2) / 2
 
 
-def _published(direction: str, across: CropAxis, down: CropAxis) -> dict[str, Any]:
-    """The published fields; height and width are sizes for zoom and the lower and right edges otherwise."""
+def _crop_fields(direction: str, across: CropAxis, down: CropAxis) -> dict[str, Any]:
+    """Return the published fields; height and width are sizes for zoom and the lower and right edges otherwise."""
     zoom = direction == "zoom"
     return {
         "horizontal_step": across.step,

@@ -1,4 +1,4 @@
-"""Every category is drawn by one function and told from all others by its outline alone, even at 64 x 64 pixels."""
+"""The categories of the demo: one function draws each, and its outline identifies it even at 64 x 64 pixels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from envs.demo import creatures, things
-from envs.demo.shapes import Colour, Drawing, Pose, Tints, posed, tints
+from envs.demo.shapes import Color, Drawing, Pose, Tints, posed, tints
 
 RED, ORANGE, YELLOW, GREEN = (214, 62, 62), (238, 132, 50), (246, 204, 66), (74, 156, 92)
 TEAL, BLUE, PURPLE, PINK, BROWN = (40, 160, 160), (62, 110, 200), (136, 84, 176), (234, 116, 156), (150, 100, 62)
@@ -19,10 +19,10 @@ class Category:
     """One kind of object."""
 
     draw: Callable[[Tints], Drawing]
-    colours: tuple[Colour, ...] = BRIGHT
-    """The main colours it comes in."""
+    colors: tuple[Color, ...] = BRIGHT
+    """Possible main colors."""
     lean: float = 20.0
-    """Degrees by which it may be turned either way and still be recognized."""
+    """Degrees it may be turned either way and still be recognizable."""
 
 
 CATEGORIES: dict[str, Category] = {
@@ -62,25 +62,25 @@ CATEGORIES: dict[str, Category] = {
 
 
 def drawing(name: str, rng: Random, turned: bool = True) -> Drawing:
-    """The category in colours and a pose of chance, fitted to the unit square; KeyError for an unknown name."""
+    """Draw the category in random colors and a random pose, fitted to the unit square."""
     category = CATEGORIES[name]
-    main = rng.choice(category.colours)
-    second = rng.choice([colour for colour in BRIGHT if colour != main])
+    main = rng.choice(category.colors)
+    second = rng.choice([color for color in BRIGHT if color != main])
     turn = rng.uniform(-category.lean, category.lean) if turned else 0.0
     pose = Pose(turn, rng.random() < 0.5, rng.uniform(0.9, 1.1), rng.uniform(0.9, 1.1))
     return posed(category.draw(tints(main, second)), pose)
 
 
 def cycle_category(scenario: str, index: int, seed: int) -> str:
-    """The category of one sample: each comes once before any comes again, in an order of chance."""
+    """Return the category of one sample: each occurs once, in random order, before any repeats."""
     names = sorted(CATEGORIES)
-    lap, place = divmod(index, len(names))
+    lap, position = divmod(index, len(names))
     Random(f"{seed}/demo/{scenario}/{lap}/categories").shuffle(names)
-    return names[place]
+    return names[position]
 
 
 def choices(answer: str, rng: Random) -> list[str]:
-    """Four different category options with a final dot, the answer among them."""
+    """Return four different categories with a final dot, the answer among them."""
     others = rng.sample([name for name in sorted(CATEGORIES) if name != answer], 3)
     options = [f"{name}." for name in (answer, *others)]
     rng.shuffle(options)

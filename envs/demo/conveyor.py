@@ -1,4 +1,4 @@
-"""CIT: an object rides a conveyor belt through a video; it comes after the first image, or has left before it."""
+"""CIT: an object rides a conveyor belt through a video; it appears after the first image, or has left before it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from random import Random
 from PIL import Image, ImageDraw
 
 from envs.demo.categories import BRIGHT, cycle_category, drawing
-from envs.demo.entries import STEMS, DemoQuestion, DemoSample, Lazily, entry, published_id, purpose_rng
+from envs.demo.entries import STEMS, DemoQuestion, DemoSample, LazyMapping, entry, published_id, purpose_rng, slug
 from envs.demo.painting import paint
 from envs.demo.scenes import wall
-from envs.demo.shapes import INK, Colour, mix
+from envs.demo.shapes import INK, Color, mix
 
 WIDTH, HEIGHT, BELT, SMOOTH = 176, 132, 106, 2
 """Pixels; ``BELT`` is the height at which things stand on the belt."""
@@ -21,37 +21,37 @@ SUGGESTIONS = ("Rewind the video.", "Wait for the object to appear.")
 
 
 def conveyor(index: int, seed: int) -> DemoSample:
-    """One sample; even ones begin before the object comes, odd ones at the end, after it has left."""
+    """Draw one sample; even ones begin before the object comes, odd ones after it has left."""
     rng = purpose_rng("CIT", index, seed, "picture")
     name, size, step, late = cycle_category("CIT", index, seed), rng.randint(76, 90), rng.randint(3, 5), index % 2 == 0
     count = step * rng.randint(5, 7)
     first, best = _ends(step, count, late, rng)
     sprite = paint(drawing(name, rng), size)
-    sprite, empty = sprite.crop(sprite.getbbox()), _hall(rng)
+    sprite, empty = sprite.crop(sprite.getbbox()), _draw_hall(rng)
     lefts = [_left(frame - best, late, sprite.width) for frame in range(count)]
     number = published_id("CIT", index)
-    template = f"{STEMS['CIT']}/{name.lower().replace(' ', '_')}/video_{number:04d}/{{image}}.jpg"
+    template = f"{STEMS['CIT']}/{slug(name)}/video_{number:04d}/{{image}}.jpg"
     question = DemoQuestion(rng.choice(PROMPTS), SUGGESTIONS, name)
     line = entry(number, template, first, count, best, question, rng, step_size=step, max_steps=count // step + 1)
-    places = {template.format(image=frame): (frame, left) for frame, left in enumerate(lefts)}
+    numbers = {template.format(image=image): image for image in range(count)}
 
-    def frame(place: tuple[int, int]) -> Image.Image:
-        picture = _rolling(empty, place[0])
-        picture.paste(sprite, (place[1], BELT - sprite.height), sprite)
+    def frame(image: int) -> Image.Image:
+        picture = _draw_seams(empty, image)
+        picture.paste(sprite, (lefts[image], BELT - sprite.height), sprite)
         return picture
 
-    def seen(place: tuple[int, int]) -> float:
-        inside = min(WIDTH, place[1] + sprite.width) - max(0, place[1])
+    def visibility(image: int) -> float:
+        inside = min(WIDTH, lefts[image] + sprite.width) - max(0, lefts[image])
         return round(max(0, inside) / sprite.width, 4)
 
-    return DemoSample("CIT", line, Lazily(places, frame), Lazily(places, seen))
+    return DemoSample("CIT", line, LazyMapping(numbers, frame), LazyMapping(numbers, visibility))
 
 
 def _ends(step: int, count: int, late: bool, rng: Random) -> tuple[int, int]:
-    """The first image and the last one that steps from it lead to, which shows the whole object.
+    """Return the first image, and the last one that steps from it reach, which shows the whole object.
 
-    The first is so near an end of the video that one suggestion alone is offered: the published answers of open-ended
-    generation add a rewind of their own and count two suggestions in all.
+    The first is so near an end of the video that only one suggestion is offered: the published answers of open-ended
+    generation add a rewind and count two suggestions in all.
     """
     near = rng.randrange(0, step)
     far = near + step * ((count - 1 - near) // step)
@@ -59,24 +59,24 @@ def _ends(step: int, count: int, late: bool, rng: Random) -> tuple[int, int]:
 
 
 def _left(frame: int, late: bool, width: int) -> int:
-    """The object's left edge, ``frame`` frames after its best view: it stops in the middle, or starts there."""
+    """Return the object's left edge ``frame`` frames after its best view: it stops in the middle, or starts there."""
     middle = (WIDTH - width) // 2
     return middle + STRIDE * (min(0, frame) if late else max(0, frame))
 
 
-def _hall(rng: Random) -> Image.Image:
-    """The room and the frame of the belt."""
+def _draw_hall(rng: Random) -> Image.Image:
+    """Draw the room and the frame of the belt."""
     picture = wall(rng, (WIDTH, HEIGHT)).resize((WIDTH * SMOOTH, HEIGHT * SMOOTH))
     pen = ImageDraw.Draw(picture)
-    colour: Colour = mix(rng.choice(BRIGHT), (70, 70, 86), 0.5)
+    color: Color = mix(rng.choice(BRIGHT), (70, 70, 86), 0.5)
     top, x1 = BELT * SMOOTH, WIDTH * SMOOTH
     pen.rectangle((0, top - 6, x1, top + 22), (84, 84, 98), INK, SMOOTH)
-    pen.rectangle((0, top + 22, x1, top + 34), colour, INK, SMOOTH)
+    pen.rectangle((0, top + 22, x1, top + 34), color, INK, SMOOTH)
     return picture.reduce(SMOOTH)
 
 
-def _rolling(empty: Image.Image, frame: int) -> Image.Image:
-    """The belt's seams move with it."""
+def _draw_seams(empty: Image.Image, frame: int) -> Image.Image:
+    """Draw the seams that move with the belt."""
     picture = empty.copy()
     pen = ImageDraw.Draw(picture)
     for x in range(frame * STRIDE % 24 - 24, WIDTH, 24):

@@ -1,4 +1,4 @@
-"""The same drawing at the same size gives the same pixels; smooth edges come from painting large and reducing."""
+"""Paints drawings with smooth edges, by painting large and reducing; equal drawings and sizes give equal pixels."""
 
 from __future__ import annotations
 
@@ -9,24 +9,21 @@ from random import Random
 from PIL import Image, ImageDraw, ImageFilter
 
 from envs.demo.categories import drawing
-from envs.demo.shapes import INK, Colour, Drawing, Patch, Point
+from envs.demo.shapes import INK, Color, Drawing, Patch, Point
 
 SMOOTH = 3
-"""Pictures are painted this many times larger and then reduced."""
+"""Factor by which pictures are painted larger before they are reduced."""
 OUTLINE = 0.016
 """Thickness of outlines as a share of the picture."""
 
 
 def draw_category(name: str, size: int, rng: Random, turned: bool = True) -> Image.Image:
-    """One category as an RGBA picture of ``size`` x ``size`` pixels on nothing, in colours and a pose of chance.
-
-    Raises KeyError for a name that is not in ``CATEGORIES``.
-    """
+    """Paint one category, in random colors and a random pose, as a transparent RGBA picture of ``size`` x ``size`` pixels."""
     return paint(drawing(name, rng, turned), size)
 
 
 def paint(patches: Iterable[Patch], size: int, outline: float = OUTLINE) -> Image.Image:
-    """The drawing as an RGBA picture of ``size`` x ``size`` pixels on nothing."""
+    """Paint the drawing as a transparent RGBA picture of ``size`` x ``size`` pixels."""
     large = size * SMOOTH
     picture = Image.new("RGBA", (large, large), (*INK, 0))
     pen = ImageDraw.Draw(picture)
@@ -44,8 +41,8 @@ def paint(patches: Iterable[Patch], size: int, outline: float = OUTLINE) -> Imag
     return picture.reduce(SMOOTH)
 
 
-def tube(pen: ImageDraw.ImageDraw, points: list[Point], fill: Colour, thick: int) -> None:
-    """A line with round ends and corners."""
+def tube(pen: ImageDraw.ImageDraw, points: list[Point], fill: Color, thick: int) -> None:
+    """Draw a line with round ends and corners."""
     pen.line(points, fill, thick, joint="curve")
     r = thick / 2
     for x, y in (points[0], points[-1]):
@@ -53,7 +50,7 @@ def tube(pen: ImageDraw.ImageDraw, points: list[Point], fill: Colour, thick: int
 
 
 def place_sprite(background: Image.Image, sprite: Image.Image, corner: tuple[int, int]) -> Image.Image:
-    """A copy of the background with the sprite on it and a soft shadow under it."""
+    """Return a copy of the background with the sprite on it and a soft shadow under it."""
     picture = background.copy()
     left, _, right, bottom = sprite.getbbox() or (0, 0, *sprite.size)
     width, height = right - left, max(8, sprite.height // 7)
@@ -66,29 +63,26 @@ def place_sprite(background: Image.Image, sprite: Image.Image, corner: tuple[int
 
 
 def silhouette(size: tuple[int, int], sprite: Image.Image, corner: tuple[int, int]) -> Image.Image:
-    """Where the sprite is opaque, as an L picture of the given size."""
+    """Return the sprite's opaque part as an L picture of the given size."""
     mask = Image.new("L", size)
     mask.paste(sprite.getchannel("A"), corner)
     return mask
 
 
 def strokes(patches: Drawing, length: float) -> list[tuple[Point, ...]]:
-    """The outlines of the drawing cut into pen strokes of at most ``length`` each, in drawing order."""
-    pieces: list[tuple[Point, ...]] = []
-    for patch in patches:
-        points = patch.points if patch.width else (*patch.points, patch.points[0])
-        pieces += _cut(points, length)
-    return pieces
+    """Cut the drawing's outlines into pen strokes of at most ``length`` each, in drawing order."""
+    outlines = (patch.points if patch.width else (*patch.points, patch.points[0]) for patch in patches)
+    return [stroke for outline in outlines for stroke in _cut(outline, length)]
 
 
 def _cut(points: tuple[Point, ...], length: float) -> list[tuple[Point, ...]]:
     pieces, piece, run = [], [points[0]], 0.0
     for (x0, y0), (x1, y1) in itertools.pairwise(points):
-        far = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5
-        steps = max(1, round(far / 0.05))
+        distance = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5
+        steps = max(1, round(distance / 0.05))
         for i in range(1, steps + 1):
             piece.append((x0 + (x1 - x0) * i / steps, y0 + (y1 - y0) * i / steps))
-            run += far / steps
+            run += distance / steps
             if run >= length:
                 pieces.append(tuple(piece))
                 piece, run = [piece[-1]], 0.0

@@ -1,4 +1,4 @@
-"""VSOD: a passer-by walks through a video in a ring and hides all that is asked about at the first image."""
+"""VSOD: a passer-by walks through a ring of frames and hides the objects of the question in the first one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from random import Random
 from PIL import Image
 
 from envs.demo.categories import BRIGHT, cycle_category, drawing
-from envs.demo.entries import STEMS, DemoQuestion, DemoSample, Lazily, entry, published_id, published_ids, purpose_rng
+from envs.demo.entries import (
+    STEMS,
+    DemoQuestion,
+    DemoSample,
+    LazyMapping,
+    entry,
+    published_id,
+    published_ids,
+    purpose_rng,
+)
 from envs.demo.painting import paint
 from envs.demo.scenes import backdrop
 from envs.demo.shapes import Drawing, arc, blob, bow, mix, oval, poly, rect
@@ -19,24 +28,21 @@ PERSON = 150
 SKINS = ((250, 214, 180), (226, 174, 130), (170, 116, 80), (112, 74, 54))
 HAIRS = ((60, 44, 40), (140, 88, 44), (226, 190, 110), (150, 150, 156))
 PLURALS = {
-    "Fish": "fish",
-    "Glasses": "pairs of glasses",
-    "Scissors": "pairs of scissors",
-    "Butterfly": "butterflies",
+    "Fish": "fish", "Glasses": "pairs of glasses", "Scissors": "pairs of scissors", "Butterfly": "butterflies",
     "Cactus": "cacti",
-}
+}  # fmt: skip
 SUGGESTIONS = ("Rewind the video.", "Wait for the occlusion to disappear.")
 
 
 def passerby(index: int, seed: int) -> DemoSample:
-    """One sample that the published filter keeps: a strong occlusion."""
+    """Draw one sample that the published filter keeps: a strong occlusion."""
     return _sample(published_id("VSOD", index), index, seed, strong=True)
 
 
 def weak_passerby(index: int, seed: int) -> DemoSample:
-    """One sample that the published filter drops: the object is in plain view from the start."""
-    kept = set(published_ids()["VSOD"])
-    number = [i for i in range(max(kept)) if i not in kept][index]
+    """Draw one sample that the published filter drops: the object is in plain view from the start."""
+    published = published_ids()["VSOD"]
+    number = [i for i in range(max(published)) if i not in published][index]
     return _sample(number, 1000 + index, seed, strong=False)
 
 
@@ -45,28 +51,26 @@ def _sample(number: int, index: int, seed: int, strong: bool) -> DemoSample:
     name, many = cycle_category("VSOD", index, seed), rng.randint(1, 4) if index % 4 == 3 else 0
     count = rng.choice((16, 20, 24))
     stage, middle = _stage(name, many, rng)
-    corners = [_walked(middle, frame, count) for frame in range(count)]
     first = count // 2 if strong else rng.choice((0, 1, count - 1))
     template = f"{STEMS['VSOD']}/Data/test/test_{number + 1:04d}/{{image}}.JPEG"
     line = entry(number, template, first, count, 0, _question(name, many, rng), rng, strong_occlusions=strong)
-    placed = {template.format(image=f"{frame:04d}"): corner for frame, corner in enumerate(corners)}
-    return DemoSample("VSOD", line, Lazily(placed, stage.frame), Lazily(placed, stage.seen))
+    corners = {template.format(image=f"{frame:04d}"): _person_corner(middle, frame, count) for frame in range(count)}
+    return DemoSample("VSOD", line, LazyMapping(corners, stage.frame), LazyMapping(corners, stage.visibility))
 
 
 def _question(name: str, many: int, rng: Random) -> DemoQuestion:
     if not many:
-        return DemoQuestion(
-            rng.choice(("What is behind the person?", "Which object does the person walk past?")), SUGGESTIONS, name
-        )
+        prompt = rng.choice(("What is behind the person?", "Which object does the person walk past?"))
+        return DemoQuestion(prompt, SUGGESTIONS, name)
     plural = PLURALS.get(name, f"{name.lower()}s")
     others = rng.sample([n for n in range(1, 10) if n != many], 3)
-    listed = [f"{n}." for n in (many, *others)]
-    rng.shuffle(listed)
-    return DemoQuestion(f"How many {plural} are there in this video?", SUGGESTIONS, str(many), tuple(listed))
+    categories = [f"{n}." for n in (many, *others)]
+    rng.shuffle(categories)
+    return DemoQuestion(f"How many {plural} are there in this video?", SUGGESTIONS, str(many), tuple(categories))
 
 
 def _stage(name: str, many: int, rng: Random) -> tuple[Stage, int]:
-    """The stage, and the column in pixels that the hidden things are centred on."""
+    """Return the stage, and the column in pixels that the hidden objects are centered on."""
     middle = rng.randint(84, 108)
     if many:
         size, shape = 29, drawing(name, rng)
@@ -79,15 +83,15 @@ def _stage(name: str, many: int, rng: Random) -> tuple[Stage, int]:
     return set_stage(backdrop(rng, (WIDTH, HEIGHT)), objects, _person(rng)), middle
 
 
-def _walked(middle: int, frame: int, count: int) -> Corner:
-    """Upper left corner of the passer-by: out on the left at frame 0, before the object in the middle frame."""
+def _person_corner(middle: int, frame: int, count: int) -> Corner:
+    """Return the passer-by's position: left of the picture in frame 0, in front of the object in the middle frame."""
     stride = (middle + PERSON * 0.45) / (count // 2)
     bob = -3 if frame % 2 else 0
     return round(middle - PERSON / 2 + (frame - count // 2) * stride), 6 + bob
 
 
 def _person(rng: Random) -> Image.Image:
-    """A stout passer-by close to the camera, in a wide coat."""
+    """Paint a stout passer-by close to the camera, in a wide coat."""
     coat, hat = rng.sample(BRIGHT, 2)
     return paint(_figure(coat, hat, rng), PERSON, 0.01)
 
@@ -96,17 +100,9 @@ def _figure(coat: tuple[int, int, int], hat: tuple[int, int, int], rng: Random) 
     skin, hair = rng.choice(SKINS), rng.choice(HAIRS)
     dark = mix(coat, (30, 20, 50), 0.25)
     body = blob(
-        coat,
-        (0.38, 0.29),
-        (0.62, 0.29),
-        (0.75, 0.36),
-        (0.77, 0.7),
-        (0.77, 0.99),
-        (0.5, 1.0),
-        (0.23, 0.99),
-        (0.23, 0.7),
-        (0.25, 0.36),
-    )
+        coat, (0.38, 0.29), (0.62, 0.29), (0.75, 0.36), (0.77, 0.7), (0.77, 0.99), (0.5, 1.0), (0.23, 0.99),
+        (0.23, 0.7), (0.25, 0.36),
+    )  # fmt: skip
     sleeves = [bow(dark, 0.1, (0.5 + s * 0.23, 0.4), (0.5 + s * 0.27, 0.6), (0.5 + s * 0.22, 0.8)) for s in (-1, 1)]
     hands = [oval(skin, 0.5 + s * 0.22, 0.84, 0.045, 0.045) for s in (-1, 1)]
     buttons = [oval(mix(coat, (255, 255, 255), 0.6), 0.5, y, 0.018, 0.018) for y in (0.48, 0.62, 0.76)]

@@ -1,4 +1,4 @@
-"""A background never shows an object of a category, and stays paler than what stands before it."""
+"""Backgrounds: none shows an object of a category, and each is paler than the objects in front of it."""
 
 from __future__ import annotations
 
@@ -8,33 +8,27 @@ from random import Random
 
 from PIL import Image, ImageDraw
 
-from envs.demo.shapes import Colour, mix
+from envs.demo.shapes import Color, mix
 
-PASTELS: tuple[Colour, ...] = (
-    (250, 232, 205),
-    (222, 238, 226),
-    (216, 230, 246),
-    (246, 220, 226),
-    (232, 224, 244),
-    (244, 242, 218),
-    (214, 240, 240),
-)
-WOODS: tuple[Colour, ...] = ((206, 170, 128), (184, 150, 118), (222, 196, 160), (168, 142, 124))
-GRASS: tuple[Colour, ...] = ((176, 212, 150), (160, 204, 160), (196, 214, 140))
-SKIES: tuple[Colour, ...] = ((190, 222, 244), (250, 214, 190), (206, 200, 236), (240, 232, 200))
-WHITE: Colour = (255, 255, 255)
+PASTELS: tuple[Color, ...] = (
+    (250, 232, 205), (222, 238, 226), (216, 230, 246), (246, 220, 226), (232, 224, 244), (244, 242, 218), (214, 240, 240),
+)  # fmt: skip
+WOODS: tuple[Color, ...] = ((206, 170, 128), (184, 150, 118), (222, 196, 160), (168, 142, 124))
+GRASS: tuple[Color, ...] = ((176, 212, 150), (160, 204, 160), (196, 214, 140))
+SKIES: tuple[Color, ...] = ((190, 222, 244), (250, 214, 190), (206, 200, 236), (240, 232, 200))
+WHITE: Color = (255, 255, 255)
 SMOOTH = 2
 
 Size = tuple[int, int]
 
 
 def backdrop(rng: Random, size: Size) -> Image.Image:
-    """A scene of chance, RGB, ``size`` = (width, height) in pixels."""
+    """Draw a random scene, RGB; ``size`` is (width, height) in pixels."""
     return rng.choice(BACKDROPS)(rng, size)
 
 
 def table(rng: Random, size: Size) -> Image.Image:
-    """A papered wall and a table top that begins at two thirds of the height."""
+    """Draw a papered wall and a table top that begins at two thirds of the height."""
     width, height = size[0] * SMOOTH, size[1] * SMOOTH
     picture = papered(rng, (width, height))
     pen = ImageDraw.Draw(picture)
@@ -49,7 +43,7 @@ def table(rng: Random, size: Size) -> Image.Image:
 
 
 def papered(rng: Random, size: Size) -> Image.Image:
-    """A wall with stripes, dots or diamonds."""
+    """Draw a wall with stripes, dots or diamonds."""
     width, height = size
     base = rng.choice(PASTELS)
     tone = mix(base, rng.choice(PASTELS), 0.5) if rng.random() < 0.3 else mix(base, WHITE, 0.45)
@@ -71,7 +65,7 @@ def papered(rng: Random, size: Size) -> Image.Image:
 
 
 def wall(rng: Random, size: Size) -> Image.Image:
-    """A papered wall with a rug-coloured floor."""
+    """Draw a papered wall with a rug-colored floor."""
     width, height = size[0] * SMOOTH, size[1] * SMOOTH
     picture = papered(rng, (width, height))
     pen = ImageDraw.Draw(picture)
@@ -82,9 +76,9 @@ def wall(rng: Random, size: Size) -> Image.Image:
 
 
 def meadow(rng: Random, size: Size) -> Image.Image:
-    """A sky that pales downwards, clouds, and rolling hills."""
+    """Draw a sky that pales downward, clouds, and rolling hills."""
     width, height = size[0] * SMOOTH, size[1] * SMOOTH
-    picture = faded((width, height), rng.choice(SKIES), (252, 248, 240))
+    picture = gradient((width, height), rng.choice(SKIES), (252, 248, 240))
     pen = ImageDraw.Draw(picture)
     for _ in range(3):
         cloud(pen, rng.uniform(0, 1) * width, rng.uniform(0.08, 0.35) * height, rng.uniform(0.06, 0.1) * width)
@@ -95,9 +89,9 @@ def meadow(rng: Random, size: Size) -> Image.Image:
 
 
 def beach(rng: Random, size: Size) -> Image.Image:
-    """Sky, a band of sea, sand."""
+    """Draw sky, a band of sea, and sand."""
     width, height = size[0] * SMOOTH, size[1] * SMOOTH
-    picture = faded((width, height), rng.choice(SKIES), (252, 246, 236))
+    picture = gradient((width, height), rng.choice(SKIES), (252, 246, 236))
     pen = ImageDraw.Draw(picture)
     for i in range(4):
         pen.rectangle((0, height * (0.46 + 0.05 * i), width, height), mix((150, 206, 222), (226, 244, 240), i / 4))
@@ -109,7 +103,7 @@ def beach(rng: Random, size: Size) -> Image.Image:
 
 
 def carpet(rng: Random, size: Size) -> Image.Image:
-    """A chequered floor seen from above."""
+    """Draw a checkered floor from above."""
     width, height = size[0] * SMOOTH, size[1] * SMOOTH
     base = rng.choice(PASTELS)
     tone = mix(base, WHITE, 0.5)
@@ -126,8 +120,8 @@ def carpet(rng: Random, size: Size) -> Image.Image:
 BACKDROPS: tuple[Callable[[Random, Size], Image.Image], ...] = (table, wall, meadow, beach, carpet)
 
 
-def faded(size: Size, top: Colour, bottom: Colour) -> Image.Image:
-    """A gradient from top to bottom."""
+def gradient(size: Size, top: Color, bottom: Color) -> Image.Image:
+    """Return a gradient from top to bottom."""
     column = Image.new("RGB", (1, 16))
     column.putdata([mix(top, bottom, i / 15) for i in range(16)])
     return column.resize(size, Image.Resampling.BILINEAR)
@@ -140,7 +134,7 @@ def cloud(pen: ImageDraw.ImageDraw, x: float, y: float, r: float) -> None:
         )
 
 
-def hill(pen: ImageDraw.ImageDraw, size: Size, level: float, fill: Colour, rng: Random) -> None:
+def hill(pen: ImageDraw.ImageDraw, size: Size, level: float, fill: Color, rng: Random) -> None:
     width, height = size
     phase, bend = rng.uniform(0, 6.28), rng.uniform(1.2, 2.6)
     ridge = [(i * width / 24, height * (level + 0.05 * sin(phase + bend * i * 6.28 / 24))) for i in range(25)]

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from math import cos, pi, radians, sin
 
 Point = tuple[float, float]
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 Drawing = tuple["Patch", ...]
 
-INK: Colour = (44, 40, 56)
-"""The outline of everything that is painted."""
+INK: Color = (44, 40, 56)
+"""Color of outlines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,80 +22,75 @@ class Patch:
     """One polygon (``width`` 0) or one open line."""
 
     points: tuple[Point, ...]
-    fill: Colour
+    fill: Color
     width: float = 0.0
     """Thickness of an open line, as a share of the frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tints:
-    """The colours of one drawing."""
+    """The colors of one drawing."""
 
-    main: Colour
-    second: Colour
-    dark: Colour
-    light: Colour
-
-
-def mix(a: Colour, b: Colour, share: float) -> Colour:
-    """The colour ``share`` of the way from a to b."""
-    return (
-        round(a[0] + (b[0] - a[0]) * share),
-        round(a[1] + (b[1] - a[1]) * share),
-        round(a[2] + (b[2] - a[2]) * share),
-    )
+    main: Color
+    second: Color
+    dark: Color
+    light: Color
 
 
-def tints(main: Colour, second: Colour) -> Tints:
+def mix(a: Color, b: Color, share: float) -> Color:
+    """Return the color ``share`` of the way from a to b."""
+    red, green, blue = (round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
+    return red, green, blue
+
+
+def tints(main: Color, second: Color) -> Tints:
     return Tints(main, second, mix(main, (30, 20, 50), 0.35), mix(main, (255, 255, 255), 0.5))
 
 
-def poly(fill: Colour, *points: Point) -> Patch:
+def poly(fill: Color, *points: Point) -> Patch:
     return Patch(points, fill)
 
 
-def rect(fill: Colour, left: float, top: float, right: float, bottom: float) -> Patch:
+def rect(fill: Color, left: float, top: float, right: float, bottom: float) -> Patch:
     return poly(fill, (left, top), (right, top), (right, bottom), (left, bottom))
 
 
-def line(fill: Colour, width: float, *points: Point) -> Patch:
+def line(fill: Color, width: float, *points: Point) -> Patch:
     return Patch(points, fill, width)
 
 
 def arc(cx: float, cy: float, rx: float, ry: float, start: float, stop: float) -> tuple[Point, ...]:
-    """Points of an ellipse from angle ``start`` to ``stop`` in degrees, clockwise, 0 pointing right."""
+    """Return points of an ellipse from angle ``start`` to ``stop`` in degrees, clockwise, 0 pointing right."""
     steps = max(4, round(abs(stop - start) / 12))
     angles = [radians(start + (stop - start) * i / steps) for i in range(steps + 1)]
     return tuple((cx + rx * cos(a), cy + ry * sin(a)) for a in angles)
 
 
-def oval(fill: Colour, cx: float, cy: float, rx: float, ry: float) -> Patch:
+def oval(fill: Color, cx: float, cy: float, rx: float, ry: float) -> Patch:
     return Patch(arc(cx, cy, rx, ry, -90, 270)[:-1], fill)
 
 
-def ring(fill: Colour, width: float, cx: float, cy: float, rx: float, ry: float) -> Patch:
+def ring(fill: Color, width: float, cx: float, cy: float, rx: float, ry: float) -> Patch:
     return Patch(arc(cx, cy, rx, ry, -90, 270), fill, width)
 
 
-def bow(fill: Colour, width: float, *points: Point) -> Patch:
-    """A smooth open line through the points."""
-    padded = (points[0], *points, points[-1])
-    return Patch((*_spline(padded), points[-1]), fill, width)
+def bow(fill: Color, width: float, *points: Point) -> Patch:
+    """Return a smooth open line through the points."""
+    return Patch((*_spline((points[0], *points, points[-1])), points[-1]), fill, width)
 
 
-def blob(fill: Colour, *points: Point) -> Patch:
-    """A smooth closed patch through the points."""
+def blob(fill: Color, *points: Point) -> Patch:
+    """Return a smooth closed patch through the points."""
     return Patch(_spline((points[-1], *points, points[0], points[1])), fill)
 
 
 def _spline(points: tuple[Point, ...], steps: int = 6) -> tuple[Point, ...]:
-    """Catmull-Rom through all points but the first and the last."""
-    curve = []
-    for a, b, c, d in zip(points, points[1:], points[2:], points[3:], strict=False):
-        for i in range(steps):
-            t = i / steps
-            curve.append((_blend(a[0], b[0], c[0], d[0], t), _blend(a[1], b[1], c[1], d[1], t)))
-    return tuple(curve)
+    """Return a Catmull-Rom spline through all points but the first and the last."""
+    return tuple(
+        (_blend(a[0], b[0], c[0], d[0], i / steps), _blend(a[1], b[1], c[1], d[1], i / steps))
+        for a, b, c, d in zip(points, points[1:], points[2:], points[3:], strict=False)
+        for i in range(steps)
+    )
 
 
 def _blend(a: float, b: float, c: float, d: float, t: float) -> float:
@@ -104,29 +99,29 @@ def _blend(a: float, b: float, c: float, d: float, t: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Pose:
-    """The pose of a drawing: turned clockwise by degrees, mirrored, stretched around its centre."""
+    """The pose of a drawing: degrees clockwise, mirrored, stretched around its center."""
 
     turn: float = 0.0
     mirrored: bool = False
-    wide: float = 1.0
-    high: float = 1.0
+    width: float = 1.0
+    height: float = 1.0
 
 
 def posed(drawing: Iterable[Patch], pose: Pose) -> Drawing:
-    """The drawing held that way, shrunk and shifted to fill the frame but for a margin."""
+    """Return the drawing in this pose, fitted to the unit square."""
     angle = pose.turn * pi / 180
     c, s = cos(angle), sin(angle)
-    sx, sy = (-pose.wide if pose.mirrored else pose.wide), pose.high
+    sx, sy = (-pose.width if pose.mirrored else pose.width), pose.height
 
-    def moved(point: Point) -> Point:
+    def transform(point: Point) -> Point:
         x, y = (point[0] - 0.5) * sx, (point[1] - 0.5) * sy
         return x * c - y * s, x * s + y * c
 
-    return fitted(tuple(replace(p, points=tuple(map(moved, p.points))) for p in drawing))
+    return fit(tuple(replace(p, points=tuple(map(transform, p.points))) for p in drawing))
 
 
-def fitted(drawing: Drawing, margin: float = 0.03) -> Drawing:
-    """The drawing scaled evenly and centred so that it just fits the unit square."""
+def fit(drawing: Drawing, margin: float = 0.03) -> Drawing:
+    """Scale the drawing evenly and center it in the unit square."""
     left, top, right, bottom = extent(drawing)
     scale = (1 - 2 * margin) / max(right - left, bottom - top)
     dx = 0.5 - scale * (left + right) / 2
@@ -138,7 +133,7 @@ def fitted(drawing: Drawing, margin: float = 0.03) -> Drawing:
 
 
 def extent(drawing: Drawing) -> tuple[float, float, float, float]:
-    """Left, top, right and bottom of what is drawn, line widths included."""
+    """Return left, top, right and bottom of the drawing, line widths included."""
     xs = [x + side * p.width / 2 for p in drawing for x, _ in p.points for side in (-1, 1)]
     ys = [y + side * p.width / 2 for p in drawing for _, y in p.points for side in (-1, 1)]
     return min(xs), min(ys), max(xs), max(ys)

@@ -1,4 +1,4 @@
-"""QD: a sketch gains strokes per request, from a first stroke that shows next to nothing to the whole drawing."""
+"""QD: a sketch gains strokes per request, from a first one that shows almost nothing to the complete drawing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 from PIL import Image, ImageDraw
 
 from envs.demo.categories import cycle_category, drawing
-from envs.demo.entries import STEMS, DemoQuestion, DemoSample, Lazily, entry, published_id, purpose_rng
+from envs.demo.entries import STEMS, DemoQuestion, DemoSample, LazyMapping, entry, published_id, purpose_rng, slug
 from envs.demo.painting import strokes
 from envs.demo.shapes import Point
 
@@ -15,40 +15,33 @@ SIDE, SMOOTH, STROKE = 160, 3, 0.34
 """Pixels, supersampling, and the longest stroke of the pen as a share of the picture."""
 PROMPTS = ("What does this quickdraw represent?", "Which object is sketched here?", "What is being drawn?")
 SUGGESTIONS = (
-    "Add more details.",
-    "Add more strokes to the drawing.",
-    "Continue the sketch.",
-    "Draw another part of the quickdraw.",
-)
+    "Add more details.", "Add more strokes to the drawing.", "Continue the sketch.", "Draw another part of the quickdraw.",
+)  # fmt: skip
 
 
 def sketch(index: int, seed: int) -> DemoSample:
-    """One sample of 5 to 12 images, each with a few strokes more than the one before."""
+    """Draw one sample of 5 to 12 images, each with a few more strokes than the last."""
     rng = purpose_rng("QD", index, seed, "picture")
     name = cycle_category("QD", index, seed)
-    pen = [_wobbled(piece, rng) for piece in strokes(drawing(name, rng), STROKE)]
+    pen = [_wobble(piece, rng) for piece in strokes(drawing(name, rng), STROKE)]
     count = min(rng.randint(5, 12), len(pen))
-    shown = [1, *(round(1 + (len(pen) - 1) * step / (count - 1)) for step in range(1, count))]
+    counts = [1, *(round(1 + (len(pen) - 1) * step / (count - 1)) for step in range(1, count))]
     number = published_id("QD", index)
-    template = f"{STEMS['QD']}/{name.lower().replace(' ', '_')}/{number:06d}/{{image}}.png"
+    template = f"{STEMS['QD']}/{slug(name)}/{number:06d}/{{image}}.png"
     question = DemoQuestion(rng.choice(PROMPTS), (rng.choice(SUGGESTIONS),), name)
     line = entry(number, template, 0, count, count - 1, question, rng)
-    numbers = {template.format(image=f"{image:04d}"): strokes_so_far for image, strokes_so_far in enumerate(shown)}
-    return DemoSample(
-        "QD",
-        line,
-        Lazily(numbers, lambda n: _drawn(pen[:n])),
-        Lazily(numbers, lambda n: round((n - 1) / (len(pen) - 1), 4)),
-    )
+    numbers = {template.format(image=f"{image:04d}"): strokes_so_far for image, strokes_so_far in enumerate(counts)}
+    visibility = LazyMapping(numbers, lambda n: round((n - 1) / (len(pen) - 1), 4))
+    return DemoSample("QD", line, LazyMapping(numbers, lambda n: _draw_strokes(pen[:n])), visibility)
 
 
-def _wobbled(piece: tuple[Point, ...], rng: Random) -> tuple[Point, ...]:
-    """The stroke as an unsteady hand draws it."""
+def _wobble(piece: tuple[Point, ...], rng: Random) -> tuple[Point, ...]:
+    """Return the stroke as an unsteady hand draws it."""
     return tuple((0.08 + 0.84 * x + rng.gauss(0, 0.0035), 0.08 + 0.84 * y + rng.gauss(0, 0.0035)) for x, y in piece)
 
 
-def _drawn(pieces: list[tuple[Point, ...]]) -> Image.Image:
-    """Black strokes on white, RGB."""
+def _draw_strokes(pieces: list[tuple[Point, ...]]) -> Image.Image:
+    """Draw black strokes on white, RGB."""
     large = SIDE * SMOOTH
     paper = Image.new("L", (large, large), 255)
     pen = ImageDraw.Draw(paper)

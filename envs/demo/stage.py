@@ -1,4 +1,4 @@
-"""Something passes before an object: what is seen of the object is counted in its own pixels, not guessed."""
+"""A cover that passes in front of an object: visibility is counted in the object's pixels."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ Corner = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A clear picture, where its object is, and what can be put before it."""
+    """A clear picture, the mask of its object, and the sprite that can hide it."""
 
     clear: Image.Image
     target: Image.Image
-    """L picture: the object's own pixels."""
+    """L picture of the object's pixels."""
     cover: Image.Image
-    """RGBA sprite of what hides the object."""
+    """RGBA sprite that hides the object."""
 
     def frame(self, corner: Corner | None) -> Image.Image:
-        """RGB picture with the cover's upper left corner there; None: no cover."""
+        """Return the RGB picture with the cover's upper left corner at ``corner``; None leaves the cover out."""
         picture = self.clear.copy()
         if corner is not None:
             picture.paste(self.cover, corner, self.cover)
         return picture
 
-    def seen(self, corner: Corner | None) -> float:
-        """The share of the object's pixels that is not covered, 0 to 1."""
+    def visibility(self, corner: Corner | None) -> float:
+        """Return the share of the object's pixels that is not covered, 0 to 1."""
         if corner is None:
             return 1.0
         covered = silhouette(self.clear.size, self.cover, corner)
@@ -39,7 +39,7 @@ class Stage:
 
 
 def set_stage(background: Image.Image, objects: Mapping[Corner, Image.Image], cover: Image.Image) -> Stage:
-    """The stage with each sprite standing at its corner."""
+    """Return the stage with each sprite at its corner."""
     clear, target = background, Image.new("L", background.size)
     for corner, sprite in objects.items():
         clear = place_sprite(clear, sprite, corner)
@@ -48,5 +48,5 @@ def set_stage(background: Image.Image, objects: Mapping[Corner, Image.Image], co
 
 
 def weight(mask: Image.Image) -> int:
-    """The sum of all values of an L picture."""
+    """Return the sum of all values of an L picture."""
     return sum(value * count for value, count in enumerate(mask.histogram()))

@@ -1,4 +1,4 @@
-"""Each function draws one man-made thing in the unit square out of its tints alone: same tints, same drawing."""
+"""Man-made objects in the unit square: each function draws one from its tints alone."""
 
 from __future__ import annotations
 
@@ -14,13 +14,8 @@ WHITE = (250, 248, 240)
 def anchor(t: Tints) -> Drawing:
     arms = bow(t.main, 0.09, (0.14, 0.58), (0.2, 0.78), (0.5, 0.93), (0.8, 0.78), (0.86, 0.58))
     flukes = [poly(t.main, (x, 0.48), (x - 0.11, 0.66), (x + 0.11, 0.66)) for x in (0.14, 0.86)]
-    return (
-        ring(t.main, 0.06, 0.5, 0.14, 0.09, 0.09),
-        rect(t.main, 0.46, 0.22, 0.54, 0.92),
-        rect(t.main, 0.28, 0.28, 0.72, 0.36),
-        arms,
-        *flukes,
-    )
+    shank, stock = rect(t.main, 0.46, 0.22, 0.54, 0.92), rect(t.main, 0.28, 0.28, 0.72, 0.36)
+    return (ring(t.main, 0.06, 0.5, 0.14, 0.09, 0.09), shank, stock, arms, *flukes)
 
 
 def bicycle(t: Tints) -> Drawing:
@@ -37,16 +32,9 @@ def bicycle(t: Tints) -> Drawing:
 
 def car(t: Tints) -> Drawing:
     body = poly(
-        t.main,
-        (0.03, 0.72),
-        (0.03, 0.54),
-        (0.2, 0.48),
-        (0.32, 0.3),
-        (0.68, 0.3),
-        (0.82, 0.48),
-        (0.97, 0.54),
+        t.main, (0.03, 0.72), (0.03, 0.54), (0.2, 0.48), (0.32, 0.3), (0.68, 0.3), (0.82, 0.48), (0.97, 0.54),
         (0.97, 0.72),
-    )
+    )  # fmt: skip
     windows = [
         poly(GLASS, (0.27, 0.48), (0.36, 0.35), (0.48, 0.35), (0.48, 0.48)),
         poly(GLASS, (0.53, 0.48), (0.53, 0.35), (0.65, 0.35), (0.75, 0.48)),
@@ -88,18 +76,9 @@ def glasses(t: Tints) -> Drawing:
 
 def guitar(t: Tints) -> Drawing:
     body = blob(
-        t.main,
-        (0.5, 0.46),
-        (0.66, 0.5),
-        (0.65, 0.63),
-        (0.75, 0.78),
-        (0.68, 0.94),
-        (0.5, 0.98),
-        (0.32, 0.94),
-        (0.25, 0.78),
-        (0.35, 0.63),
-        (0.34, 0.5),
-    )
+        t.main, (0.5, 0.46), (0.66, 0.5), (0.65, 0.63), (0.75, 0.78), (0.68, 0.94), (0.5, 0.98), (0.32, 0.94),
+        (0.25, 0.78), (0.35, 0.63), (0.34, 0.5),
+    )  # fmt: skip
     neck = rect(WOOD, 0.465, 0.13, 0.535, 0.6)
     head = poly((120, 78, 44), (0.44, 0.01), (0.56, 0.01), (0.54, 0.15), (0.46, 0.15))
     strings = [line(WHITE, 0.008, (x, 0.05), (x, 0.85)) for x in (0.485, 0.515)]
@@ -108,27 +87,15 @@ def guitar(t: Tints) -> Drawing:
 
 def hammer(t: Tints) -> Drawing:
     head = poly(STEEL, (0.2, 0.08), (0.62, 0.08), (0.84, 0.14), (0.92, 0.3), (0.76, 0.25), (0.6, 0.28), (0.2, 0.28))
-    return (
-        rect(t.main, 0.4, 0.2, 0.52, 0.97),
-        head,
-        rect((150, 158, 168), 0.12, 0.05, 0.24, 0.31),
-        rect(BLACK, 0.39, 0.72, 0.53, 0.97),
-    )
+    face, grip = rect((150, 158, 168), 0.12, 0.05, 0.24, 0.31), rect(BLACK, 0.39, 0.72, 0.53, 0.97)
+    return (rect(t.main, 0.4, 0.2, 0.52, 0.97), head, face, grip)
 
 
 def balloon(t: Tints) -> Drawing:
     bag = blob(
-        t.main,
-        (0.5, 0.02),
-        (0.77, 0.1),
-        (0.86, 0.32),
-        (0.74, 0.55),
-        (0.6, 0.71),
-        (0.4, 0.71),
-        (0.26, 0.55),
-        (0.14, 0.32),
-        (0.23, 0.1),
-    )
+        t.main, (0.5, 0.02), (0.77, 0.1), (0.86, 0.32), (0.74, 0.55), (0.6, 0.71), (0.4, 0.71), (0.26, 0.55),
+        (0.14, 0.32), (0.23, 0.1),
+    )  # fmt: skip
     gore = blob(t.second, (0.5, 0.03), (0.6, 0.14), (0.64, 0.34), (0.56, 0.7), (0.44, 0.7), (0.36, 0.34), (0.4, 0.14))
     ropes = [line(BLACK, 0.018, (a, 0.7), (b, 0.86)) for a, b in ((0.41, 0.43), (0.59, 0.57))]
     return (bag, gore, *ropes, rect(WOOD, 0.4, 0.84, 0.6, 0.98), rect((130, 84, 48), 0.385, 0.82, 0.615, 0.87))
@@ -142,30 +109,19 @@ def house(t: Tints) -> Drawing:
         for x in (0.18, 0.66)
         for p in (rect(GLASS, x, 0.58, x + 0.17, 0.75), line(WHITE, 0.015, (x + 0.085, 0.58), (x + 0.085, 0.75)))
     ]
-    return (
-        chimney,
-        rect((246, 230, 196), 0.11, 0.46, 0.89, 0.96),
-        roof,
-        rect(t.second, 0.42, 0.62, 0.58, 0.96),
-        *panes,
-    )
+    front, door = rect((246, 230, 196), 0.11, 0.46, 0.89, 0.96), rect(t.second, 0.42, 0.62, 0.58, 0.96)
+    return (chimney, front, roof, door, *panes)
 
 
 def ice_cream(t: Tints) -> Drawing:
     cone = poly((226, 170, 100), (0.26, 0.46), (0.74, 0.46), (0.5, 0.99))
     waffle = [
-        line((180, 124, 64), 0.015, a, b)
-        for a, b in (
-            ((0.36, 0.47), (0.56, 0.85)),
-            ((0.56, 0.47), (0.64, 0.66)),
-            ((0.64, 0.47), (0.44, 0.85)),
-            ((0.44, 0.47), (0.36, 0.66)),
-        )
+        line((180, 124, 64), 0.015, (top, 0.47), end)
+        for top, end in ((0.36, (0.56, 0.85)), (0.56, (0.64, 0.66)), (0.64, (0.44, 0.85)), (0.44, (0.36, 0.66)))
     ]
     scoops = [
-        oval(t.second, 0.37, 0.36, 0.18, 0.17),
-        oval(t.main, 0.63, 0.36, 0.18, 0.17),
-        oval(t.light, 0.5, 0.2, 0.18, 0.17),
+        oval(tint, x, y, 0.18, 0.17)
+        for tint, x, y in ((t.second, 0.37, 0.36), (t.main, 0.63, 0.36), (t.light, 0.5, 0.2))
     ]
     return (cone, *waffle, *scoops, oval((214, 50, 60), 0.5, 0.04, 0.05, 0.05))
 
@@ -200,10 +156,7 @@ def mug(t: Tints) -> Drawing:
 
 def rocket(t: Tints) -> Drawing:
     flame = blob((250, 160, 50), (0.5, 0.74), (0.61, 0.82), (0.5, 0.99), (0.39, 0.82))
-    fins = [
-        poly(t.main, (0.37, 0.52), (0.16, 0.84), (0.39, 0.76)),
-        poly(t.main, (0.63, 0.52), (0.84, 0.84), (0.61, 0.76)),
-    ]
+    fins = [poly(t.main, (0.5 + s * 0.13, 0.52), (0.5 + s * 0.34, 0.84), (0.5 + s * 0.11, 0.76)) for s in (-1, 1)]
     hull = blob(WHITE, (0.5, 0.01), (0.63, 0.2), (0.67, 0.45), (0.61, 0.77), (0.39, 0.77), (0.33, 0.45), (0.37, 0.2))
     nose = blob(t.main, (0.5, 0.01), (0.6, 0.12), (0.635, 0.22), (0.5, 0.24), (0.365, 0.22), (0.4, 0.12))
     return (flame, *fins, hull, nose, oval(t.second, 0.5, 0.41, 0.09, 0.09), oval(GLASS, 0.5, 0.41, 0.055, 0.055))

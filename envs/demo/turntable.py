@@ -1,4 +1,4 @@
-"""MVP-N: an object is turned; every view but the informative one shows a bare back or an edge, not its picture."""
+"""MVP-N: an object turns; every view but the informative one shows a bare back or an edge instead of its picture."""
 
 from __future__ import annotations
 
@@ -10,39 +10,37 @@ from random import Random
 from PIL import Image
 
 from envs.demo.categories import cycle_category, drawing
-from envs.demo.entries import STEMS, DemoQuestion, DemoSample, Lazily, entry, published_id, purpose_rng
+from envs.demo.entries import STEMS, DemoQuestion, DemoSample, LazyMapping, entry, published_id, purpose_rng, slug
 from envs.demo.painting import paint, place_sprite
 from envs.demo.scenes import backdrop
-from envs.demo.shapes import INK, Colour, Drawing, Patch, Point, arc, extent, fitted, line, mix, oval, poly, rect
+from envs.demo.shapes import INK, Color, Drawing, Patch, Point, arc, extent, fit, line, mix, oval, poly, rect
 
 SIDE, SIZE = 144, 112
-CARD: tuple[Colour, ...] = ((214, 178, 132), (236, 226, 206), (190, 206, 222), (226, 190, 190), (196, 214, 186))
-PAPER: Colour = (252, 250, 244)
+CARD: tuple[Color, ...] = ((214, 178, 132), (236, 226, 206), (190, 206, 222), (226, 190, 190), (196, 214, 186))
+PAPER: Color = (252, 250, 244)
 PROMPTS = {
     "box": ("What is pictured on the box?", "Which product is in this box?"),
     "can": ("What is pictured on the can?", "Which product is in this can?"),
     "figure": ("Which object is it?", "What does this cut-out figure show?"),
 }
 SUGGESTIONS = (
-    "Rotate the object.",
-    "Show another angle of the object.",
-    "Change the orientation of the object.",
+    "Rotate the object.", "Show another angle of the object.", "Change the orientation of the object.",
     "Move to a different side.",
-)
-Solid = Callable[[Drawing, Colour, float], Drawing]
+)  # fmt: skip
+Solid = Callable[[Drawing, Color, float], Drawing]
 Spot = Callable[[float, float], Point]
 """Unit square -> a side of the solid."""
 
 
 def turntable(index: int, seed: int) -> DemoSample:
-    """One sample of 2 to 5 views; the last is the informative one."""
+    """Draw one sample of 2 to 5 views; the last one is informative."""
     rng = purpose_rng("MVP-N", index, seed, "picture")
     name, kind = cycle_category("MVP-N", index, seed), rng.choice(list(SOLIDS))
     count, number = rng.randint(2, 5), published_id("MVP-N", index)
-    shown, colour, ground = drawing(name, rng), rng.choice(CARD), backdrop(rng, (SIDE, SIDE))
+    picture, color, ground = drawing(name, rng), rng.choice(CARD), backdrop(rng, (SIDE, SIDE))
     valid = rng.sample(range(1, 61), count)
     yaws = [*(_blind(kind, rng) for _ in range(count - 1)), rng.uniform(-28, 28)]
-    template = f"{STEMS['MVP-N']}/test/{{informative}}/{name.lower().replace(' ', '_')}_{number:04d}/{{image}}.jpg"
+    template = f"{STEMS['MVP-N']}/test/{{informative}}/{slug(name)}_{number:04d}/{{image}}.jpg"
     question = DemoQuestion(rng.choice(PROMPTS[kind]), (rng.choice(SUGGESTIONS),), name)
     line = entry(number, template, valid[0], count, valid[-1], question, rng, valid_images=valid)
     angles = {
@@ -51,19 +49,19 @@ def turntable(index: int, seed: int) -> DemoSample:
     }
 
     def frame(yaw: float) -> Image.Image:
-        sprite = paint(fitted(SOLIDS[kind](shown, colour, yaw)), SIZE, 0.012)
+        sprite = paint(fit(SOLIDS[kind](picture, color, yaw)), SIZE, 0.012)
         return place_sprite(ground, sprite, ((SIDE - SIZE) // 2, SIDE - SIZE - 10))
 
-    return DemoSample("MVP-N", line, Lazily(angles, frame), Lazily(angles, lambda yaw: float(abs(yaw) < 45)))
+    return DemoSample("MVP-N", line, LazyMapping(angles, frame), LazyMapping(angles, lambda yaw: float(abs(yaw) < 45)))
 
 
 def _blind(kind: str, rng: Random) -> float:
-    """A yaw in degrees from which the picture cannot be seen."""
+    """Return a yaw in degrees from which the picture is invisible."""
     return rng.uniform(85, 95) if kind == "figure" else rng.uniform(115, 245)
 
 
-def box(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
-    """A carton with the picture on its front, seen slightly from above."""
+def box(picture: Drawing, color: Color, yaw: float) -> Drawing:
+    """Draw a carton with the picture on its front, seen slightly from above."""
     a = radians(yaw)
     half, deep, tilt = 0.4, 0.22, 0.28
 
@@ -77,31 +75,31 @@ def box(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
         if cos(a + b) <= 0.01:
             continue
         spot = _face(corner, b, wide, out)
-        faces.append(poly(mix(colour, (60, 40, 60), 0.12 * (turn % 2)), spot(0, 0), spot(1, 0), spot(1, 1), spot(0, 1)))
+        faces.append(poly(mix(color, (60, 40, 60), 0.12 * (turn % 2)), spot(0, 0), spot(1, 0), spot(1, 1), spot(0, 1)))
         if turn == 2:
             faces += _barcode(spot)
         if turn == 0:
             faces.append(poly(PAPER, spot(0.08, 0.08), spot(0.92, 0.08), spot(0.92, 0.92), spot(0.08, 0.92)))
-            faces += _printed(shown, spot, 0.12)
+            faces += _print(picture, spot, 0.12)
     lid = [corner(x, half, z) for x, z in ((-half, -deep), (half, -deep), (half, deep), (-half, deep))]
-    return (*faces, poly(mix(colour, PAPER, 0.45), *lid))
+    return (*faces, poly(mix(color, PAPER, 0.45), *lid))
 
 
-def _printed(shown: Drawing, spot: Spot, rim: float) -> list[Patch]:
-    """The drawing on a side, with a rim of paper around it."""
+def _print(picture: Drawing, spot: Spot, rim: float) -> list[Patch]:
+    """Map the drawing spot a side, with a rim of paper around it."""
     inner = 1 - 2 * rim
-    return [_mapped(patch, lambda x, y: spot(rim + inner * x, rim + inner * y), 0.6) for patch in shown]
+    return [_map_patch(patch, lambda x, y: spot(rim + inner * x, rim + inner * y), 0.6) for patch in picture]
 
 
 def _barcode(spot: Spot) -> list[Patch]:
-    """Draw the back of an object: a price code on a slip of paper."""
+    """Draw a price code on a slip of paper, for the back of an object."""
     slip = poly(PAPER, spot(0.3, 0.62), spot(0.7, 0.62), spot(0.7, 0.86), spot(0.3, 0.86))
     bars = (0.34, 0.385, 0.42, 0.47, 0.53, 0.56, 0.61, 0.65)
     return [slip, *(line(INK, 0.014, spot(x, 0.66), spot(x, 0.82)) for x in bars)]
 
 
 def _face(corner: Callable[[float, float, float], Point], b: float, wide: float, out: float) -> Spot:
-    """Unit square -> the side of the carton that is turned by b radians."""
+    """Map the unit square to the carton's side that is turned by b radians."""
 
     def spot(x: float, y: float) -> Point:
         u = (2 * x - 1) * wide
@@ -110,8 +108,8 @@ def _face(corner: Callable[[float, float, float], Point], b: float, wide: float,
     return spot
 
 
-def can(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
-    """A tin with the picture on its label, seen slightly from above."""
+def can(picture: Drawing, color: Color, yaw: float) -> Drawing:
+    """Draw a tin with the picture on its label, seen slightly from above."""
     a, r = radians(yaw), 0.36
 
     def spot(x: float, y: float, around: float = a) -> Point:
@@ -121,31 +119,28 @@ def can(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
     def behind(x: float, y: float) -> Point:
         return spot(x, y, a + pi)
 
-    body = poly(colour, (-r, -0.42), *arc(0, 0.42, r, 0.1, 180, 0), (r, -0.42))
+    body = poly(color, (-r, -0.42), *arc(0, 0.42, r, 0.1, 180, 0), (r, -0.42))
     rims = [oval((206, 210, 218), 0, -0.42, r, 0.1), oval((228, 232, 238), 0, -0.42, r * 0.86, 0.075)]
-    label = _printed(shown, spot, 0.1) if abs(yaw) < 45 else []
-    paper = (
-        [poly(PAPER, *(spot(i / 8, 0.04) for i in range(9)), *(spot(1 - i / 8, 0.96) for i in range(9)))]
-        if label
-        else []
-    )
+    label = _print(picture, spot, 0.1) if abs(yaw) < 45 else []
+    if label:
+        label.insert(0, poly(PAPER, *(spot(i / 8, 0.04) for i in range(9)), *(spot(1 - i / 8, 0.96) for i in range(9))))
     code = _barcode(behind) if abs(abs(yaw) - 180) < 55 else []
-    return (body, *paper, *label, *code, *rims)
+    return (body, *label, *code, *rims)
 
 
-def figure(shown: Drawing, colour: Colour, yaw: float) -> Drawing:
-    """A cut-out figure on a foot; its edge is bare card."""
+def figure(picture: Drawing, color: Color, yaw: float) -> Drawing:
+    """Draw a cut-out figure on a foot; its edge is bare card."""
     squash = cos(radians(yaw))
-    foot = (poly(mix(colour, (60, 40, 60), 0.2), (-0.3, 0.5), (0.3, 0.5), (0.36, 0.6), (-0.36, 0.6)),)
+    foot = (poly(mix(color, (60, 40, 60), 0.2), (-0.3, 0.5), (0.3, 0.5), (0.36, 0.6), (-0.36, 0.6)),)
     if abs(squash) < 0.2:
         lean = squash * 0.6
-        return (*foot, rect(colour, -0.03 + lean, -0.46, 0.03 + lean, 0.54))
-    sunk = 0.54 - extent(shown)[3]
-    return (*foot, *(_mapped(p, lambda x, y: ((x - 0.5) * squash, y + sunk), 1.0) for p in shown))
+        return (*foot, rect(color, -0.03 + lean, -0.46, 0.03 + lean, 0.54))
+    sunk = 0.54 - extent(picture)[3]
+    return (*foot, *(_map_patch(p, lambda x, y: ((x - 0.5) * squash, y + sunk), 1.0) for p in picture))
 
 
 SOLIDS: dict[str, Solid] = {"box": box, "can": can, "figure": figure}
 
 
-def _mapped(patch: Patch, onto: Spot, thin: float) -> Patch:
-    return replace(patch, points=tuple(onto(x, y) for x, y in patch.points), width=patch.width * thin)
+def _map_patch(patch: Patch, spot: Spot, thin: float) -> Patch:
+    return replace(patch, points=tuple(spot(x, y) for x, y in patch.points), width=patch.width * thin)

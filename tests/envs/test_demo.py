@@ -18,9 +18,9 @@ from PIL import Image, ImageChops, ImageStat
 from envs import SCENARIOS
 from envs.demo import CATEGORIES, DemoSample, draw, draw_category, draw_sample, samples_per_scenario
 from envs.demo.camera import DIRECTIONS, HEIGHT, WIDTH
-from envs.demo.corruptions import CORRUPTIONS
 from envs.demo.entries import STEMS, published_ids
 from envs.demo.passerby import weak_passerby
+from envs.demo.quality import CORRUPTIONS
 from envs.types import Ending, Mode, Sample, State
 from tests.oracle import oracle_path, oracle_python
 
