@@ -1,4 +1,4 @@
-"""The rules of each protocol: how a turn is posed, how its reply is read, and which state follows.
+"""The rules of each protocol: pose a turn, read its reply, return the next state.
 
 States are values: the same state and reply give the same turn and the same next state.
 """
@@ -26,24 +26,24 @@ AnyTurn = Turn | OpenAnswer | JudgedTurn | CalledTurn
 
 @dataclass(frozen=True, slots=True)
 class TurnPrompt:
-    """What is asked at one turn."""
+    """The prompt of one turn."""
 
     messages: tuple[Message, ...]
     """The conversation; its last message is the question."""
     situation: Situation
     """The state behind the question, with its view."""
     tools: tuple[Function, ...] = ()
-    """Functions to call, where they travel next to the messages and not in them."""
+    """Functions to send as tools; empty if they are listed in the messages."""
 
     @property
     def image(self) -> ImageRef:
-        """The picture of the question at the size that is sent, ``NO_PICTURE`` where there is none."""
+        """The picture of the question at the size that is sent; ``NO_PICTURE`` if there is none."""
         return next(iter(self.messages[-1].images), self.situation.view.image)
 
 
 @dataclass(frozen=True)
 class EpisodeRules:
-    """One sample under one condition; a protocol adds how to pose a turn and how to read its reply."""
+    """One sample under one condition; a subclass poses the turns of its protocol and reads their replies."""
 
     sample: Sample
     condition: Condition
@@ -60,11 +60,11 @@ class EpisodeRules:
         return self.game.initial(self.sample, self.condition.mode, self.seed)
 
     def pose(self, state: State, past: Sequence[Past]) -> TurnPrompt:
-        """Return the prompt of this state; ``past`` holds the earlier turns of the episode."""
+        """Return the prompt of this state after the ``past`` turns of the episode."""
         raise NotImplementedError
 
     async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, AnyTurn]:
-        """Return the next state and the turn that the reply makes."""
+        """Return the next state and the turn."""
         raise NotImplementedError
 
 
@@ -92,7 +92,7 @@ class MultipleChoice(EpisodeRules):
 
 @dataclass(frozen=True)
 class EveryFrame(MultipleChoice):
-    """One question per picture that play can reach, nearest first, each without history and without anything to ask for."""
+    """One question per picture that play can reach, nearest first, without history and suggestions."""
 
     @cached_property
     def states(self) -> list[State]:
@@ -112,7 +112,7 @@ class EveryFrame(MultipleChoice):
 
 @dataclass(frozen=True)
 class FunctionCalls(EpisodeRules):
-    """The reply calls a function, which stands for an option of multiple choice."""
+    """The reply calls a function, which maps to an option of multiple choice."""
 
     native: bool = False
     """Send the functions as tools instead of listing them in the text."""
@@ -126,9 +126,9 @@ class FunctionCalls(EpisodeRules):
         return TurnPrompt(conversation, situation, tools if self.native else ())
 
     async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, CalledTurn]:
-        now = prompt.situation
-        option = called_option(now.view, now.calls, reply)
-        following, turn = self.game.step(self.sample, now.state, option)
+        situation = prompt.situation
+        option = called_option(situation.view, situation.calls, reply)
+        following, turn = self.game.step(self.sample, situation.state, option)
         return following, CalledTurn(replace(turn, reply=reply), option)
 
 
@@ -147,15 +147,15 @@ class OneAnswer(EpisodeRules):
 
 @dataclass(frozen=True)
 class JudgedAnswers(OneAnswer):
-    """Every reply is free text; a judge reads it as an option of multiple choice before the next turn."""
+    """Every reply is free text; before the next turn, a judge maps it to an option of multiple choice."""
 
     judge: TurnJudge
     key: str
     """Key of the episode, which seeds the judge."""
 
     async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, JudgedTurn]:
-        """As ``EpisodeRules.read``; raises NoVerdict, and what the judge's engine raises."""
-        now = prompt.situation
-        judged = await self.judge.read(self.sample, now.state, now.view, self.key, reply)
-        following, turn = self.game.step(self.sample, now.state, judged.option)
+        """Return the next state and the turn; raises NoVerdict and errors of the judge's engine."""
+        state, view = prompt.situation.state, prompt.situation.view
+        judged = await self.judge.read(self.sample, state, view, self.key, reply)
+        following, turn = self.game.step(self.sample, state, judged.option)
         return following, JudgedTurn(replace(turn, reply=reply), judged.option, judged.text)

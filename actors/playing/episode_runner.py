@@ -1,6 +1,6 @@
-"""Plays leased episodes side by side beside the engine; nothing is sent anywhere per turn.
+"""Plays leased episodes concurrently in the engine's process, without a remote call per turn.
 
-Every leased episode leaves in exactly one batch, or ``play`` raises.
+Every leased episode is yielded in exactly one batch, or ``play`` raises.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sweeps.spec import Cell, Judge, Protocol
 
 
 class PlanView(typing.Protocol):
-    """What a worker needs of a plan (``orchestrator.planning.plan.Plan``)."""
+    """The part of a plan that a worker uses (``orchestrator.planning.plan.Plan``)."""
 
     @property
     def cells(self) -> tuple[Cell, ...]: ...
@@ -44,9 +44,9 @@ class EpisodeRunner:
     def __init__(
         self, plan: PlanView, backends: Mapping[str, Backend], in_flight: int, judge: TurnJudge | None = None
     ) -> None:
-        """``backends``: model name -> its engine; ``in_flight``: episodes to play at once; ``judge``: of ``oeg-multi``.
+        """``backends``: model name -> engine; ``in_flight``: episodes to play at once; ``judge``: for ``oeg-multi``.
 
-        Raises PackageError where a scenario of the plan is of an installed package, and this machine has not the same one.
+        Raises PackageError if the plan needs a scenario of a package that this machine lacks or has in another version.
         """
         for name, package in {(cell.scenario, cell.package) for cell in plan.cells if cell.package}:
             require_identity(find_offer("scenario", name), package)
@@ -54,30 +54,30 @@ class EpisodeRunner:
         self._leases: WeakSet[LeaseState[int, PlayedEpisode, EpisodeBatch]] = WeakSet()
 
     def play(self, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
-        """Batches of finished episodes, in the order in which they finish; raises as ``LeaseState.batches``."""
+        """Stream finished episodes in the order in which they finish; raises as ``LeaseState.batches``."""
         lease = LeaseState(ordinals, self._episode, EpisodeRows)
         self._leases.add(lease)
         return lease.batches(self.in_flight)
 
     def recall(self, ordinals: Collection[int]) -> None:
-        """Leave out what is not begun of these episodes, in the leases of this moment."""
+        """Skip those of these episodes that have not begun, in all running leases."""
         for lease in self._leases:
             lease.recall(ordinals)
 
     async def _episode(self, ordinal: int) -> PlayedEpisode:
-        index, sample = self.plan.task(ordinal)
-        cell, seed = self.plan.cells[index], self.plan.episode_seed(sample, self.plan.cells[index].condition)
-        staged_sample = apply_condition(sample, cell.condition, self.plan.seed)
-        pool, small = self.plan.pools[sample.scenario], cell.model.small_examples
-        shots = examples(sample, pool, cell.condition, self.plan.seed, small)
-        key = self.plan.key(index, sample)
+        plan = self.plan
+        index, sample = plan.task(ordinal)
+        cell, key, pool = plan.cells[index], plan.key(index, sample), plan.pools[sample.scenario]
+        seed = plan.episode_seed(sample, cell.condition)
+        shots = examples(sample, pool, cell.condition, plan.seed, cell.model.small_examples)
+        sample = apply_condition(sample, cell.condition, plan.seed)
         backend = self.backends[cell.model.name]
-        with backend.in_play():  # a batch goes out when every episode in play waits
-            played = await play(staged_sample, cell, backend, key, seed, shots, self.judge)
-        return PlayedEpisode(ordinal, cell, played)
+        with backend.in_play():
+            episode = await play(sample, cell, backend, key, seed, shots, self.judge)
+        return PlayedEpisode(ordinal, cell, episode)
 
 
 def judge_needed(plan: PlanView, models: Collection[str]) -> Judge | None:
-    """The judge that answers of these models wait for, turn by turn; None where none of their cells needs one."""
-    waits = any(cell.protocol is Protocol.OEG_MULTI and cell.model.name in models for cell in plan.cells)
-    return plan.turn_judge if waits else None
+    """Return the judge that these models need while they play; None if none of their cells needs one."""
+    is_needed = any(cell.protocol is Protocol.OEG_MULTI and cell.model.name in models for cell in plan.cells)
+    return plan.turn_judge if is_needed else None

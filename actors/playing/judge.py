@@ -1,7 +1,7 @@
 """Asks a judge model for its verdict on one open-ended answer, and reads the verdict from its reply.
 
-A verdict is three bits or none: a reply that cannot be read is a reason to ask again, never a zero. The answer is data: it
-reaches the judge inside a fence that it cannot forge (``envs.openended``). No cluster and no store is known here.
+A verdict is three bits or none: an unreadable reply is asked for again and never counts as zero. The answer reaches the judge
+inside a fence that it cannot forge (``envs.openended``).
 """
 
 from __future__ import annotations
@@ -31,82 +31,70 @@ from envs.openended import (
 from envs.types import Mode, Sample
 from sweeps.spec import Cell, Judge
 
-Found = TypeVar("Found")
+Verdict = TypeVar("Verdict")
 PACKAGE, MODULE = "proactivebench", "open_ended_gen.py"
 RULES = "builtin:rule-judge"
 """Source of the judge by fixed rules."""
-STEP = 0x9E3779B97F4A7C15
-"""Between the seeds of two attempts; odd, so that no two of them meet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One verdict, or why there is none."""
+    """The outcome of judging one answer; tokens and cost are those of all attempts."""
 
     bits: Bits | None
     text: str
     """The last reply, reasoning included."""
     attempts: int
     reason: str
-    """Empty where there are bits; else why there are none."""
+    """Why there are no bits; empty if there are."""
     first_failed: bool
-    """True if the first attempt already could not be read."""
+    """True if the first reply could not be read."""
     seconds: float
     prompt_tokens: int
     reply_tokens: int
     cost: float
-    """Tokens and cost are those of all attempts."""
     strict: Bits | None = None
-    """What the package makes of the first reply; None where none came."""
+    """The bits that the package reads in the first reply; None if there was no reply."""
 
 
 @dataclass(slots=True)
-class Attempts(Generic[Found]):
-    """What a judge said about one answer, attempt by attempt."""
+class Attempts(Generic[Verdict]):
+    """A judge's replies about one answer."""
 
-    began: float = field(default_factory=perf_counter)
-    replies: list[Reply] = field(default_factory=list)
     count: int = 0
-    failed: int = 0
-    read: Found | None = None
-    """What was found in the last reply; None where no reply could be read."""
+    """Number of requests; the last may have failed without a reply."""
+    replies: list[Reply] = field(default_factory=list)
+    verdict: Verdict | None = None
+    """The verdict in the last reply; None if no reply could be read."""
     reason: str = ""
-    """Why nothing was; empty where something was."""
+    """Why there is no verdict; empty if there is one."""
 
     @property
     def text(self) -> str:
-        """The last reply, reasoning included; empty where none came."""
+        """The last reply, reasoning included; empty if there was none."""
         return self.replies[-1].text if self.replies else ""
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Of all attempts, as ``reply_tokens`` and ``cost``."""
-        return sum(reply.prompt_tokens for reply in self.replies)
-
-    @property
-    def reply_tokens(self) -> int:
-        return sum(reply.reply_tokens for reply in self.replies)
-
-    @property
-    def cost(self) -> float:
-        return sum(reply.cost for reply in self.replies)
 
 
 async def judge(sample: Sample, cell: Cell, answer: str, judge: Judge, backend: Backend, seed: int) -> Judged:
-    """Put a model's whole answer to the judge until its verdict can be read, at most ``judge.attempts`` times.
+    """Ask the judge about a model's answer until its verdict can be read, at most ``judge.attempts`` times.
 
-    Every attempt has a seed of its own. Of the answer only what follows the thinking is shown; where nothing does (all
-    thinking, or empty) an empty answer is judged. Raises BackendDied (the verdict is pending again), and ValueError where the
-    paper's instruction is wanted and the package ``proactivebench`` is absent.
+    The judge sees only what follows the model's thinking; if nothing follows, it judges an empty answer. Raises BackendDied
+    (the verdict is pending again), and ValueError if the paper's instruction needs the package and it is not installed.
     """
-    messages, situation, count = judge_prompt(sample, cell, answer, judge)
+    start, scenario = perf_counter(), sample.scenario
+    messages, situation, marks = judge_prompt(sample, cell, answer, judge)
     attempts = await ask_judge(
-        messages, situation, judge, backend, seed, lambda r: read_verdict(r, sample.scenario, count)
+        messages, situation, judge, backend, seed, lambda text: read_verdict(text, scenario, marks)
     )
-    strict = strict_verdict(attempts.replies[0].text, sample.scenario, count) if attempts.replies else None
+    replies = attempts.replies
     return Judged(
-        attempts.read, attempts.text, attempts.count, attempts.reason, attempts.failed > 0, perf_counter() - attempts.began,
-        attempts.prompt_tokens, attempts.reply_tokens, attempts.cost, strict,
+        attempts.verdict, attempts.text, attempts.count, attempts.reason,
+        first_failed=attempts.count > 1 or attempts.verdict is None,
+        seconds=perf_counter() - start,
+        prompt_tokens=sum(reply.prompt_tokens for reply in replies),
+        reply_tokens=sum(reply.reply_tokens for reply in replies),
+        cost=sum(reply.cost for reply in replies),
+        strict=strict_verdict(replies[0].text, scenario, marks) if replies else None,
     )  # fmt: skip
 
 
@@ -116,56 +104,46 @@ async def ask_judge(
     judge: Judge,
     backend: Backend,
     seed: int,
-    read: Callable[[str], Found | None],
-) -> Attempts[Found]:
-    """Ask the judge until ``read`` finds something in its reply, at most ``judge.attempts`` times; raises BackendDied."""
-    attempts = Attempts[Found]()
-    for attempt in range(judge.attempts):
+    parse: Callable[[str], Verdict | None],
+) -> Attempts[Verdict]:
+    """Ask until ``parse`` reads a verdict in the reply, with a new seed per attempt; raises BackendDied."""
+    attempts = Attempts[Verdict]()
+    for number in range(judge.attempts):
         attempts.count += 1
-        request = Request(messages, judge.sampling, attempt_seed(seed, attempt), situation)
         try:
-            reply = await backend.reply(request)
+            reply = await backend.reply(Request(messages, judge.sampling, derive_seed(seed, number), situation))
         except (*ENDS_EPISODE, Refused) as refusal:  # it would be refused again
-            attempts.failed += 1
             attempts.reason = f"{'refused' if isinstance(refusal, Refused) else 'unprocessable'}: {refusal}"
-            return attempts
+            break
         attempts.replies.append(reply)
-        attempts.read = read(reply.text)
-        if attempts.read is not None:
-            attempts.reason = ""
-            return attempts
-        attempts.failed += 1
-        attempts.reason = unreadable_reason(reply)
+        attempts.verdict = parse(reply.text)
+        attempts.reason = unreadable_reason(reply) if attempts.verdict is None else ""
+        if attempts.verdict is not None:
+            break
     return attempts
 
 
 def judge_prompt(sample: Sample, cell: Cell, answer: str, judge: Judge) -> tuple[tuple[Message, ...], Situation, int]:
-    """The judge's conversation, the situation behind it, and how many marks its verdict must have."""
+    """Return the judge's conversation, its situation, and the number of marks that a verdict must have."""
     condition = cell.condition
     state = SCENARIOS[sample.scenario].initial(sample, condition.mode)
     view = open_view(sample, state, condition)
     spoken_answer = strip_thinking(answer) or ""
     answers = accepted_answers(sample, reference=condition.mode is Mode.REFERENCE)
-    write = instructed if judge.instruction == "ours" else paper_messages
-    return (
-        write(view.prompt, answers, spoken_answer),
-        Situation(sample, state, view, answer=spoken_answer),
-        len(answers),
-    )
+    if judge.instruction == "ours":
+        messages: tuple[Message, ...] = (Message("user", instruction(view.prompt, answers, spoken_answer)),)
+    else:
+        messages = paper_messages(view.prompt, answers, spoken_answer)
+    return messages, Situation(sample, state, view, answer=spoken_answer), len(answers)
 
 
-def instructed(question: str, answers: Sequence[str], answer: str) -> tuple[Message, ...]:
-    """Our instruction as a conversation."""
-    return (Message("user", instruction(question, answers, answer)),)
-
-
-def attempt_seed(seed: int, attempt: int) -> int:
-    """The decoding seed of one attempt: 63 bits."""
-    return (seed + attempt * STEP) & 0x7FFFFFFFFFFFFFFF
+def derive_seed(seed: int, number: int) -> int:
+    """Return the decoding seed of a turn or attempt: 63 bits, different for every ``number``."""
+    return (seed + number * 0x9E3779B97F4A7C15) & 0x7FFFFFFFFFFFFFFF
 
 
 def unreadable_reason(reply: Reply) -> str:
-    """Why a reply is no verdict."""
+    """Return why a reply has no verdict."""
     if strip_thinking(reply.text) is None:
         return "cut off inside its thinking"
     if reply.finish == "length":
@@ -175,9 +153,9 @@ def unreadable_reason(reply: Reply) -> str:
 
 # -- the paper's own instruction ---------------------------------------------------------------------------------------
 def paper_messages(question: str, answers: Sequence[str], answer: str) -> tuple[Message, ...]:
-    """The package's conversation, its wording read from the installed package; raises ValueError when it is absent.
+    """Return the package's conversation (``get_oeg_judge_messages``), in which nothing delimits the answer.
 
-    The answer stands in it undelimited and whole, as the paper has it (``get_oeg_judge_messages``).
+    Raises ValueError if the package is not installed.
     """
     system, user = read_paper_wording()
     filled = user.format(user_prompt=question, correct_answers=list(answers), generated_answer=answer)
@@ -186,7 +164,7 @@ def paper_messages(question: str, answers: Sequence[str], answer: str) -> tuple[
 
 @cache
 def read_paper_wording() -> tuple[str, str]:
-    """System prompt and user template, as they stand in the package's source; nothing of it is executed."""
+    """Return system prompt and user template from the package's source, which is parsed and never executed."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise ValueError(
@@ -205,7 +183,7 @@ def read_paper_wording() -> tuple[str, str]:
 
 
 def instruction_hash(judge: Judge) -> str:
-    """Which instruction, and a hash of its wording: ``judge-1:…`` or ``paper:…``; raises as ``papers_wording``."""
+    """Return the instruction's name and a hash of its wording: ``judge-1:…`` or ``paper:…``; raises as ``paper_messages``."""
     if judge.instruction == "paper":
         name, wording = "paper", "\0".join(read_paper_wording())
     else:

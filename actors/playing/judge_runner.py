@@ -1,6 +1,6 @@
-"""Has leased answers read by a judge, side by side beside its engine.
+"""Judges leased answers concurrently in the engine's process.
 
-Every leased answer leaves with exactly one verdict, or ``judge`` raises.
+Every leased answer gets exactly one verdict, or ``judge`` raises.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from sweeps.values import digest
 
 
 class LeasedAnswer(NamedTuple):
-    """One answer for a judge to read."""
+    """One answer to judge."""
 
     ordinal: int
-    """The plan's number of the episode that ended with it."""
+    """The plan's number of the episode that ended with the answer."""
     text: str
 
 
 def judge_key(judge: Judge) -> str:
-    """``qwen3-8b/ours-3fa9c1d2``: which judge read with which instruction, and a hash of all that changes a verdict.
+    """Return judge, instruction, and a hash of everything that changes a verdict: ``qwen3-8b/ours-3fa9c1d2``.
 
-    Raises ValueError when the instruction is the paper's and its package is not installed.
+    Raises ValueError if the instruction is the paper's and its package is not installed.
     """
     identity = [judge.model.identity, judge.sampling.identity, judge.attempts, instruction_hash(judge)]
     identity += [rulejudge.fingerprint()] if judge.model.source == RULES else []
@@ -40,22 +40,22 @@ def judge_key(judge: Judge) -> str:
 
 
 class JudgeRunner:
-    """Has answers read by one judge."""
+    """One judge with its engine."""
 
     def __init__(self, plan: PlanView, judge: Judge, backend: Backend, in_flight: int | None = None) -> None:
-        """``in_flight``: answers to read at once, by default what the entry tells. Raises ValueError as ``judge_key``."""
+        """``in_flight``: answers to judge at once, by default the entry's number. Raises ValueError as ``judge_key``."""
         self.plan, self.spec, self.backend, self.key = plan, judge, backend, judge_key(judge)
         self.in_flight = in_flight or expected_in_flight(judge.model)
         self._leases: WeakSet[LeaseState[LeasedAnswer, JudgedAnswer, VerdictBatch]] = WeakSet()
 
     def judge(self, answers: Sequence[LeasedAnswer]) -> AsyncIterator[VerdictBatch]:
-        """Batches of verdicts, in the order in which they are given; raises as ``LeaseState.batches``."""
+        """Stream verdicts in the order in which they are ready; raises as ``LeaseState.batches``."""
         lease = LeaseState(answers, self._verdict, lambda: VerdictRows(self.key))
         self._leases.add(lease)
         return lease.batches(self.in_flight)
 
     def recall(self, ordinals: Collection[int]) -> None:
-        """Leave out what is not begun of these answers, in the leases of this moment."""
+        """Skip the answers of these episodes that have not begun, in all running leases."""
         for lease in self._leases:
             lease.recall([answer for answer in lease.items if answer.ordinal in ordinals])
 

@@ -1,6 +1,6 @@
-"""Works through the items of one lease with many in flight, and hands over the results in batches.
+"""Processes the items of one lease concurrently and yields the results in batches.
 
-Every leased item leaves in exactly one batch or is recalled before it is begun, or working through the lease raises.
+Every leased item is yielded in exactly one batch or recalled before it begins, or ``batches`` raises.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from typing import Generic, Protocol, TypeVar
 
 BATCH_EPISODES = 64
-"""Results a batch holds: enough that a message per batch costs little, small enough to stay inlined in Ray (100 KB)."""
+"""Results per batch: enough to make a message cheap, few enough for Ray to send it inline (100 KB)."""
 MAX_BATCH_AGE_S = 1.0
-"""Seconds after which a batch that is not full is sent all the same, so that a crash loses little."""
+"""Seconds after which a batch is sent although it is not full, so that a crash loses little."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -22,7 +22,7 @@ Built = TypeVar("Built", covariant=True)
 
 
 class BatchRows(Protocol[Added, Built]):
-    """What collects results until they leave as one batch (``actors.playing.records.EpisodeRows``, ``VerdictRows``)."""
+    """A builder of one batch (``actors.playing.records.EpisodeRows``, ``VerdictRows``)."""
 
     def __len__(self) -> int: ...
     def add(self, result: Added, /) -> None: ...
@@ -30,7 +30,7 @@ class BatchRows(Protocol[Added, Built]):
 
 
 class LeaseState(Generic[Item, Result, Batch]):
-    """What the lanes of one lease share: the items left, the rows of the open batch, the queue of full batches."""
+    """The state that the lanes of a lease share: remaining items, rows of the open batch, queue of full batches."""
 
     def __init__(
         self,
@@ -38,17 +38,17 @@ class LeaseState(Generic[Item, Result, Batch]):
         work: Callable[[Item], Awaitable[Result]],
         rows: Callable[[], BatchRows[Result, Batch]],
     ) -> None:
-        """``work`` makes an item's result, ``rows`` opens an empty batch."""
+        """``work`` returns an item's result, ``rows`` opens an empty batch."""
         self.items, self.work, self.new_rows = items, work, rows
-        self._left = iter(items)
+        self._remaining = iter(items)
         self._recalled: set[Item] = set()
         self._rows = rows()
         self._full: asyncio.Queue[Batch | None] = asyncio.Queue(maxsize=4)
 
     async def batches(self, in_flight: int) -> AsyncIterator[Batch]:
-        """Batches of results in the order in which they finish, with at most ``in_flight`` items at work.
+        """Yield results in the order in which they finish, with at most ``in_flight`` items in progress.
 
-        Raises BackendDied, or the bug that stopped a lane; what was finished before is yielded first.
+        Raises BackendDied, or the bug that stopped a lane, after yielding the results that were finished before.
         """
         lanes = [asyncio.create_task(self._lane()) for _ in range(min(in_flight, len(self.items)))]
         closing = asyncio.create_task(self._close_after(lanes))
@@ -64,25 +64,25 @@ class LeaseState(Generic[Item, Result, Batch]):
             await asyncio.gather(*lanes, closing, return_exceptions=True)
 
     def recall(self, items: Collection[Item]) -> None:
-        """Leave out those of the items that are not begun."""
+        """Skip those of the items that have not begun."""
         self._recalled.update(items)
 
     async def _lane(self) -> None:
-        for item in self._left:
+        for item in self._remaining:
             if item in self._recalled:
                 continue
             outcome = await self.work(item)
-            self._rows.add(outcome)  # looked up after the await: another lane may have closed the batch meanwhile
+            self._rows.add(outcome)  # read ``_rows`` after the await: another lane may have replaced the batch
             if len(self._rows) >= BATCH_EPISODES:
                 await self._full.put(self._take())
 
     def _take(self) -> Batch:
-        """The open batch; a new one is opened."""
+        """Return the open batch and open a new one."""
         rows, self._rows = self._rows, self.new_rows()
         return rows.batch()
 
     async def _next(self) -> Batch | None:
-        """The next full batch, or after ``MAX_BATCH_AGE_S`` the open one; None when every lane has ended."""
+        """Return the next full batch, or after ``MAX_BATCH_AGE_S`` the open one; None once every lane has ended."""
         while True:
             try:
                 return await asyncio.wait_for(self._full.get(), MAX_BATCH_AGE_S)
@@ -91,7 +91,7 @@ class LeaseState(Generic[Item, Result, Batch]):
                     return self._take()
 
     async def _close_after(self, lanes: Iterable[asyncio.Task[None]]) -> None:
-        """Mark the end of the queue once every lane ended, or one failed; then raise what it raised."""
+        """Mark the end of the queue once every lane has ended or one has failed; raise the failure."""
         try:
             await asyncio.gather(*lanes)
         finally:

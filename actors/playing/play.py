@@ -1,7 +1,7 @@
-"""How one episode is played: pose a turn, wait for the reply, read it, until the game ends.
+"""Plays one episode: pose a turn, await the reply, read it, until the game ends.
 
-``play`` is the loop of all protocols; what they pose and how they read it is in ``episode_rules``. The loop knows no cluster
-and no store: a recorded list of replies replays to the same episode.
+``play`` is the loop of all protocols; ``episode_rules`` poses and reads the turns of each. The loop knows no cluster and no
+store: a recorded list of replies replays to the same episode.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from actors.playing.episode_rules import (
     MultipleChoice,
     OneAnswer,
 )
+from actors.playing.judge import derive_seed
 from actors.playing.prompts import Past
 from actors.playing.turn_judge import NoVerdict, TurnJudge
 from envs.types import UNSCORED, Ending, ImageRef, Sample, State
@@ -32,7 +33,7 @@ class PlayedTurn:
 
     turn: AnyTurn
     image: ImageRef
-    """``NO_PICTURE`` where none was shown."""
+    """``NO_PICTURE`` if the prompt has none."""
     reply: Reply
 
 
@@ -48,7 +49,7 @@ class Episode:
     error: str | None
     seconds: float
     rejected: bool = False
-    """True if the engine itself refused a request for good: not for a picture, its length, or a filter."""
+    """True if the engine refused a request for a reason other than a picture, its length, or a content filter."""
 
 
 async def play(
@@ -60,23 +61,21 @@ async def play(
     examples: Sequence[Message] = (),
     judge: TurnJudge | None = None,
 ) -> Episode:
-    """Play one episode.
+    """Play one episode; a request that can never be answered ends it. Raises BackendDied (the episode is pending again).
 
     Args:
         sample: The sample as its condition shows it (``prompts.apply_condition``).
         seed: Decides random-proactive moves and, with the turn's number, the decoding of every turn.
         examples: Solved examples of multiple choice.
-        judge: Reads the answers of ``oeg-multi``; required there.
-
-    A request that can never be answered ends the episode. Raises BackendDied (the episode is pending again).
+        judge: Reads the answers of ``oeg-multi``; required for that protocol.
     """
-    began, turns, past = perf_counter(), list[PlayedTurn](), list[Past]()
-    rules = rules_of(sample, cell, key, seed, examples, judge)
+    start, turns, past = perf_counter(), list[PlayedTurn](), list[Past]()
+    rules = select_rules(sample, cell, key, seed, examples, judge)
     state, ending, refusal = rules.initial(), None, None
     while ending is None:
         prompt = rules.pose(state, past)
-        decoding_seed = turn_seed(seed, state)
-        request = Request(prompt.messages, cell.sampling, decoding_seed, prompt.situation, key, prompt.tools)
+        turn_seed = derive_seed(seed, state.turn)
+        request = Request(prompt.messages, cell.sampling, turn_seed, prompt.situation, key, prompt.tools)
         try:
             check_pictures(prompt.messages, cell.model)
             reply = await backend.reply(request)
@@ -89,10 +88,10 @@ async def play(
             ending = Ending.TRUNCATED if is_truncated(state, reply) else state.ending
     error = None if refusal is None else str(refusal)
     rejected = type(refusal) is Unprocessable
-    return Episode(key, sample, seed, tuple(turns), ending, error, perf_counter() - began, rejected)
+    return Episode(key, sample, seed, tuple(turns), ending, error, perf_counter() - start, rejected)
 
 
-def rules_of(
+def select_rules(
     sample: Sample, cell: Cell, key: str, seed: int, examples: Sequence[Message], judge: TurnJudge | None
 ) -> EpisodeRules:
     """Return the rules of the cell's protocol."""
@@ -110,17 +109,17 @@ def rules_of(
 
 
 def refusal_ending(problem: Exception, protocol: Protocol) -> Ending:
-    """Return how an episode ends whose request can never be answered."""
+    """Return the ending of an episode with a request that can never be answered."""
     if isinstance(problem, NoVerdict):
         return Ending.FAILED
     if isinstance(problem, Refused):
         return Ending.REFUSED
-    outgrown = isinstance(problem, Overflow) and protocol is not Protocol.OEG  # a single picture does not grow
-    return Ending.OVERFLOW if outgrown else Ending.UNPROCESSABLE
+    is_overflow = isinstance(problem, Overflow) and protocol is not Protocol.OEG  # a single picture does not grow
+    return Ending.OVERFLOW if is_overflow else Ending.UNPROCESSABLE
 
 
 def is_truncated(state: State, reply: Reply) -> bool:
-    """Return True if the game ended with a reply whose tokens were spent before its first word."""
+    """Return True if the game ended with a reply that used up its tokens before its first word."""
     return state.ending not in (None, *UNSCORED) and not reply.text and reply.finish == "length"
 
 
@@ -129,8 +128,3 @@ def check_pictures(conversation: Sequence[Message], model: ModelSpec) -> None:
     pictures = sum(len(message.images) for message in conversation)
     if model.max_images is not None and pictures > model.max_images:
         raise Overflow(f"{model.name}: the prompt has {pictures} pictures, the model takes {model.max_images}")
-
-
-def turn_seed(seed: int, state: State) -> int:
-    """Return the decoding seed of one turn: 63 bits, different for every turn."""
-    return (seed + state.turn * 0x9E3779B97F4A7C15) & 0x7FFFFFFFFFFFFFFF

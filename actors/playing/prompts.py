@@ -1,7 +1,7 @@
-"""Builds the conversation of a turn: a pure function of view, condition, earlier turns and examples, equal for every engine.
+"""Builds the conversation of a turn: a pure function of view, condition, earlier turns and examples, the same for every engine.
 
-``version`` is part of every episode's key: raise the protocol's when all of its messages change, else that of the conditions
-whose messages do.
+``version`` is part of every episode's key. Raise the protocol's version if all of its messages change, else the version of the
+conditions whose messages change.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ VERSIONS = {Protocol.MCQA: "mcqa-1", Protocol.OEG: "oeg-1", Protocol.OEG_MULTI: 
 EXAMPLES_VERSION = "examples-2"
 """2: the pictures of solved examples keep their own size."""
 DISGUISE_VERSION = "disguise-2"
-"""2: stand-ins for suggestions are drawn from the data folder."""
+"""2: replacements of suggestions are drawn from the data folder."""
 LENIENT_VERSION = "lenient-2"
-"""2: thoughts and markup are taken off, plain statements are read (envs/lenient.py)."""
+"""2: thoughts and markup are removed, plain statements are read (envs/lenient.py)."""
 
 
 def version(protocol: Protocol, condition: Condition) -> str:
-    """The version of a condition's messages, and of the reading where it is lenient."""
-    lenient = condition.lenient and protocol is Protocol.MCQA
-    changed = {
+    """Return the version of a condition's messages, and of its lenient parser if it has one."""
+    versions = {
+        VERSIONS[protocol]: True,
         EXAMPLES_VERSION: condition.shots > 0,
         DISGUISE_VERSION: condition.mode is Mode.RANDOM,
-        LENIENT_VERSION: lenient,
+        LENIENT_VERSION: condition.lenient and protocol is Protocol.MCQA,
     }
-    return "+".join([VERSIONS[protocol], *(name for name, holds in changed.items() if holds)])
+    return "+".join(name for name, applies in versions.items() if applies)
 
 
 RESIZED, FEWER_STEPS_FROM = ("ROD",), 3
-"""For Phi-4: the scenarios whose example pictures shrink, and the number of examples from which steps are left out."""
+"""For Phi-4: scenarios whose example pictures shrink, and the number of examples from which steps are omitted."""
 
 Past = tuple[View, str]
-"""An earlier turn of the same episode: what was seen, what was answered."""
+"""An earlier turn of the same episode: the view and the reply."""
 
 
 def apply_condition(sample: Sample, condition: Condition, seed: int) -> Sample:
-    """The sample as a condition shows it: suggestions disguised, options in another order; the same for every model."""
+    """Return the sample as a condition shows it, with suggestions replaced and options shuffled; equal for every model."""
     if condition.mode is Mode.RANDOM:
         sample = replace_suggestions(sample, seed, condition.source or None)
     if not (condition.shuffled or condition.order):
@@ -60,17 +60,17 @@ def apply_condition(sample: Sample, condition: Condition, seed: int) -> Sample:
 
 
 def turn_view(sample: Sample, state: State, condition: Condition) -> View:
-    """What is shown and asked at a state, the answers left included where the condition tells them."""
+    """Return the view of a state, with the number of answers left if the condition states it."""
     game = SCENARIOS[sample.scenario]
     view = game.view(sample, state, condition.hint)
     budget = answers_left(game.limit(sample) - state.turn) if condition.budget else ""
     options = () if condition.every_frame else view.options
-    question = worded(view.prompt, condition) + budget
-    return View(turn_image(view, sample, condition), question, options, view.categories)
+    question = " ".join(filter(None, (condition.preface, view.prompt, condition.hint_text)))
+    return View(turn_image(view, sample, condition), question + budget, options, view.categories)
 
 
 def turn_image(view: View, sample: Sample, condition: Condition) -> ImageRef:
-    """What stands for the sample's picture; ValueError where none was drawn for it to be swapped with."""
+    """Return the picture that the condition shows; raises ValueError if it swaps pictures and the sample has no other."""
     if condition.picture == "blank":
         return replace(view.image, grey=True)
     if condition.picture == "none":
@@ -82,14 +82,8 @@ def turn_image(view: View, sample: Sample, condition: Condition) -> ImageRef:
     return sample.swapped.image
 
 
-def worded(question: str, condition: Condition) -> str:
-    """The question with the preface and the hint of a condition of one's own (``[[condition]]``)."""
-    parts = (condition.preface, question, condition.hint_text)
-    return " ".join(part for part in parts if part)
-
-
 def answers_left(number: int) -> str:
-    """The sentence that tells the budget; ours, the paper has none."""
+    """Return the sentence about the budget; it is ours, the paper has none."""
     plural = "answer" if number == 1 else "answers"
     return f" You have {number} {plural} left, this one included; a request for help uses one."
 
@@ -97,27 +91,20 @@ def answers_left(number: int) -> str:
 def messages(
     sample: Sample, view: View, condition: Condition, past: Sequence[Past] = (), examples: Sequence[Message] = ()
 ) -> tuple[Message, ...]:
-    """The conversation that asks about ``view``: examples, then earlier turns if the condition keeps them, then it."""
-    before = (*system_messages(condition), *examples)
-    if not condition.history:
-        return (*before, question_message(view, None, condition.template))
-    edge = SCENARIOS[sample.scenario].history_edge if condition.resized else None
-    remembered = past[-condition.history_turns :] if condition.history_turns else past
-    earlier = [
-        message
-        for past_view, past_reply in remembered
-        for message in exchange(past_view, past_reply, edge, condition.template)
-    ]
-    return (*before, *earlier, question_message(view, edge, condition.template))
+    """Return the conversation that ends with ``view``, after the examples and the turns that the condition keeps."""
+    edge = SCENARIOS[sample.scenario].history_edge if condition.history and condition.resized else None
+    recent = past[-condition.history_turns :] if condition.history else ()  # -0 keeps all
+    earlier = (message for turn in recent for message in exchange(*turn, edge, condition.template))
+    return (*system_messages(condition), *examples, *earlier, question_message(view, edge, condition.template))
 
 
 def system_messages(condition: Condition) -> tuple[Message, ...]:
-    """The system message of a condition that has one."""
-    return (Message("system", condition.system, ()),) if condition.system else ()
+    """Return the condition's system message, if it has one."""
+    return (Message("system", condition.system),) if condition.system else ()
 
 
 def open_view(sample: Sample, state: State, condition: Condition) -> View:
-    """What is shown and asked in open-ended generation; its hint is the same for all scenarios.
+    """Return the view of open-ended generation; its hint is the same for all scenarios.
 
     Source: the package's example ``tests/oeg.py``; the clear picture keeps its own question (docs/decisions/0003).
     """
@@ -126,12 +113,12 @@ def open_view(sample: Sample, state: State, condition: Condition) -> View:
 
 
 def open_question(view: View) -> Message:
-    """The question with its picture and without any option."""
+    """Return the question with its picture and without options."""
     return Message("user", view.prompt, (view.image,))
 
 
 def question_message(view: View, short_edge: int | None = None, template: str = "") -> Message:
-    """One question with its picture, if it has one, as the paper's template has it, or a template of one's own."""
+    """Return a question with its picture, in the paper's template or in the ``template`` of a condition."""
     options = view.options + view.categories
     text = fill_template(template, view.prompt, options) if template else multiple_choice(view.prompt, options)
     images = () if view.image == NO_PICTURE else (resize_image(view.image, short_edge),)
@@ -139,7 +126,7 @@ def question_message(view: View, short_edge: int | None = None, template: str = 
 
 
 def fill_template(template: str, question: str, options: tuple[str, ...]) -> str:
-    """The template with question and lettered options, which may themselves look like one."""
+    """Fill in the question and the lettered options, which may themselves contain placeholders."""
     before, mark, after = re.split(r"(\{question\}|\{options\})", template, maxsplit=1)
     inserted = {QUESTION: question, OPTIONS: lettered(options)}
     second = OPTIONS if mark == QUESTION else QUESTION
@@ -148,23 +135,22 @@ def fill_template(template: str, question: str, options: tuple[str, ...]) -> str
 
 
 def exchange(view: View, reply: str, short_edge: int | None, template: str = "") -> tuple[Message, Message]:
-    """A question and its answer."""
+    """Return a question and its answer."""
     return question_message(view, short_edge, template), Message("assistant", reply)
 
 
 def resize_image(image: ImageRef, short_edge: int | None) -> ImageRef:
-    """The same picture at another size; None leaves it alone."""
+    """Return the picture at another size; None keeps its size."""
     return image if short_edge is None or image == NO_PICTURE else replace(image, short_edge=short_edge)
 
 
 def examples(
     sample: Sample, pool: Sequence[Sample], condition: Condition, seed: int, small: bool = False
 ) -> tuple[Message, ...]:
-    """``condition.shots`` solved conversations about other samples of the scenario, pictures in their own size.
+    """Return ``condition.shots`` solved conversations about other samples of the scenario, equal for every model.
 
-    Drawn by (seed, sample): the same for every model, never the sample itself. ``small`` is what the paper did for Phi-4 alone
-    (appendix E): pictures of ROD with a short edge of 512, and of three examples of MVP-N the first and last step. Raises
-    ValueError when the pool holds too few others.
+    ``small`` applies what the paper did for Phi-4 alone (appendix E): ROD's pictures get a short edge of 512, and each of three
+    examples of MVP-N keeps its first and last step. Raises ValueError if the pool has too few other samples.
     """
     if not condition.shots:
         return ()

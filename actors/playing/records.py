@@ -1,15 +1,16 @@
-"""Rows of the tables episodes, turns and verdicts, and the batches of columns in which a worker sends them to the driver.
+"""Rows of the tables episodes, turns and verdicts, and the batches in which a worker sends them to the driver.
 
 The row types are the only definition of each table: the store derives its Parquet schemas from their fields, in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Annotated, Any, NamedTuple
 
+from actors.engine.backend import Reply
 from actors.playing.judge import Judged
 from actors.playing.play import Episode, PlayedTurn
 from actors.text.printable import one_line
@@ -19,14 +20,14 @@ from sweeps.spec import Cell, Protocol
 
 Columns = dict[str, list[Any]]
 """Column name -> values; all lists of one table have the same length."""
-COUNTED = attrgetter("cached_tokens", "pictures", "cached_pictures")
-"""Of a ``Reply``: what an engine may not tell."""
+REUSE = ("cached_tokens", "pictures", "cached_pictures")
+"""Fields of a ``Reply`` that an engine may not report."""
 Int32 = Annotated[int, 32]
 """A count, stored in 32 bits; a plain ``int`` is stored in 64."""
 
 
 class EpisodeRow(NamedTuple):
-    """One row an episode."""
+    """One row per episode."""
 
     key: str
     cell: str
@@ -38,26 +39,26 @@ class EpisodeRow(NamedTuple):
     seed: int
     ending: str
     correct: bool | None
-    """Null for an open-ended answer, which is a judge's matter, and for a decision map, which has none."""
+    """Null for an open-ended answer, which a judge scores, and for a decision map, which has no score."""
     turns: Int32
     suggestions: Int32
     abstentions: Int32
     categories: Int32
     unparsable: Int32
     error: str | None
-    """Null where there was none."""
+    """Null if there was none."""
     seconds: float
     prompt_tokens: int
     reply_tokens: int
     cost: float
     cached_tokens: int | None
-    """As in ``Reply``, over all turns: null where an engine does not tell, and in parts of earlier versions."""
+    """As in ``Reply``, over all turns: null if an engine does not report it, and in parts of earlier versions."""
     pictures: Int32 | None
     cached_pictures: Int32 | None
 
 
 class TurnRow(NamedTuple):
-    """One row an answered question; option to move are null for the only answer of open-ended generation."""
+    """One row per answered question; option to move are null for the only answer of open-ended generation."""
 
     key: str
     turn: Int32
@@ -68,15 +69,15 @@ class TurnRow(NamedTuple):
     category: str | None
     action: str | None
     move: str | None
-    """Null also where the reply asked for no move."""
+    """Null also if the reply asked for no move."""
     read_as: str | None
-    """The option that an answer of ``oeg-multi`` or a call of ``tools`` stands for, empty where none; null in the others."""
+    """The option that an answer of ``oeg-multi`` or a call of ``tools`` maps to, empty if none; null in other protocols."""
     judged: str | None
-    """The judge's reply about an answer of ``oeg-multi``, reasoning included; null in the other protocols."""
+    """The judge's reply about an answer of ``oeg-multi``, reasoning included; null in other protocols."""
 
 
 class VerdictRow(NamedTuple):
-    """One row a verdict. The three bits are null where the judge gave none (unjudged), and ``reason`` says why."""
+    """One row per verdict. The three bits are null if the judge gave none; ``reason`` is then why."""
 
     key: str
     judge: str
@@ -97,14 +98,14 @@ class VerdictRow(NamedTuple):
     reply_tokens: int
     cost: float
     strict_category: bool | None
-    """The strict bits are what the package makes of the first reply (``envs.openended.strict_verdict``), null where none came."""
+    """Strict bits are read from the first reply by the package's rule (``envs.openended.strict_verdict``); null without one."""
     strict_suggestion: bool | None
     strict_aggregate: bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeBatch:
-    """Finished episodes with their turns, those of one episode together and in order."""
+    """Finished episodes and their turns, in the same order."""
 
     ordinals: list[int]
     """The plan's number of each episode."""
@@ -113,7 +114,7 @@ class EpisodeBatch:
     turns: Columns
     """The fields of ``TurnRow``."""
     rejected: frozenset[int] = frozenset()
-    """Ordinals of episodes that ended because the engine itself refused a request for good: no picture, no overflow."""
+    """Ordinals of the rejected episodes (``Episode.rejected``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +122,13 @@ class VerdictBatch:
     """Verdicts on stored answers."""
 
     ordinals: list[int]
-    """The plan's number of the episode that each verdict is about."""
+    """The plan's number of each verdict's episode."""
     verdicts: Columns
     """The fields of ``VerdictRow``."""
 
 
 class PlayedEpisode(NamedTuple):
-    """What playing one ordinal gave."""
+    """A played episode with its ordinal and cell."""
 
     ordinal: int
     cell: Cell
@@ -135,126 +136,119 @@ class PlayedEpisode(NamedTuple):
 
 
 class JudgedAnswer(NamedTuple):
-    """What a judge said of one answer."""
+    """A judged answer with its episode's ordinal, cell, sample and key."""
 
     ordinal: int
     cell: Cell
     sample_id: int
     key: str
-    """The episode's."""
     judged: Judged
 
 
 class EpisodeRows:
-    """Builds an ``EpisodeBatch``, one episode at a time."""
+    """A builder of an ``EpisodeBatch``."""
 
     def __init__(self) -> None:
-        self._ordinals: list[int] = []
-        self._episodes: list[EpisodeRow] = []
-        self._turns: list[TurnRow] = []
-        self._rejected: set[int] = set()
+        self._played: list[PlayedEpisode] = []
 
     def __len__(self) -> int:
-        return len(self._ordinals)
+        return len(self._played)
 
     def add(self, played: PlayedEpisode) -> None:
         """Append one finished episode."""
-        ordinal, cell, episode = played
-        self._ordinals.append(ordinal)
-        if episode.rejected:
-            self._rejected.add(ordinal)
-        self._episodes.append(episode_row(cell, episode))
-        self._turns += [turn_row(episode.key, number, turn) for number, turn in enumerate(episode.turns)]
+        self._played.append(played)
 
     def batch(self) -> EpisodeBatch:
-        """All episodes so far, as columns."""
-        episodes, turns = columns(EpisodeRow._fields, self._episodes), columns(TurnRow._fields, self._turns)
-        return EpisodeBatch(self._ordinals, episodes, turns, frozenset(self._rejected))
+        """Return all episodes so far, as columns."""
+        episodes = [episode_row(cell, episode) for _, cell, episode in self._played]
+        turns = [
+            turn_row(episode.key, number, turn)
+            for _, _, episode in self._played
+            for number, turn in enumerate(episode.turns)
+        ]
+        ordinals = [played.ordinal for played in self._played]
+        rejected = frozenset(ordinal for ordinal, _, episode in self._played if episode.rejected)
+        return EpisodeBatch(ordinals, columns(EpisodeRow, episodes), columns(TurnRow, turns), rejected)
 
 
 class VerdictRows:
-    """Builds a ``VerdictBatch``, one verdict at a time."""
+    """A builder of a ``VerdictBatch``."""
 
     def __init__(self, judge: str) -> None:
         """``judge`` is the judge's key (``actors.playing.judge_runner.judge_key``)."""
         self.judge = judge
-        self._ordinals: list[int] = []
-        self._verdicts: list[VerdictRow] = []
+        self._answers: list[JudgedAnswer] = []
 
     def __len__(self) -> int:
-        return len(self._ordinals)
+        return len(self._answers)
 
     def add(self, answer: JudgedAnswer) -> None:
-        """Append one verdict; without bits it says why there are none."""
-        self._ordinals.append(answer.ordinal)
-        self._verdicts.append(verdict_row(self.judge, answer))
+        """Append one judged answer."""
+        self._answers.append(answer)
 
     def batch(self) -> VerdictBatch:
-        """All verdicts so far, as columns."""
-        return VerdictBatch(self._ordinals, columns(VerdictRow._fields, self._verdicts))
+        """Return all verdicts so far, as columns."""
+        verdicts = [verdict_row(self.judge, answer) for answer in self._answers]
+        return VerdictBatch([answer.ordinal for answer in self._answers], columns(VerdictRow, verdicts))
 
 
-def columns(names: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> Columns:
-    """Rows of one table turned into columns; every column is there when no row is."""
-    values_by_column = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in names]
-    return dict(zip(names, values_by_column, strict=True))
+def columns(row_type: type[NamedTuple], rows: Sequence[tuple[Any, ...]]) -> Columns:
+    """Return the columns of these rows; without rows, each is empty."""
+    return {name: [row[index] for row in rows] for index, name in enumerate(row_type._fields)}
 
 
 def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
-    """One row of the table episodes; an open-ended answer is neither right nor wrong."""
-    actions = [None if isinstance(played.turn, OpenAnswer) else _turn(played.turn).action for played in episode.turns]
+    """Return the row of an episode; an open-ended answer is neither right nor wrong."""
+    replies = [turn.reply for turn in episode.turns]
+    actions = Counter(_game_turn(turn.turn).action for turn in episode.turns if not isinstance(turn.turn, OpenAnswer))
     unscored = cell.protocol is Protocol.OEG or cell.condition.every_frame
     correct = None if unscored else episode.ending is Ending.CORRECT
-    turns = len(actions) + (episode.ending is Ending.OVERFLOW)  # the turn that could not be asked is one, too
+    turns = len(replies) + (episode.ending is Ending.OVERFLOW)  # counts the turn whose request was too long
     error = None if episode.error is None else one_line(episode.error)
-    prompt = reply = 0
-    cost = 0.0
-    for shown in episode.turns:
-        prompt += shown.reply.prompt_tokens
-        reply += shown.reply.reply_tokens
-        cost += shown.reply.cost
     return EpisodeRow(
         episode.key, cell.key, cell.model.name, cell.scenario, cell.condition.name,
         cell.protocol.value, episode.sample.id, episode.seed, episode.ending.value, correct,
-        turns, actions.count(Action.SUGGESTION), actions.count(Action.ABSTENTION), actions.count(Action.CATEGORY),
-        actions.count(Action.UNPARSABLE), error, episode.seconds, prompt, reply, cost, *_reuse(episode),
+        turns, actions[Action.SUGGESTION], actions[Action.ABSTENTION], actions[Action.CATEGORY],
+        actions[Action.UNPARSABLE], error, episode.seconds,
+        sum(reply.prompt_tokens for reply in replies), sum(reply.reply_tokens for reply in replies),
+        sum((reply.cost for reply in replies), 0.0), *(_total(replies, field) for field in REUSE),
     )  # fmt: skip
 
 
-def _reuse(episode: Episode) -> tuple[int | None, ...]:
-    """cached_tokens, pictures and cached_pictures of an episode: None where any of its replies has None."""
-    counts = zip(*(COUNTED(played.reply) for played in episode.turns), strict=True)
-    return tuple(None if None in each else sum(each) for each in counts) or (None, None, None)
+def _total(replies: Sequence[Reply], field: str) -> int | None:
+    """Return the sum of a field; None without replies, or if any reply lacks it."""
+    counts = [getattr(reply, field) for reply in replies]
+    return None if not counts or None in counts else sum(counts)
 
 
 def turn_row(key: str, number: int, played: PlayedTurn) -> TurnRow:
-    """One row of the table turns; of an answer that a judge reads later there is only the text."""
+    """Return the row of a turn; an answer that is judged after the episode has only its text."""
     turn, image = played.turn, played.image.key
     if isinstance(turn, OpenAnswer):
         return TurnRow(key, number, turn.frame, image, turn.reply, None, None, None, None, None, None)
-    did = _turn(turn)
+    step = _game_turn(turn)
     read_as = None if isinstance(turn, Turn) else turn.option
     judged = turn.judged if isinstance(turn, JudgedTurn) else None
-    move = None if did.move is None else did.move.value
+    move = None if step.move is None else step.move.value
     return TurnRow(
-        key, number, did.frame, image, did.reply, did.option.value, did.category.value, did.action.value, move,
+        key, number, step.frame, image, step.reply, step.option.value, step.category.value, step.action.value, move,
         read_as, judged,
     )  # fmt: skip
 
 
-def _turn(turn: Turn | JudgedTurn | CalledTurn) -> Turn:
+def _game_turn(turn: Turn | JudgedTurn | CalledTurn) -> Turn:
     return turn if isinstance(turn, Turn) else turn.turn
 
 
 def verdict_row(judge: str, answer: JudgedAnswer) -> VerdictRow:
-    """One row of the table verdicts."""
+    """Return the row of a verdict."""
     cell, judged = answer.cell, answer.judged
     return VerdictRow(
         answer.key, judge, cell.key, cell.model.name, cell.scenario, cell.condition.name, answer.sample_id,
-        *_three(judged.bits), one_line(judged.reason) or None, judged.first_failed, judged.attempts, judged.text, judged.seconds,
-        judged.prompt_tokens, judged.reply_tokens, judged.cost, *_three(judged.strict),
+        *_nullable_bits(judged.bits), one_line(judged.reason) or None, judged.first_failed, judged.attempts, judged.text,
+        judged.seconds, judged.prompt_tokens, judged.reply_tokens, judged.cost, *_nullable_bits(judged.strict),
     )  # fmt: skip
 
 
-def _three(bits: Bits | None) -> tuple[bool | None, bool | None, bool | None]:
+def _nullable_bits(bits: Bits | None) -> tuple[bool | None, bool | None, bool | None]:
     return (None, None, None) if bits is None else (bits.category, bits.suggestion, bits.aggregate)

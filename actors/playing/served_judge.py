@@ -1,7 +1,7 @@
-"""A judge with an engine of its own that other workers ask turn by turn: its worker's side, and theirs.
+"""A judge with its own engine that serves other workers: the judge's side and the playing worker's side.
 
-Every request is answered once or raises. One whose judge died is asked again, alone of its worker; one that ``MAX_DEATHS``
-judges died with ends as unprocessable, so that an answer that kills engines does not stop a sweep.
+Every request is answered once or raises. If its judge dies, the request is sent again, one at a time per worker; after
+``MAX_DEATHS`` deaths it is unprocessable, so that an answer that kills engines cannot stop a sweep.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from actors.engine.backend import Backend, BackendDied, Reply, Request, Unprocessable
 
 HEARTBEAT_S = 5.0
-"""Seconds between two signs of life of a judge's worker."""
+"""Seconds between two heartbeats of a judge's worker."""
 MAX_DEATHS = 3
-"""Workers of the judge that died with a request before it is set aside."""
+"""Deaths of judge workers during one request after which it is unprocessable."""
 
 
 class ServedJudge:
-    """The judge's side: its engine, and what waits there for an answer."""
+    """The judge's side: its engine, and the number of waiting and answered requests."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -29,7 +29,7 @@ class ServedJudge:
         self._died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def reply(self, request: Request) -> Reply:
-        """As the engine's own ``reply``."""
+        """Answer with the engine; remember its death for ``heartbeats``."""
         self.waiting += 1
         try:
             return await self.backend.reply(request)
@@ -42,9 +42,9 @@ class ServedJudge:
             self.answered += 1
 
     async def heartbeats(self) -> AsyncIterator[int]:
-        """Requests answered since the last time, every ``HEARTBEAT_S``; nothing while some wait and none is answered.
+        """Yield every ``HEARTBEAT_S`` the requests answered since the last heartbeat; nothing while the engine hangs.
 
-        That is a hung engine. Raises BackendDied at once when the engine has died.
+        It hangs if requests wait and none is answered. Raises BackendDied as soon as the engine dies.
         """
         reported = 0
         while True:
@@ -57,50 +57,47 @@ class ServedJudge:
 
 
 class RemoteJudge(Backend):
-    """The side of a worker that plays: a backend that asks the judge's workers of the moment, the least busy one first."""
+    """The playing worker's side: a backend that sends each request to the least busy worker of the judge."""
 
     def __init__(self, *died: type[Exception]) -> None:
-        """``died``: what a call raises whose worker is gone, beside BackendDied."""
+        """``died``: the errors of a call to a dead worker, in addition to BackendDied."""
         self.died: tuple[type[Exception], ...] = (BackendDied, *died)
         self.workers: dict[int, Any] = {}
         """Slot -> handle of an actor whose ``reply`` is ``ServedJudge.reply``."""
-        self.asked: Counter[int] = Counter()
+        self.in_flight: Counter[int] = Counter()
         """Slot -> requests of this worker that wait there."""
-        self._some = asyncio.Condition()
-        self._alone = asyncio.Lock()
-        """Held by the one request that is asked again after a death."""
+        self._workers_changed = asyncio.Condition()
+        self._retry_lock = asyncio.Lock()
+        """Held by the one request that is sent again after a death."""
 
     async def set_workers(self, workers: Mapping[int, Any]) -> None:
-        """From now on these answer; requests wait while there is none."""
-        async with self._some:
+        """Replace the workers that answer; requests wait while there is none."""
+        async with self._workers_changed:
             self.workers = dict(workers)
-            self._some.notify_all()
+            self._workers_changed.notify_all()
 
     async def reply(self, request: Request) -> Reply:
-        """Ask until a judge lives to answer; raises Unprocessable, Refused, or Unprocessable after ``MAX_DEATHS``."""
+        """Answer, with another worker if one dies; raises Refused, or Unprocessable (also after ``MAX_DEATHS``)."""
         for deaths in range(MAX_DEATHS):
-            async with self._alone if deaths else nullcontext():
-                try:
-                    return await self._put(request)
-                except self.died:
-                    continue
+            async with self._retry_lock if deaths else nullcontext():
+                with suppress(*self.died):
+                    return await self._send(request)
         raise Unprocessable(f"{MAX_DEATHS} workers of its judge died while they read it")
 
-    async def _put(self, request: Request) -> Reply:
-        async with self._some:
-            await self._some.wait_for(lambda: self.workers)
-        slot = min(self.workers, key=lambda slot_number: (self.asked[slot_number], slot_number))
-        worker = self.workers[slot]
-        self.asked[slot] += 1
+    async def _send(self, request: Request) -> Reply:
+        async with self._workers_changed:
+            await self._workers_changed.wait_for(lambda: self.workers)
+        slot = min(self.workers, key=lambda number: (self.in_flight[number], number))
+        self.in_flight[slot] += 1
         try:
-            reply: Reply = await worker.reply.remote(request)
+            reply: Reply = await self.workers[slot].reply.remote(request)
             return reply
         except self.died:
             self.workers.pop(slot, None)
             raise
         finally:
-            self.asked[slot] -= 1
+            self.in_flight[slot] -= 1
 
     async def close(self) -> None:
-        """Ask nobody any more; the judge's workers are the driver's to end."""
+        """Forget the judge's workers, which the driver ends."""
         self.workers = {}

@@ -1,4 +1,4 @@
-"""The question of a turn whose options are functions: beside the message, or listed in its text."""
+"""Builds the question of a turn whose options are functions, sent as tools or listed in the text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sweeps.conditions import Condition
 
 
 def tool_messages(view: View, functions: Sequence[Function], condition: Condition, native: bool) -> tuple[Message, ...]:
-    """The conversation that asks for one call; ``native`` leaves the functions to what travels beside it (``schema``)."""
+    """Return the conversation that asks for one call; ``native`` functions are sent as tools, others listed in the text."""
     text = view.prompt + (NATIVE if native else f"{LISTED}{list_functions(functions)}{WRITTEN}")
     images = () if view.image == NO_PICTURE else (view.image,)
     return (*system_messages(condition), Message("user", text, images))
 
 
 def list_functions(functions: Sequence[Function]) -> str:
-    """The functions as text, a line each: ``- move_blocks(direction: "left" | "right"): ...``."""
+    """Return the functions as text, one per line: ``- move_blocks(direction: "left" | "right"): ...``."""
     return "".join(f"- {function.name}({_parameter(function)}): {function.description}\n" for function in functions)
 
 

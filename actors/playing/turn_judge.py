@@ -1,6 +1,6 @@
-"""Reads one answer of several while its episode waits: the judge's marks become the option that the game goes on with.
+"""Judges one answer of several while its episode waits: the judge's marks become the option with which the game continues.
 
-A judge that gives no marks raises ``NoVerdict``: its episode is an error, never a zero. No cluster and no store is known here.
+Without readable marks, ``NoVerdict`` is raised: the episode ends as an error and never counts as zero.
 """
 
 from __future__ import annotations
@@ -19,45 +19,42 @@ from sweeps.values import digest
 
 
 class NoVerdict(Exception):
-    """The judge's reply could not be read, in any of its attempts."""
+    """The judge gave no readable reply in any attempt."""
 
 
 class JudgedOption(NamedTuple):
-    """One answer as the judge read it."""
+    """The option that a judge read in an answer."""
 
     option: str
-    """The option that the answer stands for (``envs.dialogue.option_from_marks``), empty where it names none."""
+    """As ``envs.dialogue.option_from_marks`` returns it; empty if the answer names none."""
     text: str
     """The judge's reply."""
 
 
 class TurnJudge:
-    """A judge beside the engine of those whom it reads."""
+    """A judge with its engine."""
 
     def __init__(self, judge: Judge, backend: Backend) -> None:
         self.spec, self.backend, self.key = judge, backend, turn_judge_key(judge)
 
     async def read(self, sample: Sample, state: State, view: View, key: str, answer: str) -> JudgedOption:
-        """What the episode ``key`` is answered at this state; ``answer`` is the model's whole reply.
-
-        Raises NoVerdict, and BackendDied (the episode is pending again).
-        """
-        messages, situation, count = turn_judge_prompt(sample, state, view, answer)
+        """Judge the reply ``answer`` at this state of the episode ``key``; raises NoVerdict and BackendDied."""
+        messages, situation, marks = turn_judge_prompt(sample, state, view, answer)
         seed = int(digest(f"{key}/{state.turn}/{self.key}", 7), 16)
         attempts = await ask_judge(
-            messages, situation, self.spec, self.backend, seed, lambda text: read_marks(text, count)
+            messages, situation, self.spec, self.backend, seed, lambda text: read_marks(text, marks)
         )
-        if attempts.read is None:
+        if attempts.verdict is None:
             raise NoVerdict(f"{self.spec.model.name} gave no verdict on turn {state.turn}: {attempts.reason}")
-        return JudgedOption(dialogue.option_from_marks(sample, state, attempts.read), attempts.text)
+        return JudgedOption(dialogue.option_from_marks(sample, state, attempts.verdict), attempts.text)
 
 
 def turn_judge_prompt(
     sample: Sample, state: State, view: View, answer: str
 ) -> tuple[tuple[Message, ...], Situation, int]:
-    """The judge's conversation about an answer, the situation behind it, and how many marks its reply must have.
+    """Return the judge's conversation, its situation, and the number of marks that a verdict must have.
 
-    Of the answer only what follows the thinking is shown, as in one-turn generation.
+    The judge sees only what follows the model's thinking.
     """
     spoken_answer, lines = strip_thinking(answer) or "", dialogue.turn_choices(sample, state).lines
     situation = Situation(sample, state, view, answer=spoken_answer, dialogue=True)
@@ -65,7 +62,7 @@ def turn_judge_prompt(
 
 
 def turn_judge_key(judge: Judge) -> str:
-    """``rule-judge/turns-1-3fa9c1d2``: which judge reads, and a hash of what changes its reading; part of episodes' keys."""
+    """Return the judge's name with a hash of what changes its verdicts (``rule-judge/turns-1-3fa9c1d2``), for episode keys."""
     wording = dialogue.turn_instruction("question", ("one", "two"), "answer")
     identity = [judge.model.identity, judge.sampling.identity, judge.attempts, sha256(wording.encode()).hexdigest()]
     identity += [rulejudge.turn_fingerprint()] if judge.model.source == RULES else []

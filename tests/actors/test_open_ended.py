@@ -8,7 +8,8 @@ import pytest
 
 from actors.engine.backend import BackendDied, Refused, Request, ScriptedBackend, Unprocessable
 from actors.engine.baselines import POLICIES, Baseline
-from actors.playing.play import Episode, play, turn_seed
+from actors.playing.judge import derive_seed
+from actors.playing.play import Episode, play
 from actors.playing.records import EpisodeRow, EpisodeRows, PlayedEpisode, TurnRow
 from envs import SCENARIOS
 from envs.openended import accepted_answers, read_verdict, rule_verdict
@@ -54,7 +55,7 @@ def test_the_question_is_asked_once_with_its_picture_and_without_options(scenari
     assert message.text == preface + question + (OPEN_ENDED_HINT if condition == "hint" else "")
     assert message.images == (game.view(sample, state).image,)
     assert not any(shown in message.text for shown in (*sample.options, *sample.categories, game.hint))
-    assert request.seed == turn_seed(9, state) and request.sampling.max_tokens == 4096
+    assert request.seed == derive_seed(9, state.turn) and request.sampling.max_tokens == 4096
     assert request.situation.open_ended and (request.situation.state.mode is Mode.REFERENCE) == (
         condition == "reference"
     )

@@ -8,7 +8,8 @@ import pytest
 
 from actors.engine.backend import BackendDied, Refused, ScriptedBackend, Unprocessable
 from actors.engine.baselines import POLICIES, Baseline
-from actors.playing.play import play, turn_seed
+from actors.playing.judge import derive_seed
+from actors.playing.play import play
 from actors.playing.prompts import messages
 from envs import SCENARIOS
 from envs.disguise import replace_suggestions
@@ -103,5 +104,5 @@ def test_a_dead_engine_and_a_bug_travel_up():
 
 
 def test_every_turn_decodes_with_another_seed():
-    assert len({turn_seed(5, State(0, turn)) for turn in range(100)}) == 100
+    assert len({derive_seed(5, turn) for turn in range(100)}) == 100
     assert messages(SAMPLES["QD"], SCENARIOS["QD"].view(SAMPLES["QD"], State(0)), CONDITIONS["hint"])[0].images

@@ -15,7 +15,7 @@ from actors.engine.baselines import Baseline
 from actors.engine.registry import open_engine
 from actors.playing.judge import (
     Judged,
-    attempt_seed,
+    derive_seed,
     instruction_hash,
     judge,
     judge_prompt,
@@ -127,7 +127,7 @@ def test_a_dead_judge_and_a_bug_travel_up():
 
 
 def test_the_seeds_of_many_attempts_differ():
-    assert len({attempt_seed(seed, attempt) for seed in (0, 5, 2**63 - 1) for attempt in range(16)}) == 48
+    assert len({derive_seed(seed, attempt) for seed in (0, 5, 2**63 - 1) for attempt in range(16)}) == 48
 
 
 # -- what is read ------------------------------------------------------------------------------------------------------

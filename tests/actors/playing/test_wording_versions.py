@@ -19,15 +19,16 @@ from actors.engine.backend import Reply, Request
 from actors.engine.baselines import Baseline
 from actors.engine.chat_format import function_schema
 from actors.playing import prompts
+from actors.playing.judge import derive_seed
 from actors.playing.judge import judge as judge_answer
-from actors.playing.play import play, turn_seed
+from actors.playing.play import play
 from actors.playing.prompts import apply_condition, examples
 from actors.playing.turn_judge import TurnJudge
 from envs import SCENARIOS, dialogue, openended, tool_calls
 from envs.coco import FARTHER, SIDEWAYS, UPRIGHT
 from envs.quickdraw import QuickDraw
 from envs.swapped import with_swapped_pictures
-from envs.types import Mode, Sample, State
+from envs.types import Mode, Sample
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.load import build_judge as load_judge
 from sweeps.sampling import Sampling
@@ -231,4 +232,4 @@ def test_the_samples_offer_every_function_of_every_scenario(texts):
     ],
 )
 def test_the_decoding_seed_of_a_turn_never_changes(seed, turn, expected):
-    assert turn_seed(seed, State(0, turn)) == expected
+    assert derive_seed(seed, turn) == expected

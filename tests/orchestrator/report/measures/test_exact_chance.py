@@ -5,7 +5,7 @@ import pytest
 
 from actors.engine.backend import Situation
 from actors.engine.baselines import POLICIES as BASELINES
-from actors.playing.play import turn_seed
+from actors.playing.judge import derive_seed
 from envs import SCENARIOS
 from envs.chance import episode_seed
 from envs.types import Ending, Mode
@@ -24,7 +24,7 @@ def simulated(sample, policy: str, mode: Mode) -> float:
         seed, state = episode_seed(run, sample.scenario, sample.id), game.initial(sample, mode, moves)
         while state.ending is None:
             now = Situation(sample, state, game.view(sample, state))
-            state, _ = game.step(sample, state, BASELINES[policy](now, turn_seed(seed, state)))
+            state, _ = game.step(sample, state, BASELINES[policy](now, derive_seed(seed, state.turn)))
         right += state.ending is Ending.CORRECT
     return right / RUNS
 
