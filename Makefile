@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 # Python keeps what it compiled: without, each process of a run or a test compiles Ray, polars and scipy anew (6 of 10 seconds)
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-learning test long quick lint docs bench mutants structure chaos soak gpu clean
+.PHONY: demo demo-learning test long quick lint docs bench mutants structure lock chaos soak gpu clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -59,6 +59,14 @@ lint: $(VENV)/.base
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# constraints-gpu.txt: the versions of constraints.txt, with what CUDA needs, for Python 3.11 to 3.13
+GPU_EXTRAS := vllm transformers vision openai hub train cloud top notebook gymnasium docs paper
+lock: $(VENV)/.base
+	head -2 constraints-gpu.txt > build-lock.txt && cat constraints.txt >> build-lock.txt
+	$(BIN)/uv pip compile pyproject.toml $(addprefix --extra ,$(GPU_EXTRAS)) --universal --python-version 3.11 --no-annotate --no-header \
+	  --quiet --output-file build-lock.txt
+	(head -2 constraints-gpu.txt; grep -v '^#' build-lock.txt) > build-lock.new && mv build-lock.new constraints-gpu.txt && rm build-lock.txt
 
 # the documentation as a site: build/site/index.html; every link is checked
 docs: $(VENV)/.base

@@ -255,3 +255,24 @@ def test_the_slurm_script_says_how_it_is_used(slurm):
     process = submitted(slurm)
     told, _ = process.communicate(timeout=60)
     assert process.returncode == 2 and told.startswith("usage: sbatch deploy/slurm.sh SWEEP")
+
+
+def test_the_image_is_well_formed_and_holds_what_a_job_needs():
+    dockerfile = ROOT / "deploy/Dockerfile"
+    linted = subprocess.run([BIN / "hadolint", dockerfile], capture_output=True, text=True, check=False)
+    text = dockerfile.read_text()
+    copied = {name for line in re.findall(r"^COPY --chown=ray (.+) \S+$", text, re.M) for name in line.split()}
+    sent = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[0] == "!"}
+    images = {image["image"] for image in containers(yaml.safe_load((ROOT / "deploy/rayjob.yaml").read_text()))}
+
+    assert linted.returncode == 0, linted.stdout
+    assert copied == sent and all((ROOT / name).exists() for name in copied)
+    assert all(image in text for image in images) and len(images) == 1
+
+
+def containers(node):
+    """Every table with an image, anywhere in a manifest."""
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return [node] * (isinstance(node, dict) and "image" in node) + [
+        one for child in children for one in containers(child)
+    ]

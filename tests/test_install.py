@@ -1,0 +1,74 @@
+"""Every install line of the README, the docs and deploy/ resolves on every supported Python, under the constraints it names."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "deploy").iterdir())]
+PYTHONS = ("3.11", "3.12", "3.13")
+LINE = re.compile(r"pip install ([^`\n]*?(?:'?(?:proactive-sweep|\.)(?:\[([\w,]+)\])?'?))(?=[\s`)&\\]|$)", re.M)
+
+
+class Install(NamedTuple):
+    constraints: str
+    """File name; empty without constraints."""
+    extras: str
+
+
+def install_lines() -> set[Install]:
+    """Every distinct combination of constraints and extras that a page tells a user to install."""
+    found = set()
+    for page in PAGES:
+        for line in LINE.finditer(page.read_text()):
+            constraints = re.search(r"-c ([\w.-]+)", line[1])
+            found.add(Install(constraints[1] if constraints else "", line[2] or ""))
+    return found
+
+
+def resolve(install: Install, python: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", "--quiet", "--python-version", python]
+    command += ["--python-platform", "x86_64-manylinux_2_28"]
+    command += [part for extra in install.extras.split(",") if extra for part in ("--extra", extra)]
+    command += ["-c", install.constraints] if install.constraints else []
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+
+
+def test_the_pages_install_the_paper_and_the_laptop() -> None:
+    lines = install_lines()
+
+    assert Install("constraints-gpu.txt", "vllm,transformers,vision,openai,hub") in lines
+    assert Install("constraints.txt", "") in lines
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("install", sorted(install_lines()), ids=str)
+def test_every_install_line_resolves(install: Install) -> None:
+    for python in PYTHONS:
+        done = resolve(install, python)
+        if "Failed to fetch" in done.stderr or "error sending request" in done.stderr:
+            pytest.skip("no package index is reachable")
+        assert done.returncode == 0, f"Python {python}: {done.stderr[-2000:]}"
+
+
+def test_both_sets_hold_the_same_versions_but_for_cuda() -> None:
+    """What runs on a laptop is what runs on GPUs; only packages that CUDA's own pin may differ."""
+    tested, gpu = (pins(ROOT / name) for name in ("constraints.txt", "constraints-gpu.txt"))
+    differing = {name for name in tested.keys() & gpu.keys() if not tested[name] & gpu[name]}
+
+    assert differing <= {"apache-tvm-ffi", "setuptools"}, {name: (tested[name], gpu[name]) for name in differing}
+
+
+def pins(path: Path) -> dict[str, set[str]]:
+    """Package -> its pinned versions, one per marker, without local parts such as +cpu."""
+    found: dict[str, set[str]] = {}
+    for name, version in re.findall(r"^([\w.-]+)==([^\s;+]+)", path.read_text(), re.M):
+        found.setdefault(name, set()).add(version)
+    return found
