@@ -55,12 +55,13 @@ def training_lines(path: Path, overrides: list[str], gpu_type: str, gpus: int | 
 def print_learned(folders: Sequence[Path], data: Path | None) -> None:
     """Print and write table 3: models before and after training, in and out of domain, with paired intervals."""
     from orchestrator.learning import table
+    from orchestrator.report.tables.console import rich_table
     from orchestrator.storage.disk import disk_errors
 
     if len(folders) > 1:
         raise RunFolderError("--learned takes one run folder: the one that holds models before and after training")
-    run_data = table.read(folders[0], data)
-    show(*table.tables(run_data), min_width=150)
+    scores = table.read_scores(folders[0], data)
+    show(*map(rich_table, table.learning_tables(scores)), min_width=150)
     with disk_errors(folders[0]):
-        files = table.write(folders[0], run_data)
+        files = table.write_scores(folders[0], scores)
     print(" ".join(str(path) for path in files))

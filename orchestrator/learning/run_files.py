@@ -67,7 +67,7 @@ def _plain(settings: dict[str, Any]) -> dict[str, Any]:
     return {k: _plain(v) if isinstance(v, dict) else v for k, v in settings.items() if v is not None}
 
 
-def trained_with(folder: Path) -> dict[str, Any]:
+def read_train_table(folder: Path) -> dict[str, Any]:
     """The ``train`` table that a folder was trained with; raises TrainError."""
     try:
         table: dict[str, Any] = tomllib.loads((folder / RESOLVED).read_text("utf-8"))["train"]

@@ -1,32 +1,34 @@
-"""Table 3 of the paper from one run folder: each model before and after training, and what changed on the same samples.
+"""Table 3 of the paper from one run folder: each model before and after training, and the paired changes.
 
-A row's training is known by the folder that its weights lie in; figures and intervals are those of the report.
+A model counts as trained if its weights lie in the folder of a training; scores and intervals are those of the report.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from matplotlib.figure import Figure
-from rich.box import SIMPLE_HEAD
-from rich.markup import escape
-from rich.table import Table
 
-from envs import SCENARIOS
-from orchestrator.learning.run_files import RESOLVED, trained_with
+from envs import SCENARIOS, in_paper_order
+from orchestrator.learning.run_files import RESOLVED, read_train_table
 from orchestrator.report.figures import style as plot_style
 from orchestrator.report.measures.estimates import suggestion_limits
 from orchestrator.report.measures.outcomes import outcomes
 from orchestrator.report.measures.paired_tests import SAMPLE_COLUMNS, paired_strata
-from orchestrator.report.read_run import read_run as read_run
+from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import missing_episodes
 from orchestrator.report.statistics.intervals import Stratum, score_interval
+from orchestrator.report.tables.csv import csv_text
+from orchestrator.report.tables.parts import AVERAGE, Row, acc_and_ps, by_column
+from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
+from orchestrator.report.wording import format_signed
 from orchestrator.storage import atomic_write
 from orchestrator.storage.run_folder import RunFolderError
 from sweeps.protocol import ZERO_SHOT
@@ -47,104 +49,99 @@ PAIRED = {
 
 
 @dataclass(frozen=True, slots=True)
-class After:
+class TrainedModel:
     """A trained model of a run."""
 
     name: str
-    before: str
+    base: str
     """Name of the model that it was trained from."""
     stage: str
-    """``rp 0.5``, with the name where two trainings of a run share it."""
+    """``rp 0.5``, followed by the name where two trainings of a run share it."""
     scenarios: tuple[str, ...]
-    """Those it was trained on."""
+    """The scenarios of its training."""
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
-    """All that the tables show."""
+class LearningScores:
+    """The scores behind the tables."""
 
     rows: pl.DataFrame
-    """``ROWS``, one row model x stage x scenario."""
+    """``ROWS``, one row per model, stage and scenario."""
     paired: pl.DataFrame
-    """``PAIRED``, after less before on the same samples: each scenario, the trained ones, the unseen ones."""
-    papers: dict[str, str]
-    """Model -> its row in the paper, where it has one."""
+    """``PAIRED``, after minus before on the same samples: per scenario, over the trained ones, over the unseen ones."""
+    paper_names: dict[str, str]
+    """Model -> its name in the paper, where it has one."""
 
 
-def read(folder: Path, data: Path | None = None) -> Learned:
-    """Read the learning results of a run folder; raises RunFolderError where it holds no model before and after training."""
+def read_scores(folder: Path, data: Path | None = None) -> LearningScores:
+    """Read a run folder; raise RunFolderError if it has no model both before and after training."""
     run = read_run(folder, data)
-    trained = trainings(run.sweep.models)
     names = {model.name for model in run.sweep.models}
-    trained = [after for after in trained if after.before in names]
+    trained = [model for model in trained_models(run.sweep.models) if model.base in names]
     if not trained:
         raise RunFolderError(
-            f"{folder} holds no trained model beside the one it was trained from; type `proactive-sweep run SWEEP --model "
-            "FOLDER/model.toml`, where models of the sweep has the model before training"
+            f"{folder} has no trained model together with its base model; type `proactive-sweep run SWEEP --model "
+            "FOLDER/model.toml` with a sweep that plays the base model"
         )
-    papers = {model.name: model.paper for model in run.sweep.models if model.paper}
-    return Learned(_rows(run, trained), _paired(run, trained), papers)
+    paper_names = {model.name: model.paper for model in run.sweep.models if model.paper}
+    return LearningScores(_score_rows(run, trained), _paired_rows(run, trained), paper_names)
 
 
-def trainings(models: Sequence[ModelSpec]) -> list[After]:
-    """The trained ones among the models of a run, in its order."""
+def trained_models(models: Sequence[ModelSpec]) -> list[TrainedModel]:
+    """Return the trained ones among the models of a run, in its order."""
     trained = []
     for model in models:
         folder = Path(model.lora or model.source).parent
         if (folder / RESOLVED).is_file():
-            train = trained_with(folder)
-            trained.append(After(model.name, train["model"]["name"], f"rp {train['rp']:g}", tuple(train["scenarios"])))
-    stages = [(training.before, training.stage) for training in trained]
-    twice = {stage for stage in stages if stages.count(stage) > 1}
+            train = read_train_table(folder)
+            stage, scenarios = f"rp {train['rp']:g}", tuple(train["scenarios"])
+            trained.append(TrainedModel(model.name, train["model"]["name"], stage, scenarios))
+    counts = Counter((model.base, model.stage) for model in trained)
     return [
-        After(stage_pair.name, stage_pair.before, f"{stage_pair.stage}, {stage_pair.name}", stage_pair.scenarios)
-        if (stage_pair.before, stage_pair.stage) in twice
-        else stage_pair
-        for stage_pair in trained
+        replace(model, stage=f"{model.stage}, {model.name}") if counts[model.base, model.stage] > 1 else model
+        for model in trained
     ]
 
 
-def _rows(run: RunData, trained: Sequence[After]) -> pl.DataFrame:
-    played = run.rows.filter(pl.col("protocol") == "mcqa").with_columns(
-        missing_episodes(run.rows.columns).alias("lacking")
-    )
+def _score_rows(run: RunData, trained: Sequence[TrainedModel]) -> pl.DataFrame:
+    cells = run.rows.filter(protocol="mcqa").with_columns(missing_episodes(run.rows.columns).alias("lacking"))
     rows = []
-    for before in dict.fromkeys(after.before for after in trained):
-        successors = [after for after in trained if after.before == before]
-        domain = {name for after in successors for name in after.scenarios}
-        wanted = [
-            (before, BEFORE, ZERO_SHOT),
-            *((a.name, a.stage, ZERO_SHOT) for a in successors),
-            (before, REFERENCE, REFERENCE),
+    for base in dict.fromkeys(model.base for model in trained):
+        successors = [model for model in trained if model.base == base]
+        domain = {name for model in successors for name in model.scenarios}
+        stages = [
+            (base, BEFORE, ZERO_SHOT),
+            *((model.name, model.stage, ZERO_SHOT) for model in successors),
+            (base, REFERENCE, REFERENCE),
         ]
-        for model, stage, condition in wanted:
-            part = played.filter(pl.col("model") == model, pl.col("condition") == condition)
-            for row in part.iter_rows(named=True):
-                name = row["scenario"]
-                rows.append((before, stage, name, name in domain, row["scored"], row["acc"], row["ps"], row["lacking"]))
+        for model_name, stage, condition in stages:
+            for row in cells.filter(model=model_name, condition=condition).iter_rows(named=True):
+                scenario = row["scenario"]
+                scores = (row["scored"], row["acc"], row["ps"], row["lacking"])
+                rows.append((base, stage, scenario, scenario in domain, *scores))
     return pl.DataFrame(rows, schema=ROWS, orient="row")
 
 
-def _paired(run: RunData, trained: Sequence[After]) -> pl.DataFrame:
+def _paired_rows(run: RunData, trained: Sequence[TrainedModel]) -> pl.DataFrame:
     limits: dict[str, int] = {}
     for (scenario, _), limit in suggestion_limits(run).items():
         limits[scenario] = max(limit, limits.get(scenario, 0))
     episodes = outcomes(run).filter(condition=ZERO_SHOT, protocol="mcqa").drop("condition")
     rows = []
-    for after in trained:
-        base = episodes.filter(pl.col("model") == after.before).drop("model", "cluster")
-        pairs = episodes.filter(pl.col("model") == after.name).join(base, on=list(SAMPLE_COLUMNS), suffix="_other")
-        parts = {name: pairs.filter(pl.col("scenario") == name) for name in SCENARIOS}
+    for model in trained:
+        base = episodes.filter(model=model.base).drop("model", "cluster")
+        pairs = episodes.filter(model=model.name).join(base, on=list(SAMPLE_COLUMNS), suffix="_other")
+        parts = {name: pairs.filter(scenario=name) for name in SCENARIOS}
         strata = {name: paired_strata(part, limits[name]) for name, part in parts.items() if part.height}
         groups = {name: [name] for name in strata}
-        groups[TRAINED] = [name for name in strata if name in after.scenarios]
-        groups[UNSEEN] = [name for name in strata if name not in after.scenarios]
+        groups[TRAINED] = [name for name in strata if name in model.scenarios]
+        groups[UNSEEN] = [name for name in strata if name not in model.scenarios]
         for label, names in groups.items():
             if names:
-                number = sum(parts[name].height for name in names)
-                right = [strata[name][0] for name in names]
-                steps = [suggested for name in names if (suggested := strata[name][1]) is not None]
-                rows.append((after.before, after.stage, label, number, *_estimate(right), *_estimate(steps)))
+                count = sum(parts[name].height for name in names)
+                correct = [strata[name][0] for name in names]
+                steps = [suggestions for name in names if (suggestions := strata[name][1]) is not None]
+                rows.append((model.base, model.stage, label, count, *_estimate(correct), *_estimate(steps)))
     return pl.DataFrame(rows, schema=PAIRED, orient="row")
 
 
@@ -152,118 +149,111 @@ def _estimate(strata: Sequence[Stratum]) -> tuple[float, float, float]:
     return sum(stratum.mean for stratum in strata) / len(strata), *score_interval(strata)
 
 
-# -- shown -------------------------------------------------------------------------------------------------------------
-def tables(learned: Learned) -> Iterator[Table]:
-    """Of each model: its table 3, the paper's where it has one, and what changed on the same samples."""
-    for (model,), part in learned.rows.group_by(["model"], maintain_order=True):
-        yield _accuracies(str(model), part)
-        if (paper := learned.papers.get(str(model))) and paper in published()["model"]:
-            yield _papers(paper, part)
-        yield _changes(str(model), learned.paired.filter(pl.col("model") == model))
+# -- tables ------------------------------------------------------------------------------------------------------------
+def learning_tables(scores: LearningScores) -> Iterator[Table]:
+    """Yield the tables of each model: accuracies by stage, the paper's where it has one, and the paired changes."""
+    for (model,), rows in scores.rows.group_by("model", maintain_order=True):
+        yield _stage_table(str(model), rows)
+        paper_name = scores.paper_names.get(str(model), "")
+        if paper_name in published_rows()["model"]:
+            yield _paper_table(paper_name, rows)
+        yield _change_table(str(model), scores.paired.filter(model=model))
 
 
-def _table(title: str, heads: Sequence[str], first: str) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column(first, no_wrap=True)
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
-    return table
+def _stage_table(model: str, rows: pl.DataFrame) -> Table:
+    domain = dict(rows.select("scenario", "in_domain").iter_rows())
+    names = in_paper_order(domain)
+    lines = []
+    for (stage,), part in rows.group_by("stage", maintain_order=True):
+        cells = by_column(part)
+        lines.append(line(str(stage), [*(_stage_cell(cells.get(name)) for name in names), _average_cell(part, names)]))
+    heads = columns("after", [*(f"{name}*" if domain[name] else name for name in names), AVERAGE])
+    return Table("learning", f"{model}: acc % / ps, * trained on", heads, tuple(lines), rows)
 
 
-def _accuracies(model: str, part: pl.DataFrame) -> Table:
-    domain = dict(part.select("scenario", "in_domain").iter_rows())
-    names = [name for name in SCENARIOS if name in domain]
-    table = _table(
-        f"{escape(model)}: acc % / ps, * trained on", [*(f"{n}*" if domain[n] else n for n in names), "avg"], "after"
-    )
-    for (stage,), rows in part.group_by(["stage"], maintain_order=True):
-        cells = {row["scenario"]: row for row in rows.iter_rows(named=True)}
-        table.add_row(escape(str(stage)), *[_cell(cells.get(name)) for name in names], _average(rows, names))
-    return table
-
-
-def _cell(row: dict[str, Any] | None) -> str:
+def _stage_cell(row: Row | None) -> TableCell:
     if row is None or row["acc"] is None:
-        return "-"
-    text = f"{row['acc']:.1f} /{row['ps']:4.1f}"
-    return f"{text} ({row['lacking']} lack)" if row["lacking"] else text
+        return MISSING
+    if row["lacking"]:
+        return TableCell(f"{acc_and_ps(row)} ({row['lacking']} lack)", row["acc"], style="unfinished")
+    return TableCell(acc_and_ps(row), row["acc"])
 
 
-def _average(rows: pl.DataFrame, names: Sequence[str]) -> str:
+def _average_cell(rows: pl.DataFrame, names: Sequence[str]) -> TableCell:
     if rows.height < len(names) or rows["lacking"].sum() or rows["acc"].null_count():
-        return "unfinished"
-    acc, ps = (sum(rows[name].to_list()) / rows.height for name in ("acc", "ps"))
-    return f"{acc:.1f} /{ps:4.1f}"
+        return TableCell("unfinished", style="unfinished")
+    means = {name: sum(rows[name].to_list()) / rows.height for name in ("acc", "ps")}
+    return TableCell(acc_and_ps(means), means["acc"])
 
 
-def _changes(model: str, part: pl.DataFrame) -> Table:
-    table = _table(
-        f"{escape(model)}: after less before on the same samples, 95% interval", ["n", "acc, points", "ps"], "what"
-    )
-    for row in part.iter_rows(named=True):
-        table.add_row(
-            escape(f"{row['stage']}, {row['scenarios']}"),
-            f"{row['n']:,}",
-            f"{row['difference']:+.1f} [{row['low']:.1f}, {row['high']:.1f}]".replace("[", r"\["),
-            f"{row['ps_difference']:+.1f} [{row['ps_low']:.1f}, {row['ps_high']:.1f}]".replace("[", r"\["),
-        )
-    return table
+def _change_table(model: str, rows: pl.DataFrame) -> Table:
+    lines = []
+    for row in rows.iter_rows(named=True):
+        cells = (TableCell(f"{row['n']:,}", row["n"]), _change_cell(row), _change_cell(row, "ps_"))
+        lines.append(line(f"{row['stage']}, {row['scenarios']}", cells))
+    title = f"{model}: after minus before on the same samples, 95% interval"
+    return Table("learning-paired", title, columns("change", ["n", "acc, points", "ps"]), tuple(lines), rows)
+
+
+def _change_cell(row: Row, prefix: str = "") -> TableCell:
+    difference, low, high = (row[f"{prefix}{name}"] for name in ("difference", "low", "high"))
+    return TableCell(f"{format_signed(difference)} [{low:.1f}, {high:.1f}]", difference)
 
 
 @cache
-def published() -> pl.DataFrame:
-    """The paper's table 3: model, rp (``original``, a number, ``reference``), acc and psr of each scenario and on average."""
+def published_rows() -> pl.DataFrame:
+    """Return the paper's table 3: model, rp (``original``, a number, ``reference``), acc and psr by scenario and on average."""
     return pl.read_csv(PUBLISHED, schema_overrides={"rp": pl.String})
 
 
-def _papers(paper: str, part: pl.DataFrame) -> Table:
-    names = [*(name for name in SCENARIOS if name in set(part["scenario"])), "avg"]
-    table = _table(f"{paper} in the paper (trained on QD, COCO): acc % / ps", names, "after")
-    for row in published().filter(pl.col("model") == paper).iter_rows(named=True):
+def _paper_table(paper_name: str, rows: pl.DataFrame) -> Table:
+    names = [*in_paper_order(rows["scenario"].unique()), AVERAGE]
+    lines = []
+    for row in published_rows().filter(model=paper_name).iter_rows(named=True):
         stage = {"original": BEFORE, "reference": REFERENCE}.get(row["rp"], f"rp {row['rp']}")
-        cells = [
-            f"{row[f'{n} acc']:.1f} / " + ("-" if row[f"{n} psr"] is None else f"{row[f'{n} psr']:.1f}") for n in names
-        ]
-        table.add_row(stage, *cells)
-    return table
+        scores = [(row[f"{name} acc"], row[f"{name} psr"]) for name in names]
+        lines.append(line(stage, [TableCell(f"{acc:.1f} / {'-' if ps is None else ps}", acc) for acc, ps in scores]))
+    title = f"{paper_name} in the paper (trained on QD, COCO): acc % / ps"
+    return Table("learning-paper", title, columns("after", names), tuple(lines))
 
 
-# -- written -----------------------------------------------------------------------------------------------------------
-def write(folder: Path, learned: Learned) -> list[Path]:
-    """``tables/learning.csv``, ``tables/learning-paired.csv`` and the figure; the files written."""
-    folders = [folder / "tables", folder / "figures"]
-    for folder_path in folders:
-        folder_path.mkdir(exist_ok=True)
-    written = [folders[0] / "learning.csv", folders[0] / "learning-paired.csv"]
-    for path, frame in zip(written, (learned.rows, learned.paired), strict=True):
-        atomic_write.write(path, frame.write_csv(float_precision=4).encode())
+# -- files -------------------------------------------------------------------------------------------------------------
+def write_scores(folder: Path, scores: LearningScores) -> list[Path]:
+    """Write ``tables/learning.csv``, ``tables/learning-paired.csv`` and the figure; return their paths."""
+    tables, figures = folder / "tables", folder / "figures"
+    for subfolder in (tables, figures):
+        subfolder.mkdir(exist_ok=True)
+    paths = [tables / "learning.csv", tables / "learning-paired.csv"]
+    for path, frame in zip(paths, (scores.rows, scores.paired), strict=True):
+        atomic_write.write(path, csv_text(frame, digits=4).encode())
     with plot_style.house_style():
-        picture = figure(learned.rows)
-    return [*written, *plot_style.save_figure(picture, folders[1], "learning")]
+        picture = learning_figure(scores.rows)
+    return [*paths, *plot_style.save_figure(picture, figures, "learning")]
 
 
-def figure(rows: pl.DataFrame) -> Figure:
-    """Accuracy and suggestions of every stage, scenario by scenario; scenarios that were trained on have a star."""
+def learning_figure(rows: pl.DataFrame) -> Figure:
+    """Draw accuracy and suggestions of every stage by scenario; trained scenarios have a star."""
     models = rows["model"].unique(maintain_order=True).to_list()
     picture = plot_style.new_figure(plot_style.PAGE, 2.6 * len(models))
     panels = picture.subplots(len(models), 2, squeeze=False)
     for model, (left, right) in zip(models, panels, strict=True):
-        model_rows = rows.filter(pl.col("model") == model)
-        for panel, measure, label in ((left, "acc", "accuracy, %"), (right, "ps", "suggestions per episode")):
-            _panel(panel, model_rows if measure == "acc" else model_rows.filter(pl.col("stage") != REFERENCE), measure)
-            panel.set_xlabel(label)
+        model_rows = rows.filter(model=model)
+        _draw_panel(left, model_rows, "acc")
+        left.set_xlabel("accuracy, %")
+        _draw_panel(right, model_rows.filter(pl.col("stage") != REFERENCE), "ps")
+        right.set_xlabel("suggestions per episode")
         left.set_title(plot_style.short_label(model))
         left.legend()
     return picture
 
 
-def _panel(panel: Any, rows: pl.DataFrame, measure: str) -> None:
+def _draw_panel(panel: Any, rows: pl.DataFrame, measure: str) -> None:
     domain = dict(rows.select("scenario", "in_domain").iter_rows())
-    names = [name for name in SCENARIOS if name in domain][::-1]
-    for number, (stage,) in enumerate(rows.select("stage").unique(maintain_order=True).iter_rows()):
-        colour, marker = plot_style.series_look(number)
-        values = dict(rows.filter(pl.col("stage") == stage).select("scenario", measure).iter_rows())
+    names = in_paper_order(domain)[::-1]
+    for number, stage in enumerate(rows["stage"].unique(maintain_order=True)):
+        color, marker = plot_style.series_look(number)
+        values = dict(rows.filter(stage=stage).select("scenario", measure).iter_rows())
         points = [(value, names.index(name)) for name, value in values.items() if value is not None]
         if points:
-            panel.plot(*zip(*points, strict=True), marker, color=colour, markersize=4, label=stage, linestyle="none")
+            panel.plot(*zip(*points, strict=True), marker, color=color, markersize=4, label=stage, linestyle="none")
     panel.set_yticks(range(len(names)), [f"{name}*" if domain[name] else name for name in names])

@@ -3,12 +3,12 @@
 import polars as pl
 import pytest
 import tomli_w
-from rich.console import Console
 
 from actors.engine.baselines import Baseline
 from orchestrator.learning import table
-from orchestrator.learning.run_files import claim, entry, trained_with
+from orchestrator.learning.run_files import claim, entry, read_train_table
 from orchestrator.learning.settings import TrainError, train_table
+from orchestrator.report.tables.markdown import markdown
 from orchestrator.storage.run_folder import RunFolderError
 from sweeps.load import SweepError, load
 from tests.orchestrator.report.runs import played, sweep
@@ -43,7 +43,7 @@ def test_a_trained_model_is_an_entry_of_a_sweep(model_file):
     assert [model.name for model in found.models] == ["embedded", "embedded-rp-0.75"]
     after = found.models[1]
     assert (after.source, after.backend) == ("builtin:embedded", "transformers") and after.lora.endswith("adapter-0")
-    assert trained_with(model_file.parent)["rp"] == 0.75
+    assert read_train_table(model_file.parent)["rp"] == 0.75
 
 
 def load_with(*files):
@@ -67,7 +67,7 @@ def test_another_reward_in_the_same_folder_is_refused(model_file):
 
 
 def test_rows_are_before_after_and_reference(run):
-    rows = table.read(run).rows
+    rows = table.read_scores(run).rows
 
     assert rows["stage"].unique(maintain_order=True).to_list() == ["before", "rp 0.75", "reference"]
     assert set(rows.filter(pl.col("in_domain"))["scenario"]) == {"QD", "COCO"} and rows.height == 21
@@ -75,7 +75,7 @@ def test_rows_are_before_after_and_reference(run):
 
 
 def test_changes_are_paired_and_grouped_by_what_was_trained(run):
-    paired = table.read(run).paired
+    paired = table.read_scores(run).paired
     groups = {row["scenarios"]: row for row in paired.iter_rows(named=True)}
 
     assert list(groups)[-2:] == ["trained", "unseen"] and len(groups) == 9
@@ -85,48 +85,43 @@ def test_changes_are_paired_and_grouped_by_what_was_trained(run):
     assert groups["QD"]["ps_difference"] > 0
 
 
-def test_the_tables_are_shown_and_written(run):
-    found = table.read(run)
-    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    for part in table.tables(found):
-        console.print(part)
-    text = console.export_text()
+def rendered(scores):
+    return "\n".join(map(markdown, table.learning_tables(scores)))
 
-    assert "QD*" in text and "COCO*" in text and "ROD " in text
-    assert "rp 0.75, unseen" in text and "+100.0 [" in text
-    written = table.write(run, found)
+
+def test_the_tables_are_rendered_and_written(run):
+    scores = table.read_scores(run)
+    text = rendered(scores)
+
+    assert "| after | ROD | VSOD | MVP-N | IN-C | QD\\* | CIT | COCO\\* | avg |" in text
+    assert "| rp 0.75, unseen | 50 | +100.0 \\[" in text
+    written = table.write_scores(run, scores)
     assert [path.name for path in written] == ["learning.csv", "learning-paired.csv", "learning.png", "learning.svg"]
     assert pl.read_csv(written[0]).height == 21 and all(path.stat().st_size for path in written)
 
 
 def test_an_unfinished_row_has_no_average(run):
-    found = table.read(run)
-    rows = found.rows.with_columns(lacking=pl.when(pl.col("stage") == "before").then(1).otherwise(0))
-    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    for part in table.tables(table.Learned(rows, found.paired, {})):
-        console.print(part)
+    scores = table.read_scores(run)
+    rows = scores.rows.with_columns(lacking=pl.when(pl.col("stage") == "before").then(1).otherwise(0))
 
-    assert "unfinished" in console.export_text()
+    assert "unfinished" in rendered(table.LearningScores(rows, scores.paired, {}))
 
 
-def test_the_papers_table_stands_beside_its_models(run):
-    found = table.read(run)
-    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    for part in table.tables(table.Learned(found.rows, found.paired, {"embedded": "Qwen2.5-VL-3B"})):
-        console.print(part)
+def test_the_papers_table_follows_that_of_its_model(run):
+    scores = table.read_scores(run)
+    text = rendered(table.LearningScores(scores.rows, scores.paired, {"embedded": "Qwen2.5-VL-3B"}))
 
-    text = console.export_text()
     assert "Qwen2.5-VL-3B in the paper" in text and "37.4 / 0.9" in text
 
 
 def test_the_papers_averages_are_means_of_its_seven():
     names = ["QD", "COCO", "ROD", "VSOD", "MVP-N", "IN-C", "CIT"]
-    for row in table.published().iter_rows(named=True):
+    for row in table.published_rows().iter_rows(named=True):
         assert sum(row[f"{name} acc"] for name in names) / 7 == pytest.approx(row["avg acc"], abs=0.1)
 
 
 def test_a_run_without_a_trained_model_is_told(demo_data, tmp_path):
     folder = played(tmp_path / "run", sweep(demo_data, ["abstain"], ["zero-shot"]), only=1)
 
-    with pytest.raises(RunFolderError, match="holds no trained model beside the one it was trained from"):
-        table.read(folder)
+    with pytest.raises(RunFolderError, match="has no trained model together with its base model"):
+        table.read_scores(folder)
