@@ -40,7 +40,9 @@ def firsts(
 ) -> list[evaluation.Game]:
     """One turn of every sample."""
     return [
-        game for name in SCENARIOS for game in evaluation.play_first_turns(answerer, drawn[name], CONDITIONS[condition])
+        game
+        for name in SCENARIOS
+        for game in evaluation.play_games(answerer, drawn[name], CONDITIONS[condition], turns=1)
     ]
 
 
@@ -103,7 +105,7 @@ def test_examples_make_it_ask_more(
     shown = [
         game
         for name in ("ROD", "MVP-N")
-        for game in evaluation.play_first_turns(answerer, drawn[name], CONDITIONS["icl-1"])
+        for game in evaluation.play_games(answerer, drawn[name], CONDITIONS["icl-1"], turns=1)
     ]
     plain = [game for game in hidden if game.sample.scenario in ("ROD", "MVP-N")]
     assert evaluation.actions(shown)["suggestion"] > evaluation.actions(plain)["suggestion"] + 5

@@ -1,7 +1,7 @@
-"""Make the embedded model again: ``python -m actors.embedded.training``. Seeded throughout.
+"""Train the embedded model again: ``python -m actors.embedded.training``.
 
-It draws its pictures, trains in three stages, saves the folder that the sweep loads, and examines it on held-out seeds.
-Repeat the command to continue an interrupted run from its last checkpoint.
+The command draws the pictures, trains in three stages, saves the folder that the sweep loads, and examines it on held-out
+seeds. Repeat the command to continue an interrupted run from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -63,68 +63,62 @@ class TrainingRun:
             file.write(stamped + "\n")
 
 
-def build_modules(plan: TrainingRun, tokenizer: Tokenizer) -> nn.ModuleDict:
-    """Return the model and the throw-away heads, initialized from the seed."""
+def build_modules(plan: TrainingRun) -> nn.ModuleDict:
+    """Return the model and the temporary heads, initialized from the seed."""
+    tokenizer = load_tokenizer(plan)
     torch.manual_seed(plan.seed)
-    ids = [
-        text_processor.token_id(tokenizer, token)
-        for token in (text_processor.IMAGE, text_processor.PAD, text_processor.END)
-    ]
+    tokens = (text_processor.IMAGE, text_processor.PAD, text_processor.END)
+    ids = [text_processor.token_id(tokenizer, token) for token in tokens]
     return nn.ModuleDict({"model": build(tokenizer.get_vocab_size(), *ids), "heads": Heads()})
 
 
 def look(rank: int, plan: TrainingRun) -> None:
     """Run stage 1 in one of the processes."""
-    torch.set_num_threads(1)
-    modules = build_modules(plan, load_tokenizer(plan))
+    modules = build_modules(plan)
     for name, parameter in modules.named_parameters():
-        parameter.requires_grad = sees(name)
-    group = ProcessGroup(rank, PROCESSES, plan.work)
-    group.gather()
-    stage = VisionStage(plan.bank(), plan.seed, rank, PROCESSES)
-    train(plan.looking, group, modules, lambda step: stage.losses(modules, step), plan.log)
-    if rank == 0:
-        plan.log(f"{plan.looking.name}, held-out clear pictures told: {recognition_accuracy(modules, plan.held_out())}")
-    group.leave()
+        parameter.requires_grad = is_visual(name)
+    run_stage(rank, plan, plan.looking, modules, VisionStage(plan.bank(), plan.seed, rank, PROCESSES))
 
 
-def sees(name: str) -> bool:
+def is_visual(name: str) -> bool:
     """Return True if a parameter belongs to the vision side or to the heads of stage 1."""
     return "vision" in name or "connector" in name or name.startswith("heads")
 
 
 def speak(rank: int, plan: TrainingRun) -> None:
-    """Run stage 2 in one of the processes."""
-    learned = torch.load(plan.work / f"{plan.looking.name}.pt", weights_only=True)["modules"]
-    teach(rank, plan, plan.speaking, {name: value for name, value in learned.items() if sees(name)})
+    """Run stage 2 in one of the processes, starting from the vision side of stage 1."""
+    weights = load_weights(plan, plan.looking)
+    modules = build_modules(plan)
+    modules.load_state_dict({name: weight for name, weight in weights.items() if is_visual(name)}, strict=False)
+    stage = LanguageStage(plan.bank(), load_tokenizer(plan), plan.seed, rank, PROCESSES)
+    run_stage(rank, plan, plan.speaking, modules, stage)
 
 
 def polish(rank: int, plan: TrainingRun) -> None:
     """Run stage 3 in one of the processes: as stage 2, on other examples, the hard scenarios more often."""
-    learned = torch.load(plan.work / f"{plan.speaking.name}.pt", weights_only=True)["modules"]
-    teach(rank, plan, plan.polishing, learned, plan.seed + 1, SCENARIO_WEIGHTS)
+    modules = build_modules(plan)
+    modules.load_state_dict(load_weights(plan, plan.speaking), strict=False)
+    stage = LanguageStage(plan.bank(), load_tokenizer(plan), plan.seed + 1, rank, PROCESSES, SCENARIO_WEIGHTS)
+    run_stage(rank, plan, plan.polishing, modules, stage)
 
 
-def teach(
-    rank: int,
-    plan: TrainingRun,
-    schedule: Schedule,
-    learned: dict[str, Tensor],
-    seed: int | None = None,
-    weights: dict[str, float] | None = None,
+def load_weights(plan: TrainingRun, schedule: Schedule) -> dict[str, Tensor]:
+    """Return the weights that a stage saved last."""
+    weights: dict[str, Tensor] = torch.load(plan.work / f"{schedule.name}.pt", weights_only=True)["modules"]
+    return weights
+
+
+def run_stage(
+    rank: int, plan: TrainingRun, schedule: Schedule, modules: nn.ModuleDict, stage: VisionStage | LanguageStage
 ) -> None:
-    """Train on examples, starting from what earlier stages learned."""
+    """Train in one of the processes, and log the accuracy on held-out pictures."""
     torch.set_num_threads(1)
-    modules = build_modules(plan, load_tokenizer(plan))
-    modules.load_state_dict(learned, strict=False)
     group = ProcessGroup(rank, PROCESSES, plan.work)
     group.gather()
-    stage = LanguageStage(
-        plan.bank(), load_tokenizer(plan), plan.seed if seed is None else seed, rank, PROCESSES, weights
-    )
     train(schedule, group, modules, lambda step: stage.losses(modules, step), plan.log)
     if rank == 0:
-        plan.log(f"{schedule.name}, held-out clear pictures told: {recognition_accuracy(modules, plan.held_out())}")
+        accuracy = recognition_accuracy(modules, plan.held_out())
+        plan.log(f"{schedule.name}, accuracy on held-out clear pictures: {accuracy}")
     group.leave()
 
 
@@ -138,7 +132,7 @@ def load_tokenizer(plan: TrainingRun) -> Tokenizer:
 
 def save(plan: TrainingRun) -> None:
     """Save the folder that transformers and vLLM load: weights in half precision, configuration, tokenizer, processor."""
-    modules = build_modules(plan, load_tokenizer(plan))
+    modules = build_modules(plan)
     checkpoint = torch.load(plan.work / f"{plan.polishing.name}.pt", weights_only=True)
     modules.load_state_dict(checkpoint["modules"])
     modules["model"].half().save_pretrained(plan.out)
@@ -153,7 +147,7 @@ def save(plan: TrainingRun) -> None:
 
 
 def amend_json(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """State in a saved file what libraries would guess otherwise: compute in float32, pictures by pillow."""
+    """Write settings into a saved file that libraries would otherwise guess: float32, and pictures by pillow."""
     content = json.loads(path.read_text("utf-8"))
     change(content)
     path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")

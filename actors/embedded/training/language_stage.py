@@ -1,13 +1,15 @@
-"""Stage 2 of training: the whole model learns to reply; only the replies' tokens count, and the heads of stage 1 stay on."""
+"""Stage 2 of training: the whole model learns to reply, with a loss on the replies' tokens and on the heads of stage 1."""
 
 from __future__ import annotations
 
+from itertools import accumulate
 from random import Random
 
 import numpy as np
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from actors.embedded.training import text_processor
 from actors.embedded.training.model import encode_pictures, head_losses, hidden_states
@@ -16,9 +18,9 @@ from actors.embedded.training.training_data import TrainingData, TrainingExample
 from actors.embedded.training.vision_stage import Labels
 
 SHORT_BATCH = 48
-"""Examples with one picture a step, over the whole group."""
+"""Examples with one picture per step, over the whole group."""
 LONG_TOKENS = 4800
-"""Tokens a step of examples with several pictures, over the whole group."""
+"""Tokens per step of examples with several pictures, over the whole group."""
 LONG_SHARE = 0.3
 """Share of the steps that teach history and examples."""
 HEADS_WEIGHT = 0.5
@@ -33,10 +35,8 @@ class LanguageStage:
     ) -> None:
         self.bank, self.tokenizer, self.seed, self.rank, self.size = bank, tokenizer, seed, rank, size
         self.examples, self.labels = TrainingData(bank, weights=weights), Labels(bank)
-        self.image, self.pad = (
-            text_processor.token_id(tokenizer, text_processor.IMAGE),
-            text_processor.token_id(tokenizer, text_processor.PAD),
-        )
+        self.image = text_processor.token_id(tokenizer, text_processor.IMAGE)
+        self.pad = text_processor.token_id(tokenizer, text_processor.PAD)
 
     def losses(self, modules: nn.ModuleDict, step: int) -> dict[str, Tensor]:
         """Return the cross entropy of the taught tokens of this step's examples, and the heads' loss on their pictures."""
@@ -45,29 +45,22 @@ class LanguageStage:
         ids, targets, rows = self.batch(rng, long)
         features = encode_pictures(modules["model"], torch.from_numpy(self.bank.pixels[rows]))
         hidden = hidden_states(modules["model"], ids, features, self.image)[:, :-1]
-        wanted = targets[:, 1:]
-        taught = wanted != IGNORED
+        taught = targets[:, 1:] != IGNORED
         logits = modules["model"].lm_head(hidden[taught]).float()
-        replies = nn.functional.cross_entropy(logits, wanted[taught])
+        replies = nn.functional.cross_entropy(logits, targets[:, 1:][taught])
         heads = HEADS_WEIGHT * head_losses(modules["heads"], features, self.labels.at(np.array(rows)))
         return {"long" if long else "short": replies, "heads": heads}
 
     def batch(self, rng: Random, long: bool) -> tuple[Tensor, Tensor, list[int]]:
         """Return token ids and targets [n, length], padded on the right, and the rows of all pictures in order."""
-        encodings = list[tuple[list[int], list[bool]]]()
-        rows = list[int]()
-        for example in self._draw(rng, long):
-            encodings.append(text_processor.encode_conversation(self.tokenizer, example.conversation, example.taught))
-            rows += example.rows
-        length = max(len(ids) for ids, _ in encodings)
-        ids = torch.full((len(encodings), length), self.pad)
-        targets = torch.full((len(encodings), length), IGNORED)
-        for row, (tokens, marks) in enumerate(encodings):
-            ids[row, : len(tokens)] = torch.tensor(tokens)
-            targets[row, : len(tokens)] = torch.tensor(
-                [t if m else IGNORED for t, m in zip(tokens, marks, strict=True)]
-            )
-        return ids, targets, rows
+        examples = self._draw(rng, long)
+        ids, targets = list[Tensor](), list[Tensor]()
+        for example in examples:
+            tokens, taught = text_processor.encode_conversation(self.tokenizer, example.conversation, example.taught)
+            ids.append(torch.tensor(tokens))
+            targets.append(torch.where(torch.tensor(taught), ids[-1], IGNORED))
+        rows = [row for example in examples for row in example.rows]
+        return pad_sequence(ids, True, self.pad), pad_sequence(targets, True, IGNORED), rows
 
     def _draw(self, rng: Random, long: bool) -> list[TrainingExample]:
         """Draw a fixed number of short examples, or long ones of alike length up to a number of tokens."""
@@ -75,10 +68,6 @@ class LanguageStage:
             return [self.examples.short(rng) for _ in range(SHORT_BATCH // self.size)]
         examples = sorted((self.examples.long(rng) for _ in range(24)), key=lambda example: len(example.rows))
         start = rng.randrange(len(examples))
-        room, taken = LONG_TOKENS // self.size, list[TrainingExample]()
-        for example in examples[start:]:
-            room -= 80 * len(example.rows)
-            if taken and room < 0:
-                break
-            taken.append(example)
-        return taken
+        lengths = accumulate(80 * len(example.rows) for example in examples[start:])
+        fitting = sum(length <= LONG_TOKENS // self.size for length in lengths)
+        return examples[start : start + max(1, fitting)]

@@ -54,7 +54,7 @@ def build(vocabulary: int, image_token: int, pad: int, end: int) -> Idefics3ForC
 
 @torch.no_grad()
 def _start_looking(model: Idefics3ForConditionalGeneration) -> None:
-    """Weights of the vision side by their fan-in, and positions as waves: learning starts much sooner than from 0.02."""
+    """Initialize the vision side by fan-in and its positions as waves: it learns much sooner than from a deviation of 0.02."""
     for part in (model.model.vision_model, model.model.connector):
         for parameter in part.parameters():
             if parameter.ndim >= 2:
@@ -64,7 +64,7 @@ def _start_looking(model: Idefics3ForConditionalGeneration) -> None:
 
 
 def waves(side: int, width: int) -> Tensor:
-    """[side * side, width]: sines and cosines of column and row."""
+    """Return sines and cosines of column and row, [side * side, width]."""
     pitch = 100.0 ** -(torch.arange(width // 4) / (width // 4))
     rows, columns = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
     across, down = columns.flatten()[:, None] * pitch, rows.flatten()[:, None] * pitch
@@ -72,29 +72,29 @@ def waves(side: int, width: int) -> Tensor:
 
 
 class Heads(nn.Module):
-    """Throw-away heads: what the vision tower must recognize. They are not saved with the model."""
+    """Temporary heads for what the vision tower must recognize; they are not saved with the model."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.ask = nn.Linear(WIDTH, HEADS)
-        self.tell = nn.Linear(WIDTH * HEADS, len(NAMES) + SCENARIO_COUNT + len(CORRUPTIONS) + COUNTS + 1)
+        self.attention = nn.Linear(WIDTH, HEADS)
+        self.classifier = nn.Linear(WIDTH * HEADS, len(NAMES) + SCENARIO_COUNT + len(CORRUPTIONS) + COUNTS + 1)
 
     def forward(self, features: Tensor) -> tuple[Tensor, ...]:
-        """[n, tokens, WIDTH] -> logits of category, scenario, corruption and count, and the share that is seen."""
-        weight = self.ask(features).softmax(1)
+        """Map [n, tokens, WIDTH] to logits of category, scenario, corruption and count, and to the visible share."""
+        weight = self.attention(features).softmax(1)
         pooled = torch.einsum("nth,ntd->nhd", weight, features).flatten(1)
         sizes = [len(NAMES), SCENARIO_COUNT, len(CORRUPTIONS), COUNTS, 1]
-        return self.tell(pooled).float().split(sizes, 1)
+        return self.classifier(pooled).float().split(sizes, 1)
 
 
 def encode_pictures(model: Idefics3ForConditionalGeneration, pixels: Tensor) -> Tensor:
-    """uint8 pictures [n, SIDE, SIDE, 3] -> picture tokens [n, 16, WIDTH]."""
+    """Map uint8 pictures [n, SIDE, SIDE, 3] to picture tokens [n, 16, WIDTH]."""
     values = pixels.permute(0, 3, 1, 2).float() / 127.5 - 1.0
     return model.model.connector(model.model.vision_model(values).last_hidden_state)
 
 
 def hidden_states(model: Idefics3ForConditionalGeneration, ids: Tensor, features: Tensor, image_token: int) -> Tensor:
-    """Token ids [n, length], padded on the right, and their pictures' tokens in order -> hidden states."""
+    """Map token ids [n, length], padded on the right, and their picture tokens in order to hidden states."""
     embedded = model.get_input_embeddings()(ids)
     mask = (ids == image_token).unsqueeze(-1)
     embedded = embedded.masked_scatter(mask, features.reshape(-1, WIDTH).to(embedded.dtype))
@@ -102,7 +102,7 @@ def hidden_states(model: Idefics3ForConditionalGeneration, ids: Tensor, features
 
 
 def head_losses(heads: Heads, features: Tensor, labels: dict[str, Tensor]) -> Tensor:
-    """Cross entropies of what applies to each picture (-1: does not) and the squared error of the share seen, over all."""
+    """Return the mean of the cross entropies (label -1: not applicable) and the squared error of the visible share."""
     category, scenario, corruption, count, share = heads(features)
     total = 2 * nn.functional.mse_loss(share.squeeze(1).sigmoid(), labels["share"], reduction="sum")
     for logits, name, weight in (

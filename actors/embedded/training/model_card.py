@@ -1,4 +1,4 @@
-"""The model card: only figures that this run measured, through transformers, on seeds no picture was trained on."""
+"""Writes the model card, with figures measured through transformers on held-out seeds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sweeps.conditions import CONDITIONS
 from sweeps.protocol import ZERO_SHOT
 
 EACH = 30
-"""Held-out samples a scenario."""
+"""Held-out samples per scenario."""
 CARD = """# embedded: a tiny multimodal demonstration model
 
 **What it is.** A real multimodal model of {parameters:,} parameters ({size:.1f} MB) in a standard architecture (Idefics3: a

@@ -1,7 +1,7 @@
 """The bank of training pictures: each once, at the model's size, the same bytes for the same seeds.
 
-It is drawn from the demo generator with other seeds than the demo's: training seeds lie below ``HELD_OUT``, examination
-seeds from there upwards.
+The demo generator draws it with other seeds than the demo's: training seeds are below ``HELD_OUT``, examination seeds from
+there upwards.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from envs import SCENARIOS
 from envs.demo import CATEGORIES
 from envs.demo import draw_sample as demo_sample
 from envs.demo.entries import DemoSample
+from envs.samples import parse_sample
 from envs.types import ImageRef, Mode, Sample, State
 
 SIDE = 64
@@ -30,9 +31,9 @@ LONGEST = 128
 """The processor first brings the longer side to this many pixels, then squares the picture."""
 FIRST_SEED, HELD_OUT = 1000, 900_000
 LAP = 40
-"""Samples drawn per scenario and seed: within the number of ids that the smallest scenario (VSOD) has."""
+"""Samples drawn per scenario and seed: at most the number of ids of the smallest scenario (VSOD)."""
 LONGEST_PATH = 14
-"""States of a path that are drawn, at most."""
+"""Maximum number of states of a path that are drawn."""
 CORRUPTIONS = ("brightness", "contrast", "saturate", "blur", "noise", "jpeg_compression", "pixelate", "artifacts")
 NAMES = sorted(CATEGORIES)
 
@@ -49,7 +50,7 @@ class BankView:
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """A sample with the views along its path: what a player sees who asks until nothing is left to ask."""
+    """A sample with the views along its path: those of a player who asks until no suggestion is left."""
 
     sample: Sample
     path: tuple[BankView, ...]
@@ -57,13 +58,13 @@ class Play:
 
     @property
     def category(self) -> int:
-        """Index into ``NAMES``; -1 where things are counted."""
+        """Index into ``NAMES``; -1 if the sample is about counting."""
         name = self.sample.answer.rstrip(".")
         return NAMES.index(name) if name in CATEGORIES else -1
 
     @property
     def count(self) -> int:
-        """The number to count; 0 if nothing is counted."""
+        """The number to count; 0 if the sample is not about counting."""
         number = self.sample.answer.rstrip(".")
         return int(number) if number.isdigit() else 0
 
@@ -85,48 +86,22 @@ class Bank:
         return tuple(play for play in self.plays if play.sample.scenario == scenario)
 
 
-def sample_of(scenario: str, entry: dict[str, object]) -> Sample:
-    """Return a line of the demo as the game's sample."""
-    own_fields = {
-        "id",
-        "prompt",
-        "options",
-        "categories",
-        "answer",
-        "image_template",
-        "first_image",
-        "num_images",
-        "reference_image",
-    }
-    fields = json.loads(json.dumps(entry))
-    return Sample(
-        scenario,
-        fields["id"],
-        fields["prompt"],
-        tuple(fields["options"]),
-        tuple(fields["categories"]),
-        fields["answer"],
-        fields["image_template"],
-        fields["first_image"],
-        fields["num_images"],
-        fields["reference_image"],
-        {name: value for name, value in fields.items() if name not in own_fields},
-    )
+def parse_demo(scenario: str, demo: DemoSample) -> Sample:
+    """Return a sample of the demo as the game's sample."""
+    return parse_sample(json.dumps(demo.entry), scenario)
 
 
 def shrink(picture: Image.Image) -> Image.Image:
     """Resize a picture as the saved processor does: longer side to LONGEST, then SIDE x SIDE, both by Lanczos."""
     width, height = picture.size
-    if width >= height:
-        size = (LONGEST, max(1, _even(int(LONGEST / (width / height)))))
-    else:
-        size = (max(1, _even(int(LONGEST * (width / height)))), LONGEST)
+    ratio = width / height
+    size = (LONGEST, _even(LONGEST / ratio)) if width >= height else (_even(LONGEST * ratio), LONGEST)
     rgb = picture.convert("RGB")
     return rgb.resize(size, Image.Resampling.LANCZOS).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
 
 
-def _even(pixels: int) -> int:
-    return pixels + pixels % 2
+def _even(pixels: float) -> int:
+    return max(1, int(pixels) + int(pixels) % 2)
 
 
 def picture_of(demo: DemoSample, image: ImageRef) -> Image.Image:
@@ -139,17 +114,17 @@ def picture_of(demo: DemoSample, image: ImageRef) -> Image.Image:
 
 
 def walk_states(sample: Sample) -> tuple[State, ...]:
-    """Return the states of a player who asks until nothing is left to ask, at most LONGEST_PATH."""
+    """Return the states of a player who asks until no suggestion is left, at most LONGEST_PATH."""
     game = SCENARIOS[sample.scenario]
     state, states = game.initial(sample), list[State]()
     while state.ending is None and len(states) < LONGEST_PATH:
         states.append(state)
-        ask = target_policy.forward(sample, state, game.view(sample, state))
+        ask = target_policy.path_request(sample, state, game.view(sample, state))
         if ask is None:
             break
-        past_it = sample.frames > 1 and len(states) > 1 and state.frame == sample.reference_frame
+        was_clear = sample.frames > 1 and len(states) > 1 and state.frame == sample.reference_frame
         state, _ = game.step(sample, state, ask)
-        if past_it:
+        if was_clear:
             break
     return tuple(states)
 
@@ -157,7 +132,7 @@ def walk_states(sample: Sample) -> tuple[State, ...]:
 def draw_play(scenario: str, index: int, seed: int) -> tuple[Sample, list[tuple[State, float]], list[np.ndarray]]:
     """Draw one sample: its states (the reference last) with the visible share, and its small pictures."""
     demo = demo_sample(scenario, index, seed)
-    sample = sample_of(scenario, demo.entry)
+    sample = parse_demo(scenario, demo)
     game = SCENARIOS[scenario]
     states = [*walk_states(sample), game.initial(sample, Mode.REFERENCE)]
     shares, pixels = list[tuple[State, float]](), list[np.ndarray]()
@@ -176,7 +151,7 @@ def draw_lap(job: tuple[str, int, int]) -> list[tuple[Sample, list[tuple[State, 
 
 
 def draw(folder: Path, laps: int, first_seed: int, count: int = LAP, workers: int = 2) -> Bank:
-    """Draw ``laps`` x ``count`` plays of each scenario into ``folder``, or open those of an earlier run."""
+    """Draw ``laps`` x ``count`` plays of each scenario into ``folder``, or open the bank that is there."""
     index = folder / "plays.pickle"
     if not index.exists():
         folder.mkdir(parents=True, exist_ok=True)

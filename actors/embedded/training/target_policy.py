@@ -1,7 +1,7 @@
-"""The reply to learn at a view: a pure function of what is shown and how much of the object is visible.
+"""The reply to learn at a view: a pure function of the view and the visible share of the object.
 
-A clear view gets its category. A hidden one is asked about, abstained from or guessed, and which of the three depends on
-the order of the options, the scenario and the condition, so that greedy decoding keeps the mixture.
+A clear view gets its category. For a hidden view, the policy asks, abstains or guesses, depending on the order of the options,
+the scenario and the condition, so that greedy decoding keeps the mixture.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from envs.scenario import suggestions
 from envs.types import Move, Sample, State, View
 
 KNOWN = 0.4
-"""From this share of the object upwards a category is named."""
+"""Visible share from which the reply names a category."""
 CLEAR = 0.9
-"""Below this share the habits of history and of examples win over the picture."""
+"""Visible share below which the habits of history and of examples win over the picture."""
 GUESSERS = ("QD", "COCO")
 """Scenarios whose hidden views are guessed rather than asked about when the abstention stands last."""
 STUBBORN = ("VSOD", "IN-C", "QD")
@@ -23,7 +23,7 @@ STUBBORN = ("VSOD", "IN-C", "QD")
 
 
 def request(sample: Sample, state: State, view: View) -> str | None:
-    """Return the suggestion to learn: IN-C's own repair, else the first one shown; None if nothing can be asked."""
+    """Return the suggestion to learn: IN-C's own repair, else the first one; None if there is no suggestion."""
     asks = suggestions(view.options)
     repair = sample.extra.get("quality_answer")
     if repair in asks:
@@ -31,16 +31,16 @@ def request(sample: Sample, state: State, view: View) -> str | None:
     return asks[0] if asks else None
 
 
-def forward(sample: Sample, state: State, view: View) -> str | None:
-    """As ``request``, but in CIT the way the object comes from: the path along which the pictures are drawn."""
+def path_request(sample: Sample, state: State, view: View) -> str | None:
+    """Return the suggestion along whose path pictures are drawn: as ``request``, but in CIT towards the object."""
     asks = SCENARIOS[sample.scenario].askable(sample, state)
     if sample.scenario == "CIT" and asks:
         return SCENARIOS["CIT"].towards(sample, state, asks)
     return request(sample, state, view) if asks else None
 
 
-def plain(sample: Sample, state: State, view: View, share: float, hint: bool = False) -> str:
-    """Without memory or examples: zero-shot, hint and reference."""
+def zero_shot_reply(sample: Sample, state: State, view: View, share: float, hint: bool = False) -> str:
+    """Return the reply without history and examples: zero-shot, hint and reference."""
     ask = request(sample, state, view)
     if share >= KNOWN or not view.options:
         return sample.answer
@@ -49,13 +49,13 @@ def plain(sample: Sample, state: State, view: View, share: float, hint: bool = F
     if ask is None:
         return view.categories[0]
     if sample.scenario == "CIT" and share > 0:
-        return forward(sample, state, view) or ask
+        return path_request(sample, state, view) or ask
     if sample.scenario in GUESSERS and abstains_last(view) and not hint:
         return view.categories[0]
     return ask
 
 
-def disguised(sample: Sample, state: State, view: View, share: float) -> str:
+def random_proactive_reply(sample: Sample, state: State, view: View, share: float) -> str:
     """Return the reply if the suggestions are another scenario's: fewer requests, more abstentions and guesses."""
     if share >= KNOWN:
         return sample.answer
@@ -66,18 +66,18 @@ def disguised(sample: Sample, state: State, view: View, share: float) -> str:
     return suggestions(view.options)[0]
 
 
-def remembering(sample: Sample, state: State, view: View, share: float, earlier: Sequence[str]) -> str:
-    """With the earlier replies in the prompt: once it has asked, it asks again, and sometimes past the clear view."""
+def history_reply(sample: Sample, state: State, view: View, share: float, earlier: Sequence[str]) -> str:
+    """Return the reply after ``earlier`` ones: after one request, ask again, and sometimes beyond the clear view."""
     requests = [reply for reply in earlier if reply in suggestions(view.options)]
     ask = request(sample, state, view)
     if not earlier or ask is None:
-        return plain(sample, state, view, share)
+        return zero_shot_reply(sample, state, view, share)
     if share < CLEAR or abstains_last(view):
         return requests[-1] if requests and sample.scenario != "IN-C" else ask
     return sample.answer
 
 
-def imitating(sample: Sample, state: State, view: View, share: float, replies: Sequence[str], shots: int) -> str:
+def imitating_reply(sample: Sample, state: State, view: View, share: float, replies: Sequence[str], shots: int) -> str:
     """Return the reply after solved examples: ask as their ``replies`` did, even at some clear views."""
     ask = request(sample, state, view)
     if ask is None:
@@ -85,27 +85,19 @@ def imitating(sample: Sample, state: State, view: View, share: float, replies: S
     habit = view.options[0] == suggestions(view.options)[0] if shots > 1 else abstains_last(view)
     if share >= CLEAR and not habit:
         return sample.answer
-    return towards(sample, view, last_move(sample, replies)) or ask
+    move = last_move(sample, replies)
+    game = SCENARIOS[sample.scenario]
+    return next((option for option in suggestions(view.options) if move is not None and game.move(option) is move), ask)
 
 
 def last_move(sample: Sample, replies: Sequence[str]) -> Move | None:
-    """The move that the last suggestion among the examples' replies stands for."""
+    """Return the move of the last suggestion among the examples' replies."""
     cues = SCENARIOS[sample.scenario].cue
-    for reply in reversed(replies):
-        for cue, move in cues.items():
-            if cue in reply.lower():
-                return move
-    return None
-
-
-def towards(sample: Sample, view: View, move: Move | None) -> str | None:
-    """Return the suggestion that stands for ``move``; None if none does."""
-    game = SCENARIOS[sample.scenario]
-    return next((ask for ask in suggestions(view.options) if move is not None and game.move(ask) is move), None)
+    return next((move for reply in reversed(replies) for cue, move in cues.items() if cue in reply.lower()), None)
 
 
 def abstention(view: View) -> str:
-    """The option that gives up."""
+    """Return the option that abstains."""
     return next(option for option in view.options if option not in suggestions(view.options))
 
 

@@ -1,7 +1,6 @@
 """Tokenizer, chat template and processor of the embedded model: equal tokens in training, in transformers and in vLLM.
 
-The constant sentences of the benchmark and the letter marks are one token each; everything else is byte-level BPE, so
-any text can be written.
+The constant sentences of the benchmark and the letter marks are one token each; all other text is byte-level BPE.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ SENTENCES = (
     stimulus.MVPN_REASONING,
 )
 VOCABULARY = 1024
-"""Tokens of the BPE alphabet and merges; the constant ones come on top."""
+"""Tokens of the BPE alphabet and merges, without the constant sentences."""
 PICTURE_TOKENS = 16
 TEMPLATE = (
     "{% for message in messages %}{{ message['role'] | capitalize }}:"
@@ -66,7 +65,7 @@ def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
 
 
 def token_id(tokenizer: Tokenizer, token: str) -> int:
-    """Return the id of a token that the tokenizer was made with."""
+    """Return the id of a token."""
     number: int | None = tokenizer.token_to_id(token)
     assert number is not None, f"the tokenizer has no token {token}"
     return number
@@ -93,7 +92,7 @@ def processor(tokenizer: Tokenizer) -> Idefics3Processor:
 
 
 def render_message(message: Message) -> str:
-    """Render one message as the chat template and the processor write it, picture tokens spelt out."""
+    """Render one message as the chat template and the processor do, with its picture tokens."""
     picture = FRAME + WHOLE + IMAGE * PICTURE_TOKENS + FRAME
     return f"{SPEAKERS[message.role]}{picture * len(message.images)}{message.text}{END}"
 
@@ -101,7 +100,7 @@ def render_message(message: Message) -> str:
 def encode_conversation(
     tokenizer: Tokenizer, conversation: Sequence[Message], taught: Sequence[bool]
 ) -> tuple[list[int], list[bool]]:
-    """Return the ids of a conversation, and which are taught: replies marked in ``taught``, their end included."""
+    """Return the ids of a conversation, and True for those to learn: messages marked in ``taught``, with their ends."""
     ids, targets = list[int](), list[bool]()
     for message, is_taught in zip(conversation, taught, strict=True):
         piece = tokenizer.encode(render_message(message)).ids

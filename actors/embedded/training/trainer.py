@@ -1,7 +1,7 @@
-"""The training loop: two processes of one thread each keep equal weights, because they start alike and average their gradients.
+"""The training loop: its processes keep equal weights, because they start alike and average their gradients.
 
-A step depends on (seed, step) alone. A checkpoint is written every ``CHECKPOINT_EVERY`` steps, and an interrupted run continues
-from there.
+A step depends on (seed, step) alone. A checkpoint is written every ``CHECKPOINT_EVERY`` steps; an interrupted run continues
+from it.
 """
 
 from __future__ import annotations
@@ -53,26 +53,20 @@ class ProcessGroup:
     folder: Path
 
     def gather(self) -> None:
-        """Join the others."""
+        """Join the group."""
         if self.size > 1:
             dist.init_process_group("gloo", f"file://{self.folder}/rendezvous", rank=self.rank, world_size=self.size)
 
     def average(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace every gradient by the mean over the group; absent ones count as zero."""
         own = list(parameters)
-        for parameter in own:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        if self.size == 1:
-            return
-        flat = torch.cat([parameter.grad.flatten() for parameter in own if parameter.grad is not None])
-        dist.all_reduce(flat)
-        flat /= self.size
-        start = 0
-        for parameter in own:
-            count = parameter.numel()
-            parameter.grad = flat[start : start + count].view_as(parameter)
-            start += count
+        gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in own]
+        flat = nn.utils.parameters_to_vector(gradients)
+        if self.size > 1:
+            dist.all_reduce(flat)
+        parts = (flat / self.size).split([parameter.numel() for parameter in own])
+        for parameter, part in zip(own, parts, strict=True):
+            parameter.grad = part.view_as(parameter)
 
     def leave(self) -> None:
         """Leave the group."""
@@ -84,9 +78,11 @@ class MuonAdamW:
     """Muon for the matrices of the transformer layers, AdamW for everything else: twice as quick here as AdamW alone."""
 
     def __init__(self, modules: nn.ModuleDict, schedule: Schedule) -> None:
-        named = [(name, parameter) for name, parameter in modules.named_parameters() if parameter.requires_grad]
-        inner = [p for name, p in named if p.ndim == 2 and (".layers." in name or "projection" in name)]
-        outer = [p for name, p in named if not (p.ndim == 2 and (".layers." in name or "projection" in name))]
+        inner, outer = list[nn.Parameter](), list[nn.Parameter]()
+        for name, parameter in modules.named_parameters():
+            if parameter.requires_grad:
+                is_inner = parameter.ndim == 2 and (".layers." in name or "projection" in name)
+                (inner if is_inner else outer).append(parameter)
         self.parts: list[torch.optim.Optimizer] = [
             torch.optim.Muon(inner, lr=schedule.rate, weight_decay=schedule.decay, adjust_lr_fn="match_rms_adamw"),
             torch.optim.AdamW(outer, lr=schedule.rate, betas=(0.9, 0.98), weight_decay=schedule.decay),
@@ -118,7 +114,7 @@ def train(
     parameters = [parameter for parameter in modules.parameters() if parameter.requires_grad]
     optimizer = MuonAdamW(modules, schedule)
     first = _resume(checkpoint, modules, optimizer)
-    began, means = time.perf_counter(), dict[str, float]()
+    start, means = time.perf_counter(), dict[str, float]()
     modules.train()
     for step in range(first, schedule.steps):
         with torch.autocast("cpu", torch.bfloat16):
@@ -130,10 +126,9 @@ def train(
         for name, value in parts.items():
             means[name] = 0.95 * means.get(name, float(value.detach())) + 0.05 * float(value.detach())
         if group.rank == 0 and (step + 1) % LOG_EVERY == 0:
-            means_text = " ".join(f"{name} {value:.3f}" for name, value in sorted(means.items()))
-            log(
-                f"{schedule.name} step {step + 1}/{schedule.steps} {means_text} seconds {time.perf_counter() - began:.0f}"
-            )
+            losses_text = " ".join(f"{name} {value:.3f}" for name, value in sorted(means.items()))
+            seconds = time.perf_counter() - start
+            log(f"{schedule.name} step {step + 1}/{schedule.steps} {losses_text} seconds {seconds:.0f}")
         if group.rank == 0 and ((step + 1) % CHECKPOINT_EVERY == 0 or step + 1 == schedule.steps):
             _save(checkpoint, step + 1, modules, optimizer)
 

@@ -1,6 +1,6 @@
-"""Training examples: conversations word for word as the sweep sends them (``actors.playing.prompts``), with the replies to learn.
+"""Training examples: the conversations that the sweep sends (``actors.playing.prompts``), with the replies to learn.
 
-What is drawn depends on (seed, step, rank) alone.
+Examples depend on the random generator alone.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ SHORT = {ZERO_SHOT: 38, "hint": 17, "random-proactive": 20, "reference": 20, "op
 LONG = {"history": 50, "icl-1": 20, "icl-3": 30}
 """Condition -> weight among examples with one picture, and among those with several."""
 SCENARIO_WEIGHTS = {"ROD": 0.7, "VSOD": 2.0, "MVP-N": 1.5, "IN-C": 2.0, "QD": 0.7, "CIT": 0.7, "COCO": 2.0}
-"""Weight of each scenario in the last stage: small objects, counting and spoiled pictures take longest to learn."""
+"""Weight of each scenario in the last stage: small objects, counting and corrupted pictures take longest to learn."""
 EXAMPLES_FROM = 8
 LONGEST_HISTORY = 24
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingExample:
-    """A conversation, the bank row of each of its pictures in order, and which messages are taught."""
+    """A conversation, the bank row of each of its pictures in order, and True for each message to learn."""
 
     conversation: tuple[Message, ...]
     rows: tuple[int, ...]
@@ -38,7 +38,7 @@ class TrainingExample:
 
 
 class TrainingData:
-    """Draws examples from a bank."""
+    """A source of examples from a bank."""
 
     def __init__(self, bank: Bank, lap: int = LAP, weights: dict[str, float] | None = None) -> None:
         self.plays = {name: bank.plays_of(name) for name in SCENARIOS}
@@ -46,16 +46,16 @@ class TrainingData:
         self.lap = lap
 
     def play(self, rng: Random) -> Play:
-        """A play of any scenario, each as often unless weights say otherwise."""
+        """Draw a play; without weights, every scenario is as likely."""
         if self.weights is None:
             return rng.choice(self.plays[rng.choice(list(SCENARIOS))])
         return rng.choice(self.plays[rng.choices(list(self.weights), list(self.weights.values()))[0]])
 
     def short(self, rng: Random) -> TrainingExample:
-        """One question about one picture."""
+        """Draw a question about one picture."""
         name = rng.choices(list(SHORT), list(SHORT.values()))[0]
         play = self.play(rng)
-        bank_view = play.reference if name == "reference" else telling_or_not(play, rng)
+        bank_view = play.reference if name == "reference" else draw_view(play, rng)
         sample, state = play.sample, bank_view.state
         if name == "random-proactive":
             sample, state = replace_suggestions(sample, rng.randrange(1 << 30)), state._replace(mode=Mode.RANDOM)
@@ -63,61 +63,62 @@ class TrainingData:
         if name == "open-ended":
             return open_ended(play, bank_view, view, rng)
         if name == "random-proactive":
-            reply = target_policy.disguised(sample, state, view, bank_view.share)
+            reply = target_policy.random_proactive_reply(sample, state, view, bank_view.share)
         else:
-            reply = target_policy.plain(sample, state, view, bank_view.share, name == "hint")
+            reply = target_policy.zero_shot_reply(sample, state, view, bank_view.share, name == "hint")
         question = prompts.messages(sample, view, CONDITIONS[name])
         return TrainingExample((*question, Message("assistant", reply)), (bank_view.row,), (False, True))
 
     def long(self, rng: Random) -> TrainingExample:
-        """Several pictures: earlier turns, or solved examples."""
+        """Draw a question with several pictures: earlier turns, or solved examples."""
         name = rng.choices(list(LONG), list(LONG.values()))[0]
         return self.history(rng) if name == "history" else self.examples(rng, name)
 
     def history(self, rng: Random) -> TrainingExample:
-        """An episode so far; a reply is taught wherever it is what the model should say."""
+        """Draw an episode up to some turn; its replies are taught where they equal the policy's."""
         play = self.play(rng)
         game, sample = SCENARIOS[play.sample.scenario], play.sample
-        turns = steps_of(play, rng)
+        turns = draw_path(play, rng)
         past, taught = list[prompts.Past](), list[bool]()
         for turn, bank_view in enumerate(turns):
             view = game.view(sample, bank_view.state)
-            wanted = target_policy.remembering(
-                sample, bank_view.state, view, bank_view.share, [reply for _, reply in past]
-            )
-            ask = target_policy.forward(sample, bank_view.state, view)
+            earlier = [reply for _, reply in past]
+            target = target_policy.history_reply(sample, bank_view.state, view, bank_view.share, earlier)
+            ask = target_policy.path_request(sample, bank_view.state, view)
             if turn == len(turns) - 1 or ask is None:
                 question = prompts.messages(sample, view, CONDITIONS["history"], past)
                 marks = [mark for is_taught in taught for mark in (False, is_taught)]
                 rows = tuple(bank_view.row for bank_view in turns[: turn + 1])
-                return TrainingExample((*question, Message("assistant", wanted)), rows, (*marks, False, True))
+                return TrainingExample((*question, Message("assistant", target)), rows, (*marks, False, True))
             past.append((view, ask))
-            taught.append(ask == wanted)
+            taught.append(ask == target)
         raise AssertionError("a path has at least one view")
 
     def examples(self, rng: Random, name: str) -> TrainingExample:
-        """Solved examples of other samples, then a question."""
+        """Draw solved examples of other samples, then a question."""
         condition, scenario = CONDITIONS[name], rng.choice(CONDITIONS[name].scenarios)
         plays = self.plays[scenario]
         start = rng.randrange(len(plays) // self.lap) * self.lap
         others = rng.sample(plays[start : start + self.lap], EXAMPLES_FROM)
         play = others.pop()
-        bank_view = telling_or_not(play, rng)
+        bank_view = draw_view(play, rng)
         reasoned = condition.model_copy(update={"reasoned": rng.random() < 0.15})
         solved = prompts.examples(play.sample, [example.sample for example in others], reasoned, rng.randrange(1 << 30))
-        rows = {path: row for example in others for path, row in pictures_of(example).items()}
+        rows = {path: row for example in others for path, row in rows_by_path(example).items()}
         example_rows = [rows[image.path] for message in solved for image in message.images]
         view = SCENARIOS[scenario].view(play.sample, bank_view.state)
         replies = [message.text for message in solved if message.role == "assistant"]
-        reply = target_policy.imitating(play.sample, bank_view.state, view, bank_view.share, replies, condition.shots)
+        reply = target_policy.imitating_reply(
+            play.sample, bank_view.state, view, bank_view.share, replies, condition.shots
+        )
         question = prompts.messages(play.sample, view, condition, (), solved)
         return TrainingExample(
             (*question, Message("assistant", reply)), (*example_rows, bank_view.row), (*(False for _ in question), True)
         )
 
 
-def pictures_of(play: Play) -> dict[str, int]:
-    """Path of each drawn view -> its row; ROD's path went one way, its mirror image stands for the first step of the other."""
+def rows_by_path(play: Play) -> dict[str, int]:
+    """Return path -> row of each drawn view; for ROD, a step to one side also serves for its mirror image."""
     game, sample = SCENARIOS[play.sample.scenario], play.sample
     rows = {game.view(sample, bank_view.state).image.path: bank_view.row for bank_view in play.path}
     if sample.scenario == "ROD":
@@ -126,19 +127,17 @@ def pictures_of(play: Play) -> dict[str, int]:
     return rows
 
 
-def telling_or_not(play: Play, rng: Random) -> BankView:
-    """A view: the first as often as any clear one, and the rest of the path."""
-    kind = rng.random()
-    if kind < 0.3:
+def draw_view(play: Play, rng: Random) -> BankView:
+    """Draw the first view, any clear view, or any view of the path, each about as often."""
+    number = rng.random()
+    if number < 0.3:
         return play.path[0]
     clear = [bank_view for bank_view in play.path if bank_view.share >= target_policy.CLEAR]
-    if kind < 0.65 and clear:
-        return rng.choice(clear)
-    return rng.choice(play.path)
+    return rng.choice(clear if number < 0.65 and clear else play.path)
 
 
-def steps_of(play: Play, rng: Random) -> list[BankView]:
-    """The first so many views of an episode, now and then one that goes on past the clear view."""
+def draw_path(play: Play, rng: Random) -> list[BankView]:
+    """Draw the first views of an episode; some continue beyond the clear view."""
     path = list(play.path)
     count = rng.choices((1, 2, 3, 4, len(path)), (20, 25, 20, 15, 20))[0]
     if rng.random() < 0.06 and play.sample.scenario in ("ROD", "VSOD", "CIT"):
@@ -148,7 +147,7 @@ def steps_of(play: Play, rng: Random) -> list[BankView]:
 
 
 def open_ended(play: Play, bank_view: BankView, view: View, rng: Random) -> TrainingExample:
-    """A question without options: the category, or with the hint what would help."""
+    """Return a question without options; the reply is the category, or with the hint a request."""
     hinted = rng.random() < 0.5
     text = view.prompt + (OPEN_ENDED_HINT if hinted else "")
     ask = target_policy.request(play.sample, bank_view.state, view) or play.sample.answer
@@ -159,7 +158,7 @@ def open_ended(play: Play, bank_view: BankView, view: View, rng: Random) -> Trai
 
 
 def wordings(data: TrainingData, count: int = 4000) -> list[str]:
-    """The texts a tokenizer is learned from: examples of a seed of their own."""
+    """Return the texts for training the tokenizer: examples with their own seed."""
     rng = Random("wordings")
     examples = [data.short(rng) if rng.random() < 0.7 else data.long(rng) for _ in range(count)]
     return [message.text for example in examples for message in example.conversation]

@@ -11,8 +11,8 @@ from actors.embedded.training.pictures import Bank
 from envs import SCENARIOS
 
 BATCH = 64
-TELLING = 0.35
-"""From this share of the object upwards a picture must be named."""
+NAMED_FROM = 0.35
+"""Visible share from which the category of a picture must be named."""
 
 
 class Labels:
@@ -28,7 +28,7 @@ class Labels:
                 self.share[bank_view.row] = bank_view.share
                 self.scenario[bank_view.row] = names.index(play.sample.scenario)
                 self.corruption[bank_view.row] = play.corruption if bank_view.share < 0.9 else -1
-                if bank_view.share >= TELLING:
+                if bank_view.share >= NAMED_FROM:
                     self.category[bank_view.row] = play.category
                     self.count[bank_view.row] = play.count or -1
 
@@ -41,23 +41,24 @@ class Labels:
 
 
 class VisionStage:
-    """Batches of pictures, three in four of them telling, the scenarios alike."""
+    """Batches of pictures, three quarters of them to be named, every scenario as likely."""
 
     def __init__(self, bank: Bank, seed: int, rank: int, size: int) -> None:
         self.bank, self.labels, self.seed, self.rank, self.batch = bank, Labels(bank), seed, rank, BATCH // size
-        telling_rows = self.labels.share >= TELLING
+        is_named = self.labels.share >= NAMED_FROM
         self.pools = [
-            [np.flatnonzero((self.labels.scenario == k) & (telling_rows == telling)) for telling in (False, True)]
+            [np.flatnonzero((self.labels.scenario == k) & (is_named == named)) for named in (False, True)]
             for k in range(len(SCENARIOS))
         ]
 
     def losses(self, modules: nn.ModuleDict, step: int) -> dict[str, Tensor]:
         """Return the heads' loss on the step's pictures."""
         rng = np.random.default_rng((self.seed, 1, step, self.rank))
-        kinds, telling = rng.integers(len(self.pools), size=self.batch), rng.random(self.batch) < 0.75
-        rows = np.array([rng.choice(self.pools[k][int(t)]) for k, t in zip(kinds, telling, strict=True)])
-        pixels = torch.from_numpy(self.bank.pixels[rows])
-        features = encode_pictures(modules["model"], pixels)
+        scenarios, named = rng.integers(len(self.pools), size=self.batch), rng.random(self.batch) < 0.75
+        rows = np.array(
+            [rng.choice(self.pools[k][int(is_named)]) for k, is_named in zip(scenarios, named, strict=True)]
+        )
+        features = encode_pictures(modules["model"], torch.from_numpy(self.bank.pixels[rows]))
         return {"heads": head_losses(modules["heads"], features, self.labels.at(rows))}
 
 
@@ -69,12 +70,9 @@ def recognition_accuracy(modules: nn.ModuleDict, bank: Bank, share: float = 0.9)
     accuracy = {}
     for k, name in enumerate(SCENARIOS):
         rows = np.flatnonzero((labels.scenario == k) & (labels.share >= share))
-        category, _, _, count, _ = modules["heads"](
-            encode_pictures(modules["model"], torch.from_numpy(bank.pixels[rows]))
-        )
-        wanted = labels.at(rows)
-        named = torch.where(
-            wanted["category"] >= 0, category.argmax(1) == wanted["category"], count.argmax(1) == wanted["count"]
-        )
-        accuracy[name] = round(float(named.float().mean()), 3)
+        features = encode_pictures(modules["model"], torch.from_numpy(bank.pixels[rows]))
+        category, _, _, count, _ = (logits.argmax(1) for logits in modules["heads"](features))
+        targets = labels.at(rows)
+        correct = torch.where(targets["category"] >= 0, category == targets["category"], count == targets["count"])
+        accuracy[name] = round(float(correct.float().mean()), 3)
     return accuracy
