@@ -92,7 +92,7 @@ def watched() -> Spans:
     spans.watch(InputProcessor, "process_inputs", "hand over: check, clone")
     spans.watch(MsgpackEncoder, "encode", "hand over: encode")
     spans.watch(OutputProcessor, "process_outputs", "detokenise")
-    for name in ("posed", "messages", "forgiven"):
+    for name in ("turn_view", "messages", "repair_reply"):
         spans.watch(episode_rules, name, "game and prompt")
     spans.watch(Scenario, "step", "game and prompt")
     for name in ("add", "batch"):
