@@ -250,7 +250,7 @@ def test_a_report_without_the_package_says_what_is_missing(run, monkeypatch):
 
     assert "there is no scenario 'DARK' here: the package that offers it is not installed" in notes
     assert "there is no measure 'asked-and-right' here" in notes
-    assert len(write_tables(run)) > 10
+    assert len(write_tables(read_run(run))) > 10
 
 
 def test_no_measure_may_have_the_name_of_a_column(run):
@@ -377,7 +377,7 @@ def test_an_average_with_another_scenario_is_not_the_papers(site, data, demo_dat
     folder = runs.played(
         tmp_path / "run", runs.sweep(both, ["oracle"], ["zero-shot"], scenarios=names, selection={"limit": 1})
     )
-    write_tables(folder)
+    write_tables(read_run(folder))
 
     head = (folder / "tables/main.md").read_text().splitlines()[2]
     assert head == "| model | ROD | VSOD | MVP-N | IN-C | QD | CIT | DARK | avg of 7 |"

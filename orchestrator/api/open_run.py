@@ -14,7 +14,7 @@ from orchestrator.api.film_strip import FilmStrip, film_strip
 from orchestrator.object_store.run_location import readable_folder
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.html.episode_view import replay_episode
-from orchestrator.report.read_run import read_run
+from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import episode_store, run_folder, verdict_store
 from orchestrator.storage.run_folder import RunFolderError, read_status, stored_sweep
@@ -96,7 +96,7 @@ class Run:
         The columns are those of ``paired_tests.compare_conditions``: ``difference`` with its interval and ``p_holm``, and more.
         Raises RunFolderError.
         """
-        return compare_runs([self.folder, *(run.folder for run in others)], self.data, self.judge).cells
+        return compare_runs(read_runs([self.folder, *(run.folder for run in others)], self.data, self.judge)).cells
 
     @cached_property
     def _read(self) -> RunData:

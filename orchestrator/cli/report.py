@@ -83,9 +83,10 @@ def compare(
         _compare_runs(folders, Reading(data, judge, strict_paper, cluster), csv, as_json)
         return
     from orchestrator.report.comparisons import paper_comparison
+    from orchestrator.report.read_run import read_run
     from orchestrator.report.tables.console import rich_table
 
-    rows = paper_comparison.compare_folder_with_paper(folders[0], data, judge, strict_paper)
+    rows = paper_comparison.compare_with_paper(read_run(folders[0], data, judge, strict_paper))
     if as_json:
         print_json({"figures": rows.to_dicts(), "notes": paper_comparison.comparison_notes(rows)})
         return
@@ -160,10 +161,11 @@ def _rank_models(folders: Sequence[Path], reading: Reading, into: Path, as_json:
 def _compare_runs(folders: Sequence[Path], reading: Reading, csv: Path | None, as_json: bool) -> None:
     """Print the difference of every further run from the first, sample by sample."""
     from orchestrator.report.comparisons import run_comparison
+    from orchestrator.report.read_run import read_runs
     from orchestrator.report.tables.console import rich_table
     from orchestrator.storage.disk import disk_errors
 
-    differences = run_comparison.compare_runs(folders, *reading)
+    differences = run_comparison.compare_runs(read_runs(folders, *reading))
     if csv is not None:
         with disk_errors(csv):
             differences.cells.write_csv(csv)

@@ -79,19 +79,12 @@ def read_run(
     )
 
 
-def as_run_data(
-    run: RunData | Path, data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
-) -> RunData:
-    """Return a run that is already read, or read its folder."""
-    return run if isinstance(run, RunData) else read_run(run, data, judge, strict, cluster)
-
-
 def read_runs(
-    runs: Sequence[RunData | Path], data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
+    folders: Sequence[Path], data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
 ) -> list[RunData]:
-    """Read runs to compare, each once; raises RunFolderError if one is named twice."""
-    lock.check_distinct(run.folder if isinstance(run, RunData) else run for run in runs)
-    return [as_run_data(run, data, judge, strict, cluster) for run in runs]
+    """Read run folders as ``read_run`` does; raises RunFolderError if one is named twice."""
+    lock.check_distinct(folders)
+    return [read_run(folder, data, judge, strict, cluster) for folder in folders]
 
 
 def _replicate_rows(sweep: Sweep, episodes: pl.DataFrame) -> pl.DataFrame:

@@ -17,7 +17,6 @@ from envs import in_paper_order
 from orchestrator.report.comparisons.run_comparison import configuration_differences, distinct_names
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.ranking import ranking
-from orchestrator.report.read_run import read_runs
 from orchestrator.report.run_data import RunData, Samples
 from orchestrator.report.wording import pluralize
 from orchestrator.storage.run_folder import RunFolderError
@@ -60,15 +59,9 @@ class Leaderboard:
     notes: tuple[str, ...]
 
 
-def build_leaderboard(
-    sources: Sequence[RunData | Path],
-    data: Path | None = None,
-    judge: str = "",
-    strict: bool = False,
-    cluster: str = "",
-) -> Leaderboard:
-    """Rank the models of these runs; the other arguments are those of ``read_run``. Raises RunFolderError."""
-    runs = [_multiple_choice(run) for run in read_runs(sources, data, judge, strict, cluster)]
+def build_leaderboard(runs: Sequence[RunData]) -> Leaderboard:
+    """Rank the models of these runs; raises RunFolderError if they have different pictures or no multiple choice."""
+    runs = [_multiple_choice(run) for run in runs]
     folders = [run.folder for run in runs]
     names = distinct_names(folders)
     if not any(run.planned.height for run in runs):

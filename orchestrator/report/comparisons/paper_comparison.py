@@ -8,7 +8,6 @@ default, and the paper does not say which of its runs were.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -19,7 +18,6 @@ from orchestrator.report.comparisons.rounding import agreement_sentences, averag
 from orchestrator.report.measures.estimates import GROUP, Estimates, estimate
 from orchestrator.report.paper.provenance import UNVERIFIED, foreign_scenarios, open_ended_subsets, subset_scenarios
 from orchestrator.report.paper.published import AVERAGE, MEASURES, ROUNDING, published_figures
-from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import missing_episodes
 from orchestrator.report.tables.open_ended import INTERVALS, open_ended_averages
@@ -49,9 +47,7 @@ OUR_READING = (
 PAPERS_JUDGE = "the paper's are by Qwen3-8B, sampled, with the package's instruction"
 
 
-def compare_folder_with_paper(
-    folder: Path, data: Path | None = None, judge: str = "", strict: bool = False
-) -> pl.DataFrame:
+def compare_with_paper(run_data: RunData, intervals: Estimates | None = None) -> pl.DataFrame:
     """Compare with the published figures, one row per model x scenario (and ``avg``) x condition x protocol x measure.
 
     ``ours`` has our 95% interval ``low`` and ``high``. A comparable row has ``published``, ``difference`` (ours minus
@@ -60,13 +56,7 @@ def compare_folder_with_paper(
     and ``inside`` is true if it is 0 (for an average: if rounding explains the difference). Otherwise ``inside`` is true if
     the published figure, up to rounding, is in our interval. ``apart`` describes how our decoding differs from the package's.
     ``errors`` counts episodes without an answer, which are in none of our measures and wrong in the package's example.
-    ``judge`` and ``strict`` select the verdicts, as in ``read_run``. Raises RunFolderError if the folder is no run.
     """
-    return compare_with_paper(read_run(folder, data, judge, strict))
-
-
-def compare_with_paper(run_data: RunData, intervals: Estimates | None = None) -> pl.DataFrame:
-    """Compare a run that is already read; the columns are those of ``compare_folder_with_paper``."""
     intervals = intervals or estimate(run_data)
     case = _PaperCase(run_data)
     cells, means = _add_judge_measures(run_data, intervals)

@@ -16,7 +16,6 @@ from orchestrator.report.measures.estimates import suggestion_limits
 from orchestrator.report.measures.outcomes import outcomes
 from orchestrator.report.measures.paired_averages import compare_averages
 from orchestrator.report.measures.paired_tests import SuggestionLimits, compare_pairs, tally_pairs
-from orchestrator.report.read_run import read_runs
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.parts import Row, by_column, change_cell, format_limits, signed_cell
 from orchestrator.report.tables.table import Column, Line, Table, TableCell
@@ -59,19 +58,11 @@ class RunComparison:
     """Sentences on differences of configuration and on unpaired cells."""
 
 
-def compare_runs(
-    sources: Sequence[RunData | Path],
-    data: Path | None = None,
-    judge: str = "",
-    strict: bool = False,
-    cluster: str = "",
-) -> RunComparison:
-    """Compare every further run with the first, paired by sample; the other arguments are those of ``read_run``.
+def compare_runs(runs: Sequence[RunData]) -> RunComparison:
+    """Compare every further run with the first, paired by sample; raises NothingInCommon if there is no pair.
 
-    An episode without a partner, with an error, or with another picture under the same id is in no pair. Raises
-    RunFolderError, and NothingInCommon if no pair is left.
+    An episode without a partner, with an error, or with another picture under the same id is in no pair.
     """
-    runs = read_runs(sources, data, judge, strict, cluster)
     names = distinct_names([run.folder for run in runs])
     base, notes = runs[0], []
     pairs, family = [], []

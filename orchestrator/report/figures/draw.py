@@ -22,7 +22,6 @@ from orchestrator.report.figures.rows import (
     reference_figure,
     share_changes_figure,
 )
-from orchestrator.report.read_run import as_run_data
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.storage import atomic_write
 
@@ -107,32 +106,15 @@ class RunFigures:
         return self._svgs[width, name]
 
 
-def write_figures(
-    run: RunData | Path,
-    data: Path | None = None,
-    baselines: bool = True,
-    cluster: str = "",
-    figures: FigureSet | None = None,
-) -> list[Path]:
-    """Write every figure of the run into the ``figures`` folder, and return the paths, sorted.
+def write_figures(run_data: RunData, figures: FigureSet | None = None) -> list[Path]:
+    """Write every figure into ``figures/``, and return the sorted paths; ``figures`` are those drawn elsewhere.
 
     ``NAME.pdf``, ``.svg`` and ``.png`` are as wide as a page (6.75 in), ``NAME-column.pdf`` and ``.svg`` as a column (3.25 in).
-
-    Args:
-        run: A run folder or its data.
-        data: The benchmark folder (default: the sweep's).
-        baselines: Draw baselines too.
-        cluster: The clusters of samples, as for ``read_run``.
-        figures: The figures, if they are drawn elsewhere.
-
-    Raises:
-        RunFolderError: The folder is no run.
     """
-    run_data = as_run_data(run, data, cluster=cluster)
     folder = run_data.folder / "figures"
     folder.mkdir(exist_ok=True)
     paths = []
-    for name, content in (figures or run_figures(run_data, baselines)).files().items():
+    for name, content in (figures or run_figures(run_data)).files().items():
         paths.append(folder / name)
         atomic_write.write(paths[-1], content)
     return sorted(paths)

@@ -13,9 +13,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from orchestrator.report.figures.draw import FigureSet, run_figures
-from orchestrator.report.html.page_data import EPISODES, THUMBNAILS, ReportPage, build_page
+from orchestrator.report.html.page_data import EPISODES, THUMBNAILS, build_page
 from orchestrator.report.html.text import inert, policy_hash, visible
-from orchestrator.report.read_run import as_run_data
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.table import filter_values
 from orchestrator.report.wording import pluralize
@@ -29,44 +28,25 @@ SCRIPTS = ("report.js", "tables.js", "episode_view.js", "browser.js")
 
 
 def write_page(
-    run: RunData | Path,
+    run_data: RunData,
     data: Path | None = None,
     thumbnails: int = THUMBNAILS,
-    seed: int = 0,
     episodes: int = EPISODES,
-    judge: str = "",
-    strict: bool = False,
-    baselines: bool = True,
-    cluster: str = "",
     figures: FigureSet | None = None,
 ) -> Path:
-    """Write ``report.html`` into a run folder and return its path.
+    """Write ``report.html`` into the run folder and return its path.
 
     Args:
-        run: A run folder or its data.
-        data: The benchmark folder (default: the sweep's); without it the page has no pictures and no options.
-        thumbnails: Most pictures of the episode browser.
-        seed: Seed that draws its episodes.
-        episodes: Most episodes of the browser.
-        judge: The judge whose verdicts count, as for ``read_run``; so do ``strict`` and ``cluster``.
-        strict: Count missing verdicts as zeros.
-        baselines: Show baselines in figures.
-        cluster: The clusters of samples.
-        figures: The figures, if they are drawn elsewhere.
-
-    Raises:
-        RunFolderError: The folder is no run.
+        data: Benchmark folder (default: the sweep's); without it the page has no pictures and no options.
+        thumbnails: Limit on the pictures of the episode browser.
+        episodes: Limit on its episodes.
+        figures: Figures that another process draws.
     """
-    run_data = as_run_data(run, data, judge, strict, cluster)
-    page = build_page(run_data, data, thumbnails, seed, episodes, figures or run_figures(run_data, baselines))
+    page = build_page(run_data, data, thumbnails, episodes, figures or run_figures(run_data))
+    html = render_template("template.html.j2", SCRIPTS, page=page, content=inert(page.browser))
     target = run_data.folder / NAME
-    atomic_write.write(target, render_page(page).encode())
+    atomic_write.write(target, html.encode())
     return target
-
-
-def render_page(page: ReportPage) -> str:
-    """Return the page as HTML."""
-    return render_template("template.html.j2", SCRIPTS, page=page, content=inert(page.browser))
 
 
 def render_template(template: str, scripts: Sequence[str], **values: Any) -> str:

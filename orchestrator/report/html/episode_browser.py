@@ -22,6 +22,8 @@ from orchestrator.report.wording import pluralize
 from orchestrator.storage.episode_store import UNREADABLE
 from sweeps.conditions import CONDITIONS
 
+SEED = 0
+"""Seed that draws the episodes of a page."""
 MEANINGS = {
     EndingKind.CORRECT: "The right category was named when it could count.",
     EndingKind.GUESSED_EARLY: "A category was named before the view could show it, and it was wrong or could not count yet.",
@@ -54,12 +56,12 @@ def read_verdicts(folder: Path) -> pl.DataFrame:
 
 
 def build_episode_browser(
-    run_data: RunData, verdicts: pl.DataFrame, data: Path | None, most_pictures: int, seed: int, most_episodes: int
+    run_data: RunData, verdicts: pl.DataFrame, data: Path | None, most_pictures: int, most_episodes: int
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the browser's data for JSON, and sentences about what it holds and what it does not."""
     kinds = endings(run_data)
     linked = hardest_samples(run_data, HARDEST)["example"].to_list()
-    keys = sample_episodes(kinds, most_episodes, seed, linked)
+    keys = sample_episodes(kinds, most_episodes, SEED, linked)
     kind_by_key = kinds.select("key", "kind").filter(pl.col("key").is_in(keys))
     rows = {row["key"]: row for row in run_data.episodes.join(kind_by_key, on="key").to_dicts()}
     turns, verdict_rows = rows_by_key(run_data.turns, keys), rows_by_key(verdicts.lazy(), keys)
@@ -75,7 +77,7 @@ def build_episode_browser(
         "conditions": list(CONDITIONS),
         "episodes": _sort_views(run_data, views.views),
     }
-    return browser, _about(run_data, views, seed)
+    return browser, _about(run_data, views)
 
 
 def _data_folder(run_data: RunData, data: Path | None) -> Path | None:
@@ -100,12 +102,12 @@ def _sort_views(run_data: RunData, views: list[dict[str, Any]]) -> list[dict[str
     return sorted(views, key=sort_key)
 
 
-def _about(run_data: RunData, views: EpisodeViews, seed: int) -> list[str]:
+def _about(run_data: RunData, views: EpisodeViews) -> list[str]:
     number, total, pictures = len(views.views), run_data.episodes.height, views.thumbnails
     episodes = f"All {pluralize(total, 'episode')} of the run."
     if number < total:
         episodes = (
-            f"{number:,} of {pluralize(total, 'episode')}, drawn with seed {seed}: complete samples under every model and "
+            f"{number:,} of {pluralize(total, 'episode')}, drawn with seed {SEED}: complete samples under every model and "
             "condition, and one episode of every ending of every cell, as far as the size limits allow; all others are in the "
             "run folder."
         )

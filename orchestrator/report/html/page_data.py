@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.report.comparisons.paper_comparison import compare_with_paper
-from orchestrator.report.figures.draw import FigureImage, FigureSet, run_figures
+from orchestrator.report.figures.draw import FigureImage, FigureSet
 from orchestrator.report.html.cells import cells_table, paper_table, resources_table
 from orchestrator.report.html.episode_browser import build_episode_browser, read_verdicts
 from orchestrator.report.html.findings import Finding, find_headlines
@@ -65,13 +65,10 @@ class ReportPage:
     """The data of the episode browser, for JSON."""
 
 
-def build_page(
-    run_data: RunData, data: Path | None, thumbnails: int, seed: int, episodes: int, figures: FigureSet | None = None
-) -> ReportPage:
+def build_page(run_data: RunData, data: Path | None, thumbnails: int, episodes: int, figures: FigureSet) -> ReportPage:
     """Return the page of a run; the arguments are those of ``write_page``."""
     intervals, verdicts = estimate(run_data), read_verdicts(run_data.folder)
-    browser, about = build_episode_browser(run_data, verdicts, data, thumbnails, seed, episodes)
-    images = (figures or run_figures(run_data)).images()
+    browser, about = build_episode_browser(run_data, verdicts, data, thumbnails, episodes)
     return ReportPage(
         title=visible(run_data.sweep.name),
         facts=list_facts(run_data, verdicts),
@@ -81,7 +78,7 @@ def build_page(
         cells=cells_table(run_data, intervals),
         paper=paper_table(compare_with_paper(run_data, intervals)),
         resources=resources_table(run_data),
-        figures=[_page_figure(name, image) for name, image in images.items()],
+        figures=[_page_figure(name, image) for name, image in figures.images().items()],
         about=about,
         browser=browser,
     )

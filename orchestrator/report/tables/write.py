@@ -15,7 +15,6 @@ from orchestrator.report.measures.paired_tests import compare_models
 from orchestrator.report.measures.ranking import PAIR_COLUMNS, win_probabilities
 from orchestrator.report.measures.resources import resources
 from orchestrator.report.measures.sample_accuracy import sample_accuracy
-from orchestrator.report.read_run import as_run_data
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.csv import csv_text
@@ -25,16 +24,8 @@ from orchestrator.report.tables.precision import stopped_averages
 from orchestrator.storage import atomic_write
 
 
-def write_tables(
-    run: RunData | Path, data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
-) -> list[Path]:
-    """Write every table of the run as Markdown, LaTeX and CSV, and every measure as CSV (``measure_frames``).
-
-    ``run`` is a run folder or its data. The files go to its ``tables`` folder; returns their paths, sorted. ``judge`` and
-    ``strict`` choose the verdicts and ``cluster`` the clusters, as for ``read_run``. Raises RunFolderError when the folder is
-    no run.
-    """
-    run_data = as_run_data(run, data, judge, strict, cluster)
+def write_tables(run_data: RunData) -> list[Path]:
+    """Write every table as Markdown, LaTeX and CSV, and every measure as CSV, into ``tables/``; return the sorted paths."""
     folder = run_data.folder / "tables"
     folder.mkdir(exist_ok=True)
     texts: dict[str, str] = {}

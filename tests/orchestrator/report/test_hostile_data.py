@@ -80,7 +80,7 @@ class Elements(HTMLParser):
 
 def test_the_page_and_the_tables_hold_them_as_text(hostile):
     _, run = hostile
-    page = write_page(run).read_text("utf-8")
+    page = write_page(read_run(run)).read_text("utf-8")
     elements = Elements(page).seen
 
     assert "alert(3)" in page, "the texts must be there for this test to mean anything"
@@ -88,7 +88,7 @@ def test_the_page_and_the_tables_hold_them_as_text(hostile):
     loaded = [str(value) for _, found in elements for name, value in found.items() if name in ADDRESSES]
     assert all(address.startswith(("data:image/", "data:,", "#")) for address in loaded), loaded
     assert "<script>alert" not in page and not UNSAFE.search(page)
-    for path in write_tables(run):
+    for path in write_tables(read_run(run)):
         text = path.read_text("utf-8")
         assert "<script" not in text and "\\input" not in text and not UNSAFE.search(text)
 

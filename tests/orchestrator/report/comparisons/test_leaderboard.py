@@ -21,7 +21,7 @@ from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.html import write_page
 from orchestrator.report.html.leaderboard_page import write_leaderboard
 from orchestrator.report.measures.ranking import ranking
-from orchestrator.report.read_run import read_run
+from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.wording import format_signed
 from orchestrator.storage.run_folder import RunFolderError
 from tests.orchestrator.report.runs import heard, played, sweep
@@ -49,8 +49,8 @@ def folders(demo_data, tmp_path_factory):
 
 
 def test_several_runs_rank_as_one(folders):
-    together = build_leaderboard([folders / "one", folders / "two"])
-    alone = build_leaderboard([folders / "whole"])
+    together = build_leaderboard(read_runs([folders / "one", folders / "two"]))
+    alone = build_leaderboard(read_runs([folders / "whole"]))
 
     assert_frame_equal(together.rows, alone.rows)
     assert_frame_equal(together.cells.drop("cell"), alone.cells.drop("cell"))
@@ -65,7 +65,7 @@ def test_several_runs_rank_as_one(folders):
 
 
 def test_baselines_stand_apart_and_once(folders):
-    found = build_leaderboard([folders / "one", folders / "two"])
+    found = build_leaderboard(read_runs([folders / "one", folders / "two"]))
     kinds = {name: (one.kind, one.run) for name, one in found.entrants.items()}
     assert kinds["oracle"] == kinds["guess"] == ("baseline", "one") and kinds["llava-ov-7b"] == ("model", "two")
     assert found.rows.filter(pl.col("name").is_in(["oracle", "guess"]))["rank"].null_count() == 4
@@ -73,7 +73,7 @@ def test_baselines_stand_apart_and_once(folders):
 
 def test_one_name_in_two_runs_is_told_apart_and_what_differs_is_said(folders, demo_data, tmp_path):
     other = run(demo_data, tmp_path / "other", ["internvl3-8b"], seed=1, selection={"limit": 8})
-    found = build_leaderboard([folders / "one", other])
+    found = build_leaderboard(read_runs([folders / "one", other]))
     rows = found.rows.filter(condition="zero-shot").drop_nulls("rank")
 
     assert set(rows["name"]) == {"internvl3-8b (one)", "internvl3-8b (other)", "qwen2.5-vl-7b"}
@@ -85,7 +85,7 @@ def test_one_name_in_two_runs_is_told_apart_and_what_differs_is_said(folders, de
 
 
 def test_a_person_is_marked_and_ranked_once_complete(folders, demo_data, tmp_path):
-    unfinished = build_leaderboard([folders / "whole", folders / "ada"])
+    unfinished = build_leaderboard(read_runs([folders / "whole", folders / "ada"]))
     assert unfinished.entrants["human-ada"].kind == "person"
     assert unfinished.rows.filter(name="human-ada")["rank"].null_count() == 2
     assert any(note.startswith("zero-shot: 1 row without a rank") for note in unfinished.notes)
@@ -94,7 +94,7 @@ def test_a_person_is_marked_and_ranked_once_complete(folders, demo_data, tmp_pat
     (tmp_path / "ada/lock").unlink()
     person = personal_sweep(str(demo_data), "ada", {"conditions": CONDITIONS}, ["name=test"])
     played(tmp_path / "ada", person, backends={"human-ada": Baseline("oracle")})
-    first = build_leaderboard([folders / "whole", tmp_path / "ada"]).rows.row(0, named=True)
+    first = build_leaderboard(read_runs([folders / "whole", tmp_path / "ada"])).rows.row(0, named=True)
     assert (first["name"], first["rank"], first["rank_high"]) == ("human-ada", 1, 1) and first["p_best"] > 0.9
 
 
@@ -109,11 +109,11 @@ def test_what_cannot_stand_in_one_ranking_is_refused(folders, demo_data, tmp_pat
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     other = run(data, tmp_path / "other", ["llava-ov-7b"])
     with pytest.raises(RunFolderError, match="one and other have different pictures of QD under the same id"):
-        build_leaderboard([folders / "one", other])
+        build_leaderboard(read_runs([folders / "one", other]))
     with pytest.raises(RunFolderError, match="named twice"):
-        build_leaderboard([folders / "one", folders / "one"])
+        build_leaderboard(read_runs([folders / "one", folders / "one"]))
     with pytest.raises(RunFolderError, match="holds no run"):
-        build_leaderboard([tmp_path])
+        build_leaderboard(read_runs([tmp_path]))
 
 
 def test_open_ended_answers_are_said_to_be_elsewhere(demo_data, tmp_path):
@@ -121,13 +121,13 @@ def test_open_ended_answers_are_said_to_be_elsewhere(demo_data, tmp_path):
     wanted = sweep(demo_data, ["uniform", "ask-properly"], ["zero-shot"], **more)
     folder = played(tmp_path / "both", wanted)
     heard(folder, wanted, wanted.judge, Baseline("rule-judge"))
-    found = build_leaderboard([folder])
+    found = build_leaderboard(read_runs([folder]))
     assert found.notes[0] == "both has open-ended answers too, which are not ranked here"
     assert found.rows["planned"].to_list() == [20, 20] and found.scenarios == ("ROD", "QD")
 
     only = played(tmp_path / "oeg", sweep(demo_data, ["refuse"], ["zero-shot"], protocol="oeg"))
     with pytest.raises(RunFolderError, match="oeg: open-ended answers are not ranked"):
-        build_leaderboard([only])
+        build_leaderboard(read_runs([only]))
 
 
 class Seen(HTMLParser):
@@ -146,11 +146,11 @@ class Seen(HTMLParser):
 def test_the_page_links_to_reports_and_names_are_text(folders, demo_data, tmp_path):
     hostile = tmp_path / "<b>%23 & 'run'"
     shutil.copytree(folders / "one", hostile)
-    write_page(hostile)
+    write_page(read_run(hostile))
     target = tmp_path / "pages/board.html"
     target.parent.mkdir()
     seen = Seen()
-    seen.feed(write_leaderboard(build_leaderboard([hostile, folders / "two"]), target).read_text())
+    seen.feed(write_leaderboard(build_leaderboard(read_runs([hostile, folders / "two"])), target).read_text())
 
     assert "b" not in seen.tags and seen.tags.count("script") == 2
     away = [link for link in seen.links if not link.startswith("#")]
@@ -186,7 +186,7 @@ def told(*arguments, code=0):
 def test_several_runs_are_reported_on_one_page(folders, tmp_path):
     page, pair = tmp_path / "runs.html", [folders / "one", folders / "whole"]
     said = told("report", *pair, "--into", page)
-    found = compare_runs(pair).averages
+    found = compare_runs(read_runs(pair)).averages
 
     assert "less one (mcqa), points of acc" in said and "in a browser" in said
     content = page.read_text()

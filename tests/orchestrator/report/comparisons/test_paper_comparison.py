@@ -8,7 +8,7 @@ from rich.console import Console
 
 from envs import SCENARIOS
 from orchestrator.report.comparisons.paper_comparison import (
-    compare_folder_with_paper,
+    compare_with_paper,
     comparison_notes,
     comparison_tables,
 )
@@ -27,8 +27,8 @@ MODEL, PAPER = "llava-ov-0.5b", "LLaVA-OV-0.5B"
 @pytest.fixture(scope="module")
 def equal(tmp_path_factory):
     """A run of one model over the ids of the paper, each cell with its published figures."""
-    return compare_folder_with_paper(
-        known(tmp_path_factory.mktemp("known") / "run", [MODEL, "uniform"], sampling="checkpoint")
+    return compare_with_paper(
+        read_run(known(tmp_path_factory.mktemp("known") / "run", [MODEL, "uniform"], sampling="checkpoint"))
     )
 
 
@@ -63,7 +63,7 @@ def test_what_prints_names_both_figures_and_what_cannot_be_checked(equal):
 def test_several_turns_in_words_are_set_beside_table_10_with_what_of_it_is_our_reading(tmp_path):
     told = {"protocol": "oeg-multi", "judge": {"model": "rule-judge"}, "open_ended": {"sampling": "checkpoint"}}
     folder = known(tmp_path / "run", ["qwen2.5-vl-7b"], ("zero-shot", "hint"), most=100, **told)
-    found = compare_folder_with_paper(folder)
+    found = compare_with_paper(read_run(folder))
     ours, hint = found.filter(condition="zero-shot"), found.filter(condition="hint")
     rod = ours.filter(scenario="ROD", measure="acc")
 
@@ -92,11 +92,11 @@ def test_a_figure_outside_our_interval_is_marked(tmp_path):
     store = EpisodeStore(folder)
     store.append(EpisodeBatch([], all_right.to_dict(as_series=False), turns.to_dict(as_series=False)))
     store.close()
-    found = compare_folder_with_paper(folder).filter(measure="acc")
+    found = compare_with_paper(read_run(folder)).filter(measure="acc")
 
     assert not found["inside"].any()
     console = Console(width=160, file=io.StringIO(), record=True)
-    console.print(rich_table(next(comparison_tables(compare_folder_with_paper(folder)))))
+    console.print(rich_table(next(comparison_tables(compare_with_paper(read_run(folder))))))
     assert "+75.2*" in console.export_text()
 
 
@@ -105,7 +105,7 @@ def test_the_demo_is_other_data_and_is_not_compared(demo_data, tmp_path):
 
     wanted = sweep(demo_data, [MODEL], ["zero-shot", "reference"])
     folder = played(tmp_path / "run", wanted, backends={MODEL: Baseline("uniform")})
-    found = compare_folder_with_paper(folder)
+    found = compare_with_paper(read_run(folder))
 
     assert found["published"].null_count() == found.height > 0
     assert found["reason"].str.contains("demo benchmark").all()
@@ -124,7 +124,7 @@ def test_the_demo_is_other_data_and_is_not_compared(demo_data, tmp_path):
     ],
 )
 def test_what_is_not_the_papers_setting_is_said(tmp_path, changes, most, said):
-    found = compare_folder_with_paper(known(tmp_path / "run", [MODEL], ("hint",), most=most, **changes))
+    found = compare_with_paper(read_run(known(tmp_path / "run", [MODEL], ("hint",), most=most, **changes)))
     rod = found.filter(scenario="ROD")
 
     assert rod["published"].null_count() == rod.height > 0
@@ -134,8 +134,8 @@ def test_what_is_not_the_papers_setting_is_said(tmp_path, changes, most, said):
 
 def test_the_unfiltered_run_is_set_beside_the_unfiltered_table(tmp_path):
     beyond = {"VSOD": 63 - 42, "QD": 17_909 - 7_557 - (63 - 42)}
-    found = compare_folder_with_paper(
-        known(tmp_path / "run", [MODEL], ("zero-shot",), beyond=beyond, selection={"filtered": False})
+    found = compare_with_paper(
+        read_run(known(tmp_path / "run", [MODEL], ("zero-shot",), beyond=beyond, selection={"filtered": False}))
     )
     theirs = (
         published_figures()
@@ -148,7 +148,9 @@ def test_the_unfiltered_run_is_set_beside_the_unfiltered_table(tmp_path):
 
 def test_counts_of_another_unfiltered_set_are_said(tmp_path):
     """All seven: the sum must be the published one; VSOD alone: without its weak occlusions it has 63."""
-    found = compare_folder_with_paper(known(tmp_path / "run", [MODEL], ("zero-shot",), selection={"filtered": False}))
+    found = compare_with_paper(
+        read_run(known(tmp_path / "run", [MODEL], ("zero-shot",), selection={"filtered": False}))
+    )
     alone = unfiltered_mismatches({"VSOD": 90, "QD": 5})
 
     assert found["published"].null_count() == found.height
@@ -158,8 +160,8 @@ def test_counts_of_another_unfiltered_set_are_said(tmp_path):
 
 
 def test_a_difference_in_decoding_is_named_and_following_the_checkpoint_is_none(tmp_path):
-    greedy = compare_folder_with_paper(known(tmp_path / "greedy", [MODEL], ("zero-shot",)))
-    follows = compare_folder_with_paper(known(tmp_path / "follows", [MODEL], ("zero-shot",), sampling="checkpoint"))
+    greedy = compare_with_paper(read_run(known(tmp_path / "greedy", [MODEL], ("zero-shot",))))
+    follows = compare_with_paper(read_run(known(tmp_path / "follows", [MODEL], ("zero-shot",), sampling="checkpoint")))
 
     for found in (greedy, follows):
         assert found["published"].null_count() == 0
@@ -169,7 +171,7 @@ def test_a_difference_in_decoding_is_named_and_following_the_checkpoint_is_none(
 
 
 def test_conditions_and_models_without_a_published_table_are_said(tmp_path):
-    found = compare_folder_with_paper(known(tmp_path / "run", [MODEL, "gpt-5.2"], ("history", "reference")))
+    found = compare_with_paper(read_run(known(tmp_path / "run", [MODEL, "gpt-5.2"], ("history", "reference"))))
     history, reference = found.filter(condition="history"), found.filter(model="gpt-5.2", condition="reference")
 
     assert history["reason"].str.contains("no table per model of history").all()
@@ -182,7 +184,7 @@ def test_an_unfinished_cell_is_not_compared_nor_its_average(demo_data, tmp_path)
     missing = sorted((folder / "episodes").glob("*.parquet"))[0]
     rows = pl.read_parquet(missing).filter((pl.col("scenario") != "ROD") | (pl.col("sample_id") < 40))
     replaced(rows, missing)
-    found = compare_folder_with_paper(folder)
+    found = compare_with_paper(read_run(folder))
 
     assert '"planned": 88' in plan
     assert found.filter(scenario="ROD")["reason"].str.contains("unfinished").all()
@@ -201,7 +203,7 @@ def test_foreign_ids_and_known_pictures_tell_other_data(tmp_path):
         .alias("image")
     )
     replaced(renamed, path)
-    found = compare_folder_with_paper(folder)
+    found = compare_with_paper(read_run(folder))
 
     assert found.filter(scenario="ROD")["reason"].str.contains("other data: sample 0 is").all()
     assert found.filter(scenario="avg")["reason"].str.contains("other data").all()
@@ -209,13 +211,13 @@ def test_foreign_ids_and_known_pictures_tell_other_data(tmp_path):
 
 def test_a_folder_that_is_no_run_says_what_to_type(tmp_path):
     with pytest.raises(RunFolderError, match="proactive-sweep run"):
-        compare_folder_with_paper(tmp_path)
+        compare_with_paper(read_run(tmp_path))
 
 
 def test_open_ended_cells_are_set_beside_the_judged_tables(tmp_path):
     """Verdicts with the published shares, by one judge."""
     folder = known(tmp_path / "run", [MODEL, "idefics3-8b"], ("zero-shot", "hint"), most=100, protocol="oeg")
-    found = compare_folder_with_paper(folder)
+    found = compare_with_paper(read_run(folder))
 
     assert found["reason"].null_count() == found.height == 2 * 2 * 8 * 3
     assert found["difference"].abs().max() < 0.1
@@ -224,9 +226,9 @@ def test_open_ended_cells_are_set_beside_the_judged_tables(tmp_path):
 
 
 def test_another_open_ended_subset_is_not_compared(tmp_path):
-    found = compare_folder_with_paper(known(tmp_path / "run", [MODEL], ("zero-shot",), most=60, protocol="oeg")).filter(
-        scenario="QD"
-    )
+    found = compare_with_paper(
+        read_run(known(tmp_path / "run", [MODEL], ("zero-shot",), most=60, protocol="oeg"))
+    ).filter(scenario="QD")
 
     assert found["reason"].str.contains("another subset: 60 samples").all()
 
@@ -239,8 +241,8 @@ def test_another_open_ended_subset_is_not_compared(tmp_path):
     ],
 )  # fmt: skip
 def test_other_samples_or_decoding_of_answers_are_not_compared_even_if_they_are_as_many(changes, tmp_path):
-    found = compare_folder_with_paper(
-        known(tmp_path / "run", [MODEL], ("hint",), most=100, protocol="oeg", open_ended=changes)
+    found = compare_with_paper(
+        read_run(known(tmp_path / "run", [MODEL], ("hint",), most=100, protocol="oeg", open_ended=changes))
     )
     why = "another subset" if "selection" in changes else "answered otherwise than in the paper"
 
@@ -252,7 +254,7 @@ def test_what_the_judge_has_not_read_is_not_compared_nor_its_average_nor_shown_a
     folder = known(tmp_path / "run", [MODEL], ("zero-shot",), most=100, protocol="oeg")
     (part,) = (folder / "verdicts").glob("*.parquet")
     replaced(pl.read_parquet(part).filter(pl.col("sample_id") % 5 == 0), part)
-    found = compare_folder_with_paper(folder)
+    found = compare_with_paper(read_run(folder))
 
     assert found["published"].null_count() == found.height > 0
     assert found.filter(pl.col("scenario") != "avg")["reason"].str.contains("answers not judged yet").all()
@@ -274,7 +276,7 @@ def spoiled(folder, ending: str, scenario: str, every: int):
 
 def test_episodes_that_the_harness_lost_are_missing_from_cell_average_and_table(tmp_path):
     folder = spoiled(known(tmp_path / "run", [MODEL], ("zero-shot",)), "failed", "QD", 2)
-    found = compare_folder_with_paper(folder)
+    found = compare_with_paper(read_run(folder))
 
     assert found.filter(scenario="QD")["reason"].str.contains("episodes failed here").all()
     assert found.filter(scenario="avg")["published"].null_count() == 2
@@ -288,7 +290,7 @@ def test_episodes_that_the_harness_lost_are_missing_from_cell_average_and_table(
 
 def test_what_the_package_counts_as_wrong_and_we_as_no_answer_is_said(tmp_path):
     folder = spoiled(known(tmp_path / "run", [MODEL], ("zero-shot",)), "unprocessable", "COCO", 10)
-    found = compare_folder_with_paper(folder)
+    found = compare_with_paper(read_run(folder))
     row = found.row(by_predicate=(pl.col("scenario") == "COCO") & (pl.col("measure") == "acc"), named=True)
     (told,) = [line for line in comparison_notes(found) if "without an answer" in line]
 
@@ -314,7 +316,7 @@ def planted(folder, scenario: str) -> int:
 def test_two_planted_points_are_flagged_in_the_scenario_and_nowhere_else(tmp_path, scenario):
     folder = known(tmp_path / "run", [MODEL], ("hint",), sampling="checkpoint")
     count = planted(folder, scenario)
-    found = compare_folder_with_paper(folder).filter(pl.col("scenario") != "avg", measure="acc")
+    found = compare_with_paper(read_run(folder)).filter(pl.col("scenario") != "avg", measure="acc")
 
     assert found.filter(~pl.col("inside"))["scenario"].to_list() == [scenario]
     flagged = found.row(by_predicate=pl.col("scenario") == scenario, named=True)
@@ -325,7 +327,7 @@ def test_what_is_decoded_otherwise_than_the_package_is_held_to_its_interval(tmp_
     """Greedy replies need not end as sampled ones did: two points on the 42 samples of VSOD say nothing then."""
     folder = known(tmp_path / "run", [MODEL], ("hint",))
     planted(folder, "VSOD")
-    found = compare_folder_with_paper(folder)
+    found = compare_with_paper(read_run(folder))
     figure = found.row(by_predicate=(pl.col("scenario") == "VSOD") & (pl.col("measure") == "acc"), named=True)
 
     assert not found["exact"].any() and found["episodes"].null_count() == found.height

@@ -12,7 +12,7 @@ from orchestrator.api.open_run import open_run
 from orchestrator.cli.main import app
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.measures.paired_tests import compare_conditions
-from orchestrator.report.read_run import read_run
+from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.statistics.exact_tests import holm
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.run_folder import RunFolderError
@@ -28,7 +28,7 @@ def test_differences_are_those_that_one_run_would_show_between_two_conditions(tm
         (other / name).write_bytes((one / name).read_bytes())
     both = known(tmp_path / "both", MODELS, ["zero-shot", "hint"], most=40)
     expected = compare_conditions(read_run(both)).sort("model", "scenario")
-    found = compare_runs([one, rekeyed(other, one)])
+    found = compare_runs(read_runs([one, rekeyed(other, one)]))
 
     same = ["n", "acc", "acc_other", "difference", "difference_low", "difference_high", "gained", "lost", "p", "ps_p"]
     assert found.cells.sort("model", "scenario").select(same).equals(expected.select(same))
@@ -49,7 +49,7 @@ def rekeyed(folder, like):
 def test_a_run_beside_itself_differs_in_nothing_and_says_so(demo_data, tmp_path):
     one = played(tmp_path / "a" / "run", sweep(demo_data, ["uniform", "guess"], ["zero-shot"], scenarios=["QD", "ROD"]))
     shutil.copytree(one, tmp_path / "b" / "run")
-    found = compare_runs([one, tmp_path / "b" / "run"])
+    found = compare_runs(read_runs([one, tmp_path / "b" / "run"]))
 
     assert found.names == ("a/run", "b/run")
     assert set(found.cells["difference"]) == {0.0} and set(found.cells["p"]) == {1.0} and set(found.cells["n"]) == {10}
@@ -85,6 +85,6 @@ def test_runs_with_nothing_in_common_are_one_sentence(demo_data, tmp_path):
         played(tmp_path / name, sweep(demo_data, [name], ["hint"], scenarios=["QD"])) for name in ("oracle", "guess")
     )
     with pytest.raises(RunFolderError, match="nothing to compare"):
-        compare_runs([one, two])
+        compare_runs(read_runs([one, two]))
     with pytest.raises(RunFolderError, match="named twice"):
-        compare_runs([one, one])
+        compare_runs(read_runs([one, one]))

@@ -101,7 +101,7 @@ def test_every_figure_is_written_in_two_widths(demo_data, tmp_path):
     folder = played(
         tmp_path / "run", sweep(demo_data, ["oracle", "uniform", "guess"], ["zero-shot"], scenarios=["ROD"])
     )
-    files = {path.name: path for path in write_figures(folder)}
+    files = {path.name: path for path in write_figures(read_run(folder))}
     names = ("actions", "budget")
 
     page = {f"{name}.{ending}" for name in names for ending in ("pdf", "png", "svg")}

@@ -12,6 +12,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 from orchestrator.report.comparisons.leaderboard import build_leaderboard
 from orchestrator.report.html import write_page
 from orchestrator.report.html.leaderboard_page import write_leaderboard
+from orchestrator.report.read_run import read_run, read_runs
 from tests.orchestrator.report.comparisons.test_leaderboard import run
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, browsing
 from tests.orchestrator.report.html.test_page_browser import column, drain, numbers, requested
@@ -31,10 +32,10 @@ def browser() -> Iterator[webdriver.Chrome]:
 def test_it_sorts_and_leads_to_episodes(browser, demo_data, tmp_path):
     one = run(demo_data, tmp_path / "a run", ["qwen2.5-vl-7b", "internvl3-8b"])
     two = run(demo_data, tmp_path / "two", ["llava-ov-7b"])
-    write_page(one, thumbnails=20)
+    write_page(read_run(one), thumbnails=20)
     browser.get("about:blank")
     drain(browser)
-    browser.get(write_leaderboard(build_leaderboard([one, two]), tmp_path / "board.html").as_uri())
+    browser.get(write_leaderboard(build_leaderboard(read_runs([one, two])), tmp_path / "board.html").as_uri())
     head = browser.find_elements(By.CSS_SELECTOR, "#table-zero-shot thead th")
     place = next(n for n, cell in enumerate(head) if cell.text.startswith("Avg"))
 

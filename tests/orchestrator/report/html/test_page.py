@@ -95,7 +95,7 @@ def run_data(folder):
 
 @pytest.fixture(scope="module")
 def html(folder):
-    return write_page(folder).read_text("utf-8")
+    return write_page(read_run(folder)).read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def content(html):
 
 # -- one inert file ----------------------------------------------------------------------------------------------------
 def test_the_same_folder_gives_the_same_bytes(folder, html):
-    assert write_page(folder).read_text("utf-8") == html
+    assert write_page(read_run(folder)).read_text("utf-8") == html
     assert not list(folder.glob("*.tmp"))
 
 
@@ -359,7 +359,7 @@ def test_what_is_unfinished_is_said_first(demo_data, tmp_path):
 
 def test_a_run_of_nothing_yet_has_a_page(demo_data, tmp_path):
     wanted = sweep(demo_data, ["oracle"], ["zero-shot"], scenarios=["ROD"])
-    text = write_page(played(tmp_path / "empty", wanted, only=0)).read_text("utf-8")
+    text = write_page(read_run(played(tmp_path / "empty", wanted, only=0))).read_text("utf-8")
     assert (
         "No episode is scored yet" in text
         and "10 of 10 planned episodes not played yet, in 1 of 1 cell: oracle/ROD/zero-shot" in text
@@ -368,4 +368,4 @@ def test_a_run_of_nothing_yet_has_a_page(demo_data, tmp_path):
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
     with pytest.raises(RunFolderError, match="holds no run"):
-        write_page(tmp_path)
+        write_page(read_run(tmp_path))

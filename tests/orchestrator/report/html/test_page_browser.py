@@ -27,7 +27,7 @@ ALARM = "window.alert = window.confirm = window.prompt = (text) => { window.fire
 def page(demo_data, tmp_path_factory) -> str:
     run = hostile_run(tmp_path_factory.mktemp("browser") / "run", demo_data)
     judge(run, read_run(run).episodes.filter(model="always-ask", scenario="COCO")["key"][0])
-    return write_page(run).as_uri()
+    return write_page(read_run(run)).as_uri()
 
 
 @pytest.fixture(scope="module")

@@ -78,8 +78,8 @@ def test_the_hardest_come_first_and_their_example_is_wrong_and_zero_shot_where_i
 
 
 def test_the_page_links_the_hardest_samples_to_episodes_that_it_holds(three):
-    names = {path.name for path in write_tables(three)}
-    page = write_page(three, episodes=60).read_text()
+    names = {path.name for path in write_tables(read_run(three))}
+    page = write_page(read_run(three), episodes=60).read_text()
     table = hard_samples_table(read_run(three))
     content = json.loads(page.split('id="content">')[1].split("</script>")[0])
 

@@ -98,7 +98,7 @@ def test_a_column_of_one_value_is_no_filter(run_data):
 
 
 def test_the_main_table_holds_the_figures_of_score(run, run_data):
-    files = {path.name: path for path in write_tables(run)}
+    files = {path.name: path for path in write_tables(read_run(run))}
     assert {name.split(".")[1] for name in files} == {"md", "tex", "csv"}
     text, rows = files["main.md"].read_text(), run_data.rows.filter(condition="zero-shot")
     for row in rows.iter_rows(named=True):
@@ -110,7 +110,7 @@ def test_the_main_table_holds_the_figures_of_score(run, run_data):
 
 
 def test_every_measure_is_written_beside_the_tables(run, run_data):
-    files = {path.name: pl.read_csv(path) for path in write_tables(run) if path.suffix == ".csv"}
+    files = {path.name: pl.read_csv(path) for path in write_tables(read_run(run)) if path.suffix == ".csv"}
 
     assert {"endings.csv", "efficiency.csv", "budget.csv", "lift.csv", "lenient.csv", "models-paired.csv"} <= set(files)
     assert "capacity.csv" not in files, "no policy has a size"
@@ -118,14 +118,14 @@ def test_every_measure_is_written_beside_the_tables(run, run_data):
 
 
 def test_equal_runs_give_equal_bytes(run):
-    first = {path.name: path.read_bytes() for path in write_tables(run)}
+    first = {path.name: path.read_bytes() for path in write_tables(read_run(run))}
 
-    assert {path.name: path.read_bytes() for path in write_tables(run)} == first
+    assert {path.name: path.read_bytes() for path in write_tables(read_run(run))} == first
 
 
 def test_models_are_marked_and_baselines_stand_below(tmp_path):
     folder = known(tmp_path / "run", ["oracle", "qwen2.5-vl-3b", "llava-1.5-7b", "gpt-4.1"], ("zero-shot",), most=40)
-    write_tables(folder)
+    write_tables(read_run(folder))
     tex = (folder / "tables" / "main.tex").read_text().splitlines()
     names = [line.split(" &")[0] for line in tex if line.endswith(r"\\")][1:]
 
@@ -147,7 +147,7 @@ def test_the_paired_table_has_models_first_and_minus_signs(tmp_path):
 
 
 def test_unfinished_is_visible_in_every_format_and_never_best(unfinished):
-    write_tables(unfinished)
+    write_tables(read_run(unfinished))
     text = (unfinished / "tables" / "main.md").read_text()
     tex = (unfinished / "tables" / "main.tex").read_text()
     numbers = pl.read_csv(unfinished / "tables" / "main.csv")
@@ -219,7 +219,7 @@ PAGE = r"""\documentclass{article}\usepackage[T1]{fontenc}\usepackage{textcomp,b
 def test_every_table_compiles_and_fits_the_line(tmp_path):
     models = ["oracle", "qwen2.5-vl-3b", "llava-next-mistral-7b", "gpt-4.1"]
     folder = known(tmp_path / "run", models, most=20, protocol=["mcqa", "oeg"], judge={"model": "rule-judge"})
-    written = [path for path in write_tables(folder) if path.suffix == ".tex"]
+    written = [path for path in write_tables(read_run(folder)) if path.suffix == ".tex"]
 
     assert len(written) >= 4
     for path in written:

@@ -11,7 +11,7 @@ import pytest
 from envs.tool_calls import Fault
 from orchestrator.export.inspect_log import write
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.report.comparisons.paper_comparison import compare_folder_with_paper
+from orchestrator.report.comparisons.paper_comparison import compare_with_paper
 from orchestrator.report.html.episode_view import replay_episode, rows_by_key
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import report_tables
@@ -92,7 +92,7 @@ def test_a_call_is_shown_with_what_it_was_chosen_from_and_exported_as_it_was_ask
 
 def test_compare_says_that_nothing_is_published(tmp_path):
     folder = known(tmp_path / "run", ["qwen2.5-vl-7b"], ["zero-shot"], most=3, protocol="tools")
-    found = compare_folder_with_paper(folder)
+    found = compare_with_paper(read_run(folder))
 
     assert found["published"].null_count() == found.height > 0
     assert set(found["reason"]) == {"no figure of tool calls is published: the paper has no such protocol"}

@@ -142,6 +142,6 @@ def test_the_rest_of_the_report_takes_no_probe_for_the_samples_picture(probed, d
     kinds = endings(run_data).filter(pl.col("condition").is_in(PROBES))
     assert EndingKind.GUESSED_CLEAR.value not in set(kinds["kind"])
     assert {"demo" in reason for reason in foreign_scenarios(run_data).values()} == {True}
-    page = write_page(probed, data=demo_data)
+    page = write_page(read_run(probed), data=demo_data)
     text = page.read_text()
     assert "none was shown" in text and "under blank" in text
