@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from inspect import signature
@@ -138,6 +138,11 @@ class RunData:
         """Return the names of policies that need no model."""
         return frozenset(model.name for model in self.sweep.models if model.backend == "builtin")
 
+    def models_or_baselines(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows of models, or all rows if they are of baselines only."""
+        models = rows.filter(~pl.col("model").is_in(list(self.baselines)))
+        return rows if models.is_empty() else models
+
     def models_of_policy(self, policy: str) -> list[str]:
         """Return the names of models that are this built-in policy."""
         return [model.name for model in self.sweep.models if model.source == f"builtin:{policy}"]
@@ -160,3 +165,9 @@ def cached_per_run(
         return run_data.cache[cache_key]  # type: ignore[no-any-return]
 
     return cached_function
+
+
+def rank_of(column: str, order: Iterable[str]) -> pl.Expr:
+    """Return the position of a column's values in ``order``; values that it lacks come last."""
+    positions = {name: position for position, name in enumerate(order)}
+    return pl.col(column).replace_strict(positions, default=len(positions), return_dtype=pl.Int64)

@@ -17,7 +17,7 @@ from envs import in_paper_order
 from orchestrator.report.comparisons.run_comparison import configuration_differences, distinct_names
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.ranking import ranking
-from orchestrator.report.run_data import RunData, Samples
+from orchestrator.report.run_data import RunData, Samples, rank_of
 from orchestrator.report.wording import pluralize
 from orchestrator.storage.run_folder import RunFolderError
 from sweeps.spec import ModelSpec, Protocol
@@ -153,9 +153,8 @@ def _leaderboard_rows(run: RunData) -> pl.DataFrame:
     rows = averages.select("name", "condition", *MEASURED, "scenarios", "complete")
     rows = rows.join(counts.rename({"model": "name"}), on=["name", "condition"])
     rows = rows.join(pl.concat(ranks), on=["name", "condition"], how="left")
-    condition_rank = {spec.name: number for number, spec in enumerate(run.sweep.conditions)}
-    order = pl.col("condition").replace_strict(condition_rank, return_dtype=pl.Int64)
-    return rows.sort(order, "rank", "acc", "name", descending=[False, False, True, False], nulls_last=True)
+    condition = rank_of("condition", [spec.name for spec in run.sweep.conditions])
+    return rows.sort(condition, "rank", "acc", "name", descending=[False, False, True, False], nulls_last=True)
 
 
 def _describe_runs(runs: Sequence[RunData], names: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from orchestrator.report.comparisons.rounding import agreement_sentences, averag
 from orchestrator.report.measures.estimates import GROUP, Estimates, estimate
 from orchestrator.report.paper.provenance import UNVERIFIED, foreign_scenarios, open_ended_subsets, subset_scenarios
 from orchestrator.report.paper.published import AVERAGE, MEASURES, ROUNDING, published_figures
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.report.scores.metrics import missing_episodes
 from orchestrator.report.tables.open_ended import INTERVALS, open_ended_averages
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
@@ -63,9 +63,8 @@ def compare_with_paper(run_data: RunData, intervals: Estimates | None = None) ->
     rows = [row for cell in cells.iter_rows(named=True) for row in case.rows(cell, cell["scenario"])]
     for mean in means.iter_rows(named=True):
         rows += case.rows(mean | case.counts(mean), AVERAGE)
-    order = {name: position for position, name in enumerate([*SCENARIOS, AVERAGE])}
-    position = pl.col("scenario").replace_strict(order, default=len(order), return_dtype=pl.Int64)
-    return pl.DataFrame(rows, schema=SCHEMA).sort("model", "protocol", "condition", position, "measure")
+    scenario = rank_of("scenario", [*SCENARIOS, AVERAGE])
+    return pl.DataFrame(rows, schema=SCHEMA).sort("model", "protocol", "condition", scenario, "measure")
 
 
 def comparison_tables(rows: pl.DataFrame) -> Iterator[Table]:

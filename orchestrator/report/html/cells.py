@@ -5,7 +5,6 @@ Progress is a column of the table of cells, and an error is never a zero.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,7 +19,7 @@ from orchestrator.report.measures.estimates import Estimates
 from orchestrator.report.measures.lenient import leniency
 from orchestrator.report.measures.paired_tests import compare_conditions, is_significant
 from orchestrator.report.measures.resources import resources
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.report.statistics.exact_tests import ALPHA
 from orchestrator.report.tables.parts import Row, by_column, number_cell, order_models, signed_cell
 from orchestrator.report.tables.table import MISSING, Column, Line, Style, Table, TableCell
@@ -115,16 +114,8 @@ def _names(row: Row) -> tuple[str, ...]:
 
 def _sort(run_data: RunData, rows: pl.DataFrame) -> pl.DataFrame:
     """Models first, then baselines; scenarios and conditions in the paper's order."""
-    orders: dict[str, Sequence[str]] = {
-        "model": order_models(rows["model"], run_data.baselines), "scenario": list(SCENARIOS), "condition": list(CONDITIONS),
-    }  # fmt: skip
-    ranks = [
-        pl.col(name).replace_strict(
-            {value: number for number, value in enumerate(order)}, default=len(order), return_dtype=pl.Int64
-        )
-        for name, order in orders.items()
-    ]
-    return rows.sort(*ranks, "condition", "protocol")
+    model = rank_of("model", order_models(rows["model"], run_data.baselines))
+    return rows.sort(model, rank_of("scenario", SCENARIOS), rank_of("condition", CONDITIONS), "condition", "protocol")
 
 
 def _measure(row: Row, name: str, span: bool = False) -> TableCell:

@@ -48,17 +48,8 @@ def find_headlines(run_data: RunData, intervals: Estimates) -> list[Finding]:
 
 def _averages(run_data: RunData, means: pl.DataFrame, condition: str) -> pl.DataFrame:
     """Return the averages of models under a condition; of baselines without the oracle if there are no models."""
-    rows = means.filter(pl.col("condition") == condition)
-    of_models = rows.filter(~pl.col("model").is_in(list(run_data.baselines)))
-    return (
-        rows.filter(~pl.col("model").is_in(run_data.models_of_policy("oracle"))) if of_models.is_empty() else of_models
-    )
-
-
-def _models_first(run_data: RunData, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of models, or all rows if there are only baselines."""
-    of_models = rows.filter(~pl.col("model").is_in(list(run_data.baselines)))
-    return rows if of_models.is_empty() else of_models
+    rows = means.filter(~pl.col("model").is_in(run_data.models_of_policy("oracle")), condition=condition)
+    return run_data.models_or_baselines(rows)
 
 
 def _count_kind(run_data: RunData, rows: pl.DataFrame, adjective: str = "") -> str:
@@ -161,7 +152,7 @@ def _changes(run_data: RunData) -> Iterator[Finding]:
     """Yield the condition that changes most cells significantly."""
     others = ["reference", *run_data.unseen_conditions]
     cells = compare_conditions(run_data).filter((pl.col("protocol") == "mcqa") & ~pl.col("condition").is_in(others))
-    cells = _models_first(run_data, cells)
+    cells = run_data.models_or_baselines(cells)
     if cells.is_empty():
         return
     significant = pl.col("p_holm") < ALPHA
@@ -194,7 +185,7 @@ def _unseen(run_data: RunData, intervals: Estimates) -> Iterator[Finding]:
 def _failures(run_data: RunData) -> Iterator[Finding]:
     wrong = ending_counts(run_data).filter((pl.col("kind") != "correct") & (pl.col("protocol") == "mcqa"))
     wrong = wrong.filter((pl.col("condition") == ZERO_SHOT) & ~pl.col("kind").is_in(["failed", "refused"]))
-    wrong = _models_first(run_data, wrong)
+    wrong = run_data.models_or_baselines(wrong)
     if wrong.is_empty():
         return
     kinds = wrong.group_by("kind").agg(pl.col("count").sum()).sort("count", "kind", descending=[True, False])
@@ -210,7 +201,7 @@ def _failures(run_data: RunData) -> Iterator[Finding]:
 
 def _parsing(run_data: RunData) -> Iterator[Finding]:
     rows = leniency(run_data).filter(pl.col("protocol") == "mcqa")
-    rows = _models_first(run_data, rows)
+    rows = run_data.models_or_baselines(rows)
     unparsable = int(rows["unparsable"].sum())
     scored = int(run_data.rows.join(rows, on="cell", how="semi")["scored"].sum())
     if not scored:

@@ -15,7 +15,7 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Action, Ending, Mode, Move, State, Verdict
-from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.run_data import RunData, cached_per_run, rank_of
 
 
 class EndingKind(StrEnum):
@@ -74,9 +74,8 @@ def ending_counts(run_data: RunData) -> pl.DataFrame:
     names = ["model", "scenario", "condition", "protocol", "cell"]
     kinds = endings(run_data).group_by(*names, "kind").len("count")
     finished = pl.col("count").sum().over("cell").alias("finished")
-    rank = pl.col("kind").replace_strict({kind.value: n for n, kind in enumerate(EndingKind)}, return_dtype=pl.Int64)
     percent = (100 * pl.col("count") / pl.col("count").sum().over("cell")).alias("percent")
-    return kinds.with_columns(finished, percent).sort("cell", rank)
+    return kinds.with_columns(finished, percent).sort("cell", rank_of("kind", EndingKind))
 
 
 @cached_per_run

@@ -16,7 +16,7 @@ from scipy.stats import binom  # type: ignore[import-untyped]
 from envs import in_paper_order
 from envs.samples import paper_ids
 from envs.types import UNSCORED
-from orchestrator.report.run_data import RunData
+from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.storage import atomic_write
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import planned_keys
@@ -120,8 +120,7 @@ def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
     stay = turns.rates.join(decided.filter("kept"), on=SAMPLE, how="semi")
     counts = counts.join(_mean_rate(turns.rates, "first_turn"), on="scenario", how="left")
     counts = counts.join(_mean_rate(stay, "first_turn_kept"), on="scenario", how="left")
-    positions = {name: position for position, name in enumerate(in_paper_order(counts["scenario"]))}
-    ordered = counts.sort(pl.col("scenario").replace_strict(positions, return_dtype=pl.Int64))
+    ordered = counts.sort(rank_of("scenario", in_paper_order(counts["scenario"])))
     numbers = [name for name in ordered.columns if name != "scenario"]
     means = [pl.col(name).mean() if name.startswith("first_turn") else pl.col(name).sum() for name in numbers]
     total = ordered.select(pl.lit(TOTAL).alias("scenario"), *means)

@@ -80,7 +80,7 @@ def condition_pairs(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl
     scored = outcomes(run_data)
     base = scored.filter(pl.col("condition") == condition).drop("condition", "cluster")
     pairs = scored.filter(pl.col("condition") != condition).join(base, on=["model", *SAMPLE_COLUMNS], suffix="_other")
-    planned = _family_cells(run_data)
+    planned = run_data.models_or_baselines(run_data.planned)
     base_cells = planned.filter(pl.col("condition") == condition)
     others = planned.filter(pl.col("condition") != condition)
     family = others.join(base_cells, on=["model", "scenario", "protocol"], how="semi")
@@ -92,8 +92,8 @@ def condition_pairs(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl
 def model_pairs(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return tallied pairs of every two models under one condition (``tally_pairs``), and the declared comparisons."""
     scored = outcomes(run_data).lazy().filter(pl.col("condition") == condition).drop("condition")
-    planned = _family_cells(run_data).filter(pl.col("condition") == condition).select("model", "scenario", "protocol")
-    family = _pair_models(planned.lazy(), ["scenario", "protocol"]).collect()
+    planned = run_data.models_or_baselines(run_data.planned).filter(condition=condition)
+    family = _pair_models(planned.select("model", "scenario", "protocol").lazy(), ["scenario", "protocol"]).collect()
     names = ["model", "other", "scenario", "protocol"]
     return tally_pairs(_pair_models(scored, list(SAMPLE_COLUMNS)), names), family.select(names)
 
@@ -117,12 +117,6 @@ def _pair_models(rows: pl.LazyFrame, same: list[str]) -> pl.LazyFrame:
 def is_significant(p: float | None) -> bool:
     """Return True if a corrected p is below alpha; None, outside the family, is not significant."""
     return p is not None and p < ALPHA
-
-
-def _family_cells(run_data: RunData) -> pl.DataFrame:
-    """Return the planned cells whose comparisons are corrected together: of models, or of baselines if there are no models."""
-    models = run_data.planned.filter(~pl.col("model").is_in(list(run_data.baselines)))
-    return run_data.planned if models.is_empty() else models
 
 
 def compare_pairs(

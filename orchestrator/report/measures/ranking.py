@@ -154,9 +154,8 @@ def _ranked_models(run_data: RunData, condition: str) -> dict[str, _Order]:
 
 def _complete_models(run_data: RunData, condition: str, protocol: str) -> list[str]:
     """Return the models (or baselines but the oracle, if there are no models) with complete cells in all scenarios."""
-    rows = run_data.rows.filter(condition=condition, protocol=protocol)
-    models = rows.filter(~pl.col("model").is_in(list(run_data.baselines)))
-    rows = rows.filter(~pl.col("model").is_in(run_data.models_of_policy("oracle"))) if models.is_empty() else models
+    cells = run_data.rows.filter(condition=condition, protocol=protocol)
+    rows = run_data.models_or_baselines(cells.filter(~pl.col("model").is_in(run_data.models_of_policy("oracle"))))
     done = rows.filter(missing_episodes(rows.columns) == 0).group_by("model").agg(pl.col("scenario").n_unique())
     return sorted(done.filter(pl.col("scenario") == rows["scenario"].n_unique())["model"])
 

@@ -14,7 +14,7 @@ import polars as pl
 from envs import in_paper_order
 from envs.types import Mode
 from orchestrator.report.measures.estimates import proportion
-from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.run_data import RunData, cached_per_run, rank_of
 from orchestrator.report.statistics.intervals import Estimate, stratum_from_values
 from sweeps.protocol import ZERO_SHOT
 
@@ -56,8 +56,7 @@ def sample_accuracy(run_data: RunData) -> pl.DataFrame:
     rows = rows.join(_pick_examples(answers), on=SAMPLE).select(
         pl.col(name).cast(kind) for name, kind in SCHEMA.items()
     )
-    rank = {name: position for position, name in enumerate(in_paper_order(rows["scenario"]))}
-    scenario = pl.col("scenario").replace_strict(rank, return_dtype=pl.Int64)
+    scenario = rank_of("scenario", in_paper_order(rows["scenario"]))
     return rows.sort(scenario, pl.col("share_high").round(6), "sample_id")
 
 

@@ -15,7 +15,7 @@ from orchestrator.report.measures.decision_map import (
     decisions_by_cell,
 )
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables.parts import Row, average_heading, by_column, conditions_of, order_models
+from orchestrator.report.tables.parts import Row, average_heading, by_column, model_conditions
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 
 
@@ -49,13 +49,11 @@ def _table(
 ) -> Table:
     rows = _decision_rows(run_data).drop_nulls(measures[0])
     scenarios, lines, ranked = in_paper_order(rows["scenario"]), [], 0
-    for model in order_models(rows["model"], run_data.baselines):
-        for condition in conditions_of(run_data, rows.filter(model=model)):
-            part = rows.filter(model=model, condition=condition)
-            cells, means = by_column(part), part.select(pl.col(measures).mean()).row(0, named=True)
-            texts = [cell(cells[scenario]) if scenario in cells else MISSING for scenario in scenarios]
-            lines.append(line(label(model, condition), [*texts, cell(means)]))
-            ranked += model not in run_data.baselines
+    for model, condition, part in model_conditions(run_data, rows):
+        cells, means = by_column(part), part.select(pl.col(measures).mean()).row(0, named=True)
+        texts = [cell(cells[scenario]) if scenario in cells else MISSING for scenario in scenarios]
+        lines.append(line(label(model, condition), [*texts, cell(means)]))
+        ranked += model not in run_data.baselines
     numbers = rows.select("model", "scenario", "condition", "mapped", *measures)
     heads = columns("model", [*scenarios, average_heading(scenarios)])
     return Table(name, title, heads, tuple(lines), numbers, ranked)

@@ -21,9 +21,9 @@ from orchestrator.report.tables.parts import (
     Row,
     by_column,
     change_cell,
-    conditions_of,
     format_limits,
     lines_by_scenario,
+    model_conditions,
     one_decimal,
     order_models,
 )
@@ -48,13 +48,12 @@ def paired_table(run_data: RunData, protocol: Protocol = Protocol.MCQA) -> Table
     averages = compare_condition_averages(run_data).filter(protocol=protocol.value)
     means = {(row["model"], row["condition"]): row for row in averages.iter_rows(named=True)}
     scenarios, lines, ranked = in_paper_order(cells["scenario"]), list[Line](), 0
-    for model in order_models(cells["model"], run_data.baselines):
-        for condition in conditions_of(run_data, cells.filter(model=model)):
-            ranked += model not in run_data.baselines
-            rows = by_column(cells.filter(model=model, condition=condition))
-            changes = [change_cell(rows.get(scenario)) for scenario in scenarios]
-            mean = change_cell(means.get((model, condition)), interval=True)
-            lines.append(line(f"{model}, {condition}", [*changes, mean]))
+    for model, condition, part in model_conditions(run_data, cells):
+        ranked += model not in run_data.baselines
+        rows = by_column(part)
+        changes = [change_cell(rows.get(scenario)) for scenario in scenarios]
+        mean = change_cell(means.get((model, condition)), interval=True)
+        lines.append(line(f"{model}, {condition}", [*changes, mean]))
     name, measure = PAIRED[protocol]
     test = "sign flips of clusters" if run_data.cluster else "McNemar"
     title = (
@@ -68,10 +67,9 @@ def paired_table(run_data: RunData, protocol: Protocol = Protocol.MCQA) -> Table
 def share_changes_table(run_data: RunData) -> Table:
     """Return how hints and random suggestions change the shares of answers, with the paper's figures where published."""
     rows, lines = share_changes(run_data), []
-    for model in order_models(rows["model"], run_data.baselines):
-        for condition in conditions_of(run_data, rows.filter(model=model)):
-            changes = by_column(rows.filter(model=model, condition=condition), "share")
-            lines.append(line(f"{model}, {condition}", [_share_change(changes[share]) for share in SHARES]))
+    for model, condition, part in model_conditions(run_data, rows):
+        changes = by_column(part, "share")
+        lines.append(line(f"{model}, {condition}", [_share_change(changes[share]) for share in SHARES]))
     title = (
         "change of the shares of answers against zero-shot, percent of the share before (before to after; points with their "
         "paired 95% interval), averaged over the scenarios complete under both; of the paper's figures only suggestions under "

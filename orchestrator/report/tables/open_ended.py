@@ -16,9 +16,8 @@ from orchestrator.report.tables.parts import (
     Row,
     average_heading,
     by_column,
-    conditions_of,
+    model_conditions,
     one_decimal,
-    order_models,
     score_cell,
 )
 from orchestrator.report.tables.table import Line, Table, TableCell, columns, line
@@ -38,14 +37,13 @@ def open_ended_table(run_data: RunData) -> Table:
         return " / ".join(one_decimal(row, measure) for measure in measures)
 
     lines, scenarios, means = list[Line](), in_paper_order(rows["scenario"]), open_ended_averages(run_data)
-    for model in order_models(rows["model"], run_data.baselines):
-        for condition in conditions_of(run_data, rows.filter(model=model)):
-            part = by_column(rows.filter(model=model, condition=condition))
-            cells = [score_cell(part.get(name), three_shares, measures[0]) for name in scenarios]
-            mean = means.row(by_predicate=(pl.col("model") == model) & (pl.col("condition") == condition), named=True)
-            complete = mean["complete"] == len(scenarios)
-            average = TableCell(three_shares(mean)) if complete else TableCell("unfinished", style="unfinished")
-            lines.append(line(f"{model}, {condition}", [*cells, average]))
+    for model, condition, part in model_conditions(run_data, rows):
+        row_by_scenario = by_column(part)
+        cells = [score_cell(row_by_scenario.get(name), three_shares, measures[0]) for name in scenarios]
+        mean = means.row(by_predicate=(pl.col("model") == model) & (pl.col("condition") == condition), named=True)
+        complete = mean["complete"] == len(scenarios)
+        average = TableCell(three_shares(mean)) if complete else TableCell("unfinished", style="unfinished")
+        lines.append(line(f"{model}, {condition}", [*cells, average]))
     numbers = pl.concat([rows.drop("lacking"), means.with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
     heads = columns("model", [*scenarios, average_heading(scenarios)])
     return Table("open-ended", _title(run_data), heads, tuple(lines), numbers)

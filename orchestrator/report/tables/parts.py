@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -30,6 +30,13 @@ def conditions_of(run_data: RunData, rows: pl.DataFrame) -> list[str]:
     """Return the conditions of these rows in the order of the sweep."""
     names = set(rows["condition"])
     return [name for name in run_data.conditions if name in names]
+
+
+def model_conditions(run_data: RunData, rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
+    """Yield each model and condition with their rows, in the order of the tables."""
+    for model in order_models(rows["model"], run_data.baselines):
+        for condition in conditions_of(run_data, rows.filter(model=model)):
+            yield model, condition, rows.filter(model=model, condition=condition)
 
 
 def average_heading(scenarios: Sequence[str]) -> str:

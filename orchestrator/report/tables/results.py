@@ -14,6 +14,7 @@ import polars as pl
 from envs import in_paper_order
 from envs.types import CUT_SHORT
 from orchestrator.report.measures.decision_map import MAP_COLUMN
+from orchestrator.report.run_data import rank_of
 from orchestrator.report.scores import package_measures
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS, missing_episodes
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
@@ -69,13 +70,8 @@ def result_tables(rows: pl.DataFrame) -> Iterator[Table]:
 
 def _sort(rows: pl.DataFrame) -> pl.DataFrame:
     """Models as the registry lists them, conditions as the paper does; unlisted ones come last, by name."""
-    orders = {"model": list(registry()), "condition": list(CONDITIONS)}
-    ranks = [
-        pl.col(column).replace_strict({name: n for n, name in enumerate(names)}, default=len(names)).alias(f"_{column}")
-        for column, names in orders.items()
-    ]
-    ordered = rows.with_columns(ranks).sort("_condition", "condition", "protocol", "_model", "model", "scenario")
-    return ordered.drop("_condition", "_model")
+    condition, model = rank_of("condition", CONDITIONS), rank_of("model", registry())
+    return rows.sort(condition, "condition", "protocol", model, "model", "scenario")
 
 
 def _table(rows: pl.DataFrame, condition: str, cell_format: CellFormat) -> Table:

@@ -10,7 +10,7 @@ import polars as pl
 from envs.tool_calls import Fault, find_fault
 from envs.types import Action
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.tables.parts import conditions_of, order_models
+from orchestrator.report.tables.parts import model_conditions
 from orchestrator.report.tables.table import Table, TableCell, columns, line
 from sweeps.protocol import Protocol
 
@@ -38,12 +38,11 @@ def malformed_calls_table(run_data: RunData) -> Table:
     numbers = malformed_calls(run_data)
     sums = numbers.group_by("model", "condition").agg(pl.col("turns", *COUNTS).sum())
     lines, ranked = [], 0
-    for model in order_models(sums["model"], run_data.baselines):
-        for condition in conditions_of(run_data, sums.filter(model=model)):
-            ranked += model not in run_data.baselines
-            row = sums.filter(model=model, condition=condition).row(0, named=True)
-            share = f"{100 * row['malformed'] / row['turns']:.1f}% of {row['turns']:,}" if row["turns"] else "-"
-            cells = [TableCell(share), *(TableCell(str(row[kind.value])) for kind in Fault)]
-            lines.append(line(f"{model}, {condition}", cells))
+    for model, condition, part in model_conditions(run_data, sums):
+        ranked += model not in run_data.baselines
+        row = part.row(0, named=True)
+        share = f"{100 * row['malformed'] / row['turns']:.1f}% of {row['turns']:,}" if row["turns"] else "-"
+        cells = [TableCell(share), *(TableCell(str(row[kind.value])) for kind in Fault)]
+        lines.append(line(f"{model}, {condition}", cells))
     title = "tool calls: malformed calls, percent of all turns; number of each kind"
     return Table("tools-malformed", title, columns("model", COUNTS), tuple(lines), numbers.drop("cell"), ranked)

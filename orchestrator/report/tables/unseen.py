@@ -81,8 +81,7 @@ def unseen_sentence(run_data: RunData, intervals: Estimates) -> tuple[str, str]:
 def _with_picture(run_data: RunData, rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     """Return each probe's ``acc`` with zero-shot's as ``seen``, of models, or of baselines where nothing else was played."""
     scored = _select(rows, [ZERO_SHOT, *run_data.unseen_conditions]).filter(pl.col("acc").is_not_null())
-    of_models = scored.filter(~pl.col("model").is_in(list(run_data.baselines)))
-    scored = scored if of_models.is_empty() else of_models
+    scored = run_data.models_or_baselines(scored)
     zero_shot = scored.filter(condition=ZERO_SHOT).select(*names, pl.col("acc").alias("seen"))
     return scored.filter(pl.col("condition") != ZERO_SHOT).join(zero_shot, on=names)
 
