@@ -23,7 +23,9 @@ from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.report.scores.package_measures import join_package_measures, package_measures
 from orchestrator.report.tables.write import write_tables
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.run_folder import RunFolderError, claim, read_status
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.run_folder import claim
+from orchestrator.storage.status import read_status
 from sweeps.load import SweepError, build, load
 from sweeps.packages import COLUMNS
 from tests.conftest import ENVIRONMENT, Cli

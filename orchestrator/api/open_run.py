@@ -17,7 +17,9 @@ from orchestrator.report.html.episode_view import replay_episode
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import episode_store, run_folder, verdict_store
-from orchestrator.storage.run_folder import RunFolderError, read_status, stored_sweep
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.run_folder import stored_sweep
+from orchestrator.storage.status import read_status
 from sweeps.spec import Sweep
 
 

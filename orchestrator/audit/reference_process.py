@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from orchestrator.storage.run_folder import RunFolderError
+from orchestrator.storage.lock import RunFolderError
 
 PACKAGE, VERSION = "proactivebench", "0.1.1"
 NEEDS = (3, 12)

@@ -24,7 +24,8 @@ def print_tables(rows: pl.DataFrame) -> None:
 
 def precision_lines(folder: Path) -> list[str]:
     """Return the rule by which cells of a run stop and the episodes saved; empty without a rule."""
-    from orchestrator.storage.run_folder import RunFolderError, planned_cells, stored_sweep
+    from orchestrator.storage.lock import RunFolderError
+    from orchestrator.storage.run_folder import planned_cells, stored_sweep
 
     try:
         rule = stored_sweep(folder).precision

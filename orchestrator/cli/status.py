@@ -26,7 +26,7 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
 
     from orchestrator.monitoring.render import status_tables
     from orchestrator.storage import engine_cache, reused
-    from orchestrator.storage.run_folder import read_status
+    from orchestrator.storage.status import read_status
 
     progress, precision = read_status(folder), precision_lines(folder)
     if as_json:

@@ -16,7 +16,8 @@ from orchestrator.planning.plan import BUILTIN_GROUP, CellOrdinals, Plan, worker
 from orchestrator.scheduling.commands import JUDGES
 from orchestrator.scheduling.resources import shares
 from orchestrator.storage import control_log
-from orchestrator.storage.control_log import ALL, APPLY, JUDGE, Command, ControlState, LogEntry, matches
+from orchestrator.storage.control_log import ALL, APPLY, JUDGE, Command, LogEntry
+from orchestrator.storage.control_state import ControlState, matches
 from orchestrator.storage.episode_store import EpisodeStore
 from sweeps.spec import Sweep
 
@@ -209,7 +210,7 @@ def take_waiting_commands(folder: Path, sweep: Sweep, plan: Plan, store: Episode
 
 def find_cells(plan: Plan, command: Command) -> list[str]:
     """Return the cells that a command's target matches, none for the judge; raises Refused."""
-    cells = list(control_log.matching_cells(command.target, (cell.key for cell in plan.cells)))
+    cells = [cell.key for cell in plan.cells if matches(command.target, cell.key)]
     if not cells and not (command.verb in ("pause", "resume") and command.target == JUDGE):
         models = ", ".join(dict.fromkeys(cell.model.name for cell in plan.cells))
         raise Refused(f"{command.target} matches no cell of this sweep; its models are {models[:300]}")

@@ -23,7 +23,7 @@ from orchestrator.planning.pictures import PictureRecorder, ShownPictures
 from orchestrator.planning.plan import judge_group, worker_group
 from orchestrator.report.scores.precision_stops import describe_savings
 from orchestrator.storage import reused
-from orchestrator.storage.control_log import read_control_state
+from orchestrator.storage.control_state import read_control_state
 from sweeps.spec import Judge, Sweep
 
 log = logging.getLogger(__name__)

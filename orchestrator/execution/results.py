@@ -18,9 +18,9 @@ from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import JUDGE_COUNTS, score, write_results
 from orchestrator.report.scores.package_measures import add_package_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
-from orchestrator.storage import run_folder
-from orchestrator.storage.control_log import ControlState
+from orchestrator.storage.control_state import ControlState
 from orchestrator.storage.episode_store import turns
+from orchestrator.storage.status import write_status
 from orchestrator.storage.verdict_store import verdicts
 
 INTERRUPTED = 130
@@ -58,7 +58,7 @@ def write_outcome(state: AttemptState) -> AttemptOutcome:
     rows = add_measures(state, score_folder(state.plan, state.output, own_judge_key(state.sweep)))
     write_results(state.output, rows)
     states = cell_states(rows, state.reasons, state.standing)
-    run_folder.write_status(state.output, states, finished=not state.interrupted)
+    write_status(state.output, states, finished=not state.interrupted)
     played = int(rows["finished"].sum()) == state.plan.total_with_stops and not int(rows["failed"].sum())
     complete = played and (not state.sweep.is_judged or all_answers_judged(rows))
     return AttemptOutcome(rows, complete, state.interrupted, state.reasons, state.seconds, state.cluster_lost)

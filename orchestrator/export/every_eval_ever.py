@@ -20,7 +20,8 @@ from envs.types import Sample
 from orchestrator.report.html.episode_view import rows_by_key
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import software
-from orchestrator.storage.run_folder import RunFolderError, read_status
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.status import read_status
 from sweeps.spec import ModelSpec, Protocol
 
 VERSION = "0.3.0"

@@ -12,7 +12,7 @@ from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.csv import csv_text
 from orchestrator.storage.disk import disk_errors
-from orchestrator.storage.run_folder import RunFolderError
+from orchestrator.storage.lock import RunFolderError
 
 
 def write_csv(run_data: RunData, folder: Path, evaluator: str = "") -> None:

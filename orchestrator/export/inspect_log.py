@@ -26,7 +26,7 @@ from orchestrator.report.html.episode_view import ReplayedTurn, replay_episode, 
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import BITS
 from orchestrator.storage import software
-from orchestrator.storage.run_folder import read_status
+from orchestrator.storage.status import read_status
 from sweeps.conditions import Condition
 from sweeps.spec import ModelSpec, Protocol
 

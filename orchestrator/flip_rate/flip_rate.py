@@ -24,7 +24,8 @@ from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.report.tables.flip_rates import CELLS, CELLS_FILE, CHANGED_FILE, RATES, RATES_FILE
 from orchestrator.report.wording import pluralize
 from orchestrator.storage import atomic_write
-from orchestrator.storage.run_folder import RunFolderError, stored_sweep
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.run_folder import stored_sweep
 from sweeps.spec import Sweep
 
 

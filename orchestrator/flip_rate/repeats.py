@@ -13,7 +13,8 @@ from pathlib import Path
 import polars as pl
 
 from envs.chance import chance
-from orchestrator.storage.run_folder import RunFolderError, planned_episodes
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.run_folder import planned_episodes
 from sweeps.protocol import OPEN_ENDED_CONDITIONS
 from sweeps.running import Cluster, Tracking
 from sweeps.spec import ModelSpec, Selection, Sweep

@@ -30,7 +30,7 @@ from orchestrator.report.tables.parts import AVERAGE, Row, acc_and_ps, by_column
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed
 from orchestrator.storage import atomic_write
-from orchestrator.storage.run_folder import RunFolderError
+from orchestrator.storage.lock import RunFolderError
 from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import ModelSpec
 

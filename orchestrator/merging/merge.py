@@ -25,7 +25,7 @@ from orchestrator.report.wording import pluralize
 from orchestrator.storage import checksums, lock, run_folder
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.run_folder import RunFolderError
+from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.verdict_store import VerdictStore
 from sweeps.spec import Sweep
 
@@ -132,7 +132,9 @@ def _merge_sweeps(folders: Sequence[Path], names: Sequence[str]) -> Sweep:
         apart = [key for key in ("models", "conditions") if any(line.startswith(f"{key} was") for line in changed)]
         blocking = [line for line in changed if not line.startswith(("models was", "conditions was"))]
         if blocking or len(apart) > 1:
-            detail = "; ".join((blocking or changed)[: run_folder.SHOWN]).replace("this sweep says", "there it is")
+            detail = "; ".join((blocking or changed)[: run_folder.MAX_DIFFERENCES]).replace(
+                "this sweep says", "there it is"
+            )
             raise RunFolderError(f"{names[0]} and {name} are of different configurations: {detail}")
         models = {model.name: model for model in (*merged.models, *sweep.models)}
         conditions = {condition.name: condition for condition in (*merged.conditions, *sweep.conditions)}

@@ -26,7 +26,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.report.wording import pluralize
 from orchestrator.storage import lock, reused, run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.run_folder import RunFolderError
+from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.spec import Sweep
 

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.scheduling.commands import JUDGES
 from orchestrator.storage import atomic_write
-from orchestrator.storage.run_folder import LIVE
+from orchestrator.storage.status import LIVE
 
 if TYPE_CHECKING:
     from orchestrator.scheduling.scheduler import Scheduler

@@ -24,9 +24,9 @@ from orchestrator.monitoring.render import format_duration, headline
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot, count_by_model, parse_snapshot
 from orchestrator.object_store.control_client import ControlClient
 from orchestrator.storage.control_log import ALL, JUDGE, LogEntry, parse_command
-from orchestrator.storage.episode_store import UNREADABLE
 from orchestrator.storage.lock import RunFolderError
-from orchestrator.storage.run_folder import read_status
+from orchestrator.storage.schemas import UNREADABLE
+from orchestrator.storage.status import read_status
 
 REFRESH_INTERVAL_S = 2.0
 """Seconds between two readings of the run folder; its driver's snapshot is at most five seconds old."""

@@ -33,8 +33,9 @@ from orchestrator.object_store.uploader import (
 )
 from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock, read_holder
 from orchestrator.storage import atomic_write, checksums, job_paths, lock
-from orchestrator.storage.episode_store import damaged_parts, move_aside
+from orchestrator.storage.atomic_write import move_aside
 from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.part_files import damaged_parts
 from orchestrator.storage.verdict_store import damaged_verdicts
 
 INCOMPLETE = 1

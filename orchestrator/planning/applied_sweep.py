@@ -51,7 +51,9 @@ def _record_replacement(sweep: Sweep, folder: Path, update: bool) -> None:
     """Log that this sweep counts from now on; raises RunFolderError if it is not the folder's and not an update."""
     stored = run_folder.check_configuration(folder, sweep, update)
     before = run_folder.sweep_toml(stored) if stored else ""
-    control_log.note_applied(folder, control_log.make_command(APPLY, "run", sweep=run_folder.sweep_toml(sweep)), before)
+    control_log.log_replaced_sweep(
+        folder, control_log.make_command(APPLY, "run", sweep=run_folder.sweep_toml(sweep)), before
+    )
 
 
 def _differs_from_stored(sweep: Sweep, folder: Path) -> bool:

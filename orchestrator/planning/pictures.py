@@ -24,7 +24,7 @@ from envs.render import LARGEST_FILE
 from envs.types import Sample
 from orchestrator.planning.plan import Plan
 from orchestrator.storage import checksums
-from orchestrator.storage.episode_store import UNREADABLE
+from orchestrator.storage.schemas import UNREADABLE
 from sweeps.spec import Cell
 
 FILE = "pictures.parquet"

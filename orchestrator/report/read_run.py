@@ -20,11 +20,12 @@ from orchestrator.report.scores.precision_stops import describe_savings, stopped
 from orchestrator.report.wording import pluralize
 from orchestrator.storage import lock
 from orchestrator.storage.checksums import damaged_files
-from orchestrator.storage.control_log import read_control_state
+from orchestrator.storage.control_state import read_control_state
 from orchestrator.storage.episode_store import episodes, turns
+from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.planned_episodes import filter_planned
 from orchestrator.storage.reused import sentences
-from orchestrator.storage.run_folder import RunFolderError, planned_cells, planned_keys, read_bad_lines, stored_sweep
+from orchestrator.storage.run_folder import planned_cells, planned_keys, read_bad_lines, stored_sweep
 from sweeps.load import SweepError
 from sweeps.spec import Sweep
 

@@ -85,7 +85,7 @@ def prepare_table(path: Path, frame: pl.DataFrame | pl.LazyFrame, **options: Any
 
     Raises OSError or PolarsError.
     """
-    import polars as pl  # whoever has a table has loaded it
+    import polars as pl  # loaded already if there is a table
 
     write = frame.sink_parquet if isinstance(frame, pl.LazyFrame) else frame.write_parquet
     write(_create_temporary(path), **options)
@@ -102,6 +102,16 @@ def write_table(path: Path, frame: pl.DataFrame, **options: Any) -> None:
     """Replace a Parquet file. Raises OSError or PolarsError, and then the old file is unchanged."""
     prepare_table(path, frame, **options)
     publish(path)
+
+
+def move_aside(folder: Path, path: Path) -> None:
+    """Move a file of a run folder to ``damaged/`` under a new name."""
+    damaged_folder = folder / "damaged"
+    make_folder(damaged_folder)
+    number = 0
+    while (aside := damaged_folder / f"{path.parent.name}-{path.name}{f'.{number}' if number else ''}").exists():
+        number += 1
+    path.rename(aside)
 
 
 def _create_temporary(path: Path) -> Path:

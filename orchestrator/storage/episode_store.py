@@ -10,51 +10,22 @@ whose numbers lie in that range: the name is the manifest (docs/decisions/0002-t
 from __future__ import annotations
 
 import logging
-import os
-import re
-import stat
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
-from actors.playing.records import Columns, EpisodeBatch, EpisodeRow, TurnRow
+from actors.playing.records import Columns, EpisodeBatch
 from orchestrator.storage import atomic_write, checksums, lock, row_check
-from orchestrator.storage.late_scan import TRIES, late_scan
-from orchestrator.storage.schemas import schema
+from orchestrator.storage.late_scan import late_scan
+from orchestrator.storage.part_files import Part, list_parts, list_parts_during_run, part_numbers, scan_part
+from orchestrator.storage.schemas import EPISODES, TABLES, TURNS
 
-EPISODES, TURNS = schema(EpisodeRow), schema(TurnRow)
-TABLES = {"episodes": EPISODES, "turns": TURNS}
-LATER = ("cached_tokens", "pictures", "cached_pictures", "read_as", "judged")
-EARLIER = {
-    table: pl.Schema({name: kind for name, kind in columns.items() if name not in LATER})
-    for table, columns in TABLES.items()
-}
-"""Schemas of earlier versions; columns that they lack are read as nulls."""
 LARGE = 100_000
 """Episodes from which on a part is no longer merged."""
-UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Part:
-    """A pair of files; ``first`` and ``last`` are equal unless parts were merged."""
-
-    first: int
-    last: int
-
-    @property
-    def name(self) -> str:
-        """File name in both folders."""
-        return f"part-{self.first:08d}" + ("" if self.first == self.last else f"-{self.last:08d}") + ".parquet"
-
-    def is_inside(self, merged: Part) -> bool:
-        """Return True if ``merged`` is a merge that holds this part's rows."""
-        return self != merged and merged.first <= self.first and self.last <= merged.last
 
 
 class EpisodeStore:
@@ -73,7 +44,7 @@ class EpisodeStore:
         except BaseException:
             lock.release(self.folder, "store")
             raise
-        self._next = max(_part_numbers(self.folder), default=0) + 1
+        self._next = max(part_numbers(self.folder), default=0) + 1
         self._clear_buffer()
 
     def append(self, batch: EpisodeBatch) -> None:
@@ -202,16 +173,16 @@ class EpisodeStore:
             atomic_write.make_folder(self.folder / table)
             for stale in (self.folder / table).glob(f"part-*{atomic_write.TEMPORARY}"):
                 stale.unlink()
-        scan = _scan_folder(self.folder, decode=True)
-        for path in scan.bad:
+        files = list_parts(self.folder, decode=True)
+        for path in files.bad:
             log.error("%s cannot be used and is moved to damaged/; its episodes are pending again", path)
-        if len(scan.lone) > 1:  # a crash leaves one
-            names = _describe_parts([path.name for path in scan.lone])
+        if len(files.lone) > 1:  # a crash leaves one
+            names = _describe_parts([path.name for path in files.lone])
             log.error("%s of episodes/ in %s was removed; its episodes are pending again", names, self.folder)
-        for path in (*scan.bad, *scan.lone):
-            move_aside(self.folder, path)
-        _delete_parts(self.folder, scan.merged)
-        return scan.parts
+        for path in (*files.bad, *files.lone):
+            atomic_write.move_aside(self.folder, path)
+        _delete_parts(self.folder, files.merged)
+        return files.parts
 
 
 def episodes(folder: Path, model: str | None = None) -> pl.LazyFrame:
@@ -227,95 +198,11 @@ def turns(folder: Path) -> pl.LazyFrame:
     return late_scan(TURNS, lambda: _turns(Path(folder), _usable_parts(Path(folder))))
 
 
-def damaged_parts(folder: Path) -> list[Path]:
-    """Return the part files that count as absent: torn, empty, foreign, of another schema, or unpaired."""
-    return _stable_scan(Path(folder)).bad
-
-
-@dataclass(frozen=True, slots=True)
-class _FolderScan:
-    parts: list[Part]
-    """What counts, in order."""
-    bad: list[Path]
-    """What cannot be used, with the other half of its pair."""
-    lone: list[Path]
-    """Turns whose episodes were never committed: what a crash between the two renames leaves."""
-    merged: list[Part]
-    """What a merge has replaced."""
-
-
 def _usable_parts(folder: Path) -> list[Part]:
-    scan = _stable_scan(folder)
-    for path in scan.bad:
+    files = list_parts_during_run(folder)
+    for path in files.bad:
         log.warning("%s cannot be used and is skipped; `proactive-sweep run` plays its episodes again", path)
-    return scan.parts
-
-
-def _stable_scan(folder: Path) -> _FolderScan:
-    """Scan during a run: a part is bad only if two scans agree, since a merge may happen within one."""
-    scan = _scan_folder(folder)
-    for _ in range(TRIES):
-        if not scan.bad or scan.bad == (rescan := _scan_folder(folder)).bad:
-            break
-        scan = rescan
-    return scan
-
-
-def _scan_folder(folder: Path, decode: bool = False) -> _FolderScan:
-    """Sort the files of both folders by their sums; ``decode`` also decodes every file, not just those without a sum."""
-    names = _list_files(folder)
-    parts_by_name = {name: part for name in set().union(*names.values()) if (part := _parse_part(name))}
-    sums = checksums.read_sums(folder)  # after the names: a part has its line before its name
-    good = {
-        table: {n for n in names[table] & parts_by_name.keys() if _is_usable(folder / table / n, decode, sums)}
-        for table in TABLES
-    }
-    pairs = good["episodes"] & good["turns"]
-    live = sorted(parts_by_name[name] for name in pairs)
-    merges = [part for part in live if part.first < part.last]
-    merged = [part for part in parts_by_name.values() if any(part.is_inside(merge) for merge in merges)]
-    replaced = {part.name for part in merged}
-    lone = good["turns"] - names["episodes"] - replaced
-    spare = {"episodes": pairs, "turns": pairs | lone}
-    bad = [
-        folder / table / name
-        for table in TABLES
-        for name in sorted(names[table] - spare[table] - (replaced & good[table]))
-    ]
-    return _FolderScan(sorted(set(live) - set(merged)), bad, [folder / "turns" / name for name in sorted(lone)], merged)
-
-
-def _list_files(folder: Path) -> dict[str, set[str]]:
-    """List the Parquet files of each folder, episodes first, since the writer writes them last."""
-    for _ in range(3):
-        names = {table: {path.name for path in (folder / table).glob("*.parquet")} for table in TABLES}
-        if names["episodes"] <= names["turns"]:
-            break  # else a merge may just have deleted a pair between the two listings
-    return names
-
-
-def _parse_part(name: str) -> Part | None:
-    match = re.fullmatch(r"part-([0-9]{8,18})(?:-([0-9]{8,18}))?\.parquet", name)
-    if not match:
-        return None
-    part = Part(int(match[1]), int(match[2] or match[1]))
-    return part if part.first <= part.last and part.name == name else None
-
-
-def _is_usable(path: Path, decode: bool, sums: checksums.Sums) -> bool:
-    """Return True if this is a valid part; a part without a sum is decoded. Pipes and folders are not opened."""
-    table = path.parent.name
-    try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode) or not status.st_size:
-            return False
-        if not checksums.sum_matches(path, sums):
-            return False
-        lazy = not decode and f"{table}/{path.name}" in sums
-        schema = _scan(path).collect_schema() if lazy else _scan(path).collect().schema
-    except UNREADABLE:
-        return False
-    return schema in (TABLES[table], EARLIER[table])
+    return files.parts
 
 
 def _scan_parts(folder: Path, table: str, parts: Sequence[Part]) -> pl.LazyFrame:
@@ -345,26 +232,13 @@ def _turns(folder: Path, parts: Sequence[Part]) -> pl.LazyFrame:
     return owned.drop("part")
 
 
-def _scan(path: Path) -> pl.LazyFrame:
-    return pl.scan_parquet(path, glob=False, hive_partitioning=False)
-
-
 def _row_count(path: Path) -> int:
-    return int(_scan(path).select(pl.len()).collect().item())
+    return int(scan_part(path).select(pl.len()).collect().item())
 
 
 def _describe_parts(names: Sequence[str]) -> str:
     """Return part names in one line, however many."""
     return names[0] if len(names) == 1 else f"each of {len(names)} parts from {names[0]} to {names[-1]}"
-
-
-def _part_numbers(folder: Path) -> Iterable[int]:
-    """Yield every number that a part has or had before it was moved aside, so that a repaired file can be put back."""
-    for subfolder in (*TABLES, "damaged"):
-        for path in (folder / subfolder).glob("*part-*"):
-            match = re.search(r"part-(?:[0-9]{8,18}-)?([0-9]{8,18})\.parquet", path.name)
-            if match:
-                yield int(match[1])
 
 
 def _check_columns(tables: dict[str, Columns]) -> set[str]:
@@ -391,13 +265,3 @@ def _delete_parts(folder: Path, parts: Iterable[Part]) -> None:
         for part in parts:
             (folder / table / part.name).unlink(missing_ok=True)
         atomic_write.fsync(folder / table)
-
-
-def move_aside(folder: Path, path: Path) -> None:
-    """Move a file to ``damaged/`` under a new name."""
-    damaged_folder = folder / "damaged"
-    atomic_write.make_folder(damaged_folder)
-    number = 0
-    while (aside := damaged_folder / f"{path.parent.name}-{path.name}{f'.{number}' if number else ''}").exists():
-        number += 1
-    path.rename(aside)

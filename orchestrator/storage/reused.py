@@ -10,8 +10,9 @@ from pathlib import Path
 
 import polars as pl
 
-from orchestrator.storage import checksums
-from orchestrator.storage.episode_store import UNREADABLE, episodes, move_aside
+from orchestrator.storage import atomic_write, checksums
+from orchestrator.storage.episode_store import episodes
+from orchestrator.storage.schemas import UNREADABLE
 
 FILE = "reused.parquet"
 REUSED = pl.Schema({"key": pl.String, "judge": pl.String, "cell": pl.String, "folder": pl.String, "taken": pl.String})
@@ -39,7 +40,7 @@ def drop_unstored(folder: Path) -> None:
         return
     if FILE in checksums.damaged_files(folder):
         log.error("%s is damaged and moved to damaged/: what came from other folders is not known any more", FILE)
-        move_aside(folder, folder / FILE)
+        atomic_write.move_aside(folder, folder / FILE)
         return
     stored_rows = read_reused(folder)
     if stored_rows.height < _read_rows(folder).height:

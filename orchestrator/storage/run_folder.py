@@ -1,17 +1,14 @@
-"""The configuration, plan and status files of a run folder.
+"""The configuration and plan files of a run folder.
 
 A run folder belongs to one configuration and one driver; any other is refused, with what to type instead.
 
-``sweep.resolved.toml``, ``plan.json`` and ``status.json`` are replaced atomically, with their sums, and hold no secrets.
+``sweep.resolved.toml`` and ``plan.json`` are replaced atomically, with their sums, and hold no secrets.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-import platform
-import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,42 +17,26 @@ from typing import Annotated, Any, NotRequired
 import polars as pl
 import tomli_w
 from polars.io.plugins import register_io_source
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from actors.text.redaction import redact_address, redact_addresses
-from envs import regular
 from envs.bad_lines import SkippedLines, bad_line_count, parse_skipped_lines
 from envs.json_text import parse_json
-from envs.types import ERRORS, Ending
 from orchestrator.storage import checksums, lock
-from orchestrator.storage.control_log import ControlState, read_control_state
-from orchestrator.storage.episode_store import UNREADABLE, episodes
-from orchestrator.storage.episode_store import damaged_parts as damaged_parts
+from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.planned_episodes import KEY, filter_planned, key_chunks
-from orchestrator.storage.software import commit, versions
+from orchestrator.storage.schemas import UNREADABLE
 from sweeps.spec import ModelSpec, Sweep
 
-__all__ = [
-    "RunFolderError",
-    "claim",
-    "differences",
-    "read_bad_lines",
-    "read_status",
-    "settings",
-    "stored_sweep",
-    "write_plan",
-    "write_status",
-]
-
-RESOLVED, PLAN, KEYS, STATUS, LIVE = "sweep.resolved.toml", "plan.json", "plan.parquet", "status.json", "live.json"
+RESOLVED, PLAN, KEYS = "sweep.resolved.toml", "plan.json", "plan.parquet"
 BAD_LINES = "bad_lines.json"
 """The data lines that ``skip_bad`` left out; absent if there are none."""
 NOT_IDENTITY = {"output", "tracking", "cluster", "staging", "judge", "measures", "precision", "models", "conditions"}
 """Keys of a sweep that do not identify a run, or are compared by name."""
-SHOWN = 8
-"""Differences that a refusal lists."""
+MAX_DIFFERENCES = 8
+"""Differences that an error message lists."""
 
 
 class PlannedCell(TypedDict):
@@ -71,18 +52,7 @@ class PlannedCell(TypedDict):
     """For a sweep that stops by precision: the episodes of the full set, more than ``planned`` once the cell has stopped."""
 
 
-class CellStatus(TypedDict):
-    """A cell of ``status.json``."""
-
-    cell: str
-    planned: int
-    finished: int
-    errors: int
-    state: str
-    reason: str
-
-
-PLANNED_CELLS, CELLS = TypeAdapter(list[PlannedCell]), TypeAdapter(list[CellStatus])
+PLANNED_CELLS = TypeAdapter(list[PlannedCell])
 
 
 @contextlib.contextmanager
@@ -95,7 +65,7 @@ def claim(
     folder, or if ``update`` is false and stored episodes belong to another configuration or other bad lines.
     """
     with lock.hold(folder, "driver"):
-        update = update or not _holds_parts(folder)
+        update = update or not _has_parts(folder)
         old = check_configuration(folder, sweep, update)
         checksums.drop_stale_sums(folder)
         if left_out is not None:
@@ -156,7 +126,7 @@ def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None =
     if keys is not None:
         checksums.write_table(folder / KEYS, register_io_source(lambda *options: key_chunks(keys), schema=KEY))
     content = {"planned": int(planned["planned"].sum()), "cells": planned.to_dicts()}
-    checksums.write(folder / PLAN, _to_json(content))
+    checksums.write(folder / PLAN, to_json(content))
 
 
 def planned_cells(folder: Path) -> list[PlannedCell]:
@@ -204,102 +174,6 @@ def planned_episodes(folder: Path) -> pl.LazyFrame:
     return filter_planned(episodes(folder), planned_keys(folder))
 
 
-def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: bool) -> None:
-    """Write ``status.json``: the command, versions, and the state of each cell.
-
-    ``finished`` is False if the attempt was stopped.
-    """
-    content = {
-        "argv": [redact_address(argument) for argument in sys.argv],
-        "commit": commit(),
-        "python": platform.python_version(),
-        "packages": versions(),
-        "finished": finished,
-        "describes": _content_mark(folder),
-        "cells": list(cells),
-    }
-    checksums.write(folder / STATUS, _to_json(content))
-
-
-def read_status(folder: Path) -> dict[str, Any]:
-    """Return ``status.json``, and the current writer as ``running`` (host, pid, started; or None).
-
-    ``left_out`` has one sentence per scenario with bad lines that are not played (``skip_bad``).
-    ``live`` is what a running driver wrote last (``orchestrator.monitoring.snapshot.Snapshot``), or None. Counts are taken
-    from the store if an attempt runs or was killed, or if ``status.json`` or a part is damaged (``damaged`` names these).
-    Raises RunFolderError if the folder is no run folder.
-    """
-    running = lock.holder(folder)
-    parts = [path.relative_to(folder).as_posix() for path in damaged_parts(folder)]
-    about = {
-        "damaged": [*checksums.damaged_files(folder), *parts],
-        "left_out": [str(lines) for lines in read_bad_lines(folder)],
-    }
-    status = _read_status(folder)
-    if status is not None and running is None and not parts and not _changed_since_status(folder):
-        return {**status, "running": None, **about}
-    if not (folder / PLAN).exists():
-        raise RunFolderError(f"{folder} holds no run yet; `proactive-sweep run SWEEP --output {folder}` starts one")
-    reasons = {cell["cell"]: cell["reason"] for cell in (status or {}).get("cells", ())}
-    cells = _control_state(folder).mark_cells(_count_cells(folder, planned_cells(folder), reasons))
-    attempt = {"running": running, "live": _read_json(folder / LIVE) if running is not None else None}
-    return {**(status or {}), "finished": False, **attempt, **about, "cells": cells}
-
-
-def _control_state(folder: Path) -> ControlState:
-    """Return the state set by commands; the default state if the log is damaged, which ``damaged`` reports."""
-    try:
-        return read_control_state(folder)
-    except RunFolderError:
-        return ControlState()
-
-
-def _changed_since_status(folder: Path) -> bool:
-    """Return True if episodes or the plan changed after status.json was written, as after a kill."""
-    if (folder / PLAN).exists() and not (folder / "episodes").is_dir():
-        return True
-    described = (_read_json(folder / STATUS) or {}).get("describes")
-    if described is not None:
-        return bool(described != _content_mark(folder))
-    places = [folder / PLAN, folder / RESOLVED, folder / "episodes", *(folder / "episodes").glob("*.parquet")]
-    newest = max((path.stat().st_mtime_ns for path in places if path.exists()), default=0)
-    return newest > (folder / STATUS).stat().st_mtime_ns  # a status.json of an older version
-
-
-def _content_mark(folder: Path) -> str:
-    """Return a hash of the plan, the sweep, and the names and sizes of the episode parts; unlike times, these are reliable."""
-    digest = hashlib.sha256()
-    for path in (folder / PLAN, folder / KEYS, folder / RESOLVED, *sorted((folder / "episodes").glob("*.parquet"))):
-        with contextlib.suppress(OSError):
-            hash_content = path.parent == folder
-            content = regular.read_bytes(path, checksums.LARGEST) if hash_content else b""
-            digest.update(f"{path.name} {path.stat().st_size}\n".encode() + content)
-    return digest.hexdigest()
-
-
-def _count_cells(folder: Path, planned: Sequence[PlannedCell], reasons: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the cells with their durable episodes."""
-    wrong = pl.col("ending").is_in(ERRORS).sum().alias("errors")
-    given_up = pl.col("ending").eq(Ending.FAILED).any().alias("failed")
-    counts = planned_episodes(folder).group_by("cell").agg(pl.len().alias("finished"), wrong, given_up).collect()
-    counts_by_cell = {row[0]: row[1:] for row in counts.iter_rows()}
-    rows = []
-    for cell in planned:
-        played, errors, failed = counts_by_cell.get(cell["cell"], (0, 0, False))
-        finished = min(played, cell["planned"])
-        state = _state(finished, cell["planned"], failed)
-        reason = reasons.get(cell["cell"], "") if state == "partial" else ""
-        count = {"planned": cell["planned"], "finished": finished, "errors": errors}
-        rows.append({"cell": cell["cell"], **count, "state": state, "reason": reason})
-    return rows
-
-
-def _state(finished: int, planned: int, failed: bool) -> str:
-    if finished == planned:
-        return "failed" if failed else "complete"
-    return "partial" if finished else "waiting"
-
-
 def read_bad_lines(folder: Path) -> tuple[SkippedLines, ...]:
     """Return the bad lines that the folder's run leaves out. Raises RunFolderError if their file is damaged."""
     path = folder / BAD_LINES
@@ -320,7 +194,7 @@ def _record_bad_lines(folder: Path, left_out: Sequence[SkippedLines], before: Se
             " that are good now"
         )
     if left_out:
-        checksums.write(folder / BAD_LINES, _to_json({"scenarios": [lines.as_json() for lines in left_out]}))
+        checksums.write(folder / BAD_LINES, to_json({"scenarios": [lines.as_json() for lines in left_out]}))
     else:
         (folder / BAD_LINES).unlink(missing_ok=True)
 
@@ -329,7 +203,7 @@ def _describe_left_out(left_out: Sequence[SkippedLines]) -> str:
     return ", ".join(f"{bad_line_count(lines.lines)} of {lines.scenario}" for lines in left_out) or "no bad line"
 
 
-def _holds_parts(folder: Path) -> bool:
+def _has_parts(folder: Path) -> bool:
     """Return True if any table has or had a part; a folder without one accepts any sweep."""
     parts = (
         part for table in ("episodes", "turns", "verdicts", "damaged") for part in (folder / table).glob("*part-*")
@@ -353,9 +227,9 @@ def _stored_or_none(folder: Path, update: bool) -> Sweep | None:
 
 
 def _refusal(folder: Path, changed: Sequence[str]) -> str:
-    rest = f"; and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+    rest = f"; and {len(changed) - MAX_DIFFERENCES} more" if len(changed) > MAX_DIFFERENCES else ""
     return (
-        f"{folder} holds a run of another configuration: {'; '.join(changed[:SHOWN])}{rest}. Pass another --output, or "
+        f"{folder} holds a run of another configuration: {'; '.join(changed[:MAX_DIFFERENCES])}{rest}. Pass another --output, or "
         "--update to go on in this folder with the new configuration (finished episodes that still belong are kept)"
     )
 
@@ -378,23 +252,6 @@ def _shorten(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        content = parse_json(checksums.read_verified(path))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
-
-
-def _read_status(folder: Path) -> dict[str, Any] | None:
-    """Return ``status.json``; None if it is absent, damaged or edited."""
-    status = _read_json(folder / STATUS)
-    try:
-        return None if status is None else {**status, "cells": CELLS.validate_python(status["cells"], strict=True)}
-    except (KeyError, ValidationError):
-        return None
-
-
 def _damaged(path: Path, problem: BaseException) -> RunFolderError:
     return RunFolderError(f"{path} is damaged ({_reason(problem)}); the same `run` command writes it anew")
 
@@ -403,5 +260,6 @@ def _reason(problem: BaseException) -> str:
     return getattr(problem, "strerror", None) or str(problem).partition("\n")[0] or type(problem).__name__
 
 
-def _to_json(content: Any) -> bytes:
+def to_json(content: Any) -> bytes:
+    """Return indented JSON with a final newline."""
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()

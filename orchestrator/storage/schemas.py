@@ -1,6 +1,6 @@
-"""The Parquet schema of a table, derived from its row type in ``actors.playing.records``.
+"""The Parquet schemas of the stored tables, derived from the row types in ``actors.playing.records``.
 
-A column has the name, position and type of the row's field. Stored parts are compared with it.
+A column has the name, position and type of the row's field. Stored parts are compared with these schemas.
 """
 
 from __future__ import annotations
@@ -10,23 +10,37 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import polars as pl
 
-from actors.playing.records import Int32
+from actors.playing.records import EpisodeRow, Int32, TurnRow, VerdictRow
 
-KINDS: dict[Any, type[pl.DataType]] = {
+COLUMN_TYPES: dict[Any, type[pl.DataType]] = {
     str: pl.String, int: pl.Int64, Int32: pl.Int32, float: pl.Float64, bool: pl.Boolean,
 }  # fmt: skip
 """Column type per field type; all columns may hold nulls."""
+UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+"""Errors of polars for a file that is absent or not valid Parquet."""
 
 
 def schema(row: type[tuple[Any, ...]]) -> pl.Schema:
     """Return the schema of a table of such rows. Raises KeyError for a field type without a column type."""
     hints = get_type_hints(row, include_extras=True)
-    return pl.Schema({name: KINDS[_without_none(hint)] for name, hint in hints.items()})
+    return pl.Schema({name: COLUMN_TYPES[_without_none(hint)] for name, hint in hints.items()})
 
 
 def _without_none(hint: Any) -> Any:
     """Return ``str`` for ``str | None``, and other types unchanged."""
     if get_origin(hint) in (None, Annotated):
         return hint
-    (kind,) = (choice for choice in get_args(hint) if choice is not NoneType)
-    return kind
+    (field_type,) = (choice for choice in get_args(hint) if choice is not NoneType)
+    return field_type
+
+
+EPISODES, TURNS, VERDICTS = schema(EpisodeRow), schema(TurnRow), schema(VerdictRow)
+TABLES = {"episodes": EPISODES, "turns": TURNS}
+
+ADDED_COLUMNS = ("cached_tokens", "pictures", "cached_pictures", "read_as", "judged", "strict_")
+"""Prefixes of the columns that earlier versions did not store; they are read as nulls."""
+
+
+def earlier_schema(current: pl.Schema) -> pl.Schema:
+    """Return the schema of a table before it had the added columns."""
+    return pl.Schema({name: kind for name, kind in current.items() if not name.startswith(ADDED_COLUMNS)})

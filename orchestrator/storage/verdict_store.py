@@ -14,18 +14,16 @@ from pathlib import Path
 
 import polars as pl
 
-from actors.playing.records import Columns, VerdictRow
+from actors.playing.records import Columns
 from envs.types import Ending
 from orchestrator.storage import atomic_write, checksums, row_check
-from orchestrator.storage.episode_store import UNREADABLE, move_aside, turns
+from orchestrator.storage.episode_store import turns
 from orchestrator.storage.late_scan import TRIES, late_scan
+from orchestrator.storage.part_files import is_usable
 from orchestrator.storage.planned_episodes import key_frame
-from orchestrator.storage.schemas import schema
+from orchestrator.storage.schemas import VERDICTS
 
 FOLDER = "verdicts"
-VERDICTS = schema(VerdictRow)
-WITHOUT_STRICT = pl.Schema({name: kind for name, kind in VERDICTS.items() if not name.startswith("strict_")})
-"""The schema of verdicts before they had strict bits; these are read as nulls."""
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +39,7 @@ class VerdictStore:
         self.folder, self.rows, self.seconds = Path(folder) / FOLDER, rows, seconds
         for path in damaged_verdicts(Path(folder)):
             log.error("%s cannot be used and is moved to damaged/; its answers are read again", path)
-            move_aside(self.folder.parent, path)
+            atomic_write.move_aside(self.folder.parent, path)
         if f"{FOLDER}/" in checksums.removed_tables(self.folder.parent):
             log.error("%s was removed; its answers are read again", self.folder)
         self._part_names = {path.name for path in _list_parts(self.folder)}
@@ -152,21 +150,9 @@ def _usable_parts(folder: Path) -> list[Path]:
     for _ in range(TRIES):
         parts = _list_parts(folder)
         sums = checksums.read_sums(folder.parent) if parts else {}
-        good = [path for path in parts if _is_usable(path, sums)]
+        good = [path for path in parts if is_usable(path, VERDICTS, sums)]
         if len(good) == len(parts) or parts == _list_parts(folder):
             break  # else a merge has deleted some meanwhile, and its own part is there
     for path in (path for path in parts if path not in good):
         log.warning("%s cannot be used and is skipped; `proactive-sweep judge` reads its answers again", path)
     return good
-
-
-def _is_usable(path: Path, sums: checksums.Sums) -> bool:
-    """Return True if a part's bytes match its sum; a part without a sum, of an earlier version, must decode completely."""
-    try:
-        good = path.is_file() and checksums.sum_matches(path, sums)
-        fits_schema = good and pl.scan_parquet(path, glob=False).collect_schema() in (VERDICTS, WITHOUT_STRICT)
-        if fits_schema and f"{FOLDER}/{path.name}" not in sums:
-            pl.read_parquet(path, glob=False)
-        return fits_schema
-    except UNREADABLE:
-        return False

@@ -12,7 +12,7 @@ from actors.playing.play import Episode, play, refusal_ending
 from actors.playing.records import episode_row
 from envs.types import Ending
 from orchestrator.report.scores.metrics import score
-from orchestrator.storage.episode_store import EPISODES
+from orchestrator.storage.schemas import EPISODES
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, ModelSpec, Protocol
 from tests.envs.games import SAMPLES

@@ -19,7 +19,7 @@ from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.ranking import ranking
 from orchestrator.report.run_data import RunData, Samples, rank_of
 from orchestrator.report.wording import pluralize
-from orchestrator.storage.run_folder import RunFolderError
+from orchestrator.storage.lock import RunFolderError
 from sweeps.spec import ModelSpec, Protocol
 
 BASELINE, PERSON = "baseline", "person"

@@ -21,7 +21,7 @@ from orchestrator.report.tables.parts import Row, by_column, change_cell, format
 from orchestrator.report.tables.table import Column, Line, Table, TableCell
 from orchestrator.report.wording import format_signed, pluralize
 from orchestrator.storage import run_folder
-from orchestrator.storage.run_folder import RunFolderError
+from orchestrator.storage.lock import RunFolderError
 
 NAMES = ["run", "model", "condition", "protocol"]
 CELL = ["model", "scenario", "condition", "protocol"]

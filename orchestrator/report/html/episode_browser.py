@@ -19,7 +19,7 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.hard_samples import HARDEST
 from orchestrator.report.tables.parts import order_models
 from orchestrator.report.wording import pluralize
-from orchestrator.storage.episode_store import UNREADABLE
+from orchestrator.storage.schemas import UNREADABLE
 from sweeps.conditions import CONDITIONS
 
 SEED = 0

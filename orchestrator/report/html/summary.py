@@ -17,8 +17,8 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
 from orchestrator.report.tables.parts import order_models
 from orchestrator.report.wording import format_share, pluralize
-from orchestrator.storage.episode_store import damaged_parts
-from orchestrator.storage.run_folder import read_status
+from orchestrator.storage.part_files import damaged_parts
+from orchestrator.storage.status import read_status
 from sweeps.conditions import CONDITIONS
 from sweeps.protocol import Protocol
 from sweeps.spec import Sweep

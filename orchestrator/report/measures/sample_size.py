@@ -18,7 +18,7 @@ from orchestrator.report.statistics.exact_tests import ALPHA, POWER, mcnemar_pow
 from orchestrator.report.statistics.proportion import proportion_interval
 from orchestrator.scheduling.forecast.forecast import HOUR, forecast
 from orchestrator.scheduling.forecast.workload import count_work, sibling_runs, split_by_gpu
-from orchestrator.storage.episode_store import EPISODES
+from orchestrator.storage.schemas import EPISODES
 from sweeps.load import SweepError
 from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import Protocol, Sweep

@@ -19,7 +19,7 @@ from orchestrator.report.scores.cell_resources import RESOURCE_COLUMNS
 from orchestrator.report.statistics.proportion import proportion_bounds
 from orchestrator.storage import checksums
 from orchestrator.storage.engine_cache import CACHED, cached_percentages
-from orchestrator.storage.verdict_store import VERDICTS
+from orchestrator.storage.schemas import VERDICTS
 
 PLANNED_COLUMNS = ("model", "scenario", "condition", "protocol", "cell", "planned")
 """Columns of the table of planned cells."""

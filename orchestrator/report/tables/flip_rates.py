@@ -14,7 +14,7 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.parts import Row
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 from orchestrator.storage import checksums
-from orchestrator.storage.episode_store import UNREADABLE
+from orchestrator.storage.schemas import UNREADABLE
 
 RATES_FILE, CELLS_FILE, CHANGED_FILE = "rates.csv", "cells.csv", "changed.csv"
 MEASURES = {

@@ -18,6 +18,7 @@ from orchestrator.planning.build_plan import build_plan, planned_rows, stored_ep
 from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.storage import run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes
+from orchestrator.storage.status import read_status, write_status
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.load import load
 from tests.oracle import oracle_path, oracle_python
@@ -53,7 +54,7 @@ def attempt(folder: Path, file: Path) -> None:
         runs.heard(folder, sweep, sweep.judge, Baseline("rule-judge"), only=20)
         VerdictStore(folder).compact()
         write_results(folder, score(stored_episodes(plan, folder), planned_rows(plan), verdicts(folder)))
-        run_folder.write_status(folder, [], finished=False)
+        write_status(folder, [], finished=False)
         if not pending:
             store.discard(episodes(folder).select("key").collect()["key"].to_list()[::2])
         store.close()
@@ -77,7 +78,7 @@ def writer(tmp_path, demo_data):
     stop.set()
     process.join(60)
     assert process.exitcode == 0
-    assert not run_folder.read_status(folder)["damaged"] and sound(folder)
+    assert not read_status(folder)["damaged"] and sound(folder)
 
 
 def typed(command, process) -> None:

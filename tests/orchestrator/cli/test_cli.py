@@ -13,7 +13,7 @@ from envs.samples import load_samples
 from envs.stimulus import OPEN_ENDED_HINT
 from orchestrator.cli.main import app
 from orchestrator.inspection.replay import as_json
-from orchestrator.storage.run_folder import write_status
+from orchestrator.storage.status import write_status
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.load import build_cell
 from tests.orchestrator.report import runs

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from orchestrator.cli.main import app
 from orchestrator.object_store import run_location as remote
 from orchestrator.storage import control_log, lock, run_folder
+from orchestrator.storage.status import read_status
 from tests.orchestrator.buckets import wait_for
 from tests.orchestrator.report import runs
 
@@ -100,7 +101,7 @@ def test_status_and_report_say_what_is_cancelled(folder):
     with lock.hold(folder, "driver"):
         run_folder.write_plan(folder, _planned(planned, more=5))
 
-    states = {cell["state"] for cell in run_folder.read_status(folder)["cells"]}
+    states = {cell["state"] for cell in read_status(folder)["cells"]}
     told = CliRunner().invoke(app, ["report", str(folder), "--json"])
 
     assert states == {"cancelled"}

@@ -18,7 +18,8 @@ from orchestrator.cli.main import app
 from orchestrator.execution import ray_cluster
 from orchestrator.scheduling.forecast.throughput import OBSERVED_FILE
 from orchestrator.storage import checksums
-from orchestrator.storage.run_folder import planned_cells, write_status
+from orchestrator.storage.run_folder import planned_cells
+from orchestrator.storage.status import write_status
 from sweeps.load import build_judge
 from tests.actors.hostile import CONTROL
 from tests.orchestrator.report import runs

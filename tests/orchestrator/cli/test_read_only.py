@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from orchestrator.storage.run_folder import write_status
+from orchestrator.storage.status import write_status
 from tests.conftest import ROOT
 from tests.orchestrator.report import runs
 

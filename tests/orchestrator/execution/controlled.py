@@ -25,6 +25,7 @@ from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Abandon, Drop, GiveUp, Lease, Recall, Scheduler, Start, Stop
 from orchestrator.storage import control_log, lock, run_folder
+from orchestrator.storage.control_state import read_control_state
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from sweeps.load import build
 from sweeps.spec import Sweep
@@ -79,7 +80,7 @@ class Cluster:
         pending = self.plan.pending(set(self.store.finished_episodes()["key"]))
         found = demands(self.sweep, 8, 4)
         self.schedule = Scheduler(pending, found, 8, 4, NODES, shares(self.sweep, 4), self.plan.share_sample)
-        standing = control_log.read_control_state(self.folder)
+        standing = read_control_state(self.folder)
         self.control = LiveControl(self, self.plan, self.folder, standing)  # type: ignore[arg-type]
         self.act(self.schedule.on_begin(self.now()))
 

@@ -9,6 +9,7 @@ from orchestrator.execution.live_control import take_waiting_commands
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.scheduling.commands import JUDGES
 from orchestrator.storage import control_log
+from orchestrator.storage.control_state import read_control_state
 from orchestrator.storage.episode_store import episodes, turns
 from tests.orchestrator.execution.controlled import MODELS, Cluster, Somebody, dies_while_polling, finish, sweep_of
 from tests.orchestrator.precision.wide import wide
@@ -232,7 +233,7 @@ def test_what_cannot_be_done_is_refused_in_one_sentence_and_changes_nothing(clus
 
     assert entry.refused and entry.effect.startswith(why)
     assert (cluster.schedule.shares, cluster.schedule.closed, list(cluster.control.standing.entries)) == before
-    assert not control_log.read_control_state(cluster.folder).entries
+    assert not read_control_state(cluster.folder).entries
 
 
 def test_where_answers_are_only_judged_nothing_is_played_again(cluster):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from orchestrator.execution import preparation
-from orchestrator.storage.run_folder import read_status
+from orchestrator.storage.status import read_status
 from sweeps.load import build
 from tests.conftest import ROOT
 

@@ -12,7 +12,8 @@ from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.html.summary import list_problems
 from orchestrator.report.paper.provenance import open_ended_subsets
 from orchestrator.report.read_run import read_run
-from orchestrator.storage.run_folder import RunFolderError, read_status
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.status import read_status
 from tests.orchestrator.cli.test_cli import call
 from tests.orchestrator.report import runs
 

@@ -15,7 +15,7 @@ from orchestrator.export.every_eval_ever import SCHEMAS
 from orchestrator.export.export import FORMATS, export
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import episodes, turns
-from orchestrator.storage.run_folder import RunFolderError
+from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import exported
 
 HOSTILE = '=HYPERLINK("http://x";"y")'

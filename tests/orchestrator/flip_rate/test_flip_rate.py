@@ -24,7 +24,8 @@ from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.flip_rates import flip_rate_table
 from orchestrator.storage.episode_store import episodes, turns
-from orchestrator.storage.run_folder import RunFolderError, differences
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.run_folder import differences
 from orchestrator.storage.run_folder import settings as identity
 from tests.actors.service import said, service
 from tests.orchestrator.report.runs import played, sweep

@@ -9,7 +9,7 @@ from orchestrator.learning import table
 from orchestrator.learning.run_files import claim, entry, read_train_table
 from orchestrator.learning.settings import TrainError, train_table
 from orchestrator.report.tables.markdown import markdown
-from orchestrator.storage.run_folder import RunFolderError
+from orchestrator.storage.lock import RunFolderError
 from sweeps.load import SweepError, load
 from tests.orchestrator.report.runs import played, sweep
 

@@ -19,7 +19,9 @@ from orchestrator.report.measures.decision_map import DecisionInputs, add_decisi
 from orchestrator.report.scores.metrics import write_results
 from orchestrator.storage import checksums, lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.run_folder import RunFolderError, planned_keys, read_status
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.run_folder import planned_keys
+from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import verdicts
 from tests.orchestrator.report.runs import heard, played, replaced, sweep
 from tests.orchestrator.storage.test_episode_store import sound

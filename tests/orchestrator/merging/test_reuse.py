@@ -23,7 +23,7 @@ from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import build_plan, planned_rows
 from orchestrator.storage import reused, run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.run_folder import RunFolderError
+from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.verdict_store import verdicts
 from tests.actors.service import said, service
 from tests.oracle import oracle_path, oracle_python

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from orchestrator.object_store import run_location as remote
-from orchestrator.storage.episode_store import damaged_parts
+from orchestrator.storage.part_files import damaged_parts
 from orchestrator.storage.verdict_store import damaged_verdicts
 from tests.orchestrator.object_store.test_object_store import stored, write
 from tests.orchestrator.storage.test_episode_store import sound

@@ -17,8 +17,9 @@ from orchestrator.object_store.bucket import Bucket, BucketError
 from orchestrator.object_store.uploader import Uploader, is_shared, pending_parts
 from orchestrator.object_store.writer_lock import LOCK, WriterLock
 from orchestrator.storage import checksums
-from orchestrator.storage.episode_store import EpisodeStore, damaged_parts, episodes
+from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.part_files import damaged_parts
 from tests.orchestrator import buckets
 from tests.orchestrator.blocks import numbered
 from tests.orchestrator.buckets import wait_for

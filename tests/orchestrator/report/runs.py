@@ -21,8 +21,9 @@ from orchestrator.report.paper.published import published_figures
 from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.storage import atomic_write, checksums, run_folder
-from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore
-from orchestrator.storage.verdict_store import VERDICTS, VerdictStore, final_replies
+from orchestrator.storage.episode_store import EpisodeStore
+from orchestrator.storage.schemas import EPISODES, TURNS, VERDICTS
+from orchestrator.storage.verdict_store import VerdictStore, final_replies
 from sweeps.load import build
 from sweeps.spec import Judge, Protocol, Sweep
 

@@ -11,14 +11,9 @@ import pytest
 from orchestrator.report.read_run import read_run
 from orchestrator.scheduling.forecast.throughput import OBSERVED_FILE, read_observed
 from orchestrator.storage import checksums
-from orchestrator.storage.run_folder import (
-    RunFolderError,
-    planned_cells,
-    planned_keys,
-    read_status,
-    stored_sweep,
-    write_status,
-)
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.run_folder import planned_cells, planned_keys, stored_sweep
+from orchestrator.storage.status import read_status, write_status
 from orchestrator.tracking.mlflow.rebuild import read_results
 from tests.orchestrator.report import runs
 

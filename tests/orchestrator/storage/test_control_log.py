@@ -9,14 +9,13 @@ from orchestrator.storage import checksums, control_log
 from orchestrator.storage.control_log import (
     LOG,
     Command,
-    ControlState,
     LogEntry,
     make_command,
-    matches,
     read_history,
     send_command,
     take_commands,
 )
+from orchestrator.storage.control_state import ControlState, matches
 from orchestrator.storage.lock import RunFolderError
 
 

@@ -14,8 +14,10 @@ import polars as pl
 import pytest
 
 from orchestrator.storage import episode_store, lock
-from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore, damaged_parts, episodes, turns
+from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.part_files import damaged_parts
+from orchestrator.storage.schemas import EPISODES, TURNS
 from tests.orchestrator.blocks import block, episode, numbered
 
 ROOT = Path(__file__).parents[3]

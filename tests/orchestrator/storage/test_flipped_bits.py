@@ -8,7 +8,8 @@ import pytest
 
 from orchestrator.storage import row_check
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.verdict_store import VERDICTS, VerdictStore, pending_answers, verdicts
+from orchestrator.storage.schemas import VERDICTS
+from orchestrator.storage.verdict_store import VerdictStore, pending_answers, verdicts
 from tests.orchestrator.blocks import block, episode, numbered
 
 READERS = {"episodes": episodes, "turns": turns, "verdicts": verdicts}

@@ -15,7 +15,9 @@ import pytest
 from envs.demo import draw
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.storage import checksums, run_folder
-from orchestrator.storage.episode_store import damaged_parts, episodes, turns
+from orchestrator.storage.episode_store import episodes, turns
+from orchestrator.storage.part_files import damaged_parts
+from orchestrator.storage.status import read_status
 from sweeps.load import load
 from tests.orchestrator.report import runs
 
@@ -57,7 +59,7 @@ def test_a_folder_of_an_earlier_version_opens_and_says_what_is_pending(folder):
     sweep = load(Path(SWEEP), [])
     plan = build_plan(sweep)
 
-    status = run_folder.read_status(folder)
+    status = read_status(folder)
     progress = {row["cell"]: (row["done"], row["planned"]) for row in cells_with_progress(plan, folder)}
 
     assert run_folder.check_configuration(folder, sweep, update=False) == run_folder.stored_sweep(folder)

@@ -3,8 +3,8 @@
 import polars as pl
 import pytest
 
-from orchestrator.storage.episode_store import EPISODES
 from orchestrator.storage.planned_episodes import filter_planned
+from orchestrator.storage.schemas import EPISODES
 from tests.orchestrator.blocks import episode
 
 ROD, QD = "uniform/ROD/hint", "uniform/QD/hint"

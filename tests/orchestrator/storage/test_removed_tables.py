@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from orchestrator.storage import run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes
+from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import VerdictStore, pending_answers
 from tests.orchestrator.blocks import numbered
 from tests.orchestrator.storage.test_episode_store import sound, written
@@ -96,8 +96,8 @@ def test_a_folder_of_verdicts_that_is_gone_is_said_once_more_is_written(tmp_path
 def test_status_names_a_table_that_is_gone(tmp_path):
     plan(tmp_path, 3)
     written(tmp_path, (1, 2), (3,))
-    assert run_folder.read_status(tmp_path)["damaged"] == []
+    assert read_status(tmp_path)["damaged"] == []
     shutil.rmtree(tmp_path / "episodes")
-    found = run_folder.read_status(tmp_path)
+    found = read_status(tmp_path)
 
     assert found["damaged"] == ["episodes/"] and [cell["finished"] for cell in found["cells"]] == [0]

@@ -17,17 +17,9 @@ import pytest
 
 from envs.types import Ending
 from orchestrator.storage.episode_store import EpisodeStore, episodes
-from orchestrator.storage.run_folder import (
-    RunFolderError,
-    claim,
-    differences,
-    read_status,
-    settings,
-    stored_sweep,
-    sweep_toml,
-    write_plan,
-    write_status,
-)
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.run_folder import claim, differences, settings, stored_sweep, sweep_toml, write_plan
+from orchestrator.storage.status import read_status, write_status
 from sweeps.load import build
 from sweeps.spec import Sweep
 from tests.orchestrator.blocks import CELL, block, episode, numbered

@@ -22,9 +22,10 @@ from actors.playing.records import (
 )
 from envs.openended import Bits
 from envs.types import Action, Ending, ImageRef, Move, OpenAnswer, Turn, Verdict
-from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore, damaged_parts, episodes, turns
-from orchestrator.storage.schemas import schema
-from orchestrator.storage.verdict_store import VERDICTS, VerdictStore, verdicts
+from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
+from orchestrator.storage.part_files import damaged_parts
+from orchestrator.storage.schemas import EPISODES, TURNS, VERDICTS, schema
+from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.load import build
 from tests.envs.games import SAMPLES
 from tests.orchestrator import blocks

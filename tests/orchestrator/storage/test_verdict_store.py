@@ -8,10 +8,9 @@ import pytest
 from orchestrator.storage import checksums
 from orchestrator.storage import verdict_store as module
 from orchestrator.storage.episode_store import episodes
+from orchestrator.storage.schemas import VERDICTS, earlier_schema
 from orchestrator.storage.verdict_store import (
     FOLDER,
-    VERDICTS,
-    WITHOUT_STRICT,
     VerdictStore,
     final_replies,
     judge_names,
@@ -134,7 +133,7 @@ def test_only_files_named_as_parts_are_read(tmp_path):
 
 
 def test_a_part_of_an_earlier_version_reads_with_nulls(tmp_path):
-    foreign(tmp_path, "part-00000001.parquet", frame(1, schema=WITHOUT_STRICT))
+    foreign(tmp_path, "part-00000001.parquet", frame(1, schema=earlier_schema(VERDICTS)))
     foreign(tmp_path, "part-00000002.parquet", frame(2))
     assert verdicts(tmp_path).collect().schema == VERDICTS
     assert dict(verdicts(tmp_path).select("sample_id", "strict_category").collect().rows()) == {1: None, 2: True}

@@ -20,8 +20,9 @@ import pytest
 from actors.playing.records import EpisodeBatch
 from orchestrator.execution.attempt import build_tracker
 from orchestrator.storage import reused
-from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore
+from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.schemas import EPISODES, TURNS
 from orchestrator.tracking.mlflow.links import pages
 from orchestrator.tracking.mlflow.rebuild import track
 from orchestrator.tracking.tracked_run import Roster, parameters

@@ -8,7 +8,8 @@ import pytest
 
 from actors.engine.backend import Backend, Reply
 from orchestrator.report.read_run import read_run
-from orchestrator.storage.verdict_store import VERDICTS, VerdictStore
+from orchestrator.storage.schemas import VERDICTS
+from orchestrator.storage.verdict_store import VerdictStore
 from orchestrator.tracking.mlflow.rebuild import track
 from orchestrator.tracking.transcripts import transcripts
 from tests.orchestrator.mlflow_stores import client, parent, runs

@@ -23,7 +23,7 @@ from orchestrator.report.html.leaderboard_page import write_leaderboard
 from orchestrator.report.measures.ranking import ranking
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.wording import format_signed
-from orchestrator.storage.run_folder import RunFolderError
+from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import heard, played, sweep
 
 CONDITIONS = ["zero-shot", "hint"]

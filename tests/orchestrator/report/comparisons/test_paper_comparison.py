@@ -80,7 +80,8 @@ def test_several_turns_in_words_are_set_beside_table_10_with_what_of_it_is_our_r
 def test_a_figure_outside_our_interval_is_marked(tmp_path):
     folder = known(tmp_path / "run", [MODEL], ("zero-shot",))
     from actors.playing.records import EpisodeBatch
-    from orchestrator.storage.episode_store import EPISODES, TURNS, EpisodeStore
+    from orchestrator.storage.episode_store import EpisodeStore
+    from orchestrator.storage.schemas import EPISODES, TURNS
 
     store = EpisodeStore(folder)
     rows = pl.read_parquet(folder / "episodes" / "*.parquet", schema=EPISODES)

@@ -15,7 +15,7 @@ from orchestrator.report.measures.paired_tests import compare_conditions
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.statistics.exact_tests import holm
 from orchestrator.storage.episode_store import episodes
-from orchestrator.storage.run_folder import RunFolderError
+from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import known, played, replaced, sweep
 
 MODELS = ["qwen2.5-vl-7b", "internvl3-8b"]

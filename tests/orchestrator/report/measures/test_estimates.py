@@ -12,7 +12,7 @@ from envs import SCENARIOS
 from orchestrator.report.measures.estimates import MEASURES, estimate, suggestion_limits
 from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
-from orchestrator.storage.episode_store import EPISODES
+from orchestrator.storage.schemas import EPISODES
 from tests.orchestrator.blocks import episode
 
 

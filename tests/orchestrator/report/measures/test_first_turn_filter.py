@@ -15,7 +15,8 @@ from orchestrator.cli.main import app
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.measures import first_turn_filter as first
 from orchestrator.report.read_run import read_run
-from orchestrator.storage.run_folder import RunFolderError, stored_sweep
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.run_folder import stored_sweep
 from sweeps.load import SweepError, build, load
 from tests.orchestrator.report.runs import played, sweep
 

@@ -19,8 +19,8 @@ from orchestrator.report.scores.metrics import (
     write_results,
 )
 from orchestrator.report.statistics.proportion import proportion_interval
-from orchestrator.storage.episode_store import EPISODES, EpisodeStore, episodes
-from orchestrator.storage.verdict_store import VERDICTS
+from orchestrator.storage.episode_store import EpisodeStore, episodes
+from orchestrator.storage.schemas import EPISODES, VERDICTS
 from tests.orchestrator.blocks import CELL, block, episode
 
 

@@ -17,7 +17,7 @@ from orchestrator.report.statistics.clusters import effective_size
 from orchestrator.report.statistics.exact_tests import sign_flip
 from orchestrator.report.statistics.intervals import Z, score_interval, stratum_from_values
 from orchestrator.report.tables.all_tables import report_tables
-from orchestrator.storage.run_folder import RunFolderError
+from orchestrator.storage.lock import RunFolderError
 
 OBJECTS, ICC = 44, 0.1
 """As in MVP-N: samples are views of 44 objects."""

@@ -1,0 +1,98 @@
+"""The state of a running sweep after all commands of its control log: what is paused, canceled, set and drained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from orchestrator.storage.control_log import ALL, Command, LogEntry, read_history
+
+STATES = {"cancel": "cancelled", "pause": "paused"}
+"""State of a cell per verb that stops it."""
+
+
+class ControlState:
+    """The effect of the accepted commands of a log."""
+
+    def __init__(self, entries: Iterable[LogEntry] = ()) -> None:
+        self.entries: list[LogEntry] = []
+        """The accepted entries."""
+        self.settings: dict[str, str] = {}
+        self.drained: set[str] = set()
+        self._pauses: list[Command] = []
+        """``pause`` and ``resume`` since the last one with the target ``all``."""
+        self._cancels: list[Command] = []
+        """``cancel`` and ``restore`` since the last one with the target ``all``."""
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: LogEntry) -> None:
+        """Apply an entry of the log unless it was refused."""
+        command = entry.command
+        if entry.refused or command is None:
+            return
+        self.entries.append(entry)
+        if command.verb == "set":
+            self.settings[command.target] = command.value
+        if command.verb == "drain":
+            self.drained.add(command.target)
+        if command.verb == "undrain":
+            self.drained.discard(command.target)
+        for verbs, commands in ((("pause", "resume"), self._pauses), (("cancel", "restore"), self._cancels)):
+            if command.verb in verbs:
+                commands[:] = [command] if command.target == ALL else [*commands, command]
+
+    def pausing_command(self, cell: str) -> Command | None:
+        """Return the command that pauses a cell, or ``judge``; None if it is not paused."""
+        return _last_match(cell, self._pauses, "pause")
+
+    def canceling_command(self, cell: str) -> Command | None:
+        """Return the command that cancels a cell; None if it is not canceled."""
+        return _last_match(cell, self._cancels, "cancel")
+
+    def mark_cells(self, cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the cells of a status, with the state and reason of unfinished cells that are canceled or paused."""
+        return [self._mark_cell(cell) if cell["finished"] < cell["planned"] else cell for cell in cells]
+
+    def _mark_cell(self, cell: dict[str, Any]) -> dict[str, Any]:
+        command = self._stopping_command(cell["cell"])
+        return cell if command is None else {**cell, "state": STATES[command.verb], "reason": command.description}
+
+    def _stopping_command(self, cell: str) -> Command | None:
+        return self.canceling_command(cell) or self.pausing_command(cell)
+
+    def sentences(self, cells: Iterable[str]) -> list[str]:
+        """Return ``3 cells are cancelled (cancel u3 by ana on node1, 2026-11-22T12:00:00+00:00): u3/ROD/hint, ...``."""
+        cells_by_command: dict[Command, list[str]] = {}
+        for cell in cells if self.entries else ():
+            if (command := self._stopping_command(cell)) is not None:
+                cells_by_command.setdefault(command, []).append(cell)
+        return [_describe(command, names) for command, names in cells_by_command.items()]
+
+
+def read_control_state(folder: Path) -> ControlState:
+    """Return the state after the log of a run folder. Raises RunFolderError if the log is damaged."""
+    return ControlState(read_history(folder))
+
+
+def matches(target: str, cell: str) -> bool:
+    """Return True if a target names a cell (``model/scenario/condition``), or ``judge``."""
+    if target == ALL:
+        return True
+    patterns, names = target.split("/"), cell.split("/")
+    return len(patterns) <= len(names) and all(map(fnmatchcase, names, patterns))
+
+
+def _last_match(cell: str, commands: list[Command], verb: str) -> Command | None:
+    """Return the last command that names the cell if it has this verb."""
+    last = next((command for command in reversed(commands) if matches(command.target, cell)), None)
+    return last if last is not None and last.verb == verb else None
+
+
+def _describe(command: Command, cells: list[str]) -> str:
+    undo = "restore" if command.verb == "cancel" else "resume"
+    names = ", ".join(cells[:3]) + (", ..." if cells[3:] else "")
+    count = "1 cell is" if len(cells) == 1 else f"{len(cells)} cells are"
+    return f"{count} {STATES[command.verb]} ({command.description}; `ctl DIR {undo}` takes that back): {names}"

@@ -1,0 +1,135 @@
+"""The Parquet parts of a run folder: which of them count, and which are damaged, merged or without their other half."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from orchestrator.storage import checksums
+from orchestrator.storage.late_scan import TRIES
+from orchestrator.storage.schemas import TABLES, UNREADABLE, earlier_schema
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Part:
+    """A pair of files; ``first`` and ``last`` are equal unless parts were merged."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, name: str) -> Part | None:
+        """Return the part with this file name, or None."""
+        match = re.fullmatch(r"part-([0-9]{8,18})(?:-([0-9]{8,18}))?\.parquet", name)
+        if not match:
+            return None
+        part = cls(int(match[1]), int(match[2] or match[1]))
+        return part if part.first <= part.last and part.name == name else None
+
+    @property
+    def name(self) -> str:
+        """File name in both folders."""
+        return f"part-{self.first:08d}" + ("" if self.first == self.last else f"-{self.last:08d}") + ".parquet"
+
+    def is_inside(self, merged: Part) -> bool:
+        """Return True if ``merged`` is a merge that holds this part's rows."""
+        return self != merged and merged.first <= self.first and self.last <= merged.last
+
+
+@dataclass(frozen=True, slots=True)
+class PartFiles:
+    """The part files of a run folder, sorted by their use."""
+
+    parts: list[Part]
+    """The parts that count, in order."""
+    bad: list[Path]
+    """Unusable files, with the other half of their pairs."""
+    lone: list[Path]
+    """Turns whose episodes were never committed, as after a crash between the two renames."""
+    merged: list[Part]
+    """The parts that a merge has replaced."""
+
+
+def list_parts(folder: Path, decode: bool = False) -> PartFiles:
+    """Sort the files of both tables by their sums; ``decode`` also decodes every file, not just those without a sum."""
+    names = _list_names(folder)
+    parts_by_name = {name: part for name in set().union(*names.values()) if (part := Part.parse(name))}
+    sums = checksums.read_sums(folder)  # after the names: a part has its line before its name
+    good = {
+        table: {
+            name
+            for name in names[table] & parts_by_name.keys()
+            if is_usable(folder / table / name, schema, sums, decode)
+        }
+        for table, schema in TABLES.items()
+    }
+    pairs = good["episodes"] & good["turns"]
+    live = sorted(parts_by_name[name] for name in pairs)
+    merges = [part for part in live if part.first < part.last]
+    merged = [part for part in parts_by_name.values() if any(part.is_inside(merge) for merge in merges)]
+    replaced = {part.name for part in merged}
+    lone = good["turns"] - names["episodes"] - replaced
+    spare = {"episodes": pairs, "turns": pairs | lone}
+    bad = [
+        folder / table / name
+        for table in TABLES
+        for name in sorted(names[table] - spare[table] - (replaced & good[table]))
+    ]
+    return PartFiles(sorted(set(live) - set(merged)), bad, [folder / "turns" / name for name in sorted(lone)], merged)
+
+
+def list_parts_during_run(folder: Path) -> PartFiles:
+    """List the parts while a writer may merge some: a part is bad only if two listings agree."""
+    files = list_parts(folder)
+    for _ in range(TRIES):
+        if not files.bad or files.bad == (relisted := list_parts(folder)).bad:
+            break
+        files = relisted
+    return files
+
+
+def damaged_parts(folder: Path) -> list[Path]:
+    """Return the part files that count as absent: torn, empty, foreign, of another schema, or unpaired."""
+    return list_parts_during_run(Path(folder)).bad
+
+
+def part_numbers(folder: Path) -> Iterator[int]:
+    """Yield every number that a part has or had before it was moved aside, so that a repaired file can be put back."""
+    for subfolder in (*TABLES, "damaged"):
+        for path in (folder / subfolder).glob("*part-*"):
+            match = re.search(r"part-(?:[0-9]{8,18}-)?([0-9]{8,18})\.parquet", path.name)
+            if match:
+                yield int(match[1])
+
+
+def is_usable(path: Path, schema: pl.Schema, sums: checksums.Sums, decode: bool = False) -> bool:
+    """Return True if this is a valid part; a part without a sum is decoded. Pipes and folders are not opened."""
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode) or not status.st_size or not checksums.sum_matches(path, sums):
+            return False
+        lazy = not decode and f"{path.parent.name}/{path.name}" in sums
+        stored_schema = scan_part(path).collect_schema() if lazy else scan_part(path).collect().schema
+    except UNREADABLE:
+        return False
+    return stored_schema in (schema, earlier_schema(schema))
+
+
+def scan_part(path: Path) -> pl.LazyFrame:
+    """Scan one file, without reading column values from its path."""
+    return pl.scan_parquet(path, glob=False, hive_partitioning=False)
+
+
+def _list_names(folder: Path) -> dict[str, set[str]]:
+    """List the Parquet files of each table, episodes first, since the writer writes them last."""
+    for _ in range(3):
+        names = {table: {path.name for path in (folder / table).glob("*.parquet")} for table in TABLES}
+        if names["episodes"] <= names["turns"]:
+            break  # else a merge may just have deleted a pair between the two listings
+    return names
