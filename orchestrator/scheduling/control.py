@@ -6,23 +6,19 @@ No episode is lost or doubled by them: what a worker has begun ends and is deliv
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.scheduling.commands import Command, Recall, Stop
+from orchestrator.scheduling.commands import Command, Recall
 from orchestrator.scheduling.leasing import Leasing
 from orchestrator.scheduling.state import WorkerGroup, WorkerSlot
 
 
 class Control(Leasing):
-    """Each method takes the time in seconds and returns the commands that follow."""
+    """The scheduler's methods for a person's commands; each takes the time in seconds and returns the commands that follow."""
 
     def cancel(self, name: str, ordinals: Container[int], now: float = 0.0) -> list[Command]:
-        """Hand out no more of these episodes of a group; those in play end and are delivered.
-
-        Nothing brings a cancelled one back: neither the end of its lease nor its worker's death. A judge's group keeps the
-        answers that are stored.
-        """
+        """Hand out no more of these episodes of a group, for the rest of the attempt; those in play end and are delivered."""
         self._advance(now)
         if name not in self.groups:
             return []
@@ -33,10 +29,9 @@ class Control(Leasing):
     def hold(
         self, name: str, paused: Container[int] = (), withdrawn: Container[int] = (), now: float = 0.0
     ) -> list[Command]:
-        """Hold exactly these episodes of a group as paused or withdrawn; hand out the others.
+        """Hold exactly these episodes of a group back; the next ``hold`` may bring them back.
 
-        A paused episode is pending: the scheduler is not done before it is played. A withdrawn one is not pending; another
-        ``hold`` brings it back.
+        A paused episode is pending: the scheduler is not done before it is played. A withdrawn one is not.
         """
         self._advance(now)
         if name not in self.groups or self.groups[name].abandoned:
@@ -64,7 +59,6 @@ class Control(Leasing):
         """Set the share of GPUs of each pool; workers above it take no new lease, those still starting first."""
         self._advance(now)
         self.shares = dict(shares)
-        commands = list[Command]()
         for pool, gpus in self.shares.items():
             staying = [s for s in self.slots.values() if s.group.demand.pool == pool and not s.leaving]
             excess = sum(slot.group.demand.gpus for slot in staying) - gpus
@@ -72,9 +66,7 @@ class Control(Leasing):
                 if excess > 0 and slot.group.demand.gpus:
                     excess -= slot.group.demand.gpus
                     slot.leaving = True
-        for group in self.groups.values():
-            commands += self._recall_leaving(group)
-        return commands
+        return self._recall_leaving()
 
     def drain(self, nodes: Collection[str], now: float = 0.0) -> list[Command]:
         """Start no workers on exactly these nodes; workers there take no new lease."""
@@ -82,7 +74,7 @@ class Control(Leasing):
         self.closed = frozenset(nodes)
         for slot in self.slots.values():
             slot.leaving = slot.leaving or slot.node in self.closed
-        return [command for group in self.groups.values() for command in self._recall_leaving(group)]
+        return self._recall_leaving()
 
     def set_concurrency(self, name: str, at_once: int, now: float = 0.0) -> list[Command]:
         """Set how many episodes a group's workers play at once; what they have not begun is leased anew."""
@@ -91,26 +83,28 @@ class Control(Leasing):
             return []
         group = self.groups[name]
         group.demand = replace(group.demand, concurrency=at_once)
-        return self._recalls(slot for slot in self.slots.items() if slot[1].group is group)
+        return _recall_leases(self._workers_of(group))
 
     def _advance(self, now: float) -> None:
         self.now = max(self.now, now)
 
     def _recall(self, group: WorkerGroup) -> list[Command]:
         """Recall the leased episodes of a group that are paused or cancelled."""
+        return [
+            Recall(number, ordinals)
+            for number, slot in self._workers_of(group).items()
+            if (ordinals := tuple(filter(group.is_held_back, slot.leased)))
+        ]
+
+    def _recall_leaving(self) -> list[Command]:
+        """Group by group, recall the leases of workers that leave, and stop those that are still starting."""
         commands = list[Command]()
-        for number, slot in self.slots.items():
-            if slot.group is group and (ordinals := tuple(filter(group.is_held_back, slot.leased))):
-                commands.append(Recall(number, ordinals))
+        for group in self.groups.values():
+            leaving = {number: slot for number, slot in self._workers_of(group).items() if slot.leaving}
+            commands += self._stop(number for number, slot in leaving.items() if not slot.ready)
+            commands += [*_recall_leases(leaving), *self._reassign(group)]
         return commands
 
-    def _recall_leaving(self, group: WorkerGroup) -> list[Command]:
-        """Recall the leases of workers that leave, and stop those that are still starting."""
-        leaving = {number: slot for number, slot in self.slots.items() if slot.group is group and slot.leaving}
-        starting = [number for number, slot in leaving.items() if not slot.ready]
-        for number in starting:
-            self._release(number)
-        return [*map(Stop, starting), *self._recalls(leaving.items()), *self._reassign(group)]
 
-    def _recalls(self, slots: Iterable[tuple[int, WorkerSlot]]) -> list[Command]:
-        return [Recall(number, slot.leased) for number, slot in slots if slot.leases]
+def _recall_leases(slots: Mapping[int, WorkerSlot]) -> list[Command]:
+    return [Recall(number, slot.leased) for number, slot in slots.items() if slot.leases]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.scheduling.commands import Command, Lease, Start, Stop
+from orchestrator.scheduling.commands import Command, Lease, Start
 from orchestrator.scheduling.placement import Placement
 from orchestrator.scheduling.state import WorkerGroup, WorkerSlot
 
@@ -34,8 +34,7 @@ class Leasing(Placement):
             worker.due[self._lease_count] = worker.deadline(self.now, self.silence)
             commands.append(Lease(slot, self._lease_count, ordinals))
         if not worker.leases and not self._stays_idle(worker):
-            self._release(slot)
-            commands.append(Stop(slot))
+            commands += self._stop([slot])
         commands += self._stop_unneeded(worker.group)
         return commands + self._start_workers()
 
@@ -48,8 +47,7 @@ class Leasing(Placement):
             return group.suspects.popleft()
         if group.suspects and not group.waiting:
             return ()
-        replicas = sum(slot.group is group for slot in self.slots.values())
-        leased = [group.waiting.popleft() for _ in range(group.lease_size(replicas))]
+        leased = [group.waiting.popleft() for _ in range(group.lease_size(len(self._workers_of(group))))]
         while leased and group.waiting and self.together(leased[-1], group.waiting[0]):
             leased.append(group.waiting.popleft())
         return tuple(leased)
@@ -71,47 +69,38 @@ class Leasing(Placement):
         """Stop the group's workers that have nothing left, and start what fits now."""
         if not self.begun:
             return []
-        stopped = self._stop_unneeded(group)
-        return [*stopped, *self._assign_idle(), *self._start_workers()]
+        return [*self._stop_unneeded(group), *self._assign_idle(), *self._start_workers()]
 
     def _stop_unneeded(self, group: WorkerGroup) -> list[Command]:
         """Stop workers that are still starting when nothing is left for them."""
         if group.queued_count or self._awaits_answers(group):
             return []
-        starting = [slot for slot, worker in self.slots.items() if worker.group is group and not worker.ready]
-        for slot in starting:
-            self._release(slot)
-        return [Stop(slot) for slot in starting]
+        return self._stop(slot for slot, worker in self._workers_of(group).items() if not worker.ready)
 
     def _stays_idle(self, worker: WorkerSlot) -> bool:
         """Return True if a worker without a lease stays.
 
-        A judge stays until answers arrive, a writer until its judge has caught up, and a worker whose work was paused for
+        A judge stays until answers arrive, a writer until its judge has caught up, and a worker whose work is paused for
         ``PAUSE_GRACE_S``.
         """
         group = worker.group
-        if worker.leaving:
-            return False
-        if group.parked and self.now - group.parked_since < PAUSE_GRACE_S and not self._group_waits_for_room():
+        if worker.leaving or self._required_replicas(group):
+            return not worker.leaving
+        recently_paused = group.parked and self.now - group.parked_since < PAUSE_GRACE_S
+        if (recently_paused or self._awaits_answers(group)) and not self._group_waits_for_room():
             return True
-        if self._required_replicas(group):
-            return True
-        return (self._awaits_answers(group) and not self._group_waits_for_room()) or (
-            group.queued_count > 0 and self._judge_is_behind(group)
-        )
+        return group.queued_count > 0 and self._judge_is_behind(group)
 
     def _judge_is_behind(self, group: WorkerGroup) -> bool:
         """Return True if the group's judge has workers and ``MAX_UNREAD`` answers to read."""
         judge = self.groups.get(group.demand.judge)
-        if judge is None or judge.queued_count < MAX_UNREAD:
-            return False
-        return any(slot.group is judge for slot in self.slots.values())
+        return judge is not None and judge.queued_count >= MAX_UNREAD and bool(self._workers_of(judge))
 
     def _group_waits_for_room(self) -> bool:
         """Return True if a group has work, no worker and no free GPU, though its pool may take one: idle workers then stop."""
-        staffed = {slot.group.name for slot in self.slots.values()}
         return any(
-            group.queued_count and group.name not in staffed and not self._fits(group)
-            for group in self.groups.values()
-            if group.demand.gpus <= self._free_in_pool(group.demand.pool) and not group.demand.after_writers
+            not group.demand.after_writers
+            and group.demand.gpus <= self._free_in_pool(group.demand.pool)
+            and not self._fits(group)
+            for group in self._unstaffed_groups()
         )

@@ -6,9 +6,9 @@ It decides by the work left, the rates and the free GPUs; the scheduler's events
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.commands import Command, Demand, Stop
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
 from orchestrator.scheduling.state import (
     LEASES_PER_WORKER,
@@ -35,7 +35,7 @@ class Placement:
         gpus: int,
         nodes: Sequence[Node] = (),
         shares: Mapping[str, float] | None = None,
-        together: Callable[[int, int], bool] = lambda one, other: False,
+        together: Callable[[int, int], bool] = lambda ordinal, neighbor: False,
         silence: float = SILENCE_TIMEOUT_S,
     ) -> None:
         """Start without workers.
@@ -64,12 +64,26 @@ class Placement:
 
     def remaining(self, group: WorkerGroup) -> int:
         """Return the number of episodes that are not delivered yet, including leased ones."""
-        return group.queued_count + sum(slot.leased_count for slot in self.slots.values() if slot.group is group)
+        return group.queued_count + sum(slot.leased_count for slot in self._workers_of(group).values())
+
+    def _workers_of(self, group: WorkerGroup) -> dict[int, WorkerSlot]:
+        return {number: slot for number, slot in self.slots.items() if slot.group is group}
+
+    def _unstaffed_groups(self) -> list[WorkerGroup]:
+        """Return the groups with queued work and no worker."""
+        return [group for group in self.groups.values() if group.queued_count and not self._workers_of(group)]
 
     def _release(self, slot: int) -> WorkerSlot:
         worker = self.slots.pop(slot)
         self.nodes.give(worker.node, worker.group.demand.gpus, worker.shared)
         return worker
+
+    def _stop(self, slots: Iterable[int]) -> list[Command]:
+        """Release these workers' GPUs and stop them."""
+        stopped = list(slots)
+        for slot in stopped:
+            self._release(slot)
+        return [*map(Stop, stopped)]
 
     def _next_to_start(self) -> WorkerGroup | None:
         """Return the group that gets one more replica: first a judge whose replies episodes wait for.
@@ -78,18 +92,14 @@ class Placement:
         ones, so that narrow ones fill the gaps and no wide one waits for them; then the longest work per replica.
         """
         for group in self.groups.values():
-            if self._replica_count(group) < self._required_replicas(group) and self._fits(group):
+            if len(self._workers_of(group)) < self._required_replicas(group) and self._fits(group):
                 return group
         fitting = [group for group in self.groups.values() if group.queued_count and self._fits(group)]
-        if not fitting:
-            return None
-        replicas = Counter(slot.group.name for slot in self.slots.values())
-        work = {group.name: self.remaining(group) / group.rate for group in fitting}
-        paying = [group for group in fitting if self._replica_pays(group, work[group.name])]
+        paying = [group for group in fitting if self._replica_pays(group)]
         horizon = self._horizon() if len(paying) > 1 else 0.0
 
         def priority(group: WorkerGroup) -> tuple[bool, float, float]:
-            count, seconds = replicas[group.name], work[group.name]
+            count, seconds = len(self._workers_of(group)), self._seconds_of_work(group)
             behind = count * max(horizon - group.start_s, 0.0) < seconds if count else True
             return behind, group.demand.gpus if behind else 0, seconds / (count + 1)
 
@@ -100,11 +110,9 @@ class Placement:
         if demand.after_writers and self._awaits_answers(group):
             return False
         cpus = self.cpus - used_cpus(self.slots.values(), self._room(demand))
-        if demand.cpus > cpus and not (demand.gpus == 0 and not self.slots):
+        if demand.cpus > cpus and (demand.gpus or self.slots):
             return False
-        if not demand.gpus:
-            return True
-        return demand.gpus <= self._free_in_pool(demand.pool) and self._room(demand) is not None
+        return not demand.gpus or (demand.gpus <= self._free_in_pool(demand.pool) and self._room(demand) is not None)
 
     def _room(self, demand: Demand) -> Place | None:
         """Return where a replica fits; a node that workers leave for a wider one takes none of their width or less."""
@@ -119,39 +127,36 @@ class Placement:
             return self.nodes.total
         return self.shares[pool] - sum(s.group.demand.gpus for s in self.slots.values() if s.group.demand.pool == pool)
 
-    def _replica_pays(self, group: WorkerGroup, seconds: float) -> bool:
-        """Return True if one more replica ends the group's ``seconds`` of work sooner, counting replicas that still start.
+    def _seconds_of_work(self, group: WorkerGroup) -> float:
+        """Return the seconds that one replica needs for the group's pending work."""
+        return self.remaining(group) / group.rate
+
+    def _replica_pays(self, group: WorkerGroup) -> bool:
+        """Return True if one more replica ends the group's work sooner, counting replicas that still start.
 
         While another group waits for its first worker, each replica must have more than one start's work left.
         """
-        slots = [slot for slot in self.slots.values() if slot.group is group]
+        slots, seconds = self._workers_of(group).values(), self._seconds_of_work(group)
         if not slots:
             return True
         if len(slots) >= group.demand.replicas or group.queued_count <= len(slots) * LEASES_PER_WORKER:
             return False
-        if self._group_lacks_workers():
+        if self._unstaffed_groups():
             return seconds / len(slots) > group.start_s
         ready = [self.now if slot.ready else max(self.now, slot.started_at + group.start_s) for slot in slots]
         saved = finish_time(ready, seconds) - finish_time([*ready, self.now + group.start_s], seconds)
         return saved > MIN_GAIN * group.start_s
 
-    def _group_lacks_workers(self) -> bool:
-        staffed = {slot.group.name for slot in self.slots.values()}
-        return any(group.queued_count and group.name not in staffed for group in self.groups.values())
-
     def _horizon(self) -> float:
         """Return the seconds to the end if all pending work were spread evenly over all GPUs."""
-        pending = [(group.demand.gpus, self.remaining(group) / group.rate) for group in self.groups.values()]
-        return sum(gpus * seconds for gpus, seconds in pending) / max(1, self.nodes.total)
+        gpu_seconds = sum(group.demand.gpus * self._seconds_of_work(group) for group in self.groups.values())
+        return gpu_seconds / max(1, self.nodes.total)
 
     def _make_room(self) -> None:
         """Let narrower workers of a node or shared GPU leave for a group with work, no worker and no room."""
-        replicas = {slot.group.name for slot in self.slots.values()}
         for group in self.groups.values():
-            demand = group.demand
-            needs_room = (
-                (group.queued_count or self._required_replicas(group)) and demand.gpus and group.name not in replicas
-            )
+            demand, has_work = group.demand, group.queued_count or self._required_replicas(group)
+            needs_room = has_work and demand.gpus and not self._workers_of(group)
             if needs_room and demand.gpus <= self._free_in_pool(demand.pool):
                 for slot in workers_to_evict(self.slots.values(), self.nodes, demand):
                     slot.leaving = True
@@ -160,15 +165,12 @@ class Placement:
         """Return the replicas that the group keeps while episodes of others wait for its replies."""
         return group.demand.standing_replicas if not group.abandoned and self._awaits_answers(group) else 0
 
-    def _replica_count(self, group: WorkerGroup) -> int:
-        return sum(slot.group is group for slot in self.slots.values())
-
     def _awaits_judge(self, group: WorkerGroup) -> bool:
         """Return True if the group's episodes wait for a judge that has no ready worker."""
         judge = self.groups.get(group.demand.judge)
         if judge is None or not judge.demand.standing_replicas:
             return False
-        return not any(slot.ready for slot in self.slots.values() if slot.group is judge)
+        return not any(slot.ready for slot in self._workers_of(judge).values())
 
     def _awaits_answers(self, judge: WorkerGroup) -> bool:
         """Return True if answers for this judge are still being written."""

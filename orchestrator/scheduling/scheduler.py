@@ -40,13 +40,13 @@ class Scheduler(Control):
 
     # -- events -------------------------------------------------------------------------------------------------------
     def on_begin(self, now: float = 0.0) -> list[Command]:
-        """The sweep starts."""
+        """Handle the start of the sweep."""
         self._advance(now)
         self.begun = True
         return self._abandon_too_wide() + self._start_workers()
 
     def on_ready(self, slot: int, now: float = 0.0, at_once: int = 0) -> list[Command]:
-        """A worker has loaded its engines, which play this many episodes ``at_once``; 0 keeps the estimate."""
+        """Handle a worker that has loaded its engines, which play ``at_once`` episodes at a time; 0 keeps the estimate."""
         self._advance(now)
         if slot not in self.slots:
             return []
@@ -57,7 +57,7 @@ class Scheduler(Control):
         return self._assign(slot)
 
     def on_delivery(self, slot: int, lease: int, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
-        """The driver has received a batch of episodes."""
+        """Handle a batch of episodes that the driver has received."""
         self._advance(now)
         if slot in self.slots and lease in self.slots[slot].leases:
             self._observe(self.slots[slot], len(ordinals))
@@ -67,7 +67,7 @@ class Scheduler(Control):
         return self._assign_idle()
 
     def on_answers(self, name: str, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
-        """Answers have arrived for a judge to read."""
+        """Queue new answers for a judge."""
         self._advance(now)
         group = self.groups[name]
         if group.abandoned:
@@ -76,7 +76,7 @@ class Scheduler(Control):
         return self._abandon_too_wide() + self._assign_idle() + self._start_workers()
 
     def on_heartbeat(self, slot: int, answered: int, now: float = 0.0) -> list[Command]:
-        """A judge's worker that others ask is alive and has answered this many requests since the last heartbeat."""
+        """Handle a sign of life of a judge's worker; ``answered`` counts its replies since the last one."""
         self._advance(now)
         if slot in self.slots:
             self.slots[slot].last_heard = self.now
@@ -84,7 +84,7 @@ class Scheduler(Control):
         return []
 
     def on_lease_end(self, slot: int, lease: int, now: float = 0.0) -> list[Command]:
-        """A lease's stream has ended without an error; what it did not deliver waits again."""
+        """Handle the end of a lease without an error; what it did not deliver waits again."""
         self._advance(now)
         if slot not in self.slots:
             return []
@@ -96,25 +96,25 @@ class Scheduler(Control):
         return self._assign(slot)
 
     def on_death(self, slot: int, reason: str, now: float = 0.0) -> list[Command]:
-        """A worker is lost; what it had not delivered waits again."""
+        """Handle the loss of a worker; what it had not delivered waits again."""
         self._advance(now)
         if slot not in self.slots:
             return []
         return self._requeue_lost(slot, reason) + self._assign_idle() + self._start_workers()
 
     def on_fatal_error(self, slot: int, reason: str, now: float = 0.0) -> list[Command]:
-        """No worker can play this worker's group: a missing package, a refused key, a spent budget."""
+        """Abandon the worker's group, which no worker can play: a missing package, a refused key, a spent budget."""
         self._advance(now)
         if slot not in self.slots:
             return []
         return [*self._abandon(self._release(slot).group, reason), *self._assign_idle(), *self._start_workers()]
 
     def on_tick(self, now: float) -> list[Command]:
-        """Time has passed: silent and far too slow workers are dropped, and free GPUs get work."""
+        """Drop workers that are silent or far too slow, and give work to free GPUs."""
         self._advance(now)
         commands: list[Command] = []
         for slot, worker in list(self.slots.items()):
-            if slot not in self.slots:
+            if slot not in self.slots:  # an earlier loss has abandoned its group
                 continue
             late = [lease for lease, due in worker.due.items() if self.now > due]
             silent = self.now - worker.last_heard > worker.group.silence_timeout(self.silence)
@@ -122,16 +122,15 @@ class Scheduler(Control):
             if self._awaits_judge(worker.group):
                 worker.restart_deadlines(self.now, self.silence)
             elif (worker.leases or must_answer) and (silent or late):
-                reason = (
-                    f"silent for {self.now - worker.last_heard:.0f} s" if silent else f"{LATE_FACTOR:g} times too slow"
-                )
+                silence = f"silent for {self.now - worker.last_heard:.0f} s"
+                reason = silence if silent else f"{LATE_FACTOR:g} times too slow"
                 commands += [Drop(slot, reason), *self._requeue_lost(slot, reason)]
         if not self.slots and self.now - self.changed > self.silence:
             commands += self._abandon_too_wide()
         return commands + self._assign_idle() + self._start_workers()
 
     def on_nodes(self, nodes: Sequence[Node], cpus: float, now: float) -> list[Command]:
-        """The cluster's nodes have changed; ``died`` follows for each worker of a lost node."""
+        """Handle a change of the cluster's nodes; ``on_death`` follows for each worker of a lost node."""
         self._advance(now)
         self.nodes, self.cpus, self.changed = Nodes(nodes), cpus, self.now
         for worker in self.slots.values():
@@ -152,7 +151,7 @@ class Scheduler(Control):
         commands: list[Command] = []
         if not worker.ready:
             worker.group.failed_starts += 1
-            loaded = any(other.ready for other in self.slots.values() if other.group is worker.group)
+            loaded = any(other.ready for other in self._workers_of(worker.group).values())
             if worker.group.failed_starts >= MAX_FAILED_STARTS and not loaded:
                 commands += self._abandon(worker.group, reason)
         if worker.group.demand.slow_batches:
@@ -203,11 +202,8 @@ class Scheduler(Control):
     def _reserved_for_judge(self, group: WorkerGroup) -> str:
         """Return the words that name the judge whose GPUs the group cannot have."""
         judge = self.groups.get(group.demand.judge)
-        return (
-            f" in addition to {judge.demand.gpu_text} for {judge.name}"
-            if judge and judge.demand.standing_replicas
-            else ""
-        )
+        reserved = judge and judge.demand.standing_replicas
+        return f" in addition to {judge.demand.gpu_text} for {judge.name}" if judge and reserved else ""
 
     def _abandon(self, group: WorkerGroup, reason: str) -> list[Command]:
         """Stop playing the group in this attempt, and the groups whose episodes wait for its replies."""
@@ -217,15 +213,9 @@ class Scheduler(Control):
         commands: list[Command] = [Abandon(group.name, reason)]
         for writer in self.groups.values():
             if group.demand.standing_replicas and writer.demand.judge == group.name and self.remaining(writer):
-                commands += self._stop_all(writer)
+                commands += self._stop(self._workers_of(writer))
                 commands += self._abandon(writer, f"{group.name} cannot read its answers: {reason}")
         return commands
-
-    def _stop_all(self, group: WorkerGroup) -> list[Command]:
-        stopped = [slot for slot, worker in self.slots.items() if worker.group is group]
-        for slot in stopped:
-            self._release(slot)
-        return [Stop(slot) for slot in stopped]
 
     def _forget_losses(self, group: WorkerGroup) -> None:
         """Reset the losses of a group that delivered an episode, and of the judge that it waited for."""
