@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -12,7 +13,7 @@ from orchestrator.planning.plan import JUDGE, judge_group, worker_group
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import throughput, workload
 from orchestrator.scheduling.forecast.lower_bound import Work
-from orchestrator.scheduling.forecast.simulator import FaultModel, Simulated, simulate
+from orchestrator.scheduling.forecast.simulator import Simulated, simulate
 from orchestrator.scheduling.forecast.throughput import Observed, Rate
 from orchestrator.scheduling.forecast.workload import PendingWork
 from orchestrator.scheduling.nodes import Node, build_nodes
@@ -72,9 +73,7 @@ class Forecast:
         lines += [f"left out: {reason}" for reason in simulated.abandoned.values()]
         if self.without_gpu:
             names = ", ".join(model.name for model in self.without_gpu)
-            episodes = sum(
-                self.pending.episode_count(name) for name in {worker_group(model) for model in self.without_gpu}
-            )
+            episodes = sum(map(self.pending.episode_count, {worker_group(model) for model in self.without_gpu}))
             played = f" ({episodes:,} episodes)" if episodes else ""
             lines.append(f"not simulated, without GPU: {names}{played}; a service or a CPU sets their rate")
         if sum(self.pending.answers.values()) or self.pending.unread:
@@ -113,15 +112,10 @@ def forecast(
     pending: PendingWork | None = None,
     simulations: int = 0,
 ) -> Forecast:
-    """Simulate the pending part of a sweep.
+    """Simulate the pending part of a sweep, by default all of it over the published benchmark.
 
-    Args:
-        folders: run folders whose measured rates are used.
-        pending: by default everything, over the published benchmark.
-        simulations: number of further simulations with random errors in the rates, for the range of the makespan.
-
-    Raises:
-        SweepError: for an unknown GPU type, or if neither a model nor the judge needs a GPU.
+    ``folders`` are run folders whose measured rates are used; ``simulations`` further ones, with random errors in the rates,
+    give the range of the makespan. Raises SweepError for an unknown GPU type, or if nothing needs a GPU.
     """
     models, others = workload.split_by_gpu(sweep)
     judge = sweep.judge if sweep.is_judged else None
@@ -132,32 +126,33 @@ def forecast(
     pending = pending or workload.published_work(sweep)
     rates = replica_rates(sweep, gpu_type, folders, pending)
     with_rates = {
-        name: _add_rate(demand, rates[name], rates) for name, demand in demands(sweep, 0, gpus).items() if name in rates
+        name: replace(
+            demand,
+            rate=rates[name].episodes,
+            start=rates[name].start,
+            judge=demand.judge if demand.judge in rates else "",
+        )
+        for name, demand in demands(sweep, 0, gpus).items()
+        if name in rates
     }
     queues, reads = _number_work(pending, with_rates, judge, others)
     serving = judge_group(sweep.serving_judge) if sweep.serving_judge and sweep.serving_judge.model.gpus else ""
     if serving:
         queues.setdefault(serving, [])
     nodes = build_nodes(gpus, gpu_type)
-    share = shares(sweep, gpus)
-    simulated = simulate(queues, with_rates, gpus, FaultModel(), nodes, share, reads)
+    simulate_once = partial(simulate, queues, with_rates, gpus, nodes=nodes, shares=shares(sweep, gpus), reads=reads)
     wrong = ({name: _perturb(with_rates[name], len(queue), rates[name], name, seed) for name, queue in queues.items()}
              for seed in range(simulations))  # fmt: skip
-    makespans = [
-        simulate(queues, with_rates, gpus, FaultModel(), nodes, share, reads, works).makespan for works in wrong
-    ]
-    return Forecast(gpus, gpu_type, nodes, pending, rates, others, simulated, makespans, serving)
+    makespans = [simulate_once(works=works).makespan for works in wrong]
+    return Forecast(gpus, gpu_type, nodes, pending, rates, others, simulate_once(), makespans, serving)
 
 
 def _number_work(
     pending: PendingWork, groups: Iterable[str], judge: Judge | None, services: Sequence[ModelSpec]
 ) -> tuple[dict[str, list[int]], dict[int, int]]:
-    """Number the episodes of every group and the verdicts of the judge.
+    """Return group -> ordinals, and the ordinal of an answer -> that of its verdict.
 
     Answers of services are judged too, as if they were there from the start.
-
-    Returns:
-        Group -> ordinals, and the ordinal of an answer -> that of its verdict.
     """
     numbers = count()
     queues = {
@@ -201,11 +196,6 @@ def replica_rates(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending:
         observed = read.get(sweep.judge.model.name, Observed())
         rates[judge_group(sweep.judge)] = throughput.verdict_rate(sweep.judge, gpu_type, observed)
     return rates
-
-
-def _add_rate(demand: Demand, rate: Rate, groups: Container[str]) -> Demand:
-    """Return the demand with its rate, without a judge that is not simulated."""
-    return replace(demand, rate=rate.episodes, start=rate.start, judge=demand.judge if demand.judge in groups else "")
 
 
 def _space_evenly(queue: Sequence[int], count: int) -> Sequence[int]:

@@ -9,10 +9,12 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from random import Random
 
 from orchestrator.scheduling.forecast.lower_bound import Bound, Work, cap_replicas, lower_bound
-from orchestrator.scheduling.nodes import Node, build_nodes
+from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.scheduler import (
     Abandon,
     Command,
@@ -66,7 +68,7 @@ class WorkerSpan:
 
 @dataclass
 class Simulated:
-    """The result of a simulated sweep."""
+    """A sweep as the simulation has played it."""
 
     makespan: float
     spans: list[WorkerSpan]
@@ -90,11 +92,6 @@ class Simulated:
     def busy_gpu_seconds(self) -> float:
         """GPU-seconds in which workers occupied GPUs."""
         return sum(span.gpus * (span.ended - span.began) for span in self.spans)
-
-    @property
-    def workers_lost(self) -> int:
-        """Workers that died or were dropped."""
-        return sum(span.outcome == "lost" for span in self.spans)
 
 
 @dataclass
@@ -120,10 +117,10 @@ class Simulation:
         schedule: Scheduler,
         works: Mapping[str, Work],
         faults: FaultModel,
-        reads: Mapping[int, int] | None = None,
+        reads: Mapping[int, int],
     ) -> None:
         """Start at time 0; ``reads``: ordinal of an answer -> its ordinal in the queue of its group's judge."""
-        self.schedule, self.works, self.faults, self.reads = schedule, works, faults, reads or {}
+        self.schedule, self.works, self.faults, self.reads = schedule, works, faults, reads
         self.now = 0.0
         self.events: list[tuple[float, int, Callable[[], Sequence[Command]]]] = []
         self.replicas: dict[int, Replica] = {}
@@ -132,7 +129,7 @@ class Simulation:
         self.duplicates = 0
         self.given_up: set[int] = set()
         self.abandoned: dict[str, str] = {}
-        self._event_count = 0
+        self._event_numbers = count(1)
 
     def run(self) -> None:
         """Play until nothing is pending; raises RuntimeError if the scheduler is stuck."""
@@ -150,8 +147,8 @@ class Simulation:
     def _act(self, commands: Sequence[Command]) -> None:
         for command in commands:
             match command:
-                case Start(slot, name, node, shared):
-                    self._start(slot, name, node, shared)
+                case Start() as start:
+                    self._start(start)
                 case Lease(slot, lease, ordinals):
                     self._lease(self.replicas[slot], lease, ordinals)
                 case Stop(slot):
@@ -165,24 +162,22 @@ class Simulation:
                 case Abandon(name, reason):
                     self.abandoned[name] = reason
 
-    def _start(self, slot: int, name: str, node: str, shared: int | None) -> None:
-        work, chance = self.works[name], Random(f"{self.faults.seed}/{slot}/{name}")
+    def _start(self, start: Start) -> None:
+        name = start.group
+        work, chance = self.works[name], Random(f"{self.faults.seed}/{start.slot}/{name}")
         slowdown = self.faults.slowdown * chance.random()
-        span = WorkerSpan(slot, name, node, work.gpus, self.now, shared=shared)
-        replica = Replica(work, work.rate * (1.0 - slowdown), span)
-        start = work.start * (1.0 + slowdown)
-        self.replicas[slot] = replica
+        span = WorkerSpan(start.slot, name, start.node, work.gpus, self.now, shared=start.shared)
+        replica = self.replicas[start.slot] = Replica(work, work.rate * (1.0 - slowdown), span)
         self.spans.append(span)
-        self._at(self.now + start, lambda: self._ready(replica))
+        start_seconds = work.start * (1.0 + slowdown)
+        self._at(self.now + start_seconds, lambda: self._ready(replica), replica)
         replicas = sum(other.span.group == name for other in self.replicas.values())
-        life = start + self.schedule.remaining(self.schedule.groups[name]) / work.rate / replicas
+        life = start_seconds + self.schedule.remaining(self.schedule.groups[name]) / work.rate / replicas
         if chance.random() < self.faults.deaths:
             silent = chance.random() < self.faults.silent
             self._at(self.now + life * chance.random(), lambda: self._die(replica, silent))
 
     def _ready(self, replica: Replica) -> Sequence[Command]:
-        if replica.gone or replica.silent:
-            return []
         replica.span.ready = self.now
         return self.schedule.on_ready(replica.span.slot, self.now)
 
@@ -194,12 +189,10 @@ class Simulation:
         blocks = [ordinals[first : first + BATCH_EPISODES] for first in range(0, len(ordinals), BATCH_EPISODES)]
         for number, block in enumerate(blocks, start=1):
             when = end - (end - begin) * (1 - number / len(blocks))
-            self._at(when, lambda block=block: self._deliver(replica, lease, block))  # type: ignore[misc]
-        self._at(end, lambda: self._drain(replica, lease))
+            self._at(when, partial(self._deliver, replica, lease, block), replica)
+        self._at(end, lambda: self.schedule.on_lease_end(replica.span.slot, lease, self.now), replica)
 
     def _deliver(self, replica: Replica, lease: int, block: Sequence[int]) -> Sequence[Command]:
-        if replica.gone or replica.silent:
-            return []
         block = [ordinal for ordinal in block if ordinal not in replica.recalled]
         fresh = [ordinal for ordinal in block if ordinal not in self.delivered]
         self.duplicates += len(block) - len(fresh)
@@ -209,11 +202,6 @@ class Simulation:
         if judge and (answers := [self.reads[ordinal] for ordinal in fresh if ordinal in self.reads]):
             commands += self.schedule.on_answers(judge, answers, self.now)
         return commands
-
-    def _drain(self, replica: Replica, lease: int) -> Sequence[Command]:
-        if replica.gone or replica.silent:
-            return []
-        return self.schedule.on_lease_end(replica.span.slot, lease, self.now)
 
     def _die(self, replica: Replica, silent: bool) -> Sequence[Command]:
         if replica.gone:
@@ -235,9 +223,25 @@ class Simulation:
                 self.schedule.on_heartbeat(slot, 0, self.now)
         return self.schedule.on_tick(self.now)
 
-    def _at(self, when: float, event: Callable[[], Sequence[Command]]) -> None:
-        self._event_count += 1
-        heapq.heappush(self.events, (when, self._event_count, event))
+    def _at(self, when: float, event: Callable[[], Sequence[Command]], replica: Replica | None = None) -> None:
+        """Let ``event`` happen at this time, unless its ``replica`` is gone or silent by then."""
+
+        def happen() -> Sequence[Command]:
+            return [] if replica and (replica.gone or replica.silent) else event()
+
+        heapq.heappush(self.events, (when, next(self._event_numbers), happen))
+
+    # -- result -------------------------------------------------------------------------------------------------------
+    def bound(self, pending: Mapping[str, Sequence[int]]) -> Bound:
+        """Return the lower bound of the makespan for the groups that were not abandoned."""
+        played = {name: queue for name, queue in pending.items() if name not in self.abandoned}
+        counts = Counter({name: len(queue) for name, queue in played.items()})
+        demands, nodes, shares = self.schedule.demands, self.schedule.nodes, self.schedule.shares
+        for name, queue in played.items():
+            counts[demands[name].judge] += sum(ordinal in self.reads for ordinal in queue)
+            counts[name] -= sum(ordinal in self.given_up for ordinal in queue)
+        works = [cap_replicas(self.works[name], counts[name], demands[name], nodes.nodes, shares) for name in played]
+        return lower_bound(works, nodes.total)
 
 
 def true_work(episodes: int, demand: Demand, faults: FaultModel, name: str) -> Work:
@@ -264,25 +268,15 @@ def simulate(
         reads: ordinal of an answer -> its ordinal in the queue of its group's judge.
         works: the true rates and starts, by default drawn from ``faults``.
     """
-    reads, nodes = reads or {}, nodes or build_nodes(gpus)
     works = works or {name: true_work(len(queue), demands[name], faults, name) for name, queue in pending.items()}
-    schedule = Scheduler(pending, demands, 0, gpus, nodes, shares)
-    simulation = Simulation(schedule, works, faults, reads)
+    simulation = Simulation(Scheduler(pending, demands, 0, gpus, nodes, shares), works, faults, reads or {})
     simulation.run()
-    verdicts = set(reads.values()).union(
-        *(pending[name] for name in {demand.judge for demand in demands.values()} & pending.keys())
-    )
-    played = {name: queue for name, queue in pending.items() if name not in simulation.abandoned}
-    counts = Counter({name: len(queue) for name, queue in played.items()})
-    for name, queue in played.items():
-        counts[demands[name].judge] += sum(ordinal in reads for ordinal in queue)
-        counts[name] -= sum(ordinal in simulation.given_up for ordinal in queue)
+    judges = {demand.judge for demand in demands.values()} & pending.keys()
+    verdicts = set(simulation.reads.values()).union(*(pending[name] for name in judges))
     return Simulated(
         makespan=max((span.ended for span in simulation.spans), default=0.0),
         spans=simulation.spans,
-        bound=lower_bound(
-            [cap_replicas(works[name], counts[name], demands[name], nodes, shares or {}) for name in played], gpus
-        ),
+        bound=simulation.bound(pending),
         delivered=len(simulation.delivered - verdicts),
         verdicts=len(simulation.delivered & verdicts),
         duplicates=simulation.duplicates,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, groupby
 from pathlib import Path
 
 from orchestrator.planning.plan import JUDGE
@@ -15,26 +16,9 @@ from orchestrator.scheduling.nodes import Node
 
 HOUR = 3600.0
 PALETTE = (
-    "#760027",
-    "#89ebff",
-    "#143bff",
-    "#eb8900",
-    "#ebd8b1",
-    "#9d6289",
-    "#4e2789",
-    "#899d89",
-    "#b10014",
-    "#9db1ff",
-    "#b1eb27",
-    "#144e4e",
-    "#4e894e",
-    "#2789ff",
-    "#c489b1",
-    "#14c462",
-    "#764e9d",
-    "#4e624e",
-    "#eb2714",
-)
+    "#760027", "#89ebff", "#143bff", "#eb8900", "#ebd8b1", "#9d6289", "#4e2789", "#899d89", "#b10014", "#9db1ff",
+    "#b1eb27", "#144e4e", "#4e894e", "#2789ff", "#c489b1", "#14c462", "#764e9d", "#4e624e", "#eb2714",
+)  # fmt: skip
 """Nineteen colors, one for each of the paper's open models, distinguishable with and without color blindness.
 
 Chosen by search for the greatest least distance (CAM02-UCS) under full color vision, protanopia, deuteranopia and
@@ -59,16 +43,13 @@ class Bar:
 
 def layout_bars(spans: Iterable[WorkerSpan], nodes: Sequence[Node]) -> list[Bar]:
     """Assign each worker GPUs of its node, adjacent ones if possible; raises ValueError if a node has too many workers."""
-    first, free = 0, dict[str, list[float]]()
-    firsts = {}
-    for node in nodes:
-        firsts[node.name], free[node.name] = first, [0.0] * node.gpus
-        first += node.gpus
-    placed, gpu_spans = [], sorted((span for span in spans if span.gpus), key=lambda span: (span.began, span.slot))
-    ends: dict[int, float] = {}
+    last_rows = accumulate(node.gpus for node in nodes)
+    first_rows = {node.name: end - node.gpus for node, end in zip(nodes, last_rows, strict=True)}
+    free = {node.name: [0.0] * node.gpus for node in nodes}
+    bars, gpu_spans = [], sorted((span for span in spans if span.gpus), key=lambda span: (span.began, span.slot))
+    ends: dict[int | None, float] = {}
     for span in gpu_spans:
-        if span.shared is not None:
-            ends[span.shared] = max(span.ended, ends.get(span.shared, 0.0))
+        ends[span.shared] = max(span.ended, ends.get(span.shared, 0.0))
     shared: dict[int, tuple[list[int], list[float]]] = {}
     for span in gpu_spans:
         if span.shared in shared:
@@ -80,8 +61,8 @@ def layout_bars(spans: Iterable[WorkerSpan], nodes: Sequence[Node]) -> list[Bar]
             if span.shared is not None:
                 shared[span.shared] = lanes, quarters
         part = () if span.shared is None else _take_quarters(quarters, span)
-        placed.append(Bar(span, tuple(firsts[span.node] + lane for lane in lanes), part))
-    return placed
+        bars.append(Bar(span, tuple(first_rows[span.node] + lane for lane in lanes), part))
+    return bars
 
 
 def _take_quarters(until: list[float], span: WorkerSpan) -> tuple[int, ...]:
@@ -114,9 +95,8 @@ def draw_timeline(simulated: Simulated, nodes: Sequence[Node], path: Path, title
 
     bars = layout_bars(simulated.spans, nodes)
     rows = sum(node.gpus for node in nodes)
-    names = list(
-        dict.fromkeys(span.group for span in sorted(simulated.spans, key=lambda span: span.began) if span.gpus)
-    )
+    by_time = sorted(simulated.spans, key=lambda span: span.began)
+    names = list(dict.fromkeys(span.group for span in by_time if span.gpus))
     models = [name for name in names if not name.startswith(JUDGE)]
     colors = dict.fromkeys(names, GRAY) | {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(models)}
     figure, axes = pyplot.subplots(figsize=(15, max(4.5, 1.6 + 0.16 * rows, 0.27 * len(names) + 1.2)), dpi=110)
@@ -162,13 +142,8 @@ def _heights(bar: Bar) -> list[tuple[float, float]]:
 
 def _runs(rows: Sequence[int]) -> list[tuple[int, int]]:
     """Return runs of adjacent rows as (first, last)."""
-    runs: list[tuple[int, int]] = []
-    for row in rows:
-        if runs and row == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], row)
-        else:
-            runs.append((row, row))
-    return runs
+    runs = [[row for _, row in run] for _, run in groupby(enumerate(rows), lambda item: item[1] - item[0])]
+    return [(run[0], run[-1]) for run in runs]
 
 
 def _decorate(axes, nodes: Sequence[Node], simulated: Simulated, title: str) -> None:  # type: ignore[no-untyped-def]

@@ -72,7 +72,7 @@ def test_the_deaths_are_real_and_the_silent_are_found():
     pending, demands = paper()
     found = simulate(pending, demands, 64, FaultModel(6, deaths=0.3, silent=1.0, skew=0.4, slowdown=0.05))
 
-    assert found.workers_lost >= 0.2 * len(found.spans)
+    assert sum(span.outcome == "lost" for span in found.spans) >= 0.2 * len(found.spans)
     assert (found.delivered + found.given_up, found.duplicates) == (sum(map(len, pending.values())), 0)
     assert found.given_up < 100 and not found.abandoned, "only what died alone twice, by chance"
 
