@@ -1,4 +1,4 @@
-"""The game for programs of others: a Gymnasium environment and a verifiers taskset (docs/environments.md).
+"""The game for other programs: a Gymnasium environment and a verifiers taskset (docs/environments.md).
 
-Both play what `run` plays, transition by transition. The room imports the game and its prompts alone; it can be deleted.
+Both play the transitions of ``run``.
 """

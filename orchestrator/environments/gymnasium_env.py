@@ -1,13 +1,13 @@
-"""The game as a ``gymnasium.Env``: a picture and a question are seen, an option or a text is the action.
+"""The game as a ``gymnasium.Env``: the observation is a picture and a question, the action an option or a text.
 
-Importing this module makes ``proactive-sweep/ROD-v0`` and so on, and ``proactive-sweep/all-v0``, known to ``gymnasium.make``. An
-ending that the game gives is ``terminated``, its turn limit ``truncated``; the reward is 1 for a right ending, else 0.
+Importing this module registers ``proactive-sweep/all-v0``, ``proactive-sweep/ROD-v0`` and so on with Gymnasium. An episode that
+reaches its turn limit is ``truncated``, any other ending is ``terminated``; the reward is 1 for a correct ending, else 0.
 """
 
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,18 +25,16 @@ from sweeps.protocol import ZERO_SHOT
 
 Observation = dict[str, Any]
 """``picture``: uint8 (size, size, 3); ``text``: the question with its lettered options."""
-LONGEST_REPLY = 4096
-"""Characters of a text that the action space draws at most; longer replies are read as well."""
-MORE = 1024
-"""Characters that a later question of a sample may have more than its first one beside its options: a budget, another wording."""
-
-
+MAX_SAMPLED_REPLY = 4096
+"""Maximum characters of a text that the action space samples; ``step`` accepts longer replies."""
+EXTRA_QUESTION_CHARS = 1024
+"""Characters by which a later question may exceed the first one and its options: a budget, another wording."""
 VERSION = 0
-"""In the names: rises when equal replies no longer give equal episodes or observations."""
+"""Part of the registered names; raise it when equal replies no longer give equal episodes or observations."""
 
 
 class ProactiveGymEnv(gymnasium.Env[Observation, Any]):
-    """One model's seat at the game: ``reset`` shows a sample, ``step`` takes an answer to it."""
+    """The game for one player: ``reset`` shows a sample, ``step`` answers its question."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 1}
 
@@ -51,59 +49,50 @@ class ProactiveGymEnv(gymnasium.Env[Observation, Any]):
         benchmark_seed: int = 0,
         render_mode: str | None = None,
     ) -> None:
-        """``data`` is a benchmark folder; ``size`` pixels an edge have observed pictures, laid on black, as large as they fit.
+        """Load a benchmark folder; raises SweepError or BadData.
 
-        With ``action="option"`` an action is the place of an option among those shown (its letter), with ``"text"`` the
-        reply itself. ``benchmark_seed`` is a sweep's ``seed``: of random moves, disguises and examples. Raises SweepError or
-        BadData with one sentence.
+        ``size`` is the edge in pixels of observed pictures, which are scaled to fit a black square. An ``action`` is the index
+        of a displayed option, or the text of the reply. ``benchmark_seed`` equals a sweep's ``seed``.
         """
         if action not in ("option", "text"):
             raise ValueError(f"action = {action!r} is no kind of action; write 'option' or 'text'")
         self.benchmark = Benchmark(Path(data), scenarios, condition, filtered, benchmark_seed)
-        self.renderer, self.size, self.render_mode, self.by_option = (
-            Renderer(Path(data)),
-            size,
-            render_mode,
-            action == "option",
-        )
+        self.renderer, self.size, self.render_mode = Renderer(Path(data)), size, render_mode
+        self.by_option = action == "option"
         self.episode: InteractiveEpisode | None = None
-        questions = [question for samples in self.benchmark.samples.values() for question in self._first(samples)]
-        charset = frozenset(string.printable).union(*(text for text, _, _ in questions))
-        longest = max(len(text) + option_characters for text, option_characters, _ in questions) + MORE
+        questions = list(self._first_questions())
+        charset = frozenset(string.printable).union(*("".join((text, *options)) for text, options in questions))
+        max_chars = EXTRA_QUESTION_CHARS + max(len(text) + 2 * sum(map(len, options)) for text, options in questions)
         self.observation_space = spaces.Dict({
             "picture": spaces.Box(0, 255, (size, size, 3), np.uint8),
-            "text": spaces.Text(longest, charset=charset),
+            "text": spaces.Text(max_chars, charset=charset),
         })  # fmt: skip
-        option_count = max(count for _, _, count in questions)
-        self.action_space = (
-            spaces.Discrete(option_count)
-            if self.by_option
-            else spaces.Text(LONGEST_REPLY, min_length=0, charset=charset)
-        )
+        self.option_count = max(len(options) for _, options in questions)
+        reply_space = spaces.Text(MAX_SAMPLED_REPLY, min_length=0, charset=charset)
+        self.action_space = spaces.Discrete(self.option_count) if self.by_option else reply_space
 
-    def _first(self, samples: Mapping[int, Any]) -> Iterable[tuple[str, int, int]]:
-        """Of every sample the first question, characters of its options, and how many are shown."""
-        for sample in samples.values():
-            episode = self.benchmark.episode(sample.scenario, sample.id)
-            options = episode.sample.options + episode.sample.categories
-            text = episode.conversation[-1].text + "".join(options)
-            yield text, sum(map(len, options)), len(options)
+    def _first_questions(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield each sample's first question and all options that the sample can display."""
+        for scenario, samples in self.benchmark.samples.items():
+            for sample_id in samples:
+                episode = self.benchmark.episode(scenario, sample_id)
+                yield episode.conversation[-1].text, episode.sample.options + episode.sample.categories
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Show a sample: ``options`` may name its ``scenario``, or ``scenario`` and ``sample`` (an id); else one is drawn."""
+        """Show a sample, drawn at random unless ``options`` has its ``scenario``, or its ``scenario`` and ``sample`` (an id)."""
         super().reset(seed=seed)
-        self.episode = self.benchmark.episode(*self._drawn(options or {}))
-        return self._observed(self.episode), _about(self.episode, self._width())
+        self.episode = self.benchmark.episode(*self._choose_sample(options or {}))
+        return self._observe(self.episode), self._info(self.episode)
 
-    def _drawn(self, requested: Mapping[str, Any]) -> tuple[str, int]:
-        """The scenario and the sample that are asked for, or drawn; the benchmark says which there are."""
+    def _choose_sample(self, requested: Mapping[str, Any]) -> tuple[str, int]:
+        """Return the requested or a random scenario and sample id."""
         if unknown := sorted(requested.keys() - {"scenario", "sample"}):
             raise ValueError(f"reset knows no option {unknown[0]!r}; give scenario and sample")
         names = list(self.benchmark.samples)
         if "sample" in requested and "scenario" not in requested and len(names) > 1:
-            raise ValueError("reset has a sample and no scenario; give both, for ids begin anew in each")
+            raise ValueError("reset has a sample and no scenario; give both, because ids are unique only in a scenario")
         scenario = requested["scenario"] if "scenario" in requested else names[int(self.np_random.integers(len(names)))]
         if "sample" in requested:
             return scenario, requested["sample"]
@@ -111,72 +100,68 @@ class ProactiveGymEnv(gymnasium.Env[Observation, Any]):
         return scenario, ids[int(self.np_random.integers(len(ids)))]
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Answer what is shown; the observation after the ending is what was shown last."""
-        episode = self._playing()
-        turn = episode.answer(self._reply(episode, action))
-        ending = episode.ending
-        reward = float(ending is Ending.CORRECT)
-        details = _about(episode, self._width()) | _made(turn, ending)
-        return self._observed(episode), reward, ending not in (None, Ending.LIMIT), ending is Ending.LIMIT, details
+        """Answer the open question; after the ending, the observation repeats the last question."""
+        episode = self._current_episode()
+        turn = episode.answer(self._parse_action(episode, action))
+        ending, limit = episode.ending, episode.ending is Ending.LIMIT
+        info = self._info(episode) | _turn_info(turn, ending)
+        return self._observe(episode), float(ending is Ending.CORRECT), ending is not None and not limit, limit, info
 
     def render(self) -> NDArray[np.uint8]:
-        """The picture of the question, at the size at which a model sees it."""
-        return np.array(self._picture(self._playing().image))
+        """Return the picture of the question, at the size at which a model sees it."""
+        return np.array(self._picture(self._current_episode().image))
 
-    def _playing(self) -> InteractiveEpisode:
+    def _current_episode(self) -> InteractiveEpisode:
         if self.episode is None:
             raise ValueError("no sample is shown yet; call reset first")
         return self.episode
 
-    def _reply(self, episode: InteractiveEpisode, action: Any) -> str:
-        if not self.by_option:
-            if not isinstance(action, str):
-                raise ValueError(f"an action is a text here, not {action!r}")
-            return action
-        index = int(action)
-        return episode.choices[index] if 0 <= index < len(episode.choices) else ""
+    def _parse_action(self, episode: InteractiveEpisode, action: Any) -> str:
+        """Return the reply of an action; an index beyond the options is an empty reply."""
+        if self.by_option:
+            return episode.choices[int(action)] if 0 <= int(action) < len(episode.choices) else ""
+        if not isinstance(action, str):
+            raise ValueError(f"an action is a text here, not {action!r}")
+        return action
 
-    def _width(self) -> int:
-        return int(self.action_space.n) if isinstance(self.action_space, spaces.Discrete) else 0
-
-    def _observed(self, episode: InteractiveEpisode) -> Observation:
-        return {"picture": _fitted(self._picture(episode.image), self.size), "text": episode.conversation[-1].text}
+    def _observe(self, episode: InteractiveEpisode) -> Observation:
+        picture = _fit_into_square(self._picture(episode.image), self.size)
+        return {"picture": picture, "text": episode.conversation[-1].text}
 
     def _picture(self, image: ImageRef | None) -> Image.Image:
-        """Black where the condition shows none. Raises Unprocessable for a file that is no picture."""
+        """Return the picture, black if the condition shows none; raises Unprocessable if it cannot be decoded."""
         return Image.new("RGB", (self.size, self.size)) if image is None else self.renderer.picture(image)
 
+    def _info(self, episode: InteractiveEpisode) -> dict[str, Any]:
+        """Return the sample, its options and the full conversation, which the observation does not have."""
+        info: dict[str, Any] = {
+            "scenario": episode.sample.scenario, "sample": episode.sample.id, "turn": episode.state.turn,
+            "frame": episode.state.frame,
+            "options": list(episode.view.options), "categories": list(episode.view.categories),
+            "image": "" if episode.image is None else episode.image.key,
+            "conversation": [
+                {"role": message.role, "text": message.text, "images": [image.key for image in message.images]}
+                for message in episode.conversation
+            ],
+        }  # fmt: skip
+        if self.by_option:
+            info["action_mask"] = (np.arange(self.option_count) < len(episode.choices)).astype(np.int8)
+        return info
 
-def _fitted(picture: Image.Image, size: int) -> NDArray[np.uint8]:
-    """The picture as large as it fits, in the upper left corner of a black square."""
+
+def _fit_into_square(picture: Image.Image, size: int) -> NDArray[np.uint8]:
+    """Return the picture scaled to fit the upper left corner of a black square."""
     scale = size / max(picture.size)
-    edges = [max(1, min(size, round(edge * scale))) for edge in picture.size]
+    width, height = (max(1, min(size, round(edge * scale))) for edge in picture.size)
     square = Image.new("RGB", (size, size))
-    square.paste(picture.resize((edges[0], edges[1]), Image.Resampling.BICUBIC))
+    square.paste(picture.resize((width, height), Image.Resampling.BICUBIC))
     return np.array(square)
 
 
-def _about(episode: InteractiveEpisode, width: int) -> dict[str, Any]:
-    """What is not to be seen in the observation: which sample it is, what may be chosen, and the whole conversation."""
-    choices = episode.choices
-    details: dict[str, Any] = {
-        "scenario": episode.sample.scenario, "sample": episode.sample.id, "turn": episode.state.turn,
-        "frame": episode.state.frame,
-        "options": list(episode.view.options), "categories": list(episode.view.categories),
-        "image": "" if episode.image is None else episode.image.key,
-        "conversation": [
-            {"role": message.role, "text": message.text, "images": [image.key for image in message.images]}
-            for message in episode.conversation
-        ],
-    }  # fmt: skip
-    return details | ({"action_mask": (np.arange(width) < len(choices)).astype(np.int8)} if width else {})
-
-
-def _made(turn: Turn, ending: Ending | None) -> dict[str, Any]:
-    """What the game made of the answer, in the words of the table ``turns``; empty where there is nothing."""
-    move = "" if turn.move is None else turn.move.value
-    read = {"option": turn.option.value, "category": turn.category.value, "action": turn.action.value, "move": move}
-    return read | {"ending": "" if ending is None else ending.value}
+def _turn_info(turn: Turn, ending: Ending | None) -> dict[str, Any]:
+    """Return how the reply was parsed, as in the columns of the table ``turns``; "" for nothing."""
+    parsed = {"option": turn.option.value, "category": turn.category.value, "action": turn.action.value}
+    return parsed | {"move": turn.move.value if turn.move else "", "ending": ending.value if ending else ""}
 
 
 for name in ("all", *SCENARIOS):

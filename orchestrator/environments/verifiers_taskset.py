@@ -1,7 +1,7 @@
-"""The game as a verifiers v1 taskset, with the harness that plays it: each sample is a task, the reward is a right ending.
+"""The game as a verifiers v1 taskset and the harness that plays it: a task per sample, reward 1 for a correct ending.
 
-The harness sends the conversations that ``run`` sends (a fresh one each turn, but where the condition keeps earlier turns), and
-the reward replays the replies of the trace through the rules: it needs nothing but the trace and the benchmark folder.
+The harness sends the conversations of ``run``. The reward replays the trace's replies through the rules, so it needs only
+the trace and the benchmark folder.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ __all__ = ["ProactiveEnv", "ProactiveHarness", "ProactiveTaskset"]
 
 
 class ProactiveConfig(vf.TasksetConfig):
-    """``--env.taskset.*``"""
+    """The options ``--env.taskset.*``."""
 
     data: str = "demo-data"
     """The benchmark folder (`proactive-sweep data demo`, `data fetch`)."""
     scenarios: list[str] = []
-    """Short names; none means all seven."""
+    """Short names; an empty list means all seven."""
     condition: str = ZERO_SHOT
     filtered: bool = True
     """Only the samples that the paper evaluates."""
     benchmark_seed: int = 0
-    """A sweep's ``seed``: of random moves, disguises and examples."""
+    """A sweep's ``seed``, of random moves, disguises and examples."""
 
 
 class ProactiveData(vf.TaskData):
-    """Which sample it is, and where from; the prompt is its first question as text."""
+    """The sample of a task and its origin; the prompt is its first question as text."""
 
     data: str
     scenario: str
@@ -54,44 +54,46 @@ class ProactiveTask(vf.Task[ProactiveData, vf.State, vf.TaskConfig]):
 
     @vf.reward
     async def right(self, trace: vf.Trace) -> float:
-        """1 where the episode ended with the right category, else 0, an unfinished one too."""
-        return float(replayed(self.data, trace).ending is Ending.CORRECT)
+        """Return 1 if the episode ended with the correct category, else 0, also if it is unfinished."""
+        return float(replay(self.data, trace).ending is Ending.CORRECT)
 
     @vf.metric
     async def suggestions(self, trace: vf.Trace) -> float:
-        """Answers that asked for something."""
-        return float(sum(turn.action is Action.SUGGESTION for turn in replayed(self.data, trace).turns))
+        """Return the number of proactive suggestions."""
+        return float(sum(turn.action is Action.SUGGESTION for turn in replay(self.data, trace).turns))
 
     @vf.metric
     async def turns(self, trace: vf.Trace) -> float:
-        """Answers in all."""
-        return float(len(replayed(self.data, trace).turns))
+        """Return the number of turns."""
+        return float(len(replay(self.data, trace).turns))
 
 
 class ProactiveTaskset(vf.Taskset[ProactiveTask, ProactiveConfig]):
     """The samples of a benchmark folder, scenario by scenario, in file order."""
 
     def load(self) -> Iterator[ProactiveTask]:
-        """One task a sample; raises BadData or SweepError with one sentence."""
+        """Yield a task per sample; raises BadData or SweepError."""
         settings = self.config
-        names = tuple(settings.scenarios) or "all"
         origin = {name: getattr(settings, name) for name in ("data", "condition", "filtered", "benchmark_seed")}
+        names = tuple(settings.scenarios) or "all"
         benchmark = Benchmark(
             Path(settings.data), names, settings.condition, settings.filtered, settings.benchmark_seed
         )
         for scenario, samples in benchmark.samples.items():
             for sample in samples:
-                name, first = f"{scenario}-{sample:04d}", benchmark.episode(scenario, sample).conversation[-1].text
-                task_data = ProactiveData(id=name, name=name, prompt=first, scenario=scenario, sample=sample, **origin)
+                name, question = f"{scenario}-{sample:04d}", benchmark.episode(scenario, sample).conversation[-1].text
+                task_data = ProactiveData(
+                    id=name, name=name, prompt=question, scenario=scenario, sample=sample, **origin
+                )
                 yield ProactiveTask(task_data, settings.task)
 
 
 class ProactiveHarnessConfig(vf.HarnessConfig):
-    """Nothing but what every harness has."""
+    """The options of every harness, and no others."""
 
 
 class ProactiveHarness(vf.Harness[ProactiveHarnessConfig]):
-    """Plays an episode in this process: every turn is a chat completion of the model, pictures included."""
+    """Plays an episode in this process: each turn is a chat completion of the model, with pictures."""
 
     EXECUTES_CODE = False
     NEEDS_CONTAINER = False
@@ -106,25 +108,24 @@ class ProactiveHarness(vf.Harness[ProactiveHarnessConfig]):
         mcp_urls: Mapping[str, str],
         data: ProactiveData,
     ) -> vf.ProgramResult:
-        """Ask until the game ends or verifiers does (a turn limit, a ``@stop``)."""
-        episode, pictures = opened(data), Renderer(Path(data.data))
+        """Play until the game ends or verifiers stops it (a turn limit, a ``@stop``)."""
+        episode, renderer = start_episode(data), Renderer(Path(data.data))
         headers = {"Authorization": f"Bearer {secret}"}
         async with httpx.AsyncClient(base_url=endpoint, headers=headers, timeout=None) as client:
             while episode.ending is None:
-                body = {"model": ctx.model, "messages": _sent(episode.conversation, pictures)}
-                answer = await client.post("chat/completions", json=body)
+                body = {"model": ctx.model, "messages": _chat_messages(episode.conversation, renderer)}
+                response = await client.post("chat/completions", json=body)
                 if trace.stop_condition is not None:
                     break
-                if answer.is_error:
-                    return vf.ProgramResult(
-                        1, "", f"the model's service said {answer.status_code}: {answer.text[:500]}"
-                    )
-                episode.answer(answer.json()["choices"][0]["message"].get("content") or "")
+                if response.is_error:
+                    error = f"the model's service answered {response.status_code}: {response.text[:500]}"
+                    return vf.ProgramResult(1, "", error)
+                episode.answer(response.json()["choices"][0]["message"].get("content") or "")
         return vf.ProgramResult(0, "", "")
 
 
 class ProactiveEnvConfig(vf.EnvConfig):
-    """One seat, played in this process: nothing that a model says is executed."""
+    """One agent in this process: no text of a model is executed."""
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 
@@ -133,19 +134,19 @@ class ProactiveEnv(vf.Env[ProactiveEnvConfig]):
     """One model plays one sample."""
 
     async def run(self, task: ProactiveTask, agents: vf.Agents) -> None:
-        """The harness plays it all."""
+        """Let the harness play the episode."""
         await agents.agent.run(task)
 
 
-def opened(data: ProactiveData) -> InteractiveEpisode:
-    """A new episode of a task's sample; raises BadData or SweepError."""
-    selection = (data.data, data.scenario, data.condition, data.filtered, data.benchmark_seed)
-    return _benchmark(*selection).episode(data.scenario, data.sample)
+def start_episode(data: ProactiveData) -> InteractiveEpisode:
+    """Start an episode of a task's sample; raises BadData or SweepError."""
+    benchmark = _load_benchmark(data.data, data.scenario, data.condition, data.filtered, data.benchmark_seed)
+    return benchmark.episode(data.scenario, data.sample)
 
 
-def replayed(data: ProactiveData, trace: vf.Trace) -> InteractiveEpisode:
-    """The episode that the model's replies in a trace make; what was said after its ending counts for nothing."""
-    episode = opened(data)
+def replay(data: ProactiveData, trace: vf.Trace) -> InteractiveEpisode:
+    """Return the episode of the model's replies in a trace; replies after its ending are ignored."""
+    episode = start_episode(data)
     for call in trace.calls:
         if call.node is not None and episode.ending is None:
             episode.answer(trace.nodes[call.node].message.content or "")
@@ -153,14 +154,14 @@ def replayed(data: ProactiveData, trace: vf.Trace) -> InteractiveEpisode:
 
 
 @lru_cache(maxsize=16)
-def _benchmark(data: str, scenario: str, condition: str, filtered: bool, seed: int) -> Benchmark:
+def _load_benchmark(data: str, scenario: str, condition: str, filtered: bool, seed: int) -> Benchmark:
     return Benchmark(Path(data), [scenario], condition, filtered, seed)
 
 
-def _sent(messages: tuple[Message, ...], pictures: Renderer) -> list[dict[str, Any]]:
-    """A conversation as OpenAI's chat completions take it."""
+def _chat_messages(messages: tuple[Message, ...], renderer: Renderer) -> list[dict[str, Any]]:
+    """Return a conversation in OpenAI's format of chat completions."""
 
-    def part(image: ImageRef) -> dict[str, Any]:
-        return {"type": "image_url", "image_url": {"url": data_url(pictures.picture(image))}}
+    def encode_image(image: ImageRef) -> dict[str, Any]:
+        return {"type": "image_url", "image_url": {"url": data_url(renderer.picture(image))}}
 
-    return list(conversation(messages, part, plain=True))
+    return list(conversation(messages, encode_image, plain=True))

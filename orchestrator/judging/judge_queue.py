@@ -1,7 +1,7 @@
-"""The queue between those who write open-ended answers and the judge who reads them.
+"""The queue between the models that write open-ended answers and the judge that reads them.
 
-It holds a bounded number of answers in memory; whatever does not fit is read back from the store when it is leased.
-An answer has the ordinal of its episode.
+It holds a bounded number of answers in memory and reads the others back from the store when they are leased. An answer has
+the ordinal of its episode.
 """
 
 from __future__ import annotations
@@ -22,69 +22,66 @@ from orchestrator.storage.verdict_store import VerdictStore
 from sweeps.load import SweepError
 from sweeps.spec import Judge, Protocol, Sweep
 
-MAX_HELD = 8192
-"""Answers held in memory; of 8,000 characters each they take some 100 MB."""
+MAX_CACHED_ANSWERS = 8192
+"""Answers kept in memory; at 8,000 characters each they take some 100 MB."""
 
 
 class JudgeQueue:
     """Answers on their way to a judge, and its verdicts on their way to the disk."""
 
     def __init__(self, judge: Judge, plan: Plan, store: EpisodeStore, backlog: Sequence[int] = ()) -> None:
-        """``backlog``: ordinals of stored answers that wait for a verdict. Raises ValueError as ``judge_key`` does."""
+        """Start with a ``backlog`` of stored answers without a verdict; raises ValueError as ``judge_key`` does."""
         self.judge, self.plan, self.store = judge, plan, store
         self.group, self.key = judge_group(judge), judge_key(judge)
         self.verdicts = VerdictStore(store.folder)
         self.backlog = list(backlog)
-        """What the schedule starts with."""
         self.stored_count = 0
         """Verdicts stored by this attempt."""
-        self._held: dict[int, str] = {}
-        self._judged: set[int] = set()
+        self._cached_answers: dict[int, str] = {}
+        self._judged_ordinals: set[int] = set()
 
     def add_answers(self, batch: EpisodeBatch) -> list[int]:
-        """The ordinals of the answers among a batch's episodes, which now wait to be read."""
+        """Queue the answers among a batch's episodes; return their ordinals."""
         replies = dict(zip(batch.turns["key"], batch.turns["reply"], strict=True))
-        answers = []
-        for ordinal, key, ending in zip(batch.ordinals, batch.episodes["key"], batch.episodes["ending"], strict=True):
-            if ending == Ending.ANSWERED:
-                answers.append(ordinal)
-                if len(self._held) < MAX_HELD:
-                    self._held[ordinal] = replies[key]
-        return answers
+        rows = zip(batch.ordinals, batch.episodes["key"], batch.episodes["ending"], strict=True)
+        answers = {ordinal: replies[key] for ordinal, key, ending in rows if ending == Ending.ANSWERED}
+        for ordinal in list(answers)[: max(0, MAX_CACHED_ANSWERS - len(self._cached_answers))]:
+            self._cached_answers[ordinal] = answers[ordinal]
+        return list(answers)
 
     def lease(self, ordinals: Sequence[int]) -> list[LeasedAnswer]:
-        """The answers of these ordinals; those that were not held, or were lost with a worker, come from the store.
+        """Return the answers of these ordinals, from memory or from the store.
 
-        One that the store does not have either (its row could not be stored, or its part is gone) is left out: it is pending.
+        An answer that is in neither (its row could not be stored, or its part is gone) is omitted and stays pending.
         """
-        held = {ordinal: self._held.pop(ordinal) for ordinal in ordinals if ordinal in self._held}
-        missing = {self._key(ordinal): ordinal for ordinal in ordinals if ordinal not in held}
-        if missing:
+        cached = self._cached_answers
+        texts = {ordinal: cached.pop(ordinal) for ordinal in ordinals if ordinal in cached}
+        stored = {self._key(ordinal): ordinal for ordinal in ordinals if ordinal not in texts}
+        if stored:
             self.store.flush()
-            held |= {
-                missing[key]: text for key, text in verdict_store.final_replies(self.store.folder, missing).items()
-            }
-        return [LeasedAnswer(ordinal, held[ordinal]) for ordinal in ordinals if ordinal in held]
+            replies = verdict_store.final_replies(self.store.folder, stored)
+            texts |= {stored[key]: text for key, text in replies.items()}
+        return [LeasedAnswer(ordinal, texts[ordinal]) for ordinal in ordinals if ordinal in texts]
 
     def store_verdicts(self, batch: VerdictBatch) -> None:
-        """Store a batch of verdicts, the first on each answer: late duplicates of a presumed-dead worker are dropped."""
-        new = [ordinal not in self._judged for ordinal in batch.ordinals]
-        self._judged.update(batch.ordinals)
+        """Store the first verdict on each answer; drop duplicates of a worker that was presumed dead."""
+        new = [ordinal not in self._judged_ordinals for ordinal in batch.ordinals]
+        self._judged_ordinals.update(batch.ordinals)
         rows = batch.verdicts
         self.verdicts.append({name: [v for v, is_new in zip(rows[name], new, strict=True) if is_new] for name in rows})
         self.stored_count += sum(new)
 
     def give_up(self, ordinals: Iterable[int], reason: str) -> None:
-        """Store that no judge could be brought to read these, and why."""
+        """Store these answers as unjudged, with the reason."""
         rows = VerdictRows(self.key)
         for ordinal in ordinals:
             index, sample = self.plan.task(ordinal)
-            unread = Judged(None, "", 0, reason, True, 0.0, 0, 0, 0.0)
-            rows.add(JudgedAnswer(ordinal, self.plan.cells[index], sample.id, self.plan.key(index, sample), unread))
+            unjudged = Judged(None, "", 0, reason, True, 0.0, 0, 0, 0.0)
+            rows.add(JudgedAnswer(ordinal, self.plan.cells[index], sample.id, self._key(ordinal), unjudged))
         self.store_verdicts(rows.batch())
 
     def flush(self, always: bool = False) -> None:
-        """Make verdicts durable that waited long enough, their episodes first."""
+        """Make verdicts durable if they are due or ``always``, their episodes first."""
         if always or self.verdicts.due:
             self.store.flush()
             self.verdicts.flush()
@@ -94,7 +91,7 @@ class JudgeQueue:
 
 
 def check_wording(judge: Judge | None, played: Sweep | None = None) -> None:
-    """Raise SweepError where the paper's wording is wanted and absent, or a sweep that was ``played`` leaves nothing to read."""
+    """Raise SweepError if the judge needs the paper's wording and it is absent, or if ``played`` leaves it no answers."""
     if played and played.turn_judge and not played.is_judged:
         raise SweepError(
             "answers of oeg-multi were read while they were played; another judge is another run, with its own [judge]"
@@ -106,14 +103,10 @@ def check_wording(judge: Judge | None, played: Sweep | None = None) -> None:
 
 
 def find_unjudged(plan: Plan, episodes: pl.LazyFrame, folder: Path, judge: Judge, again: bool = False) -> list[int]:
-    """Ordinals of the plan's stored answers that the judge has no verdict on; ``episodes`` are those of the plan."""
-    pending = set(verdict_store.pending_answers(episodes, folder, judge_key(judge), again)["key"])
-    if not pending:
-        return []
-    return [
-        plan.offsets[index] + number
-        for index, cell in enumerate(plan.cells)
-        if cell.protocol is Protocol.OEG
-        for number, key in enumerate(plan.keys(index))
-        if key in pending
-    ]
+    """Return the ordinals of answers among the plan's ``episodes`` on which the judge has no verdict.
+
+    With ``again``, answers that it could give no verdict on are included.
+    """
+    keys = set(verdict_store.pending_answers(episodes, folder, judge_key(judge), again)["key"])
+    cells = (index for index, cell in enumerate(plan.cells) if keys and cell.protocol is Protocol.OEG)
+    return [ordinal for index in cells for ordinal, key in plan.ordinals(index) if key in keys]

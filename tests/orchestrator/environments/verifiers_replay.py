@@ -17,7 +17,7 @@ import verifiers.v1 as vf
 from verifiers.v1.utils.loaders import environment_class, load_environment
 
 from envs.types import Ending
-from orchestrator.environments.verifiers_taskset import ProactiveEnvConfig, replayed
+from orchestrator.environments.verifiers_taskset import ProactiveEnvConfig, replay
 from tests.actors.service import Service, said, serving
 
 
@@ -47,7 +47,7 @@ async def _under(condition: str, mine: list[dict[str, Any]], data: str, service:
 
 def _told(episode: vf.Episode, service: Service) -> dict[str, Any]:
     (trace,) = episode.traces
-    game = replayed(trace.task.data, trace)
+    game = replay(trace.task.data, trace)
     return {
         "ok": episode.ok, "errors": [one.message for one in trace.errors],
         "rewards": {n: r.score for n, r in trace.rewards.items()},
