@@ -92,7 +92,7 @@ class Attempt(AttemptState):
         with self._tracked() as tracker:
             if not play:
                 preparation.check_models(self)
-            with preparation.recording_pictures(self):
+            with preparation.recording_shown_pictures(self):
                 if play and self.pending:
                     play(self)
                 elif self.playable.keys() - self.reasons.keys() or self.judge_queue:

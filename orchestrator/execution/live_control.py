@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.types import Ending
-from orchestrator.execution.retry_failed import requeue_ordinals
+from orchestrator.execution.retry_failed import requeue_episodes
 from orchestrator.planning.plan import BUILTIN_GROUP, CellOrdinals, Plan, worker_group
 from orchestrator.scheduling.commands import JUDGES
 from orchestrator.scheduling.resources import shares
@@ -219,7 +218,7 @@ def find_cells(plan: Plan, command: Command) -> list[str]:
 
 def requeue_failed(store: EpisodeStore, plan: Plan, log_folder: Path, command: Command) -> list[int]:
     """Make the failed episodes of a command's cells pending again; return their ordinals. Raises Refused."""
-    return requeue_ordinals(store, plan, log_folder, (Ending.FAILED,), set(find_cells(plan, command)))
+    return requeue_episodes(store, plan, log_folder, cells=set(find_cells(plan, command)))
 
 
 def parse_setting(sweep: Sweep, command: Command) -> int | None:

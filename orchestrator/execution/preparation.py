@@ -17,9 +17,8 @@ from orchestrator.execution.live_control import take_waiting_commands
 from orchestrator.execution.retry_failed import requeue_episodes
 from orchestrator.inspection.model_check import wrong_here
 from orchestrator.judging.judge_queue import JudgeQueue
+from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import planned_cells
-from orchestrator.planning.pictures import FILE as PICTURES
-from orchestrator.planning.pictures import PictureRecorder, ShownPictures
 from orchestrator.planning.plan import judge_group, worker_group
 from orchestrator.report.scores.precision_stops import describe_savings
 from orchestrator.storage import reused
@@ -34,7 +33,7 @@ def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence
     if reuse:
         _reuse_episodes(state, reuse)
     if retry:
-        count = requeue_episodes(state.store, state.plan, state.log.folder, retry)
+        count = len(requeue_episodes(state.store, state.plan, state.log.folder, retry))
         state.say(f"{count:,} {' and '.join(retry)} episodes are pending again")
     reused.drop_unstored(state.output)
     take_waiting_commands(state.output, state.sweep, state.plan, state.store, state.log.folder)
@@ -123,17 +122,14 @@ def _has_joined_cluster() -> bool:
 
 
 @contextmanager
-def recording_pictures(state: AttemptState) -> Iterator[None]:
+def recording_shown_pictures(state: AttemptState) -> Iterator[None]:
     """Inside the block, record the pictures of a local data folder that models are to see."""
-    recorded = not state.pending and (state.output / PICTURES).exists()
+    recorded = not state.pending and (state.output / pictures.FILE).exists()
     local = parse_address(state.sweep.data) is None
-    if recorded or not local or not any(map(ShownPictures.uses_pictures, state.plan.cells)):
+    if recorded or not local or not any(map(pictures.ShownPictures.uses_pictures, state.plan.cells)):
         yield
         return
-    recorder, completed = PictureRecorder(state.plan, Path(state.sweep.data), state.output), False
-    recorder.start()
-    try:
+    with pictures.recording_pictures(state.output, Path(state.sweep.data), state.plan) as stop:
         yield
-        completed = not state.interrupted
-    finally:
-        recorder.finish(hurry=not completed)
+        if state.interrupted:
+            stop.set()

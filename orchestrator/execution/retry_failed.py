@@ -35,29 +35,21 @@ def parse_endings(text: str) -> tuple[Ending, ...]:
 
 
 def requeue_episodes(
-    store: EpisodeStore, plan: Plan, log_folder: Path, kinds: Collection[Ending] = (Ending.FAILED,)
-) -> int:
-    """Make the plan's episodes with one of these endings pending again; return their number."""
-    return len(requeue_ordinals(store, plan, log_folder, kinds))
-
-
-def requeue_ordinals(
     store: EpisodeStore,
     plan: Plan,
     log_folder: Path,
-    kinds: Collection[Ending],
+    endings: Collection[Ending] = (Ending.FAILED,),
     cells: Collection[str] | None = None,
 ) -> list[int]:
-    """Make episodes with one of these endings pending again, of these cells or of all; return their ordinals.
+    """Make the plan's episodes with these endings pending again, of these cells or of all; return their ordinals.
 
-    ``log_folder``, that of the attempt, has their old rows on the disk before the first one goes. After a crash in between
-    the same command requeues the rest. Episodes of other plans stay as they are.
+    ``log_folder`` is the attempt's. After a crash in between, the same command requeues the rest.
     """
     store.flush()
-    wanted = pl.col("ending").is_in([str(kind) for kind in kinds])
+    selected = pl.col("ending").is_in([str(ending) for ending in endings])
     if cells is not None:
-        wanted &= pl.col("cell").is_in(cells)
-    rows = stored_episodes(plan, store.folder).filter(wanted).collect()
+        selected &= pl.col("cell").is_in(cells)
+    rows = stored_episodes(plan, store.folder).filter(selected).collect()
     if not rows.height:
         return []
     record = log_folder / RECORD
@@ -65,10 +57,5 @@ def requeue_ordinals(
     atomic_write.write(record, earlier + rows.select("key", "cell", "ending", "error").write_ndjson().encode())
     keys, row_cells = set(rows["key"]), set(rows["cell"])
     store.discard(keys)
-    return [
-        plan.offsets[index] + number
-        for index, cell in enumerate(plan.cells)
-        if cell.key in row_cells
-        for number, key in enumerate(plan.keys(index))
-        if key in keys
-    ]
+    indexes = (index for index, cell in enumerate(plan.cells) if cell.key in row_cells)
+    return [ordinal for index in indexes for ordinal, key in plan.numbered_keys(index) if key in keys]

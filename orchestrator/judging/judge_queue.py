@@ -109,4 +109,4 @@ def find_unjudged(plan: Plan, episodes: pl.LazyFrame, folder: Path, judge: Judge
     """
     keys = set(verdict_store.pending_answers(episodes, folder, judge_key(judge), again)["key"])
     cells = (index for index, cell in enumerate(plan.cells) if keys and cell.protocol is Protocol.OEG)
-    return [ordinal for index in cells for ordinal, key in plan.ordinals(index) if key in keys]
+    return [ordinal for index in cells for ordinal, key in plan.numbered_keys(index) if key in keys]

@@ -5,7 +5,6 @@ Equal sweeps over equal data give equal plans, with the same keys in the same or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,29 +30,26 @@ def build_plan(sweep: Sweep) -> Plan:
     folder = fetch_lines(sweep)
     bad: dict[str, list[Problem]] = {}
 
-    def loaded(name: str, filtered: bool) -> list[Sample]:
-        bad[name] = []
-        return load_samples(folder, name, filtered, bad[name] if sweep.skip_bad else None)
-
-    def pool(pick: Selection) -> dict[str, list[Sample]]:
-        pools = {name: loaded(name, pick.filtered) for name in sweep.scenarios}
+    def load_pools(selection: Selection) -> dict[str, list[Sample]]:
+        bad.update((name, []) for name in sweep.scenarios)
+        pools = {
+            name: load_samples(folder, name, selection.filtered, bad[name] if sweep.skip_bad else None)
+            for name in sweep.scenarios
+        }
         if sweep.draws_suggestions:
             pools = {name: with_suggestion_pool(samples, folder) for name, samples in pools.items()}
         if sweep.swaps_pictures:
             pools = {name: with_swapped_pictures(samples, samples, sweep.seed) for name, samples in pools.items()}
         return pools
 
-    def drawn(pick: Selection, pools: Mapping[str, list[Sample]]) -> dict[str, list[Sample]]:
-        return {
-            n: select_samples(samples, pick.limit, pick.ids.get(n), pick.subset, sweep.seed)
-            for n, samples in pools.items()
-        }
-
-    pools = pool(sweep.selection)
-    samples = {}
+    pools, samples = load_pools(sweep.selection), {}
     for protocol in sweep.protocols:
-        pick = sweep.selection_for(protocol)
-        samples[protocol] = drawn(pick, pools if pick.filtered == sweep.selection.filtered else pool(pick))
+        selection = sweep.selection_for(protocol)
+        loaded = pools if selection.filtered == sweep.selection.filtered else load_pools(selection)
+        samples[protocol] = {
+            name: select_samples(pool, selection.limit, selection.ids.get(name), selection.subset, sweep.seed)
+            for name, pool in loaded.items()
+        }
     return make_plan(sweep, samples, pools, skipped_lines(bad))
 
 

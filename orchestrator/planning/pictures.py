@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -45,7 +46,7 @@ class PictureFile(NamedTuple):
     """Relative to the data folder."""
     size: int
     modified: int
-    """Nanoseconds, as ``changed``; both identify an unchanged file without reading it."""
+    """In nanoseconds, as is ``changed``; both identify an unchanged file without reading it."""
     changed: int
     sum: str
     """BLAKE2b of the content, 32 hex digits."""
@@ -65,8 +66,8 @@ class ShownPictures:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._own: dict[tuple[str, int], frozenset[str]] = {}
-        self._examples: dict[tuple[str, int, str, bool], frozenset[str]] = {}
+        self._sample_cache: dict[tuple[str, int], frozenset[str]] = {}
+        self._example_cache: dict[tuple[str, int, str, bool], frozenset[str]] = {}
 
     def paths(self, cell: Cell, sample: Sample) -> frozenset[str]:
         """Return the paths of one episode's pictures, including solved examples."""
@@ -80,9 +81,9 @@ class ShownPictures:
         if cell.condition.picture == "swapped":
             return frozenset() if sample.swapped is None else frozenset({sample.swapped.image.path})
         sample_key = (sample.scenario, sample.id)
-        if sample_key not in self._own:
-            self._own[sample_key] = frozenset(ref.path for ref in reachable_pictures(sample))
-        return self._own[sample_key]
+        if sample_key not in self._sample_cache:
+            self._sample_cache[sample_key] = frozenset(ref.path for ref in reachable_pictures(sample))
+        return self._sample_cache[sample_key]
 
     @staticmethod
     def uses_pictures(cell: Cell) -> bool:
@@ -92,11 +93,8 @@ class ShownPictures:
     def all_paths(self) -> Iterator[str]:
         """Yield the pictures of all episodes, each once."""
         yielded = set[str]()
-        kinds = {
-            (c.scenario, c.protocol, c.condition.name, c.model.small_examples): c
-            for c in self.plan.cells
-            if self.uses_pictures(c)
-        }
+        cells = filter(self.uses_pictures, self.plan.cells)
+        kinds = {(c.scenario, c.protocol, c.condition.name, c.model.small_examples): c for c in cells}
         for cell in kinds.values():
             for sample in self.plan.cell_samples(cell):
                 new = self.paths(cell, sample) - yielded
@@ -108,10 +106,10 @@ class ShownPictures:
             return frozenset()
         small = cell.model.small_examples
         example_key = (sample.scenario, sample.id, cell.condition.name, small)
-        if example_key not in self._examples:
+        if example_key not in self._example_cache:
             messages = examples(sample, self.plan.pools[sample.scenario], cell.condition, self.plan.seed, small)
-            self._examples[example_key] = frozenset(ref.path for message in messages for ref in message.images)
-        return self._examples[example_key]
+            self._example_cache[example_key] = frozenset(ref.path for message in messages for ref in message.images)
+        return self._example_cache[example_key]
 
 
 def read_pictures(folder: Path) -> dict[str, PictureFile]:
@@ -124,7 +122,7 @@ def read_pictures(folder: Path) -> dict[str, PictureFile]:
 
 
 def scan_pictures(data: Path, paths: Iterable[str], previous: Sums) -> Iterator[PictureFile]:
-    """Yield each picture's current state; untouched files in ``known`` are not read."""
+    """Yield each picture's current state; files untouched since ``previous`` are not read."""
     with ThreadPoolExecutor(THREADS) as pool:
         yield from pool.map(lambda path: _scan_picture(data, path, previous.get(path)), paths)
 
@@ -144,32 +142,29 @@ def record_pictures(folder: Path, data: Path, paths: Iterable[str], stop: Event)
         checksums.write_table(folder / FILE, rows, compression="zstd")
 
 
-class PictureRecorder:
-    """A thread that records a sweep's pictures while it runs."""
+@contextmanager
+def recording_pictures(folder: Path, data: Path, plan: Plan) -> Iterator[Event]:
+    """Record a plan's pictures in a thread while the block runs, then wait for the rest unless the yielded event is set."""
+    stop = Event()
 
-    def __init__(self, plan: Plan, data: Path, folder: Path) -> None:
-        """``data`` is the benchmark's folder on this machine, ``folder`` the run's."""
-        self._stop = Event()
-        self._thread = Thread(target=self._work, args=(plan, data, folder), name="picture-sums", daemon=True)
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._thread.start()
-
-    def finish(self, hurry: bool) -> None:
-        """Wait until all pictures are recorded; in a ``hurry`` only for those being read."""
-        if hurry:
-            self._stop.set()
-        self._thread.join()
-
-    def _work(self, plan: Plan, data: Path, folder: Path) -> None:
+    def record() -> None:
         try:
-            record_pictures(folder, data, ShownPictures(plan).all_paths(), self._stop)
+            record_pictures(folder, data, ShownPictures(plan).all_paths(), stop)
         except (
             OSError,
             ValueError,
-        ) as problem:  # a full disk, or a plan that no worker can play: the sweep says so itself
-            log.warning("the sums of the pictures are not written down: %s", problem)
+        ) as problem:  # a full disk, or a plan that no worker can play: the sweep reports both
+            log.warning("the hashes of the pictures are not saved: %s", problem)
+
+    thread = Thread(target=record, name="picture-sums", daemon=True)
+    thread.start()
+    try:
+        yield stop
+    except BaseException:
+        stop.set()
+        raise
+    finally:
+        thread.join()
 
 
 _SCHEMA = pl.Schema({name: pl.String if name in ("path", "sum") else pl.Int64 for name in PictureFile._fields})

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate, chain, groupby, zip_longest
 
 from actors.playing.prompts import version
@@ -43,11 +43,10 @@ def judge_group(judge: Judge) -> str:
 
 @dataclass(frozen=True)
 class CellOrdinals:
-    """The ordinals of some cells, without listing them."""
+    """The ordinals of the cells with these indexes, without listing them."""
 
     offsets: Sequence[int]
     cells: Collection[int]
-    """Indexes."""
 
     def __contains__(self, ordinal: object) -> bool:
         return isinstance(ordinal, int) and bisect_right(self.offsets, ordinal) - 1 in self.cells
@@ -126,19 +125,16 @@ class Plan:
     def fingerprints(self) -> list[str]:
         """Return a hash per cell of all that changes its answers, including example pool and seed."""
         pools = {name: digest("".join(s.digest for s in pool)) for name, pool in self.pools.items()}
+        turn_judge = turn_judge_key(self.turn_judge) if self.turn_judge else ""
         return [
             cell.fingerprint(version(cell.protocol, cell.condition))
             + f"/{self.seed}"
             + (pools[cell.scenario] if cell.condition.shots else "")
             + (self._suggestions_digest(cell) if cell.condition.mode is Mode.RANDOM else "")
-            + (self._turn_judge_key if cell.protocol is Protocol.OEG_MULTI else "")
+            + (turn_judge if cell.protocol is Protocol.OEG_MULTI else "")
             + (_calling_mode(cell.model) if cell.protocol is Protocol.TOOLS else "")
             for cell in self.cells
         ]
-
-    @cached_property
-    def _turn_judge_key(self) -> str:
-        return turn_judge_key(self.turn_judge) if self.turn_judge else ""
 
     def _suggestions_digest(self, cell: Cell) -> str:
         """Return a hash of the suggestions that random-proactive draws from."""
@@ -156,8 +152,7 @@ class Plan:
 
     def key(self, index: int, sample: Sample) -> str:
         """Return the episode's key, ``model/scenario/condition/0042-3fa9c1d2``, unique to all that changes the answer."""
-        cell = self.cells[index]
-        return f"{cell.key}/{sample.id:04d}-{digest(self.fingerprints[index] + _content_digest(cell, sample), 4)}"
+        return next(self._keys(index, [sample]))
 
     def episode_seed(self, sample: Sample, condition: Condition | None = None) -> int:
         """Return the seed of a sample's episodes, equal for all models and conditions and different per draw of a replicate."""
@@ -166,9 +161,16 @@ class Plan:
 
     def keys(self, index: int) -> Iterator[str]:
         """Yield the keys of one cell in the order of its ordinals, ignoring stops."""
+        return self._keys(index, self.cell_samples(self.cells[index]))
+
+    def numbered_keys(self, index: int) -> Iterator[tuple[int, str]]:
+        """Yield the ordinal and key of each episode of one cell, ignoring stops."""
+        return enumerate(self.keys(index), self.offsets[index])
+
+    def _keys(self, index: int, samples: Iterable[Sample]) -> Iterator[str]:
         cell, fingerprint = self.cells[index], self.fingerprints[index]
         prefix = cell.key
-        for sample in self.cell_samples(cell):
+        for sample in samples:
             yield f"{prefix}/{sample.id:04d}-{digest(fingerprint + _content_digest(cell, sample), 4)}"
 
     def all_keys(self, model: str | None = None) -> Iterator[str]:
@@ -183,17 +185,16 @@ class Plan:
 
     def pending(self, finished: Collection[str]) -> dict[str, list[int]]:
         """Return the pending ordinals per worker group; a sample's conditions are adjacent, so that caches help."""
-        waiting: dict[str, list[int]] = {}
+        queues: dict[str, list[int]] = {}
         for model, blocks in groupby(self._blocks(), lambda block: self.cells[block[0]].model):
             samples = [self._by_sample(block, finished) for block in blocks]
-            queue = waiting.setdefault(worker_group(model), [])
+            queue = queues.setdefault(worker_group(model), [])
             queue.extend(ordinal for sample in self._interleave(samples) for ordinal in sample if ordinal >= 0)
-        return {name: queue for name, queue in waiting.items() if queue}
+        return {name: queue for name, queue in queues.items() if queue}
 
     def pending_per_cell(self, pending: Mapping[str, Sequence[int]]) -> Counter[int]:
         """Count the ordinals per cell index in these queues."""
-        positions = Counter(map(partial(bisect_right, self.offsets), chain.from_iterable(pending.values())))
-        return Counter({position - 1: number for position, number in positions.items()})
+        return Counter(bisect_right(self.offsets, ordinal) - 1 for ordinal in chain.from_iterable(pending.values()))
 
     def _by_sample(self, indexes: Sequence[int], finished: Collection[str]) -> list[Ordinals]:
         """Return the ordinals of cells that share samples, one tuple per sample, in playing order; -1 if not pending."""
@@ -215,21 +216,23 @@ class Plan:
         if not finished and index not in self.stops:
             return list(range(first, self.offsets[index + 1]))
         return [
-            -1 if key in finished or not self._belongs(index, number) else first + number
-            for number, key in enumerate(self.keys(index))
+            -1 if key in finished or not self._belongs(index, ordinal - first) else ordinal
+            for ordinal, key in self.numbered_keys(index)
         ]
 
-    def _blocks(self) -> Iterator[list[int]]:
-        """Yield the indexes of cells that share model and samples."""
+    def _blocks(self) -> Iterable[list[int]]:
+        """Return the indexes of cells that share model and samples."""
         blocks: dict[tuple[str, str, str], list[int]] = {}
         for index, cell in enumerate(self.cells):
             blocks.setdefault((cell.model.name, cell.scenario, cell.protocol), []).append(index)
-        yield from blocks.values()
+        return blocks.values()
 
 
 def _calling_mode(model: ModelSpec) -> str:
     """Return the way of calling functions, empty for a service's default tool calling."""
-    return f"/{model.tools}" if model.calls_natively and model.tools else "" if model.calls_natively else "/text"
+    if not model.calls_natively:
+        return "/text"
+    return f"/{model.tools}" if model.tools else ""
 
 
 def _content_digest(cell: Cell, sample: Sample) -> str:
@@ -253,11 +256,12 @@ def make_plan(
     left_out: Sequence[SkippedLines] = (),
 ) -> Plan:
     """Make the plan of a sweep over loaded samples (protocol -> scenario -> played samples)."""
-    openly = next((protocol for protocol in samples if protocol.is_open_ended), Protocol.OEG)
-    chosen = next((protocol for protocol in samples if not protocol.is_open_ended), Protocol.MCQA)
-    choice, open_ended = (
-        {name: tuple(loaded) for name, loaded in samples.get(protocol, {}).items()} for protocol in (chosen, openly)
+
+    def played(open_ended: bool) -> Mapping[str, Sequence[Sample]]:
+        return next((loaded for protocol, loaded in samples.items() if protocol.is_open_ended is open_ended), {})
+
+    choice, open_ended, example_pools = (
+        {name: tuple(loaded) for name, loaded in group.items()} for group in (played(False), played(True), pools)
     )
-    example_pools = {name: tuple(loaded) for name, loaded in pools.items()}
     rule, judge = sweep.precision, sweep.turn_judge
     return Plan(sweep.cells(), choice, example_pools, sweep.seed, open_ended, tuple(left_out), judge, rule)

@@ -42,7 +42,7 @@ def test_failed_episodes_are_pending_again_and_their_reasons_kept(tmp_path, plan
     stored(store, plan, (5, 7, 12), Ending.FAILED)
     before = pending(store, plan)
 
-    assert requeue_episodes(store, plan, tmp_path) == 3
+    assert len(requeue_episodes(store, plan, tmp_path)) == 3
     assert pending(store, plan) == before + 3
     assert not episodes(tmp_path).filter(ending="failed").collect().height
     lines = [json.loads(line) for line in (tmp_path / "retried.jsonl").read_text().splitlines()]
@@ -67,7 +67,7 @@ def test_only_the_named_endings_are_pending_again(tmp_path, plan):
         stored(store, plan, ordinals, ending)
     before = pending(store, plan)
 
-    assert requeue_episodes(store, plan, tmp_path, parse_endings("overflow,truncated,unprocessable")) == 3
+    assert len(requeue_episodes(store, plan, tmp_path, parse_endings("overflow,truncated,unprocessable"))) == 3
     assert pending(store, plan) == before + 3
     assert episodes(tmp_path).collect()["ending"].to_list() == ["limit"]
     store.close()
@@ -83,7 +83,7 @@ def test_nothing_failed_takes_nothing_and_writes_nothing(tmp_path, plan):
     store = EpisodeStore(tmp_path)
     stored(store, plan, range(5), Ending.CORRECT)
 
-    assert requeue_episodes(store, plan, tmp_path) == 0
+    assert len(requeue_episodes(store, plan, tmp_path)) == 0
     assert not (tmp_path / "retried.jsonl").exists()
     store.close()
 
@@ -93,7 +93,7 @@ def test_failures_of_another_plan_stay(tmp_path, plan):
     store.append(block([episode(3, cell="else/ROD/hint", ending=Ending.FAILED, turns=0)]))
     store.flush()
 
-    assert requeue_episodes(store, plan, tmp_path) == 0
+    assert len(requeue_episodes(store, plan, tmp_path)) == 0
     assert episodes(tmp_path).collect().height == 1
     store.close()
 
@@ -141,7 +141,7 @@ def test_a_crash_while_taking_back_leaves_each_episode_failed_or_pending(tmp_pat
     again = EpisodeStore(tmp_path)
     gone = 6 - episodes(tmp_path).filter(ending="failed").collect().height
     assert pending(again, plan) == plan.total - 12 + gone
-    assert requeue_episodes(again, plan, tmp_path) == 6 - gone
+    assert len(requeue_episodes(again, plan, tmp_path)) == 6 - gone
     assert pending(again, plan) == plan.total - 6
     assert episodes(tmp_path).filter(pl.col("ending") == "correct").collect().height == 6
     again.close()
