@@ -1,17 +1,16 @@
-"""The accuracy on a whole finite set of samples, from the part that is played: an interval that holds at every stop.
+"""An interval for the accuracy on a finite set of samples, computed from the samples played so far and valid at every stop.
 
 A betting confidence sequence (Waudby-Smith and Ramdas 2024, J. R. Stat. Soc. B 86:1-27, theorem 3: two capital processes,
 each at half of alpha), on samples drawn without replacement (their section 5; Waudby-Smith and Ramdas 2020, NeurIPS), of an
-unweighted average over strata. In a round each stratum draws one sample, or is known whole. A round's value
+unweighted average over strata. In a round each stratum draws one sample, unless it is exhausted. A round's value
 
     y_k = mean over strata of (1 - k / N) x_k + (sum of the stratum's k earlier values) / N
 
-is the conditional expectation's: whatever came before, its mean is the average over strata of the whole sets' means. So
-these are bounded values of one mean, and betting on it gains nothing on average: for any bets that look at the past alone,
-the chance that the capital ever reaches 2 / alpha is at most alpha / 2 (Ville 1939), so a mean for which it once did is
-rejected for good. No value is assumed normal, and no number of samples too small. Bets are target / (estimated conditional
-variance), the ones that are best where the interval has the half-width ``target``; another target gives a wider interval and
-no less valid one.
+has, given all earlier rounds, the mean over strata of the full sets' means as its expectation. The values are bounded and
+share one mean, so bets on it gain nothing on average: if bets depend on earlier rounds only, the capital ever reaches
+2 / alpha with a probability of at most alpha / 2 (Ville 1939), and a mean for which it did is rejected. Nothing is assumed
+about the distribution or the number of samples. Bets are target / (estimated conditional variance), which is optimal for an
+interval of half-width ``target``; another target gives a wider interval that is still valid.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 ALPHA = 0.05
 LARGEST_BET = 0.9
-"""Of what a bet can lose at most, so that no capital falls to nothing."""
+"""Maximum share of the capital that a bet can lose, so that it stays positive."""
 PRIOR_SAMPLES, PRIOR_VARIANCE = 4.0, 0.25
-"""Imagined samples a stratum, with the variance of an accuracy of 50%: the first bets are small."""
+"""Prior samples per stratum, with the variance of an accuracy of 50%, so that the first bets are small."""
 HALVINGS = 40
-"""Of the range in which a bound lies: right to 1e-12."""
+"""Bisection steps per bound, for a precision of 1e-12."""
 
 
-def interval(values: Floats, sizes: Whole, target: float, alpha: float = ALPHA) -> tuple[float, float]:
+def interval(values: Floats, sizes: Integers, target: float, alpha: float = ALPHA) -> tuple[float, float]:
     """Return the confidence sequence at 1 - ``alpha`` (95%) of the average over strata of the full sets' means.
 
     Args:
@@ -48,10 +47,10 @@ def interval(values: Floats, sizes: Whole, target: float, alpha: float = ALPHA) 
     low = float((before[-1] / sizes).mean())
     high = low + float(np.maximum(1 - len(values) / sizes, 0.0).mean())
     below, above = _bound(round_values, bets, low, high, alpha), -_bound(-round_values, bets, -high, -low, alpha)
-    return min(below, above), max(below, above)  # they cross where the truth is rejected from both sides
+    return min(below, above), max(below, above)  # they cross if every mean is rejected
 
 
-def _bets(played: Floats, sums: Floats, counts: Whole, left: Floats, target: float) -> Floats:
+def _bets(played: Floats, sums: Floats, counts: Integers, left: Floats, target: float) -> Floats:
     """Return the bet of each round (rounds,), from earlier rounds alone."""
     squares = np.vstack([np.zeros(played.shape[1]), np.cumsum(played**2, axis=0)[:-1]])
     spread = squares - sums**2 / np.maximum(counts, 1)
@@ -68,7 +67,6 @@ def _bound(round_values: Floats, bets: Floats, low: float, high: float, alpha: f
     limit = np.log(2 / alpha)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (
-            (middle, high) if np.log1p(bets * (round_values - middle)).cumsum().max() >= limit else (low, middle)
-        )
+        is_rejected = np.log1p(bets * (round_values - middle)).cumsum().max() >= limit
+        low, high = (middle, high) if is_rejected else (low, middle)
     return low

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -32,27 +33,19 @@ def _rounds_of_unit(unit: Unit, sizes: Sequence[int], share: float) -> int:
     """Return the round at which a unit with simulated answers stops."""
     rng = np.random.default_rng(0)
     cell_sizes = [sizes[cell] for cell in unit.cells]
-    right, others = ([_planted(rng, n, share) for n in cell_sizes] for _ in range(2))
+    right, others = ([_simulate_answers(rng, n, share) for n in cell_sizes] for _ in range(2))
     width = unit.half_width
     if unit.others:
         right = [(value - baseline + 1) / 2 for value, baseline in zip(right, others, strict=True)]
         width /= 2
 
-    def enough(looks: int) -> bool:
+    def is_narrow(looks: int) -> bool:
         low, high = bounds(right, cell_sizes, looks * LOOK, width / 100)
         return high - low <= 2 * width / 100
 
-    return LOOK * _first_enough(enough, -(-max(cell_sizes) // LOOK))
+    looks = range(1, -(-max(cell_sizes) // LOOK))
+    return LOOK * (1 + bisect_left(looks, True, key=is_narrow))  # later intervals lie inside earlier ones
 
 
-def _planted(rng: np.random.Generator, size: int, share: float) -> Floats:
+def _simulate_answers(rng: np.random.Generator, size: int, share: float) -> Floats:
     return rng.permutation((np.arange(size) < round(share * size)).astype(np.float64))
-
-
-def _first_enough(enough: Callable[[int], bool], limit: int) -> int:
-    """Return the first number up to ``limit`` that is enough, by bisection; later intervals lie inside earlier ones."""
-    low, high = 0, limit
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high

@@ -1,14 +1,12 @@
 """Rules that stop multiple-choice cells that are precise enough, decided on prefixes of the drawn order only.
 
-Episodes after a stop, or after a missing episode, decide nothing, so equal answers stop at equal samples in any order of
-arrival. An episode without an answer (failed, refused, unprocessable) counts as wrong in the lower bound and as right in
-the upper one, so the interval holds for any answer.
+Episodes after a stop or a missing episode are ignored, so equal answers stop at equal samples in any order of arrival. An
+episode without an answer (failed, refused, unprocessable) counts as wrong in the lower bound and as right in the upper one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,16 +86,20 @@ class StoppingRule:
     """Collects answers in any order and decides which cells stop after how many samples."""
 
     def __init__(self, plan: Plan) -> None:
-        """Args:
-        plan: a plan with a rule; its earlier stops are ignored."""
+        """``plan`` has a rule; its earlier stops are ignored."""
         self.plan, self.units = plan, units(plan.precision, plan.cells, plan.sizes)
-        cells = sorted({cell for unit in self.units for cell in unit.all_cells})
+        self._units_of: dict[int, list[int]] = {}
+        """Cell -> the numbers of its units."""
+        for number, unit in enumerate(self.units):
+            for cell in unit.all_cells:
+                self._units_of.setdefault(cell, []).append(number)
+        sizes = plan.sizes
         self.answers: dict[int, Answers] = {
-            index: np.full(plan.sizes[index], UNKNOWN, dtype=np.int8) for index in cells
+            cell: np.full(sizes[cell], UNKNOWN, dtype=np.int8) for cell in sorted(self._units_of)
         }
         self._looked = [0] * len(self.units)
         """Rounds at the last look of each unit."""
-        self._enough: dict[int, int] = {}
+        self._narrow_at: dict[int, int] = {}
         """Unit -> the rounds at which its interval was narrow enough."""
         self.ranking = [
             Ranking(self, group, ALPHA / len(self.units))
@@ -115,67 +117,59 @@ class StoppingRule:
         """Return the number of samples per stopped cell; a completely played cell is not stopped."""
         for number in range(len(self.units)):
             self._look_at(number)
-        enough = dict(self._enough)
+        ends = dict(self._narrow_at)
         for ranking in self.ranking:
-            enough |= ranking.update()
-        rounds: dict[int, int] = {}
-        for cell, numbers in self._units_of.items():
-            if all(number in enough for number in numbers):
-                rounds[cell] = max(enough[number] for number in numbers)
-        return {cell: n for cell, n in rounds.items() if n < len(self.answers[cell])}
+            ends |= ranking.update()
+        stops = {
+            cell: max(ends.get(number, len(answers)) for number in self._units_of[cell])
+            for cell, answers in self.answers.items()
+        }
+        return {cell: stop for cell, stop in stops.items() if stop < len(self.answers[cell])}
 
     def bounds(self, unit: Unit, rounds: int, alpha: float = ALPHA) -> tuple[float, float]:
         """Return the interval of a unit after these rounds, in points."""
         right = [_to_floats(self.answers[cell]) for cell in unit.cells]
+        sizes = [len(values) for values in right]
         if not unit.others:
-            low, high = bounds(right, [len(values) for values in right], rounds, unit.half_width / 100, alpha)
+            low, high = bounds(right, sizes, rounds, unit.half_width / 100, alpha)
             return 100 * low, 100 * high
         others = [_to_floats(self.answers[cell]) for cell in unit.others]
         halves = [(values - baseline + 1) / 2 for values, baseline in zip(right, others, strict=True)]
-        low, high = bounds(halves, [len(values) for values in halves], rounds, unit.half_width / 200)
+        low, high = bounds(halves, sizes, rounds, unit.half_width / 200)
         return 200 * low - 100, 200 * high - 100
 
     def end_round(self, number: int) -> int:
         """Return the rounds after which a unit is narrow enough or complete."""
-        largest = max(len(self.answers[cell]) for cell in self.units[number].all_cells)
-        return min(self._enough.get(number, largest), largest)
+        largest = self._largest_cell(number)
+        return min(self._narrow_at.get(number, largest), largest)
+
+    def _largest_cell(self, number: int) -> int:
+        return max(len(self.answers[cell]) for cell in self.units[number].all_cells)
 
     def known_rounds(self, number: int) -> float:
         """Return the rounds up to which a unit's answers are known."""
         return min(_known_rounds(self.answers[cell]) for cell in self.units[number].all_cells)
 
-    @cached_property
-    def _units_of(self) -> dict[int, list[int]]:
-        """Return the unit numbers per cell."""
-        by_cell: dict[int, list[int]] = {cell: [] for cell in self.answers}
-        for number, unit in enumerate(self.units):
-            for cell in unit.all_cells:
-                by_cell[cell].append(number)
-        return by_cell
-
     def _look_at(self, number: int) -> None:
         """Look at a unit at every step up to its known rounds."""
-        unit = self.units[number]
-        largest = max(len(self.answers[cell]) for cell in unit.all_cells)
-        known_to = min(largest, self.known_rounds(number))
-        while number not in self._enough and self._looked[number] + LOOK <= known_to:
+        unit, known_to = self.units[number], min(self._largest_cell(number), self.known_rounds(number))
+        while number not in self._narrow_at and self._looked[number] + LOOK <= known_to:
             self._looked[number] += LOOK
             low, high = self.bounds(unit, self._looked[number])
             if high - low <= 2 * unit.half_width:
-                self._enough[number] = self._looked[number]
+                self._narrow_at[number] = self._looked[number]
 
 
 class Ranking:
     """The models whose rank under one condition is certain: their interval overlaps no other model's.
 
-    All intervals hold at all looks together, each at 1 - alpha of its own (Bonferroni over the models and conditions of the
-    sweep), so the chance that any certain place is wrong is at most 5% a sweep. Models are looked at in step, each up to its own
-    stop, and a look waits until all models that have not stopped are known so far, so speed does not matter.
+    Each interval holds at all looks together, at 1 - ``alpha`` of its own (Bonferroni over the sweep's models and conditions), so
+    any certain rank of a sweep is wrong with a chance of at most 5%. A look waits until the answers of all models that have
+    not stopped are known, so the order of arrival does not matter.
     """
 
     def __init__(self, rule: StoppingRule, group: Sequence[int], alpha: float) -> None:
-        """Args:
-        group: the unit numbers of the models."""
+        """``group`` has the unit numbers of the models."""
         self.rule, self.group, self.alpha = rule, group, alpha
         self.rounds = 0
         """Rounds at the last look."""
@@ -188,12 +182,11 @@ class Ranking:
         while playing := self._ready(self.rounds + LOOK):
             self.rounds += LOOK
             spans = {number: self.span(number) for number in self.group}
-            apart = [
-                number
-                for number in playing
-                if _is_apart(spans[number], [spans[rival] for rival in self.group if rival != number])
-            ]
-            self.certain |= dict.fromkeys(apart, self.rounds)
+            for number in playing:
+                low, high = spans[number]
+                rivals = (spans[rival] for rival in self.group if rival != number)
+                if all(high < rival_low or rival_high < low for rival_low, rival_high in rivals):
+                    self.certain[number] = self.rounds
         return self.certain
 
     def _ready(self, rounds: int) -> list[int]:
@@ -202,7 +195,8 @@ class Ranking:
         return playing if all(self.rule.known_rounds(number) >= rounds for number in playing) else []
 
     def _end(self, number: int) -> int:
-        return min(self.certain.get(number, self.rule.end_round(number)), self.rule.end_round(number))
+        end = self.rule.end_round(number)
+        return min(self.certain.get(number, end), end)
 
     def span(self, number: int) -> tuple[float, float]:
         """Return a unit's interval in points at the last look, or at its earlier stop."""
@@ -210,10 +204,6 @@ class Ranking:
         if self._spans.get(number, (0,))[0] != rounds:
             self._spans[number] = rounds, self.rule.bounds(self.rule.units[number], rounds, self.alpha)
         return self._spans[number][1]
-
-
-def _is_apart(span: tuple[float, float], other_spans: Sequence[tuple[float, float]]) -> bool:
-    return all(span[1] < low or high < span[0] for low, high in other_spans)
 
 
 def bounds(
@@ -234,16 +224,16 @@ def bounds(
 def load_rule(plan: Plan, folder: Path) -> StoppingRule:
     """Return the rule of a plan with the answers stored in a run folder."""
     unstopped = plan.with_stops({})
-    stopping = StoppingRule(unstopped)
-    if not stopping.units:
-        return stopping
+    rule = StoppingRule(unstopped)
+    if not rule.units:
+        return rule
     stored = stored_episodes(unstopped, folder).select("key", "ending", "correct").collect()
     answers_by_key = {key: (ending, correct) for key, ending, correct in stored.iter_rows()}
-    for index in stopping.answers:
+    for index in rule.answers:
         for ordinal, key in unstopped.numbered_keys(index):
             if key in answers_by_key:
-                stopping.take(ordinal, *answers_by_key[key])
-    return stopping
+                rule.take(ordinal, *answers_by_key[key])
+    return rule
 
 
 def _to_floats(answers: Answers) -> Floats:

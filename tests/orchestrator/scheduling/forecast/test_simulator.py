@@ -180,7 +180,7 @@ def test_a_pool_takes_no_more_than_its_share():
     pending = {"model": range(500), "judge": range(500, 1000)}
     demands = {name: Demand(0, 1, rate=1.0, start=5.0, pool=name + "s") for name in pending}
     schedule = Scheduler(pending, demands, 0, 8, build_nodes(8), {"judges": 1})
-    simulation = Simulation(schedule, {n: Work(500, 1, 1.0, 5.0) for n in pending}, FaultModel())
+    simulation = Simulation(schedule, {n: Work(500, 1, 1.0, 5.0) for n in pending}, FaultModel(), {})
     simulation.run()
 
     assert max(sum(s.began <= t < s.ended for s in simulation.spans if s.group == "judge") for t in range(600)) == 1
