@@ -59,7 +59,7 @@ class LiveControl:
     def poll(self) -> None:
         """Carry out the commands that wait in ``control/``; raises OSError if the log cannot be written."""
         for entry in control_log.take_commands(self.folder, self._act):
-            (log.warning if entry.refused else log.info)("%s", describe_entry(entry))
+            (log.warning if entry.refused else log.info)("ctl: %s", entry.sentence)
 
     def _act(self, command: Command) -> tuple[str, bool]:
         """Return the effect of a command, and True if it was refused."""
@@ -204,7 +204,7 @@ def take_waiting_commands(folder: Path, sweep: Sweep, plan: Plan, store: Episode
         return "in force from the start of the run", False
 
     for entry in control_log.take_commands(folder, act):
-        log.info("%s", describe_entry(entry))
+        log.info("ctl: %s", entry.sentence)
 
 
 def find_cells(plan: Plan, command: Command) -> list[str]:
@@ -260,12 +260,6 @@ def describe_hold(command: Command, cells: Sequence[str]) -> str:
 def describe_requeue(ordinals: Sequence[int]) -> str:
     """Return ``2 failed episodes are pending again``."""
     return f"{_count(len(ordinals), 'failed episode')} {'is' if len(ordinals) == 1 else 'are'} pending again"
-
-
-def describe_entry(entry: LogEntry) -> str:
-    """Return ``ctl: pause u3 by ana on node1, ...: 6 cells are paused``."""
-    command = entry.command.description if entry.command else f"control/{entry.name}"
-    return f"ctl: {command}: {'refused: ' if entry.refused else ''}{entry.effect}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
+from html import escape
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import polars as pl
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.table import Table
 
 from orchestrator.monitoring import render, snapshot
 from orchestrator.monitoring.console import Visible
-from orchestrator.monitoring.notebook import NotebookTable
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage.progress_log import Point, append_point
 from orchestrator.tracking.cell_metrics import CellMetricsPublisher, interval
@@ -25,6 +26,7 @@ from orchestrator.tracking.tracker import Tracker
 
 LINE_INTERVAL_S, MAX_LINE_INTERVAL_S = 10.0, 60.0
 """Seconds between lines: a tenth of the elapsed time, within these bounds."""
+NOTEBOOK_COLUMNS = 110
 TRACK_INTERVAL_S = 2.0
 """Seconds between two points in the tracker at first."""
 
@@ -85,13 +87,13 @@ class Progress:
         """Show the counts of this attempt; the driver calls this about twice a second."""
         now, done = time.monotonic(), sum(per_cell.values())
         if now - self._recorded >= interval(TRACK_INTERVAL_S, now - self.began):
-            seconds = max(now - (self._recorded or self.began), 1e-9)
-            rate = (done - self._done) / seconds
+            rate = (done - self._done) / max(now - (self._recorded or self.began), 1e-9)
             self._recorded, self._done = now, done
             self.record({"episodes_per_second": rate})
         if self.cell_metrics is not None:
             self.cell_metrics.publish_if_due()
-        file_due, line_due = now - self._written >= snapshot.WRITE_INTERVAL_S, self._line_due(now)
+        file_due = now - self._written >= snapshot.WRITE_INTERVAL_S
+        line_due = now - self._printed >= min(MAX_LINE_INTERVAL_S, max(LINE_INTERVAL_S, (now - self.began) / 10))
         if self.table is None and not file_due and not line_due:
             return
         current = self.rate_meter.snapshot(schedule, self._grouped(per_cell), self._grouped(errors), reasons, now)
@@ -102,7 +104,8 @@ class Progress:
             self._printed = now
             self._print_lines(current)
         if self.table is not None:
-            self.table.update(Visible(self._table(current)), refresh=True)
+            table = render.table(current, max(3, self.console.height - 5), self.console.width)
+            self.table.update(Visible(table), refresh=True)
 
     def record(self, metrics: Mapping[str, float]) -> None:
         """Record metrics at the present number of episodes, in the run folder and in the tracker."""
@@ -124,12 +127,6 @@ class Progress:
         log.info(sentence)
         print(sentence, file=sys.stderr, flush=True)
 
-    def _table(self, current: snapshot.Snapshot) -> Table:
-        return render.table(current, max(3, self.console.height - 5), self.console.width)
-
-    def _line_due(self, now: float) -> bool:
-        return now - self._printed >= min(MAX_LINE_INTERVAL_S, max(LINE_INTERVAL_S, (now - self.began) / 10))
-
     def _print_lines(self, current: snapshot.Snapshot) -> None:
         """Print lines where there is no table, and write them to the attempt's log."""
         for line in render.lines(current):
@@ -142,3 +139,30 @@ class Progress:
         for cell, count in per_cell.items():
             counts[self.groups[cell]] += count
         return counts
+
+
+class NotebookTable:
+    """Shows a renderable under the running cell, with the interface of ``rich.live.Live``."""
+
+    def __init__(self) -> None:
+        self._display: Any = None
+
+    def start(self) -> None:
+        """Do nothing: the display appears with the first ``update``."""
+
+    def update(self, renderable: RenderableType, refresh: bool = True) -> None:
+        """Replace the displayed renderable."""
+        from IPython.display import display  # installed in every notebook
+
+        console = Console(width=NOTEBOOK_COLUMNS, file=io.StringIO(), force_jupyter=False, color_system=None)
+        with console.capture() as capture:
+            console.print(renderable)
+        text = capture.get()
+        content = {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}
+        if self._display is None:
+            self._display = display(content, raw=True, display_id=True)
+        else:
+            self._display.update(content, raw=True)
+
+    def stop(self) -> None:
+        """Do nothing: the last table stays."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rich.markup import escape
@@ -13,29 +13,29 @@ from rich.table import Table
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot, count_by_model, parse_snapshot
 from sweeps.values import format_gpus
 
-HEADINGS = ("model", "replicas", "GPUs", "at once", "", "episodes", "/s", "waiting", "playing", "errors", "left")
-BAR_COLUMNS = 16
-"""Width of a progress bar, on terminals of at least ``WIDE`` columns."""
-WIDE_ONLY = ("", "at once")
-"""Headings of columns that need a wide terminal."""
-WIDE = 110
+BAR = ""
+"""Heading of the progress bar."""
+HEADINGS = ("model", "replicas", "GPUs", "at once", BAR, "episodes", "/s", "waiting", "playing", "errors", "left")
+WIDE_ONLY = (BAR, "at once")
+"""Headings of columns that need a terminal of at least ``WIDE`` columns."""
+WIDE, BAR_COLUMNS = 110, 16
 
 
 def table(snapshot: Snapshot, max_rows: int = 100, width: int = WIDE) -> Table:
     """Return a table with a row per model, active ones first; columns that are empty in every row are left out."""
     rows = sorted(snapshot.rows, key=_rank)
-    cells = [_cells(row) for row in rows[:max_rows]]
+    bars = [ProgressBar(total=max(row.planned, 1), completed=row.done, width=BAR_COLUMNS) for row in rows[:max_rows]]
+    cells: list[dict[str, str | ProgressBar]] = [
+        {**format_row(row), "model": escape(row.name), BAR: bar} for row, bar in zip(rows, bars, strict=False)
+    ]
     hidden = f"{len(rows) - max_rows} more models are waiting or done\n" if rows[max_rows:] else ""
     rendered = Table(caption=hidden + headline(snapshot), caption_justify="left", box=None, pad_edge=False)
-    columns = [
-        n
-        for n, heading in enumerate(HEADINGS)
-        if any(row[n] for row in cells) and (heading not in WIDE_ONLY or width >= WIDE)
-    ]
-    for number in columns:
-        rendered.add_column(HEADINGS[number], justify="right" if number else "left", no_wrap=True)
+    headings = [heading for heading in HEADINGS if width >= WIDE or heading not in WIDE_ONLY]
+    headings = [heading for heading in headings if any(row[heading] for row in cells)]
+    for heading in headings:
+        rendered.add_column(heading, justify="left" if heading == "model" else "right", no_wrap=True)
     for row in cells:
-        rendered.add_row(*(row[number] for number in columns))
+        rendered.add_row(*(row[heading] for heading in headings))
     return rendered
 
 
@@ -66,16 +66,13 @@ def headline(snapshot: Snapshot) -> str:
 
 def sentence(row: GroupRow) -> str:
     """Return ``qwen: 2 ready, 1 starting, 3 GPUs, 256 at once, 5.1/s, 340 in flight, 2,000 waiting, 3 errors, 12 min left``."""
-    parts = [f"{row.ready} ready"]
-    parts += [f"{row.starting} starting"] if row.starting else []
-    parts += [format_gpus(row.gpus)] if row.gpus else []
-    parts += [f"{row.at_once:,} at once"] if row.at_once > 1 else []
+    workers = f"{row.ready} ready" + (f", {row.starting} starting" if row.starting else "")
+    parts = [workers, format_gpus(row.gpus) if row.gpus else "", f"{row.at_once:,} at once" if row.at_once > 1 else ""]
     parts += [f"{_rate(row.rate)}/s", f"{row.in_flight:,} in flight", f"{row.waiting:,} waiting"]
-    parts += [f"{row.paused:,} paused"] if row.paused else []
-    parts += [f"{row.cancelled:,} cancelled"] if row.cancelled else []
-    parts += [f"{row.errors:,} errors"] if row.errors else []
+    optional = {"paused": row.paused, "cancelled": row.cancelled, "errors": row.errors}
+    parts += [f"{count:,} {name}" for name, count in optional.items() if count]
     parts += [f"{format_duration(row.seconds_left)} left"] if row.seconds_left is not None else []
-    return f"{row.name}: {', '.join(parts)}"
+    return f"{row.name}: {', '.join(filter(None, parts))}"
 
 
 def format_duration(seconds: float | None) -> str:
@@ -92,26 +89,25 @@ def format_duration(seconds: float | None) -> str:
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
-def _cells(row: GroupRow) -> Sequence[str | ProgressBar]:
-    """Return the texts of a row in the order of ``HEADINGS``; "" for nothing."""
-    replicas = f"{row.ready}" + (f" +{row.starting}" if row.starting else "") if row.ready or row.starting else ""
-    lost = row.reason and not replicas and row.done < row.planned
-    return (
-        escape(row.name),
-        replicas,
-        f"{row.gpus:g}" if row.gpus else "",
-        f"{row.at_once:,}" if row.at_once > 1 else "",
-        ProgressBar(total=max(row.planned, 1), completed=row.done, width=BAR_COLUMNS),
-        f"{row.done:,}/{row.planned:,}",
-        _rate(row.rate) if row.rate else "",
-        f"{row.waiting:,}" if row.waiting else "",
-        f"{row.in_flight:,}" if row.in_flight else "",
-        f"{row.errors:,}" if row.errors else "",
-        "lost" if lost else _left(row),
-    )
+def format_row(row: GroupRow) -> dict[str, str]:
+    """Return heading -> text, "" for a zero or an unknown number."""
+    starting = f" +{row.starting}" if row.starting else ""
+    counts = {"waiting": row.waiting, "playing": row.in_flight, "paused": row.paused, "errors": row.errors}
+    return {
+        "model": row.name,
+        "replicas": f"{row.ready}{starting}" if row.ready or row.starting else "",
+        "GPUs": f"{row.gpus:g}" if row.gpus else "",
+        "at once": f"{row.at_once:,}" if row.at_once > 1 else "",
+        "episodes": f"{row.done:,}/{row.planned:,}",
+        "/s": _rate(row.rate) if row.rate else "",
+        **{heading: f"{count:,}" if count else "" for heading, count in counts.items()},
+        "left": _left(row),
+    }
 
 
 def _left(row: GroupRow) -> str:
+    if row.reason and not row.ready and not row.starting and row.done < row.planned:
+        return "lost"
     if row.in_flight or row.waiting:
         return format_duration(row.seconds_left)
     if row.paused:

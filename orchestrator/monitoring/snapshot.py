@@ -1,6 +1,6 @@
-"""The state of a running sweep at one moment, which the driver leaves in ``live.json`` for other terminals.
+"""The state of a running sweep at one moment, which the driver writes to ``live.json`` for other terminals.
 
-Once the driver has ended, the episode store says everything better; then the file is removed, or out of date.
+The driver removes the file when it ends; the episode store is then the better source.
 """
 
 from __future__ import annotations
@@ -105,14 +105,13 @@ class RateMeter:
         counts.update({name: schedule.groups[name].played + schedule.groups[name].answered for name in judges})
         rates = self._rates(counts, now)
         names = dict.fromkeys((*self.planned, *schedule.groups))
-        rows = [self._row(name, schedule, counts[name], rates.get(name, 0.0), name in judges) for name in names]
         rows = [
             replace(
-                row,
-                errors=errors.get(row.name, 0) + self.errors.get(row.name, 0),
-                reason=reasons.get(row.name, ""),
+                self._row(name, schedule, counts[name], rates.get(name, 0.0), name in judges),
+                errors=errors.get(name, 0) + self.errors.get(name, 0),
+                reason=reasons.get(name, ""),
             )
-            for row in rows
+            for name in names
         ]
         models = [row for row in rows if not row.judges]
         return Snapshot(
@@ -136,7 +135,7 @@ class RateMeter:
     def _row(self, name: str, schedule: Scheduler, stored: int, rate: float, judges: bool) -> GroupRow:
         group, slots = schedule.groups.get(name), [s for s in schedule.slots.values() if s.group.name == name]
         waiting = group.queued_count if group else 0
-        in_flight = sum(len(lease) for slot in slots for lease in slot.leases.values())
+        in_flight = sum(slot.leased_count for slot in slots)
         done = self.before.get(name, 0) + stored
         planned = stored + waiting + in_flight if judges else max(self.planned.get(name, 0), done)
         left = planned - done

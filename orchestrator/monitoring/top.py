@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import polars as pl
 from rich.markup import escape
@@ -20,10 +20,10 @@ from textual.containers import Vertical
 from textual.widgets import DataTable, Footer, Input, Static
 
 from actors.text.printable import one_line
-from orchestrator.monitoring.render import format_duration, headline
+from orchestrator.monitoring.render import format_row, headline
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot, count_by_model, parse_snapshot
 from orchestrator.object_store.control_client import ControlClient
-from orchestrator.storage.control_log import ALL, JUDGE, LogEntry, parse_command
+from orchestrator.storage.control_log import ALL, JUDGE, parse_command
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.storage.status import read_status
@@ -34,7 +34,6 @@ REPLIES, COMMANDS = 6, 4
 """Lines of each on the screen."""
 MAX_REPLY_CHARS, MAX_REASON_CHARS = 300, 60
 BUILTIN = "builtin"
-COLUMNS = ("model", "replicas", "GPUs", "at once", "episodes", "/s", "waiting", "playing", "paused", "errors", "left")
 
 
 @dataclass(frozen=True)
@@ -54,13 +53,13 @@ class Top(App[None]):
     TITLE = "proactive-sweep top"
     CSS = "#head {height: 2;} DataTable {height: 1fr;} #replies {height: 8;} #commands {height: 5;} Input {display: none;}"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p", "ask('pause')", "pause"),
-        Binding("r", "ask('resume')", "resume"),
-        Binding("f", "ask('requeue')", "requeue failed"),
-        Binding("P", "ask_all('pause')", "pause all"),
-        Binding("R", "ask_all('resume')", "resume all"),
-        Binding("colon", "type", "any command"),
-        Binding("escape", "leave", "back", show=False),
+        Binding("p", "send('pause')", "pause"),
+        Binding("r", "send('resume')", "resume"),
+        Binding("f", "send('requeue')", "requeue failed"),
+        Binding("P", "send_to_all('pause')", "pause all"),
+        Binding("R", "send_to_all('resume')", "resume all"),
+        Binding("colon", "open_input", "any command"),
+        Binding("escape", "close_input", "back", show=False),
         Binding("q", "quit", "quit"),
     ]
 
@@ -100,41 +99,41 @@ class Top(App[None]):
         table: DataTable[Text] = self.query_one(DataTable)
         cursor = table.cursor_row
         rows = {row.name: row_texts(row) for row in view.snapshot.rows}
-        columns = [n for n in range(len(COLUMNS)) if not rows or any(row[n] for row in rows.values())]
+        first = next(iter(rows.values()), {})
+        headings = [heading for heading in first if any(row[heading] for row in rows.values())]
         table.clear(columns=True)  # columns that are empty in every row are left out
-        table.add_columns(*(COLUMNS[n] for n in columns))
+        table.add_columns(*headings)
         for name, row in rows.items():
-            table.add_row(*(Text(row[n]) for n in columns), key=name)
+            table.add_row(*(Text(row[heading]) for heading in headings), key=name)
         table.move_cursor(row=min(cursor, max(0, table.row_count - 1)))
         self.query_one("#head", Static).update(f"{headline(view.snapshot)}\n{view.driver}")
         self.query_one("#replies", Static).update("\n".join(("last replies", *view.replies)))
         self.query_one("#commands", Static).update("\n".join(("last commands", *view.commands)))
 
     # -- commands -----------------------------------------------------------------------------------------------------
-    def action_ask(self, verb: str) -> None:
+    def action_send(self, verb: str) -> None:
         """Send a command for the model under the cursor."""
         table: DataTable[Text] = self.query_one(DataTable)
         if not table.row_count:
             return
         name = str(table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value)
         if name == BUILTIN:
-            self.notify(
-                "built-in policies share workers: type : and a command with the policy's name", severity="warning"
-            )
+            text = "built-in policies share workers: type : and a command with the policy's name"
+            self.notify(text, severity="warning")
             return
-        self.ask([verb, JUDGE if name.startswith(f"{JUDGE}:") else name])
+        self.send([verb, JUDGE if name.startswith(f"{JUDGE}:") else name])
 
-    def action_ask_all(self, verb: str) -> None:
-        """Send a command for the whole run."""
-        self.ask([verb, ALL])
+    def action_send_to_all(self, verb: str) -> None:
+        """Send a command for all models."""
+        self.send([verb, ALL])
 
-    def action_type(self) -> None:
+    def action_open_input(self) -> None:
         """Open the line for a command."""
         line = self.query_one(Input)
         line.display = True
         line.focus()
 
-    def action_leave(self) -> None:
+    def action_close_input(self) -> None:
         """Close the line for a command."""
         self.query_one(Input).display = False
         self.query_one(DataTable).focus()
@@ -143,12 +142,12 @@ class Top(App[None]):
         """Send the typed command."""
         words = event.value.split()
         event.input.clear()
-        self.action_leave()
+        self.action_close_input()
         if words:
-            self.ask(words)
+            self.send(words)
 
     @work(thread=True)
-    def ask(self, words: list[str]) -> None:
+    def send(self, words: list[str]) -> None:
         """Leave a command for the driver; its result appears under the last commands."""
         try:
             if len(words) > 2:
@@ -170,25 +169,15 @@ def read_view(folder: Path) -> RunView:
     snapshot = parse_snapshot(status.get("live")) or count_by_model(status["cells"])
     driver = f"process {running.get('pid', '?')} on {running.get('host', '?')}" if running else "no driver is running"
     history = ControlClient(str(folder)).read_history()[-COMMANDS:]
-    commands = tuple(one_line(describe_entry(entry)) for entry in reversed(history))
+    commands = tuple(one_line(entry.sentence) for entry in reversed(history))
     return RunView(snapshot, one_line(driver), last_replies(folder), commands)
 
 
-def row_texts(row: GroupRow) -> tuple[str, ...]:
-    """Return the texts of a row in the order of ``COLUMNS``; "" for nothing."""
-    counts = (row.waiting, row.in_flight, row.paused, row.errors)
-    return (
-        one_line(row.name),
-        f"{row.ready}" + (f" +{row.starting}" if row.starting else "") if row.ready or row.starting else "",
-        f"{row.gpus:g}" if row.gpus else "",
-        f"{row.at_once:,}" if row.at_once > 1 else "",
-        f"{row.done:,}/{row.planned:,}",
-        f"{row.rate:.3g}" if row.rate else "",
-        *(f"{count:,}" if count else "" for count in counts),
-        "done"
-        if row.done >= row.planned
-        else one_line(row.reason)[:MAX_REASON_CHARS] or format_duration(row.seconds_left),
-    )
+def row_texts(row: GroupRow) -> dict[str, str]:
+    """Return ``format_row``, with the reason for a lost worker in place of the time left."""
+    texts = {heading: one_line(text) for heading, text in format_row(row).items()}
+    is_lost = row.reason and row.done < row.planned
+    return {**texts, "left": one_line(row.reason)[:MAX_REASON_CHARS]} if is_lost else texts
 
 
 def last_replies(folder: Path, limit: int = REPLIES) -> tuple[str, ...]:
@@ -201,9 +190,3 @@ def last_replies(folder: Path, limit: int = REPLIES) -> tuple[str, ...]:
     except UNREADABLE:
         return ()
     return tuple(one_line(f"{key}  turn {turn}: {reply}")[:MAX_REPLY_CHARS] for key, turn, reply in rows.iter_rows())
-
-
-def describe_entry(entry: LogEntry) -> str:
-    """Return a line such as ``pause u3 by ana on node1, ...: 6 cells are paused``."""
-    command: Any = entry.command.description if entry.command else f"control/{entry.name}"
-    return f"{command}: {'refused: ' if entry.refused else ''}{entry.effect}"

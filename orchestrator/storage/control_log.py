@@ -88,6 +88,12 @@ class LogEntry(BaseModel):
     """The sweep that ``apply`` replaced, as TOML."""
 
     @property
+    def sentence(self) -> str:
+        """Return a line such as ``pause u3 by ana on node1, ...: 6 cells are paused``."""
+        command = self.command.description if self.command else f"control/{self.name}"
+        return f"{command}: {'refused: ' if self.refused else ''}{self.effect}"
+
+    @property
     def applies(self) -> bool:
         """Return True if this entry replaces the sweep."""
         return self.command is not None and self.command.verb == APPLY and not self.refused
