@@ -24,14 +24,18 @@ WIDE, BAR_COLUMNS = 110, 16
 def table(snapshot: Snapshot, max_rows: int = 100, width: int = WIDE) -> Table:
     """Return a table with a row per model, active ones first; columns that are empty in every row are left out."""
     rows = sorted(snapshot.rows, key=_rank)
-    bars = [ProgressBar(total=max(row.planned, 1), completed=row.done, width=BAR_COLUMNS) for row in rows[:max_rows]]
     cells: list[dict[str, str | ProgressBar]] = [
-        {**format_row(row), "model": escape(row.name), BAR: bar} for row, bar in zip(rows, bars, strict=False)
+        {
+            **format_row(row),
+            "model": escape(row.name),
+            BAR: ProgressBar(max(row.planned, 1), row.done, width=BAR_COLUMNS),
+        }
+        for row in rows[:max_rows]
     ]
     hidden = f"{len(rows) - max_rows} more models are waiting or done\n" if rows[max_rows:] else ""
     rendered = Table(caption=hidden + headline(snapshot), caption_justify="left", box=None, pad_edge=False)
-    headings = [heading for heading in HEADINGS if width >= WIDE or heading not in WIDE_ONLY]
-    headings = [heading for heading in headings if any(row[heading] for row in cells)]
+    fitting = (heading for heading in HEADINGS if width >= WIDE or heading not in WIDE_ONLY)
+    headings = [heading for heading in fitting if any(row[heading] for row in cells)]
     for heading in headings:
         rendered.add_column(heading, justify="left" if heading == "model" else "right", no_wrap=True)
     for row in cells:
