@@ -57,19 +57,10 @@ def open_attempt(
 def judge_answers(
     sweep: Sweep, output: Path, judge: Judge, again: bool = False, say: Callable[[str], None] = print
 ) -> tuple[pl.DataFrame, bool]:
-    """Have a judge read the stored answers of a run folder.
+    """Have a judge read the stored answers of a run folder; with ``again`` also those that it could give no verdict on.
 
-    Rewrites results.json if the judge is the sweep's own, or the sweep has none.
-
-    Args:
-        sweep: the run folder's own sweep.
-        again: read also the answers that the judge could give no verdict on.
-
-    Returns:
-        The rows scored by this judge, and True if it has read every stored answer.
-
-    Raises:
-        RunFolderError: if another process holds the folder.
+    Rewrites results.json if the judge is the sweep's own, or the sweep has none. Returns the rows scored by this judge, and
+    True if it has read every stored answer. Raises RunFolderError if another process holds the folder.
     """
     check_wording(judge, sweep)
     sweep = sweep if sweep.judge else sweep.model_copy(update={"judge": judge})
@@ -78,7 +69,7 @@ def judge_answers(
 
 
 class Attempt(AttemptState):
-    """The story of one attempt: its steps in order."""
+    """The steps of one attempt, in order."""
 
     def run(
         self,
@@ -98,7 +89,9 @@ class Attempt(AttemptState):
                 elif self.playable.keys() - self.reasons.keys() or self.judge_queue:
                     self._play_on_ray(tracker)
             if not self.interrupted:
-                self._compact()
+                self.store.compact()
+                if self.judge_queue:
+                    self.judge_queue.verdicts.compact()
             outcome = write_outcome(self)
         self._close_tracker(tracker, outcome)
         return outcome
@@ -129,11 +122,6 @@ class Attempt(AttemptState):
 
     def _score(self) -> pl.DataFrame:
         return score_folder(self.plan, self.output, own_judge_key(self.sweep))
-
-    def _compact(self) -> None:
-        self.store.compact()
-        if self.judge_queue:
-            self.judge_queue.verdicts.compact()
 
     @contextmanager
     def _tracked(self) -> Iterator[Tracker]:

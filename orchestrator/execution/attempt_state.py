@@ -1,4 +1,4 @@
-"""The state of an attempt at a run folder: its plan and store, the pending episodes, and how playing them ended."""
+"""The state of an attempt at a run folder: its plan and store, its pending episodes, and how it ended."""
 
 from __future__ import annotations
 
@@ -8,16 +8,46 @@ from pathlib import Path
 
 import polars as pl
 
-from orchestrator.execution.precise_stops import PreciseStops
+from actors.playing.records import EpisodeBatch
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.execution.worker_logs import AttemptLog
 from orchestrator.judging.judge_queue import JudgeQueue, find_unjudged
 from orchestrator.planning.build_plan import planned_rows, stored_episodes
-from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan import Plan, worker_group
+from orchestrator.precision.stopping import load_rule
 from orchestrator.storage import run_folder
 from orchestrator.storage.control_state import ControlState
 from orchestrator.storage.episode_store import EpisodeStore
 from sweeps.spec import Judge, Sweep
+
+
+class PreciseStops:
+    """The stops of a plan with a precision rule; none for a plan without one."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.rule = load_rule(plan, folder)
+        self.stops = self.rule.stops()
+        """Index of a stopped cell -> its samples that count, by what is stored now."""
+        self.changed = False
+        """True if the stored plan lacks the latest stops."""
+
+    def add_batch(self, batch: EpisodeBatch) -> None:
+        """Count a stored batch."""
+        if self.rule.units:
+            for row in zip(batch.ordinals, batch.episodes["ending"], batch.episodes["correct"], strict=True):
+                self.rule.take(*row)
+
+    def take_new_stops(self) -> dict[str, set[int]]:
+        """Return group -> the ordinals of its cells that have stopped since the last call."""
+        if not self.rule.units:
+            return {}
+        plan, stops = self.rule.plan, self.rule.stops()
+        ordinals: dict[str, set[int]] = {}
+        for index in stops.keys() - self.stops.keys():
+            episodes = range(plan.offsets[index], plan.offsets[index + 1])
+            ordinals.setdefault(worker_group(plan.cells[index].model), set()).update(episodes)
+        self.stops, self.changed = stops, self.changed or bool(ordinals)
+        return ordinals
 
 
 @dataclass

@@ -1,12 +1,13 @@
 """The circuit breaker stops a model that refuses its first 20 requests under a condition; none of them is stored.
 
-An episode whose first request the engine itself refused is held back until another episode of the same model, condition and
-protocol ends otherwise, in this attempt or an earlier one. All workers' batches count together, because leases can be small.
+An episode whose first request the engine refused is held back until another episode of the same model, condition and protocol
+ends otherwise, in this attempt or an earlier one. Batches of all workers count together, because leases can be small.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain, compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,26 +45,26 @@ class CircuitBreaker:
 
     def pass_through(self, batch: EpisodeBatch) -> list[EpisodeBatch]:
         """Return what may be stored now: the batch without held-back episodes, and what it releases."""
-        groups = _request_groups(batch)
-        outcomes = zip(groups, batch.episodes["ending"], batch.episodes["turns"], strict=True)
-        self.answering_groups |= {group for group, ending, turns in outcomes if turns or ending not in NO_EVIDENCE}
-        refused = _first_request_refused(batch)
+        names = zip(*(batch.episodes[name] for name in RequestGroup._fields), strict=True)
+        groups, turns = [RequestGroup(*row) for row in names], batch.episodes["turns"]
+        outcomes = zip(groups, batch.episodes["ending"], turns, strict=True)
+        self.answering_groups |= {group for group, ending, played in outcomes if played or ending not in NO_EVIDENCE}
         hold = [
-            is_refused and group not in self.answering_groups for group, is_refused in zip(groups, refused, strict=True)
+            ordinal in batch.rejected and not played and group not in self.answering_groups
+            for ordinal, played, group in zip(batch.ordinals, turns, groups, strict=True)
         ]
-        for group in dict.fromkeys(group for group, held in zip(groups, hold, strict=True) if held):
-            keep = [held and other == group for held, other in zip(hold, groups, strict=True)]
-            self._hold(group, select_episodes(batch, keep))
+        for held_group in dict.fromkeys(compress(groups, hold)):
+            keep = [is_held and group == held_group for is_held, group in zip(hold, groups, strict=True)]
+            self._hold(held_group, select_episodes(batch, keep))
         answering = [group for group in self._held_back if group in self.answering_groups]
         released = [earlier for group in answering for earlier in self._held_back.pop(group)]
-        return [select_episodes(batch, [not held for held in hold]) if any(hold) else batch, *released]
+        return [select_episodes(batch, [not is_held for is_held in hold]) if any(hold) else batch, *released]
 
     def release_rest(self) -> list[EpisodeBatch]:
         """Return what is still held back of models that were not stopped: too few refusals to stop them."""
         held_back, self._held_back = self._held_back, {}
-        return [
-            batch for group, batches in held_back.items() if group.model not in self.stop_reasons for batch in batches
-        ]
+        releasable = [batches for group, batches in held_back.items() if group.model not in self.stop_reasons]
+        return [*chain.from_iterable(releasable)]
 
     def _hold(self, group: RequestGroup, batch: EpisodeBatch) -> None:
         batches = self._held_back.setdefault(group, [])
@@ -84,28 +85,13 @@ def find_answering_groups(plan: Plan, output: Path) -> list[tuple[str, str, str]
     return [row for rows in stored for row in rows.select("model", "condition", "protocol").unique().collect().rows()]
 
 
-def _request_groups(batch: EpisodeBatch) -> list[RequestGroup]:
-    columns = [batch.episodes[name] for name in RequestGroup._fields]
-    return [RequestGroup(*row) for row in zip(*columns, strict=True)]
-
-
-def _first_request_refused(batch: EpisodeBatch) -> list[bool]:
-    return [
-        ordinal in batch.rejected and not turns
-        for ordinal, turns in zip(batch.ordinals, batch.episodes["turns"], strict=True)
-    ]
-
-
 def select_episodes(batch: EpisodeBatch, keep: Sequence[bool]) -> EpisodeBatch:
     """Return the batch without discarded episodes and their turns."""
-    keys = {key for key, wanted in zip(batch.episodes["key"], keep, strict=True) if wanted}
+    keys = set(compress(batch.episodes["key"], keep))
 
     def filter_rows(columns: Columns) -> Columns:
-        wanted = [key in keys for key in columns["key"]]
-        return {
-            name: [v for v, keep_row in zip(values, wanted, strict=True) if keep_row]
-            for name, values in columns.items()
-        }
+        is_kept = [key in keys for key in columns["key"]]
+        return {name: list(compress(values, is_kept)) for name, values in columns.items()}
 
-    ordinals = [ordinal for ordinal, wanted in zip(batch.ordinals, keep, strict=True) if wanted]
+    ordinals = list(compress(batch.ordinals, keep))
     return EpisodeBatch(ordinals, filter_rows(batch.episodes), filter_rows(batch.turns), batch.rejected)

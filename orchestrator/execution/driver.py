@@ -1,7 +1,7 @@
-"""The driver turns the scheduler's commands into Ray calls and what comes back into events; it decides nothing itself.
+"""The driver turns the scheduler's commands into Ray calls, and Ray's results into events; it decides nothing itself.
 
-Every batch passes one gate (``ResultSink``) that lets each planned episode through once. A worker that dies, hangs past its
-deadline or fails to load is an event like any other; only a bug in the driver itself is raised.
+Every batch passes ``ResultSink``, which stores each planned episode once. A worker that dies, hangs or fails to load is an
+event like any other; only a bug in the driver itself is raised.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
@@ -33,7 +34,7 @@ from sweeps.spec import Sweep
 START_TIMEOUT_S = 1800.0
 """Seconds a worker may take to load; a 78B model from a cold disk needs many minutes."""
 STANDSTILL_S = 5.0
-"""Seconds between two looks at the clock, due twice a second, that show that the driver itself was stopped (SIGSTOP)."""
+"""Seconds between two readings of the clock, due twice a second, after which the driver itself was stopped (SIGSTOP)."""
 CHECK_INTERVAL_S = 5.0
 """Seconds between two checks for silent workers and changed nodes."""
 RESTART_DELAY_S = 0.5
@@ -61,10 +62,8 @@ class Driver:
     ) -> None:
         """Build the scheduler and an empty pool of workers.
 
-        Args:
-            pending: group -> ordinals to play.
-            judge_queue: if set, its judge reads open-ended answers as they come.
-            take_cancelled: returns group -> ordinals that need not be played any more; called after each batch.
+        ``pending``: group -> ordinals to play. ``take_cancelled``, called after each batch, returns group -> ordinals that need
+        not be played any more.
         """
         self.sink, self.judge_queue, self.attempt_log = sink, judge_queue, attempt_log
         self.take_cancelled = take_cancelled
@@ -124,10 +123,7 @@ class Driver:
             await self.pool.close(LOG_TIMEOUT_INTERRUPTED_S if self.stopping.is_set() else LOG_TIMEOUT_S)
 
     def now(self) -> float:
-        """Return the seconds since the driver started, the time that events carry.
-
-        Time in which the driver itself was stopped is left out: what workers sent meanwhile is still to be read.
-        """
+        """Return the seconds since the driver started, without the time in which it was stopped itself."""
         clock = time.monotonic()
         if (stopped_for := clock - self._clock_read_at) > STANDSTILL_S:
             log.warning("the driver was stopped for %.0f s, which do not count as silence of workers", stopped_for)
@@ -136,11 +132,11 @@ class Driver:
         return clock - self._started_at
 
     def stop(self) -> None:
-        """Leave as soon as possible; unfinished episodes stay pending."""
+        """Stop as soon as possible; unfinished episodes stay pending."""
         self.stopping.set()
 
     def lose_cluster(self) -> None:
-        """Leave because Ray has ended on this machine and will end this process."""
+        """Stop because Ray has ended on this machine and will end this process."""
         log.warning("Ray's raylet on this machine has ended")
         self.cluster_lost = True
         self.stop()
@@ -155,7 +151,7 @@ class Driver:
 
     # -- commands -----------------------------------------------------------------------------------------------------
     def act(self, commands: Sequence[Command]) -> None:
-        """Carry out commands; one to a worker that was lost meanwhile is dropped, for its loss is the next event."""
+        """Carry out commands, except those to workers that were lost meanwhile; their loss is the next event."""
         workers = self.pool.handles
         for command in commands:
             log_command(command, {slot: worker.group for slot, worker in workers.items()})
@@ -173,8 +169,7 @@ class Driver:
                     self.reasons[workers[slot].group] = reason
                     self.pool.kill(slot, lost=True)
                 case GiveUp(ordinals, reason, name):
-                    queue = self.pool.queue_of(name)
-                    (queue or self.sink).give_up(ordinals, reason)
+                    (self.pool.queue_of(name) or self.sink).give_up(ordinals, reason)
                 case Abandon(name, reason):
                     self.reasons[name] = reason
 
@@ -241,7 +236,7 @@ class Driver:
         if slot not in self.pool.handles:
             return
         if not isinstance(problem, RayActorError | RayTaskError | TimeoutError | GetTimeoutError | ModelStopped):
-            self.events.put_nowait(_raiser(problem))
+            self.events.put_nowait(partial(_raise, problem))
             return
         starting, name = not self.schedule.slots[slot].ready, self.pool.handles[slot].group
         log.warning("worker %d of %s is lost: %s", slot, name, last_line(problem))
@@ -272,7 +267,7 @@ class Driver:
                 self.events.put_nowait(self._check)
 
     def _check(self) -> list[Command]:
-        """Return the commands that follow from the time that has passed, and from nodes that came or went."""
+        """Return the commands for silent workers and changed nodes."""
         nodes, commands = gpu_nodes(), self.schedule.on_tick(self.now())
         if nodes != self.nodes:
             log_nodes(self.nodes, nodes)
@@ -287,8 +282,5 @@ def last_line(problem: BaseException | None) -> str:
     return one_line(lines[-1] if lines else type(problem).__name__)[:500]
 
 
-def _raiser(problem: BaseException | None) -> Callable[[], list[Command]]:
-    def raise_in_loop() -> list[Command]:
-        raise problem or RuntimeError("a worker's task ended without a reason")
-
-    return raise_in_loop
+def _raise(problem: BaseException | None) -> list[Command]:
+    raise problem or RuntimeError("a worker's task ended without a reason")

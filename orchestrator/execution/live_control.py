@@ -1,12 +1,12 @@
-"""Carries out the commands that ``proactive-sweep ctl`` leaves for a running sweep, one by one, and logs their effect.
+"""Carries out the commands of ``proactive-sweep ctl`` in a running sweep, one by one, and logs their effect.
 
-A command only changes who plays what and when, never what is stored or under which key.
+A command changes which worker plays what and when, never a stored row or its key.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,18 +39,14 @@ class LiveControl:
     """The commands to one run folder, carried out by its driver."""
 
     def __init__(self, driver: Driver, plan: Plan, folder: Path, standing: ControlState) -> None:
-        """Carry out at once what the folder's log has set (``standing``), so that a new driver continues as the last."""
+        """Apply the commands in force (``standing``), so that a new driver continues as the last one."""
         self.driver, self.plan, self.folder, self.standing = driver, plan, folder, standing
         self.cell_indexes = {cell.key: index for index, cell in enumerate(self.plan.cells)}
         self.handlers: dict[str, Callable[[Command], str]] = {
-            "pause": self._hold,
-            "resume": self._hold,
-            "cancel": self._hold,
-            "restore": self._hold,
+            **dict.fromkeys(("pause", "resume", "cancel", "restore"), self._hold),
+            **dict.fromkeys(("drain", "undrain"), self._drain),
             "requeue": self._requeue,
             "set": self._set,
-            "drain": self._drain,
-            "undrain": self._drain,
         }
         if standing.entries:
             self._hold_groups(driver.schedule.groups)
@@ -82,9 +78,7 @@ class LiveControl:
             find_cells(self.plan, command)
         groups = self.driver.schedule.groups.values()
         if command.verb == "requeue" and groups and all(group.demand.pool == JUDGES for group in groups):
-            raise Refused(
-                "only a judge runs here now and nothing is played; `run --retry-failed` plays failed episodes again"
-            )
+            raise Refused("only a judge runs here now; `run --retry-failed` plays failed episodes again")
 
     # -- pause, resume, cancel, restore -------------------------------------------------------------------------------
     def _hold(self, command: Command) -> str:
@@ -104,12 +98,11 @@ class LiveControl:
     def _hold_group(self, name: str, paused: Collection[int], cancelled: Collection[int]) -> None:
         """Hold episodes of a group; answers for a judge are never cancelled, because stored answers are still read."""
         driver, offsets = self.driver, self.plan.offsets
+        held: Container[int] = CellOrdinals(offsets, paused)
+        withdrawn: Container[int] = CellOrdinals(offsets, cancelled)
         if driver.judge_queue is not None and name == driver.judge_queue.group:
-            all_paused = range(self.plan.total) if self.standing.pausing_command(JUDGE) else ()
-            driver.act(driver.schedule.hold(name, all_paused, (), driver.now()))
-            return
-        ordinals = CellOrdinals(offsets, paused), CellOrdinals(offsets, cancelled)
-        driver.act(driver.schedule.hold(name, *ordinals, driver.now()))
+            held, withdrawn = range(self.plan.total) if self.standing.pausing_command(JUDGE) else (), ()
+        driver.act(driver.schedule.hold(name, held, withdrawn, driver.now()))
 
     # -- requeue ------------------------------------------------------------------------------------------------------
     def _requeue(self, command: Command) -> str:
@@ -127,36 +120,28 @@ class LiveControl:
 
     # -- set ----------------------------------------------------------------------------------------------------------
     def _set(self, command: Command) -> str:
-        value = parse_setting(self.driver.sweep, command)
+        driver, value = self.driver, parse_setting(self.driver.sweep, command)
         if command.target in SHARES:
-            self._set_share(command.target, value)
+            cluster = driver.sweep.cluster.model_copy(update={command.target.partition(".")[2]: value})
+            driver.sweep = driver.sweep.model_copy(update={"cluster": cluster})
+            driver.act(driver.schedule.set_shares(shares(driver.sweep, driver.schedule.nodes.total), driver.now()))
         else:
             assert value is not None, "only GPUs may be all"
-            self._set_in_flight(command.target.removesuffix(IN_FLIGHT), value)
+            name = command.target.removesuffix(IN_FLIGHT)
+            driver.set_in_flight(name, value)
+            driver.act(driver.schedule.set_concurrency(name, value, driver.now()))
         return f"{command.target} is {command.value}"
-
-    def _set_share(self, key: str, gpus: int | None) -> None:
-        driver = self.driver
-        cluster = driver.sweep.cluster.model_copy(update={key.partition(".")[2]: gpus})
-        driver.sweep = driver.sweep.model_copy(update={"cluster": cluster})
-        driver.act(driver.schedule.set_shares(shares(driver.sweep, driver.schedule.nodes.total), driver.now()))
-
-    def _set_in_flight(self, name: str, episodes: int) -> None:
-        driver = self.driver
-        driver.set_in_flight(name, episodes)
-        driver.act(driver.schedule.set_concurrency(name, episodes, driver.now()))
 
     # -- drain, undrain -----------------------------------------------------------------------------------------------
     def _find_nodes(self, target: str) -> set[str]:
         """Return Ray's names of the GPU nodes with this host, or whose name begins so; raises Refused if none or several."""
         hosts = self.driver.hosts()
-        nodes = {
-            node.name for node in self.driver.nodes if hosts.get(node.name) == target or node.name.startswith(target)
-        }
+        names = [node.name for node in self.driver.nodes]
+        nodes = {name for name in names if hosts.get(name) == target or name.startswith(target)}
         if not nodes or (len(nodes) > 1 and target not in hosts.values()):
-            names = ", ".join(f"{hosts.get(n.name, '?')} ({n.name[:12]})" for n in self.driver.nodes[:8]) or "none"
+            choices = ", ".join(f"{hosts.get(name, '?')} ({name[:12]})" for name in names[:8]) or "none"
             problem = "matches several GPU nodes" if nodes else "is not a GPU node"
-            raise Refused(f"{target} {problem} of the cluster; they are {names}")
+            raise Refused(f"{target} {problem} of the cluster; they are {choices}")
         return nodes
 
     def _drain(self, command: Command) -> str:
@@ -176,7 +161,7 @@ class LiveControl:
         self.driver.act(self.driver.schedule.drain(names, self.driver.now()))
 
     def _restore_settings(self) -> None:
-        """Set again what commands of earlier attempts have set, if it is still valid."""
+        """Restore the settings of earlier attempts that are still valid."""
         for key, value in self.standing.settings.items():
             try:
                 self._set(Command(verb="set", target=key, value=value))
@@ -187,7 +172,7 @@ class LiveControl:
 
 
 def take_waiting_commands(folder: Path, sweep: Sweep, plan: Plan, store: EpisodeStore, log_folder: Path) -> None:
-    """Take the commands that were left while nobody played, before there is a driver: they may make episodes pending."""
+    """Carry out the commands that arrived while no driver ran; they may make episodes pending."""
 
     def act(command: Command) -> tuple[str, bool]:
         try:

@@ -19,7 +19,7 @@ from orchestrator.inspection.model_check import wrong_here
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import planned_cells
-from orchestrator.planning.plan import judge_group, worker_group
+from orchestrator.planning.plan import judge_group
 from orchestrator.report.scores.precision_stops import describe_savings
 from orchestrator.storage import reused
 from orchestrator.storage.control_state import read_control_state
@@ -49,8 +49,9 @@ def _reuse_episodes(state: AttemptState, folders: Sequence[tuple[str, Path]]) ->
     from orchestrator.merging import reuse
 
     sources = reuse.find_reusable(state.sweep, state.plan, state.output, folders)
-    for line in (line for source in sources for line in source.lines):
-        state.say(line)
+    for source in sources:
+        for line in source.lines:
+            state.say(line)
     episode_count = reuse.store_reused_episodes(state.store, sources)
     verdict_count = reuse.store_reused_verdicts(state.sweep, state.output, sources)
     log.info("%d episodes and %d verdicts are reused from other folders", episode_count, verdict_count)
@@ -77,15 +78,13 @@ def announce(state: AttemptState) -> None:
         + (f", {len(backlog):,} answers to judge" if backlog else "")
     )
     unfinished = {state.plan.cells[index].key: None for index in state.plan.pending_per_cell(state.pending)}
-    for line in (
-        *state.standing.sentences(unfinished),
-        *describe_savings(state.plan.precision, planned_cells(state.plan)),
-    ):
+    savings = describe_savings(state.plan.precision, planned_cells(state.plan))
+    for line in (*state.standing.sentences(unfinished), *savings):
         state.say(line)
 
 
 def check_models(state: AttemptState) -> None:
-    """Leave out models that cannot start on this machine, and print why before Ray starts."""
+    """Leave out models that cannot start on this machine, and print the reasons before Ray starts."""
     queue, serving_judge = state.judge_queue, state.sweep.serving_judge
     judge = queue.judge if queue else serving_judge
     state.reasons = find_startup_errors(state.sweep, state.pending, judge)
@@ -97,15 +96,11 @@ def check_models(state: AttemptState) -> None:
 
 
 def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | None) -> dict[str, str]:
-    """Return group -> why it cannot start here, for groups with pending work and the judge; print each on stderr.
+    """Return group -> why it cannot start here, for groups with pending work and the judge; print each reason on stderr.
 
-    On a cluster that RAY_ADDRESS names, other machines may have what this one lacks: there the reason is only printed.
+    On a cluster, other machines may have what this one lacks, so the reasons are only printed.
     """
-    models = {
-        worker_group(model): model
-        for model in sweep.models
-        if model.backend != "builtin" and worker_group(model) in pending
-    }
+    models = {model.name: model for model in sweep.models if model.backend != "builtin" and model.name in pending}
     if judge is not None:
         models[judge_group(judge)] = judge.model
     errors = {name: reason for name, model in models.items() if (reason := wrong_here(model))}
@@ -117,7 +112,7 @@ def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | N
 
 
 def _has_joined_cluster() -> bool:
-    """Return True if this process has joined a cluster; Ray is not imported to find out."""
+    """Return True if this process has joined a cluster, without importing Ray."""
     return "ray" in sys.modules and bool(sys.modules["ray"].is_initialized())
 
 

@@ -1,7 +1,4 @@
-"""The result sink stores what workers deliver, except what the circuit breaker holds back, and counts it.
-
-Every planned episode passes once, however often a presumed-dead worker delivers it.
-"""
+"""The result sink stores and counts the episodes that workers deliver, except those that the circuit breaker holds back."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from orchestrator.storage.episode_store import EpisodeStore
 
 
 class ResultSink:
-    """Lets every planned episode through once: late duplicates of a presumed-dead worker are dropped by ordinal."""
+    """Stores every planned episode once; duplicates of a worker that was presumed dead are dropped by ordinal."""
 
     def __init__(
         self,
@@ -42,14 +39,13 @@ class ResultSink:
 
     def add(self, batch: EpisodeBatch) -> EpisodeBatch:
         """Store the batch's episodes that are new and not held back; return the batch of these."""
-        new = [not self.delivered[ordinal] for ordinal in batch.ordinals]
-        if not all(new):
-            batch = select_episodes(batch, new)
+        if any(self.delivered[ordinal] for ordinal in batch.ordinals):
+            batch = select_episodes(batch, [not self.delivered[ordinal] for ordinal in batch.ordinals])
         for ordinal in batch.ordinals:
             self.delivered[ordinal] = 1
         passed, *released = self.breaker.pass_through(batch)
-        for part in (passed, *released):
-            self._store(part)
+        for storable in (passed, *released):
+            self._store(storable)
         return passed
 
     def give_up(self, ordinals: Sequence[int], reason: str) -> None:

@@ -74,15 +74,12 @@ def add_measures(state: AttemptState, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def score_folder(plan: Plan, output: Path, judge: str, strict: bool = False) -> pl.DataFrame:
-    """Return one row per planned cell (``score``), open-ended ones by this judge.
-
-    Models are scored one at a time to bound memory.
-    """
-    read, cells = verdicts(output).filter(pl.col("judge") == judge), planned_rows(plan)
-    parts = []
-    for (model,), planned in cells.group_by(["model"], maintain_order=True):
+    """Return one row per planned cell (``score``), open-ended ones by this judge; scores one model at a time to bound memory."""
+    own_verdicts, parts = verdicts(output).filter(pl.col("judge") == judge), []
+    for (model,), planned in planned_rows(plan).group_by(["model"], maintain_order=True):
         stored = stored_episodes(plan, output, str(model))
-        parts.append(add_anytime_intervals(score(stored, planned, read, strict), stored, plan.precision, plan.seed))
+        rows = score(stored, planned, own_verdicts, strict)
+        parts.append(add_anytime_intervals(rows, stored, plan.precision, plan.seed))
     rows = pl.concat(parts, how="diagonal")  # only some models may be asked open-ended
     return rows.with_columns(pl.col(name).fill_null(0) for name in JUDGE_COUNTS if name in rows.columns).sort("cell")
 
@@ -103,15 +100,11 @@ def cell_states(
 ) -> list[dict[str, Any]]:
     """Return the cells of ``status.json``, one dict per scored row, each with a state and its reason.
 
-    The state is complete, partial, waiting or failed, or for an unfinished cell paused or cancelled. ``reasons``: group ->
-    why it could not go on.
+    An unfinished cell that is paused or cancelled has that state. ``reasons``: group -> why it could not go on.
     """
     cells = [
         {
-            "cell": row["cell"],
-            "planned": row["planned"],
-            "finished": row["finished"],
-            "errors": row["errors"],
+            **{name: row[name] for name in ("cell", "planned", "finished", "errors")},
             "state": _cell_state(row, reasons),
             "reason": reasons.get(row["model"], "") if row["finished"] < row["planned"] else "",
         }

@@ -28,22 +28,19 @@ def run(
     signals: StopSignals | None = None,
     reuse: Sequence[tuple[str, Path]] = (),
 ) -> AttemptOutcome:
-    """Play the pending episodes of a sweep.
+    """Play the pending episodes of a sweep; raises RunFolderError if the folder is locked or has another configuration.
 
     Args:
-        retry: endings of earlier episodes that are played again.
+        retry: endings of stored episodes that are played again.
         signals: the main thread's signal handlers, if this runs in another thread.
         reuse: run folders (name, path) whose episodes are copied where their keys equal those of pending ones.
-
-    Raises:
-        RunFolderError: if another process holds the folder, or it holds another configuration.
     """
-    given = pin_data(sweep)
-    check_wording(given.judge if given.is_judged else None)
-    plan = build_plan(given)
+    pinned = pin_data(sweep)
+    check_wording(pinned.judge if pinned.is_judged else None)
+    plan = build_plan(pinned)
     with lock.hold(output, "run"), nullcontext(signals) if signals else StopSignals() as stop:
-        sweep, update = effective_sweep(given, output, update, say)
-        if sweep is not given:
+        sweep, update = effective_sweep(pinned, output, update, say)
+        if sweep is not pinned:
             plan = build_plan(sweep)
         for reason in (*skipped_products(sweep), *plan.left_out):
             say(f"left out: {reason}")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,9 @@ from actors.worker import Worker
 from envs import regular
 from orchestrator.execution.ray_cluster import SharedGpus, current_node, read_output_on
 from orchestrator.execution.spending import Spending
-from orchestrator.execution.turn_judges import TurnJudges
 from orchestrator.execution.worker_logs import AttemptLog, WorkerLogCollector
 from orchestrator.judging.judge_queue import JudgeQueue
-from orchestrator.planning.plan import Plan, worker_group
+from orchestrator.planning.plan import Plan, judge_group, worker_group
 from orchestrator.scheduling.commands import Demand, Start
 from orchestrator.storage import atomic_write
 from sweeps.spec import Judge, Sweep
@@ -34,6 +33,8 @@ STOP_TIMEOUT_S = 5.0
 BATCH_NAME_FILE = "batches.name"
 """Run folder's file of 24 hex digits; only where a model has ``batch = true``."""
 BATCH_NAME = re.compile(r"[0-9a-f]{24}")
+MAX_JUDGE_REQUESTS = 100_000
+"""Requests of other workers that a judge's worker may have at once."""
 
 
 @dataclass
@@ -56,6 +57,51 @@ class WorkerHandle:
         answers = self.judge_queue.lease(ordinals)
         missing = set(ordinals) - {answer.ordinal for answer in answers}
         return self.actor.judge_answers.options(**options).remote(answers), sorted(missing)
+
+
+class TurnJudges:
+    """The workers of a judge that other workers ask turn by turn; each worker that plays is sent the current list.
+
+    Ray carries the requests between them, not the driver.
+    """
+
+    def __init__(self, judge: Judge | None) -> None:
+        """Start without workers; ``judge`` has an engine of its own that episodes wait for, or is None."""
+        self.judge, self.group = judge, judge_group(judge) if judge else ""
+        self.judges: dict[int, Any] = {}
+        """Slot -> a ready worker of the judge."""
+        self.players: dict[int, Any] = {}
+
+    def options(self, group: str) -> dict[str, Any]:
+        """Return the Ray options that an actor of this group needs in addition to its resources."""
+        return {"max_concurrency": MAX_JUDGE_REQUESTS} if group == self.group else {}
+
+    def add_player(self, slot: int, actor: Any) -> None:
+        """Add a started worker that may ask."""
+        if self.judge is None:
+            return
+        self.players[slot] = actor
+        self._send_judges([actor])
+
+    async def serve(self, slot: int, actor: Any, on_heartbeat: Callable[[int], object]) -> None:
+        """Let others ask this worker until it dies, which raises.
+
+        ``on_heartbeat`` is called every few seconds with the number of requests it has answered.
+        """
+        self.judges[slot] = actor
+        self._send_judges(self.players.values())
+        async for beat in actor.heartbeats.options(num_returns="streaming").remote():
+            on_heartbeat(await beat)
+
+    def remove(self, slot: int) -> None:
+        """Remove a worker that has ended or is about to."""
+        self.players.pop(slot, None)
+        if self.judges.pop(slot, None) is not None:
+            self._send_judges(self.players.values())
+
+    def _send_judges(self, players: Iterable[Any]) -> None:
+        for player in players:
+            player.set_judges.remote(self.judges)
 
 
 class WorkerPool:
@@ -83,7 +129,7 @@ class WorkerPool:
         """Start a worker; its actor is not ready yet."""
         slot, name = start.slot, start.group
         queue = self.queue_of(name)
-        judge = self._judge_of(name, queue)
+        judge = self.turn_judges.judge if name == self.turn_judges.group else queue.judge if queue else None
         models = [judge.model] if judge else [model for model in self.sweep.models if worker_group(model) == name]
         options = {**self._shared_gpus.options(start, self.demands[name]), **self.turn_judges.options(name)}
         actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
@@ -97,11 +143,6 @@ class WorkerPool:
         """Return the judge's queue if the group is the judge's."""
         queue = self.judge_queue
         return queue if queue is not None and queue.group == name else None
-
-    def _judge_of(self, name: str, queue: JudgeQueue | None) -> Judge | None:
-        if name == self.turn_judges.group:
-            return self.turn_judges.judge
-        return queue.judge if queue else None
 
     def stop(self, slot: int) -> None:
         """Let a worker close its engine in the background, then end it."""
@@ -143,11 +184,9 @@ class WorkerPool:
 
     def set_in_flight(self, name: str, episodes: int) -> None:
         """Set how many episodes the workers of a model play at once, including workers that start later."""
-        models = [
-            model.model_copy(update={"in_flight": episodes}) if model.name == name else model
-            for model in self.sweep.models
-        ]
-        self.sweep = self.sweep.model_copy(update={"models": tuple(models)})
+        changed = {"in_flight": episodes}
+        models = tuple(m.model_copy(update=changed) if m.name == name else m for m in self.sweep.models)
+        self.sweep = self.sweep.model_copy(update={"models": models})
         for worker in self.handles.values():
             if worker.group == name:
                 worker.actor.set_in_flight.remote(episodes)
@@ -159,9 +198,9 @@ async def resolve(ref: Any) -> Any:
 
 
 def batch_name(sweep: Sweep, folder: Path) -> str:
-    """Return the name by which a service finds the run folder's batches, created once; empty if no model needs it.
+    """Return the name by which a service finds the run folder's batches; empty if no model needs it.
 
-    It is on the disk before the first batch is sent, and a copied folder keeps it: later attempts find the answers.
+    It is stored before the first batch is sent, so later attempts and copies of the folder find the answers.
     """
     if not any(model.batch for model in sweep.models):
         return ""

@@ -7,6 +7,7 @@ the ordinal of its episode.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from pathlib import Path
 
 import polars as pl
@@ -67,8 +68,7 @@ class JudgeQueue:
         """Store the first verdict on each answer; drop duplicates of a worker that was presumed dead."""
         new = [ordinal not in self._judged_ordinals for ordinal in batch.ordinals]
         self._judged_ordinals.update(batch.ordinals)
-        rows = batch.verdicts
-        self.verdicts.append({name: [v for v, is_new in zip(rows[name], new, strict=True) if is_new] for name in rows})
+        self.verdicts.append({name: list(compress(values, new)) for name, values in batch.verdicts.items()})
         self.stored_count += sum(new)
 
     def give_up(self, ordinals: Iterable[int], reason: str) -> None:

@@ -15,8 +15,8 @@ from types import SimpleNamespace
 
 from actors.engine.baselines import Baseline
 from actors.playing.episode_runner import EpisodeRunner
+from orchestrator.execution.attempt_state import PreciseStops
 from orchestrator.execution.live_control import LiveControl, take_waiting_commands
-from orchestrator.execution.precise_stops import PreciseStops
 from orchestrator.execution.result_sink import ResultSink, build_failed_batch
 from orchestrator.execution.results import score_folder
 from orchestrator.planning.plan import Plan

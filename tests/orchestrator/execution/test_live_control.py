@@ -242,7 +242,7 @@ def test_where_answers_are_only_judged_nothing_is_played_again(cluster):
 
     entry = ask(cluster, "requeue", "all")
 
-    assert entry.refused and "nothing is played; `run --retry-failed`" in entry.effect
+    assert entry.refused and "only a judge runs here now; `run --retry-failed`" in entry.effect
 
 
 def test_what_was_asked_while_nobody_played_holds_before_there_is_a_driver(cluster, plan, sweep):
