@@ -86,7 +86,6 @@ class InteractiveEpisode:
 
     @property
     def view(self) -> View:
-        """The view of the open question."""
         return self.prompt.situation.view
 
     @property

@@ -87,7 +87,6 @@ class ProactiveGymEnv(gymnasium.Env[Observation, Any]):
         return self._observe(self.episode), self._info(self.episode)
 
     def _choose_sample(self, requested: Mapping[str, Any]) -> tuple[str, int]:
-        """Return the requested or a random scenario and sample id."""
         if unknown := sorted(requested.keys() - {"scenario", "sample"}):
             raise ValueError(f"reset knows no option {unknown[0]!r}; give scenario and sample")
         names = list(self.benchmark.samples)

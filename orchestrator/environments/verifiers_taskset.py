@@ -59,12 +59,10 @@ class ProactiveTask(vf.Task[ProactiveData, vf.State, vf.TaskConfig]):
 
     @vf.metric
     async def suggestions(self, trace: vf.Trace) -> float:
-        """Return the number of proactive suggestions."""
         return float(sum(turn.action is Action.SUGGESTION for turn in replay(self.data, trace).turns))
 
     @vf.metric
     async def turns(self, trace: vf.Trace) -> float:
-        """Return the number of turns."""
         return float(len(replay(self.data, trace).turns))
 
 
@@ -72,7 +70,6 @@ class ProactiveTaskset(vf.Taskset[ProactiveTask, ProactiveConfig]):
     """The samples of a benchmark folder, scenario by scenario, in file order."""
 
     def load(self) -> Iterator[ProactiveTask]:
-        """Yield a task per sample; raises BadData or SweepError."""
         settings = self.config
         origin = {name: getattr(settings, name) for name in ("data", "condition", "filtered", "benchmark_seed")}
         names = tuple(settings.scenarios) or "all"
@@ -134,7 +131,6 @@ class ProactiveEnv(vf.Env[ProactiveEnvConfig]):
     """One model plays one sample."""
 
     async def run(self, task: ProactiveTask, agents: vf.Agents) -> None:
-        """Let the harness play the episode."""
         await agents.agent.run(task)
 
 

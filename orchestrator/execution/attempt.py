@@ -97,7 +97,6 @@ class Attempt(AttemptState):
         return outcome
 
     def judge(self, judge: Judge, again: bool) -> tuple[pl.DataFrame, bool]:
-        """Have the judge read stored answers; see ``judge_answers``."""
         self.find_stops()
         backlog = self.find_unjudged(judge, again)
         queue = self.judge_queue = JudgeQueue(judge, self.plan, self.store, backlog)
@@ -145,5 +144,4 @@ class Attempt(AttemptState):
 
 
 def build_tracker(sweep: Sweep, output: Path) -> Tracker:
-    """Return the tracker of an attempt at the sweep; it is not started."""
     return open_tracker(TrackedRun.of(sweep.model_dump(mode="json", exclude_none=True), output))

@@ -32,7 +32,6 @@ class PreciseStops:
         """True if the stored plan lacks the latest stops."""
 
     def add_batch(self, batch: EpisodeBatch) -> None:
-        """Count a stored batch."""
         if self.rule.units:
             for row in zip(batch.ordinals, batch.episodes["ending"], batch.episodes["correct"], strict=True):
                 self.rule.take(*row)

@@ -142,11 +142,9 @@ class Driver:
         self.stop()
 
     def set_in_flight(self, name: str, episodes: int) -> None:
-        """Set how many episodes the workers of a model play at once."""
         self.pool.set_in_flight(name, episodes)
 
     def hosts(self) -> dict[str, str]:
-        """Return living nodes -> their hosts."""
         return node_hosts()
 
     # -- commands -----------------------------------------------------------------------------------------------------
@@ -267,7 +265,6 @@ class Driver:
                 self.events.put_nowait(self._check)
 
     def _check(self) -> list[Command]:
-        """Return the commands for silent workers and changed nodes."""
         nodes, commands = gpu_nodes(), self.schedule.on_tick(self.now())
         if nodes != self.nodes:
             log_nodes(self.nodes, nodes)

@@ -161,7 +161,6 @@ class LiveControl:
         self.driver.act(self.driver.schedule.drain(names, self.driver.now()))
 
     def _restore_settings(self) -> None:
-        """Restore the settings of earlier attempts that are still valid."""
         for key, value in self.standing.settings.items():
             try:
                 self._set(Command(verb="set", target=key, value=value))

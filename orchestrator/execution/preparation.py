@@ -45,7 +45,6 @@ def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence
 
 
 def _reuse_episodes(state: AttemptState, folders: Sequence[tuple[str, Path]]) -> None:
-    """Copy the episodes and verdicts that are pending here and stored in other run folders."""
     from orchestrator.merging import reuse
 
     sources = reuse.find_reusable(state.sweep, state.plan, state.output, folders)

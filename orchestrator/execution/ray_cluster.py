@@ -200,7 +200,6 @@ class SharedGpus:
             remove_placement_group(self.groups.pop(shared))
 
     def close(self) -> None:
-        """Release every GPU."""
         for group in self.groups.values():
             remove_placement_group(group)
         self.groups, self.members = {}, {}

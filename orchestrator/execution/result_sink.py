@@ -34,7 +34,6 @@ class ResultSink:
 
     @property
     def stored_count(self) -> int:
-        """Episodes stored by this run."""
         return self.per_cell.total()
 
     def add(self, batch: EpisodeBatch) -> EpisodeBatch:

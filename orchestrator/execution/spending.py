@@ -54,14 +54,12 @@ class Spending:
             await self.save()
 
     async def save(self) -> None:
-        """Save the current spending."""
         if self.ledger is not None and (spent := await self.ledger.spending.remote()) != self.last_saved:
             atomic_write.write(self.folder / SPENDING_FILE, (json.dumps(spent, indent=1) + "\n").encode())
             self.last_saved = spent
 
 
 def service_models(sweep: Sweep) -> list[ModelSpec]:
-    """Return the sweep's models, and its judge's, that are behind a service."""
     judge = [sweep.judge.model] if sweep.judge else []
     return [model for model in (*sweep.models, *judge) if model.backend == "openai"]
 

@@ -1,7 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP while an attempt runs: the first stops it in order, the third exits at once.
-
-Stored episodes stay stored however the process ends; a signal only decides how much more is stored first.
-"""
+"""Ctrl-C, SIGTERM and SIGHUP while an attempt runs: the first stops it in order, the third exits at once."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import termios
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -23,9 +20,9 @@ WAIT = b"storing finished episodes; press again to exit at once (unstored episod
 
 
 class StopSignals:
-    """Handlers of these signals until the block ends; none are installed outside the main thread.
+    """Handlers of these signals until the block ends, installed only in the main thread.
 
-    The attempt may run in another thread of the process (a notebook's cell): a signal stops it all the same.
+    They also stop an attempt that runs in another thread of the process (a notebook's cell).
     """
 
     def __init__(self) -> None:
@@ -39,9 +36,7 @@ class StopSignals:
             self._install()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -38,13 +38,13 @@ class AttemptLog:
     """The open folder of an attempt's logs."""
 
     def __init__(self, folder: Path) -> None:
-        """Create a new log folder in the run folder; a disk that takes no log costs the log, never the run."""
+        """Create a new log folder in the run folder; without space on the disk, the run goes on without it."""
         logs = folder / FOLDER
         numbers = [int(path.name[8:]) for path in logs.glob("attempt-*") if path.name[8:].isdigit()]
         self.name = f"{FOLDER}/attempt-{max(numbers, default=0) + 1:04d}"
         self.folder = folder / self.name
         self.bytes_left = WORKERS_BYTES
-        with suppress(OSError):  # foreign text may hold anything: readable for the owner alone
+        with suppress(OSError):  # logs may contain private text, so only the owner can read them
             logs.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700)
 
@@ -60,9 +60,8 @@ class AttemptLog:
             self.bytes_left -= size
             with suppress(OSError):
                 path = self.folder / Path(self.worker_path(group, slot)).name
-                with open(
-                    open_regular_file(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8", errors="replace"
-                ) as file:
+                descriptor = open_regular_file(path, os.O_WRONLY | os.O_TRUNC)
+                with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
                     file.write(text)
         else:
             log.warning("the output of worker %d of %s is not saved: the logs of this attempt are full", slot, group)
@@ -82,15 +81,13 @@ class WorkerLogCollector:
         self._requests: set[asyncio.Task[None]] = set()
 
     def collect(self, group: str, slot: int, address: WorkerAddress | None, lost: bool) -> None:
-        """Save the output of a worker that ends; one that never ran has none."""
-        if address is None:
-            return
-        if address.node == self.here:
+        """Save the output of a worker that ends; one that never ran (no ``address``) has none."""
+        if address and address.node == self.here:
             self.attempt_log.save(group, slot, read_excerpt(address.streams), lost)
-            return
-        task = asyncio.create_task(self._read_from_node(group, slot, address, lost))
-        self._requests.add(task)
-        task.add_done_callback(self._requests.discard)
+        elif address:
+            task = asyncio.create_task(self._read_from_node(group, slot, address, lost))
+            self._requests.add(task)
+            task.add_done_callback(self._requests.discard)
 
     async def wait(self, seconds: float) -> None:
         """Wait at most this long for the output that other nodes still have to send."""
@@ -171,7 +168,6 @@ def log_ready(group: str, slot: int, address: WorkerAddress, reported: Sequence[
 
 
 def log_nodes(before: Sequence[Node], after: Sequence[Node]) -> None:
-    """Log which nodes with GPUs came or went."""
     for node in set(before) - set(after):
         log.warning("node %s with %d GPUs is lost", node.name[:12], node.gpus)
     for node in set(after) - set(before):

@@ -77,7 +77,6 @@ class TurnJudges:
         return {"max_concurrency": MAX_JUDGE_REQUESTS} if group == self.group else {}
 
     def add_player(self, slot: int, actor: Any) -> None:
-        """Add a started worker that may ask."""
         if self.judge is None:
             return
         self.players[slot] = actor
@@ -94,7 +93,6 @@ class TurnJudges:
             on_heartbeat(await beat)
 
     def remove(self, slot: int) -> None:
-        """Remove a worker that has ended or is about to."""
         self.players.pop(slot, None)
         if self.judges.pop(slot, None) is not None:
             self._send_judges(self.players.values())
@@ -126,7 +124,6 @@ class WorkerPool:
         self._closing: set[asyncio.Task[None]] = set()
 
     def start(self, start: Start) -> None:
-        """Start a worker; its actor is not ready yet."""
         slot, name = start.slot, start.group
         queue = self.queue_of(name)
         judge = self.turn_judges.judge if name == self.turn_judges.group else queue.judge if queue else None

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import polars as pl
@@ -72,9 +71,7 @@ class Progress:
             self.table.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self.table is not None:
             self.table.stop()
         if self.cell_metrics is not None:
@@ -151,7 +148,6 @@ class NotebookTable:
         """Do nothing: the display appears with the first ``update``."""
 
     def update(self, renderable: RenderableType, refresh: bool = True) -> None:
-        """Replace the displayed renderable."""
         from IPython.display import display  # installed in every notebook
 
         console = Console(width=NOTEBOOK_COLUMNS, file=io.StringIO(), force_jupyter=False, color_system=None)

@@ -189,7 +189,6 @@ def write(folder: Path, snapshot: Snapshot) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove the file when the driver ends."""
     with suppress(OSError):
         (folder / LIVE).unlink(missing_ok=True)
 

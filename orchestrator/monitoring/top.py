@@ -69,7 +69,6 @@ class Top(App[None]):
         self.control, self.folder = ControlClient(output), folder
 
     def compose(self) -> ComposeResult:
-        """Yield head, models, last replies, last commands and a line for commands."""
         table: DataTable[Text] = DataTable(cursor_type="row", zebra_stripes=True)
         with Vertical():
             yield Static(id="head", markup=False)
@@ -80,14 +79,12 @@ class Top(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Start to refresh the screen."""
         self.query_one(DataTable).focus()
         self.refresh_view()
         self.set_interval(REFRESH_INTERVAL_S, self.refresh_view)
 
     @work(thread=True, exclusive=True)
     def refresh_view(self) -> None:
-        """Read the folder in a thread, and show it."""
         try:
             view = read_view(self.folder())
         except (RunFolderError, OSError) as error:
@@ -124,22 +121,18 @@ class Top(App[None]):
         self.send([verb, JUDGE if name.startswith(f"{JUDGE}:") else name])
 
     def action_send_to_all(self, verb: str) -> None:
-        """Send a command for all models."""
         self.send([verb, ALL])
 
     def action_open_input(self) -> None:
-        """Open the line for a command."""
         line = self.query_one(Input)
         line.display = True
         line.focus()
 
     def action_close_input(self) -> None:
-        """Close the line for a command."""
         self.query_one(Input).display = False
         self.query_one(DataTable).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Send the typed command."""
         words = event.value.split()
         event.input.clear()
         self.action_close_input()

@@ -17,24 +17,24 @@ from orchestrator.storage.lock import RunFolderError
 from sweeps.spec import Sweep
 
 LOCATION_KEYS = ("name", "data", "output", "tracking", "cluster", "staging")
-"""Keys that say where a run plays, not what: these are always the given sweep's."""
+"""Keys that set where a run plays, not what it plays; the sweep of the command always sets them."""
 
 
 def effective_sweep(given: Sweep, folder: Path, update: bool, say: Callable[[str], None]) -> tuple[Sweep, bool]:
-    """Return the sweep to play in a run folder, and whether it replaces the folder's configuration.
+    """Return the sweep to play in a run folder, and True if it replaces the folder's configuration.
 
-    The last applied sweep counts if the given one is a sweep that the folder had before. Any other sweep, or with
-    ``update`` every sweep, replaces it and is written into the log. Raises RunFolderError.
+    The last applied sweep is played if the folder had the given one before. Any other sweep, or with ``update`` every sweep,
+    replaces it, which is logged. Raises RunFolderError.
     """
     applies = [entry for entry in control_log.read_history(folder) if entry.applies]
     last = applies[-1].command if applies else None
     if last is None:
         return given, update
     applied = _parse_sweep(last.sweep)
-    if _plays_same(given, applied):
+    if _played_keys(given) == _played_keys(applied):
         return given, update or _differs_from_stored(given, folder)
     earlier = [text for entry in applies if entry.command for text in (entry.before, entry.command.sweep) if text]
-    if not update and any(_plays_same(given, _parse_sweep(text)) for text in earlier):
+    if not update and any(_played_keys(given) == _played_keys(_parse_sweep(text)) for text in earlier):
         say(
             f"The sweep of {one_line(last.description)} is played because it replaced the given one;"
             " add --update to play the given one."
@@ -48,7 +48,7 @@ def effective_sweep(given: Sweep, folder: Path, update: bool, say: Callable[[str
 
 
 def _record_replacement(sweep: Sweep, folder: Path, update: bool) -> None:
-    """Log that this sweep counts from now on; raises RunFolderError if it is not the folder's and not an update."""
+    """Log that this sweep is played from now on; raises RunFolderError if it is not the folder's and not an update."""
     stored = run_folder.check_configuration(folder, sweep, update)
     before = run_folder.sweep_toml(stored) if stored else ""
     control_log.log_replaced_sweep(
@@ -67,10 +67,6 @@ def _parse_sweep(text: str) -> Sweep:
     except (ValueError, TypeError, RecursionError) as problem:
         reason = str(problem).partition("\n")[0] or type(problem).__name__
         raise RunFolderError(f"control.jsonl holds a sweep that this version cannot read ({reason})") from None
-
-
-def _plays_same(sweep: Sweep, other: Sweep) -> bool:
-    return _played_keys(sweep) == _played_keys(other)
 
 
 def _played_keys(sweep: Sweep) -> dict[str, Any]:

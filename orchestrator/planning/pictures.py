@@ -87,7 +87,6 @@ class ShownPictures:
 
     @staticmethod
     def uses_pictures(cell: Cell) -> bool:
-        """Return True if the cell's player looks at pictures."""
         return cell.model.backend != "builtin"
 
     def all_paths(self) -> Iterator[str]:

@@ -37,7 +37,6 @@ def worker_group(model: ModelSpec) -> str:
 
 
 def judge_group(judge: Judge) -> str:
-    """Return the worker group of a judge."""
     return f"{JUDGE}{judge.model.name}"
 
 
@@ -91,7 +90,6 @@ class Plan:
         return [len(self.cell_samples(cell)) for cell in self.cells]
 
     def with_stops(self, stops: Mapping[int, int]) -> Plan:
-        """Return the plan with exactly these cells stopped."""
         return replace(self, stops=dict(stops))
 
     def size(self, index: int) -> int:
@@ -137,7 +135,6 @@ class Plan:
         ]
 
     def _suggestions_digest(self, cell: Cell) -> str:
-        """Return a hash of the suggestions that random-proactive draws from."""
         samples = self.cell_samples(cell)
         return digest(json.dumps(samples[0].suggestion_pool if samples else None, sort_keys=True))
 

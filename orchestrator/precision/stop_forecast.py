@@ -30,7 +30,6 @@ def forecast_stops(rule: Precision, cells: Sequence[Cell], sizes: Sequence[int],
 
 
 def _rounds_of_unit(unit: Unit, sizes: Sequence[int], share: float) -> int:
-    """Return the round at which a unit with simulated answers stops."""
     rng = np.random.default_rng(0)
     cell_sizes = [sizes[cell] for cell in unit.cells]
     right, others = ([_simulate_answers(rng, n, share) for n in cell_sizes] for _ in range(2))

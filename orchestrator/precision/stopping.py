@@ -107,7 +107,6 @@ class StoppingRule:
         ]
 
     def take(self, ordinal: int, ending: str, correct: bool) -> None:
-        """Record the answer of one episode."""
         index, _ = self.plan.task(ordinal)
         if index in self.answers:
             rank = self.plan.ranks[self.plan.cells[index].scenario][ordinal - self.plan.offsets[index]]

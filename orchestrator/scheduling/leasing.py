@@ -53,7 +53,6 @@ class Leasing(Placement):
         return tuple(leased)
 
     def _start_workers(self) -> list[Command]:
-        """Start workers while one fits that ends its group's work sooner."""
         commands: list[Command] = []
         while (group := self._next_to_start()) is not None:
             place = self._room(group.demand)

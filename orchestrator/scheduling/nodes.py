@@ -83,7 +83,10 @@ class Nodes:
         return Place(place.node, shared)
 
     def take(self, name: str, gpus: float, shared: int | None = None) -> None:
-        """Count GPUs of this node as taken, or a part of the ``shared`` one; a node that is gone is skipped."""
+        """Count GPUs of this node as taken, or a part of the ``shared`` one; a node that is gone is skipped.
+
+        A negative number of GPUs is free again; a shared GPU without workers becomes a whole one.
+        """
         if name not in self.free:
             return
         if shared is None:
@@ -93,15 +96,6 @@ class Nodes:
             self.shared[shared] = SharedGpu(name)
             self.free[name] -= 1
         self.shared[shared].free -= Fraction(gpus)
-
-    def give(self, name: str, gpus: float, shared: int | None = None) -> None:
-        """Count a worker's GPUs as free again; a shared GPU without workers becomes a whole one."""
-        if name not in self.free:
-            return
-        if shared is None:
-            self.free[name] += int(gpus)
-            return
-        self.shared[shared].free += Fraction(gpus)
         if self.shared[shared].free == 1:
             del self.shared[shared]
             self.free[name] += 1

@@ -38,10 +38,9 @@ class Placement:
         together: Callable[[int, int], bool] = lambda ordinal, neighbor: False,
         silence: float = SILENCE_TIMEOUT_S,
     ) -> None:
-        """Start without workers.
+        """Start without workers; ``pending``: group -> ordinals to play.
 
         Args:
-            pending: group -> ordinals to play.
             shares: pool -> GPUs it may take; a pool that is missing may take all.
             together: returns True if two neighbors in a queue belong to one sample, which no lease splits.
             silence: seconds a worker with a lease may send nothing before its work is taken back.
@@ -70,16 +69,14 @@ class Placement:
         return {number: slot for number, slot in self.slots.items() if slot.group is group}
 
     def _unstaffed_groups(self) -> list[WorkerGroup]:
-        """Return the groups with queued work and no worker."""
         return [group for group in self.groups.values() if group.queued_count and not self._workers_of(group)]
 
     def _release(self, slot: int) -> WorkerSlot:
         worker = self.slots.pop(slot)
-        self.nodes.give(worker.node, worker.group.demand.gpus, worker.shared)
+        self.nodes.take(worker.node, -worker.group.demand.gpus, worker.shared)
         return worker
 
     def _stop(self, slots: Iterable[int]) -> list[Command]:
-        """Release these workers' GPUs and stop them."""
         stopped = list(slots)
         for slot in stopped:
             self._release(slot)
@@ -122,7 +119,6 @@ class Placement:
         return self.nodes.tightest_fit(demand.gpus, demand.accelerator, reserved | self.closed)
 
     def _free_in_pool(self, pool: str) -> float:
-        """Return the GPUs that the pool may still take."""
         if pool not in self.shares:
             return self.nodes.total
         return self.shares[pool] - sum(s.group.demand.gpus for s in self.slots.values() if s.group.demand.pool == pool)

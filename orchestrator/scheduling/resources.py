@@ -55,7 +55,6 @@ def _needs_all_gpus(sweep: Sweep, gpus: int) -> bool:
 
 
 def _has_workers(sweep: Sweep) -> bool:
-    """Return True if the judge has a group of workers."""
     return sweep.is_judged or sweep.serving_judge is not None
 
 

@@ -40,7 +40,6 @@ class Scheduler(Control):
 
     # -- events -------------------------------------------------------------------------------------------------------
     def on_begin(self, now: float = 0.0) -> list[Command]:
-        """Handle the start of the sweep."""
         self._advance(now)
         self.begun = True
         return self._abandon_too_wide() + self._start_workers()
@@ -57,7 +56,6 @@ class Scheduler(Control):
         return self._assign(slot)
 
     def on_delivery(self, slot: int, lease: int, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
-        """Handle a batch of episodes that the driver has received."""
         self._advance(now)
         if slot in self.slots and lease in self.slots[slot].leases:
             self._observe(self.slots[slot], len(ordinals))

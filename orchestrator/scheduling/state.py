@@ -87,18 +87,13 @@ class WorkerGroup:
         """Return the episodes that may be handed out; park or drop the others."""
         playable = list[int]()
         for ordinal in ordinals:
-            if any(ordinal in cancelled for cancelled in self.cancelled):
-                continue
-            if ordinal in self.withdrawn:
-                self.dropped.append(ordinal)
-            elif ordinal in self.paused:
-                self.parked.append(ordinal)
-            else:
+            if not self.is_held_back(ordinal):
                 playable.append(ordinal)
+            elif not any(ordinal in cancelled for cancelled in self.cancelled):
+                (self.dropped if ordinal in self.withdrawn else self.parked).append(ordinal)
         return tuple(playable)
 
     def is_held_back(self, ordinal: int) -> bool:
-        """Return True if an episode is cancelled, withdrawn or paused."""
         cancelled = any(ordinal in ordinals for ordinals in self.cancelled)
         return cancelled or ordinal in self.paused or ordinal in self.withdrawn
 
@@ -171,12 +166,10 @@ class WorkerSlot:
 
     @property
     def leased_count(self) -> int:
-        """Number of episodes leased here and not delivered."""
         return sum(map(len, self.leases.values()))
 
     @property
     def leased(self) -> tuple[int, ...]:
-        """Ordinals leased here and not delivered."""
         return tuple(ordinal for lease in self.leases.values() for ordinal in lease)
 
     def deadline(self, now: float, silence: float) -> float:
@@ -234,9 +227,8 @@ def workers_to_evict(slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand) ->
             for block in sorted(blocks, key=_eviction_order):
                 if free < wide.gpus:
                     leaving += block
-                    free += (
-                        1 if block[0].shared is not None and wide.gpus >= 1 else Fraction(block[0].group.demand.gpus)
-                    )
+                    frees_whole_gpu = block[0].shared is not None and wide.gpus >= 1
+                    free += 1 if frees_whole_gpu else Fraction(block[0].group.demand.gpus)
             if free >= wide.gpus:
                 choices.append(leaving)
     return min(choices, key=len, default=[])

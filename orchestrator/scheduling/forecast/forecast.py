@@ -81,7 +81,6 @@ class Forecast:
         return lines
 
     def _range(self) -> str:
-        """Return the range of the makespan if rates are wrong."""
         if not self.makespans:
             return ""
         low, high = min(self.makespans) / HOUR, max(self.makespans) / HOUR
@@ -92,7 +91,6 @@ class Forecast:
         return "every model was given up" if ratio is None else f"makespan is {ratio:.3f} times that"
 
     def _sources(self) -> list[str]:
-        """Return a line per source of rates: measured, reckoned or guessed."""
         names: dict[str, list[str]] = {}
         for name, rate in self.rates.items():
             names.setdefault(rate.source, []).append(name)
@@ -199,5 +197,4 @@ def replica_rates(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending:
 
 
 def _space_evenly(queue: Sequence[int], count: int) -> Sequence[int]:
-    """Return ``count`` evenly spaced ordinals of a queue."""
     return [queue[position * len(queue) // count] for position in range(count)]

@@ -90,7 +90,6 @@ class Simulated:
 
     @property
     def busy_gpu_seconds(self) -> float:
-        """GPU-seconds in which workers occupied GPUs."""
         return sum(span.gpus * (span.ended - span.began) for span in self.spans)
 
 

@@ -1,7 +1,4 @@
-"""The throughput of one replica: from the table rates.toml, corrected by measurements of real runs.
-
-A rate is never part of a key and changes no answer: a wrong one only costs time, and the scheduler corrects it.
-"""
+"""The throughput of one replica: from the table rates.toml, corrected by measurements of real runs."""
 
 from __future__ import annotations
 
@@ -70,7 +67,6 @@ def _table() -> Mapping[str, Any]:
 
 
 def gpu_types() -> list[str]:
-    """Return the kinds of GPU in the table."""
     return list(_table()["speed"])
 
 
@@ -122,10 +118,8 @@ def combine_rates(parts: Sequence[tuple[int, Rate]]) -> Rate:
     """Return the rate of mixed work, (count, rate) per kind; the first rate if there is no work."""
     parts = [part for part in parts if part[0]] or [(1, parts[0][1])]
     seconds = sum(count / rate.episodes for count, rate in parts)
-    main = max(parts, key=lambda part: part[0])[1]
-    return Rate(
-        sum(count for count, _ in parts) / seconds, main.start, main.source, any(rate.front_end for _, rate in parts)
-    )
+    main, count = max(parts, key=lambda part: part[0])[1], sum(count for count, _ in parts)
+    return replace(main, episodes=count / seconds, front_end=any(rate.front_end for _, rate in parts))
 
 
 def gpu_speed(gpu_type: str) -> float:
@@ -143,7 +137,6 @@ def _decoding(model: ModelSpec, gpu_type: str) -> float:
 
 
 def _correct(rate: Rate, observed: Observed) -> Rate:
-    """Return the rate corrected by measurements."""
     if observed.busy <= 0:
         return rate
     episodes = (rate.episodes * PRIOR_WEIGHT_S + observed.episodes) / (PRIOR_WEIGHT_S + observed.busy)
@@ -173,13 +166,11 @@ def _partial_gpu_factor(model: ModelSpec) -> float:
 
 
 def _start_seconds(model: ModelSpec) -> float:
-    """Return the seconds that a replica takes to load, by its size."""
     return 60.0 + 3.0 * _billions(model)
 
 
 def _billions(model: ModelSpec) -> float:
-    """Return its billions of parameters; 7 if unknown."""
-    return model.parameters or 7.0
+    return model.parameters or 7.0  # unknown
 
 
 # -- measurements of real runs ----------------------------------------------------------------------------------------------
@@ -231,7 +222,12 @@ def read_observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) 
     """Return model or judge -> measurements of these folders on this kind of GPU; unreadable files are skipped."""
     totals: dict[str, Observed] = {}
     for folder in folders:
-        for name, observed in _read_file(folder / OBSERVED_FILE, gpu_type, kind).items():
+        try:
+            content = _ObservedFile.model_validate_json(checksums.read_verified(folder / OBSERVED_FILE))
+        except (OSError, ValueError):
+            continue
+        measured: dict[str, Observed] = getattr(content, kind) if content.gpu == gpu_type.lower() else {}
+        for name, observed in measured.items():
             totals[name] = totals.get(name, Observed()) + observed
     return totals
 
@@ -243,12 +239,3 @@ class _ObservedFile(BaseModel):
     models: dict[str, Observed] = {}
     answers: dict[str, Observed] = {}
     verdicts: dict[str, Observed] = {}
-
-
-def _read_file(path: Path, gpu_type: str, kind: str) -> dict[str, Observed]:
-    try:
-        content = _ObservedFile.model_validate_json(checksums.read_verified(path))
-    except (OSError, ValueError):
-        return {}
-    observed: dict[str, Observed] = getattr(content, kind)
-    return observed if content.gpu == gpu_type.lower() else {}

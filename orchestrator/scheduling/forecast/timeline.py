@@ -141,7 +141,6 @@ def _heights(bar: Bar) -> list[tuple[float, float]]:
 
 
 def _runs(rows: Sequence[int]) -> list[tuple[int, int]]:
-    """Return runs of adjacent rows as (first, last)."""
     runs = [[row for _, row in run] for _, run in groupby(enumerate(rows), lambda item: item[1] - item[0])]
     return [(run[0], run[-1]) for run in runs]
 

@@ -21,7 +21,7 @@ from orchestrator.scheduling.forecast.throughput import (
     read_observed,
 )
 from orchestrator.scheduling.scheduler import Demand
-from sweeps.spec import Cell, ModelSpec, Protocol, Selection, Sweep
+from sweeps.spec import Cell, ModelSpec, Protocol, Sweep
 
 OPEN_ENDED = 100
 """Samples per scenario in the paper's open-ended subset."""
@@ -41,7 +41,6 @@ class PendingWork:
     """Stored answers without a verdict."""
 
     def episode_count(self, name: str) -> int:
-        """Return the episodes of both kinds."""
         return self.episodes.get(name, 0) + self.answers.get(name, 0)
 
 
@@ -51,12 +50,15 @@ def published_work(sweep: Sweep) -> PendingWork:
 
 
 def published_samples(sweep: Sweep, cell: Cell) -> int:
-    """Return the number of samples of a cell over the published benchmark."""
-    return _sample_count(sweep.selection_for(cell.protocol), cell.scenario)
+    selection, scenario = sweep.selection_for(cell.protocol), cell.scenario
+    if scenario in selection.ids:
+        return len(selection.ids[scenario])
+    published = len(paper_ids()[scenario])
+    count = min(published, OPEN_ENDED) if selection.subset == "open-ended" else published
+    return count if selection.limit is None else min(count, selection.limit)
 
 
 def count_work(episodes: Iterable[tuple[Cell, int]], unread: int = 0) -> PendingWork:
-    """Return the work of (cell, number of episodes) pairs."""
     counts, pictures = {protocol: Counter[str]() for protocol in Protocol}, dict[str, float]()
     for cell, number in episodes:
         name = worker_group(cell.model)
@@ -70,34 +72,21 @@ def count_work(episodes: Iterable[tuple[Cell, int]], unread: int = 0) -> Pending
     return PendingWork(choice, answers, means, unread)
 
 
-def _sample_count(selection: Selection, scenario: str) -> int:
-    if scenario in selection.ids:
-        return len(selection.ids[scenario])
-    published = len(paper_ids()[scenario])
-    count = min(published, OPEN_ENDED) if selection.subset == "open-ended" else published
-    return count if selection.limit is None else min(count, selection.limit)
-
-
 def estimate_demands(demands: Mapping[str, Demand], sweep: Sweep, gpu_type: str) -> dict[str, Demand]:
     """Return the demands with rates, if the GPU is in the table; measurements in sibling run folders are used.
 
-    Only for multiple choice: the length of answers and verdicts is not known in advance, and with a rate far too high a
-    worker would seem to hang. Such a sweep learns its rates while it plays.
+    Only for multiple choice: the length of answers is not known in advance, and with a rate far too high a worker would seem
+    to hang. Open-ended sweeps learn their rates while they play.
     """
-    if Protocol.MCQA not in sweep.protocols:
-        return dict(demands)
     kind = gpu_type.partition("-")[0].lower()
-    if kind not in gpu_types():
+    if Protocol.MCQA not in sweep.protocols or kind not in gpu_types():
         return dict(demands)
     observed, pictures = read_observed(sibling_runs(sweep), kind), published_work(sweep).pictures
-    rates = {
-        model.name: episode_rate(model, kind, observed.get(model.name, Observed()), pictures.get(model.name))
-        for model in split_by_gpu(sweep)[0]
-    }
-    return {
-        name: replace(demand, rate=rates[name].episodes, start=rates[name].start) if name in rates else demand
-        for name, demand in demands.items()
-    }
+    estimated = dict(demands)
+    for model in split_by_gpu(sweep)[0]:
+        rate = episode_rate(model, kind, observed.get(model.name, Observed()), pictures.get(model.name))
+        estimated[model.name] = replace(demands[model.name], rate=rate.episodes, start=rate.start)
+    return estimated
 
 
 def sibling_runs(sweep: Sweep) -> list[Path]:
