@@ -36,22 +36,19 @@ def read_run(
     """Read a run folder.
 
     Args:
-        folder: the run folder.
-        data: the benchmark's folder; by default that of the sweep.
-        judge: the key of the judge whose verdicts count, or its beginning; by default the sweep's own, or the only one.
-        strict: whether a missing verdict counts as three zeros, as in the package.
-        cluster: a clustering of samples for intervals and tests (``CLUSTERS``); it needs the samples that were played.
+        data: Benchmark folder; by default that of the sweep.
+        judge: Key of the judge whose verdicts count, or its beginning; by default the sweep's own, or the only one.
+        strict: A missing verdict counts as three zeros, as in the package.
+        cluster: Clustering of samples for intervals and tests (``CLUSTERS``); it needs the played samples.
 
     Raises:
-        RunFolderError: the folder is no run, ``judge`` matches no judge, or the samples for ``cluster`` are missing.
+        RunFolderError: The folder is no run, ``judge`` matches no judge, or the samples for ``cluster`` are missing.
     """
-    folder = Path(folder)
     if cluster and cluster not in CLUSTERS:
         raise RunFolderError(f"there is no clustering {cluster!r}; type --cluster {' or --cluster '.join(CLUSTERS)}")
     sweep, planned = stored_sweep(folder), _planned_frame(folder)
-    stored = (
-        episodes(folder).join(planned.lazy().select("cell"), on="cell", how="semi", maintain_order="left").collect()
-    )
+    cells = planned.lazy().select("cell")
+    stored = episodes(folder).join(cells, on="cell", how="semi", maintain_order="left").collect()
     samples, plan, notes = _load_samples(
         sweep if data is None else sweep.model_copy(update={"data": str(data)}), stored
     )
@@ -130,7 +127,7 @@ def _planned_frame(folder: Path) -> pl.DataFrame:
 
 
 def _load_samples(sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, Plan | None, list[str]]:
-    """Return the samples of scenarios that the data folder has as they were played, the plan, and notes."""
+    """Return the samples of scenarios whose data are those that were played, the plan, and notes."""
     try:
         plan = build_plan(sweep)
     except (BadData, PackageError, SweepError, OSError) as problem:

@@ -24,7 +24,7 @@ from sweeps.conditions import CONDITIONS, Condition
 from sweeps.spec import Sweep
 
 P = ParamSpec("P")
-Made = TypeVar("Made")
+T = TypeVar("T")
 Samples = Mapping[str, Mapping[int, Sample]]
 """Scenario -> id -> sample."""
 CLUSTERS: dict[str, tuple[Callable[[Sample], str], str]] = {
@@ -51,7 +51,7 @@ class RunData:
     judge: str = ""
     """Key of the judge whose verdicts are reported (``actors.playing.judge_runner.judge_key``)."""
     strict: bool = False
-    """True if a missing verdict counts as three zeros, as in the package."""
+    """A missing verdict counts as three zeros, as in the package."""
     cluster: str = ""
     """Clustering of samples (``CLUSTERS``); empty if samples count as independent."""
     notes: tuple[str, ...] = ()
@@ -82,8 +82,8 @@ class RunData:
     @cached_property
     def verdicts(self) -> pl.DataFrame:
         """Return the ``VERDICTS`` rows of the reported judge on these episodes."""
-        own_verdicts = verdicts(self.folder).join(self.episodes.lazy().select("key"), on="key", how="semi")
-        return own_verdicts.filter(pl.col("judge") == self.judge).collect()
+        rows = verdicts(self.folder).filter(pl.col("judge") == self.judge)
+        return rows.join(self.episodes.lazy().select("key"), on="key", how="semi").collect()
 
     @cached_property
     def scored(self) -> pl.DataFrame:
@@ -149,14 +149,13 @@ class RunData:
 
 
 def cached_per_run(
-    function: Callable[Concatenate[RunData, P], Made],
-) -> Callable[Concatenate[RunData, P], Made]:
+    function: Callable[Concatenate[RunData, P], T],
+) -> Callable[Concatenate[RunData, P], T]:
     """Cache a function per run and arguments, so that tables, page and figures share its value."""
-
     parameters = signature(function)
 
     @wraps(function)
-    def cached_function(run_data: RunData, /, *args: P.args, **kwargs: P.kwargs) -> Made:
+    def cached_function(run_data: RunData, /, *args: P.args, **kwargs: P.kwargs) -> T:
         arguments = parameters.bind(run_data, *args, **kwargs)
         arguments.apply_defaults()
         cache_key = (function, *list(arguments.arguments.values())[1:])

@@ -22,7 +22,6 @@ from orchestrator.report.figures.parts import (
     LEGEND_LINE,
     FigureContext,
     Handle,
-    Row,
     add_legend,
     has_enough_models,
     legend_dot,
@@ -31,6 +30,7 @@ from orchestrator.report.figures.parts import (
     with_interval,
 )
 from orchestrator.report.figures.style import CONDITIONS, FAINT, GRAY
+from orchestrator.report.tables.parts import Row
 from orchestrator.report.wording import format_signed, pluralize
 from sweeps.protocol import ZERO_SHOT
 

@@ -5,7 +5,7 @@ Models stand above baselines, baselines are gray, and unfinished models are pale
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,9 +20,8 @@ from matplotlib.textpath import TextPath
 from orchestrator.report.figures import style as plot_style
 from orchestrator.report.figures.numbers import FigureNumbers
 from orchestrator.report.figures.style import GRAY, INK, UNFINISHED
-from orchestrator.report.tables.parts import order_models
+from orchestrator.report.tables.parts import Row, order_models
 
-Row = Mapping[str, Any]
 Handle = Line2D | Patch
 FEWEST = 3
 """Fewest models of a figure: with fewer, a table says more in less space."""
@@ -164,5 +163,5 @@ def style_notes(context: FigureContext, names: Iterable[str]) -> list[Handle]:
 
 
 def has_enough_models(names: Iterable[str]) -> bool:
-    """Return True if there are has_enough_models models for a figure."""
+    """Return True if there are enough models for a figure."""
     return len(set(names)) >= FEWEST

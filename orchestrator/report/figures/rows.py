@@ -17,7 +17,6 @@ from envs.types import Mode
 from orchestrator.report.figures import style as plot_style
 from orchestrator.report.figures.parts import (
     FigureContext,
-    Row,
     draw_point,
     has_enough_models,
     label_rows,
@@ -28,6 +27,8 @@ from orchestrator.report.figures.parts import (
 )
 from orchestrator.report.figures.style import ACTIONS, CONDITIONS, GRAY, INK
 from orchestrator.report.measures.share_changes import CHANGED_CONDITIONS
+from orchestrator.report.scores.metrics import ACTION_SHARES
+from orchestrator.report.tables.parts import Row
 from orchestrator.report.wording import pluralize
 from sweeps.protocol import ZERO_SHOT
 
@@ -41,7 +42,6 @@ CHANGES = {
     "ps": ("suggestions per episode against zero-shot\n(paired 95% intervals)", ("ps_difference", "ps_low", "ps_high")),
 }
 """Measure -> title and columns of ``averages_against``."""
-SHARE_TITLES = {"share_suggestion": "suggestions", "share_abstention": "abstentions", "share_category": "categories"}
 
 
 # -- accuracy against reference ----------------------------------------------------------------------------------------
@@ -181,12 +181,12 @@ def share_changes_figure(context: FigureContext) -> Figure | None:
         context.models(rows["model"]),
         [name for name in CHANGED_CONDITIONS if name in set(rows["condition"])],
     )
-    shares = list(SHARE_TITLES)[: 3 if context.page else 1]
+    shares = list(ACTION_SHARES)[: 3 if context.page else 1]
     figure, panels = _changes_panels(context, names, conditions, len(shares))
     for panel, share in zip(panels, shares, strict=True):
         columns = ("points", "points_low", "points_high")
         _draw_changes(context, panel, names, conditions, rows.filter(share=share), columns)
-        label_rows(context, panel, names, SHARE_TITLES[share])
+        label_rows(context, panel, names, ACTION_SHARES[share])
     figure.supxlabel("share of answers against zero-shot, points\n(paired 95% intervals)")
     return figure
 

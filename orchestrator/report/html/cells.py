@@ -5,7 +5,6 @@ Progress is a column of the table of cells, and an error is never a zero.
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import urlencode
 
 import polars as pl
@@ -72,7 +71,7 @@ PAPER = (
 
 # -- measures ----------------------------------------------------------------------------------------------------------
 def cells_table(run_data: RunData, intervals: Estimates) -> Table:
-    """Return every cell with every measure."""
+    """Return one row per cell with all its measures."""
     changes = {_names(row): row for row in compare_conditions(run_data).iter_rows(named=True)}
     lifts = by_column(lift_over_chance(run_data), "cell")
     efficiencies = by_column(efficiency(run_data), "cell")
@@ -82,10 +81,10 @@ def cells_table(run_data: RunData, intervals: Estimates) -> Table:
         lift, turns, reading = (rows.get(row["cell"]) for rows in (lifts, efficiencies, readings))
         lines.append(
             (
-                *name_cells(row),
-                _measure(row, "acc", span=True),
+                *_name_cells(row),
+                measure_cell(row, "acc", span=True),
                 number_cell(row["acc_first"]),
-                _measure(row, "ps"),
+                measure_cell(row, "ps"),
                 _answers(row),
                 _change(changes.get(_names(row))),
                 signed_cell(lift["lift"] if lift else None),
@@ -101,7 +100,7 @@ def cells_table(run_data: RunData, intervals: Estimates) -> Table:
     return Table("cells", "Every cell", CELLS, tuple(lines), notes=notes, search=True)
 
 
-def name_cells(row: Row) -> Line:
+def _name_cells(row: Row) -> Line:
     """Return the values of ``NAMES``; the condition names its protocol where that is not multiple choice."""
     protocol = "" if row["protocol"] == "mcqa" else f" ({row['protocol']})"
     names = (row["model"], row["scenario"], row["condition"] + protocol)
@@ -118,13 +117,23 @@ def _sort(run_data: RunData, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.sort(model, rank_of("scenario", SCENARIOS), rank_of("condition", CONDITIONS), "condition", "protocol")
 
 
-def _measure(row: Row, name: str, span: bool = False) -> TableCell:
+def measure_cell(row: Row, name: str, span: bool = False) -> TableCell:
+    """Return a measure with its interval, which the page also draws if ``span``."""
     value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
     if value is None:
         return MISSING
-    style: Style = "unfinished" if row["finished"] < row["planned"] else ""
     limits = (value, low, high) if span else None
-    return TableCell(f"{value:.1f}", value, f"{low:.1f}–{high:.1f}", style, span=limits)
+    return TableCell(f"{value:.1f}", value, f"{low:.1f}–{high:.1f}", progress_style(row), span=limits)
+
+
+def progress_style(row: Row) -> Style:
+    """Return the style of a row's cells."""
+    return "unfinished" if row["finished"] < row["planned"] else ""
+
+
+def format_progress(row: Row) -> str:
+    """Return the finished episodes, of the planned ones if some are missing."""
+    return f"{row['finished']:,}" + (f"/{row['planned']:,}" if row["finished"] < row["planned"] else "")
 
 
 def _answers(row: Row) -> TableCell:
@@ -157,11 +166,11 @@ def _readable(row: Row | None) -> TableCell:
 
 
 def _played(row: Row) -> TableCell:
-    finished, planned = row["finished"], row["planned"]
-    style: Style = "" if finished == planned else "unfinished"
-    text = f"{finished:,}/{planned:,}" if style else f"{finished:,}"
     fragment = urlencode({name: row[name] for name in ("model", "scenario", "condition")})
-    return TableCell(text, finished / max(planned, 1), style=style, link=f"#{fragment}" if finished else "")
+    return TableCell(
+        format_progress(row), row["finished"] / max(row["planned"], 1), style=progress_style(row),
+        link=f"#{fragment}" if row["finished"] else "",
+    )  # fmt: skip
 
 
 def _cut_short(row: Row, ending: str) -> TableCell:
@@ -173,21 +182,16 @@ def _cut_short(row: Row, ending: str) -> TableCell:
 # -- resources ---------------------------------------------------------------------------------------------------------
 def resources_table(run_data: RunData) -> Table | None:
     """Return the cost of each cell; None where no cell took money, tokens or GPU time, as among policies."""
-    rows = [
-        row
-        for row in resources(run_data).iter_rows(named=True)
-        if row["prompt_tokens"] or row["cost"] or row["gpu_hours"]
-    ]
-    if not rows:
-        return None
-    return Table("took", "Cost of each cell", RESOURCES, tuple(map(_resources, rows)), search=True)
+    rows = resources(run_data).iter_rows(named=True)
+    lines = tuple(_resources(row) for row in rows if row["prompt_tokens"] or row["cost"] or row["gpu_hours"])
+    return Table("took", "Cost of each cell", RESOURCES, lines, search=True) if lines else None
 
 
 def _resources(row: Row) -> Line:
     tokens, cost = row["prompt_tokens"] + row["reply_tokens"], row["cost"]
     per_thousand = f"{1000 * cost / row['played']:,.2f}" if cost and row["played"] else ""
     return (
-        *name_cells(row),
+        *_name_cells(row),
         TableCell(f"{row['played']:,}", row["played"]),
         TableCell(f"{tokens:,}", tokens),
         TableCell(f"{cost:,.4f}", cost, per_thousand) if cost else MISSING,
@@ -205,7 +209,7 @@ def paper_table(rows: pl.DataFrame) -> Table | None:
     return Table("paper", "Ours and the paper's", PAPER, lines, notes=notes, search=bool(lines))
 
 
-def _published(row: dict[str, Any]) -> Line:
+def _published(row: Row) -> Line:
     names = (row["model"], row["scenario"], row["condition"], row["measure"])
     return (
         *(TableCell(name, name) for name in names),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import polars as pl
 
@@ -16,11 +16,10 @@ from orchestrator.report.measures.paired_tests import compare_conditions
 from orchestrator.report.measures.ranking import format_probability, ranking
 from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.exact_tests import ALPHA
+from orchestrator.report.tables.parts import Row
 from orchestrator.report.tables.unseen import unseen_sentence
 from orchestrator.report.wording import format_share, format_signed, pluralize
 from sweeps.protocol import ZERO_SHOT
-
-Row = Mapping[str, Any]
 
 
 class Finding(NamedTuple):
@@ -32,15 +31,16 @@ class Finding(NamedTuple):
 
 def find_headlines(run_data: RunData, intervals: Estimates) -> list[Finding]:
     """Return the headlines that this run's numbers support."""
-    means = intervals.averages.filter((pl.col("protocol") == "mcqa") & pl.col("acc").is_not_null())
+    means = intervals.averages.filter(pl.col("acc").is_not_null(), protocol="mcqa")
     zero_shot = _averages(run_data, means, ZERO_SHOT)
+    figure, text = unseen_sentence(run_data, intervals)
     return [
         *_best(run_data, zero_shot),
         *_chance(run_data, zero_shot),
         *_clear(run_data, means),
         *_asking(zero_shot),
         *_changes(run_data),
-        *_unseen(run_data, intervals),
+        *([Finding(figure, visible(text, 600))] if text else []),
         *_failures(run_data),
         *_parsing(run_data),
     ]
@@ -151,7 +151,7 @@ def _asking(rows: pl.DataFrame) -> Iterator[Finding]:
 def _changes(run_data: RunData) -> Iterator[Finding]:
     """Yield the condition that changes most cells significantly."""
     others = ["reference", *run_data.unseen_conditions]
-    cells = compare_conditions(run_data).filter((pl.col("protocol") == "mcqa") & ~pl.col("condition").is_in(others))
+    cells = compare_conditions(run_data).filter(~pl.col("condition").is_in(others), protocol="mcqa")
     cells = run_data.models_or_baselines(cells)
     if cells.is_empty():
         return
@@ -176,15 +176,9 @@ def _changes(run_data: RunData) -> Iterator[Finding]:
     )
 
 
-def _unseen(run_data: RunData, intervals: Estimates) -> Iterator[Finding]:
-    figure, text = unseen_sentence(run_data, intervals)
-    if text:
-        yield Finding(figure, visible(text, 600))
-
-
 def _failures(run_data: RunData) -> Iterator[Finding]:
-    wrong = ending_counts(run_data).filter((pl.col("kind") != "correct") & (pl.col("protocol") == "mcqa"))
-    wrong = wrong.filter((pl.col("condition") == ZERO_SHOT) & ~pl.col("kind").is_in(["failed", "refused"]))
+    wrong = ending_counts(run_data).filter(condition=ZERO_SHOT, protocol="mcqa")
+    wrong = wrong.filter(~pl.col("kind").is_in(["correct", "failed", "refused"]))
     wrong = run_data.models_or_baselines(wrong)
     if wrong.is_empty():
         return
@@ -193,15 +187,15 @@ def _failures(run_data: RunData) -> Iterator[Finding]:
     (kind, count), *others = kinds.iter_rows()
     next_kinds = ", ".join(f"{name} ({format_share(n, total)})" for name, n in others[:2])
     rest = f" Next: {next_kinds}." if others else ""
+    ended = "ended with an unparsable reply" if kind == "unparsable" else kind
     yield Finding(
         format_share(count, total),
-        f"of the {pluralize(total, 'zero-shot episode')} that did not succeed {_ended(kind)}.{rest}",
+        f"of the {pluralize(total, 'zero-shot episode')} that did not succeed {ended}.{rest}",
     )
 
 
 def _parsing(run_data: RunData) -> Iterator[Finding]:
-    rows = leniency(run_data).filter(pl.col("protocol") == "mcqa")
-    rows = run_data.models_or_baselines(rows)
+    rows = run_data.models_or_baselines(leniency(run_data).filter(protocol="mcqa"))
     unparsable = int(rows["unparsable"].sum())
     scored = int(run_data.rows.join(rows, on="cell", how="semi")["scored"].sum())
     if not scored:
@@ -213,10 +207,6 @@ def _parsing(run_data: RunData) -> Iterator[Finding]:
         format_share(unparsable, scored),
         f"of {who} {pluralize(scored, 'scored episode')} ended with a reply that the benchmark cannot parse{lenient}.",
     )
-
-
-def _ended(kind: str) -> str:
-    return "ended with an unparsable reply" if kind == "unparsable" else kind
 
 
 def _scope(row: Row) -> str:

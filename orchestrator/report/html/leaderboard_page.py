@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, urlencode
 
 import polars as pl
@@ -17,13 +16,13 @@ import polars as pl
 from orchestrator.report.comparisons.leaderboard import BASELINE, PERSON, Entrant, Leaderboard
 from orchestrator.report.comparisons.run_comparison import RunComparison, comparison_tables
 from orchestrator.report.html import NAME, render_template
+from orchestrator.report.html.cells import format_progress, measure_cell, progress_style
 from orchestrator.report.html.text import visible
 from orchestrator.report.measures.ranking import format_probability
-from orchestrator.report.tables.parts import number_cell
-from orchestrator.report.tables.table import MISSING, Column, Line, Style, Table, TableCell
+from orchestrator.report.tables.parts import Row, number_cell
+from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell
 from orchestrator.storage import atomic_write
 
-Row = Mapping[str, Any]
 SCRIPTS = ("report.js", "tables.js")
 MODEL, RUN = Column("Model", number=False), Column("Run", number=False, filter=True)
 RANKS = (
@@ -58,17 +57,7 @@ class RunLink:
 def write_leaderboard(
     leaderboard: Leaderboard, target: Path, title: str = "Leaderboard", comparison: RunComparison | None = None
 ) -> Path:
-    """Write the page and return its path; links are relative to it.
-
-    Args:
-        leaderboard: The ranked rows of one run or several.
-        target: Path of the page.
-        title: Its heading.
-        comparison: Differences of the runs from the first, if the page should show them too.
-
-    Raises:
-        OSError: The page cannot be written.
-    """
+    """Write the page, with the differences of a comparison if there is one, and return its path."""
     pages = {run: _report_address(folder, target) for run, folder in leaderboard.folders.items()}
     conditions = leaderboard.rows["condition"].unique(maintain_order=True)
     page = render_template(
@@ -92,9 +81,8 @@ def _report_address(folder: Path, target: Path) -> str:
 
 def _section(leaderboard: Leaderboard, condition: str, pages: Mapping[str, str]) -> Section:
     rows = leaderboard.rows.filter(condition=condition)
-    kinds = {name: entrant.kind for name, entrant in leaderboard.entrants.items()}
-    baselines = rows.filter(pl.col("name").replace_strict(kinds, return_dtype=pl.String) == BASELINE)
-    others = rows.join(baselines, on="name", how="anti", maintain_order="left")
+    names = [name for name, entrant in leaderboard.entrants.items() if entrant.kind == BASELINE]
+    baselines, others = rows.filter(pl.col("name").is_in(names)), rows.filter(~pl.col("name").is_in(names))
     name = "".join(char if char.isalnum() else "-" for char in condition)
     tables = (
         _table(leaderboard, others, pages, name, "Models and people"),
@@ -116,9 +104,9 @@ def _table(leaderboard: Leaderboard, rows: pl.DataFrame, pages: Mapping[str, str
                 TableCell(row["name"], row["name"], "a person" if entrant.kind == PERSON else ""),
                 *((TableCell(entrant.run, entrant.run),) if several_runs else ()),
                 *(_rank(row) if ranked else ()),
-                _measure(row, "acc", span=True),
+                measure_cell(row, "acc", span=True),
                 *((number_cell(row["average"]),) if shared else ()),
-                _measure(row, "ps"),
+                measure_cell(row, "ps"),
                 *_accuracies(leaderboard, row, entrant, pages[entrant.run]),
                 _played(row),
             )
@@ -131,14 +119,8 @@ def _table(leaderboard: Leaderboard, rows: pl.DataFrame, pages: Mapping[str, str
     return Table(name, title, columns, tuple(lines), search=len(lines) > 1 and title != "Baselines")
 
 
-def _style(row: Row) -> Style:
-    return "unfinished" if row["finished"] < row["planned"] else ""
-
-
 def _played(row: Row) -> TableCell:
-    finished, planned = row["finished"], row["planned"]
-    text = f"{finished:,}" if finished == planned else f"{finished:,}/{planned:,}"
-    return TableCell(text, finished / max(planned, 1), style=_style(row))
+    return TableCell(format_progress(row), row["finished"] / max(row["planned"], 1), style=progress_style(row))
 
 
 def _rank(row: Row) -> Line:
@@ -146,14 +128,6 @@ def _rank(row: Row) -> Line:
         return (MISSING,) * 3
     bounds = TableCell(f"{row['rank_low']}–{row['rank_high']}", row["rank_low"])
     return TableCell(str(row["rank"]), row["rank"]), bounds, TableCell(format_probability(row["p_best"]), row["p_best"])
-
-
-def _measure(row: Row, name: str, span: bool = False) -> TableCell:
-    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    if value is None:
-        return MISSING
-    limits = (value, low, high) if span else None
-    return TableCell(f"{value:.1f}", value, f"{low:.1f}–{high:.1f}", _style(row), span=limits)
 
 
 def _accuracies(leaderboard: Leaderboard, row: Row, entrant: Entrant, page: str) -> list[TableCell]:
@@ -167,4 +141,4 @@ def _accuracy(cell: Row, entrant: Entrant, page: str) -> TableCell:
     names = {"model": entrant.model, "scenario": cell["scenario"], "condition": cell["condition"]}
     link = f"{page}#{urlencode(names, quote_via=quote)}" if page else ""
     limits = f"{cell['acc_low']:.0f}–{cell['acc_high']:.0f}"
-    return TableCell(f"{cell['acc']:.1f}", cell["acc"], limits, _style(cell), link=link)
+    return TableCell(f"{cell['acc']:.1f}", cell["acc"], limits, progress_style(cell), link=link)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import polars as pl
 
@@ -15,15 +15,13 @@ from orchestrator.report.measures.resources import describe_resources
 from orchestrator.report.paper.provenance import foreign_scenarios, subset_scenarios
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
-from orchestrator.report.tables.parts import order_models
+from orchestrator.report.tables.parts import Row, order_models
 from orchestrator.report.wording import format_share, pluralize
 from orchestrator.storage.part_files import damaged_parts
 from orchestrator.storage.status import read_status
 from sweeps.conditions import CONDITIONS
 from sweeps.protocol import Protocol
 from sweeps.spec import Sweep
-
-Row = Mapping[str, Any]
 
 
 class Fact(NamedTuple):
@@ -57,7 +55,7 @@ def list_problems(run_data: RunData) -> list[str]:
     """Return what is unfinished, failed or in doubt, one sentence each; unfinished cells come first."""
     status = read_status(run_data.folder)
     return [
-        *_running(status),
+        *(["the sweep is still running: this page is a snapshot"] if status.get("running") else []),
         *_unfinished(run_data.rows),
         *_given_up(status),
         *_cut_short(run_data),
@@ -79,9 +77,9 @@ def _played(rows: pl.DataFrame) -> str:
 def _model_names(run_data: RunData) -> str:
     names = order_models(run_data.rows["model"], run_data.baselines)
     baselines = [name for name in names if name in run_data.baselines]
-    others = [name for name in names if name not in run_data.baselines]
-    parts = [f"{len(others)}: {join_names(others, 40)}"] if others else ["none"]
-    return "; ".join([*parts, *([f"baselines: {join_names(baselines, 10)}"] if baselines else [])])
+    models = [name for name in names if name not in run_data.baselines]
+    text = f"{len(models)}: {join_names(models, 40)}" if models else "none"
+    return f"{text}; baselines: {join_names(baselines, 10)}" if baselines else text
 
 
 def _data(run_data: RunData) -> str:
@@ -129,11 +127,6 @@ def _program(status: Row) -> str:
     commit = f"commit {str(status['commit'])[:12]}" if status.get("commit") else ""
     python = f"Python {status['python']}" if status.get("python") else ""
     return visible(", ".join(part for part in (*versions, python, commit) if part) or "not recorded yet")
-
-
-def _running(status: Row) -> Iterator[str]:
-    if status.get("running"):
-        yield "the sweep is still running: this page is a snapshot"
 
 
 def _unfinished(rows: pl.DataFrame) -> Iterator[str]:

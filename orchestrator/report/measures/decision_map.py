@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from envs.frames import Moves
-from envs.types import UNSCORED, Action, Ending, Mode, Sample, Verdict
-from orchestrator.report.run_data import RunData, cached_per_run
+from envs.types import UNSCORED, Action, Ending, Mode, Verdict
+from orchestrator.report.run_data import RunData, Samples, cached_per_run
 from sweeps.conditions import Condition
 
 MAP_COLUMN = "decision_map"
@@ -28,7 +28,6 @@ EPISODE = {
     "answered_unknowing": pl.Boolean, "regret_late": pl.Int64, "regret_early": pl.Int64,
 }  # fmt: skip
 SAMPLE = {**dict.fromkeys(NAMES, pl.String), "sample_id": pl.Int64, "known_first": pl.Boolean, "needed": pl.Int64}
-Samples = Mapping[str, Mapping[int, Sample]]
 
 
 class Decisions(NamedTuple):
@@ -59,23 +58,18 @@ def decisions(run_data: RunData) -> Decisions:
     rows = (
         pl.concat([run_data.episodes, run_data.decision_maps]) if run_data.decision_maps.height else run_data.episodes
     )
-    return compute_decisions(
-        DecisionInputs(rows.lazy(), run_data.select_turns(rows), run_data.conditions, run_data.samples)
-    )
+    turns = run_data.select_turns(rows)
+    return compute_decisions(DecisionInputs(rows.lazy(), turns, run_data.conditions, run_data.samples))
 
 
 def compute_decisions(stored: DecisionInputs) -> Decisions:
     """Compare episodes that showed the sample's own pictures with the map of the same model and sample."""
     names = [name for name, condition in stored.conditions.items() if condition.every_frame][:1]
     graphs = _MoveGraphs(stored.samples)
-    known_pictures = dict(_read_maps(stored, names)) if names else {}
-    mapped = [
-        graphs.sample(sample_key, cell, names[0], pictures) for sample_key, (cell, pictures) in known_pictures.items()
-    ]
-    played = (
-        [row for row in _read_episodes(stored) if (row[1], row[2], row[4]) in known_pictures] if known_pictures else []
-    )
-    episodes = [graphs.episode(row, known_pictures[row[1], row[2], row[4]][1]) for row in played]
+    maps = dict(_read_maps(stored, names)) if names else {}
+    mapped = [graphs.sample(sample_key, cell, names[0], pictures) for sample_key, (cell, pictures) in maps.items()]
+    played = _read_episodes(stored) if maps else []
+    episodes = [graphs.episode(row, maps[key][1]) for row in played if (key := (row[1], row[2], row[4])) in maps]
     return Decisions(_to_frame(mapped, SAMPLE), _to_frame(episodes, EPISODE))
 
 
@@ -94,11 +88,8 @@ def decisions_by_cell(decisions: Decisions) -> pl.DataFrame:
         pl.lit(False).alias(MAP_COLUMN), pl.len().cast(pl.Int64).alias("mapped"), pl.col("asked_knowing").mean() * 100,
         pl.col("answered_unknowing").mean() * 100, (late + early).mean().alias("regret"), late.mean(), early.mean(),
     )  # fmt: skip
-    return (
-        pl.concat([maps, played], how="diagonal")
-        .sort("cell")
-        .select("cell", MAP_COLUMN, "mapped", *KNOWLEDGE_COLUMNS, *DECISION_COLUMNS)
-    )
+    rows = pl.concat([maps, played], how="diagonal").sort("cell")
+    return rows.select("cell", MAP_COLUMN, "mapped", *KNOWLEDGE_COLUMNS, *DECISION_COLUMNS)
 
 
 def add_decisions(rows: pl.DataFrame, stored: DecisionInputs) -> pl.DataFrame:
@@ -106,9 +97,8 @@ def add_decisions(rows: pl.DataFrame, stored: DecisionInputs) -> pl.DataFrame:
     names = [name for name, condition in stored.conditions.items() if condition.every_frame]
     if not set(names) & set(rows["condition"]):
         return rows
-    joined = rows.join(
-        decisions_by_cell(compute_decisions(stored)).drop(MAP_COLUMN), on="cell", how="left", maintain_order="left"
-    )
+    added = decisions_by_cell(compute_decisions(stored)).drop(MAP_COLUMN)
+    joined = rows.join(added, on="cell", how="left", maintain_order="left")
     return joined.with_columns(pl.col("condition").is_in(names).alias(MAP_COLUMN), pl.col("mapped").fill_null(0))
 
 
@@ -117,7 +107,7 @@ class _MoveGraphs:
 
     def __init__(self, samples: Samples) -> None:
         self.samples = samples
-        self.made: dict[tuple[str, int], Moves] = {}
+        self._graphs: dict[tuple[str, int], Moves] = {}
 
     def sample(
         self, sample_key: tuple[str, str, int], cell: str, condition: str, pictures: frozenset[str]
@@ -126,15 +116,8 @@ class _MoveGraphs:
         model, scenario, sample_id = sample_key
         moves = self._moves(scenario, sample_id)
         first = next(iter(moves.after))
-        return (
-            cell,
-            model,
-            scenario,
-            condition,
-            sample_id,
-            moves.knows(first, pictures),
-            moves.moves_to_known(first, 0, pictures),
-        )
+        knowledge = moves.knows(first, pictures), moves.moves_to_known(first, 0, pictures)
+        return cell, model, scenario, condition, sample_id, *knowledge
 
     def episode(self, row: Sequence[Any], pictures: frozenset[str]) -> tuple[Any, ...]:
         """Return a row of ``EPISODE``; ``row`` is key, model, scenario, condition, sample_id, cell, images, actions."""
@@ -147,9 +130,9 @@ class _MoveGraphs:
         return key, cell, model, scenario, condition, sample_id, late > 0, unknowing, late, early
 
     def _moves(self, scenario: str, number: int) -> Moves:
-        if (scenario, number) not in self.made:
-            self.made[scenario, number] = Moves.from_sample(self.samples[scenario][number])
-        return self.made[scenario, number]
+        if (scenario, number) not in self._graphs:
+            self._graphs[scenario, number] = Moves.from_sample(self.samples[scenario][number])
+        return self._graphs[scenario, number]
 
 
 def _read_maps(
@@ -166,11 +149,8 @@ def _read_maps(
 
 def _read_episodes(stored: DecisionInputs) -> list[tuple[Any, ...]]:
     """Return scored episodes of plain play, with the picture and the action of every turn."""
-    plain = [
-        name
-        for name, condition in stored.conditions.items()
-        if condition.mode is Mode.PLAY and not condition.hides_picture and not condition.every_frame
-    ]
+    conditions = stored.conditions.items()
+    plain = [name for name, c in conditions if c.mode is Mode.PLAY and not c.hides_picture and not c.every_frame]
     scored = stored.episodes.filter(
         pl.col("condition").is_in(plain), ~pl.col("ending").is_in(UNSCORED), pl.col("protocol") == "mcqa"
     )

@@ -31,10 +31,8 @@ def turns_needed(run_data: RunData) -> pl.DataFrame:
     """
     mode = _mode_column(run_data)
     oracle = run_data.episodes.filter(pl.col("model").is_in(run_data.models_of_policy("oracle")), ending=Ending.CORRECT)
-    oracle_turns = oracle.select(mode, "scenario", "sample_id", pl.col("turns").cast(pl.Int64).alias("needed"))
-    oracle_turns = (
-        oracle_turns.group_by(SAMPLE).agg(pl.col("needed").min()).with_columns(pl.lit("oracle").alias("source"))
-    )
+    fewest = pl.col("turns").cast(pl.Int64).min().alias("needed")
+    oracle_turns = oracle.with_columns(mode).group_by(SAMPLE).agg(fewest, pl.lit("oracle").alias("source"))
     solved = [
         (mode.value, scenario, number, _turns_by_rules(run_data, scenario, number, mode), "rules")
         for mode in (Mode.PLAY, Mode.REFERENCE)
@@ -50,12 +48,10 @@ def efficiency(run_data: RunData) -> pl.DataFrame:
     """Return one row per planned cell: measured, needed, asked, surplus, efficiency, efficiency_above_chance, reason.
 
     ``measured`` counts the scored episodes of samples whose needed turns are known. ``needed`` and ``asked`` are mean
-    suggestions;    ``surplus`` their ratio in percent (null where nothing is needed). ``efficiency`` is success weighted
-    by path length in
-    percent (Anderson et al. 2018, arXiv:1807.06757): mean of correct x needed / max(needed, turns). An early lucky guess
-    counts fully; ``efficiency_above_chance`` subtracts for every wrong category what the same guess wins by chance
-    (``guess_penalty``), so that guessing is worth 0 and the oracle 100; null without the samples and for open-ended
-    protocols. Both are null with a reason if the needed turns are unknown.
+    suggestions, ``surplus`` their ratio in percent (null if nothing is needed). ``efficiency`` is success weighted by path
+    length in percent (Anderson et al. 2018, arXiv:1807.06757): mean of correct x needed / max(needed, turns). An early lucky
+    guess counts fully; ``efficiency_above_chance`` subtracts ``guess_penalty`` for every wrong category, so that guessing is
+    worth 0 and the oracle 100; null without the samples and for open-ended protocols.
     """
     mode = _mode_column(run_data)
     turns = pl.col("turns").cast(pl.Int64)
@@ -90,10 +86,8 @@ def budget_curve(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFra
     most ``longest``. An episode with more suggestions counts as wrong: it had not answered yet.
     """
     right = run_data.scored.filter("correct").select("cell", (pl.col("turns") - 1).cast(pl.Int64).alias("budget"))
-    longest_correct = right["budget"].max()
-    budgets = pl.DataFrame(
-        {"budget": range(min(longest, longest_correct if isinstance(longest_correct, int) else 0) + 1)}
-    )
+    longest_correct = max(right["budget"], default=0)
+    budgets = pl.DataFrame({"budget": range(min(longest, longest_correct) + 1)})
     cells = run_data.rows.filter(pl.col("scored") > 0).select(*NAMES, "scored")
     answered = right.group_by("cell", "budget").len("hits")
     grid = cells.join(budgets, how="cross").join(answered, on=["cell", "budget"], how="left").sort("cell", "budget")
@@ -101,17 +95,14 @@ def budget_curve(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFra
     grid = grid.with_columns(within.alias("hits"))
     limits = [proportion_interval(hits, scored) for hits, scored in grid.select("hits", "scored").iter_rows()]
     ends = pl.DataFrame(limits, schema={"acc_low": pl.Float64, "acc_high": pl.Float64}, orient="row")
-    bounds = ends.select(pl.all() * 100).get_columns()
-    return grid.with_columns((100 * pl.col("hits") / pl.col("scored")).alias("acc"), *bounds).drop("hits")
+    return grid.select(pl.exclude("hits"), (100 * pl.col("hits") / pl.col("scored")).alias("acc")).hstack(100 * ends)
 
 
 @cached_per_run
 def average_budget_curve(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
-    """Return the unweighted average of the curves over scenarios.
+    """Return the unweighted average of the curves over scenarios, with bounds by ``combine_intervals``.
 
     Columns: model, condition, protocol, budget, acc, acc_low, acc_high, scenarios.
-
-    The bounds are those of combined independent estimates (``intervals.combine_intervals``).
     """
     names, limits = ["model", "condition", "protocol", "budget"], ["acc", "acc_low", "acc_high"]
     rows = [
@@ -127,14 +118,13 @@ def lift_over_chance(run_data: RunData) -> pl.DataFrame:
     """Return accuracy above blind choice among the options of the same scenario and condition, one row per planned cell.
 
     ``chance`` is the exact accuracy of the policy ``uniform`` if the samples are available (``chance_source`` is
-    ``exact``), else that of the baseline's run in the folder (``baseline``), else null. ``lift`` is the points above it,
-    ``of_possible`` the lift in percent of what chance leaves (100 x (acc - chance) / (100 - chance)).
+    ``exact``), else that of the baseline in the folder (``baseline``), else null. ``lift`` is the points above it,
+    ``of_possible`` 100 x lift / (100 - chance).
     """
     same = ["scenario", "condition", "protocol"]
     baseline = run_data.rows.filter(pl.col("model").is_in(run_data.models_of_policy("uniform")[:1]))
-    rows = run_data.rows.select(*PLANNED_COLUMNS, "acc").join(
-        exact_chance(run_data).rename({"chance": "exact"}), on=same, how="left"
-    )
+    exact = exact_chance(run_data).rename({"chance": "exact"})
+    rows = run_data.rows.select(*PLANNED_COLUMNS, "acc").join(exact, on=same, how="left")
     rows = rows.join(baseline.select(*same, pl.col("acc").alias("baseline")), on=same, how="left")
     source = pl.coalesce(*[pl.when(pl.col(name).is_not_null()).then(pl.lit(name)) for name in ("exact", "baseline")])
     rows = rows.with_columns(pl.coalesce("exact", "baseline").alias("chance"), source.alias("chance_source"))

@@ -91,11 +91,9 @@ def view_clarity(run_data: RunData) -> pl.DataFrame:
     views = views.join(hidden, on="key", maintain_order="left").with_columns(
         by_rules=pl.when("hidden").then(False).otherwise("by_rules")
     )
-    how = (
-        pl.when(pl.col("by_rules").is_not_null())
-        .then(pl.lit("rules"))
-        .when(by_oracle.is_not_null())
-        .then(pl.lit("oracle"))
+    how = pl.coalesce(
+        pl.when(rule.is_not_null()).then(pl.lit(name))
+        for rule, name in ((pl.col("by_rules"), "rules"), (by_oracle, "oracle"))
     )
     return views.select("key", pl.coalesce("by_rules", by_oracle).alias("clear"), how.alias("how"))
 
@@ -114,7 +112,7 @@ def _playing_state(row: tuple[str, int, str, int, int, int, int]) -> State:
 
 def _clarity_by_rules(run_data: RunData, last: pl.DataFrame) -> pl.Series:
     """Return for each distinct view whether it shows the category, null without the sample."""
-    telling: list[bool | None] = []
+    telling = list[bool | None]()
     for row in last.select(VIEW_COLUMNS).unique(maintain_order=True).iter_rows():
         sample = run_data.samples.get(row[0], {}).get(row[1])
         telling.append(None if sample is None else SCENARIOS[row[0]].telling(sample, _playing_state(row)))
@@ -155,15 +153,10 @@ def _wrong_kind() -> pl.Expr:
 def _kind_column() -> pl.Expr:
     """Return the kind from the ending, or from the last turn if that was wrong; without a turn it is unparsable."""
     named = {
-        Ending.CORRECT: EndingKind.CORRECT,
-        Ending.LIMIT: EndingKind.ASKED_FOR_EVER,
-        Ending.OVERFLOW: EndingKind.OUTGROWN,
-        Ending.TRUNCATED: EndingKind.SILENCED,
-        Ending.ANSWERED: EndingKind.ANSWERED,
-        Ending.UNPROCESSABLE: EndingKind.UNPROCESSABLE,
-        Ending.REFUSED: EndingKind.REFUSED,
-        Ending.FAILED: EndingKind.FAILED,
-    }
+        Ending.CORRECT: EndingKind.CORRECT, Ending.LIMIT: EndingKind.ASKED_FOR_EVER, Ending.OVERFLOW: EndingKind.OUTGROWN,
+        Ending.TRUNCATED: EndingKind.SILENCED, Ending.ANSWERED: EndingKind.ANSWERED,
+        Ending.UNPROCESSABLE: EndingKind.UNPROCESSABLE, Ending.REFUSED: EndingKind.REFUSED, Ending.FAILED: EndingKind.FAILED,
+    }  # fmt: skip
     by_ending = pl.col("ending").replace_strict(
         {e.value: k.value for e, k in named.items()}, default=None, return_dtype=pl.String
     )

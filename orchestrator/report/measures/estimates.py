@@ -15,7 +15,7 @@ from envs import SCENARIOS
 from envs.types import Ending, Mode
 from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.scores.metrics import average_over_scenarios
+from orchestrator.report.scores.metrics import ACTION_SHARES, average_over_scenarios
 from orchestrator.report.scores.precision_stops import (
     Intervals,
     anytime_intervals,
@@ -37,13 +37,7 @@ from orchestrator.report.statistics.proportion import proportion_interval
 GROUP = ("model", "condition", "protocol")
 CELL = ("cell", "model", "scenario", "condition", "protocol")
 COUNTS = ("planned", "finished", "failed", "scored", "errors", "overflow", "truncated")
-SHARES = {
-    "share_suggestion": "suggestions",
-    "share_abstention": "abstentions",
-    "share_category": "categories",
-    "share_right": "correct",
-    "share_unparsable": "unparsable",
-}
+SHARES = {**ACTION_SHARES, "share_right": "correct", "share_unparsable": "unparsable"}
 """Share of answers -> the count of an episode that it sums; ``share_right`` are right categories."""
 MEASURES = ("acc", "acc_first", "ps", "mean_turns", "loops", *SHARES)
 """Measures of a cell: percent, but for ps and mean_turns (protocol.md, 'Measures'); ``acc_first`` is accuracy at the first turn

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+from polars import selectors as cs
 from scipy.stats import binom  # type: ignore[import-untyped]
 
 from envs import in_paper_order
 from envs.samples import paper_ids
-from envs.types import UNSCORED
 from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.storage import atomic_write
 from orchestrator.storage.lock import RunFolderError
@@ -53,16 +53,15 @@ class FirstTurns:
     def ids(self, percent: int) -> dict[str, list[int]]:
         """Return the ids that are certainly kept, by scenario, as ``selection.ids_file`` reads them."""
         stay = self.decide(percent).filter("kept")
-        return {
-            name: sorted(stay.filter(scenario=name)["sample_id"]) for name in in_paper_order(self.samples["scenario"])
-        }
+        scenarios = in_paper_order(self.samples["scenario"])
+        return {name: sorted(stay.filter(scenario=name)["sample_id"]) for name in scenarios}
 
 
 def first_turns(run_data: RunData, models: Sequence[str] = ()) -> FirstTurns:
     """Return which models were right at the first turn of zero-shot multiple choice.
 
-    ``models`` selects models; by default all but policies and people, or the policies if nothing else was played. Raises
-    RunFolderError if the run is over the filtered samples or has no such cells, SweepError for an unknown name.
+    By default of all models but policies and people, or of the policies if nothing else was played. Raises RunFolderError if
+    the run is over the filtered samples or has no such cells, SweepError for an unknown name.
     """
     if run_data.sweep.selection.filtered:
         raise RunFolderError(
@@ -75,19 +74,14 @@ def first_turns(run_data: RunData, models: Sequence[str] = ()) -> FirstTurns:
         raise RunFolderError(
             f"{run_data.folder} plays no zero-shot multiple choice, whose first turn the filter looks at"
         )
-    answered = run_data.episodes.join(cells.select("cell"), on="cell", how="semi").filter(
-        ~pl.col("ending").is_in(UNSCORED)
-    )
+    answered = run_data.scored.join(cells.select("cell"), on="cell", how="semi")
     right = (pl.col("correct") & (pl.col("turns") == 1)).alias("right")
     rates = answered.select("model", *SAMPLE, right)
     counts = rates.group_by(SAMPLE).agg(
         pl.col("right").sum().cast(pl.Int64), (~pl.col("right")).sum().cast(pl.Int64).alias("wrong")
     )
-    rows = (
-        _planned_samples(run_data, cells)
-        .join(counts, on=SAMPLE, how="left")
-        .with_columns(pl.col("right", "wrong").fill_null(0))
-    )
+    rows = _planned_samples(run_data, cells).join(counts, on=SAMPLE, how="left")
+    rows = rows.with_columns(pl.col("right", "wrong").fill_null(0))
     rows = rows.with_columns(lacking=pl.col("models") - pl.col("right") - pl.col("wrong")).sort(SAMPLE)
     return FirstTurns(tuple(chosen), rows, rates)
 
@@ -100,30 +94,23 @@ def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
     samples and over the kept ones: mean over models, and of ``all`` the unweighted mean over scenarios.
     """
     decided = turns.decide(percent)
-    published_ids = [
-        (name, number) for name in in_paper_order(decided["scenario"]) for number in paper_ids().get(name, ())
-    ]
-    papers = pl.DataFrame(published_ids, schema={"scenario": pl.String, "sample_id": pl.Int64}, orient="row")
-    rows = decided.join(papers.with_columns(paper=True), on=SAMPLE, how="left").with_columns(
-        pl.col("paper").fill_null(False)
-    )
+    published_ids = [(name, number, True) for name, numbers in paper_ids().items() for number in numbers]
+    schema = {"scenario": pl.String, "sample_id": pl.Int64, "paper": pl.Boolean}
+    papers = pl.DataFrame(published_ids, schema=schema, orient="row")
+    rows = decided.join(papers, on=SAMPLE, how="left").with_columns(pl.col("paper").fill_null(False))
     ours = pl.col("kept").fill_null(False)
     counts = rows.group_by("scenario").agg(
-        *[expression.cast(pl.Int64) for expression in (
-            pl.len().alias("samples"), ours.sum().alias("kept"), (~pl.col("kept")).sum().alias("gone"),
-            pl.col("kept").is_null().sum().alias("undecided"), pl.col("paper").sum().alias("published"),
-            (ours & pl.col("paper")).sum().alias("shared"),
-        )]
-    )  # fmt: skip
+        pl.len().alias("samples"), ours.sum().alias("kept"), (~pl.col("kept")).sum().alias("gone"),
+        pl.col("kept").is_null().sum().alias("undecided"), pl.col("paper").sum().alias("published"),
+        (ours & pl.col("paper")).sum().alias("shared"),
+    ).cast({cs.exclude("scenario"): pl.Int64})  # fmt: skip
     foreign = ~pl.col("scenario").is_in(list(paper_ids()))
     counts = counts.with_columns(pl.when(foreign).then(None).otherwise(pl.col("published", "shared")).name.keep())
     stay = turns.rates.join(decided.filter("kept"), on=SAMPLE, how="semi")
     counts = counts.join(_mean_rate(turns.rates, "first_turn"), on="scenario", how="left")
     counts = counts.join(_mean_rate(stay, "first_turn_kept"), on="scenario", how="left")
     ordered = counts.sort(rank_of("scenario", in_paper_order(counts["scenario"])))
-    numbers = [name for name in ordered.columns if name != "scenario"]
-    means = [pl.col(name).mean() if name.startswith("first_turn") else pl.col(name).sum() for name in numbers]
-    total = ordered.select(pl.lit(TOTAL).alias("scenario"), *means)
+    total = ordered.select(pl.lit(TOTAL).alias("scenario"), cs.integer().sum(), cs.float().mean())
     return pl.concat([ordered, total])
 
 

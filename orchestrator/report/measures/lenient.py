@@ -30,11 +30,8 @@ def lenient_readings(run_data: RunData) -> pl.DataFrame:
     last = run_data.last_turns.filter(wrong, protocol=Protocol.MCQA.value)  # judged replies are not read again
     replies = last.select(*VIEW_COLUMNS, "reply", "condition").iter_rows()
     readings = [_read_leniently(run_data, tuple(row[:7]), *row[7:]) for row in replies]
-    return last.select("key", "cell").with_columns(
-        pl.Series("letter", [reading[0] for reading in readings], dtype=pl.String),
-        pl.Series("would", [reading[1] for reading in readings], dtype=pl.String),
-        pl.Series("would_fuzzy", [reading[2] for reading in readings], dtype=pl.String),
-    )
+    schema = dict.fromkeys(("letter", "would", "would_fuzzy"), pl.String)
+    return last.select("key", "cell").hstack(pl.DataFrame(readings, schema=schema, orient="row"))
 
 
 @cached_per_run
@@ -59,12 +56,8 @@ def leniency(run_data: RunData) -> pl.DataFrame:
         fuzzy.is_in(["correct", "go on"]).sum().cast(pl.Int64).alias("fuzzy_otherwise"),
     )  # fmt: skip
     names = ["cell", "model", "scenario", "condition", "protocol", "scored", "correct"]
-    rows = (
-        run_data.rows.filter(~pl.col("protocol").is_in([Protocol.OEG_MULTI, Protocol.TOOLS]))
-        .select(names)
-        .join(counts, on="cell", how="left")
-    )
-    rows = rows.with_columns(
+    rows = run_data.rows.filter(~pl.col("protocol").is_in([Protocol.OEG_MULTI, Protocol.TOOLS])).select(names)
+    rows = rows.join(counts, on="cell", how="left").with_columns(
         pl.col("unparsable", "readable", "otherwise", "would_correct", "fuzzy_correct", "fuzzy_otherwise").fill_null(0),
         pl.col("unknown", "blind").fill_null(False),
     )
@@ -103,8 +96,8 @@ def _read_leniently(
     """Return the lenient letter, and the outcomes of the lenient and of the fuzzy reading."""
     sample = run_data.samples.get(view[0], {}).get(view[1])
     if sample is None:
-        index_found = read_leniently(reply)
-        return (None, "wrong", None) if index_found is None else (letter(index_found), None, None)
+        index = read_leniently(reply)
+        return (None, "wrong", None) if index is None else (letter(index), None, None)
     staged_sample = apply_condition(sample, run_data.conditions[condition], run_data.sweep.seed)
     state, game = state_from_view(view), SCENARIOS[view[0]]
     game_view = game.view(staged_sample, state)

@@ -27,8 +27,7 @@ def model_sizes(run_data: RunData) -> pl.DataFrame:
 def size_correlation(run_data: RunData, seed: int = 0) -> pl.DataFrame:
     """Return Spearman's correlation of size with acc and ps: condition, protocol, measure, models, rho, p, reason.
 
-    p is two-sided by permutation (exact when there are few models); null with a reason for fewer than three models or
-    when all values are equal.
+    p is two-sided by permutation (exact for few models); null with a reason for fewer than three models or equal values.
     """
     rows = []
     for (condition, protocol), part in model_sizes(run_data).group_by(["condition", "protocol"], maintain_order=True):
@@ -53,13 +52,8 @@ def spearman(sizes: Floats, values: Floats, seed: int = 0) -> tuple[float | None
         return np.asarray((permuted * y).sum(axis=axis))
 
     test = permutation_test(
-        (x,),
-        rho,
-        permutation_type="pairings",
-        n_resamples=PERMUTATIONS,
-        vectorized=True,
-        rng=np.random.default_rng(seed),
-    )
+        (x,), rho, permutation_type="pairings", n_resamples=PERMUTATIONS, vectorized=True, rng=np.random.default_rng(seed)
+    )  # fmt: skip
     return float(test.statistic), float(test.pvalue), None
 
 

@@ -1,8 +1,7 @@
 """Differences of averages over scenarios on the same samples: conditions against zero-shot, and models against each other.
 
-Each scenario is a stratum of paired differences and weighs the same, in multiple choice and in open-ended answers (the
-judge's aggregate); interval and p are of one score test, and Holm's correction is over the comparisons of models that the
-sweep declares (``orchestrator.report.measures.paired_tests``).
+Each scenario is a stratum of paired differences and weighs the same. Interval and p are of one score test; Holm's correction
+is over the comparisons of models that the sweep declares (``orchestrator.report.measures.paired_tests``).
 """
 
 from __future__ import annotations
@@ -17,10 +16,11 @@ from orchestrator.report.measures.paired_tests import (
     SUGGESTION_COLUMNS,
     SuggestionLimits,
     condition_pairs,
-    holm_column,
+    correct_families,
+    holm_columns,
     model_pairs,
     paired_differences,
-)  # fmt: skip
+)
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.statistics.intervals import Stratum, score_test
 from sweeps.protocol import ZERO_SHOT
@@ -53,43 +53,16 @@ def compare_averages(
     """Return one row per comparison of tallied pairs by ``names``; the columns are those of ``compare_condition_averages``."""
     rows = []
     for group, parts in groupby(paired_differences(pairs, [*names, "scenario"], limits), key=lambda part: part[0][:-1]):
-        groups = [pairs_of_scenario for _, pairs_of_scenario in parts]
-        right, steps = (
-            [pairs_of_scenario.right for pairs_of_scenario in groups],
-            [pairs_of_scenario.steps for pairs_of_scenario in groups if pairs_of_scenario.steps is not None],
-        )
+        scenarios = [paired for _, paired in parts]
+        steps = [paired.steps for paired in scenarios if paired.steps is not None]
+        accuracy = _estimate_mean([paired.right for paired in scenarios])
         suggestions = _estimate_mean(steps) if steps else (None,) * len(SUGGESTION_COLUMNS)
-        rows.append(
-            (
-                *group,
-                len(groups),
-                sum(pairs_of_scenario.n for pairs_of_scenario in groups),
-                *_estimate_mean(right),
-                *suggestions,
-            )
-        )
+        rows.append((*group, len(scenarios), sum(paired.n for paired in scenarios), *accuracy, *suggestions))
     counts = {"scenarios": pl.Int64, "n": pl.Int64}
     schema = {**dict.fromkeys(names, pl.String), **counts, **dict.fromkeys(MEASURED, pl.Float64)}
-    averaged = pl.DataFrame(rows, schema=schema, orient="row")
-    return averaged.join(
-        _correct_family(averaged, family.select(names).unique(), names),
-        on=list(names),
-        how="left",
-        maintain_order="left",
-    )
+    averages = pl.DataFrame(rows, schema=schema, orient="row")
+    return correct_families(averages, names, family.select(names).unique(), holm_columns)
 
 
 def _estimate_mean(strata: list[Stratum]) -> tuple[float, float, float, float]:
     return sum(stratum.mean for stratum in strata) / len(strata), *score_test(strata)
-
-
-def _correct_family(averages: pl.DataFrame, family: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """Return the corrected p of the declared comparisons, per protocol."""
-    tests = averages.join(family, on=list(names), how="semi", maintain_order="left")
-    sizes = dict(family.group_by("protocol").len().iter_rows())
-    parts = [
-        part.select(*names).with_columns(holm_column(part, name, sizes[part["protocol"][0]]) for name in ("p", "ps_p"))
-        for part in tests.partition_by("protocol")
-    ]
-    empty = tests.select(*names).with_columns(holm_column(tests, name, 0) for name in ("p", "ps_p"))
-    return pl.concat([empty.clear(), *parts])

@@ -8,7 +8,7 @@ multiple choice and of open-ended answers apart; baselines are reference points,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -125,30 +125,45 @@ def compare_pairs(
     """Return one row per comparison of tallied pairs by ``names``; those in ``family`` are corrected together."""
     rows = pairs.group_by(names).agg(_count_columns()).sort(names)
     rows = rows.join(_difference_table(pairs, names, limits), on=list(names), how="left", maintain_order="left")
-    tests = rows.join(family, on=list(names), how="semi", maintain_order="left")
-    sizes = dict(family.group_by("protocol").len().iter_rows())
-    parts = [_correct_family(part, names, sizes[part["protocol"][0]]) for part in tests.partition_by("protocol")]
-    corrected = pl.concat(parts or [_correct_family(tests, names, 0)])
-    rows = rows.join(corrected, on=list(names), how="left", maintain_order="left")
+    rows = correct_families(rows, names, family, _corrected_columns)
     first = [*names, "n", "acc", "acc_other", "difference", "difference_low", "difference_high", "gained", "lost"]
     return rows.select(*first, "p", "p_holm", "detectable", *SUGGESTION_COLUMNS, "ps_p_holm")
 
 
-def _correct_family(rows: pl.DataFrame, names: Sequence[str], family: int) -> pl.DataFrame:
-    """Return p_holm, ps_p_holm and detectable of the tests of the family."""
-    shares = ((rows["gained"] + rows["lost"]) / rows["n"]).to_list()
+def correct_families(
+    rows: pl.DataFrame,
+    names: Sequence[str],
+    family: pl.DataFrame,
+    corrected: Callable[[pl.DataFrame, int], list[pl.Series]],
+) -> pl.DataFrame:
+    """Add the ``corrected`` columns of tests and family size, per protocol; null for rows outside the ``family``."""
+    tests = rows.join(family, on=list(names), how="semi", maintain_order="left")
+    sizes = dict(family.group_by("protocol").len().iter_rows())
+    parts = tests.partition_by("protocol") or [tests]
+    columns = [part.select(names).with_columns(corrected(part, _family_size(part, sizes))) for part in parts]
+    return rows.join(pl.concat(columns), on=list(names), how="left", maintain_order="left")
+
+
+def _family_size(tests: pl.DataFrame, sizes: Mapping[str, int]) -> int:
+    return 0 if tests.is_empty() else sizes[tests["protocol"][0]]
+
+
+def _corrected_columns(tests: pl.DataFrame, family: int) -> list[pl.Series]:
+    """Return p_holm, ps_p_holm and detectable."""
+    shares = ((tests["gained"] + tests["lost"]) / tests["n"]).to_list()
     alpha = ALPHA / max(family, 1)
-    least = [detectable(int(n), share, alpha) for n, share in zip(rows["effective"].to_list(), shares, strict=True)]
-    adjusted = [holm_column(rows, name, family) for name in ("p", "ps_p")]
-    return rows.select(*names).with_columns(*adjusted, pl.Series("detectable", least, dtype=pl.Float64))
+    least = [detectable(int(n), share, alpha) for n, share in zip(tests["effective"].to_list(), shares, strict=True)]
+    return [*holm_columns(tests, family), pl.Series("detectable", least, dtype=pl.Float64)]
 
 
-def holm_column(rows: pl.DataFrame, name: str, family: int) -> pl.Series:
-    """Return Holm's adjusted p of a column as ``<name>_holm``, with its nulls."""
-    p_values = rows[name].drop_nulls().to_numpy()
-    adjusted = iter(holm(p_values, family).tolist())
-    values = [None if p is None else next(adjusted) for p in rows[name].to_list()]
-    return pl.Series(f"{name}_holm", values, dtype=pl.Float64)
+def holm_columns(tests: pl.DataFrame, family: int) -> list[pl.Series]:
+    """Return Holm's adjusted ``p_holm`` and ``ps_p_holm``, null where p is."""
+    columns = []
+    for name in ("p", "ps_p"):
+        adjusted = iter(holm(tests[name].drop_nulls().to_numpy(), family).tolist())
+        values = [None if p is None else next(adjusted) for p in tests[name].to_list()]
+        columns.append(pl.Series(f"{name}_holm", values, dtype=pl.Float64))
+    return columns
 
 
 def _count_columns() -> list[pl.Expr]:
@@ -165,10 +180,7 @@ def _count_columns() -> list[pl.Expr]:
 
 
 def paired_strata(pairs: pl.DataFrame, limit: int) -> tuple[Stratum, Stratum | None]:
-    """Return the differences of single pairs: of accuracy in points, and of suggestions, at most ``limit`` per episode.
-
-    The second is None for open-ended answers.
-    """
+    """Return the differences of single pairs: of accuracy, and of suggestions (None for open-ended answers)."""
     steps = pairs.with_columns(steps=pl.col("turns") - pl.col("turns_other"), count=pl.lit(1, pl.Int64))
     paired = _paired_kinds(steps, limit)
     return paired.right, paired.steps
@@ -222,15 +234,8 @@ def _difference_table(pairs: pl.DataFrame, names: Sequence[str], limits: Suggest
         suggestions: tuple[float | None, ...] = (None,) * len(SUGGESTION_COLUMNS)
         if paired.steps is not None and paired.flips is not None:
             suggestions = (paired.steps.mean, *score_interval([paired.steps]), sign_flip(*paired.flips))
-        rows.append(
-            (
-                *group,
-                float(paired.right.counts.sum()),
-                *score_interval([paired.right]),
-                _accuracy_p_value(paired),
-                *suggestions,
-            )
-        )
+        accuracy = (float(paired.right.counts.sum()), *score_interval([paired.right]), _accuracy_p_value(paired))
+        rows.append((*group, *accuracy, *suggestions))
     schema = {**dict.fromkeys(names, pl.String), **dict.fromkeys(MEASURED, pl.Float64)}
     return pl.DataFrame(rows, schema=schema, orient="row")
 

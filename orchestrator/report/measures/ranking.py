@@ -193,15 +193,9 @@ def _ranking_rows(protocol: str, order: _Order, tests: pl.DataFrame) -> list[tup
         low, high = 1 + sum(gap < 0 for gap in sure), len(names) - sum(gap > 0 for gap in sure)
         versus_next: tuple[object, ...] = (None,) * 5
         if position + 1 < len(names):
-            next_test = tests_by_other[names[position + 1]]
+            test = tests_by_other[names[position + 1]]
             above = float((draws[:, position] > draws[:, position + 1]).mean())
-            versus_next = (
-                next_test["other"],
-                above,
-                next_test["difference"],
-                next_test["difference_low"],
-                next_test["difference_high"],
-            )
+            versus_next = (test["other"], above, *(test[f"difference{end}"] for end in ("", "_low", "_high")))
         average, share = float(order.averages[position]), float(best[position])
         rows.append((name, protocol, average, len(names), position + 1, low, high, share, *versus_next))
     return rows

@@ -17,12 +17,11 @@ from orchestrator.report.statistics.intervals import score_interval, stratum_fro
 
 NAMES = ("model", "scenario", "condition")
 VARIANCE_COLUMNS = ("var_sample", "var_order", "var_decoding")
+MEASURED = ("acc", "acc_low", "acc_high", "acc_first", "least", "most", "spread", *VARIANCE_COLUMNS)
 SCHEMA = {
     **dict.fromkeys(NAMES, pl.String),
     **dict.fromkeys(("orders", "seeds", "n"), pl.Int64),
-    **dict.fromkeys(
-        ("acc", "acc_low", "acc_high", "acc_first", "least", "most", "spread", *VARIANCE_COLUMNS), pl.Float64
-    ),
+    **dict.fromkeys(MEASURED, pl.Float64),
 }
 
 
@@ -31,10 +30,8 @@ def robustness(run_data: RunData) -> pl.DataFrame:
     """Return one row per cell of multiple choice with replicates: model, scenario, condition, orders, seeds, n (samples).
 
     Further columns: acc, the mean over all replicates with its 95% interval (over samples, or clusters); acc_first, of the
-    published order and first draw; least, most and spread (standard deviation) of the replicates' accuracies, in percent
-    and points; var_sample,
-    var_order and var_decoding, the parts of the variance of a single answer in percent of it (``variance_components``).
-    var_decoding is null with one seed; var_order then includes it.
+    published order and first draw; least, most and spread (standard deviation) of the replicates' accuracies; var_sample,
+    var_order and var_decoding, the parts of the variance of an answer in percent (``variance_components``).
     """
     if run_data.replicates.is_empty():
         return pl.DataFrame(schema=SCHEMA)
@@ -42,10 +39,8 @@ def robustness(run_data: RunData) -> pl.DataFrame:
     first = outcomes(run_data).filter(protocol="mcqa").with_columns(order=pl.lit(0), draw=pl.lit(0)).select(columns)
     rows = pl.concat([first, run_data.replicates.select(columns)], how="vertical_relaxed")
     played = rows.join(run_data.replicates.select(NAMES).unique(), on=list(NAMES), how="semi")
-    results_by_cell = [
-        _measure_cell(run_data, names, part) for names, part in played.sort(NAMES).group_by(NAMES, maintain_order=True)
-    ]
-    return pl.DataFrame([row for row in results_by_cell if row], schema=SCHEMA)
+    groups = played.sort(NAMES).group_by(NAMES, maintain_order=True)
+    return pl.DataFrame([row for names, part in groups if (row := _measure_cell(run_data, names, part))], schema=SCHEMA)
 
 
 def variance_components(right: NDArray[np.int64]) -> tuple[float, float, float | None]:

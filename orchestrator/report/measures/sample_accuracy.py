@@ -1,7 +1,7 @@
 """The share of models that are right on each sample, with its interval, and the samples that are hardest.
 
 Counted over the models' multiple-choice episodes, without the reference condition and the conditions that hide the picture.
-Baselines answer by rule or by chance, which says nothing about a sample, so they are left out.
+Baselines are left out because they answer by rule or by chance.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from orchestrator.report.statistics.intervals import Estimate, stratum_from_valu
 from sweeps.protocol import ZERO_SHOT
 
 FEWEST_MODELS = 3
-"""A scenario that fewer models played has no rows: they say too little about its samples."""
+"""Fewest models; a scenario that fewer played has no rows."""
 SAMPLE = ["scenario", "sample_id"]
 SCHEMA = {
     "scenario": pl.String,
@@ -44,12 +44,10 @@ def sample_accuracy(run_data: RunData) -> pl.DataFrame:
     answers = answers.join(enough.select("scenario"), on="scenario", how="semi")
     by_model = answers.group_by(*SAMPLE, "model").agg(pl.col("correct").cast(pl.Int64).sum(), pl.len().cast(pl.Int64))
     counts = by_model.sort("correct", "len").group_by(SAMPLE).agg("correct", "len")
-    intervals = [
-        _estimate_share(tuple(zip(*pattern, strict=True))) for pattern in counts.select("correct", "len").iter_rows()
-    ]
-    shares = pl.DataFrame(
-        intervals, schema=dict.fromkeys(("share", "share_low", "share_high"), pl.Float64), orient="row"
-    )
+    patterns = counts.select("correct", "len").iter_rows()
+    intervals = [_estimate_share(tuple(zip(*pattern, strict=True))) for pattern in patterns]
+    schema = dict.fromkeys(("share", "share_low", "share_high"), pl.Float64)
+    shares = pl.DataFrame(intervals, schema=schema, orient="row")
     right, total = pl.col("correct").list.sum(), pl.col("len").list.sum()
     rows = counts.select(*SAMPLE, right.alias("right"), total.alias("answers")).hstack(shares)
     rows = rows.with_columns(all_right=pl.col("right") == pl.col("answers"), all_wrong=pl.col("right") == 0)

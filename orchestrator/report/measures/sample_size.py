@@ -5,6 +5,7 @@ Computed from the intervals and tests of the report, before anything is played.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,14 +56,12 @@ def samples_for_effect(points: float, discordant: float, comparisons: int = 1) -
 def comparison_families(sweep: Sweep, planned: pl.DataFrame) -> dict[str, int]:
     """Return the number of jointly corrected comparisons of multiple choice, of conditions and of models."""
     run_data = RunData(Path(), sweep, planned, pl.DataFrame(schema=EPISODES))
-    sizes = {}
-    for name, (_, family) in {
-        f"conditions with {ZERO_SHOT}": condition_pairs(run_data, ZERO_SHOT),
-        f"models under {ZERO_SHOT}": model_pairs(run_data, ZERO_SHOT),
-    }.items():
-        if size := family.filter(protocol=Protocol.MCQA.value).height:
-            sizes[name] = size
-    return sizes
+    families = {
+        f"conditions with {ZERO_SHOT}": condition_pairs(run_data, ZERO_SHOT)[1],
+        f"models under {ZERO_SHOT}": model_pairs(run_data, ZERO_SHOT)[1],
+    }
+    sizes = {name: family.filter(protocol=Protocol.MCQA.value).height for name, family in families.items()}
+    return {name: size for name, size in sizes.items() if size}
 
 
 def describe_sample_sizes(
@@ -76,12 +75,8 @@ def describe_sample_sizes(
         raise SweepError("--precision and --detect plan multiple choice, which this sweep does not play")
     unlimited = sweep.model_copy(update={"selection": sweep.selection.model_copy(update={"limit": None, "ids": {}})})
     planned = _plan_cells(unlimited)
-    samples = dict(
-        planned.filter(protocol=Protocol.MCQA.value)
-        .group_by("scenario", maintain_order=True)
-        .agg(pl.col("planned").max())
-        .iter_rows()
-    )
+    cells = planned.filter(protocol=Protocol.MCQA.value)
+    samples = dict(cells.group_by("scenario", maintain_order=True).agg(pl.col("planned").max()).iter_rows())
     lines, wanted = [], []
     if precision is not None:
         needed = samples_for_precision(precision)
@@ -100,17 +95,13 @@ def _plan_cells(sweep: Sweep) -> pl.DataFrame:
     if "://" in sweep.data or Path(sweep.data).is_dir():
         return planned_rows(build_plan(sweep))
     rows = [
-        (
-            cell.key,
-            cell.model.name,
-            cell.scenario,
-            cell.condition.name,
-            cell.protocol.value,
-            len(paper_ids()[cell.scenario]),
-        )
+        {
+            "cell": cell.key, "model": cell.model.name, "scenario": cell.scenario, "condition": cell.condition.name,
+            "protocol": cell.protocol.value, "planned": len(paper_ids()[cell.scenario]),
+        }
         for cell in sweep.cells()
-    ]
-    return pl.DataFrame(rows, schema=["cell", "model", "scenario", "condition", "protocol", "planned"], orient="row")
+    ]  # fmt: skip
+    return pl.DataFrame(rows)
 
 
 def _precision_lines(points: float, needed: int | None, samples: dict[str, int]) -> list[str]:
@@ -150,8 +141,4 @@ def _search_fewest(enough: Callable[[int], bool]) -> int | None:
         if high >= MOST:
             return None
         high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return bisect_left(range(high), True, high // 2 + 1, key=enough)

@@ -1,11 +1,8 @@
 """Changes of the shares of suggestions, abstentions and categories under hints and random suggestions, against zero-shot.
 
-Means are unweighted over the scenarios that are complete under both conditions.
-Intervals are paired (``change_interval``), with scenarios as strata.
-
-Source: the paper's figures of the three shares under hints and under random suggestions. Of them only the
-changes of suggestions under random ones are published as numbers (published_tables/random_suggestions.csv), in percent of the
-share before; the paper does not say over which answers its shares are.
+Means are unweighted over the scenarios that are complete under both conditions. Intervals are paired (``change_interval``),
+with scenarios as strata. Of the paper's figures, only the changes of suggestions under random ones are published as numbers
+(published_tables/random_suggestions.csv), in percent of the share before; the paper does not say over which answers.
 """
 
 from __future__ import annotations
@@ -14,21 +11,18 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from orchestrator.report.measures.estimates import SHARES as SHARES_OF_ANSWERS
 from orchestrator.report.measures.estimates import Estimates, estimate
 from orchestrator.report.measures.outcomes import add_clusters
 from orchestrator.report.paper.provenance import foreign_scenarios, subset_scenarios
 from orchestrator.report.paper.published import published_table
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.scores.metrics import missing_episodes
+from orchestrator.report.scores.metrics import ACTION_SHARES, missing_episodes
 from orchestrator.report.statistics.intervals import Estimate, Integers, change_interval, combine_intervals, correlation
 from sweeps.protocol import ZERO_SHOT
 
 PUBLISHED = "random-proactive"
 CHANGED_CONDITIONS = ("hint", PUBLISHED)
-COUNTS = {name: SHARES_OF_ANSWERS[name] for name in ("share_suggestion", "share_abstention", "share_category")}
-"""Share -> the count of an episode that it sums."""
-SHARES = tuple(COUNTS)
+SHARES = tuple(ACTION_SHARES)
 ENDS = ("", "_low", "_high")
 PAIR = ["model", "scenario"]
 UNIT = "unit"
@@ -39,11 +33,8 @@ UNIT = "unit"
 def share_changes(run_data: RunData) -> pl.DataFrame:
     """Return one row per model x condition x share.
 
-    Columns: scenarios, before, after (percent of answers), points, percent, published, difference.
-
-    ``points`` has its 95% interval (points_low, points_high). ``percent`` is the change relative to ``before``, null if that
-    is 0. ``published`` is the paper's figure, if the run has all its samples in all seven scenarios; ``difference`` is ours
-    minus the published one.
+    Columns: scenarios; before, after (percent of answers); points with points_low and points_high (95%); percent (relative to
+    ``before``, null if that is 0); published (the paper's, if the run has all its samples); difference (ours minus published).
     """
     cells = _complete_cells(run_data, estimate(run_data))
     first = cells.filter(condition=ZERO_SHOT)
@@ -79,18 +70,19 @@ def _average_change(group: pl.DataFrame, share: str, answers: Mapping[str, pl.Da
 
 
 def _answer_counts(run_data: RunData) -> dict[str, pl.DataFrame]:
-    """Return counts of answers by cell, one row per sample or cluster.
-
-    Rows are sorted because sums of floats depend on their order.
-    """
+    """Return counts of answers by cell, one row per sample or cluster, sorted: sums of floats depend on their order."""
     rows = add_clusters(run_data.scored, run_data)
     unit = pl.coalesce(pl.col("cluster").cast(pl.String), pl.col("sample_id").cast(pl.String)).alias(UNIT)
-    counts = rows.group_by("cell", unit).agg(pl.col(*COUNTS.values(), "turns").cast(pl.Int64).sum()).sort("cell", UNIT)
+    counts = (
+        rows.group_by("cell", unit)
+        .agg(pl.col(*ACTION_SHARES.values(), "turns").cast(pl.Int64).sum())
+        .sort("cell", UNIT)
+    )
     return {str(cell): part for (cell,), part in counts.group_by("cell")}
 
 
 def _share_counts(pairs: pl.DataFrame, share: str, which: str) -> tuple[Integers, Integers]:
-    return pairs[f"{COUNTS[share]}{which}"].to_numpy(), pairs[f"turns{which}"].to_numpy()
+    return pairs[f"{ACTION_SHARES[share]}{which}"].to_numpy(), pairs[f"turns{which}"].to_numpy()
 
 
 def _complete_cells(run_data: RunData, intervals: Estimates) -> pl.DataFrame:
@@ -103,11 +95,8 @@ def _complete_cells(run_data: RunData, intervals: Estimates) -> pl.DataFrame:
 def _published_changes(run_data: RunData) -> pl.DataFrame:
     """Return the paper's changes by our models' names; none if the run has other samples."""
     published = dict(published_table("random_suggestions").iter_rows())
-    ours = (
-        {}
-        if foreign_scenarios(run_data) or subset_scenarios(run_data)
-        else {m.name: published.get(m.paper) for m in run_data.sweep.models}
-    )
-    rows = [(name, PUBLISHED, SHARES[0], 7, float(value)) for name, value in ours.items() if value is not None]
+    differs = foreign_scenarios(run_data) or subset_scenarios(run_data)
+    models = [] if differs else [model for model in run_data.sweep.models if model.paper in published]
+    rows = [(model.name, PUBLISHED, SHARES[0], 7, float(published[model.paper])) for model in models]
     names = dict.fromkeys(("model", "condition", "share"), pl.String)
     return pl.DataFrame(rows, schema={**names, "scenarios": pl.Int64, "published": pl.Float64}, orient="row")

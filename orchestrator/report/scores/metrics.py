@@ -27,16 +27,14 @@ BITS = ("category", "suggestion", "aggregate")
 """Bits of a judge's verdict (protocol.md, last section)."""
 JUDGE_COUNTS = ("answered", "judged", "unjudged")
 """Counts of judged answers; 0 in a cell that is not open-ended."""
-SHARES = {
-    "share_suggestion": "suggestions",
-    "share_abstention": "abstentions",
-    "share_category": "categories",
-    "share_unparsable": "unparsable",
-}
+ACTION_SHARES = {
+    "share_suggestion": "suggestions", "share_abstention": "abstentions", "share_category": "categories",
+}  # fmt: skip
+SHARES = {**ACTION_SHARES, "share_unparsable": "unparsable"}
 """Share -> the count it comes from (paper: action distributions)."""
-CUT_SHORT_REASONS: dict[str, str] = dict(
-    zip(CUT_SHORT, ("outgrew the model", "spent a reply's tokens before its first word"), strict=True)
-)
+CUT_SHORT_REASONS: dict[str, str] = {
+    Ending.OVERFLOW: "outgrew the model", Ending.TRUNCATED: "spent a reply's tokens before its first word",
+}  # fmt: skip
 """Ending caused by a limit, also a column -> what such episodes did, in words."""
 NOT_COMPARABLE = ("prompt_tokens", "reply_tokens", "cost", *CACHED)
 """Columns that an engine may report differently for the same answers; they stay out of results.json."""
@@ -47,30 +45,30 @@ DIGITS = 6
 def score(
     episodes: pl.LazyFrame, planned: pl.DataFrame, verdicts: pl.LazyFrame | None = None, strict: bool = False
 ) -> pl.DataFrame:
-    """Return one row per planned cell, sorted by cell.
+    """Return one row per planned cell, sorted by cell (protocol.md, 'Measures').
 
     Counts of episodes: planned, finished (stored, whatever the ending), unprocessable, refused, failed, errors (their
-    sum), scored (the rest), correct, correct_first (of these, at the first turn). Measures over the scored ones, null
-    if there are none: acc, acc_low, acc_high (percent, 95% interval), acc_first (percent that end right at the first
-    turn), ps (mean of turns - 1), loops (percent that ended at the turn limit), turns (in all), share_* (percent of
-    turns), prompt_tokens, reply_tokens (sums), cost (of all episodes), and ``CACHED``. protocol.md, 'Measures'.
+    sum), scored (the rest), correct, correct_first (at the first turn). Measures over the scored ones, null if there are
+    none: acc, acc_low, acc_high (percent, 95% interval), acc_first (percent right at the first turn), ps (mean of
+    turns - 1), loops (percent that ended at the turn limit), turns (in all), share_* (percent of turns), prompt_tokens,
+    reply_tokens (sums), cost (of all episodes), and ``CACHED``.
 
-    Episodes that outgrew the model (``Ending.OVERFLOW``), or whose last reply's tokens were spent in silence (``TRUNCATED``),
-    are scored as wrong: overflow and truncated count them, and acc_bound and loops_bound are what acc and loops would be if
-    all of them had ended right, or at the turn limit. The true value of a model without such limits lies in between.
+    Episodes that a limit cut short (overflow, truncated) are scored as wrong; acc_bound and loops_bound are acc and loops
+    if all of them had ended right, or at the turn limit. The true value of a model without such limits lies in between.
 
-    A sweep that stops by precision also has ``full``, the number of samples of the cell's full set, of which ``planned``
-    count. If a cell is open-ended, the columns of ``judge_measures`` are added, from one judge's ``verdicts``.
+    A sweep that stops by precision also has ``full``, the number of samples of the cell's full set. If a cell is
+    open-ended, the columns of ``judge_measures`` are added, from one judge's ``verdicts``.
     """
     counts = episodes.group_by("cell").agg(_count_columns()).collect()
     sums = [name for name in counts.columns if name not in ("cell", *CACHED)]
     full = [name for name in planned.columns if name == "full"]
+    rows = planned.select(*PLANNED_COLUMNS, *full).join(counts, on="cell", how="left")
     rows = (
-        planned.select(*PLANNED_COLUMNS, *full)
-        .join(counts, on="cell", how="left")
-        .with_columns(pl.col(sums).fill_null(0))
+        rows.with_columns(pl.col(sums).fill_null(0))
+        .with_columns(_measure_columns())
+        .select(*_column_order(), *full)
+        .sort("cell")
     )
-    rows = rows.with_columns(_measure_columns()).select(*_column_order(), *full).sort("cell")
     if "oeg" not in set(planned["protocol"]):
         return rows
     judged = judge_measures(episodes, pl.LazyFrame(schema=VERDICTS) if verdicts is None else verdicts, strict)
@@ -81,8 +79,8 @@ def judge_measures(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool 
     """Return one row per cell with open-ended answers, from one judge's verdicts.
 
     Columns: answered, judged (with a verdict), unjudged (read without a verdict; never scored as zero), judge; and
-    category, suggestion, aggregate in percent of the judged, with their 95% intervals. ``strict``
-    scores as the package does: its own parsing of the first reply, and three zeros without a verdict (``strict_bit``).
+    category, suggestion, aggregate in percent of the judged, with their 95% intervals. ``strict`` scores as the package
+    does: its own parsing of the first reply, and three zeros without a verdict (``strict_bit``).
     """
     bits = verdicts.select("key", "judge", "reason", *[strict_bit(bit) if strict else pl.col(bit) for bit in BITS])
     answers = episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key", "cell")
@@ -94,7 +92,7 @@ def judge_measures(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool 
         pl.col("judge").drop_nulls().first(),
         *[pl.col(bit).sum().cast(pl.Int64) for bit in BITS],
     )
-    return counts.with_columns(e for bit in BITS for e in _interval(bit)).sort("cell").collect()
+    return counts.with_columns(column for bit in BITS for column in _bit_columns(bit)).sort("cell").collect()
 
 
 def strict_bit(bit: str) -> pl.Expr:
@@ -103,7 +101,7 @@ def strict_bit(bit: str) -> pl.Expr:
     return pl.coalesce(f"strict_{bit}", readable, pl.lit(False)).alias(bit)
 
 
-def _interval(bit: str) -> list[pl.Expr]:
+def _bit_columns(bit: str) -> list[pl.Expr]:
     hits, n = pl.col(bit), pl.col("judged")
     low, high = _interval_columns(hits, n)
     return [_percentage(hits, n).alias(bit), low.alias(f"{bit}_low"), high.alias(f"{bit}_high")]
@@ -118,17 +116,14 @@ def average_over_scenarios(rows: pl.DataFrame) -> pl.DataFrame:
     measured = [pl.col("acc"), *([pl.col("aggregate")] if "aggregate" in rows.columns else [])]
     done = (missing_episodes(rows.columns) == 0) & pl.coalesce(measured).is_not_null()
     defined = pl.col("scenario").is_in(list(SCENARIOS))
-    means = (
-        rows.sort("cell")
-        .group_by("model", "condition", "protocol", maintain_order=True)
-        .agg(
-            pl.col("acc", "ps").mean(),
-            pl.col("acc").count().cast(pl.Int64).alias("scenarios"),
-            done.sum().cast(pl.Int64).alias("complete"),
-            (pl.col("scenario").filter(done).n_unique().eq(len(SCENARIOS)) & defined.all()).alias("all_seven"),
-        )
-    )
-    return means.sort("model", "condition", "protocol")
+    names = ("model", "condition", "protocol")
+    means = rows.sort("cell").group_by(names, maintain_order=True).agg(
+        pl.col("acc", "ps").mean(),
+        pl.col("acc").count().cast(pl.Int64).alias("scenarios"),
+        done.sum().cast(pl.Int64).alias("complete"),
+        (pl.col("scenario").filter(done).n_unique().eq(len(SCENARIOS)) & defined.all()).alias("all_seven"),
+    )  # fmt: skip
+    return means.sort(names)
 
 
 def missing_episodes(columns: Container[str]) -> pl.Expr:
@@ -170,18 +165,17 @@ def _count_columns() -> list[pl.Expr]:
 
 def _measure_columns() -> list[pl.Expr]:
     low, high = _interval_columns(pl.col("correct"), pl.col("scored"))
-    shares = [_percentage(pl.col(count), pl.col("turns")).alias(share) for share, count in SHARES.items()]
     return [
         pl.sum_horizontal(ERRORS).alias("errors"),
         _percentage(pl.col("correct"), pl.col("scored")).alias("acc"),
         low.alias("acc_low"),
         high.alias("acc_high"),
         _percentage(pl.col("correct_first"), pl.col("scored")).alias("acc_first"),
-        _divide(pl.col("turns") - pl.col("scored"), pl.col("scored")).alias("ps"),
+        pl.when(pl.col("scored") > 0).then((pl.col("turns") - pl.col("scored")) / pl.col("scored")).alias("ps"),
         _percentage(pl.col(Ending.LIMIT), pl.col("scored")).alias("loops"),
         _percentage(pl.sum_horizontal("correct", *CUT_SHORT), pl.col("scored")).alias("acc_bound"),
         _percentage(pl.sum_horizontal(Ending.LIMIT, *CUT_SHORT), pl.col("scored")).alias("loops_bound"),
-        *shares,
+        *(_percentage(pl.col(count), pl.col("turns")).alias(share) for share, count in SHARES.items()),
     ]
 
 
@@ -195,10 +189,6 @@ def _interval_columns(hits: pl.Expr, n: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
     """Return the bounds of ``hits`` out of ``n`` (``proportion_bounds``) in percent; null for n = 0."""
     low, high = (pl.when(n > 0).then(100 * bound) for bound in proportion_bounds(hits, n))
     return low.clip(0, 100), high.clip(0, 100)
-
-
-def _divide(count: pl.Expr, total: pl.Expr) -> pl.Expr:
-    return pl.when(total > 0).then(count / total)
 
 
 def _percentage(count: pl.Expr, total: pl.Expr) -> pl.Expr:

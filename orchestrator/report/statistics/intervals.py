@@ -66,14 +66,9 @@ class _Side(NamedTuple):
 
 def stratum_from_values(values: Integers, low: float, high: float, groups: Integers | None = None) -> Stratum:
     """Return the stratum of observations (n,), with bounds widened to include them; ``groups`` (n,) are their clusters."""
-    distinct, counts = np.unique(values, return_counts=True)
+    stratum = stratum_from_counts(values, np.ones(len(values), dtype=np.int64), low, high)
     scale = 1.0 if groups is None else effective_size(values, groups, Z) / len(values)
-    return Stratum(
-        distinct,
-        np.asarray(counts * scale, dtype=np.float64),
-        min(low, float(distinct[0])),
-        max(high, float(distinct[-1])),
-    )
+    return stratum._replace(counts=stratum.counts * scale)
 
 
 def stratum_from_counts(values: Integers, counts: Integers, low: float, high: float) -> Stratum:

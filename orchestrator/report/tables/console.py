@@ -11,7 +11,7 @@ from orchestrator.report.wording import pluralize
 
 
 def rich_table(table: Table) -> RichTable:
-    """Return the table for ``show``: unfinished cells are dim, notes stand below, folded rows are pluralize."""
+    """Return the table for ``show``: unfinished cells are dim, notes are below, folded rows are counted."""
     notes = list(table.notes)
     if table.folded_rows:
         notes.append(f"{pluralize(len(table.folded_rows), 'row')} of baselines: tables/{table.name}.md")

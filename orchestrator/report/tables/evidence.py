@@ -14,6 +14,7 @@ from orchestrator.report.measures.ranking import format_probability, ranking
 from orchestrator.report.measures.robustness import VARIANCE_COLUMNS, robustness
 from orchestrator.report.measures.share_changes import share_changes
 from orchestrator.report.run_data import RunData
+from orchestrator.report.scores.metrics import ACTION_SHARES
 from orchestrator.report.scores.package_measures import COUNT_SUFFIX, measure_names
 from orchestrator.report.statistics.exact_tests import ALPHA
 from orchestrator.report.tables.parts import (
@@ -32,7 +33,6 @@ from orchestrator.report.wording import format_signed
 from sweeps.protocol import ZERO_SHOT, Protocol
 
 READINGS = ("acc", "acc_lenient", "acc_lenient_most", "acc_fuzzy", "acc_fuzzy_most")
-SHARES = {"share_suggestion": "suggestions", "share_abstention": "abstentions", "share_category": "categories"}
 PAIRED = {
     Protocol.MCQA: ("paired", "accuracy"),
     Protocol.OEG: ("open-ended-paired", "open-ended, share of answers that the judge accepts,"),
@@ -69,13 +69,13 @@ def share_changes_table(run_data: RunData) -> Table:
     rows, lines = share_changes(run_data), []
     for model, condition, part in model_conditions(run_data, rows):
         changes = by_column(part, "share")
-        lines.append(line(f"{model}, {condition}", [_share_change(changes[share]) for share in SHARES]))
+        lines.append(line(f"{model}, {condition}", [_share_change(changes[share]) for share in ACTION_SHARES]))
     title = (
         "change of the shares of answers against zero-shot, percent of the share before (before to after; points with their "
         "paired 95% interval), averaged over the scenarios complete under both; of the paper's figures only suggestions under "
         "random ones are published as numbers"
     )
-    return Table("share-changes", title, columns("model", SHARES.values()), tuple(lines), rows)
+    return Table("share-changes", title, columns("model", ACTION_SHARES.values()), tuple(lines), rows)
 
 
 def _share_change(row: Row) -> TableCell:

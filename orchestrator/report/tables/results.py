@@ -99,8 +99,8 @@ def _notes(rows: pl.DataFrame) -> tuple[str, ...]:
     """Name the cells with episodes that have no answer, or that a limit cut short."""
     return (
         *_name_cells(rows, "errors", "! without an answer, and in no measure"),
-        *_name_cells(rows, "overflow", f"~ {CUT_SHORT_REASONS['overflow']}, and pluralize as not right"),
-        *_name_cells(rows, "truncated", f"^ {CUT_SHORT_REASONS['truncated']}, and pluralize as not right"),
+        *_name_cells(rows, "overflow", f"~ {CUT_SHORT_REASONS['overflow']}, and counted as not right"),
+        *_name_cells(rows, "truncated", f"^ {CUT_SHORT_REASONS['truncated']}, and counted as not right"),
     )
 
 
