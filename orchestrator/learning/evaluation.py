@@ -1,6 +1,6 @@
-"""Greedy zero-shot episodes with the weights as they are now: accuracy in and out of domain, and when the model asks.
+"""Greedy zero-shot episodes with the current weights: accuracy in and out of domain, and when the model asks.
 
-Samples are drawn by seed, the same at every step; the figures of record are those that ``run`` stores.
+The samples depend on the seed, not on the step. Reported scores come from ``run``, not from here.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from envs.render import Renderer
 from envs.samples import limit_samples, load_samples
 from envs.scenario import suggestions
 from envs.types import Action, Sample
-from orchestrator.learning.states import GameState, path
+from orchestrator.learning.states import GameState, solution_path
 from orchestrator.learning.student import Student
 
 AT_ONCE = 64
-"""Most questions answered together; fewer where a step of the training takes fewer replies at once."""
+"""Questions per batch, unless a training step takes fewer replies at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class ScenarioEvaluation:
     """The outcome of an evaluation in one scenario; lists have one entry per sample."""
 
     right: tuple[bool, ...]
@@ -34,52 +34,56 @@ class Played:
     clear_asks: tuple[bool, ...]
     """The same at the clear view, of the samples that still offer suggestions there."""
     clear_right: tuple[bool, ...]
-    """True if the clear view was named rightly."""
+    """True if the reply to the clear view names the right category."""
 
 
-def evaluate(policy: Student, folder: Path, scenarios: Sequence[str], samples: int, seed: int) -> dict[str, Played]:
-    """Scenario -> what was found on ``samples`` of its samples; raises BadData."""
+def evaluate(
+    policy: Student, folder: Path, scenarios: Sequence[str], samples: int, seed: int
+) -> dict[str, ScenarioEvaluation]:
+    """Evaluate ``samples`` samples of each scenario of a data folder; raises BadData."""
     renderer = Renderer(folder, fit=picture_bounds(policy.train.model))
     return {
-        name: examined(policy, limit_samples(load_samples(folder, name), samples, seed), renderer) for name in scenarios
+        name: _evaluate_scenario(policy, limit_samples(load_samples(folder, name), samples, seed), renderer)
+        for name in scenarios
     }
 
 
-def examined(policy: Student, samples: Sequence[Sample], renderer: Renderer) -> Played:
-    """Episodes of these samples of one scenario, and their clear views."""
-    paths = [path(sample, renderer) for sample in samples]
+def _evaluate_scenario(policy: Student, samples: Sequence[Sample], renderer: Renderer) -> ScenarioEvaluation:
+    """Play the episodes of these samples, then ask about their clear views."""
     states = [GameState(s, SCENARIOS[s.scenario].initial(s), "hidden", renderer) for s in samples]
     right, asks = [False] * len(samples), [0] * len(samples)
-    firsts: list[bool] = []
+    hidden_asks: list[bool] = []
     live: list[tuple[int, GameState]] = list(enumerate(states))
     while live:
-        replies = greedy(policy, [state for _, state in live])
-        outcomes = [(index, state, state.read(reply)) for (index, state), reply in zip(live, replies, strict=True)]
-        firsts = firsts or [outcome.action is Action.SUGGESTION for _, _, outcome in outcomes]
+        replies = greedy_replies(policy, [state for _, state in live])
+        outcomes = [(index, state, state.outcome(reply)) for (index, state), reply in zip(live, replies, strict=True)]
+        hidden_asks = hidden_asks or [outcome.action is Action.SUGGESTION for _, _, outcome in outcomes]
         live = []
         for number, state, outcome in outcomes:
             right[number] = outcome.right
-            if outcome.after is not None:
+            if outcome.next_state is not None:
                 asks[number] += 1
-                live.append((number, state.next(outcome.after)))
-    clear = [states[-1] for states in paths]
-    named = [state.read(reply) for state, reply in zip(clear, greedy(policy, clear), strict=True)]
+                live.append((number, state.successor(outcome.next_state)))
+    clear = [solution_path(sample, renderer)[-1] for sample in samples]
+    clear_outcomes = [state.outcome(reply) for state, reply in zip(clear, greedy_replies(policy, clear), strict=True)]
     offers = [bool(suggestions(SCENARIOS[s.scenario].offered(s.sample, s.state))) for s in clear]
-    is_suggestion = [o.action is Action.SUGGESTION for o, offer in zip(named, offers, strict=True) if offer]
-    return Played(tuple(right), tuple(asks), tuple(firsts), tuple(is_suggestion), tuple(o.right for o in named))
+    clear_asks = [o.action is Action.SUGGESTION for o, offer in zip(clear_outcomes, offers, strict=True) if offer]
+    return ScenarioEvaluation(
+        tuple(right), tuple(asks), tuple(hidden_asks), tuple(clear_asks), tuple(o.right for o in clear_outcomes)
+    )
 
 
-def greedy(policy: Student, states: Sequence[GameState]) -> list[str]:
-    """The likeliest reply to each state."""
+def greedy_replies(policy: Student, states: Sequence[GameState]) -> list[str]:
+    """Return the greedy reply to each state."""
     replies: list[str] = []
     at_once = min(AT_ONCE, policy.train.at_once * policy.train.rollouts)
     for start in range(0, len(states), at_once):
-        replies += together(policy, [state.job() for state in states[start : start + at_once]])
+        replies += _reply(policy, [state.job() for state in states[start : start + at_once]])
     return replies
 
 
-def together(policy: Student, jobs: Sequence[Job]) -> list[str]:
-    """Answered as one batch, or one by one where the processor refuses several questions (SmolVLM's)."""
+def _reply(policy: Student, jobs: Sequence[Job]) -> list[str]:
+    """Reply in one batch, or one by one if the processor takes one question at a time (SmolVLM's)."""
     try:
         return policy.greedy(jobs)
     except ValueError:
@@ -88,25 +92,17 @@ def together(policy: Student, jobs: Sequence[Job]) -> list[str]:
     return [policy.greedy([job])[0] for job in jobs]
 
 
-def measures(evaluations: Mapping[str, Played], trained: Sequence[str]) -> dict[str, float]:
-    """Unweighted means over scenarios, in percent: accuracy in and out of domain; asks on hidden and clear views."""
-    parts = {
-        "in_domain": [n for n in evaluations if n in trained],
-        "out_of_domain": [n for n in evaluations if n not in trained],
+def measures(evaluations: Mapping[str, ScenarioEvaluation], trained: Sequence[str]) -> dict[str, float]:
+    """Return unweighted means over scenarios, in percent: accuracy in and out of domain, asks at hidden and clear views."""
+    scenarios = evaluations.items()
+    outcomes = {
+        "acc_in_domain": [scenario.right for name, scenario in scenarios if name in trained],
+        "acc_out_of_domain": [scenario.right for name, scenario in scenarios if name not in trained],
+        "eval_asks_hidden": [scenario.hidden_asks for _, scenario in scenarios],
+        "eval_asks_clear": [scenario.clear_asks for _, scenario in scenarios if scenario.clear_asks],
     }
-    measured = {
-        f"acc_{part}": percent([mean(evaluations[n].right) for n in names]) for part, names in parts.items() if names
-    }
-    measured["eval_asks_hidden"] = percent([mean(evaluation.hidden_asks) for evaluation in evaluations.values()])
-    clear = [mean(played.clear_asks) for played in evaluations.values() if played.clear_asks]
-    return {**measured, **({"eval_asks_clear": percent(clear)} if clear else {})}
+    return {name: 100 * _mean([_mean(values) for values in lists]) for name, lists in outcomes.items() if lists}
 
 
-def mean(values: Sequence[float]) -> float:
-    """The plain mean."""
+def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def percent(shares: Sequence[float]) -> float:
-    """The mean of shares, in percent."""
-    return 100 * mean(shares)

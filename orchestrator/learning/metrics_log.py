@@ -1,16 +1,16 @@
-"""Metrics of a training, step by step: in memory for lines of progress, and in MLflow from one checkpoint to the next.
+"""Metrics of a training by step: in memory for lines of progress, and in MLflow from each checkpoint to the next.
 
-A dead server never stops a training: it is told once, and asked no more.
+An MLflow error never stops a training: it is reported once, and tracking is off from then on.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from actors.text.redaction import redact_address
 from orchestrator.learning.settings import Train
@@ -20,26 +20,27 @@ from orchestrator.tracking.mlflow.run_tree import LEVEL
 from orchestrator.tracking.tracked_run import UNTRACKED, TrackedRun
 from sweeps.spec import Sweep
 
-REMEMBERED = 1_000
-"""Steps that lines of progress may look back."""
+HISTORY = 1_000
+"""Number of steps in memory."""
 NOTE = """A training of **MODEL** on single turns of ProactiveBench (GRPO).
 
-- `live_groups`: the share of groups whose rewards differ. Only they teach; below 0.1 hardly anything is learnt.
-- `asks_hidden`, `asks_clear`: percent of replies that ask, at views that show nothing yet and at clear ones. Learning to ask
-  means that the first rises and the second does not.
-- `acc_in_domain`, `acc_out_of_domain`: percent right in greedy episodes of the sweep's own data, where evaluations are made.
+- `live_groups`: the share of groups with different rewards. Only these have a gradient; below 0.1 the model hardly learns.
+- `asks_hidden`, `asks_clear`: percent of replies that ask, at views that show nothing yet and at clear ones. A model that learns
+  to ask raises the first and not the second.
+- `acc_in_domain`, `acc_out_of_domain`: percent of greedy episodes on the sweep's own data that end right, if evaluations are on.
 """
 
 
 class MetricsLog:
-    """Remembers what each step measured, and sends it."""
+    """The metrics of one training, sent to MLflow on ``send`` and on exit."""
 
     def __init__(self, sweep: Sweep, train: Train, folder: Path) -> None:
         self.sweep, self.train, self.folder = sweep, train, folder
-        self.seen: deque[tuple[int, Mapping[str, float]]] = deque(maxlen=REMEMBERED)
+        self.history: deque[tuple[int, Mapping[str, float]]] = deque(maxlen=HISTORY)
         self.unsent: list[tuple[int, int, Mapping[str, float]]] = []
+        """Step, time in milliseconds, and metrics."""
         self.off = sweep.tracking.uri == UNTRACKED
-        self.run: Any = None
+        self.run: MlflowRun | None = None
 
     def __enter__(self) -> MetricsLog:
         return self
@@ -47,59 +48,56 @@ class MetricsLog:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.send()
         if self.run is not None:
-            self._try(lambda: self.run.client.set_terminated(self.run.parent, "FAILED" if kind else "FINISHED"))
+            with self._tracking() as run:
+                run.client.set_terminated(run.parent, "FAILED" if kind else "FINISHED")
 
-    def step(self, step: int, measured: Mapping[str, float]) -> None:
-        """Record the measures of one step."""
-        self.seen.append((step, measured))
+    def record(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Record the metrics of one step."""
+        self.history.append((step, metrics))
         if not self.off:
-            self.unsent.append((step, now_ms(), measured))
+            self.unsent.append((step, now_ms(), metrics))
 
     def has(self, name: str) -> bool:
-        """Return True if a measure was taken lately."""
-        return any(name in measured for _, measured in self.seen)
+        """Return True if a recent step has this metric."""
+        return any(name in metrics for _, metrics in self.history)
 
     def mean(self, name: str, steps: int) -> float:
-        """The mean of a measure over the last ``steps`` steps that have it."""
-        values = [measured[name] for _, measured in self.seen if name in measured][-steps:]
+        """Return the mean of a metric over the last ``steps`` steps that have it."""
+        values = [metrics[name] for _, metrics in self.history if name in metrics][-steps:]
         return sum(values) / len(values)
 
     def send(self) -> None:
-        """Send what is new."""
-        if not self.off and self.unsent and self._try(self._send):
-            self.unsent = []
+        """Send the metrics that MLflow does not have yet."""
+        if self.off or not self.unsent:
+            return
+        with self._tracking() as run:
+            for step, time, metrics in self.unsent:
+                for name, value in metrics.items():
+                    run.client.log_metric(run.parent, name, value, time, step)
+        self.unsent = []
 
-    def file(self, path: Path) -> None:
-        """A file to keep with the run."""
+    def send_file(self, path: Path) -> None:
+        """Store a file with the run."""
         if not self.off:
-            self._try(lambda: self._opened().send_files([path]))
+            with self._tracking() as run:
+                run.send_files([path])
 
-    def _send(self) -> None:
-        run = self._opened()
-        for step, at, measured in self.unsent:
-            for name, value in measured.items():
-                run.client.log_metric(run.parent, name, value, at, step)
-
-    def _opened(self) -> Any:
-        if self.run is None:
-            tracking, train = self.sweep.tracking, self.train
-            params = {key: str(value) for key, value in train.settings.items() if key != "model"}
-            name = f"train {self.folder.name}"
-            experiment = tracking.experiment or self.sweep.name
-            params = {"model": train.model.name, **params}
-            self.run = MlflowRun(TrackedRun(tracking.uri, experiment, self.folder, name, params))
-            self.run.client.set_tag(self.run.parent, LEVEL, "training")
-            self.run.client.set_tag(self.run.parent, "mlflow.note.content", NOTE.replace("MODEL", train.model.name))
-        return self.run
-
-    def _try(self, act: Any) -> bool:
-        if self.off:
-            return False
+    @contextmanager
+    def _tracking(self) -> Iterator[MlflowRun]:
+        """Provide the MLflow run, created at first use; any error turns tracking off."""
         try:
-            act()
-        except Exception as problem:  # MLflow raises anything; the training goes on without it
+            self.run = self.run or self._create_run()
+            yield self.run
+        except Exception as error:  # MLflow raises errors of any type
             self.off = True
-            message = f"MLflow at {redact_address(self.sweep.tracking.uri)} takes no metrics ({first_line(problem)})"
-            print(f"{message}; the training goes on without it", file=sys.stderr, flush=True)
-            return False
-        return True
+            message = f"MLflow at {redact_address(self.sweep.tracking.uri)} takes no metrics ({first_line(error)})"
+            print(f"{message}; the training continues without it", file=sys.stderr, flush=True)
+
+    def _create_run(self) -> MlflowRun:
+        tracking, model = self.sweep.tracking, self.train.model.name
+        params = {**{key: str(value) for key, value in self.train.settings.items()}, "model": model}
+        experiment = tracking.experiment or self.sweep.name
+        run = MlflowRun(TrackedRun(tracking.uri, experiment, self.folder, f"train {self.folder.name}", params))
+        run.client.set_tag(run.parent, LEVEL, "training")
+        run.client.set_tag(run.parent, "mlflow.note.content", NOTE.replace("MODEL", model))
+        return run

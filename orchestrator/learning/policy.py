@@ -1,6 +1,6 @@
-"""The model that learns: samples replies and tells their log-probabilities; a prompt is computed once for all replies to it.
+"""The trained policy of the native engine: samples replies and computes their log-probabilities, each prompt only once.
 
-It reads questions through ``actors.engine.hf.backend``, so it gets the tokens and pixels that a sweep gives it.
+Inputs come from ``actors.engine.hf.backend``, so tokens and pixels are those of a sweep.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from actors.engine.batching import Job
 from actors.text.printable import one_line
 from orchestrator.learning.settings import Train, TrainError
 from orchestrator.learning.states import SampledReply
-from orchestrator.learning.student import Student, adapters
+from orchestrator.learning.student import Student, lora_config
 
 
 class SamplerDied(TrainError):
-    """The program that samples replies is gone; no weight has changed since the last step."""
+    """The engine that samples replies died; no weight has changed since the last step."""
 
 
 class Prefilled(NamedTuple):
-    """Questions after one pass through the model, padded on the left."""
+    """The forward pass of questions, padded on the left."""
 
     logits: Tensor
     """[questions, vocabulary], of the first token of a reply."""
@@ -37,33 +37,32 @@ class Prefilled(NamedTuple):
 
 
 class Policy(Student):
-    """A student that samples and is trained by hand."""
+    """A student with its own sampling and log-probabilities."""
 
     def __init__(self, train: Train) -> None:
         super().__init__(train)
         network = self.network
         if any(hasattr(module, "get_rope_index") for module in network.modules()):
             raise TrainError(
-                f"{train.model.name} numbers positions in three dimensions, which shared prompts are not written for; set "
-                'train.engine = "trl", or name a model without such positions as train.model (LLaVA, Idefics3, SmolVLM and '
-                "InternVL have none)"
+                f"{train.model.name} numbers positions in three dimensions, which the native engine does not support; set "
+                'train.engine = "trl", or another train.model (LLaVA, Idefics3, SmolVLM and InternVL work)'
             )
-        self.before = deepcopy(network).eval().requires_grad_(False) if train.full and train.kl else None
-        self.network = network if train.full else self._adapted()
+        self.initial_network = deepcopy(network).eval().requires_grad_(False) if train.full and train.kl else None
+        self.network = network if train.full else self._add_adapter()
         if train.full:
             self.network.requires_grad_(True)
         self.trained = [p for p in self.network.parameters() if p.requires_grad]
-        self.device = self.mind.device
-        self.stops = torch.tensor(sorted(self.mind.stops), device=self.device)
+        self.device = self.model.device
+        self.stops = torch.tensor(sorted(self.model.stops), device=self.device)
 
-    def _adapted(self) -> Any:
-        lora_config = adapters(self.network, self.train.lora, self.train.model.name)
+    def _add_adapter(self) -> Any:
+        config = lora_config(self.network, self.train.lora, self.train.model.name)  # checks that peft is installed
         from peft import get_peft_model
 
-        return get_peft_model(self.network, lora_config)
+        return get_peft_model(self.network, config)
 
     def prefill(self, network: Any, jobs: Sequence[Job], grad: bool) -> Prefilled:
-        """One pass over the questions."""
+        """Run one pass over the questions."""
         inputs = self._inputs(jobs).to(self.device)
         floats = {k: v.to(network.dtype) for k, v in inputs.items() if torch.is_floating_point(v)}
         mask = inputs["attention_mask"]
@@ -73,9 +72,9 @@ class Policy(Student):
         return Prefilled(out.logits[:, -1], out.past_key_values, mask, positions[:, -1] + 1)
 
     def _inputs(self, jobs: Sequence[Job]) -> Any:
-        """Tensors of all questions; raises TrainError where the processor takes them one by one alone."""
+        """Return the tensors of all questions; raise TrainError if the processor takes one question at a time."""
         try:
-            return self.mind.inputs(jobs)
+            return self.model.inputs(jobs)
         except ValueError as problem:
             if len(jobs) == 1:
                 raise
@@ -85,12 +84,12 @@ class Policy(Student):
             ) from None
 
     @torch.no_grad()
-    def sampled(
+    def sample(
         self, jobs: Sequence[Job], counts: Sequence[int], temperature: float, seed: int
     ) -> list[list[SampledReply]]:
-        """``counts[k]`` replies to question k; temperature 0 takes the likeliest token. The seed alone decides."""
+        """Sample ``counts[k]`` replies to question k by the seed; temperature 0 takes the likeliest token."""
         self.network.eval()
-        chance = torch.Generator(self.device).manual_seed(seed)
+        generator = torch.Generator(self.device).manual_seed(seed)
         logits, cache, mask, position = self.prefill(self.network, jobs, False)
         index = torch.tensor([k for k, n in enumerate(counts) for _ in range(n)], device=self.device)
         cache.batch_select_indices(index)
@@ -98,9 +97,9 @@ class Policy(Student):
         ended = torch.zeros(len(index), dtype=torch.bool, device=self.device)
         tokens, logprobs = [], torch.zeros(len(index), device=self.device)
         while True:
-            token = chosen(logits, temperature, chance)
+            token = _sample_tokens(logits, temperature, generator)
             logprobs += torch.where(ended, 0.0, logits.float().log_softmax(-1).gather(-1, token[:, None])[:, 0])
-            tokens.append(torch.where(ended, self.pad, token))
+            tokens.append(torch.where(ended, self.pad_token, token))
             ended = ended | torch.isin(token, self.stops)
             if bool(ended.all()) or len(tokens) == self.train.max_tokens:
                 break
@@ -111,35 +110,38 @@ class Policy(Student):
             ).logits[:, -1]  # fmt: skip
             position = position + 1
         rows = zip(torch.stack(tokens, 1).tolist(), logprobs.tolist(), strict=True)
-        replies = iter([SampledReply(self._ended(row), logprob) for row, logprob in rows])
+        replies = iter([SampledReply(self._cut(row), logprob) for row, logprob in rows])
         return [[next(replies) for _ in range(n)] for n in counts]
 
     def greedy(self, jobs: Sequence[Job]) -> list[str]:
-        replies = self.sampled(jobs, [1] * len(jobs), 0.0, 0)
+        replies = self.sample(jobs, [1] * len(jobs), 0.0, 0)
         return [self.text(group[0].tokens) for group in replies]
 
-    def _ended(self, row: Sequence[int]) -> tuple[int, ...]:
-        end = next((index for index, token in enumerate(row) if token in self.mind.stops), len(row) - 1)
+    def _cut(self, row: Sequence[int]) -> tuple[int, ...]:
+        """Return the tokens up to the first end token."""
+        end = next((index for index, token in enumerate(row) if token in self.model.stops), len(row) - 1)
         return tuple(row[: end + 1])
 
     def logprobs(
         self, network: Any, jobs: Sequence[Job], index: Sequence[int], replies: Sequence[Sequence[int]], grad: bool
     ) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of the tokens of replies, and which of them count, both [replies, longest].
+        """Return log-probabilities of the tokens of replies, and the mask without padding, both [replies, longest].
 
         ``index[k]`` is the question of reply k; a question is computed once for all its replies.
         """
         logits, cache, mask, position = self.prefill(network, jobs, grad)
-        chosen_rows = torch.tensor(index, device=self.device)
+        rows = torch.tensor(index, device=self.device)
         longest = max(map(len, replies))
-        ids = torch.tensor([[*reply, *[self.pad] * (longest - len(reply))] for reply in replies], device=self.device)
-        counted = torch.tensor([[1] * len(r) + [0] * (longest - len(r)) for r in replies], device=self.device)
+        ids = torch.tensor(
+            [[*reply, *[self.pad_token] * (longest - len(reply))] for reply in replies], device=self.device
+        )
+        reply_mask = torch.tensor([[1] * len(r) + [0] * (longest - len(r)) for r in replies], device=self.device)
         with torch.set_grad_enabled(grad):
-            cache.batch_select_indices(chosen_rows)
-            scores = logits[chosen_rows][:, None]
+            cache.batch_select_indices(rows)
+            scores = logits[rows][:, None]
             if longest > 1:
-                attention = torch.cat([mask[chosen_rows], counted[:, :-1]], 1)
-                positions = position[chosen_rows][:, None] + torch.arange(longest - 1, device=self.device)
+                attention = torch.cat([mask[rows], reply_mask[:, :-1]], 1)
+                positions = position[rows][:, None] + torch.arange(longest - 1, device=self.device)
                 rest = network(
                     input_ids=ids[:, :-1],
                     attention_mask=attention,
@@ -149,23 +151,23 @@ class Policy(Student):
                 )
                 scores = torch.cat([scores, rest.logits], 1)
             token_logprobs = scores.float().log_softmax(-1).gather(-1, ids[..., None])[..., 0]
-        return token_logprobs, counted
+        return token_logprobs, reply_mask
 
     def close(self) -> None:
-        """Give back what the policy holds beside its weights: here nothing."""
+        """Release the resources of a subclass; none here."""
 
     @contextlib.contextmanager
     def untrained(self) -> Iterator[Any]:
-        """The network as it was before training."""
-        if self.before is not None:
-            yield self.before
+        """Provide the network without its training."""
+        if self.initial_network is not None:
+            yield self.initial_network
             return
         with self.network.disable_adapter():
             yield self.network
 
 
-def chosen(logits: Tensor, temperature: float, chance: torch.Generator) -> Tensor:
-    """One token a row."""
+def _sample_tokens(logits: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
+    """Sample one token per row."""
     if temperature == 0:
         return logits.argmax(-1)
-    return torch.multinomial((logits.float() / temperature).softmax(-1), 1, generator=chance)[:, 0]
+    return torch.multinomial((logits.float() / temperature).softmax(-1), 1, generator=generator)[:, 0]

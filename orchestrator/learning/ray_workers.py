@@ -1,6 +1,6 @@
-"""One training in several processes of Ray Train, with a GPU each where the model takes one: where the sweeps run.
+"""Training in several processes of Ray Train, with a GPU each if the model uses one.
 
-All of them must see the training's folder: this machine, or a file system that the nodes share.
+All processes must see the training's folder: one machine, or a shared file system.
 """
 
 from __future__ import annotations
@@ -20,85 +20,90 @@ from orchestrator.execution import ray_cluster
 from orchestrator.learning.settings import TrainError, Training
 
 LOG = "train.log"
-"""The first worker's output, line by line; the command shows it as it grows."""
-LOOK_S = 1.0
-"""Seconds between two looks at it."""
+"""The first worker's lines, which the command prints as they are written."""
+POLL_S = 1.0
 WORKER_CPUS = 1
 
 
-def fit(training: Training, output: Path, say: Callable[[str], None], teach: Callable[..., None]) -> None:
-    """Train in ``workers`` processes until all steps are done, or Ctrl-C or SIGTERM ends them: the last checkpoint stays.
+def fit(training: Training, output: Path, say: Callable[[str], None], train_worker: Callable[..., None]) -> None:
+    """Train in ``workers`` processes until all steps are complete, or Ctrl-C or SIGTERM ends them after a checkpoint.
 
-    ``teach`` is ``trl_engine.teach``, which each worker calls. Raises TrainError with the first worker's failure.
+    ``train_worker`` is ``trl_engine.train_worker``, which each process calls. Raises TrainError with the first failure.
     """
     workers = training.train.workers
     ray_cluster.connect()
     cpus, gpus = ray_cluster.capacity()
-    each = 1 if training.train.model.gpus else 0
-    if (each and workers > gpus) or workers * WORKER_CPUS > cpus:
+    worker_gpus = 1 if training.train.model.gpus else 0
+    if (worker_gpus and workers > gpus) or workers * WORKER_CPUS > cpus:
         raise TrainError(
-            f"train.workers = {workers} takes {workers * each} GPUs and {workers * WORKER_CPUS} CPUs, and the cluster has "
-            f"{gpus} and {cpus:g}; set train.workers lower"
+            f"train.workers = {workers} takes {workers * worker_gpus} GPUs and {workers * WORKER_CPUS} CPUs, and the cluster "
+            f"has {gpus} and {cpus:g}; set train.workers lower"
         )
+    settings = {
+        "training": with_absolute_paths(training),
+        "output": str(output.resolve()),
+        "train_worker": train_worker,
+    }
     trainer = TorchTrainer(
-        work,
-        train_loop_config={"training": from_anywhere(training), "output": str(output.resolve()), "teach": teach},
+        run_worker,
+        train_loop_config=settings,
         scaling_config=ScalingConfig(
-            num_workers=workers, use_gpu=bool(each), resources_per_worker={"CPU": WORKER_CPUS, "GPU": each}
+            num_workers=workers,
+            use_gpu=bool(worker_gpus),
+            resources_per_worker={"CPU": WORKER_CPUS, "GPU": worker_gpus},
         ),
         run_config=RunConfig(
             name="workers", storage_path=str(output.resolve() / "ray"), failure_config=FailureConfig(max_failures=0)
         ),
     )
     try:
-        with shown(output / LOG, say):
+        with follow_log(output / LOG, say):
             trainer.fit()
     except TrainingFailedError as problem:
-        raise TrainError(f"a worker of the training failed: {reason(problem)}") from None
-    except (SystemExit, KeyboardInterrupt):  # Ray Train's own handlers have ended the workers, and leave
+        raise TrainError(f"a worker of the training failed: {failure_reason(problem)}") from None
+    except (SystemExit, KeyboardInterrupt):  # raised by Ray Train's handlers after they ended the workers
         return
 
 
-def from_anywhere(training: Training) -> Training:
-    """The same with every path of a file or folder that is here written in full: a worker starts in a folder of Ray's."""
+def with_absolute_paths(training: Training) -> Training:
+    """Return the training with absolute paths, because workers start in a folder of Ray's."""
     sweep, train = training
-    model = train.model.model_copy(update={key: _whole(getattr(train.model, key)) for key in ("source", "lora")})
-    train = train.model_copy(update={"model": model, "data": _whole(train.data)})
-    return Training(sweep.model_copy(update={"data": _whole(sweep.data)}), train)
+    model = train.model.model_copy(update={key: _absolute(getattr(train.model, key)) for key in ("source", "lora")})
+    train = train.model_copy(update={"model": model, "data": _absolute(train.data)})
+    return Training(sweep.model_copy(update={"data": _absolute(sweep.data)}), train)
 
 
-def _whole(path: str) -> str:
+def _absolute(path: str) -> str:
     return str(Path(path).resolve()) if path and Path(path).exists() else path
 
 
-def work(settings: dict[str, Any]) -> None:
-    """Run one worker."""
-    from orchestrator.learning.plan import drawable, states
-    from orchestrator.learning.progress import StopRequest
+def run_worker(settings: dict[str, Any]) -> None:
+    """Train in this process, as one of several."""
+    from orchestrator.learning.plan import drawable_states, load_training_states
 
     training, output = settings["training"], Path(settings["output"])
 
-    def tell(line: str) -> None:
+    def write_line(line: str) -> None:
         with (output / LOG).open("a", encoding="utf-8") as log:
             log.write(line + "\n")
 
-    state_pool = drawable(states(training), training.train)
-    settings["teach"](training, output, state_pool, StopRequest(), tell, tell)
+    states = drawable_states(load_training_states(training), training.train)
+    settings["train_worker"](training, output, states, Event(), write_line, write_line)
 
 
 @contextmanager
-def shown(log: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Show what is added to a file meanwhile."""
+def follow_log(log: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Print the lines that other processes append to a file during the block."""
     log.touch()
-    over = Event()
+    stop = Event()
     with log.open(encoding="utf-8") as file:
         file.seek(0, SEEK_END)
 
         def follow() -> None:
-            while not over.wait(LOOK_S):
-                tell()
+            while not stop.wait(POLL_S):
+                print_new_lines()
 
-        def tell() -> None:
+        def print_new_lines() -> None:
             for line in file:
                 say(line.rstrip("\n"))
 
@@ -107,13 +112,13 @@ def shown(log: Path, say: Callable[[str], None]) -> Iterator[None]:
         try:
             yield
         finally:
-            over.set()
+            stop.set()
             thread.join()
-            tell()
+            print_new_lines()
 
 
-def reason(problem: TrainingFailedError) -> str:
-    """The last line of what the first worker to fail raised."""
+def failure_reason(problem: TrainingFailedError) -> str:
+    """Return the last line of the error of the first worker that failed."""
     failures = problem.worker_failures if isinstance(problem, WorkerGroupError) else {}
     message = str(next(iter(failures.values()), problem)).strip()
     return one_line(message.splitlines()[-1]) if message else type(problem).__name__

@@ -1,6 +1,6 @@
-"""Replies of one step, their rewards and advantages: a group is the replies to one state.
+"""Replies of one step with rewards and advantages; the replies to one state are a group.
 
-Only a live group, one whose rewards differ, has a gradient; what is drawn depends on (seed, step) alone.
+Only a live group, whose rewards differ, has a gradient. All random draws depend on (seed, step) only.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 PLAIN, HINTED = "plain", "hint"
 STD_FLOOR = 1e-4
 """Added to a group's standard deviation (TRL's GRPO)."""
-DEEPEST = 16
-"""Turns of an episode that are played for its credit."""
-FEWEST = 3
-"""Replies that a group of an episode's state needs."""
+MAX_TURNS = 16
+"""Turn limit of an episode whose end is the reward."""
+MIN_GROUP_OF_EPISODES = 3
+"""Minimum size of a group where credit is by episode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,140 +33,133 @@ class Rollout:
     state: TrainingState
     group: int
     variant: str
-    """``plain`` or ``hint``: the question that it was sampled from; it is trained under the plain one."""
-    said: SampledReply
+    """``plain`` or ``hint``: the question it was sampled from; the gradient is always that of the plain one."""
+    completion: SampledReply
     reply: str
     outcome: ReplyOutcome
     reward: float
     advantage: float | None = None
-    """None in a group without differences."""
+    """None in a group with equal rewards."""
 
 
-def turns(policy: Policy, pool: Pool, train: Train, step: int) -> list[Rollout]:
-    """Single turns, each with its own reward: the paper's."""
-    states = pool.drawn(train.groups, Random(f"{train.seed}/learning/{step}/states"))
+def sample_turns(policy: Policy, pool: Pool, train: Train, step: int) -> list[Rollout]:
+    """Sample single turns, each with its own reward, as in the paper."""
+    states = pool.draw(train.groups, Random(f"{train.seed}/learning/{step}/states"))
     rollouts = []
-    for group, (state, replies) in enumerate(zip(states, sampled(policy, states, train, step), strict=True)):
+    for group, (state, replies) in enumerate(zip(states, _sample_groups(policy, states, train, step), strict=True)):
         for variant, sample in replies:
             text = policy.text(sample.tokens)
-            outcome = state.read(text)
+            outcome = state.outcome(text)
             rollouts.append(Rollout(state, group, variant, sample, text, outcome, outcome.reward(train.rp)))
-    return scored(rollouts, train, step)
+    return add_advantages(rollouts, train, step)
 
 
-def episodes(policy: Policy, pool: Pool, train: Train, step: int) -> list[Rollout]:
-    """Whole episodes from the drawn states on: each turn's reward is the end's, discounted by the turns that follow it.
+def sample_episodes(policy: Policy, pool: Pool, train: Train, step: int) -> list[Rollout]:
+    """Sample episodes from the drawn states on; a turn's reward is that of the end, discounted by the turns after it.
 
-    Replies at one view are a group; ``rp`` plays no part.
+    Replies to one state are a group; ``rp`` is not used.
     """
-    starts = pool.drawn(train.groups, Random(f"{train.seed}/learning/{step}/states"))
+    starts = pool.draw(train.groups, Random(f"{train.seed}/learning/{step}/states"))
     live: list[tuple[TrainingState, int, int]] = [
         (state, number, index) for number, state in enumerate(starts) for index in range(train.rollouts)
     ]
-    running: dict[tuple[int, int], list[Rollout]] = {}
-    for depth in range(DEEPEST):
+    episodes: dict[tuple[int, int], list[Rollout]] = {}
+    for depth in range(MAX_TURNS):
         states = [state for state, _, _ in live]
-        hints = [slot >= train.rollouts - hinted(train, step) for _, _, slot in live]
-        samples = one_each(policy, states, hints, train, step, depth)
-        following: list[tuple[TrainingState, int, int]] = []
-        for (state, number, place), hint, reply in zip(live, hints, samples, strict=True):
+        hints = [slot >= train.rollouts - count_hinted(train, step) for _, _, slot in live]
+        replies = _sample_one_each(policy, states, hints, train, step, depth)
+        continuing: list[tuple[TrainingState, int, int]] = []
+        for (state, number, slot), hint, reply in zip(live, hints, replies, strict=True):
             text = policy.text(reply.tokens)
-            outcome = state.read(text)
-            run = running.setdefault((number, place), [])
-            run.append(Rollout(state, 0, HINTED if hint else PLAIN, reply, text, outcome, 0.0))
-            if outcome.after is not None and isinstance(state, GameState):
-                following.append((state.next(outcome.after), number, place))
-        live = following
+            outcome = state.outcome(text)
+            turns = episodes.setdefault((number, slot), [])
+            turns.append(Rollout(state, 0, HINTED if hint else PLAIN, reply, text, outcome, 0.0))
+            if outcome.next_state is not None and isinstance(state, GameState):
+                continuing.append((state.successor(outcome.next_state), number, slot))
+        live = continuing
         if not live:
             break
-    return scored(credited(list(running.values()), train.gamma), train, step)
+    return add_advantages(credit_episodes(list(episodes.values()), train.gamma), train, step)
 
 
-def credited(played: Sequence[Sequence[Rollout]], gamma: float) -> list[Rollout]:
-    """The turns of all episodes with their returns, grouped by state."""
+def credit_episodes(episodes: Sequence[Sequence[Rollout]], gamma: float) -> list[Rollout]:
+    """Return the turns of all episodes with discounted rewards, grouped by state."""
     groups: dict[str, int] = {}
     rollouts = []
-    for run in played:
-        end = float(run[-1].outcome.right)
-        for turn, rollout in enumerate(run):
+    for episode in episodes:
+        end = float(episode[-1].outcome.right)
+        for turn, rollout in enumerate(episode):
             group = groups.setdefault(rollout.state.key, len(groups))
-            rollouts.append(replace(rollout, group=group, reward=end * gamma ** (len(run) - 1 - turn)))
+            rollouts.append(replace(rollout, group=group, reward=end * gamma ** (len(episode) - 1 - turn)))
     return rollouts
 
 
-def sampled(
+def _sample_groups(
     policy: Policy, states: Sequence[TrainingState], train: Train, step: int
 ) -> list[list[tuple[str, SampledReply]]]:
-    """A group for each state: plain replies, then hinted ones."""
-    hints = hinted(train, step)
-    sampled_groups: list[list[tuple[str, SampledReply]]] = []
+    """Sample a group for each state: plain replies, then hinted ones."""
+    hints = count_hinted(train, step)
+    groups: list[list[tuple[str, SampledReply]]] = []
     for start in range(0, len(states), train.at_once):
         part = states[start : start + train.at_once]
-        plain = _asked(policy, part, train.rollouts - hints, False, train, step, start)
-        groups = [[(PLAIN, sample) for sample in group] for group in plain]
-        if hints:
-            hinted_groups = _asked(policy, part, hints, True, train, step, start)
-            groups = [
-                [*group, *((HINTED, sampled) for sampled in extra)]
-                for group, extra in zip(groups, hinted_groups, strict=True)
-            ]
-        sampled_groups += groups
-    return sampled_groups
+        plain = _sample_part(policy, part, train.rollouts - hints, False, train, step, start)
+        hinted = _sample_part(policy, part, hints, True, train, step, start) if hints else [[] for _ in part]
+        for plain_replies, hinted_replies in zip(plain, hinted, strict=True):
+            groups.append([*((PLAIN, r) for r in plain_replies), *((HINTED, r) for r in hinted_replies)])
+    return groups
 
 
-def _asked(
+def _sample_part(
     policy: Policy, states: Sequence[TrainingState], number: int, hint: bool, train: Train, step: int, start: int
 ) -> list[list[SampledReply]]:
     seed = Random(f"{train.seed}/learning/{step}/{start}/{hint}").getrandbits(62)
-    return policy.sampled([state.job(hint) for state in states], [number] * len(states), train.temperature, seed)
+    return policy.sample([state.job(hint) for state in states], [number] * len(states), train.temperature, seed)
 
 
-def one_each(
+def _sample_one_each(
     policy: Policy, states: Sequence[TrainingState], hints: Sequence[bool], train: Train, step: int, depth: int
 ) -> list[SampledReply]:
-    """One reply to each state, equal questions computed once."""
+    """Sample one reply to each state; equal questions are computed once."""
     indices: dict[tuple[str, bool], list[int]] = {}
     for index, (state, hint) in enumerate(zip(states, hints, strict=True)):
         indices.setdefault((state.key, hint), []).append(index)
-    samples: dict[int, SampledReply] = {}
+    replies: dict[int, SampledReply] = {}
     questions = list(indices.items())
     for start in range(0, len(questions), train.at_once):
         part = questions[start : start + train.at_once]
         jobs = [states[same[0]].job(hint) for (_, hint), same in part]
         seed = Random(f"{train.seed}/learning/{step}/{depth}/{start}").getrandbits(62)
         for (_, same), group in zip(
-            part, policy.sampled(jobs, [len(s) for _, s in part], train.temperature, seed), strict=True
+            part, policy.sample(jobs, [len(s) for _, s in part], train.temperature, seed), strict=True
         ):
-            samples |= dict(zip(same, group, strict=True))
-    return [samples[place] for place in range(len(states))]
+            replies |= dict(zip(same, group, strict=True))
+    return [replies[index] for index in range(len(states))]
 
 
-def hinted(train: Train, step: int) -> int:
-    """Replies of a group that are sampled from the hinted question at this step."""
+def count_hinted(train: Train, step: int) -> int:
+    """Return the number of replies of a group that are sampled from the hinted question at this step."""
     return round(train.exploration.hint * train.rollouts) if step < train.exploration.until * train.steps else 0
 
 
-def scored(rollouts: Sequence[Rollout], train: Train, step: int) -> list[Rollout]:
-    """The rollouts with their advantages; as a control, rewards change places within each group first."""
+def add_advantages(rollouts: Sequence[Rollout], train: Train, step: int) -> list[Rollout]:
+    """Return the rollouts with advantages; with ``shuffle_rewards``, a control, rewards are shuffled within each group first."""
     groups: dict[int, list[Rollout]] = {}
     for rollout in rollouts:
         groups.setdefault(rollout.group, []).append(rollout)
     with_advantages = []
-    fewest = FEWEST if train.credit == "episode" else 2
+    min_size = MIN_GROUP_OF_EPISODES if train.credit == "episode" else 2
     for number, group in groups.items():
         rewards = [rollout.reward for rollout in group]
         if train.shuffle_rewards:
             Random(f"{train.seed}/learning/{step}/{number}/shuffle").shuffle(rewards)
-        values = advantages(rewards) if len(group) >= fewest else None
-        for index, rollout in enumerate(group):
-            with_advantages.append(
-                replace(rollout, reward=rewards[index], advantage=None if values is None else values[index])
-            )
+        values: Sequence[float | None] | None = advantages(rewards) if len(group) >= min_size else None
+        for rollout, reward, value in zip(group, rewards, values or [None] * len(group), strict=True):
+            with_advantages.append(replace(rollout, reward=reward, advantage=value))
     return with_advantages
 
 
 def advantages(rewards: Sequence[float]) -> list[float] | None:
-    """Rewards less their mean, over their standard deviation; None where all are equal (paper, section 5: GRPO)."""
+    """Return rewards minus their mean, over their standard deviation; None if all are equal (paper, section 5: GRPO)."""
     mean = sum(rewards) / len(rewards)
     deviation = sqrt(sum((reward - mean) ** 2 for reward in rewards) / len(rewards))
     if deviation < 1e-6:

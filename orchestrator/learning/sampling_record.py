@@ -1,7 +1,4 @@
-"""Log-probabilities of sampled replies, taken from the very passes that sample them: TRL keeps none of its own.
-
-They are those of temperature 1, whatever the sampling's, as the native engine stores them.
-"""
+"""Log-probabilities of replies at temperature 1, from the forward passes that sample them: TRL stores none."""
 
 from __future__ import annotations
 
@@ -14,38 +11,38 @@ from torch import Tensor
 
 
 class SamplingRecord:
-    """Listens to the network while it generates; one pass at a time is remembered, never a whole reply's scores."""
+    """A forward hook of a generating network; stores the scores of one pass at a time."""
 
     def __init__(self) -> None:
-        self.told: list[Tensor] = []
-        """One entry a pass but the last: [rows], the log-probability of the token that came of it."""
+        self.logprobs: list[Tensor] = []
+        """Per pass but the last: [rows], the log-probability of the sampled token."""
         self.scores: Tensor | None = None
         """[rows, vocabulary] of the last pass."""
 
     def __call__(self, network: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
-        """After each pass: its input ends with the tokens that the pass before gave."""
+        """Record a pass; its input ends with the tokens sampled by the pass before."""
         if self.scores is not None:
-            self.told.append(logprobs(self.scores, kwargs["input_ids"][:, -1]))
+            self.logprobs.append(token_logprobs(self.scores, kwargs["input_ids"][:, -1]))
         self.scores = output.logits[:, -1].detach()
 
     def sums(self, replies: Sequence[Sequence[int]]) -> list[float]:
-        """The log-probability of each reply, its end token included; call it once, when all are generated."""
+        """Return the log-probability of each reply, end token included; call it once, after the generation."""
         if self.scores is None:
             return []
-        longest = len(self.told) + 1
+        longest = len(self.logprobs) + 1
         ends = [reply[-1] if len(reply) == longest else 0 for reply in replies]
-        token_logprobs = torch.stack([*self.told, logprobs(self.scores, torch.tensor(ends))], 1)
-        return [float(row[: len(reply)].sum()) for row, reply in zip(token_logprobs, replies, strict=True)]
+        logprobs = torch.stack([*self.logprobs, token_logprobs(self.scores, torch.tensor(ends))], 1)
+        return [float(row[: len(reply)].sum()) for row, reply in zip(logprobs, replies, strict=True)]
 
 
-def logprobs(scores: Tensor, tokens: Tensor) -> Tensor:
-    """[rows]: of each row's token, by scores of [rows, vocabulary]."""
+def token_logprobs(scores: Tensor, tokens: Tensor) -> Tensor:
+    """Return the log-probability of each row's token, [rows], from scores of [rows, vocabulary]."""
     return scores.float().log_softmax(-1).gather(-1, tokens[:, None].to(scores.device))[:, 0].cpu()
 
 
 @contextmanager
-def recorded(network: Any) -> Iterator[SamplingRecord]:
-    """Record what the network samples inside the block."""
+def record_sampling(network: Any) -> Iterator[SamplingRecord]:
+    """Record the sampling of the network during the block."""
     record = SamplingRecord()
     hook = network.register_forward_hook(record, with_kwargs=True)
     try:

@@ -1,7 +1,4 @@
-"""The ``[train]`` table of a sweep file: who learns, from which states, by which rewards and steps.
-
-A table that cannot be trained as written is one sentence; every default that the paper states is the paper's.
-"""
+"""The ``[train]`` table of a sweep file: model, states, rewards and steps. Defaults are the paper's where it states them."""
 
 from __future__ import annotations
 
@@ -33,18 +30,18 @@ class Lora(Frozen):
     alpha: Count = 16
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
     targets: tuple[str, ...] = ("q_proj", "k_proj")
-    """Last names of the linear layers that get an adapter."""
+    """Last name components of the linear layers that get an adapter."""
 
 
 class States(Frozen):
     """The weight of each kind of state; any weights, 0 leaves a kind out."""
 
     hidden: Annotated[float, Field(ge=0)] = 1.0
-    """First views: nothing of what is asked can be seen yet."""
+    """First views: the answer is not visible yet."""
     middle: Annotated[float, Field(ge=0)] = 1.0
     """Views between the first and the last."""
     clear: Annotated[float, Field(ge=0)] = 1.0
-    """Last views of a player who asks until the answer can be known."""
+    """Last views of a player who asks until the answer is visible."""
 
     @model_validator(mode="after")
     def _some(self) -> States:
@@ -54,75 +51,75 @@ class States(Frozen):
 
 
 class Exploration(Frozen):
-    """Sources of variety for replies that would otherwise all be equal; none is in the paper."""
+    """Sources of variety for replies that would otherwise be equal; none is in the paper."""
 
     hint: Share = 0.0
-    """Share of each group that is sampled from the hinted question, and trained under the one without hint."""
+    """Share of each group that is sampled from the hinted question; gradients are those of the question without hint."""
     until: Share = 0.5
-    """Part of the steps that have such replies."""
+    """Share of the steps with such replies, from the first step on."""
     clone: Annotated[Whole, Field(ge=0)] = 0
-    """Steps before the first one in which the right reply itself is learnt (cross entropy)."""
+    """Steps before the first one that train the right reply itself (cross entropy)."""
 
 
 class Train(Frozen):
-    """One training. What the paper does not state is documented as ours."""
+    """The settings of one training."""
 
     model: ModelSpec
     data: str
     """A folder in the published format, or one with the published train split (``data fetch --split train``)."""
     scenarios: tuple[str, ...] = ("QD", "COCO")
     samples: Count | None = None
-    """Samples a scenario to learn from, drawn by seed; None takes all."""
+    """Samples per scenario, drawn by seed; None takes all."""
     engine: Literal["native", "trl"] = "native"
-    """``native``: exploration, credit by episode, one process. ``trl``: TRL's GRPOTrainer, as the paper; several GPUs."""
+    """``native``: exploration, credit by episode, one process. ``trl``: TRL's GRPOTrainer as in the paper, on several GPUs."""
     sampler: Literal["transformers", "vllm"] = "transformers"
-    """The engine that samples the replies; ``vllm`` requires ``native`` and a vllm entry whose options leave memory for both."""
+    """Engine that samples the replies; ``vllm`` requires ``native`` and a vllm entry whose options leave memory for both."""
     workers: Count = 1
-    """Processes of Ray Train, with a GPU each where the model takes one; for ``trl`` alone."""
+    """Processes of Ray Train, with a GPU each if the model uses one; for ``trl`` only."""
     zero: Literal[0, 2, 3] = 0
-    """DeepSpeed's ZeRO stage (paper: 3); for ``trl`` alone."""
+    """DeepSpeed's ZeRO stage (paper: 3); for ``trl`` only."""
     rp: Share = 0.5
-    """Reward of a valid suggestion; the right category is worth 1, all else 0."""
+    """Reward of a valid suggestion; the right category has 1, all other replies have 0."""
     states: States = States()
     rollouts: Annotated[Whole, Field(ge=2)] = 8
-    """Replies to one state: a group."""
+    """Replies per state, which are a group."""
     batch: Count = 512
-    """Replies of one step."""
+    """Replies per step."""
     steps: Annotated[Whole, Field(ge=0)] = 0
     """0: one pass over the states."""
     at_once: Count = 16
-    """States that are computed together; it bounds memory and changes no figure but by rounding."""
+    """States per forward pass; it bounds memory and changes results only by rounding."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 2e-5
     warmup: Annotated[Whole, Field(ge=0)] = 0
     """Steps in which the learning rate grows to its full value."""
     final_rate: Share = 0.0
-    """Part of the learning rate that the cosine ends at."""
+    """Final learning rate of the cosine, as a share of the full one."""
     full: bool = False
-    """Train every weight; else adapters (``lora``)."""
+    """Train all weights instead of adapters (``lora``)."""
     lora: Lora = Lora()
     temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
     max_tokens: Count = 50
-    """New tokens a reply may have."""
+    """Token limit of a reply."""
     exploration: Exploration = Exploration()
     credit: Literal["turn", "episode"] = "turn"
-    """``turn``: each reply's own reward, as in the paper. ``episode``: 1 where the episode ends right, discounted a turn."""
+    """``turn``: each reply's own reward, as in the paper. ``episode``: 1 if the episode ends right, discounted per turn."""
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.95
-    """Discount a turn, where credit is by episode."""
+    """Discount per turn, for credit by episode."""
     kl: Annotated[float, Field(ge=0)] = 0.0
-    """Weight of the divergence from the model before training."""
+    """Weight of the KL divergence from the model before training."""
     shuffle_rewards: bool = False
-    """A control: rewards change places within each group, so that nothing about the task can be learnt."""
+    """A control: rewards are shuffled within each group, so that the task cannot be learned."""
     seed: Whole = 0
     checkpoint_every: Count = 20
     evaluate_every: Annotated[Whole, Field(ge=0)] = 0
-    """Steps between two evaluations on the sweep's own data; 0 makes none."""
+    """Steps between two evaluations on the sweep's own data; 0 turns them off."""
     evaluate_samples: Count = 10
-    """Samples a scenario in such an evaluation."""
+    """Samples per scenario in an evaluation."""
 
     @model_validator(mode="after")
     def _groups(self) -> Train:
         if self.batch % self.rollouts:
-            raise ValueError(f"batch = {self.batch} is no multiple of rollouts = {self.rollouts}")
+            raise ValueError(f"batch = {self.batch} is not a multiple of rollouts = {self.rollouts}")
         if round(self.exploration.hint * self.rollouts) == self.rollouts:
             raise ValueError("exploration.hint leaves no reply to the question without hint; take a smaller share")
         return self
@@ -145,28 +142,28 @@ class Train(Frozen):
             raise ValueError(
                 f"batch = {self.batch} does not give each of {self.workers} workers whole groups of {self.rollouts}"
             )
-        if self.engine == "trl" and (strange := self._not_of_trl()):
+        if self.engine == "trl" and (unsupported := self._native_settings()):
             raise ValueError(
-                f'engine = "trl" asks one question a group, each state equally often, and takes no {", ".join(strange)}; leave '
-                'it out, or set engine = "native"'
+                f'engine = "trl" asks one question per group, each state equally often, and does not support '
+                f'{", ".join(unsupported)}; leave it out, or set engine = "native"'
             )
         return self
 
-    def _not_of_trl(self) -> list[str]:
-        """Settings that the native engine alone follows."""
+    def _native_settings(self) -> list[str]:
+        """Return the settings in use that only the native engine supports."""
         weights = {weight for weight in self.states.model_dump().values() if weight}
-        requested = {
+        settings = {
             "exploration.hint": self.exploration.hint,
             "exploration.clone": self.exploration.clone,
             'credit = "episode"': self.credit == "episode",
             "shuffle_rewards": self.shuffle_rewards,
             "unequal weights of states": len(weights) > 1,
         }
-        return [name for name, wanted in requested.items() if wanted]
+        return [name for name, in_use in settings.items() if in_use]
 
     @property
     def groups(self) -> int:
-        """States of one step."""
+        """States per step."""
         return self.batch // self.rollouts
 
     @property
@@ -185,10 +182,10 @@ class Train(Frozen):
 
 
 class Training(NamedTuple):
-    """A sweep file with a ``[train]`` table, read."""
+    """A sweep file with a ``[train]`` table."""
 
     sweep: Sweep
-    """The sweep played before and after training; its data must not be learned from."""
+    """The sweep played before and after training; the training must not use its data."""
     train: Train
 
 
@@ -201,22 +198,22 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Training:
 
 
 def train_table(table: dict[str, Any], where: str) -> Train:
-    """The ``[train]`` table of a sweep's table; raises TrainError or SweepError, ``where`` names the file in them."""
-    where_train = f"{where}: train"
-    table_of_train = table.get("train")
-    if not isinstance(table_of_train, dict):
-        raise TrainError(f"{where} has no [train] table; sweeps/demo-learning.toml is a file that has one")
-    fields = dict(table_of_train)
+    """Validate the ``[train]`` table of a sweep's table; ``where`` names the file in errors."""
+    where_train, fields = f"{where}: train", table.get("train")
+    if not isinstance(fields, dict):
+        raise TrainError(f"{where} has no [train] table; see sweeps/demo-learning.toml")
+    fields = dict(fields)
     if "model" in fields:
         fields["model"] = find_model(fields["model"], table.get("model", []), where_train)
     if "scenarios" in fields:
         fields["scenarios"] = find_scenarios(fields["scenarios"], where_train)
     train = validate_table(Train, fields, where_train)
     if train.model.backend in ("builtin", "openai"):
-        raise TrainError(f"{where_train}: {train.model.name} has no weights here; name a model of transformers or vLLM")
+        raise TrainError(
+            f"{where_train}: {train.model.name} has no local weights; name a model of transformers or vLLM"
+        )
     if train.model.lora:
         raise TrainError(
-            f"{where_train}: {train.model.name} has an adapter already ({train.model.lora}), and no second one is put on it; "
-            "name the model without it"
+            f"{where_train}: {train.model.name} has an adapter already ({train.model.lora}); name the model without it"
         )
     return train

@@ -1,4 +1,4 @@
-"""Rows of the published train split as states: the question as it stands, and a verdict read as the game reads replies."""
+"""Rows of the published train split as training states; replies are parsed as the game parses them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from envs.scenario import suggestions
 from envs.types import Action, ImageRef, Sample, State, Verdict, View
 from orchestrator.datasets.train_split import SplitRow, read_rows
 from orchestrator.learning.settings import TrainError
-from orchestrator.learning.states import ReplyOutcome, job_of
+from orchestrator.learning.states import ReplyOutcome, build_job
 
-LEARNT = ("QD", "COCO")
+SPLIT_SCENARIOS = ("QD", "COCO")
 """The scenarios of the split (paper, section 5)."""
 
 
 @dataclass(frozen=True)
 class SplitState:
-    """One row; how much its view shows is not published."""
+    """One row; its kind is unknown and counts as ``middle``."""
 
     row: SplitRow
     kind: str = "middle"
@@ -38,9 +38,11 @@ class SplitState:
 
     @property
     def scenario(self) -> str:
-        """The scenario whose moves its suggestions name; the first of ``LEARNT`` where it has none."""
+        """The scenario whose moves are among its suggestions, by default the first of ``SPLIT_SCENARIOS``."""
         text = " ".join(suggestions(self.row.options)).lower()
-        return next((name for name in LEARNT if any(cue in text for cue in SCENARIOS[name].cue)), LEARNT[0])
+        return next(
+            (name for name in SPLIT_SCENARIOS if any(cue in text for cue in SCENARIOS[name].cue)), SPLIT_SCENARIOS[0]
+        )
 
     @property
     def solution(self) -> str:
@@ -55,18 +57,18 @@ class SplitState:
             self.scenario, self.row.number, self.row.question, self.row.options, (), self.row.answer, self.key, 0, 1, 0
         )
         question = Message("user", self.row.question, (image,))
-        return job_of((question,), {image: self._picture()}, Situation(sample, State(0), view))
+        return build_job((question,), {image: self._picture()}, Situation(sample, State(0), view))
 
     def _picture(self) -> Image.Image:
         try:
             return Image.open(BytesIO(self.row.picture), formats=FORMATS).convert("RGB")
         except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
             raise TrainError(
-                f"row {self.row.number} of the train split holds no picture that can be decoded; fetch it again"
+                f"row {self.row.number} of the train split has no picture that can be decoded; fetch it again"
             ) from None
 
-    def read(self, reply: str) -> ReplyOutcome:
-        """Text first, letter second, over the options as one list (``envs.answers``)."""
+    def outcome(self, reply: str) -> ReplyOutcome:
+        """Match text first, then letter, over the options as one list (``envs.answers``)."""
         options, text, letter = self.row.options, as_text(reply), as_letter(reply)
         answer = option_table(options, (self.row.answer,), 0).read(text, letter)
         suggestion = option_table(options, self.row.suggestions, 0).read(text, letter)
@@ -82,8 +84,8 @@ class SplitState:
         return Action.CATEGORY if option in suggestions((option,)) else Action.ABSTENTION
 
 
-def states_of_split(folder: Path, samples: int | None, seed: int) -> list[SplitState]:
-    """The rows of a folder, or ``samples`` of them drawn by seed; raises BadData."""
+def load_split_states(folder: Path, samples: int | None, seed: int) -> list[SplitState]:
+    """Load the rows of a folder, or ``samples`` of them drawn by seed; raises BadData."""
     rows: Sequence[SplitRow] = list(read_rows(folder))
     if samples is not None and samples < len(rows):
         rows = Random(f"{seed}/learning/rows").sample(rows, samples)

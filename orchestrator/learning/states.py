@@ -1,6 +1,6 @@
-"""The states that are learnt from: views of the game on the path of a player who asks until the answer can be known.
+"""The states of a training: views of the game on the path of a player who asks until the answer is visible.
 
-A state's reward is the game's own verdict on a reply to it; no state shows a picture that the benchmark is scored on.
+Rewards are the game's own verdicts. No state shows a picture that the benchmark is scored on (``refuse_test_pictures``).
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ class SampledReply(NamedTuple):
     """One sampled reply."""
 
     tokens: tuple[int, ...]
-    """With the end token where there was one."""
+    """The end token included, if the reply has one."""
     logprob: float
     """Sum of the log-probabilities of its tokens at temperature 1, given the question it was sampled from."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyOutcome:
-    """The game's verdict on one reply."""
+    """The outcome of one reply in the game."""
 
     action: Action
     right: bool
-    """The right category, where it counted."""
-    asked: bool
-    """A valid suggestion."""
-    after: State | None = None
-    """The next state where the episode goes on."""
+    """True if the reply names the right category and the game counts it."""
+    is_suggestion: bool
+    """True if the reply is a valid suggestion."""
+    next_state: State | None = None
+    """None if the episode ends here."""
 
     def reward(self, suggestion: float) -> float:
-        """1 for the right category, ``suggestion`` (the paper's rp) for a valid suggestion, else 0 (paper, section 5)."""
-        return 1.0 if self.right else suggestion if self.asked else 0.0
+        """Return 1 for the right category, ``suggestion`` (the paper's rp) for a valid suggestion, else 0 (paper, section 5)."""
+        return 1.0 if self.right else suggestion if self.is_suggestion else 0.0
 
 
 class TrainingState(Protocol):
-    """One question that can be asked, with or without its hint, and the verdict on replies to it."""
+    """One question, with or without its hint, and the outcome of replies to it."""
 
     @property
     def key(self) -> str:
-        """Names the state: scenario, sample and turn."""
+        """Scenario, sample and turn."""
         ...
 
     @property
@@ -78,11 +78,11 @@ class TrainingState(Protocol):
         ...
 
     def job(self, hint: bool = False) -> Job:
-        """The question as an engine takes it, pictures included; raises TrainError for one that is unreadable."""
+        """Return the question for an engine, pictures included; raise TrainError for an unreadable picture."""
         ...
 
-    def read(self, reply: str) -> ReplyOutcome:
-        """The verdict on a reply."""
+    def outcome(self, reply: str) -> ReplyOutcome:
+        """Return the outcome of a reply."""
         ...
 
 
@@ -115,28 +115,28 @@ class GameState:
             raise TrainError(
                 f"{self.key} cannot be shown: {bad}; `proactive-sweep data check` lists every bad picture"
             ) from None
-        return job_of(
+        return build_job(
             (prompts.question_message(view),), {view.image: picture}, Situation(self.sample, self.state, view)
         )
 
-    def read(self, reply: str) -> ReplyOutcome:
-        after, turn = SCENARIOS[self.scenario].step(self.sample, self.state, reply)
-        right, suggested = after.ending is Ending.CORRECT, turn.option is Verdict.CORRECT
-        return ReplyOutcome(turn.action, right, suggested and not right, after if after.ending is None else None)
+    def outcome(self, reply: str) -> ReplyOutcome:
+        state, turn = SCENARIOS[self.scenario].step(self.sample, self.state, reply)
+        right, is_suggestion = state.ending is Ending.CORRECT, turn.option is Verdict.CORRECT
+        return ReplyOutcome(turn.action, right, is_suggestion and not right, state if state.ending is None else None)
 
-    def next(self, after: State) -> GameState:
-        """The state that a reply led to; its kind is that of its place on the path."""
-        clear = SCENARIOS[self.scenario].solve(self.sample, after) == self.sample.answer
-        return GameState(self.sample, after, "clear" if clear else "middle", self.renderer)
+    def successor(self, state: State) -> GameState:
+        """Return a later state of the same episode; it is clear if the answer is visible in it."""
+        is_clear = SCENARIOS[self.scenario].solve(self.sample, state) == self.sample.answer
+        return GameState(self.sample, state, "clear" if is_clear else "middle", self.renderer)
 
 
-def job_of(messages: tuple[Message, ...], pictures: Mapping[object, Image], situation: Situation) -> Job:
-    """A request without decoding options of its own: the engine of learning samples by itself."""
+def build_job(messages: tuple[Message, ...], pictures: Mapping[object, Image], situation: Situation) -> Job:
+    """Return a request with default sampling: the training samples by its own settings."""
     return Job(Request(messages, Sampling(), 0, situation), pictures)  # type: ignore[arg-type]
 
 
-def path(sample: Sample, renderer: Renderer) -> list[GameState]:
-    """The states of a player who gives the right reply at each: the first is hidden, the last clear."""
+def solution_path(sample: Sample, renderer: Renderer) -> list[GameState]:
+    """Return the states of a player who always gives the right reply: the first is hidden, the last clear."""
     game, states = SCENARIOS[sample.scenario], list[State]()
     state = game.initial(sample)
     while state.ending is None:
@@ -147,26 +147,25 @@ def path(sample: Sample, renderer: Renderer) -> list[GameState]:
 
 
 class Pool:
-    """States to draw from, by scenario and kind."""
+    """A pool of states to draw from, by scenario and kind."""
 
     def __init__(self, states: Sequence[TrainingState], weights: States) -> None:
         self.states = states
         self.scenarios = sorted({state.scenario for state in states})
-        shares = weights.model_dump()
-        self.weights = {kind: shares[kind] for kind in KINDS}
+        self.weights = weights.model_dump()
         self.by_kind: dict[tuple[str, str], list[TrainingState]] = {}
         for state in states:
             self.by_kind.setdefault((state.scenario, state.kind), []).append(state)
 
     def counts(self) -> dict[str, int]:
-        """Kind -> states of it."""
+        """Return kind -> number of states."""
         return {kind: sum(len(self.by_kind.get((name, kind), ())) for name in self.scenarios) for kind in KINDS}
 
-    def drawn(self, number: int, rng: Random) -> list[TrainingState]:
-        """``number`` states, scenarios in turn, kinds by their weights among those that the scenario has."""
-        return [self._one(self.scenarios[index % len(self.scenarios)], rng) for index in range(number)]
+    def draw(self, number: int, rng: Random) -> list[TrainingState]:
+        """Draw ``number`` states: scenarios in turn, kinds by their weights among those that the scenario has."""
+        return [self._draw_state(self.scenarios[index % len(self.scenarios)], rng) for index in range(number)]
 
-    def _one(self, scenario: str, rng: Random) -> TrainingState:
+    def _draw_state(self, scenario: str, rng: Random) -> TrainingState:
         kinds = [kind for kind in KINDS if (scenario, kind) in self.by_kind]
         weights = [self.weights[kind] for kind in kinds]
         if not any(weights):
@@ -175,43 +174,43 @@ class Pool:
         return rng.choice(self.by_kind[scenario, rng.choices(kinds, weights)[0]])
 
 
-def states_of(
+def load_states(
     folder: Path, scenarios: Sequence[str], samples: int | None, seed: int, fit: Fit | None = None
 ) -> list[GameState]:
-    """All states of a folder in the published format, the filter's dropped samples included; raises BadData."""
+    """Load the states of a data folder, including samples that the benchmark's filter drops; raises BadData."""
     renderer = Renderer(folder, fit=fit)
     states: list[GameState] = []
     for scenario in scenarios:
-        samples_of_scenario = load_samples(folder, scenario, filtered=False)
-        for sample in samples_of_scenario if samples is None else limit_samples(samples_of_scenario, samples, seed):
-            states += path(sample, renderer)
+        chosen = load_samples(folder, scenario, filtered=False)
+        for sample in chosen if samples is None else limit_samples(chosen, samples, seed):
+            states += solution_path(sample, renderer)
     return states
 
 
 def fingerprint(picture: Image) -> bytes:
-    """Digest of a picture's size and RGB pixels, however its file is packed."""
+    """Return a digest of a picture's size and RGB pixels."""
     rgb = picture.convert("RGB")
     return blake2b(repr(rgb.size).encode() + rgb.tobytes(), digest_size=16).digest()
 
 
-def _pictures(state: TrainingState) -> Iterator[bytes]:
+def _fingerprints(state: TrainingState) -> Iterator[bytes]:
     yield from (fingerprint(picture) for picture in state.job().pictures.values())
 
 
 def refuse_test_pictures(states: Sequence[TrainingState], scenarios: Sequence[str], sweep: Sweep, data: str) -> None:
-    """Raise TrainError where a clear view of the sweep's benchmark is among the pictures that are learnt from.
+    """Raise TrainError if a clear view of the sweep's benchmark is among the pictures of the training.
 
-    Clear views alone name a sample: first views of different samples may be equal (nothing is drawn yet).
+    Only clear views identify a sample: first views of different samples may be equal, such as an empty canvas.
     """
     benchmark = Path(sweep.data)
     if not benchmark.is_dir():
-        raise TrainError(f"{sweep.data} must be a folder here: what is learnt from must hold none of its samples")
-    learnt: dict[bytes, str] = {}
+        raise TrainError(f"{sweep.data} must be a local folder, to check that no training sample is one of its samples")
+    train_keys: dict[bytes, str] = {}
     for state in states:
         if state.kind == "clear" or not isinstance(state, GameState):
-            learnt |= {digest: state.key for digest in _pictures(state)}
-    scored = [s for s in states_of(benchmark, scenarios, None, 0) if s.kind == "clear"]
-    overlaps = [(state.key, learnt[d]) for state in scored for d in _pictures(state) if d in learnt]
+            train_keys |= {digest: state.key for digest in _fingerprints(state)}
+    scored = [s for s in load_states(benchmark, scenarios, None, 0) if s.kind == "clear"]
+    overlaps = [(state.key, train_keys[d]) for state in scored for d in _fingerprints(state) if d in train_keys]
     if overlaps:
         (test_key, train_key), *others = overlaps
         count = f" and {len(others)} more" if others else ""

@@ -1,13 +1,11 @@
-"""TRL's GRPOTrainer over states of the game: what it is given, and every rollout that comes of it.
-
-The tokens and pixels of a question are those that a sweep gives the model; a reply is read as a sweep reads it.
-"""
+"""TRL's GRPOTrainer on states of the game; tokens, pixels and the parsing of replies are those of a sweep."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import polars as pl
@@ -20,16 +18,16 @@ from trl.models import unwrap_model_for_generation
 
 from actors.engine.chat_format import conversation
 from orchestrator.learning import evaluation, run_files
-from orchestrator.learning.plan import order
-from orchestrator.learning.progress import StopRequest, TrainingProgress
+from orchestrator.learning.plan import state_order
+from orchestrator.learning.progress import TrainingProgress
 from orchestrator.learning.rollouts import PLAIN, Rollout
-from orchestrator.learning.sampling_record import recorded
+from orchestrator.learning.sampling_record import record_sampling
 from orchestrator.learning.settings import Train, Training
 from orchestrator.learning.states import SampledReply, TrainingState
-from orchestrator.learning.student import Student, adapters
+from orchestrator.learning.student import Student, lora_config
 
-CHECKPOINTS = 2
-"""That are kept: the last one may be torn."""
+MAX_CHECKPOINTS = 2
+"""The last one may be incomplete after a kill."""
 ZERO = {"overlap_comm": True, "contiguous_gradients": True, "stage3_gather_16bit_weights_on_model_save": True}
 
 
@@ -42,136 +40,133 @@ class VerdictTrainer(GRPOTrainer):
         arguments: GRPOConfig,
         states: Sequence[TrainingState],
         progress: TrainingProgress,
-        stop: StopRequest,
+        stop: Event,
     ) -> None:
         train = training.train
         self.sweep, self.settings, self.states, self.progress = training.sweep, train, states, progress
         self.student = Student(train)
-        self.rolled: list[dict[str, Any]] = []
+        self.rows: list[dict[str, Any]] = []
         """Rollouts since the last checkpoint, of all processes."""
-        self.stepped = False
-        """True if a step has begun: what a checkpoint held was taken up then."""
+        self.checkpoint_loaded = False
+        """True from the first step on."""
         self.logprobs: list[float] = []
-        """Of the replies that this process sampled last."""
+        """Log-probabilities of the last sampled replies of this process."""
         network = self.student.network
         super().__init__(
             model=network,
             args=arguments,
-            reward_funcs=self.verdicts,
-            train_dataset=questions(states, order(len(states), train)),
-            processing_class=self.student.mind.processor,
-            peft_config=None if train.full else adapters(network, train.lora, train.model.name),
-            callbacks=[AfterStep(self, stop)],
+            reward_funcs=self.rewards,
+            train_dataset=question_dataset(states, state_order(len(states), train)),
+            processing_class=self.student.model.processor,
+            peft_config=None if train.full else lora_config(network, train.lora, train.model.name),
+            callbacks=[StepCallback(self, stop)],
         )
         self.remove_callback(PrinterCallback)
 
-    def verdicts(self, completion_ids: Sequence[Sequence[int]], place: Sequence[int], **_: Any) -> list[float]:
-        """The reward of each reply."""
-        said = zip(place, completion_ids, strict=True)
-        return [self._outcome(state, tokens)[1].reward(self.settings.rp) for state, tokens in said]
+    def rewards(self, completion_ids: Sequence[Sequence[int]], state_index: Sequence[int], **_: Any) -> list[float]:
+        """Return the reward of each reply."""
+        replies = zip(state_index, completion_ids, strict=True)
+        return [self._outcome(index, tokens)[1].reward(self.settings.rp) for index, tokens in replies]
 
-    def _outcome(self, place: int, tokens: Sequence[int]) -> tuple[str, Any]:
+    def _outcome(self, index: int, tokens: Sequence[int]) -> tuple[str, Any]:
         text = self.student.text(tokens)
-        return text, self.states[place].read(text)
+        return text, self.states[index].outcome(text)
 
-    def _generate_single_turn(self, *given: Any, **named: Any) -> Any:
-        with recorded(self.student.network) as record:
-            replies, weighed = super()._generate_single_turn(*given, **named)
+    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
+        with record_sampling(self.student.network) as record:
+            replies, logprobs = super()._generate_single_turn(*args, **kwargs)
         self.logprobs = record.sums(replies)
-        return replies, weighed
+        return replies, logprobs
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         generated: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        rows = run_files.rows(self.state.global_step, self._rollouts([row["place"] for row in inputs], generated))
-        self.rolled += gather_object(rows)
+        rows = run_files.rollout_rows(
+            self.state.global_step, self._rollouts([row["state_index"] for row in inputs], generated)
+        )
+        self.rows += gather_object(rows)
         return generated
 
-    def _rollouts(self, places: Sequence[int], generated: dict[str, Any]) -> list[Rollout]:
-        """The replies of this process with TRL's advantages; None in a group whose rewards are all equal."""
+    def _rollouts(self, indices: Sequence[int], generated: dict[str, Any]) -> list[Rollout]:
+        """Return the replies of this process with TRL's advantages; None in a group with equal rewards."""
         size = self.settings.rollouts
-        first = self.accelerator.process_index * len(places) // size
+        first_group = self.accelerator.process_index * len(indices) // size
+        columns = (generated["completion_ids"], generated["completion_mask"], generated["advantages"].tolist())
         rollouts = []
-        parts = zip(
-            places,
-            generated["completion_ids"],
-            generated["completion_mask"],
-            generated["advantages"].tolist(),
-            strict=True,
-        )
-        for number, (place, ids, mask, advantage) in enumerate(parts):
+        for number, (index, ids, mask, advantage) in enumerate(zip(indices, *columns, strict=True)):
             tokens = ids[mask.bool()].tolist()
-            text, outcome = self._outcome(place, tokens)
-            reward, said = outcome.reward(self.settings.rp), SampledReply(tuple(tokens), self.logprobs[number])
-            group = first + number // size
-            rollouts.append(Rollout(self.states[place], group, PLAIN, said, text, outcome, reward, advantage))
-        return [one for start in range(0, len(rollouts), size) for one in live(rollouts[start : start + size])]
+            text, outcome = self._outcome(index, tokens)
+            reward, completion = outcome.reward(self.settings.rp), SampledReply(tuple(tokens), self.logprobs[number])
+            group = first_group + number // size
+            rollouts.append(Rollout(self.states[index], group, PLAIN, completion, text, outcome, reward, advantage))
+        groups = (rollouts[start : start + size] for start in range(0, len(rollouts), size))
+        return [rollout for group in groups for rollout in _without_dead_advantages(group)]
 
-    def evaluated(self) -> dict[str, float]:
-        """Measures of greedy episodes on the sweep's own data; every process plays its share of the scenarios."""
-        train, place = self.settings, self.accelerator
-        share = self.sweep.scenarios[place.process_index :: place.num_processes]
-        with unwrap_model_for_generation(self.model_wrapped, place, self.args.ds3_gather_for_generation):
+    def evaluate_scenarios(self) -> dict[str, float]:
+        """Return measures of greedy episodes on the sweep's own data; every process plays its share of the scenarios."""
+        train, accelerator = self.settings, self.accelerator
+        share = self.sweep.scenarios[accelerator.process_index :: accelerator.num_processes]
+        with unwrap_model_for_generation(self.model_wrapped, accelerator, self.args.ds3_gather_for_generation):
             self.student.network.eval()
-            own_share = evaluation.evaluate(
+            scenarios = evaluation.evaluate(
                 self.student, Path(self.sweep.data), share, train.evaluate_samples, self.sweep.seed
             )
             self.student.network.train()
-        rollouts = {name: played for part in gather_object([own_share]) for name, played in part.items()}
-        return evaluation.measures(rollouts, train.scenarios)
+        all_scenarios = {name: outcome for part in gather_object([scenarios]) for name, outcome in part.items()}
+        return evaluation.measures(all_scenarios, train.scenarios)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Rollouts first: the checkpoint is the commit."""
-        if self.args.should_save and self.rolled:
-            first, last = self.rolled[0]["step"], self.rolled[-1]["step"]
-            run_files.write_rollouts(Path(self.args.output_dir), first, last, self.rolled)
+        """Write rollouts, then the checkpoint: a resumed training removes rollouts without one."""
+        if self.args.should_save and self.rows:
+            first, last = self.rows[0]["step"], self.rows[-1]["step"]
+            run_files.write_rollouts(Path(self.args.output_dir), first, last, self.rows)
             self.progress.log.send()
-        self.rolled = []
+        self.rows = []
         super()._save_checkpoint(model, trial)
 
 
-class AfterStep(TrainerCallback):
-    """Measures each step, tells of it, and ends the training where that was asked for."""
+class StepCallback(TrainerCallback):
+    """Records each step, and stops the training on request."""
 
-    def __init__(self, trainer: VerdictTrainer, stop: StopRequest) -> None:
+    def __init__(self, trainer: VerdictTrainer, stop: Event) -> None:
         self.trainer, self.stop, self.start = trainer, stop, 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Where the training goes on from."""
+        """Note the first step of this attempt."""
         self.start = state.global_step
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """All of a checkpoint is read by now."""
-        self.trainer.stepped = True
+        """Note that the checkpoint is loaded."""
+        self.trainer.checkpoint_loaded = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
-        """After each step."""
+        """Evaluate, record and print the step; stop on request."""
         step, trainer = state.global_step - 1, self.trainer
         every = trainer.settings.evaluate_every
-        evaluated = trainer.evaluated() if every and state.global_step % every == 0 else {}
+        evaluated = trainer.evaluate_scenarios() if every and state.global_step % every == 0 else {}
         if args.should_save:
-            rows = [row for row in trainer.rolled if row["step"] == step]
-            measured = run_files.measures(pl.DataFrame(rows, schema=run_files.ROLLOUT))
-            trainer.progress.step(step, {**measured, **evaluated})
-            trainer.progress.tell(self.start, step)
-        if self.stop.asked:
+            rows = [row for row in trainer.rows if row["step"] == step]
+            measures = run_files.rollout_measures(pl.DataFrame(rows, schema=run_files.ROLLOUT))
+            trainer.progress.record(step, {**measures, **evaluated})
+            trainer.progress.print_step(self.start, step)
+        if self.stop.is_set():
             control.should_save = control.should_training_stop = True
         return control
 
 
-def live(group: Sequence[Rollout]) -> list[Rollout]:
-    """The group; without advantages where all of its rewards are equal."""
-    teaches = len({rollout.reward for rollout in group}) > 1
-    return list(group) if teaches else [replace(rollout, advantage=None) for rollout in group]
+def _without_dead_advantages(group: Sequence[Rollout]) -> list[Rollout]:
+    """Return the group, without advantages if all of its rewards are equal."""
+    is_live = len({rollout.reward for rollout in group}) > 1
+    return list(group) if is_live else [replace(rollout, advantage=None) for rollout in group]
 
 
-def questions(states: Sequence[TrainingState], places: Sequence[int]) -> Dataset:
-    """One row a group, in the order of the steps; a picture is opened when its row is asked for."""
+def question_dataset(states: Sequence[TrainingState], indices: Sequence[int]) -> Dataset:
+    """Return one row per group, in the order of the steps; pictures are opened when a row is read."""
 
-    def shown(batch: dict[str, list[int]]) -> dict[str, list[Any]]:
-        jobs = [states[place].job() for place in batch["place"]]
+    def load_rows(batch: dict[str, list[int]]) -> dict[str, list[Any]]:
+        jobs = [states[index].job() for index in batch["state_index"]]
         conversations = [job.request.messages for job in jobs]
         return {
-            "place": batch["place"],
+            "state_index": batch["state_index"],
             "prompt": [conversation(messages, lambda image: {"type": "image"}) for messages in conversations],
             "images": [
                 [job.pictures[image] for message in messages for image in message.images]
@@ -179,11 +174,11 @@ def questions(states: Sequence[TrainingState], places: Sequence[int]) -> Dataset
             ],
         }
 
-    return Dataset.from_dict({"place": list(places)}).with_transform(shown)
+    return Dataset.from_dict({"state_index": list(indices)}).with_transform(load_rows)
 
 
-def config(train: Train, output: Path) -> GRPOConfig:
-    """The trainer's arguments; what neither the paper nor the ``[train]`` table states is TRL's default."""
+def grpo_config(train: Train, output: Path) -> GRPOConfig:
+    """Return the trainer's arguments; settings that neither the paper nor the ``[train]`` table states are TRL's defaults."""
     replies = train.batch // train.workers
     at_once = max(n for n in range(1, train.at_once * train.rollouts + 1) if replies % n == 0)
     on_gpu = bool(train.model.gpus) and torch.cuda.is_available()
@@ -207,17 +202,17 @@ def config(train: Train, output: Path) -> GRPOConfig:
         shuffle_dataset=False,
         use_cpu=not on_gpu,
         bf16=on_gpu,
-        deepspeed=zero(train.zero),
+        deepspeed=deepspeed_config(train.zero),
         save_steps=train.checkpoint_every,
-        save_total_limit=CHECKPOINTS,
+        save_total_limit=MAX_CHECKPOINTS,
         report_to="none",
         logging_strategy="no",
         disable_tqdm=True,
     )
 
 
-def zero(stage: int) -> dict[str, Any] | None:
-    """DeepSpeed's configuration of a ZeRO stage; sizes are the trainer's."""
+def deepspeed_config(stage: int) -> dict[str, Any] | None:
+    """Return DeepSpeed's configuration of a ZeRO stage; the trainer fills in the sizes."""
     if not stage:
         return None
     sizes = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")

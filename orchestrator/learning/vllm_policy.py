@@ -1,7 +1,7 @@
-"""A policy whose replies vLLM samples, with the adapter as the last step left it; transformers computes its gradients.
+"""A policy that samples with vLLM, with the adapter of the last step; transformers computes its gradients.
 
-The two programs round differently, and vLLM batches by the moment at which a question arrives: the replies of a seed may differ
-from those of ``sampler = "transformers"``, and in rare cases from one run to the next.
+vLLM rounds differently and batches by arrival time: the replies of a seed may differ from those of
+``sampler = "transformers"``, and in rare cases from one run to the next.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from actors.engine.backend import BackendDied
 from actors.engine.batching import Job
 from actors.engine.chat_format import conversation
 from orchestrator.learning.policy import Policy, SamplerDied
-from orchestrator.learning.run_files import rank_of_vllm
+from orchestrator.learning.run_files import vllm_lora_rank
 from orchestrator.learning.settings import Train, TrainError
 from orchestrator.learning.states import SampledReply
 
@@ -30,56 +30,58 @@ except ModuleNotFoundError:
     raise TrainError("sampler = \"vllm\" needs the package vllm: pip install 'proactive-sweep[vllm]'") from None
 
 
-SEEDS_APART = 2**20
-"""Between the seeds of two questions: vLLM counts on from a question's seed for each further reply to it."""
+SEED_STEP = 2**20
+"""Distance between the seeds of two questions: vLLM adds 1 for each further reply to a question."""
 
 
 class VLLMPolicy(Policy):
-    """``Policy`` with an engine beside it, in processes of its own."""
+    """A policy with a vLLM engine in processes of its own."""
 
     def __init__(self, train: Train) -> None:
         super().__init__(train)
         self.folder = TemporaryDirectory(prefix="adapters-")
         self.loop = asyncio.Runner()
-        self.engine = VLLMBackend(served(train), Path(train.data))
+        self.engine = VLLMBackend(engine_spec(train), Path(train.data))
         self.saved: tuple[int, Path] | None = None
-        """Version of the weights that were saved last, and where."""
+        """Version and folder of the weights that were saved last."""
 
-    def sampled(
+    def sample(
         self, jobs: Sequence[Job], counts: Sequence[int], temperature: float, seed: int
     ) -> list[list[SampledReply]]:
-        """As ``Policy.sampled``, raising SamplerDied where the engine is gone; greedy replies are transformers'."""
+        """Sample with vLLM, greedy replies with transformers; raise SamplerDied if the engine died."""
         if temperature == 0:
-            return super().sampled(jobs, counts, temperature, seed)
+            return super().sample(jobs, counts, temperature, seed)
         try:
-            return self.loop.run(self._sampled(jobs, counts, temperature, seed))
-        except BackendDied as gone:
+            return self.loop.run(self._sample_all(jobs, counts, temperature, seed))
+        except BackendDied as error:
             raise SamplerDied(
-                f"vLLM's engine is gone: {gone}; the same command goes on from the last checkpoint"
+                f"vLLM's engine died: {error}; rerun the same command to resume from the last checkpoint"
             ) from None
 
-    async def _sampled(
+    async def _sample_all(
         self, jobs: Sequence[Job], counts: Sequence[int], temperature: float, seed: int
     ) -> list[list[SampledReply]]:
-        adapter = self._adapter()
+        adapter = self._save_adapter()
         requests = (
-            self._asked(job, count, temperature, seed + SEEDS_APART * folder, adapter)
-            for folder, (job, count) in enumerate(zip(jobs, counts, strict=True))
+            self._sample_one(job, count, temperature, seed + SEED_STEP * index, adapter)
+            for index, (job, count) in enumerate(zip(jobs, counts, strict=True))
         )
         return list(await asyncio.gather(*requests))
 
-    async def _asked(self, job: Job, count: int, temperature: float, seed: int, adapter: Path) -> list[SampledReply]:
-        """``count`` replies to one question."""
+    async def _sample_one(
+        self, job: Job, count: int, temperature: float, seed: int, adapter: Path
+    ) -> list[SampledReply]:
+        """Sample ``count`` replies to one question."""
         chat = conversation(job.request.messages, lambda image: {"type": "image_pil", "image_pil": job.pictures[image]})
-        how = RolloutSampling(count, temperature, seed, self.train.max_tokens)
+        sampling = RolloutSampling(count, temperature, seed, self.train.max_tokens)
         replies = []
-        for reply in await sample_replies(self.engine, chat, how, adapter):
-            tokens = self._ended(reply.tokens)
+        for reply in await sample_replies(self.engine, chat, sampling, adapter):
+            tokens = self._cut(reply.tokens)
             replies.append(SampledReply(tokens, sum(reply.logprobs[: len(tokens)])))
         return replies
 
-    def _adapter(self) -> Path:
-        """The folder of the adapter as it is now, saved once a step; the engine knows it by its number."""
+    def _save_adapter(self) -> Path:
+        """Save the adapter once per step and return its folder, whose number identifies it to the engine."""
         version = sum(parameter._version for parameter in self.trained)
         if self.saved is None or self.saved[0] != version:
             number = 1 if self.saved is None else int(self.saved[1].name) + 1
@@ -90,7 +92,7 @@ class VLLMPolicy(Policy):
         return self.saved[1]
 
     def close(self) -> None:
-        """End the engine and leave nothing behind."""
+        """Close the engine and remove the adapters."""
         try:
             self.loop.run(self.engine.close())
         finally:
@@ -98,8 +100,13 @@ class VLLMPolicy(Policy):
             self.folder.cleanup()
 
 
-def served(train: Train) -> Any:
-    """The model's entry as the engine gets it: with room for one adapter, and no answer of it kept from an earlier one."""
+def engine_spec(train: Train) -> Any:
+    """Return the model's entry for the engine, with room for one adapter."""
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    options = {"enable_lora": True, "max_loras": 1, "max_lora_rank": rank_of_vllm(train.lora.r), **train.model.options}
+    options = {
+        "enable_lora": True,
+        "max_loras": 1,
+        "max_lora_rank": vllm_lora_rank(train.lora.r),
+        **train.model.options,
+    }
     return resolve_embedded(train.model).model_copy(update={"options": options})

@@ -15,7 +15,7 @@ import numpy as np
 from envs import SCENARIOS
 from envs.demo import draw
 from orchestrator.learning import run_files, settings, trainer
-from orchestrator.learning.evaluation import Played, evaluate
+from orchestrator.learning.evaluation import ScenarioEvaluation, evaluate
 from orchestrator.learning.policy import Policy
 from orchestrator.learning.settings import Training
 from orchestrator.learning.update import PolicyOptimizer
@@ -98,15 +98,17 @@ def training(test: Path, learnt: Path, seed: int, more: Iterable[str] = ()) -> T
     return settings.load(DEMO, [*own, *more])
 
 
-def examined(policy: Policy, folders: Sequence[Path], samples: int = A_FOLDER) -> list[dict[str, Played]]:
+def examined(policy: Policy, folders: Sequence[Path], samples: int = A_FOLDER) -> list[dict[str, ScenarioEvaluation]]:
     """For each folder: scenario -> what the policy does on its samples."""
     return [evaluate(policy, folder, list(SCENARIOS), samples, 0) for folder in folders]
 
 
-def merged(found: Sequence[Mapping[str, Played]]) -> dict[str, Played]:
+def merged(found: Sequence[Mapping[str, ScenarioEvaluation]]) -> dict[str, ScenarioEvaluation]:
     """Scenario -> what was done on the samples of all folders."""
     return {
-        name: Played(*(sum((getattr(part[name], field) for part in found), ()) for field in Played.__slots__))
+        name: ScenarioEvaluation(
+            *(sum((getattr(part[name], field) for part in found), ()) for field in ScenarioEvaluation.__slots__)
+        )
         for name in SCENARIOS
     }
 
@@ -120,7 +122,7 @@ def taught(made: Training, folder: Path) -> Policy:
     return policy
 
 
-def judged(before: Mapping[str, Played], after: Mapping[str, Played]) -> Verdict:
+def judged(before: Mapping[str, ScenarioEvaluation], after: Mapping[str, ScenarioEvaluation]) -> Verdict:
     """Before and after on the same samples."""
     asks = [float(np.mean(after[name].clear_asks)) for name in SCENARIOS if after[name].clear_asks]
     named = [float(np.mean(after[n].clear_right)) - float(np.mean(before[n].clear_right)) for n in SCENARIOS]
@@ -132,7 +134,9 @@ def judged(before: Mapping[str, Played], after: Mapping[str, Played]) -> Verdict
     )
 
 
-def gain(before: Mapping[str, Played], after: Mapping[str, Played], names: Sequence[str]) -> Gain:
+def gain(
+    before: Mapping[str, ScenarioEvaluation], after: Mapping[str, ScenarioEvaluation], names: Sequence[str]
+) -> Gain:
     """Score interval of the mean of paired differences, scenarios as strata (``orchestrator.report.statistics.intervals``)."""
     strata = []
     for name in names:
@@ -141,7 +145,7 @@ def gain(before: Mapping[str, Played], after: Mapping[str, Played], names: Seque
     return Gain(sum(one.mean for one in strata) / len(strata), *score_interval(strata))
 
 
-def table(before: Mapping[str, Played], after: Mapping[str, Played]) -> str:
+def table(before: Mapping[str, ScenarioEvaluation], after: Mapping[str, ScenarioEvaluation]) -> str:
     """Accuracy and suggestions of each scenario, before -> after."""
 
     def cell(name: str) -> str:

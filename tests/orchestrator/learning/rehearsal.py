@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,12 @@ from transformers import AutoTokenizer
 from actors.engine.hf.backend import ModelAndProcessor
 from orchestrator.learning import run_files, settings, trainer
 from orchestrator.learning.metrics_log import MetricsLog
-from orchestrator.learning.plan import states
+from orchestrator.learning.plan import load_training_states
 from orchestrator.learning.policy import Policy
-from orchestrator.learning.progress import StopRequest, TrainingProgress
+from orchestrator.learning.progress import TrainingProgress
 from orchestrator.learning.settings import TrainError, Training
 from orchestrator.learning.states import TrainingState
-from orchestrator.learning.student import Student, loadable
+from orchestrator.learning.student import Student, transformers_spec
 from sweeps.load import load
 from tests.actors.architectures import write
 
@@ -67,7 +68,7 @@ def lettered(checkpoint: Path) -> Path:
 def by_trl(file: Path, folder: Path) -> dict[str, Any]:
     """What TRL's trainer is given, what it stores, and the model that comes of it."""
     made = settings.load(file, ["train.engine=trl"])
-    found = states(made)
+    found = load_training_states(made)
     done = trainer.train(made, folder / "trl", lambda line: None)
     come = after(file, made, done.model, found)
     try:
@@ -78,16 +79,16 @@ def by_trl(file: Path, folder: Path) -> dict[str, Any]:
 
 def given(made: Training, found: list[TrainingState], folder: Path) -> dict[str, Any]:
     """Which tensors of a sweep the trainer samples from and learns under, and how far its log-probabilities are off."""
-    from orchestrator.learning.trl_trainer import VerdictTrainer, config
+    from orchestrator.learning.trl_trainer import VerdictTrainer, grpo_config
 
     train = made.train.model_copy(update={"max_tokens": TOKENS})
     progress = TrainingProgress(train, MetricsLog(made.sweep, train, folder), print)
-    asked = VerdictTrainer(Training(made.sweep, train), config(train, folder), found, progress, StopRequest())
+    asked = VerdictTrainer(Training(made.sweep, train), grpo_config(train, folder), found, progress, Event())
     rows = [asked.train_dataset[k] for k in range(ASKED) for _ in range(ROLLOUTS)]
     with heard(asked) as sampled:
         learnt = asked._generate_and_score_completions(rows)
-    asked_for = [found[row["place"]] for row in rows]
-    mine = asked.student.mind.inputs([state.job() for state in asked_for])
+    asked_for = [found[row["state_index"]] for row in rows]
+    mine = asked.student.model.inputs([state.job() for state in asked_for])
     prompt = mine["input_ids"].shape[1]
     told = zip(asked_for, learnt["completion_ids"], learnt["completion_mask"], asked.logprobs, strict=True)
     gaps = [abs(one - whole(asked.student, state, ids[mask.bool()].tolist())) for state, ids, mask, one in told]
@@ -137,7 +138,7 @@ def trimmed(name: str, held: torch.Tensor, prompt: int) -> torch.Tensor:
 @torch.no_grad()
 def whole(student: Student, state: TrainingState, reply: Sequence[int]) -> float:
     """The log-probability of a reply, from one pass over question and reply."""
-    inputs = student.mind.inputs([state.job()])
+    inputs = student.model.inputs([state.job()])
     ids = torch.cat([inputs["input_ids"], torch.tensor([list(reply)])], 1)
     more = {k: v for k, v in inputs.items() if k not in ("input_ids", "attention_mask")}
     if "mm_token_type_ids" in more:
@@ -152,7 +153,7 @@ def whole(student: Student, state: TrainingState, reply: Sequence[int]) -> float
 def after(file: Path, made: Training, model: Path | None, found: list[TrainingState]) -> dict[str, Any]:
     """How many groups taught, and how far a sweep's logits move with the trained entry."""
     assert model is not None
-    before, learned = (ModelAndProcessor(loadable(m)) for m in load(file, [], [model]).models)
+    before, learned = (ModelAndProcessor(transformers_spec(m)) for m in load(file, [], [model]).models)
     tensors = before.inputs([found[0].job()])
     with torch.no_grad():
         moved = (before.network(**tensors).logits - learned.network(**tensors).logits).abs().max()
@@ -166,12 +167,12 @@ def by_hand(file: Path, folder: Path) -> dict[str, Any]:
     made = settings.load(file, ["train.engine=native"])
     try:
         policy = Policy(made.train)
-        policy.greedy([state.job() for state in states(made)[:ASKED]])
+        policy.greedy([state.job() for state in load_training_states(made)[:ASKED]])
     except TrainError as problem:
         return {"refused": str(problem)}
-    found = states(made)
+    found = load_training_states(made)
     asked = Random(0).sample(found, ASKED)
-    said = policy.sampled([state.job() for state in asked], [2] * ASKED, 1.0, 0)
+    said = policy.sample([state.job() for state in asked], [2] * ASKED, 1.0, 0)
     gaps = [
         abs(one.logprob - whole(policy, state, one.tokens))
         for state, group in zip(asked, said, strict=True)

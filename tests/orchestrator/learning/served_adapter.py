@@ -18,8 +18,8 @@ from actors.engine.backend import Request
 from actors.engine.hf.backend import ModelAndProcessor
 from actors.engine.registry import open_engine
 from orchestrator.learning.settings import Lora
-from orchestrator.learning.states import states_of
-from orchestrator.learning.student import adapters
+from orchestrator.learning.states import load_states
+from orchestrator.learning.student import lora_config
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
 from tests.actors.architectures import write
@@ -33,7 +33,7 @@ def written(model: ModelSpec, folder: Path) -> Path:
     """A random adapter on the layers that the paper trains."""
     network = ModelAndProcessor(model).network
     torch.manual_seed(1)
-    adapted = get_peft_model(network, adapters(network, Lora(), model.name))
+    adapted = get_peft_model(network, lora_config(network, Lora(), model.name))
     with torch.no_grad():
         for name, weight in adapted.named_parameters():
             if "lora_" in name:
@@ -56,7 +56,7 @@ def replies(model: ModelSpec, data: Path, asked: Sequence[Request]) -> list[str]
 
 
 def main(folder: Path, data: Path, names: Sequence[str]) -> None:
-    jobs = (state.job() for state in states_of(data, ("QD", "COCO", "ROD"), None, 0))
+    jobs = (state.job() for state in load_states(data, ("QD", "COCO", "ROD"), None, 0))
     asked = [Request(job.request.messages, Sampling(max_tokens=TOKENS), 0, job.request.situation) for job in jobs][
         :ASKED
     ]

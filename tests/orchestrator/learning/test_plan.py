@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from envs.demo import draw
 from orchestrator.cli.main import app
-from orchestrator.learning import cost, settings
-from orchestrator.learning.plan import counted, order, plan_lines
+from orchestrator.learning import settings
+from orchestrator.learning.plan import describe_hours, plan_lines, state_order, with_steps
 from orchestrator.learning.settings import train_table
 from sweeps.load import SweepError
 
@@ -25,7 +25,7 @@ def planned(*arguments):
 def paper(model, **more):
     """One pass over the published split."""
     train = train_table({"train": {"model": model, "data": "d", **more}}, "x.toml")
-    return counted(train, 26_879)
+    return with_steps(train, 26_879)
 
 
 def hours(text):
@@ -41,37 +41,37 @@ def test_plan_says_what_a_training_will_do(demo_data, tmp_path):
 
 
 def test_hours_of_the_papers_models_are_the_papers():
-    assert hours(cost.told(paper("qwen2.5-vl-3b"), "a100")) == pytest.approx((32, 40), rel=0.01)
-    assert hours(cost.told(paper("llava-next-mistral-7b"), "a100")) == pytest.approx((128, 160), rel=0.01)
+    assert hours(describe_hours(paper("qwen2.5-vl-3b"), "a100")) == pytest.approx((32, 40), rel=0.01)
+    assert hours(describe_hours(paper("llava-next-mistral-7b"), "a100")) == pytest.approx((128, 160), rel=0.01)
 
 
 def test_hours_follow_replies_parameters_gpu_and_their_number():
     one, half = paper("qwen2.5-vl-3b"), paper("qwen2.5-vl-3b", rollouts=4, batch=256)
 
-    assert hours(cost.told(half, "a100")) == pytest.approx((16, 20), rel=0.01)
-    assert hours(cost.told(one, "h200"))[1] == pytest.approx(40 * 0.35, rel=0.01)
-    assert hours(cost.told(paper("llava-ov-7b"), "a100")) == pytest.approx((7 * 32 / 3, 160), rel=0.01)
-    assert "16.0 to 20.0 h on 2 " in cost.told(one, "a100", 2).replace("15.9 to 20.0", "16.0 to 20.0")
+    assert hours(describe_hours(half, "a100")) == pytest.approx((16, 20), rel=0.01)
+    assert hours(describe_hours(one, "h200"))[1] == pytest.approx(40 * 0.35, rel=0.01)
+    assert hours(describe_hours(paper("llava-ov-7b"), "a100")) == pytest.approx((7 * 32 / 3, 160), rel=0.01)
+    assert "16.0 to 20.0 h on 2 " in describe_hours(one, "a100", 2).replace("15.9 to 20.0", "16.0 to 20.0")
 
 
 def test_a_forecast_counts_the_published_split_where_the_data_are_not_there(tmp_path):
     training = settings.load(DEMO, ["train.data=nowhere", "train.steps=0", "train.batch=512"])
     (line,) = plan_lines(training, "h200", 4)
 
-    assert "26,879 states of the published train split (nowhere is not there), 419 steps of 64 states" in line
+    assert "26,879 states of the published train split (nowhere does not exist), 419 steps of 64 states" in line
 
 
 def test_hours_on_a_gpu_that_nobody_knows_are_one_sentence():
     with pytest.raises(SweepError, match="no rates are known for GPU type 'tpu'"):
-        cost.told(paper("qwen2.5-vl-3b"), "tpu")
+        describe_hours(paper("qwen2.5-vl-3b"), "tpu")
 
 
 def test_each_pass_of_trl_has_every_state_once_in_an_order_of_its_own():
     train = train_table(
         {"train": {"model": "embedded", "data": "d", "engine": "trl", "batch": 32, "steps": 20}}, "x.toml"
     )
-    places = order(30, train)
+    places = state_order(30, train)
 
     assert len(places) == 80 and sorted(places[:30]) == sorted(places[30:60]) == list(range(30)) != places[:30]
     assert places[:30] != places[30:60] and len(set(places[60:])) == 20
-    assert places == order(30, train) != order(30, train.model_copy(update={"seed": 1}))
+    assert places == state_order(30, train) != state_order(30, train.model_copy(update={"seed": 1}))

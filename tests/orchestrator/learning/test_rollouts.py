@@ -6,14 +6,14 @@ from statistics import mean, pstdev
 import pytest
 
 from envs.types import Action
-from orchestrator.learning.rollouts import Rollout, advantages, credited, hinted, scored
+from orchestrator.learning.rollouts import Rollout, add_advantages, advantages, count_hinted, credit_episodes
 from orchestrator.learning.settings import train_table
-from orchestrator.learning.states import ReplyOutcome, SampledReply, states_of
+from orchestrator.learning.states import ReplyOutcome, SampledReply, load_states
 
 
 @pytest.fixture(scope="module")
 def state(demo_data):
-    return states_of(demo_data, ("QD",), 1, 0)[0]
+    return load_states(demo_data, ("QD",), 1, 0)[0]
 
 
 def train(**more):
@@ -34,7 +34,7 @@ def test_advantages_are_rewards_in_standard_deviations():
 
 
 def test_only_groups_with_differences_are_live(state):
-    made = scored(
+    made = add_advantages(
         [rollout(state, 0, 1.0), rollout(state, 0, 0.0), rollout(state, 1, 1.0), rollout(state, 1, 1.0)], train(), 0
     )
 
@@ -44,17 +44,17 @@ def test_only_groups_with_differences_are_live(state):
 
 def test_the_shuffled_control_keeps_each_groups_rewards_and_forgets_whose_they_are(state):
     group = [rollout(state, 0, float(k), right=k == 7) for k in range(8)]
-    orders = [tuple(r.reward for r in scored(group, train(shuffle_rewards=True), step)) for step in range(5)]
+    orders = [tuple(r.reward for r in add_advantages(group, train(shuffle_rewards=True), step)) for step in range(5)]
 
     assert all(sorted(order) == [float(k) for k in range(8)] for order in orders) and len(set(orders)) == 5
-    assert [r.reward for r in scored(group, train(), 0)] == [float(k) for k in range(8)]
+    assert [r.reward for r in add_advantages(group, train(), 0)] == [float(k) for k in range(8)]
 
 
 def test_an_episodes_end_is_the_return_of_its_turns(state):
     other = replace(state, state=state.state._replace(turn=1))
     won = [rollout(state, 0, 0.0), rollout(other, 0, 0.0, right=True)]
     lost = [rollout(state, 0, 0.0)]
-    made = credited([won, lost], 0.9)
+    made = credit_episodes([won, lost], 0.9)
 
     assert [r.reward for r in made] == [0.9, 1.0, 0.0]
     assert [r.group for r in made] == [0, 1, 0]
@@ -63,12 +63,12 @@ def test_an_episodes_end_is_the_return_of_its_turns(state):
 def test_a_state_of_an_episode_needs_three_replies_for_a_group(state):
     two = [rollout(state, 0, 1.0), rollout(state, 0, 0.0)]
 
-    assert all(r.advantage is None for r in scored(two, train(credit="episode"), 0))
-    assert all(r.advantage is not None for r in scored([*two, two[0]], train(credit="episode"), 0))
+    assert all(r.advantage is None for r in add_advantages(two, train(credit="episode"), 0))
+    assert all(r.advantage is not None for r in add_advantages([*two, two[0]], train(credit="episode"), 0))
 
 
 def test_hints_are_given_until_their_part_of_the_steps_is_over():
     made = train(exploration={"hint": 0.5, "until": 0.3})
 
-    assert [hinted(made, step) for step in range(5)] == [4, 4, 4, 0, 0]
-    assert hinted(train(), 0) == 0
+    assert [count_hinted(made, step) for step in range(5)] == [4, 4, 4, 0, 0]
+    assert count_hinted(train(), 0) == 0

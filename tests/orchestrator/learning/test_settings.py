@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
 from orchestrator.learning import run_files, settings
-from orchestrator.learning.run_files import entry
+from orchestrator.learning.run_files import model_entry
 from orchestrator.learning.settings import train_table
 from sweeps.load import SweepError, build
 
@@ -52,11 +52,11 @@ def test_the_papers_file_states_the_papers_training():
 def test_vllm_is_told_how_large_an_adapter_is(tmp_path):
     def made(**more):
         table = {"train": {"model": "llava-next-mistral-7b", "data": "d", **more}}
-        return entry(tmp_path, train_table(table, "x.toml"), tmp_path / "adapter-0")
+        return model_entry(tmp_path, train_table(table, "x.toml"), tmp_path / "adapter-0")
 
     assert made()["options"] == {"max_model_len": 32768, "max_lora_rank": 16}
     assert made(lora={"r": 33})["options"]["max_lora_rank"] == 64
-    assert "options" not in entry(tmp_path, read(), tmp_path / "adapter-0") and "lora" not in made(full=True)
+    assert "options" not in model_entry(tmp_path, read(), tmp_path / "adapter-0") and "lora" not in made(full=True)
 
 
 TRL = {"engine": "trl", "exploration": {}}
@@ -67,15 +67,21 @@ MISTAKES = {
     "a nested key misspelt": ({"lora": {"rank": 4}}, "unknown key 'lora.rank'"),
     "an unknown scenario": ({"scenarios": ["QDD"]}, "there is no scenario 'QDD'; did you mean 'QD'?"),
     "an unknown model": ({"model": "embeded"}, "there is no model 'embeded'; did you mean 'embedded'?"),
-    "a policy": ({"model": "oracle"}, "oracle has no weights here"),
+    "a policy": ({"model": "oracle"}, "oracle has no local weights"),
     "an adapter on an adapter": ({"model": "embedded-asks"}, "has an adapter already (adapter-asks)"),
-    "an odd batch": ({"batch": 100}, "batch = 100 is no multiple of rollouts = 8"),
+    "an odd batch": ({"batch": 100}, "batch = 100 is not a multiple of rollouts = 8"),
     "hints alone": ({"exploration": {"hint": 1.0}}, "exploration.hint leaves no reply to the question without hint"),
     "no state": ({"states": {"hidden": 0, "middle": 0, "clear": 0}}, "draws no state"),
     "one reply a group": ({"rollouts": 1}, "rollouts = 1: input should be greater than or equal to 2"),
-    "hints with trl": ({"engine": "trl"}, 'engine = "trl" asks one question a group'),
-    "episodes with trl": ({**TRL, "credit": "episode"}, 'takes no credit = "episode"; leave it out, or set engine'),
-    "views of unequal weight with trl": ({**TRL, "states": {"hidden": 2}}, "takes no unequal weights of states"),
+    "hints with trl": ({"engine": "trl"}, 'engine = "trl" asks one question per group'),
+    "episodes with trl": (
+        {**TRL, "credit": "episode"},
+        'does not support credit = "episode"; leave it out, or set engine',
+    ),
+    "views of unequal weight with trl": (
+        {**TRL, "states": {"hidden": 2}},
+        "does not support unequal weights of states",
+    ),
     "workers of the native engine": ({"workers": 2}, 'workers and zero are settings of engine = "trl"'),
     "half groups": ({**TRL, "workers": 3}, "does not give each of 3 workers whole groups of 8"),
     "ZeRO in one process": (

@@ -12,7 +12,7 @@ from actors.embedded import resolve_embedded
 from actors.engine.hf.backend import ModelAndProcessor, PreparedBatch
 from envs import SCENARIOS
 from envs.types import Action
-from orchestrator.learning.states import states_of
+from orchestrator.learning.states import load_states
 from sweeps.load import registry
 
 FOLDER = Path(__file__).parents[3] / "actors" / "embedded" / "adapter-asks"
@@ -28,7 +28,7 @@ def test_the_folder_is_small_and_names_no_machine():
 
 @pytest.mark.slow
 def test_the_model_asks_with_it_where_nothing_is_seen_yet_and_only_there(demo_data):
-    found = states_of(demo_data, tuple(SCENARIOS), None, 0)
+    found = load_states(demo_data, tuple(SCENARIOS), None, 0)
     hidden, clear = ([state for state in found if state.kind == kind] for kind in ("hidden", "clear"))
     before, after = (ModelAndProcessor(resolve_embedded(registry()[name])) for name in ("embedded", "embedded-asks"))
 
@@ -40,4 +40,4 @@ def asks(mind, states):
     """Of 70 states, at how many the model asks for help."""
     jobs = [state.job() for state in states]
     replies = mind.replies(PreparedBatch(jobs, mind.inputs(jobs)))
-    return sum(s.read(r.text).action is Action.SUGGESTION for s, r in zip(states, replies, strict=True))
+    return sum(s.outcome(r.text).action is Action.SUGGESTION for s, r in zip(states, replies, strict=True))

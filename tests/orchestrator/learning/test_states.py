@@ -12,7 +12,7 @@ from envs.demo import draw
 from envs.render import Renderer
 from envs.types import Action
 from orchestrator.learning.settings import States, TrainError
-from orchestrator.learning.states import Pool, refuse_test_pictures, states_of
+from orchestrator.learning.states import Pool, load_states, refuse_test_pictures
 from sweeps.load import build
 
 NAMES = ("QD", "COCO")
@@ -20,7 +20,7 @@ NAMES = ("QD", "COCO")
 
 @pytest.fixture(scope="module")
 def states(demo_data):
-    return states_of(demo_data, tuple(SCENARIOS), None, 0)
+    return load_states(demo_data, tuple(SCENARIOS), None, 0)
 
 
 def sweep(folder):
@@ -39,18 +39,18 @@ def test_rewards_are_the_games_verdict(states):
     for state in states:
         asks = SCENARIOS[state.scenario].askable(state.sample, state.state)
         wrong = next(c for c in state.sample.categories if c != state.sample.answer)
-        assert state.read(state.solution).reward(0.25) == (1.0 if state.kind == "clear" else 0.25)
-        assert state.read(wrong).reward(0.25) == state.read("what?").reward(0.25) == 0.0
+        assert state.outcome(state.solution).reward(0.25) == (1.0 if state.kind == "clear" else 0.25)
+        assert state.outcome(wrong).reward(0.25) == state.outcome("what?").reward(0.25) == 0.0
         for ask in asks:
-            assert state.read(ask).asked and state.read(ask).action is Action.SUGGESTION
+            assert state.outcome(ask).is_suggestion and state.outcome(ask).action is Action.SUGGESTION
         if SCENARIOS[state.scenario].answerable(state.sample, state.state):
-            assert state.read(state.sample.answer).reward(0.25) == 1.0
+            assert state.outcome(state.sample.answer).reward(0.25) == 1.0
 
 
 def test_a_hidden_state_of_rod_rewards_no_category(states):
     hidden = next(state for state in states if state.scenario == "ROD" and state.kind == "hidden")
 
-    assert hidden.read(hidden.sample.answer).reward(1.0) == 0.0
+    assert hidden.outcome(hidden.sample.answer).reward(1.0) == 0.0
 
 
 def test_the_question_is_the_sweeps_and_the_hint_changes_it(states):
@@ -63,14 +63,14 @@ def test_the_question_is_the_sweeps_and_the_hint_changes_it(states):
 
 def test_states_are_drawn_by_weight_and_seed(states):
     pool = Pool([s for s in states if s.scenario in NAMES], States(hidden=3, middle=0, clear=1))
-    drawn = pool.drawn(400, Random(1))
+    drawn = pool.draw(400, Random(1))
     kinds = Counter(state.kind for state in drawn)
 
     assert kinds["middle"] == 0 and 270 < kinds["hidden"] < 330
     assert (
         [s.key for s in drawn]
-        == [s.key for s in pool.drawn(400, Random(1))]
-        != [s.key for s in pool.drawn(400, Random(2))]
+        == [s.key for s in pool.draw(400, Random(1))]
+        != [s.key for s in pool.draw(400, Random(2))]
     )
     assert Counter(state.scenario for state in drawn) == dict.fromkeys(NAMES, 200)
 
@@ -79,14 +79,14 @@ def test_a_kind_that_a_scenario_lacks_is_told(states):
     only = [state for state in states if state.scenario == "QD" and state.kind == "hidden"]
 
     with pytest.raises(TrainError, match=r"QD has no state of the kinds that train.states draws"):
-        Pool(only, States(hidden=0, middle=1, clear=0)).drawn(1, Random(0))
+        Pool(only, States(hidden=0, middle=1, clear=0)).draw(1, Random(0))
 
 
 def test_test_samples_are_refused_by_their_pictures(demo_data, tmp_path):
     draw(tmp_path / "other", 8, 77, NAMES)
-    others = states_of(tmp_path / "other", NAMES, None, 0)
+    others = load_states(tmp_path / "other", NAMES, None, 0)
     refuse_test_pictures(others, NAMES, sweep(demo_data), "other")
-    mine = states_of(demo_data, NAMES, None, 0)
+    mine = load_states(demo_data, NAMES, None, 0)
 
     with pytest.raises(TrainError, match=r"mine shows pictures that .* is scored on .* and 19 more"):
         refuse_test_pictures(mine, NAMES, sweep(demo_data), "mine")
@@ -94,8 +94,8 @@ def test_test_samples_are_refused_by_their_pictures(demo_data, tmp_path):
 
 def test_a_renamed_test_picture_is_found_too(demo_data, tmp_path):
     draw(tmp_path / "other", 8, 77, NAMES)
-    clear = next(s for s in states_of(demo_data, ("COCO",), None, 0) if s.kind == "clear")
-    target = next(s for s in states_of(tmp_path / "other", ("COCO",), None, 0) if s.kind == "clear")
+    clear = next(s for s in load_states(demo_data, ("COCO",), None, 0) if s.kind == "clear")
+    target = next(s for s in load_states(tmp_path / "other", ("COCO",), None, 0) if s.kind == "clear")
     line = (demo_data / "coco2014_preprocessed.jsonl").read_text().splitlines()
     stolen = next(text for text in line if f'"id": {clear.sample.id},' in text)
     shutil.copy(demo_data / clear.sample.image, tmp_path / "other" / target.sample.image)
@@ -104,11 +104,11 @@ def test_a_renamed_test_picture_is_found_too(demo_data, tmp_path):
     )
 
     with pytest.raises(TrainError, match=r"name a folder without test samples as train.data"):
-        refuse_test_pictures(states_of(tmp_path / "other", NAMES, None, 0), NAMES, sweep(demo_data), "other")
+        refuse_test_pictures(load_states(tmp_path / "other", NAMES, None, 0), NAMES, sweep(demo_data), "other")
 
 
 def test_data_that_cannot_be_compared_are_refused():
-    with pytest.raises(TrainError, match=r"hf://a/b must be a folder here"):
+    with pytest.raises(TrainError, match=r"hf://a/b must be a local folder"):
         refuse_test_pictures([], NAMES, sweep("hf://a/b"), "mine")
 
 

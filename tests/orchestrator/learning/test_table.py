@@ -6,7 +6,7 @@ import tomli_w
 
 from actors.engine.baselines import Baseline
 from orchestrator.learning import table
-from orchestrator.learning.run_files import claim, entry, read_train_table
+from orchestrator.learning.run_files import claim, model_entry, read_train_table
 from orchestrator.learning.settings import TrainError, train_table
 from orchestrator.report.tables.markdown import markdown
 from orchestrator.storage.lock import RunFolderError
@@ -21,7 +21,7 @@ def model_file(tmp_path_factory):
     (folder / "adapter-0").mkdir(parents=True)
     train = train_table({"train": {"model": "embedded", "data": "d", "rp": 0.75}}, "x.toml")
     claim(folder, train)
-    (folder / "model.toml").write_text(tomli_w.dumps({"model": [entry(folder, train, folder / "adapter-0")]}))
+    (folder / "model.toml").write_text(tomli_w.dumps({"model": [model_entry(folder, train, folder / "adapter-0")]}))
     return folder / "model.toml"
 
 

@@ -10,7 +10,7 @@ from envs.samples import BadData
 from envs.types import Action
 from orchestrator.datasets import train_split
 from orchestrator.learning.settings import TrainError
-from orchestrator.learning.split_states import states_of_split
+from orchestrator.learning.split_states import load_split_states
 from tests.orchestrator.datasets.test_download import fetch
 from tests.orchestrator.hubserver import Hub, serving
 
@@ -39,7 +39,7 @@ def write(folder, rows, name="train-00000-of-00001.parquet"):
 
 
 def test_a_row_is_a_state_with_the_packages_reading(tmp_path):
-    (state,) = states_of_split(write(tmp_path, [row()]), None, 0)
+    (state,) = load_split_states(write(tmp_path, [row()]), None, 0)
 
     assert state.scenario == "QD" and state.job().request.messages[0].text.startswith("What is it? 0\nA. Add")
     assert [p.size for p in state.job().pictures.values()] == [(8, 8)]
@@ -48,35 +48,35 @@ def test_a_row_is_a_state_with_the_packages_reading(tmp_path):
         ("A", 0.5, Action.SUGGESTION), ("Add more details.", 0.5, Action.SUGGESTION),
         ("Dog.", 0.0, Action.CATEGORY), ("B", 0.0, Action.ABSTENTION), ("no idea", 0.0, Action.UNPARSABLE),
     ):  # fmt: skip
-        assert (state.read(reply).reward(0.5), state.read(reply).action) == (reward, action), reply
-    assert state.read(state.solution).right
+        assert (state.outcome(reply).reward(0.5), state.outcome(reply).action) == (reward, action), reply
+    assert state.outcome(state.solution).right
 
 
 def test_a_camera_move_is_of_coco(tmp_path):
     options = ["Move the camera to the left.", *OPTIONS[1:]]
     rows = [row(options=options, proactive_actions=options[:1])]
 
-    assert states_of_split(write(tmp_path, rows), None, 0)[0].scenario == "COCO"
+    assert load_split_states(write(tmp_path, rows), None, 0)[0].scenario == "COCO"
 
 
 def test_samples_are_drawn_by_seed(tmp_path):
     folder = write(tmp_path, [row(k) for k in range(20)])
-    keys = [[s.key for s in states_of_split(folder, 5, seed)] for seed in (0, 0, 1)]
+    keys = [[s.key for s in load_split_states(folder, 5, seed)] for seed in (0, 0, 1)]
 
     assert len(set(keys[0])) == 5 and keys[0] == keys[1] != keys[2]
 
 
 def test_hints_need_words_that_the_split_does_not_have(tmp_path):
-    (state,) = states_of_split(write(tmp_path, [row()]), None, 0)
+    (state,) = load_split_states(write(tmp_path, [row()]), None, 0)
 
     with pytest.raises(TrainError, match=r"set train.exploration.hint = 0"):
         state.job(hint=True)
 
 
 def test_bytes_that_are_no_picture_are_told(tmp_path):
-    (state,) = states_of_split(write(tmp_path, [row(images=[{"bytes": b"GIF8", "path": None}])]), None, 0)
+    (state,) = load_split_states(write(tmp_path, [row(images=[{"bytes": b"GIF8", "path": None}])]), None, 0)
 
-    with pytest.raises(TrainError, match="row 0 of the train split holds no picture that can be decoded"):
+    with pytest.raises(TrainError, match="row 0 of the train split has no picture that can be decoded"):
         state.job()
 
 

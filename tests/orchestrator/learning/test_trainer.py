@@ -20,10 +20,10 @@ pytest.importorskip("peft", reason="the package peft is not installed")
 from actors.engine.hf.backend import ModelAndProcessor, PreparedBatch  # noqa: E402
 from envs.demo import draw  # noqa: E402
 from orchestrator.learning import run_files, settings, trainer  # noqa: E402
-from orchestrator.learning.evaluation import evaluate, greedy, measures  # noqa: E402
-from orchestrator.learning.plan import states  # noqa: E402
+from orchestrator.learning.evaluation import evaluate, greedy_replies, measures  # noqa: E402
+from orchestrator.learning.plan import load_training_states  # noqa: E402
 from orchestrator.learning.policy import Policy  # noqa: E402
-from orchestrator.learning.rollouts import episodes, turns  # noqa: E402
+from orchestrator.learning.rollouts import sample_episodes, sample_turns  # noqa: E402
 from orchestrator.learning.settings import TrainError  # noqa: E402
 from orchestrator.learning.states import Pool  # noqa: E402
 from orchestrator.learning.update import PolicyOptimizer  # noqa: E402
@@ -65,7 +65,7 @@ def policy(own):
 @pytest.fixture(scope="module")
 def pool(own):
     made = settings.load(DEMO, own)
-    return Pool(states(made), made.train.states)
+    return Pool(load_training_states(made), made.train.states)
 
 
 def trained(folder, overrides, say=lambda line: None):
@@ -79,8 +79,8 @@ def weights(folder):
 
 
 def test_log_probabilities_with_a_shared_prompt_are_those_of_whole_sequences(policy, pool):
-    asked = [state.job() for state in pool.drawn(3, Random(0))]
-    said = policy.sampled(asked, [3, 1, 2], 1.0, seed=5)
+    asked = [state.job() for state in pool.draw(3, Random(0))]
+    said = policy.sample(asked, [3, 1, 2], 1.0, seed=5)
     index = [k for k, group in enumerate(said) for _ in group]
     replies = [one.tokens for group in said for one in group]
     policy.network.eval()
@@ -94,7 +94,7 @@ def test_log_probabilities_with_a_shared_prompt_are_those_of_whole_sequences(pol
 
 def whole_sequence(policy, job, reply):
     """The log-probability of a reply to one question, from one pass over both, with no cache and no padding."""
-    inputs = policy.mind.inputs([job])
+    inputs = policy.model.inputs([job])
     prompt = inputs["input_ids"].shape[1]
     ids = torch.cat([inputs["input_ids"], torch.tensor([reply])], 1)
     pixels = {k: v for k, v in inputs.items() if k.startswith("pixel")}
@@ -105,11 +105,11 @@ def whole_sequence(policy, job, reply):
 
 
 def test_a_reply_is_drawn_by_the_seed_and_greedy_needs_none(policy, pool):
-    asked = [state.job() for state in pool.drawn(4, Random(1))]
-    first, again = policy.sampled(asked, [4] * 4, 1.5, 1), policy.sampled(asked, [4] * 4, 1.5, 1)
+    asked = [state.job() for state in pool.draw(4, Random(1))]
+    first, again = policy.sample(asked, [4] * 4, 1.5, 1), policy.sample(asked, [4] * 4, 1.5, 1)
 
-    assert first == again != policy.sampled(asked, [4] * 4, 1.5, 2)
-    assert policy.sampled(asked, [1] * 4, 0.0, 1) == policy.sampled(asked, [1] * 4, 0.0, 2)
+    assert first == again != policy.sample(asked, [4] * 4, 1.5, 2)
+    assert policy.sample(asked, [1] * 4, 0.0, 1) == policy.sample(asked, [1] * 4, 0.0, 2)
     assert policy.text(policy.tokens("Cat.")) == "Cat." and policy.tokens("Cat.")[-1] == policy.end
 
 
@@ -125,14 +125,14 @@ def test_adapters_begin_the_same_for_the_same_seed(own):
 def test_a_rewarded_reply_grows_likelier_and_the_others_less(own, pool):
     train = settings.load(DEMO, [*own, "train.kl=0.01"]).train
     policy = Policy(train)
-    made = turns(policy, pool, train, 0)
+    made = sample_turns(policy, pool, train, 0)
     live = [r for r in made if r.advantage is not None]
     best = max(live, key=lambda r: r.advantage)
     worst = min((r for r in live if r.group == best.group), key=lambda r: r.advantage)
 
     def odds():
         told, counted = policy.logprobs(
-            policy.network.eval(), [best.state.job()], [0, 0], [best.said.tokens, worst.said.tokens], False
+            policy.network.eval(), [best.state.job()], [0, 0], [best.completion.tokens, worst.completion.tokens], False
         )
         first, second = (told * counted).sum(1).tolist()
         return first - second
@@ -147,7 +147,7 @@ def test_a_rewarded_reply_grows_likelier_and_the_others_less(own, pool):
 def test_cloning_teaches_the_right_reply(own, pool):
     train = settings.load(DEMO, [*own, "train.exploration.clone=8"]).train
     policy = Policy(train)
-    asked = pool.drawn(8, Random(3))
+    asked = pool.draw(8, Random(3))
 
     def right():
         replies = [policy.tokens(state.solution) for state in asked]
@@ -165,7 +165,7 @@ def test_episodes_are_played_on_and_their_turns_share_the_end(own, pool):
     train = settings.load(
         DEMO, [*own, "train.credit=episode", "train.gamma=0.5", "train.batch=64", "train.exploration.hint=0.75"]
     ).train
-    made = episodes(Policy(train), pool, train, 0)
+    made = sample_episodes(Policy(train), pool, train, 0)
 
     assert len(made) > 64 and {r.reward for r in made} <= {0.0, *(0.5**k for k in range(16))}
     assert all(r.outcome.right for r in made if r.reward == 1.0)
@@ -187,7 +187,7 @@ def test_a_killed_training_gives_the_same_weights_bit_for_bit(whole, own, tmp_pa
     told = []
     done = trained(folder, own, told.append)
 
-    assert done.model == folder / "model.toml" and "steps were done before" in told[1]
+    assert done.model == folder / "model.toml" and "steps are already complete" in told[1]
     assert weights(folder) == weights(whole)
     assert run_files.read_rollouts(folder).equals(run_files.read_rollouts(whole))
 
@@ -238,7 +238,7 @@ def test_metrics_are_in_mlflow(whole):
 
     assert run.info.status == "FINISHED" and run.data.params["rp"] == "0.5"
     assert [point.step for point in history] == list(range(6))
-    assert history[3].value == run_files.measures(own)["live_groups"]
+    assert history[3].value == run_files.rollout_measures(own)["live_groups"]
     assert {"reward", "asks_hidden", "asks_clear", "acc_in_domain", "acc_out_of_domain"} <= run.data.metrics.keys()
 
 
@@ -248,13 +248,13 @@ def test_a_sweep_plays_the_trained_model_as_it_was_trained(whole, own, pool):
     train = settings.load(DEMO, own).train
     policy = Policy(train)
     run_files.load_checkpoint(whole, policy, PolicyOptimizer(policy).adamw)
-    asked = pool.drawn(12, Random(4))
+    asked = pool.draw(12, Random(4))
     mind = ModelAndProcessor(_home(after))
     jobs = [state.job() for state in asked]
     replies = mind.replies(PreparedBatch(jobs, mind.inputs(jobs)))
 
     assert (before.name, after.name) == ("embedded", "embedded-run") and after.identity != before.identity
-    assert [reply.text for reply in replies] == greedy(policy, asked)
+    assert [reply.text for reply in replies] == greedy_replies(policy, asked)
 
 
 def _home(model):
@@ -275,7 +275,7 @@ def test_a_damaged_checkpoint_is_told(own, tmp_path):
     policy = Policy(made)
     (tmp_path / run_files.CHECKPOINT).write_bytes(b"PK nothing")
 
-    with pytest.raises(TrainError, match=r"checkpoint.pt is damaged; remove it, and the same command begins anew"):
+    with pytest.raises(TrainError, match=r"checkpoint.pt is damaged; remove it to start over"):
         run_files.load_checkpoint(tmp_path, policy, PolicyOptimizer(policy).adamw)
 
 
@@ -289,7 +289,7 @@ def test_a_training_without_live_groups_is_told_what_to_change(own, tmp_path):
     cold = ["train.temperature=0.01", "train.exploration.hint=0", "train.steps=20", "train.batch=4", "train.rollouts=2"]
     trained(tmp_path / "run", [*own, *cold, "train.checkpoint_every=20"], told.append)
 
-    (sentence,) = [line for line in told if "teach nothing" in line]
+    (sentence,) = [line for line in told if "model learns nothing" in line]
     assert "of the groups of the first 20 steps" in sentence and "train.exploration.hint = 0.5" in sentence
 
 

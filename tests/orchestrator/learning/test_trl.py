@@ -18,11 +18,11 @@ from envs import SCENARIOS
 from envs.demo import draw
 from orchestrator.learning import run_files, settings, trainer
 from orchestrator.learning.evaluation import evaluate, measures
-from orchestrator.learning.plan import order, states
+from orchestrator.learning.plan import load_training_states, state_order
 from orchestrator.learning.policy import Policy
 from orchestrator.learning.settings import TrainError
-from orchestrator.learning.student import Student, loadable
-from orchestrator.learning.trl_engine import whole_checkpoints
+from orchestrator.learning.student import Student, transformers_spec
+from orchestrator.learning.trl_engine import complete_checkpoints
 from sweeps.load import load
 from tests.conftest import ROOT
 
@@ -58,21 +58,23 @@ def whole(own, tmp_path_factory):
 
 
 def test_the_trainer_reads_the_tokens_and_pixels_of_a_sweep(own, tmp_path):
+    from threading import Event
+
     from orchestrator.learning.metrics_log import MetricsLog
-    from orchestrator.learning.progress import StopRequest, TrainingProgress
-    from orchestrator.learning.trl_trainer import VerdictTrainer, config
+    from orchestrator.learning.progress import TrainingProgress
+    from orchestrator.learning.trl_trainer import VerdictTrainer, grpo_config
 
     made = settings.load(DEMO, own)
-    found, train = states(made), made.train
+    found, train = load_training_states(made), made.train
     progress = TrainingProgress(train, MetricsLog(made.sweep, train, tmp_path), print)
-    asked = VerdictTrainer(made, config(train, tmp_path), found, progress, StopRequest())
-    places = order(len(found), train)
+    asked = VerdictTrainer(made, grpo_config(train, tmp_path), found, progress, Event())
+    places = state_order(len(found), train)
     rows = [asked.train_dataset[k] for k in range(8)]
     prompts = [[{**m, "content": filled(m["content"], row["images"])} for m in row["prompt"]] for row in rows]
     ids, _, fields = asked._tokenize_prompts(prompts)
-    mine = ModelAndProcessor(loadable(train.model)).inputs([found[place].job() for place in places[:8]])
+    mine = ModelAndProcessor(transformers_spec(train.model)).inputs([found[place].job() for place in places[:8]])
 
-    assert [row["place"] for row in rows] == places[:8]
+    assert [row["state_index"] for row in rows] == places[:8]
     assert [list(one) for one in ids] == [
         row[mask.bool()].tolist() for row, mask in zip(mine["input_ids"], mine["attention_mask"], strict=True)
     ]
@@ -86,12 +88,12 @@ def filled(parts, images):
 
 def test_a_group_is_paid_by_the_game(whole, own):
     found = run_files.read_rollouts(whole)
-    by_key = {state.key: state for state in states(settings.load(DEMO, own))}
+    by_key = {state.key: state for state in load_training_states(settings.load(DEMO, own))}
     live = found.drop_nulls("advantage")
 
     assert found.height == 4 * 32 and found["group"].max() == 3 and found.group_by("step", "group").len().height == 16
     for row in found.iter_rows(named=True):
-        assert row["reward"] == by_key[row["state"]].read(row["reply"]).reward(0.5)
+        assert row["reward"] == by_key[row["state"]].outcome(row["reply"]).reward(0.5)
     assert live.height >= 8
     for _, group in live.group_by("step", "group"):
         rewards = group["reward"].to_list()
@@ -103,7 +105,7 @@ def test_a_group_is_paid_by_the_game(whole, own):
 
 def test_a_reply_is_stored_with_its_log_probability(whole, own):
     policy = Policy(settings.load(DEMO, own).train)
-    by_key = {state.key: state for state in states(settings.load(DEMO, own))}
+    by_key = {state.key: state for state in load_training_states(settings.load(DEMO, own))}
     rows = run_files.read_rollouts(whole)
     told = []
     for row in rows.filter(step=0).to_dicts():
@@ -137,9 +139,9 @@ def test_evaluations_are_in_mlflow_and_are_those_of_the_trained_model(whole, own
 
 
 def test_a_training_cut_off_after_a_checkpoint_gives_the_same_weights(whole, own, tmp_path, monkeypatch):
-    from orchestrator.learning.trl_trainer import AfterStep
+    from orchestrator.learning.trl_trainer import StepCallback
 
-    after = AfterStep.on_step_end
+    after = StepCallback.on_step_end
 
     def cut(self, args, state, control, **more):
         if state.global_step == 3:
@@ -147,21 +149,21 @@ def test_a_training_cut_off_after_a_checkpoint_gives_the_same_weights(whole, own
         return after(self, args, state, control, **more)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(AfterStep, "on_step_end", cut)
+        patched.setattr(StepCallback, "on_step_end", cut)
         trained(tmp_path / "run", own)
     (tmp_path / "run" / "checkpoint-3").mkdir()
     done, told = trained(tmp_path / "run", own)
 
-    assert done.model and "2 steps were done before" in told
+    assert done.model and "2 steps are already complete" in told
     assert adapter(tmp_path / "run").read_bytes() == adapter(whole).read_bytes()
     assert run_files.read_rollouts(tmp_path / "run").equals(run_files.read_rollouts(whole))
-    assert sorted(whole_checkpoints(tmp_path / "run")) == [2, 4]
+    assert sorted(complete_checkpoints(tmp_path / "run")) == [2, 4]
 
 
 def test_ctrl_c_keeps_a_checkpoint_and_a_damaged_one_is_told(whole, own, tmp_path, monkeypatch):
-    from orchestrator.learning.trl_trainer import AfterStep
+    from orchestrator.learning.trl_trainer import StepCallback
 
-    after = AfterStep.on_step_end
+    after = StepCallback.on_step_end
 
     def pressed(self, args, state, control, **more):
         if state.global_step == 3:
@@ -169,15 +171,13 @@ def test_ctrl_c_keeps_a_checkpoint_and_a_damaged_one_is_told(whole, own, tmp_pat
         return after(self, args, state, control, **more)
 
     with monkeypatch.context() as patched:
-        patched.setattr(AfterStep, "on_step_end", pressed)
+        patched.setattr(StepCallback, "on_step_end", pressed)
         done, _ = trained(tmp_path / "run", own)
     assert done.interrupted and done.steps == 3 and not (tmp_path / "run/model.toml").exists()
     held = tmp_path / "run/checkpoint-3/optimizer.pt"
     content = held.read_bytes()
     held.write_bytes(b"")
-    with pytest.raises(
-        TrainError, match=r"checkpoint-3 is damaged \(EOFError.*; remove it, and the same command goes on"
-    ):
+    with pytest.raises(TrainError, match=r"checkpoint-3 is damaged \(EOFError.*; remove it to resume from"):
         trained(tmp_path / "run", own)
     held.write_bytes(content)
 
@@ -192,8 +192,10 @@ def adapter(folder):
 
 def test_a_sweep_plays_what_was_trained(whole, own):
     entry = tomllib.loads((whole / "model.toml").read_text())["model"][0]
-    before, after = (ModelAndProcessor(loadable(model)) for model in load(DEMO, own[:1], [whole / "model.toml"]).models)
-    jobs = [state.job() for state in states(settings.load(DEMO, own))[:8]]
+    before, after = (
+        ModelAndProcessor(transformers_spec(model)) for model in load(DEMO, own[:1], [whole / "model.toml"]).models
+    )
+    jobs = [state.job() for state in load_training_states(settings.load(DEMO, own))[:8]]
     tensors = before.inputs(jobs)
 
     assert Path(entry["lora"]) == adapter(whole).parent.resolve()
@@ -232,7 +234,7 @@ def test_ctrl_c_ends_several_workers_and_the_last_checkpoint_stays(cli, own, tmp
     out, err = run.communicate(timeout=120)
 
     assert run.returncode == 130 and "Traceback" not in err
-    steps = max(whole_checkpoints(tmp_path / "run"))
+    steps = max(complete_checkpoints(tmp_path / "run"))
     assert f"stopped after {steps} steps; rerun the same command to resume" in out
 
 

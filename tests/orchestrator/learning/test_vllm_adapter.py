@@ -15,7 +15,7 @@ pytest.importorskip("peft", reason="the package peft is not installed")
 
 from actors.engine.backend import Request
 from envs import SCENARIOS
-from orchestrator.learning.states import states_of
+from orchestrator.learning.states import load_states
 from sweeps.load import registry
 from sweeps.sampling import Sampling
 from tests.actors.rehearsed import ROOT, environment
@@ -31,7 +31,7 @@ def test_greedy_replies_of_the_shipped_adapter_are_those_of_transformers(demo_da
     served = after.model_copy(update={"backend": "vllm", "options": ON_CPU})
     asked = [
         Request(job.request.messages, Sampling(), 0, job.request.situation)
-        for job in (state.job() for state in states_of(demo_data, tuple(SCENARIOS), None, 0))
+        for job in (state.job() for state in load_states(demo_data, tuple(SCENARIOS), None, 0))
     ]
     untrained, theirs, mine = (replies(model, demo_data, asked) for model in (before, after, served))
 

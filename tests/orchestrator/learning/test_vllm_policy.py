@@ -16,9 +16,9 @@ pytest.importorskip("peft", reason="the package peft is not installed")
 
 from envs.demo import draw
 from orchestrator.learning import run_files, settings, trainer
-from orchestrator.learning.plan import states
+from orchestrator.learning.plan import load_training_states
 from orchestrator.learning.policy import SamplerDied
-from orchestrator.learning.rollouts import turns
+from orchestrator.learning.rollouts import sample_turns
 from orchestrator.learning.states import Pool
 from orchestrator.learning.update import PolicyOptimizer
 from orchestrator.learning.vllm_policy import VLLMPolicy
@@ -69,17 +69,23 @@ def policy(training):
 
 @pytest.fixture(scope="module")
 def pool(training):
-    return Pool(states(training), training.train.states)
+    return Pool(load_training_states(training), training.train.states)
 
 
 def told_apart(policy, pool, train, step):
     """Largest difference of the log-probability that vLLM tells of a plain reply and the one that transformers computes."""
-    made = [one for one in turns(policy, pool, train, step) if one.variant == "plain"]
+    made = [one for one in sample_turns(policy, pool, train, step) if one.variant == "plain"]
     policy.network.eval()
     told, counted = policy.logprobs(
-        policy.network, [one.state.job() for one in made], range(len(made)), [one.said.tokens for one in made], False
+        policy.network,
+        [one.state.job() for one in made],
+        range(len(made)),
+        [one.completion.tokens for one in made],
+        False,
     )
-    return max(abs(mine - one.said.logprob) for mine, one in zip((told * counted).sum(1).tolist(), made, strict=True))
+    return max(
+        abs(mine - one.completion.logprob) for mine, one in zip((told * counted).sum(1).tolist(), made, strict=True)
+    )
 
 
 def test_each_step_is_sampled_with_the_adapter_of_the_step_before(policy, pool, training):
@@ -87,7 +93,7 @@ def test_each_step_is_sampled_with_the_adapter_of_the_step_before(policy, pool, 
     before = {name: value.clone() for name, value in policy.weights().items()}
     assert told_apart(policy, pool, training.train, 0) < 2e-3
     for step in range(4):
-        optimizer.step(step, turns(policy, pool, training.train, step))
+        optimizer.step(step, sample_turns(policy, pool, training.train, step))
         assert told_apart(policy, pool, training.train, step + 1) < 2e-3
 
     held = policy.saved[1]
@@ -108,8 +114,8 @@ def killed(policy):
 
 
 def test_greedy_replies_are_those_of_transformers(policy, pool):
-    asked = [state.job() for state in pool.drawn(4, Random(1))]
-    assert policy.sampled(asked, [1] * 4, 0.0, 1) == super(VLLMPolicy, policy).sampled(asked, [1] * 4, 0.0, 2)
+    asked = [state.job() for state in pool.draw(4, Random(1))]
+    assert policy.sample(asked, [1] * 4, 0.0, 1) == super(VLLMPolicy, policy).sample(asked, [1] * 4, 0.0, 2)
 
 
 def test_a_training_writes_what_any_training_writes_and_leaves_no_process(training, tmp_path):
@@ -143,8 +149,8 @@ def test_an_engine_that_is_gone_is_a_sentence(training, pool, tmp_path):
     policy = VLLMPolicy(training.train)
     try:
         killed(policy)
-        with pytest.raises(SamplerDied, match="the same command goes on from the last checkpoint"):
-            turns(policy, pool, training.train, 0)
+        with pytest.raises(SamplerDied, match="rerun the same command to resume from the last checkpoint"):
+            sample_turns(policy, pool, training.train, 0)
     finally:
         policy.close()
 
