@@ -42,13 +42,13 @@ def prompt(
     from orchestrator.inspection import prompt_preview as preview
     from sweeps.load import build_cell
 
-    entry = preview.checkpoint(model, backend)
+    entry = preview.checkpoint_spec(model, backend)
     cell = build_cell(scenario, condition, "" if entry else model, protocol, sweep)
     cell = cell.model_copy(update={"model": entry}) if entry else cell
-    by = preview.named_judge(judge, answer, protocol, turn)
-    sample_view, pool = preview.find(data, cell.scenario, sample)
+    by = preview.find_judge(judge, answer, protocol, turn)
+    sample_view, pool = preview.find_sample(data, cell.scenario, sample)
     try:
-        conversation = preview.put(sample_view, pool, cell, seed, turn, by, answer)
+        conversation = preview.build_prompt(sample_view, pool, cell, seed, turn, by, answer)
     except ValueError as reason:
         raise BadData(str(reason)) from None
     addressed = by.model if by else cell.model
@@ -57,8 +57,8 @@ def prompt(
             raise SweepError("--token-ids requires --model NAME, or --model FOLDER of a checkpoint")
         print(json.dumps(preview.token_ids(addressed, data, conversation, sample_view)))
         return
-    text = preview.templated(addressed, conversation) if model or by else None
+    text = preview.apply_chat_template(addressed, conversation) if model or by else None
     if (model or by) and text is None and addressed.backend != "builtin":
         name = addressed.name
         print(f"{name} is not on this disk: showing the conversation without its chat template", file=sys.stderr)
-    print(printable(preview.written(conversation) if text is None else text))
+    print(printable(preview.format_messages(conversation) if text is None else text))

@@ -47,7 +47,7 @@ def try_models(models: Sequence[ModelSpec], sweep: Path | None, data: Path | Non
 
     Raises SweepError or BadData if nothing can be played.
     """
-    plans = [model_try.planned(model, sweep, data) for model in models]
+    plans = [model_try.plan_trial(model, sweep, data) for model in models]
     ray_cluster.connect()
     for model, (trial_sweep, plan) in zip(models, plans, strict=True):
         row = asyncio.run(_try_model(model, trial_sweep, plan))
@@ -88,7 +88,7 @@ async def _run_trial(worker: Any, model: ModelSpec, sweep: Sweep, plan: Plan) ->
         load_seconds = time.monotonic() - started_at
         async with asyncio.timeout(TRIAL_TIMEOUT_S):
             trial: TrialReport = await worker.try_model.remote(list(range(plan.total)))
-        return model_try.judged(model, load_seconds, trial)
+        return model_try.trial_row(model, load_seconds, trial)
     finally:
         stages.close()
 

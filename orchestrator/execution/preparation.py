@@ -15,7 +15,7 @@ from orchestrator.datasets.sources import parse_address
 from orchestrator.execution.attempt_state import AttemptState
 from orchestrator.execution.live_control import take_waiting_commands
 from orchestrator.execution.retry_failed import requeue_episodes
-from orchestrator.inspection.model_check import wrong_here
+from orchestrator.inspection.model_check import local_fault
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import planned_cells
@@ -102,7 +102,7 @@ def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | N
     models = {model.name: model for model in sweep.models if model.backend != "builtin" and model.name in pending}
     if judge is not None:
         models[judge_group(judge)] = judge.model
-    errors = {name: reason for name, model in models.items() if (reason := wrong_here(model))}
+    errors = {name: reason for name, model in models.items() if (reason := local_fault(model))}
     single_machine = not os.environ.get("RAY_ADDRESS") and not _has_joined_cluster()
     for name, reason in errors.items():
         consequence = "it is not started" if single_machine else "the cluster's machines try it"

@@ -1,4 +1,4 @@
-"""The architectures that vLLM and transformers run, by their own registries or by lists that ship with this project."""
+"""The architectures that vLLM and transformers support, by their own registries or by lists of this project."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ VLLM = frozenset(
         "Mistral3", "PaliGemma",
     )
 ) | {"Phi4MMForCausalLM", "InternVLChatModel", "MolmoForCausalLM", "MiniCPMV"}  # fmt: skip
-"""Architectures that vLLM 0.32 serves, for machines that have no vLLM to ask; the paper's models and some neighbours."""
+"""Some architectures of vLLM 0.32, the paper's included, for machines without vLLM."""
 TRANSFORMERS = frozenset(name for name in VLLM if name.endswith("ForConditionalGeneration")) | {
     "InstructBlipForConditionalGeneration", "Blip2ForConditionalGeneration", "Phi4MultimodalForCausalLM",
 }  # fmt: skip
-"""The same for transformers 5."""
+"""Some architectures of transformers 5."""
 
 
 @cache
 def architectures(backend: str) -> tuple[frozenset[str], str]:
-    """Return the architectures that a backend runs and the source of the list: its own registry if it is installed."""
+    """Return the architectures of a backend and the source of the list, its own registry if it is installed."""
     registry, tables, shipped = {
         "vllm": ("vllm/model_executor/models/registry.py", ("_MULTIMODAL_MODELS",), VLLM),
         "transformers": (
@@ -36,12 +36,12 @@ def architectures(backend: str) -> tuple[frozenset[str], str]:
     if spec is not None and spec.origin:
         names = _names(Path(spec.origin).parents[1] / registry, tables)
         if names:
-            return names, f"by the {backend} installed here"
-    return shipped, f"by a list; no {backend} is installed here"
+            return names, f"by the installed {backend}"
+    return shipped, f"by a list; {backend} is not installed"
 
 
 def _names(path: Path, tables: Iterable[str]) -> frozenset[str]:
-    """Return every class name in the tables, read from the source file because importing an engine takes a minute."""
+    """Return the class names in these tables of a source file; importing an engine would take a minute."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (OSError, SyntaxError):

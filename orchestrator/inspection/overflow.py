@@ -1,7 +1,7 @@
-"""Estimates which episodes may outgrow their model before anything is played.
+"""An estimate, before a run, of the episodes that may exceed the limits of their model.
 
-An episode may overflow where its longest possible prompt, at the turn limit, has more pictures or tokens than the model
-takes; whether it does depends on how long the model goes on asking, so the counts are upper bounds.
+An episode may overflow if its prompt at the turn limit has more pictures or tokens than the model takes. Most models ask fewer
+times, so the counts are upper bounds.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from actors.embedded import resolve_embedded
 from actors.playing.prompts import examples
 from envs import SCENARIOS
 from envs.types import Mode, Sample
-from orchestrator.inspection.model_check import config_on_disk, context_length
+from orchestrator.inspection.model_config import config_on_disk, context_length
 from orchestrator.planning.plan import Plan
 from sweeps.spec import Cell, ModelSpec
 
 TURN_TOKENS = 120
-"""Tokens of one turn beside its pictures: question, options, the template's marks and a short reply."""
+"""Tokens of one turn without pictures: question, options, template and a short reply."""
 SIZES = {"small": (224, 298), "full": (480, 640)}
-"""Height and width of the pictures that a processor on disk is asked about."""
+"""Height and width of pictures in the history and of full pictures, in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """A cell in which episodes may outgrow the model."""
+    """A cell with episodes that may overflow."""
 
     cell: str
     episodes: int
-    """That may overflow, at most."""
+    """Upper bound."""
     planned: int
-    why: str
-    """The bound that the longest one breaks, as a person reads it."""
+    reason: str
+    """The limit that the longest episode exceeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +44,28 @@ class Bounds:
 
     pictures: int | None
     tokens: int | None
-    """Its context, with the reply; None where it is not known."""
+    """Context length, reply included; None if unknown."""
     small: int
     full: int
-    """Tokens of a picture of history's size, and of a whole one; 0 where it is not known."""
+    """Tokens of a picture in the history and of a full one; 0 if unknown."""
     source: str
-    """Where the tokens are from: ``processor`` or ``table``."""
+    """Source of the picture tokens: ``processor`` or ``table``."""
 
 
 def risks(plan: Plan) -> list[Risk]:
-    """The cells of a plan in which episodes may overflow, in the plan's order."""
+    """Return the cells with episodes that may overflow, in the plan's order."""
     cells = [cell for cell in plan.cells if cell.model.backend != "builtin"]
-    known = {name: bounds(model) for name, model in {cell.model.name: cell.model for cell in cells}.items()}
-    found = (_risk(plan, cell, known[cell.model.name]) for cell in cells)
-    return [risk for risk in found if risk is not None]
+    limits = {name: bounds(model) for name, model in {cell.model.name: cell.model for cell in cells}.items()}
+    return [risk for cell in cells if (risk := _risk(plan, cell, limits[cell.model.name])) is not None]
 
 
-def lines(found: Sequence[Risk], most: int = 12) -> list[str]:
-    """The risks as sentences, the first ``most`` of them."""
-    told = [
-        f"may overflow: {risk.cell}: {risk.episodes:,} of {risk.planned:,} episodes, {risk.why}"
-        for risk in found[:most]
+def lines(risks: Sequence[Risk], limit: int = 12) -> list[str]:
+    """Describe the first ``limit`` risks, a line each, and count the others."""
+    described = [
+        f"{risk.cell}: {risk.episodes:,} of {risk.planned:,} episodes, {risk.reason}" for risk in risks[:limit]
     ]
-    return [*told, *([f"may overflow: {len(found) - most} cells more"] if len(found) > most else [])]
+    others = [f"{len(risks) - limit} more cells"] if len(risks) > limit else []
+    return [f"may overflow: {text}" for text in (*described, *others)]
 
 
 def _risk(plan: Plan, cell: Cell, bound: Bounds) -> Risk | None:
@@ -75,22 +74,23 @@ def _risk(plan: Plan, cell: Cell, bound: Bounds) -> Risk | None:
     longest = [_longest(sample, cell, pool, plan.seed) for sample in samples]
     size = bound.small if cell.condition.history and _shrinks(cell) else bound.full
     tokens = [pictures * size + turns * TURN_TOKENS + cell.sampling.max_tokens for pictures, turns in longest]
-    many = [bound.pictures is not None and pictures > bound.pictures for pictures, _ in longest]
-    long = [bool(size and bound.tokens) and needed > (bound.tokens or 0) for needed in tokens]
-    over = sum(one or other for one, other in zip(many, long, strict=True))
-    if not over:
+    too_many = [bound.pictures is not None and pictures > bound.pictures for pictures, _ in longest]
+    too_long = [bool(size and bound.tokens) and length > (bound.tokens or 0) for length in tokens]
+    count = sum(map(max, too_many, too_long))
+    if not count:
         return None
     worst = max(range(len(samples)), key=lambda number: tokens[number])
-    told = f"up to {longest[worst][0]:,} pictures"
-    if any(long):
-        told += f" and about {tokens[worst]:,} tokens ({size:,} a picture, by {bound.source}) in a context of {bound.tokens:,}"
-    if any(many):
-        told += f", the entry allows {bound.pictures} (max_images)"
-    return Risk(cell.key, over, len(samples), told)
+    reason = f"up to {longest[worst][0]:,} pictures"
+    if any(too_long):
+        per_picture = f"{size:,} per picture, by {bound.source}"
+        reason += f" and about {tokens[worst]:,} tokens ({per_picture}) in a context of {bound.tokens:,}"
+    if any(too_many):
+        reason += f", the entry allows {bound.pictures} (max_images)"
+    return Risk(cell.key, count, len(samples), reason)
 
 
 def _longest(sample: Sample, cell: Cell, pool: Sequence[Sample], seed: int) -> tuple[int, int]:
-    """Pictures and turns of the longest prompt that an episode can come to."""
+    """Return pictures and turns of the longest prompt that an episode can have."""
     condition, game = cell.condition, SCENARIOS[sample.scenario]
     turns = game.limit(sample) if condition.history and condition.mode is not Mode.REFERENCE else 1
     shown = examples(sample, pool, condition, seed, cell.model.small_examples)
@@ -103,20 +103,20 @@ def _shrinks(cell: Cell) -> bool:
 
 def bounds(model: ModelSpec) -> Bounds:
     """Return the limits of one prompt: from the model's entry, its local files, or else the table."""
-    own = _table().get(model.source)
-    row = own or _table().get(model.architecture, {})
+    entry = _table().get(model.source)
+    row = entry or _table().get(model.architecture, {})
     local = resolve_embedded(model)
     config = config_on_disk(local)
     context = context_length(local, config or {}) or row.get("context")
-    tokens, source = _counted(local) if config is not None and own is None else None, "processor"
+    tokens, source = _count_by_processor(local) if config is not None and entry is None else None, "processor"
     if tokens is None:
         tokens, source = {size: row.get(size, 0) for size in SIZES}, "table"
-    past = model.beyond_context and "max_model_len" not in model.options
-    return Bounds(model.max_images, None if past else context, tokens["small"], tokens["full"], source)
+    unlimited = model.beyond_context and "max_model_len" not in model.options
+    return Bounds(model.max_images, None if unlimited else context, tokens["small"], tokens["full"], source)
 
 
-def _counted(model: ModelSpec) -> dict[str, int] | None:
-    """Tokens of a picture of each size by the model's own processor; None where it cannot be asked."""
+def _count_by_processor(model: ModelSpec) -> dict[str, int] | None:
+    """Return tokens per size by the model's processor; None if it cannot be loaded."""
     try:
         from actors.engine.hf.template import picture_tokens
     except ImportError:

@@ -1,7 +1,4 @@
-"""``prompt``: what a model or judge is sent, as text, with picture names in place of pictures.
-
-The messages are built by the same functions as in a sweep.
-"""
+"""``prompt``: the input of a model or judge as text, built by the functions of a sweep, with names in place of pictures."""
 
 from __future__ import annotations
 
@@ -36,30 +33,32 @@ from sweeps.spec import Cell, Judge, ModelSpec, Protocol
 def conversation(
     sample: Sample, pool: Sequence[Sample], condition: Condition, seed: int = 0, turn: int = 0, small: bool = False
 ) -> tuple[Message, ...]:
-    """The conversation at a turn; the turns before it are answered with right suggestions.
-
-    Raises BadData when right suggestions end the episode before that turn.
-    """
+    """Return the messages at a turn of multiple choice; earlier turns are answered as in ``replay_asks``."""
     if condition.picture == "swapped":
         (sample,) = with_swapped_pictures([sample], pool, seed)
     shown = apply_condition(sample, condition, seed)
-    game, past = SCENARIOS[sample.scenario], list[Past]()
-    state = game.initial(shown, condition.mode, seed)
-    while state.turn < turn:
-        asks = game.askable(shown, state) if condition.mode is not Mode.REFERENCE else ()
-        if not asks:
-            raise BadData(f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {state.turn} is its last")
-        past.append((turn_view(shown, state, condition), asks[0]))
-        state, _ = game.step(shown, state, asks[0])
-        if state.ending is not None:
-            raise BadData(
-                f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {state.turn - 1} is its last"
-            )
+    state, past = replay_asks(shown, condition, turn, seed)
     shots = examples(sample, pool, condition, seed, small)
     return messages(shown, turn_view(shown, state, condition), condition, past, shots)
 
 
-def put(
+def replay_asks(sample: Sample, condition: Condition, turn: int, seed: int = 0) -> tuple[State, list[Past]]:
+    """Answer the turns before ``turn`` with right suggestions; raise BadData if these end the episode earlier."""
+    game, past = SCENARIOS[sample.scenario], list[Past]()
+    state = game.initial(sample, condition.mode, seed)
+    missing = f"sample {sample.id} of {sample.scenario} has no turn {turn}"
+    while state.turn < turn and state.ending is None:
+        asks = game.askable(sample, state) if condition.mode is not Mode.REFERENCE else ()
+        if not asks:
+            raise BadData(f"{missing}: turn {state.turn} is its last")
+        past.append((turn_view(sample, state, condition), asks[0]))
+        state, _ = game.step(sample, state, asks[0])
+    if state.ending is not None:
+        raise BadData(f"{missing}: turn {state.turn - 1} is its last")
+    return state, past
+
+
+def build_prompt(
     sample: Sample,
     pool: Sequence[Sample],
     cell: Cell,
@@ -68,70 +67,51 @@ def put(
     judge: Judge | None = None,
     answer: str = "",
 ) -> tuple[Message, ...]:
-    """Return the messages to the cell's model or, with a judge, to the judge about ``answer``; raises ValueError."""
+    """Return the messages to the cell's model or, with a judge, to the judge of ``answer``; raises ValueError."""
     if judge is not None:
-        return judging(sample, cell, judge, answer, turn)
+        return judge_messages(sample, cell, judge, answer, turn)
     if cell.protocol is Protocol.TOOLS:
         return tool_calls(sample, pool, cell, seed, turn)
     if cell.protocol.is_open_ended:
-        return open_ended(sample, cell.condition, turn)
+        return (open_question(open_view(sample, replay_asks(sample, cell.condition, turn)[0], cell.condition)),)
     return conversation(sample, pool, cell.condition, seed, turn, cell.model.small_examples)
 
 
-def named_judge(name: str, answer: str, protocol: Protocol, turn: int) -> Judge | None:
-    """The judge that a command line names; raises SweepError where the options do not fit together."""
+def find_judge(name: str, answer: str, protocol: Protocol, turn: int) -> Judge | None:
+    """Return the judge of the command line; raise SweepError for options that do not fit together."""
     if (name or answer) and not protocol.is_open_ended:
-        raise SweepError("--judge and --answer are about open-ended answers: add --protocol oeg")
+        raise SweepError("--judge and --answer require open-ended answers: add --protocol oeg")
     if protocol is Protocol.OEG and turn:
-        raise SweepError(f"open-ended generation has one turn, 0; --turn {turn} asks for another")
+        raise SweepError(f"open-ended generation has one turn, 0; remove --turn {turn}")
     if answer and not name:
-        raise SweepError("--answer is what a judge is shown: add --judge NAME, `proactive-sweep ls judges` lists them")
+        raise SweepError("--answer requires --judge NAME; `proactive-sweep ls judges` lists the judges")
     return load_judge({"model": name}, "the command line") if name else None
 
 
-def open_ended(sample: Sample, condition: Condition, turn: int = 0) -> tuple[Message, ...]:
-    """The one message of open-ended generation: a state's picture and question, without any option; raises BadData."""
-    return (open_question(open_view(sample, after(sample, condition, turn), condition)),)
-
-
 def tool_calls(sample: Sample, pool: Sequence[Sample], cell: Cell, seed: int = 0, turn: int = 0) -> tuple[Message, ...]:
-    """The conversation that asks for a function call; functions that travel beside it follow as JSON, a line each."""
+    """Return the messages of function calling; native functions follow in a message ``tools``, one JSON line each."""
     condition, native = cell.condition, cell.model.calls_natively
     if condition.picture == "swapped":
         (sample,) = with_swapped_pictures([sample], pool, seed)
     shown = apply_condition(sample, condition, seed)
-    state = after(shown, condition, turn)
+    state, _ = replay_asks(shown, condition, turn)
     view = turn_view(shown, state, condition)
-    known = functions(offered_calls(shown, state, view))
-    asked_for = tool_messages(view, known, condition, native)
-    beside = "\n".join(json.dumps(function_schema(one), ensure_ascii=False) for one in known)
-    return (*asked_for, Message("tools", beside)) if native else asked_for
+    tools = functions(offered_calls(shown, state, view))
+    prompt = tool_messages(view, tools, condition, native)
+    schemas = "\n".join(json.dumps(function_schema(tool), ensure_ascii=False) for tool in tools)
+    return (*prompt, Message("tools", schemas)) if native else prompt
 
 
-def after(sample: Sample, condition: Condition, turn: int) -> State:
-    """The state at a turn whose earlier ones were answered with suggestions that count; raises BadData where they end it."""
-    game = SCENARIOS[sample.scenario]
-    state = game.initial(sample, condition.mode)
-    while state.turn < turn:
-        asks = game.askable(sample, state) if state.ending is None and condition.mode is not Mode.REFERENCE else ()
-        if not asks:
-            raise BadData(f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {state.turn} is its last")
-        state, _ = game.step(sample, state, asks[0])
-    if state.ending is not None:
-        raise BadData(f"sample {sample.id} of {sample.scenario} has no turn {turn}: turn {state.turn - 1} is its last")
-    return state
-
-
-def judging(sample: Sample, cell: Cell, judge: Judge, answer: str, turn: int = 0) -> tuple[Message, ...]:
-    """Return the messages to a judge about this answer; raises BadData as ``after``, ValueError as ``paper_messages``."""
+def judge_messages(sample: Sample, cell: Cell, judge: Judge, answer: str, turn: int = 0) -> tuple[Message, ...]:
+    """Return the messages to the judge of an answer; raises BadData or ValueError."""
     if cell.protocol is Protocol.OEG_MULTI:
-        state = after(sample, cell.condition, turn)
+        state, _ = replay_asks(sample, cell.condition, turn)
         return turn_judge.turn_judge_prompt(sample, state, open_view(sample, state, cell.condition), answer)[0]
     return judge_prompt(sample, cell, answer, judge)[0]
 
 
-def written(conversation: Sequence[Message]) -> str:
-    """The conversation as plain text, one block a message."""
+def format_messages(conversation: Sequence[Message]) -> str:
+    """Return the messages as plain text, one block each."""
     blocks = [
         "\n".join([f"[{message.role}]", *(f"<picture {image.key}>" for image in message.images), message.text])
         for message in conversation
@@ -139,8 +119,8 @@ def written(conversation: Sequence[Message]) -> str:
     return "\n\n".join(blocks)
 
 
-def find(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list[Sample]]:
-    """A sample by id, kept by the filter or not, and the pool its examples are drawn from; raises BadData."""
+def find_sample(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list[Sample]]:
+    """Return a sample by id, including filtered ones, and the pool of its examples; raises BadData."""
     bad: list[Problem] = []
     every = load_samples(data, scenario, filtered=False, skipped=bad)
     sample = next((sample for sample in every if sample.id == sample_id), None)
@@ -150,68 +130,65 @@ def find(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list[Sample
     return with_suggestion_pool([sample], data)[0], [other for other in every if is_evaluated(other, filtered=True)]
 
 
-def templated(model: ModelSpec, conversation: Sequence[Message]) -> str | None:
-    """The text after the model's own chat template, or None when the model is not on this disk."""
+def apply_chat_template(model: ModelSpec, conversation: Sequence[Message]) -> str | None:
+    """Return the text of the model's chat template; None if the model is not on this disk."""
     if model.backend not in ("vllm", "transformers"):
         return None
     try:
         from actors.engine.hf.template import template_text
     except ModuleNotFoundError:
         return None
-    asked_for, tools = beside(conversation)
-    return template_text(model, asked_for, tools)
-
-
-def beside(conversation: Sequence[Message]) -> tuple[Sequence[Message], list[dict[str, Any]]]:
-    """The messages of ``tool_calls``, and the functions that travel beside them."""
     if conversation[-1].role != "tools":
-        return conversation, []
-    return conversation[:-1], [json.loads(line) for line in conversation[-1].text.split("\n")]
+        return template_text(model, conversation, [])
+    tools = [json.loads(line) for line in conversation[-1].text.split("\n")]
+    return template_text(model, conversation[:-1], tools)
 
 
 ENGINES = ("transformers", "vllm")
-"""Backends that make token ids in this process; services make their own."""
+"""Backends that tokenize in this process."""
 
 
-def checkpoint(named: str, backend: str = "") -> ModelSpec | None:
-    """The entry that a command line gives by a checkpoint's folder or by an engine of its own; None for a name as it stands.
+def checkpoint_spec(model: str, backend: str = "") -> ModelSpec | None:
+    """Return an entry for a checkpoint's folder, or for a model with another backend; None for the name of an entry.
 
-    Raises SweepError for an engine that does not exist, and for a folder without ``config.json``.
+    Raises SweepError for an unknown backend or a folder without ``config.json``.
     """
     if backend and backend not in ENGINES:
         raise SweepError(f"--backend {backend!r} is none of {' and '.join(ENGINES)}")
-    if not named or named in registry() or not Path(named).is_dir():
-        return find_models([named])[0].model_copy(update={"backend": backend}) if named and backend else None
-    if not (Path(named) / "config.json").is_file():
-        raise SweepError(f"--model {named} is a folder without config.json; name the folder of a checkpoint")
-    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", Path(named).resolve().name).lstrip(".-_+") or "checkpoint"
+    if not model or model in registry() or not Path(model).is_dir():
+        return find_models([model])[0].model_copy(update={"backend": backend}) if model and backend else None
+    if not (Path(model) / "config.json").is_file():
+        raise SweepError(f"--model {model} is a folder without config.json; name the folder of a checkpoint")
+    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", Path(model).resolve().name).lstrip(".-_+") or "checkpoint"
     return ModelSpec(
-        name=name, source=named, backend="vllm" if backend == "vllm" else "transformers", gpus=0, max_images=256
+        name=name, source=model, backend="vllm" if backend == "vllm" else "transformers", gpus=0, max_images=256
     )
 
 
 def token_ids(model: ModelSpec, data: Path, conversation: Sequence[Message], sample: Sample) -> dict[str, Any]:
     """Return the engine's tokens for the conversation: ``{"model", "backend", "tokens", "ids"}``.
 
-    Raises SweepError where the engine cannot be had, and BadData where it refuses the prompt or a picture.
+    Raises SweepError for an engine that is not available, BadData for a refused prompt or picture.
     """
     if model.backend not in ENGINES:
-        raise SweepError(f"{model.name} runs on {model.backend}, which shows no token ids; {' and '.join(ENGINES)} do")
+        raise SweepError(
+            f"{model.name} runs on {model.backend}, which has no token ids here; use {' or '.join(ENGINES)}"
+        )
     if conversation[-1].role == "tools":
-        raise SweepError(f"--token-ids are of messages alone; {model.name} is given functions beside them")
-    from actors.engine.token_ids import token_ids as made
+        raise SweepError(f"--token-ids supports messages only; {model.name} also gets functions")
+    from actors.engine.token_ids import token_ids as tokenize
 
     view = SCENARIOS[sample.scenario].view(sample, State(0))
     request = Request(tuple(conversation), Sampling(), 0, Situation(sample, State(0), view))
     try:
-        ids = asyncio.run(made(model, data, request))
+        ids = asyncio.run(tokenize(model, data, request))
     except (BackendError, UnreadablePicture) as refusal:
         raise BadData(str(refusal)) from None
     except (OSError, ValueError, TypeError, ImportError) as problem:
-        raise SweepError(f"{model.name}: {_sentence(problem)}") from None
+        raise SweepError(f"{model.name}: {_first_line(problem)}") from None
     return {"model": model.name, "backend": model.backend, "tokens": len(ids), "ids": ids}
 
 
-def _sentence(problem: Exception) -> str:
-    """The first line of an error."""
+def _first_line(problem: Exception) -> str:
+    """Return the first line of an error."""
     return next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)[:300]

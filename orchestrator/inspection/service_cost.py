@@ -1,8 +1,8 @@
-"""Estimates requests to services and their price: requests, tokens and cost of each model, from the least to the most.
+"""Lower and upper bounds on requests, tokens and cost of models behind services, before a run.
 
-Least: every episode ends with its first answer, a letter. Most: every episode goes on to its turn limit, every reply to its
-token limit, hidden reasoning included. Text counts as a token for four characters (OpenAI's own rule of thumb) and four
-tokens a message; pictures by the provider's published rule (``service_pictures``). Up to 30 samples of a cell are looked at.
+Lower bound: every episode ends with its first answer, a letter. Upper bound: every episode reaches its turn limit and every
+reply its token limit, hidden reasoning included. Text counts one token per four characters (OpenAI's rule of thumb) and four
+per message, pictures by the provider's published rule.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ from orchestrator.inspection.overflow import bounds
 from orchestrator.planning.plan import Plan
 from sweeps.spec import Cell, ModelSpec, Protocol
 
-LOOKED_AT = 30
-"""Samples of a cell that stand for all of it."""
-CHARACTERS, MARKS = 4, 4
-"""Characters a token, and tokens that a message has beside its text."""
-LETTER = 2
-"""Tokens of the shortest reply: a letter and its end."""
-CALL = 12
-"""Tokens of the shortest function call."""
+MAX_SAMPLES = 30
+"""Samples per cell, evenly spaced, on which the bounds are computed."""
+CHARACTERS_PER_TOKEN, MESSAGE_TOKENS = 4, 4
+LETTER_TOKENS = 2
+"""The shortest reply: a letter and its end."""
+CALL_TOKENS = 12
+"""The shortest function call."""
 UNKNOWN_PICTURE = 1_000
-"""Tokens of a picture where no rule is known: as many as a megapixel has with most engines."""
-ENOUGH = 20
-"""Stored episodes from which on a model's own mean is told beside the bounds."""
+"""Tokens of a picture without a published rule: a megapixel with most engines."""
+MIN_STORED_EPISODES = 20
+"""Stored episodes from which the estimate includes a model's own mean cost."""
 MILLION = 1e6
 
 
-class Asked(NamedTuple):
-    """Of one episode, or of many: what is sent and what comes back."""
+class Usage(NamedTuple):
+    """Requests and tokens of one or more episodes."""
 
     requests: float = 0.0
     prompt: float = 0.0
-    """Tokens, as ``reply``."""
+    """Tokens."""
     reply: float = 0.0
+    """Tokens."""
 
-    def plus(self, other: Asked, times: float) -> Asked:
-        """The sum with ``times`` the other."""
-        return Asked(*(one + times * more for one, more in zip(self, other, strict=True)))
+    def plus(self, other: Usage, times: float) -> Usage:
+        """Return the sum of this and ``times`` the other."""
+        return Usage(*(own + times * more for own, more in zip(self, other, strict=True)))
 
     def cost(self, model: ModelSpec) -> float:
-        """In the currency of the model's prices."""
-        asked, said = model.prices
-        return (self.prompt * asked + self.reply * said) / MILLION
+        """Return the cost in the currency of the model's prices."""
+        prompt_price, reply_price = model.prices
+        return (self.prompt * prompt_price + self.reply * reply_price) / MILLION
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,16 @@ class Estimate:
 
     model: ModelSpec
     episodes: int
-    least: Asked
-    most: Asked
-    played: float | None
-    """Mean cost of its stored episodes, where there are enough."""
+    least: Usage
+    most: Usage
+    stored_mean: float | None
+    """Mean cost of its stored episodes, if there are enough."""
     turns: int = 0
-    """Of the longest episode that was looked at."""
+    """Turns of the longest episode."""
 
     @property
     def line(self) -> str:
-        """The estimate as a sentence."""
+        """Return the estimate as a sentence."""
         spans = (
             f"{_number(low)} to {_number(high)} {what}"
             for low, high, what in zip(
@@ -85,38 +85,39 @@ class Estimate:
         text = f"{self.model.name}: {self.episodes:,} episodes, {', '.join(spans)}"
         end = self.model.endpoint
         if not (end.prompt_price or end.reply_price):
-            return f"{text}; no prices are in its entry{self._batched}"
-        known = "" if token_rule(self.model.source) else "; pictures by no published rule"
-        text += f": {self.least.cost(self.model):,.2f} to {self.most.cost(self.model):,.2f} ({end.priced or 'its prices'}){known}"
-        return (
-            f"{text}{self._batched}"
-            if self.played is None
-            else f"{text}; {self.played * self.episodes:,.2f} at what its stored episodes cost{self._batched}"
-        )
+            return f"{text}; its entry has no prices{self._batched}"
+        unknown = "" if token_rule(self.model.source) else "; no published rule for its pictures"
+        low, high = self.least.cost(self.model), self.most.cost(self.model)
+        text += f": {low:,.2f} to {high:,.2f} ({end.priced or 'its prices'}){unknown}"
+        if self.stored_mean is not None:
+            text += f"; {self.stored_mean * self.episodes:,.2f} at the mean cost of its stored episodes"
+        return f"{text}{self._batched}"
 
     @property
     def _batched(self) -> str:
-        """Return a line on the Batch API's price and delay; empty if nothing uses it."""
+        """Return a clause on the Batch API's price and delay; empty if the model does not use it."""
         if not self.model.batch:
             return ""
         end = self.model.endpoint
         own = end.batch_prompt_price is not None or end.batch_reply_price is not None
         price = "its entry's batch prices" if own else "half the listed price"
         days = f"{self.turns} turns in the longest episodes" if self.turns > 1 else "one turn"
-        return f"; through the Batch API, at {price}: up to 24 hours a turn, {days}"
+        return f"; through the Batch API, at {price}: up to 24 hours per turn, {days}"
 
 
 def estimates(plan: Plan, pending: Mapping[str, int], data: Path, folder: Path) -> list[Estimate]:
-    """One estimate a model that a service answers for; ``pending``: cell -> episodes to play.
+    """Return one estimate per model behind a service.
 
-    ``data`` is the benchmark's folder on this machine; a picture that cannot be read there counts as one of no known rule.
-    ``folder`` is the run's.
+    Args:
+        pending: Cell -> number of episodes to play.
+        data: The benchmark's folder; unreadable pictures count like those without a published rule.
+        folder: The run folder, for the mean cost of stored episodes.
     """
     models = {cell.model.name: cell.model for cell in plan.cells if cell.model.backend == "openai"}
-    played = _played(folder)
-    found = []
+    stored_means = _stored_means(folder)
+    estimates = []
     for model in models.values():
-        least = most = Asked()
+        least = most = Usage()
         count = turns = 0
         tokens = _picture_tokens(model, data)
         for cell in plan.cells:
@@ -125,86 +126,93 @@ def estimates(plan: Plan, pending: Mapping[str, int], data: Path, folder: Path) 
                 turns = max(turns, longest)
                 least, most, count = least.plus(low, number), most.plus(high, number), count + number
         if count:
-            found.append(Estimate(model, count, least, most, played.get(model.name), turns))
-    return found
+            estimates.append(Estimate(model, count, least, most, stored_means.get(model.name), turns))
+    return estimates
 
 
-def lines(found: Sequence[Estimate], max_cost: float | None) -> Iterator[str]:
-    """The estimates as sentences, the sum of priced ones, and where the sweep stops."""
-    yield from (one.line for one in found)
-    priced = [one for one in found if one.model.endpoint.prompt_price or one.model.endpoint.reply_price]
+def lines(estimates: Sequence[Estimate], max_cost: float | None) -> Iterator[str]:
+    """Yield a sentence per estimate, the sum of the priced ones, and the cost limit."""
+    yield from (estimate.line for estimate in estimates)
+    priced = [e for e in estimates if e.model.endpoint.prompt_price or e.model.endpoint.reply_price]
     if len(priced) > 1:
-        low, high = (sum(getattr(one, end).cost(one.model) for one in priced) for end in ("least", "most"))
+        low, high = (sum(getattr(e, end).cost(e.model) for e in priced) for end in ("least", "most"))
         yield f"all services: {low:,.2f} to {high:,.2f}"
-    if found and max_cost is not None:
+    if estimates and max_cost is not None:
         yield f"all services stop at max_cost = {max_cost:g}"
 
 
-def _cell(plan: Plan, cell: Cell, tokens: Callable[[Message], int]) -> tuple[Asked, Asked, int]:
-    """Least and most of an episode of the cell, means over samples that lie evenly in it; and turns of the longest of them."""
+def _cell(plan: Plan, cell: Cell, tokens: Callable[[Message], int]) -> tuple[Usage, Usage, int]:
+    """Return the mean lower and upper bound of an episode of the cell, and the turns of its longest one."""
     samples = plan.cell_samples(cell)
-    chosen = samples[:: max(1, ceil(len(samples) / LOOKED_AT))]
-    low = high = Asked()
+    chosen = samples[:: max(1, ceil(len(samples) / MAX_SAMPLES))]
+    low = high = Usage()
     longest = 0
     for sample in chosen:
-        one, other = _episode(plan, cell, apply_condition(sample, cell.condition, plan.seed), tokens)
-        low, high = low.plus(one, 1 / len(chosen)), high.plus(other, 1 / len(chosen))
-        longest = max(longest, int(other.requests))
+        least, most = _episode(plan, cell, apply_condition(sample, cell.condition, plan.seed), tokens)
+        low, high = low.plus(least, 1 / len(chosen)), high.plus(most, 1 / len(chosen))
+        longest = max(longest, int(most.requests))
     return low, high, longest
 
 
-def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message], int]) -> tuple[Asked, Asked]:
+def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message], int]) -> tuple[Usage, Usage]:
     condition, game = cell.condition, SCENARIOS[sample.scenario]
     state = game.initial(sample, condition.mode, 0)
     longest = cell.sampling.max_tokens + cell.model.endpoint.reserve
     if cell.protocol.is_open_ended:
         first = tokens(open_question(open_view(sample, state, condition)))
         turns = game.limit(sample) if cell.protocol is Protocol.OEG_MULTI else 1
-        return Asked(1, first, LETTER), Asked(turns, turns * first, turns * longest)
+        return Usage(1, first, LETTER_TOKENS), Usage(turns, turns * first, turns * longest)
     view = turn_view(sample, state, condition)
-    if cell.protocol is Protocol.TOOLS:  # functions beside the prompt are tokens of it, too
-        known = functions(offered_calls(sample, state, view))
-        first = sum(map(tokens, tool_messages(view, known, condition, native=False)))
+    if cell.protocol is Protocol.TOOLS:  # functions count as tokens of the prompt
+        tools = functions(offered_calls(sample, state, view))
+        first = sum(map(tokens, tool_messages(view, tools, condition, native=False)))
         turns = 1 if condition.mode is Mode.REFERENCE else game.limit(sample)
-        return Asked(1, first, CALL), Asked(turns, turns * first, turns * longest)
+        return Usage(1, first, CALL_TOKENS), Usage(turns, turns * first, turns * longest)
     shots = examples(sample, plan.pools[sample.scenario], condition, plan.seed, cell.model.small_examples)
     first = sum(map(tokens, messages(sample, view, condition, (), shots)))
     turns = 1 if condition.mode is Mode.REFERENCE else game.limit(sample)
     before = 0
     if condition.every_frame:
         turns = len(decision_states(sample))
-        return Asked(turns, turns * first, turns * LETTER), Asked(turns, turns * first, turns * longest)
+        return Usage(turns, turns * first, turns * LETTER_TOKENS), Usage(turns, turns * first, turns * longest)
     if condition.history:
         edge = game.history_edge if condition.resized else None
         earlier = sum(map(tokens, exchange(view, "", edge, condition.template))) + cell.sampling.max_tokens
         before = sum(min(turn, condition.history_turns or turn) for turn in range(turns)) * earlier
-    return Asked(1, first, LETTER), Asked(turns, turns * first + before, turns * longest)
+    return Usage(1, first, LETTER_TOKENS), Usage(turns, turns * first + before, turns * longest)
 
 
 def _picture_tokens(model: ModelSpec, data: Path) -> Callable[[Message], int]:
-    """Return the counter of a message's tokens for the model."""
-    counted, renderer = token_rule(model.source), Renderer(data, cache_bytes=0, fit=picture_bounds(model))
-    usual = bounds(model).full or UNKNOWN_PICTURE
+    """Return a function that counts the tokens of a message."""
+    rule, renderer = token_rule(model.source), Renderer(data, cache_bytes=0, fit=picture_bounds(model))
+    default = bounds(model).full or UNKNOWN_PICTURE
 
-    def picture(message: Message) -> Iterator[int]:
+    def picture_counts(message: Message) -> Iterator[int]:
         for ref in message.images:
             try:
-                yield usual if counted is None else counted(*renderer.size(ref))
+                yield default if rule is None else rule(*renderer.size(ref))
             except (UnreadablePicture, ValueError):
-                yield usual
+                yield default
 
-    return lambda message: MARKS + ceil(len(message.text) / CHARACTERS) + sum(picture(message))
+    return lambda message: (
+        MESSAGE_TOKENS + ceil(len(message.text) / CHARACTERS_PER_TOKEN) + sum(picture_counts(message))
+    )
 
 
-def _played(folder: Path) -> dict[str, float]:
-    """Model -> mean cost of its stored episodes, where there are enough of them."""
+def _stored_means(folder: Path) -> dict[str, float]:
+    """Return model -> mean cost of its stored episodes, if there are ``MIN_STORED_EPISODES``."""
     if not (folder / "episodes").is_dir():
         return {}
     import polars as pl
 
     from orchestrator.storage.episode_store import episodes
 
-    rows = episodes(folder).group_by("model").agg(pl.col("cost").mean(), pl.len()).filter(pl.col("len") >= ENOUGH)
+    rows = (
+        episodes(folder)
+        .group_by("model")
+        .agg(pl.col("cost").mean(), pl.len())
+        .filter(pl.col("len") >= MIN_STORED_EPISODES)
+    )
     return dict(rows.select("model", "cost").collect().iter_rows())
 
 

@@ -14,7 +14,7 @@ from envs import SCENARIOS
 from envs.disguise import FOREIGN
 from envs.samples import BadData
 from envs.scenario import suggestions
-from orchestrator.inspection.prompt_preview import conversation, written
+from orchestrator.inspection.prompt_preview import conversation, format_messages
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.load import registry
 from sweeps.spec import Protocol
@@ -39,7 +39,7 @@ def strangers(name):
 def test_the_conversation_is_the_golden_one(name, condition):
     turn = 1 if condition.history else 0
     others = strangers(name) if condition.picture == "swapped" else pool(name)
-    text = written(conversation(SAMPLES[name], others, condition, seed=0, turn=turn)) + "\n"
+    text = format_messages(conversation(SAMPLES[name], others, condition, seed=0, turn=turn)) + "\n"
     path = GOLDEN / f"{name}-{condition.name}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text, encoding="utf-8")

@@ -187,7 +187,7 @@ def test_a_crop_is_told_in_floats(demo_data, tmp_path):
         ),
         (
             '{"scenario": "QD", "id": 1, "answers": [], "x": 1}',
-            "line 1: unknown key 'x'; a line may hold scenario, id,",
+            "line 1: unknown key 'x'; a line has the keys scenario, id,",
         ),
         ('{"scenario": "QD", "id": 1, "answers": [], "protocol": "oeg"}', "line 1: protocol 'oeg' cannot be replayed"),
     ],

@@ -17,9 +17,9 @@ WRONG = {
     "keyless": ({"source": "gpt", "backend": "openai"}, "OPENAI_API_KEY is not set"),
     "unaddressed": ({"source": "m", "endpoint": {"base_url": "http://127.0.0.1:9"}}, "empty key_env in its entry"),
     "misaddressed": ({"source": "m", "endpoint": {"base_url": "ftp://x", "key_env": ""}}, "must start with http://"),
-    "folderless": ({"source": "/nowhere/model", "backend": "vllm"}, "there is no folder /nowhere/model"),
-    "empty": ({"source": "./tests", "backend": "transformers"}, "holds no config.json"),
-    "unadapted": ({"source": "org/m", "lora": "/nowhere/adapter"}, "there is no adapter /nowhere/adapter"),
+    "folderless": ({"source": "/nowhere/model", "backend": "vllm"}, "folder /nowhere/model does not exist"),
+    "empty": ({"source": "./tests", "backend": "transformers"}, "has no readable config.json"),
+    "unadapted": ({"source": "org/m", "lora": "/nowhere/adapter"}, "adapter /nowhere/adapter does not exist"),
 }
 GOOD = {
     "hub": {"source": "org/m", "revision": "a" * 40},

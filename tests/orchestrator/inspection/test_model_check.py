@@ -72,7 +72,7 @@ def test_architecture_and_remote_code(tmp_path):
     assert (
         row(source=source, backend="transformers", trust_remote_code=True).architecture == "ok: OddModel, its own code"
     )
-    assert row(source=source).licence.endswith("brings remote code (trust_remote_code is false)")
+    assert row(source=source).license.endswith("brings remote code (trust_remote_code is false)")
     assert not row(source=source).ok
 
 
@@ -80,7 +80,7 @@ def test_packages_are_tried_where_that_is_asked(tmp_path):
     models = [ModelSpec(name="m", source=folder(tmp_path / "m"), backend="transformers")]
     (tried,), (not_tried,) = check(models, imports=True), check(models)
 
-    assert not_tried.packages == "-" and tried.needs == ("torchvision",)
+    assert not_tried.packages == "-" and tried.required_packages == ("torchvision",)
     if find_spec("torchvision") is None:
         sentence = "no: it needs torchvision, which is not installed: pip install 'proactive-sweep[vision]'"
         assert (tried.packages, tried.ok, not_tried.ok) == (sentence, False, True)
@@ -111,12 +111,12 @@ def test_offline_is_unknown_and_a_missing_folder_is_no():
     assert row(source="somebody/some-model", parameters=7).source.startswith("unknown: ")
     assert row(source="somebody/some-model", parameters=7).fit == "unknown; about 14 GB of weights for 127 GB"
     assert row(source="somebody/huge", parameters=72, gpu="h100").fit.startswith("no: about 144 GB")
-    assert row(source="/no/such/folder").source == "no: there is no folder /no/such/folder"
+    assert row(source="/no/such/folder").source == "no: folder /no/such/folder does not exist"
 
 
 def test_an_adapter_is_looked_for(tmp_path):
     source = folder(tmp_path / "m")
-    assert row(source=source, lora=str(tmp_path / "lora")).source == f"no: there is no adapter {tmp_path / 'lora'}"
+    assert row(source=source, lora=str(tmp_path / "lora")).source == f"no: adapter {tmp_path / 'lora'} does not exist"
     (tmp_path / "lora").mkdir()
     (tmp_path / "lora/adapter_config.json").write_text("{}")
     assert row(source=source, lora=str(tmp_path / "lora")).source == "ok: on disk"
@@ -145,7 +145,7 @@ def test_a_key_that_cannot_be_sent_is_not_shown(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret\n")
     found = row(source="x", backend="openai", endpoint=Endpoint(base_url="http://127.0.0.1:9/v1"))
 
-    assert found.source == "no: OPENAI_API_KEY holds a line break or a character that no key has"
+    assert found.source == "no: OPENAI_API_KEY has a line break or a character that no key has"
 
 
 @pytest.mark.parametrize("answer", [b'{"data": null}', b"[]", b"{", None])
@@ -176,7 +176,9 @@ def talking(answer):
 
 def test_a_policy_that_does_not_exist_cannot_run():
     assert row(source="builtin:oracle", backend="builtin").ok
-    assert row(source="builtin:nosuch", backend="builtin").source.startswith("no: there is no policy 'nosuch'; oracle,")
+    assert row(source="builtin:nosuch", backend="builtin").source.startswith(
+        "no: unknown policy 'nosuch'; choose from oracle,"
+    )
     assert not row(source="builtin:nosuch", backend="builtin").ok
     assert row(source="builtin:embedded", backend="builtin").source.endswith('its backend is "transformers"')
 
@@ -187,7 +189,7 @@ def test_what_others_have_named_is_printed_as_it_is(tmp_path):
     found = CliRunner().invoke(app, ["models", "check", "--sweep", str(sweep)])
 
     assert found.exit_code == 1, found.exception
-    assert r"no: there is no folder /models/[/bold]x[red] :smile: \x1b[31m" in found.output
+    assert r"no: folder /models/[/bold]x[red] :smile: \x1b[31m does not exist" in found.output
 
 
 def test_the_lists_hold_the_papers_models():

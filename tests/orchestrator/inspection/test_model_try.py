@@ -10,7 +10,7 @@ import pytest
 from actors.trial.front_end import FrontEnd
 from actors.trial.trial import PromptComparison, TrialReport
 from envs.samples import BadData
-from orchestrator.inspection.model_try import bound, judged, models, planned
+from orchestrator.inspection.model_try import bottleneck, models, plan_trial, trial_row
 from sweeps.load import SweepError, registry
 
 MODEL = registry()["embedded"]
@@ -23,7 +23,7 @@ def tried(*compared: PromptComparison, endings: Mapping[str, int] | None = None,
 
 
 def test_equal_ids_and_replies_leave_nothing_to_say() -> None:
-    row = judged(
+    row = trial_row(
         MODEL,
         61.2,
         tried(PromptComparison(1, [1, 2], [1, 2], "A.", "A."), PromptComparison(3, [1, 4], [1, 4], "B", "B\ufffd")),
@@ -43,7 +43,7 @@ def test_equal_ids_and_replies_leave_nothing_to_say() -> None:
 
 
 def test_the_first_prompt_that_differs_is_named() -> None:
-    row = judged(
+    row = trial_row(
         MODEL,
         1.0,
         tried(PromptComparison(1, [1, 2], [1, 2], "A", "A"), PromptComparison(3, [1, 7], [1, 2, 3], "A", "B")),
@@ -54,7 +54,7 @@ def test_the_first_prompt_that_differs_is_named() -> None:
 
 
 def test_a_second_start_token_of_the_package_is_told_and_is_no_error() -> None:
-    row = judged(MODEL, 1.0, tried(PromptComparison(1, [1, 2, 3], [1, 1, 2, 3], "A", "A")))
+    row = trial_row(MODEL, 1.0, tried(PromptComparison(1, [1, 2, 3], [1, 1, 2, 3], "A", "A")))
 
     assert row.ok and row.equal == "ids 1/1, replies 1/1, package: start token twice"
 
@@ -68,7 +68,7 @@ def test_a_second_start_token_of_the_package_is_told_and_is_no_error() -> None:
     ],
 )
 def test_what_is_wrong_is_one_sentence(found: TrialReport, wrong: str) -> None:
-    row = judged(MODEL, 1.0, found)
+    row = trial_row(MODEL, 1.0, found)
 
     assert (row.wrong, row.ok) == (wrong, not wrong)
     assert row.ended == found.endings.get("unprocessable", 0)
@@ -76,37 +76,37 @@ def test_what_is_wrong_is_one_sentence(found: TrialReport, wrong: str) -> None:
 
 def test_a_slow_engine_bounds_its_worker() -> None:
     front = FrontEnd(14, new_ms=20.0, known_ms=4.0, engine=15.0, known=0.5)
-    row = judged(MODEL, 1.0, tried(front=front))
+    row = trial_row(MODEL, 1.0, tried(front=front))
 
     assert front.ceiling == pytest.approx(1000 / 12)
     assert row.table()["front"]["new_ms"] == 20.0
     assert row.bound == (
-        "the engine bounds it: 15 requests/s, its front end prepares 83 (50 with new pictures, 250 with known ones); "
-        "a worker keeps 1.2 processors busy"
+        "bottleneck: engine (15 requests/s; image preprocessing could do 83: 50 with new pictures, 250 with known ones); "
+        "a worker uses 1.2 CPU cores"
     )
-    assert judged(MODEL, 1.0, tried()).bound == "" == judged(MODEL, 1.0, tried()).table()["bound"]
+    assert trial_row(MODEL, 1.0, tried()).bound == "" == trial_row(MODEL, 1.0, tried()).table()["bound"]
 
 
-@pytest.mark.parametrize(("gpus", "shares"), [(1, "3 engines a GPU fill it (gpus = 0.33); "), (2, ""), (0, "")])
+@pytest.mark.parametrize(("gpus", "shares"), [(1, "3 engines per GPU use it fully (gpus = 0.33); "), (2, ""), (0, "")])
 def test_a_fast_engine_waits_for_its_front_end(gpus: float, shares: str) -> None:
     front = FrontEnd(14, new_ms=20.0, known_ms=4.0, engine=200.0, known=0.5)
 
-    assert bound(MODEL.model_copy(update={"gpus": gpus}), front) == (
-        "the front end bounds it: it prepares 83 (50 with new pictures, 250 with known ones) requests/s, the engine answers "
-        f"200; {shares}a worker keeps 2.0 processors busy"
+    assert bottleneck(MODEL.model_copy(update={"gpus": gpus}), front) == (
+        "bottleneck: image preprocessing (83 requests/s: 50 with new pictures, 250 with known ones; the engine could do 200); "
+        f"{shares}a worker uses 2.0 CPU cores"
     )
 
 
-def test_two_samples_of_each_scenario_and_condition_are_planned(demo_data: Path) -> None:
-    _, plan = planned(MODEL, None, demo_data)
+def test_two_samples_of_each_scenario_and_condition_are_plan_trial(demo_data: Path) -> None:
+    _, plan = plan_trial(MODEL, None, demo_data)
 
     assert plan.total == 2 * 7 * 3
     assert {cell.condition.name for cell in plan.cells} == {"zero-shot", "hint", "history"}
 
 
 def test_a_folder_without_a_benchmark_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match="holds no benchmark; name one by --data DIR"):
-        planned(MODEL, None, tmp_path)
+    with pytest.raises(BadData, match="has no benchmark; name one with --data DIR"):
+        plan_trial(MODEL, None, tmp_path)
 
 
 def test_models_are_named_and_services_of_a_sweep_are_left_out(tmp_path: Path) -> None:

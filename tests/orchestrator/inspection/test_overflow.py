@@ -22,7 +22,7 @@ def test_pictures_are_counted_by_the_turn_limit(demo_data):
     found = {risk.cell: risk for risk in risks(plan)}
 
     assert found and all(
-        "history" in cell and "the entry allows 5 (max_images)" in risk.why for cell, risk in found.items()
+        "history" in cell and "the entry allows 5 (max_images)" in risk.reason for cell, risk in found.items()
     )
     for name, samples in plan.samples.items():
         longer = sum(SCENARIOS[name].limit(sample) > 5 for sample in samples)
@@ -37,7 +37,10 @@ def test_tokens_are_those_of_the_table_where_no_processor_is_at_hand(demo_data):
     needed = max(limits) * (3330 + TURN_TOKENS) + 50
 
     assert found["m/VSOD/history"].episodes == sum(limit * (3330 + TURN_TOKENS) + 50 > 32768 for limit in limits) > 0
-    assert f"about {needed:,} tokens (3,330 a picture, by table) in a context of 32,768" in found["m/VSOD/history"].why
+    assert (
+        f"about {needed:,} tokens (3,330 per picture, by table) in a context of 32,768"
+        in found["m/VSOD/history"].reason
+    )
     roomy = entry | {"options": {"max_model_len": 1_000_000}}
     assert risks(plan_of(demo_data, ["history"], **roomy)) == []
     assert risks(plan_of(demo_data, ["history"], **entry, beyond_context=True)) == []
@@ -57,6 +60,6 @@ def test_a_processor_on_disk_is_asked(demo_data):
 def test_the_first_risks_are_named_and_the_others_counted(demo_data):
     found = risks(plan_of(demo_data, ["history"], max_images=2))
 
-    told = lines(found, most=3)
-    assert len(told) == 4 and told[-1] == f"may overflow: {len(found) - 3} cells more"
-    assert lines(found, most=len(found)) == lines(found, most=99)
+    told = lines(found, limit=3)
+    assert len(told) == 4 and told[-1] == f"may overflow: {len(found) - 3} more cells"
+    assert lines(found, limit=len(found)) == lines(found, limit=99)

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from orchestrator.inspection import packages
-from orchestrator.inspection.packages import PROCESSORS, needed, problems, told
+from orchestrator.inspection.packages import PROCESSORS, import_errors, package_cell, required
 from sweeps.load import registry
 from sweeps.spec import ModelSpec
 from tests.actors.architectures import ARCHITECTURES
@@ -17,11 +17,11 @@ def model(**entry):
 
 def test_what_a_model_needs_follows_from_its_class_and_its_adapter():
     own = registry()
-    found = {name: needed(own[name], own[name].architecture) for name in ("smolvlm2-2.2b", "idefics3-8b", "gpt-4.1")}
+    found = {name: required(own[name], own[name].architecture) for name in ("smolvlm2-2.2b", "idefics3-8b", "gpt-4.1")}
 
     assert found == {"smolvlm2-2.2b": ("torchvision", "num2words"), "idefics3-8b": (), "gpt-4.1": ()}
-    assert needed(own["phi-4-multimodal"], "Phi4MultimodalForCausalLM") == ("torchvision", "peft")
-    assert needed(model(backend="vllm", lora="vision-lora"), "") == (), "vLLM loads adapters itself"
+    assert required(own["phi-4-multimodal"], "Phi4MultimodalForCausalLM") == ("torchvision", "peft")
+    assert required(model(backend="vllm", lora="vision-lora"), "") == (), "vLLM loads adapters itself"
 
 
 def test_packages_are_imported_and_not_only_found(tmp_path, monkeypatch):
@@ -30,12 +30,12 @@ def test_packages_are_imported_and_not_only_found(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
-    assert problems(["fine_here", "broken_here", "not_here"]) == {
+    assert import_errors(["fine_here", "broken_here", "not_here"]) == {
         "fine_here": "", "broken_here": "RuntimeError: operator nms does not exist", "not_here": "not installed",
     }  # fmt: skip
     (tmp_path / "ends_here.py").write_text("import os\nos._exit(1)")
-    assert "ended the process" in problems(["ends_here"])["ends_here"]
-    assert problems([]) == {}
+    assert "its import crashed" in import_errors(["ends_here"])["ends_here"]
+    assert import_errors([]) == {}
 
 
 def test_the_sentence_says_what_to_type(monkeypatch):
@@ -43,21 +43,22 @@ def test_the_sentence_says_what_to_type(monkeypatch):
     vllm = model(backend="vllm")
 
     assert (
-        told(vllm, ("torchvision", "num2words"), {"torchvision": "", "num2words": ""}) == "ok: torchvision, num2words"
+        package_cell(vllm, ("torchvision", "num2words"), {"torchvision": "", "num2words": ""})
+        == "ok: torchvision, num2words"
     )
-    assert told(vllm, ("num2words",), {"num2words": "not installed"}) == (
+    assert package_cell(vllm, ("num2words",), {"num2words": "not installed"}) == (
         "no: it needs num2words, which is not installed: pip install 'proactive-sweep[vllm]'"
     )
-    assert told(vllm, ("torchvision",), {"torchvision": "not installed"}).endswith(
+    assert package_cell(vllm, ("torchvision",), {"torchvision": "not installed"}).endswith(
         "pip install 'proactive-sweep[vision]'"
     )
-    assert told(vllm, ("torchvision",), {"torchvision": "RuntimeError: no nms"}) == (
-        "no: torchvision cannot be imported (RuntimeError: no nms): install the release that belongs to this torch"
+    assert package_cell(vllm, ("torchvision",), {"torchvision": "RuntimeError: no nms"}) == (
+        "no: torchvision cannot be imported (RuntimeError: no nms): install the release for this torch"
     )
-    assert told(model(backend="transformers"), (), {}) == (
-        "unknown: transformers is not installed here: pip install 'proactive-sweep[transformers]'"
+    assert package_cell(model(backend="transformers"), (), {}) == (
+        "unknown: transformers is not installed: pip install 'proactive-sweep[transformers]'"
     )
-    assert told(model(backend="openai"), (), {}) == "ok"
+    assert package_cell(model(backend="openai"), (), {}) == "ok"
 
 
 @pytest.mark.slow

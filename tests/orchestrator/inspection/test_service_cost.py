@@ -81,10 +81,10 @@ def test_what_is_played_lies_between_the_bounds(demo_data, tmp_path, policy):
     if policy == "always-ask":
         assert rows["turns"].sum() > 0.9 * found.most.requests, "who always asks comes to the limit"
     assert found.least.reply <= rows["reply_tokens"].sum() <= found.most.reply
-    assert "at what its stored episodes cost" not in found.line
+    assert "at the mean cost of its stored episodes" not in found.line
     (again,) = service_cost.estimates(plan, {next(iter(pending)): 5}, demo_data, folder)
     mean = rows["cost"].mean()
-    assert again.episodes == 5 and f"{5 * mean:,.2f} at what its stored episodes cost" in again.line
+    assert again.episodes == 5 and f"{5 * mean:,.2f} at the mean cost of its stored episodes" in again.line
 
 
 def test_what_history_adds_is_every_earlier_turn(demo_data, tmp_path):
@@ -100,7 +100,7 @@ def test_pictures_that_are_not_here_and_rules_that_nobody_knows_are_said(demo_da
     asked = sweep(demo_data, ["m"], ["zero-shot"], scenarios=["ROD"], model=[entry])
     plan = build_plan(asked)
     (found,) = service_cost.estimates(plan, {"m/ROD/zero-shot": 10}, tmp_path / "nowhere", tmp_path)
-    assert found.least.prompt > 10 * service_cost.UNKNOWN_PICTURE and found.line.endswith("no prices are in its entry")
+    assert found.least.prompt > 10 * service_cost.UNKNOWN_PICTURE and found.line.endswith("its entry has no prices")
 
 
 def test_plan_tells_the_cost_of_each_service_and_of_all(demo_data, tmp_path):
@@ -141,6 +141,6 @@ def test_batches_have_their_own_price_and_take_a_day_a_turn(demo_data, tmp_path,
     assert keys == same and batched.least == one.least and "Batch API" not in one.line
     assert batched.most.cost(batched.model) == pytest.approx(share * one.most.cost(one.model))
     assert (
-        f"through the Batch API, {words}: up to 24 hours a turn, {batched.turns} turns in the longest" in batched.line
+        f"through the Batch API, {words}: up to 24 hours per turn, {batched.turns} turns in the longest" in batched.line
     )
     assert batched.turns == longest > 1

@@ -25,7 +25,7 @@ def test_the_ids_are_those_of_the_package_call(demo_data: Path, condition: str, 
     from actors.embedded import resolve_embedded
     from actors.engine.hf.package_call import PackageCall
     from actors.engine.image_loader import PictureLoader
-    from orchestrator.inspection.prompt_preview import conversation, find
+    from orchestrator.inspection.prompt_preview import conversation, find_sample
     from sweeps.conditions import CONDITIONS
     from sweeps.load import registry
 
@@ -35,7 +35,7 @@ def test_the_ids_are_those_of_the_package_call(demo_data: Path, condition: str, 
     assert found.exit_code == 0, found.output
     told = json.loads(found.stdout)
 
-    sample, pool = find(demo_data, "QD", 0)
+    sample, pool = find_sample(demo_data, "QD", 0)
     messages = conversation(sample, pool, CONDITIONS[condition], turn=turn)
     pictures = PictureLoader(demo_data)
     shown = {image: pictures.renderer.picture(image) for message in messages for image in message.images}
@@ -58,7 +58,7 @@ def test_a_checkpoint_is_named_by_its_folder_and_needs_no_weights(demo_data: Pat
     ("arguments", "sentence"),
     [
         (("--token-ids",), "--token-ids requires --model NAME, or --model FOLDER of a checkpoint"),
-        (("--token-ids", "--model", "oracle"), "oracle runs on builtin, which shows no token ids"),
+        (("--token-ids", "--model", "oracle"), "oracle runs on builtin, which has no token ids here"),
         (("--model", "embedded", "--backend", "tgi"), "--backend 'tgi' is none of transformers and vllm"),
         (("--token-ids", "--model", "EMPTY"), "is a folder without config.json; name the folder of a checkpoint"),
     ],

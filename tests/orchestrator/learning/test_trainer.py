@@ -110,7 +110,7 @@ def test_a_reply_is_drawn_by_the_seed_and_greedy_needs_none(policy, pool):
 
     assert first == again != policy.sample(asked, [4] * 4, 1.5, 2)
     assert policy.sample(asked, [1] * 4, 0.0, 1) == policy.sample(asked, [1] * 4, 0.0, 2)
-    assert policy.text(policy.tokens("Cat.")) == "Cat." and policy.tokens("Cat.")[-1] == policy.end
+    assert policy.text(policy.tokens("Cat.")) == "Cat." and policy.tokens("Cat.")[-1] == policy.end_token
 
 
 def test_adapters_begin_the_same_for_the_same_seed(own):
