@@ -1,4 +1,4 @@
-"""The nouns of the game are frozen values: equal states replay to equal episodes, and every one of them pickles.
+"""The types of the game: frozen values that pickle; equal states replay to equal episodes.
 
 Vocabulary: ProactiveBench (arXiv 2603.19466) and the package ``proactivebench`` 0.1.1.
 """
@@ -11,15 +11,15 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 Crop = tuple[float, float, float, float]
-"""left, top, right, bottom in pixels of the original picture, not yet rounded."""
+"""left, top, right, bottom in pixels of the original picture, before rounding."""
 
 
 class Verdict(StrEnum):
-    """The reading of a reply by one side, suggestions or categories (package: ``_evaluate``)."""
+    """The reading of a reply against one side, suggestions or categories (package: ``_evaluate``)."""
 
     CORRECT = "correct"
     WRONG = "wrong"
-    """Names an option of this side, but none that is right now."""
+    """Names an option of this side that is not right now."""
     MISMATCH = "mismatch"
     """Names no option of this side."""
 
@@ -31,40 +31,40 @@ class Action(StrEnum):
     ABSTENTION = "abstention"
     CATEGORY = "category"
     UNPARSABLE = "unparsable"
-    """Names nothing that was shown."""
+    """Names no option of the view."""
 
 
 class Ending(StrEnum):
-    """The one word for how an episode ended."""
+    """How an episode ended."""
 
     CORRECT = "correct"
-    """The right category was named when it could count."""
+    """The reply named the right category when it could count."""
     WRONG = "wrong"
     """An abstention, a wrong category, an unreadable reply, or a random move that left the video."""
     LIMIT = "limit"
-    """The last turn that the sample allows was spent on one more suggestion, whether it still counted or not."""
+    """The last turn that the sample allows was a suggestion, whether it still counted or not."""
     OVERFLOW = "overflow"
-    """The next prompt would outgrow the model (its context, or the pictures it takes): not answered rightly, and counted."""
+    """The next prompt would exceed the model's context or number of pictures; counts as not right."""
     TRUNCATED = "truncated"
-    """The last reply is empty because its tokens were spent (on hidden reasoning, say): not answered rightly, and counted."""
+    """The last reply is empty because it used up its tokens (for example on hidden reasoning); counts as not right."""
     UNPROCESSABLE = "unprocessable"
-    """A picture could not be read, or the model's processor refused it."""
+    """A picture is unreadable, or the model's processor refused it."""
     ANSWERED = "answered"
-    """Free text was given (open-ended generation); whether it is right is a judge's matter."""
+    """Free text (open-ended generation), which a judge scores."""
     MAPPED = "mapped"
-    """Every picture was asked about (condition every-frame): what it knew is no score, and the game gives no such ending."""
+    """The model answered every picture (condition every-frame), which has no score; the game never ends so."""
     REFUSED = "refused"
     """The provider declined to answer (content filter)."""
     FAILED = "failed"
-    """The harness gave the episode up (a poison episode, a model that never loads); never a score."""
+    """The harness gave up the episode (a poison episode, a model that never loads); never a score."""
 
 
 ERRORS = (Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED)
-"""Endings that are no answer, in the order of their columns in every table; the game gives none of them."""
+"""Endings without an answer, in the order of their columns in every table; the game never ends so."""
 CUT_SHORT = (Ending.OVERFLOW, Ending.TRUNCATED)
-"""Endings that a limit brought about: scored as not right, shown with the bound that they leave; the game gives none of them."""
+"""Endings by a limit: scored as not right, reported with the bound that they leave; the game never ends so."""
 UNSCORED = (*ERRORS, Ending.ANSWERED, Ending.MAPPED)
-"""Endings that multiple choice does not score: free text is a judge's matter, a decision map has no single answer."""
+"""Endings that multiple choice does not score: a judge scores free text, and a decision map has no single answer."""
 
 
 class Mode(StrEnum):
@@ -74,7 +74,7 @@ class Mode(StrEnum):
     REFERENCE = "reference"
     """The clear image, categories only, one turn."""
     RANDOM = "random-proactive"
-    """Suggestions of other scenarios are shown; choosing one makes a random admissible move."""
+    """The view offers suggestions of other scenarios; choosing one makes a random admissible move."""
 
 
 class Move(StrEnum):
@@ -101,7 +101,7 @@ class Move(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One validated line of a ``*_preprocessed.jsonl``; ``extra`` keeps every field not named here."""
+    """One validated line of a ``*_preprocessed.jsonl``; ``extra`` holds the other fields."""
 
     scenario: str
     id: int
@@ -119,14 +119,14 @@ class Sample:
     digest: str = ""
     """Hash of the line's content, 16 hex digits: part of an episode's key."""
     suggestion_pool: Mapping[str, tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
-    """Scenario -> every suggestion that its file in the sample's data folder holds, sorted; None for a sample from no folder."""
+    """Scenario -> every suggestion in the sample's data folder, sorted; None for a sample without a folder."""
     swapped: Swapped | None = field(default=None, compare=False, repr=False)
-    """The picture that stands for its own under the condition ``swapped``; None where nothing is played under it."""
+    """The picture that replaces its own under the condition ``swapped``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageRef:
-    """Names the pixels a model sees without holding them."""
+    """A reference to the pixels a model sees."""
 
     path: str
     """Relative to the data folder."""
@@ -134,25 +134,25 @@ class ImageRef:
     short_edge: int | None = None
     """Resize so that the shorter side has this many pixels; None keeps the size."""
     grey: bool = False
-    """Every pixel is the same grey; file, crop and edge say the size alone."""
+    """True makes every pixel the same gray; file, crop and edge only determine the size."""
 
     @property
     def key(self) -> str:
-        """A name that two references share only if they show the same pixels; empty for ``NO_PICTURE``."""
+        """Identify the pixels; empty for ``NO_PICTURE``."""
         crop = "" if self.crop is None else "@" + ",".join(map(repr, self.crop))
         edge = "" if self.short_edge is None else f"^{self.short_edge}"
         return f"{self.path}{crop}{'#grey' if self.grey else ''}{edge}"
 
 
 NO_PICTURE = ImageRef("")
-"""Stands where nothing is shown."""
+"""The reference of a view without a picture."""
 
 
 class Swapped(NamedTuple):
     """The picture of another sample."""
 
     id: int
-    """The other sample's, as ``digest`` is."""
+    """Id of the other sample; ``digest`` is also the other's."""
     digest: str
     image: ImageRef
 
@@ -162,25 +162,25 @@ class View:
     """The model's input at one turn."""
 
     image: ImageRef
-    """``NO_PICTURE`` where the question is asked without one."""
+    """``NO_PICTURE`` for a question without a picture."""
     prompt: str
-    """Question with its pre-prompt and hint."""
+    """Question with its preface and hint."""
     options: tuple[str, ...]
-    """Suggestions and abstention offered now; empty in reference mode."""
+    """Suggestions and abstention; empty in reference mode."""
     categories: tuple[str, ...]
 
 
 class State(NamedTuple):
-    """Where an episode stands; counts only, so that nothing drifts. A tuple, because one is made every turn."""
+    """The state of an episode. It holds counts only, so that nothing drifts."""
 
     frame: int
     turn: int = 0
     """Answers given so far."""
     last: Move | None = None
     across: int = 0
-    """Horizontal moves made (COCO)."""
+    """Horizontal moves so far (COCO)."""
     along: int = 0
-    """Vertical moves made (COCO)."""
+    """Vertical moves so far (COCO)."""
     mode: Mode = Mode.PLAY
     seed: int = 0
     ending: Ending | None = None
@@ -201,12 +201,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class JudgedTurn:
-    """One open-ended answer of several, and what a judge made of it."""
+    """One open-ended answer of several, and its verdict."""
 
     turn: Turn
-    """The game's reading of ``option``; its ``reply`` is the model's own text."""
+    """The game's reading of ``option``; its ``reply`` is the model's text."""
     option: str
-    """The option that the answer stands for (``envs.dialogue.option_from_marks``), empty where it names none."""
+    """The option that the answer stands for (``envs.dialogue.option_from_marks``); empty if it names none."""
     judged: str
     """The judge's reply."""
 
@@ -216,9 +216,9 @@ class CalledTurn:
     """One reply that calls a function, and the option that the call stands for."""
 
     turn: Turn
-    """The game's reading of ``option``; ``reply`` is the model's own text or calls (``envs.tool_calls.encode_calls``)."""
+    """The game's reading of ``option``; ``reply`` is the model's text or calls (``envs.tool_calls.encode_calls``)."""
     option: str
-    """Empty where the call is malformed (``envs.tool_calls.called_option``)."""
+    """Empty if the call is malformed (``envs.tool_calls.called_option``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from actors.engine.backend import Message
 from envs import SCENARIOS
 from envs.chance import chance
-from envs.disguise import replace_suggestions
+from envs.foreign_suggestions import replace_suggestions
 from envs.stimulus import OPEN_ENDED_HINT, lettered, multiple_choice
 from envs.tool_wording import VERSION as TOOLS_VERSION
 from envs.types import NO_PICTURE, ImageRef, Mode, Sample, State, View

@@ -17,9 +17,9 @@ from actors.playing.prompts import Past, apply_condition, examples, messages, op
 from actors.playing.tool_prompts import tool_messages
 from envs import SCENARIOS
 from envs.bad_lines import Problem, skipped_note
+from envs.foreign_suggestions import with_suggestion_pool
 from envs.render import UnreadablePicture
 from envs.samples import BadData, is_evaluated, load_samples
-from envs.suggestion_pool import with_suggestion_pool
 from envs.swapped import with_swapped_pictures
 from envs.tool_calls import functions, offered_calls
 from envs.types import Mode, Sample, State

@@ -4,7 +4,7 @@ import pytest
 
 from envs import SCENARIOS
 from envs.chance import chance, episode_seed
-from envs.disguise import FOREIGN, invalid_suggestions, replace_suggestions
+from envs.foreign_suggestions import FOREIGN, invalid_suggestions, replace_suggestions
 from envs.types import Mode, Move, State
 from tests.envs.games import ABSTENTION, SAMPLES
 

@@ -45,8 +45,8 @@ def test_one_call_plays_the_whole_contract(name, monkeypatch):
 
 
 class NeverEnds(QuickDraw):
-    def _after(self, sample, state, did):
-        return super()._after(sample, state, did)._replace(ending=None)
+    def _next_state(self, sample, state, turn):
+        return super()._next_state(sample, state, turn)._replace(ending=None)
 
 
 class Forgets(QuickDraw):

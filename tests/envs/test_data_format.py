@@ -11,7 +11,7 @@ from PIL import Image
 
 from envs import SCENARIOS
 from envs.check import check, reachable_pictures
-from envs.samples import NAMED, BadSample, parse_sample
+from envs.sample_line import NAMED, BadSample, parse_sample
 from orchestrator.report.read_run import read_run
 from tests.orchestrator.report import runs
 

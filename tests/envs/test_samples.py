@@ -13,14 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs import SCENARIOS
+from envs.sample_line import BadSample, parse_sample
 from envs.samples import (
     BadData,
-    BadSample,
     limit_samples,
     load_samples,
     open_ended_subset,
     paper_ids,
-    parse_sample,
     read_samples,
     samples_by_id,
     select_samples,

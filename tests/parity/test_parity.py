@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from envs import SCENARIOS
-from envs.samples import parse_sample
+from envs.sample_line import parse_sample
 from envs.types import Ending, Mode, Move, Sample, State
 
 TRACES = Path(__file__).with_name("traces.jsonl.xz")

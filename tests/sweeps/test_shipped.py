@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.disguise import replace_suggestions
+from envs.foreign_suggestions import replace_suggestions
 from envs.types import Mode
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.scheduling.forecast.workload import published_work

@@ -22,7 +22,7 @@ from envs import SCENARIOS
 from envs.answers import as_text
 from envs.demo import draw_sample as demo_sample
 from envs.demo.entries import DemoSample
-from envs.disguise import replace_suggestions
+from envs.foreign_suggestions import replace_suggestions
 from envs.types import Ending, ImageRef, Mode, Sample, State, Turn, View
 from sweeps.conditions import CONDITIONS, Condition
 

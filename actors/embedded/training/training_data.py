@@ -13,7 +13,7 @@ from actors.embedded.training.pictures import LAP, Bank, BankView, Play
 from actors.engine.backend import Message
 from actors.playing import prompts
 from envs import SCENARIOS
-from envs.disguise import replace_suggestions
+from envs.foreign_suggestions import replace_suggestions
 from envs.stimulus import OPEN_ENDED_HINT
 from envs.types import Mode, View
 from sweeps.conditions import CONDITIONS

@@ -12,7 +12,7 @@ from actors.playing.judge import derive_seed
 from actors.playing.play import play
 from actors.playing.prompts import messages
 from envs import SCENARIOS
-from envs.disguise import replace_suggestions
+from envs.foreign_suggestions import replace_suggestions
 from envs.types import Action, Ending, Mode, State
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, ModelSpec

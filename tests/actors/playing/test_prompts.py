@@ -11,7 +11,7 @@ import pytest
 
 from actors.playing.prompts import answers_left, apply_condition, examples, version
 from envs import SCENARIOS
-from envs.disguise import FOREIGN
+from envs.foreign_suggestions import FOREIGN
 from envs.samples import BadData
 from envs.scenario import suggestions
 from orchestrator.inspection.prompt_preview import conversation, format_messages

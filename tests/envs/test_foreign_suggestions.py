@@ -8,10 +8,15 @@ from dataclasses import replace
 import pytest
 
 from envs import SCENARIOS
-from envs.disguise import FOREIGN, invalid_suggestions, replace_suggestions
+from envs.foreign_suggestions import (
+    FOREIGN,
+    folder_suggestions,
+    invalid_suggestions,
+    replace_suggestions,
+    with_suggestion_pool,
+)
 from envs.samples import load_samples
 from envs.scenario import suggestions
-from envs.suggestion_pool import folder_suggestions, with_suggestion_pool
 from envs.types import Mode
 from tests.envs.games import SAMPLES
 

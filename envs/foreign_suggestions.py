@@ -1,0 +1,109 @@
+"""The suggestions of random-proactive: each one is replaced by a suggestion of another scenario that this one cannot carry out.
+
+They are drawn by (seed, sample) from all suggestions of the data folder, so they are equal for every model and every choice of
+scenarios. The package leaves open how to draw them; the paper's example is "rewind the video" for a sketch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from envs import SCENARIOS
+from envs.chance import chance
+from envs.samples import lines_file, read_samples
+from envs.scenario import suggestions
+from envs.types import Sample
+
+FOREIGN: dict[str, tuple[str, ...]] = {
+    "ROD": ("Move the blocks to the left.", "Move the blocks to the right."),
+    "VSOD": ("Rewind the video.", "Wait for the occlusion to disappear."),
+    "MVP-N": ("Rotate the object.", "Change the viewpoint."),
+    "IN-C": (
+        "Adjust the brightness.",
+        "Adjust the contrast.",
+        "Adjust the saturation.",
+        "Deblur the image.",
+        "Denoise the image.",
+        "Remove the compression.",
+        "Increase the resolution.",
+    ),
+    "QD": ("Add more details to the image.",),
+    "CIT": ("Rewind the video.", "Wait for the object to appear."),
+    "COCO": (
+        "Move the camera to the left.",
+        "Move the camera to the right.",
+        "Move the camera up.",
+        "Move the camera down.",
+        "Move farther from the object.",
+    ),
+}
+"""Suggestions in the published style for samples without a data folder (tests, the training of the embedded model)."""
+
+Suggestions = Mapping[str, tuple[str, ...]]
+"""Scenario -> its suggestions."""
+
+
+def with_suggestion_pool(samples: Sequence[Sample], folder: Path) -> list[Sample]:
+    """Return the samples with the suggestions of all scenarios in the folder, which random-proactive draws from."""
+    pool = folder_suggestions(folder)
+    return [replace(sample, suggestion_pool=pool) for sample in samples]
+
+
+def folder_suggestions(folder: Path) -> Suggestions:
+    """Return the suggestions of each scenario in the folder, sorted; missing files and bad lines are ignored."""
+    files = {name: path.stat() for name in SCENARIOS if (path := lines_file(folder, name)).is_file()}
+    return _read_suggestions(folder, tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in files.items()))
+
+
+@lru_cache(maxsize=4)
+def _read_suggestions(folder: Path, versions: tuple[tuple[str, int, int], ...]) -> Suggestions:
+    return {
+        name: tuple(sorted({ask for sample in read_samples(folder, name)[0] for ask in suggestions(sample.options)}))
+        for name, _, _ in versions
+    }
+
+
+def invalid_suggestions(scenario: str, pool: Suggestions, source: str | None = None) -> Suggestions:
+    """Return other scenarios' suggestions (or those of ``source``) that mean nothing in this one."""
+    return _invalid(scenario, tuple(pool.items()), source)
+
+
+@lru_cache(maxsize=256)
+def _invalid(scenario: str, pool: tuple[tuple[str, tuple[str, ...]], ...], source: str | None) -> Suggestions:
+    cues = SCENARIOS[scenario].cue
+    texts = {
+        name: tuple(text for text in texts if not any(cue in text.lower() for cue in cues))
+        for name, texts in pool
+        if name != scenario and source in (None, name)
+    }
+    return {name: texts[name] for name in SCENARIOS if texts.get(name)}
+
+
+def replace_suggestions(sample: Sample, seed: int, source: str | None = None) -> Sample:
+    """Return the sample with every suggestion replaced; the abstention and the positions stay.
+
+    A scenario is drawn first and then one of its suggestions, so that scenarios with many wordings do not dominate.
+    Raises ValueError if too few suggestions are invalid here.
+    """
+    asks = suggestions(sample.options)
+    pool = invalid_suggestions(
+        sample.scenario, FOREIGN if sample.suggestion_pool is None else sample.suggestion_pool, source
+    )
+    if (count := len({text for texts in pool.values() for text in texts})) < len(asks):
+        raise ValueError(
+            f"{source or 'the rest'} has {count} suggestions that mean nothing in {sample.scenario}, "
+            f"but its sample {sample.id} needs {len(asks)}; random-proactive takes them from the other scenarios' files"
+        )
+    rng = chance(seed, sample.scenario, sample.id, "disguise")
+    remaining = {name: list(texts) for name, texts in pool.items()}
+    replacements: list[str] = []
+    while len(replacements) < len(asks):
+        name = rng.choice(sorted(remaining))
+        text = remaining[name].pop(rng.randrange(len(remaining[name])))
+        replacements += [text] if text not in replacements else []
+        remaining = {name: texts for name, texts in remaining.items() if texts}
+    texts = iter(replacements)
+    return replace(sample, options=tuple(next(texts) if option in asks else option for option in sample.options))

@@ -1,0 +1,191 @@
+"""Parses and validates one line of a published file: a valid ``Sample`` plays to every end, and ``BadSample`` gives a reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from math import isinf
+from string import Formatter
+from typing import Any
+
+from envs import SCENARIOS
+from envs.answers import as_text
+from envs.scenario import Scenario, suggestions
+from envs.types import Mode, Move, Sample
+
+LONGEST_TEMPLATE = 512
+"""Characters of an image template; a published one has about 80."""
+LONGEST_REASON = 300
+"""Characters of a reason, which may quote a line of a megabyte."""
+DEEPEST = 16
+"""Levels of lists and objects; hundreds of levels can be read, but not sent to a worker."""
+LARGEST_NUMBER = 1 << 53
+"""JSON readers disagree about larger whole numbers (RFC 8259, section 6)."""
+LARGEST_FRAME = 1_000_000
+"""Frame numbers are stored in 32 bits."""
+MOST_TURNS = 10_000
+"""Turns of one episode; the longest published game has hundreds. A policy that only asks plays all of them."""
+MOST_OPTIONS = 32
+"""Options and categories of one question: letters run on from A by code point, and the 33rd is a small a."""
+
+TEXTS = ("prompt", "image_template", "answer")
+NUMBERS = ("id", "first_image", "num_images", "reference_image")
+LISTS = ("options", "categories")
+NAMED = frozenset((*TEXTS, *NUMBERS, *LISTS))
+
+
+class BadSample(ValueError):
+    """The reason why a line is not a sample; a long reason is cut in its middle."""
+
+    def __init__(self, reason: str) -> None:
+        half = LONGEST_REASON // 2
+        super().__init__(reason if len(reason) <= LONGEST_REASON else f"{reason[:half]} ... {reason[-half:]}")
+
+
+def parse_sample(line: str, scenario: str) -> Sample:
+    """Parse one line; raises BadSample with the first reason against it."""
+    entry = _parse_object(line)
+    _check_types(entry)
+    sample = Sample(
+        scenario=scenario,
+        id=entry["id"],
+        prompt=entry["prompt"],
+        options=tuple(entry["options"]),
+        categories=tuple(entry["categories"]),
+        answer=entry["answer"],
+        image=entry["image_template"],
+        first_frame=entry["first_image"],
+        frames=entry["num_images"],
+        reference_frame=entry["reference_image"],
+        extra={name: value for name, value in entry.items() if name not in NAMED},
+        digest=_digest(entry),
+    )
+    if reason := next(_find_reasons(sample, SCENARIOS[scenario]), ""):
+        raise BadSample(reason)
+    return sample
+
+
+# -- types -------------------------------------------------------------------------------------------------------------
+def _parse_object(line: str) -> dict[str, Any]:
+    try:
+        entry = json.loads(line, parse_constant=_reject_constant, parse_int=_parse_int, parse_float=_parse_float)
+    except BadSample:
+        raise
+    except (ValueError, RecursionError):
+        raise BadSample("is not JSON") from None
+    if not isinstance(entry, dict):
+        raise BadSample(f"is not a JSON object but {type(entry).__name__}")
+    if _is_deeper(entry, DEEPEST):
+        raise BadSample(f"holds lists or objects more than {DEEPEST} deep")
+    return entry
+
+
+def _reject_constant(name: str) -> float:
+    raise BadSample(f"is not JSON: {name} is no number")
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits) > 20 or abs(number := int(digits)) > LARGEST_NUMBER:
+        raise BadSample(f"holds the number {digits}, which is beyond {LARGEST_NUMBER}")
+    return number
+
+
+def _parse_float(digits: str) -> float:
+    if isinf(number := float(digits)):
+        raise BadSample(f"holds the number {digits}, which is too large")
+    return number
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    children = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(child, levels - 1) for child in children)
+
+
+def _check_types(entry: Mapping[str, Any]) -> None:
+    for name in (*TEXTS, *NUMBERS, *LISTS):
+        if name not in entry:
+            raise BadSample(f"the field {name!r} is missing")
+    for name in TEXTS:
+        if not isinstance(entry[name], str) or not entry[name]:
+            raise BadSample(f"{name} must be a text, not {entry[name]!r}")
+    for name in NUMBERS:
+        _check_count(name, entry[name])
+    if entry["num_images"] < 1:
+        raise BadSample("num_images must be 1 or more")
+    for name in LISTS:
+        if not isinstance(entry[name], list) or not entry[name] or not all(isinstance(o, str) for o in entry[name]):
+            raise BadSample(f"{name} must be a list of texts, not {entry[name]!r}")
+
+
+def _check_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise BadSample(f"{name} must be a whole number from 0 up, not {value!r}")
+    if name != "id" and value > LARGEST_FRAME:
+        raise BadSample(f"{name} must be at most {LARGEST_FRAME}, not {value}")
+
+
+def _digest(entry: Mapping[str, Any]) -> str:
+    canonical = json.dumps(entry, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return blake2b(canonical.encode(), digest_size=8).hexdigest()
+    except UnicodeEncodeError:
+        raise BadSample("holds half a character (a lone surrogate), which no file can keep") from None
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+def _find_reasons(sample: Sample, game: Scenario) -> Iterator[str]:
+    """Yield reasons against a typed sample. Each check may rely on those before it, so only the first reason counts."""
+    yield from _check_template(sample.image, game)
+    yield from _check_answers(sample)
+    yield from game.problems(sample)
+    limit = game.limit(sample)
+    if limit != int(limit) or not 1 <= limit <= MOST_TURNS:
+        yield f"an episode would last {limit!r} turns; a whole number from 1 to {MOST_TURNS} can be played"
+    yield from _check_moves(sample, game)
+
+
+def _check_template(template: str, game: Scenario) -> Iterator[str]:
+    """Check that the template names only known fields and stays inside the data folder."""
+    if not template.isprintable() or len(template) > LONGEST_TEMPLATE:
+        yield f"image_template {template!r} must be at most {LONGEST_TEMPLATE} printable characters"
+    if template.startswith(("/", "~")) or "\\" in template or ":" in template.split("/")[0]:
+        yield f"image_template {template!r} must be relative to the data folder"
+    if ".." in template.split("/"):
+        yield f"image_template {template!r} must not leave the data folder"
+    if not game.placeholders:
+        return
+    try:
+        fields = [(name, spec, mark) for _, name, spec, mark in Formatter().parse(template) if name is not None]
+    except ValueError:
+        fields = [("", "", None)]
+    if any(name not in game.placeholders or spec or mark for name, spec, mark in fields):
+        allowed = ", ".join(f"{{{name}}}" for name in game.placeholders)
+        yield f"image_template {template!r} may hold only {allowed}, without formatting"
+
+
+def _check_answers(sample: Sample) -> Iterator[str]:
+    texts = [as_text(category) for category in sample.categories]
+    if sample.answer not in sample.categories:
+        yield f"answer {sample.answer!r} is not among the categories"
+    elif sample.categories[texts.index(as_text(sample.answer))] != sample.answer:  # the package asserts this too
+        reason = f"categories {list(sample.categories)!r}: an earlier one reads like the answer {sample.answer!r}"
+        yield f"{reason}, so no reply could tell them apart"
+    if len(sample.options) + len(sample.categories) > MOST_OPTIONS:
+        yield f"options and categories are more than {MOST_OPTIONS}: their letters would read alike"
+    if not suggestions(sample.options):
+        yield "options hold no suggestion, so there is nothing to ask for"
+
+
+def _check_moves(sample: Sample, game: Scenario) -> Iterator[str]:
+    """Check that every suggestion that can count stands for exactly one possible move (``_parse_action``)."""
+    moves = game.moves(sample)
+    # random-proactive hides no suggestion at the edge of a video or of a picture
+    for ask in game.askable(sample, game.initial(sample, Mode.RANDOM)):
+        matches = [move for cue, move in game.cue.items() if cue in ask.lower() and move in moves]
+        if not matches:
+            yield f"option {ask!r} stands for no move of {sample.scenario}"
+        elif len(matches) > 1 and set(matches) != {Move.ROTATE}:
+            yield f"option {ask!r} stands for more than one move of {sample.scenario}"
