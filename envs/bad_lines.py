@@ -1,17 +1,17 @@
-"""Bad lines of a data file: the sentence that refuses it, or with ``--skip-bad`` the record of what was left out.
+"""Bad lines of a data file: the message that refuses the file, or with ``--skip-bad`` the record of the skipped lines.
 
-Equal files give equal records, so that a run folder tells whether the same lines were left out before.
+Equal files give equal records, so that a run folder can compare them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 SHOWN = 3
-"""Bad lines of a file whose reasons a record keeps: the first ones."""
+"""Number of bad lines whose reasons a record keeps."""
 
 
 @dataclass(frozen=True)
@@ -20,42 +20,36 @@ class Problem:
 
     file: str
     line: int
-    """0 where the whole file is meant."""
+    """0 for the file itself."""
     reason: str
 
     def __str__(self) -> str:
-        place = f"{self.file}, line {self.line}" if self.line else self.file
-        return f"{place}: {self.reason}"
+        return f"{self.file}{f', line {self.line}' if self.line else ''}: {self.reason}"
 
 
 @dataclass(frozen=True)
 class SkippedLines:
-    """The bad lines of one scenario's file, which nobody plays."""
+    """The bad lines of one scenario's file."""
 
     scenario: str
     lines: int
-    """The number of these lines."""
     numbers: str
     """Hash of their line numbers, 16 hex digits."""
     first: tuple[str, ...]
-    """The first ``SHOWN`` as sentences."""
+    """The first ``SHOWN`` lines as sentences."""
 
     def __str__(self) -> str:
-        more = f"; and {self.lines - len(self.first)} more" if self.lines > len(self.first) else ""
-        return f"{bad_line_count(self.lines)} of {self.scenario}: {'; '.join(self.first)}{more}"
+        rest = f"; and {self.lines - len(self.first)} more" if self.lines > len(self.first) else ""
+        return f"{bad_line_count(self.lines)} of {self.scenario}: {'; '.join(self.first)}{rest}"
 
     @property
     def identity(self) -> tuple[str, int, str]:
-        """Return what identifies these lines, whatever the wording of the reasons."""
+        """Return the identity of these lines, without the wording of the reasons."""
         return self.scenario, self.lines, self.numbers
-
-    def as_json(self) -> dict[str, Any]:
-        """A value that ``parse_skipped_lines`` reads."""
-        return asdict(self)
 
 
 def skipped_lines(problems: Mapping[str, Sequence[Problem]]) -> tuple[SkippedLines, ...]:
-    """The record of each scenario that has bad lines."""
+    """Return the record of each scenario that has bad lines."""
     return tuple(
         SkippedLines(name, len(bad), _hash(problem.line for problem in bad), tuple(map(str, bad[:SHOWN])))
         for name, bad in problems.items()
@@ -64,27 +58,26 @@ def skipped_lines(problems: Mapping[str, Sequence[Problem]]) -> tuple[SkippedLin
 
 
 def parse_skipped_lines(content: Any) -> tuple[SkippedLines, ...]:
-    """The records of a run folder; raises TypeError, KeyError or ValueError for what is none."""
+    """Parse the records of a run folder; raises TypeError, KeyError or ValueError for anything else."""
     return tuple(
-        SkippedLines(str(one["scenario"]), int(one["lines"]), str(one["numbers"]), tuple(map(str, one["first"])))
-        for one in content
+        SkippedLines(str(row["scenario"]), int(row["lines"]), str(row["numbers"]), tuple(map(str, row["first"])))
+        for row in content
     )
 
 
 def refusal(problems: Sequence[Problem], folder: object) -> str:
-    """Why a file is not loaded, and what to type; a file that cannot be read at all can be left out by nobody."""
-    more = f" (and {len(problems) - 1} more: `proactive-sweep data check {folder}` lists them)" if problems[1:] else ""
-    lines = [problem for problem in problems if problem.line]
-    if len(lines) < len(problems):
-        return f"{problems[0]}{more}"
+    """Return why a file is not loaded, and what to type; ``--skip-bad`` cannot skip an unreadable file."""
+    rest = f" (and {len(problems) - 1} more: `proactive-sweep data check {folder}` lists them)" if problems[1:] else ""
+    if not all(problem.line for problem in problems):
+        return f"{problems[0]}{rest}"
     return (
-        f"{problems[0]}{more}; mend the file, or type --skip-bad (in a sweep file: skip_bad = true) to"
-        f" leave {bad_line_count(len(lines))} out"
+        f"{problems[0]}{rest}; correct the file, or type --skip-bad (in a sweep file: skip_bad = true) to"
+        f" leave {bad_line_count(len(problems))} out"
     )
 
 
 def skipped_note(problems: Sequence[Problem]) -> str:
-    """Return a note for a sample that is not found, whose line may be a bad one; empty if no line was skipped."""
+    """Return a note for a missing sample, whose line may be a bad one; empty if no line was skipped."""
     if not problems:
         return ""
     return f" ({bad_line_count(len(problems))} of its file left out: `proactive-sweep data check` lists them; {problems[0]})"

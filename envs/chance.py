@@ -1,5 +1,5 @@
-"""Every random choice comes from a generator named by (seed, scenario, sample, purpose), so it is the same for every
-model, in any order, with any number of workers."""
+"""Every random choice comes from a generator named by (seed, scenario, sample, purpose), so it does not depend on the model,
+the order, or the number of workers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from random import Random
 
 
 def chance(seed: int, scenario: str, sample_id: int, purpose: str) -> Random:
-    """The generator for one purpose of one sample."""
+    """Return the generator for one purpose of one sample."""
     return Random(f"{seed}/{scenario}/{sample_id}/{purpose}")
 
 
 def episode_seed(seed: int, scenario: str, sample_id: int, purpose: str = "episode") -> int:
-    """A 63-bit seed for one episode's sampling and moves; blake2b because it is drawn for every planned episode."""
+    """Return a 63-bit seed for one episode's sampling and moves; blake2b, because every planned episode needs one."""
     name = f"{seed}/{scenario}/{sample_id}/{purpose}".encode()
     return int.from_bytes(blake2b(name, digest_size=8).digest(), "big") >> 1

@@ -1,12 +1,9 @@
-"""ChangeIt: a video in which the object is not there yet, or no longer; the frame moves by ``step_size``.
+"""ChangeIt: a video that shows its object later or earlier; a move changes the frame by ``step_size``.
 
-A move that would leave the video is not offered. In random-proactive everything is offered, and leaving the video ends
-the episode.
+A move that would leave the video is not offered. Random-proactive offers everything, and leaving the video ends the episode.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from envs import stimulus
 from envs.scenario import Scenario
@@ -30,15 +27,15 @@ class VideoChange(Scenario):
         return limit
 
     def offered(self, sample: Sample, state: State) -> tuple[str, ...]:
-        """Without the move that would leave the video; at both ends only rewinding is missing, as in the package."""
+        """Leave out the move that would leave the video; if both would, only rewinding, as in the package."""
         if state.mode is Mode.RANDOM:
             return sample.options
-        step = sample.extra["step_size"]
+        options, step = list(sample.options), sample.extra["step_size"]
         if state.frame - step < 0:
-            return _without(sample.options, lambda option: option == REWIND)
-        if state.frame + step >= sample.frames:
-            return _without(sample.options, lambda option: WAIT in option)
-        return sample.options
+            options.remove(REWIND)
+        elif state.frame + step >= sample.frames:
+            options.remove(next(option for option in options if WAIT in option))
+        return tuple(options)
 
     def advance(self, sample: Sample, state: State, move: Move) -> State:
         step = sample.extra["step_size"]
@@ -49,28 +46,19 @@ class VideoChange(Scenario):
 
     def telling(self, sample: Sample, state: State) -> bool:
         """Return True if one more step would lead away from the reference frame."""
-        away = abs(state.frame - sample.reference_frame)
-        return super().telling(sample, state) or 2 * away <= sample.extra["step_size"]
+        distance = abs(state.frame - sample.reference_frame)
+        return super().telling(sample, state) or 2 * distance <= sample.extra["step_size"]
 
     def towards(self, sample: Sample, state: State, asks: tuple[str, ...]) -> str:
         wanted = Move.REWIND if sample.reference_frame < state.frame else Move.WAIT
         return next((ask for ask in asks if self.move(ask) is wanted), asks[0])
 
     def problems(self, sample: Sample) -> list[str]:
-        found = [
-            f"{name} must be a whole number above 0" for name in ("step_size", "max_steps") if not _counts(sample, name)
+        reasons = [
+            f"{name} must be a whole number above 0"
+            for name in ("step_size", "max_steps")
+            if type(value := sample.extra.get(name)) is not int or value < 1
         ]
         if REWIND not in sample.options or not any(WAIT in option for option in sample.options):
-            found.append(f"options must hold {REWIND!r} and one that says {WAIT!r}")
-        return found
-
-
-def _counts(sample: Sample, name: str) -> bool:
-    value = sample.extra.get(name)
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _without(options: tuple[str, ...], unwanted: Callable[[str], bool]) -> tuple[str, ...]:
-    """The options less the first unwanted one."""
-    found = next((index for index, option in enumerate(options) if unwanted(option)), len(options))
-    return options[:found] + options[found + 1 :]
+            reasons.append(f"options must hold {REWIND!r} and one that says {WAIT!r}")
+        return reasons

@@ -1,7 +1,4 @@
-"""``data check``: lists every bad line and every missing or unreadable picture before a sweep starts.
-
-Every picture that any episode can show is checked.
-"""
+"""``data check``: lists every bad line and every unreadable picture that an episode can show, before a sweep starts."""
 
 from __future__ import annotations
 
@@ -27,17 +24,17 @@ class Report:
     samples: dict[str, int]
     """Scenario -> good samples."""
     pictures: dict[str, int]
-    """Scenario -> picture files that play can ask for."""
+    """Scenario -> number of picture files that play can show."""
     headers: tuple[PictureHeader, ...] = ()
     """Of every readable picture file."""
 
     @property
     def ok(self) -> bool:
-        """Return True if nothing is wrong."""
+        """Return True if there is no problem."""
         return not self.problems
 
     def lines(self) -> Iterator[str]:
-        """Return the lines to print: every problem, then the counts."""
+        """Yield the lines to print: every problem, then the counts."""
         yield from map(str, self.problems)
         for name, count in self.samples.items():
             yield f"{name}: {count:,} samples, {self.pictures[name]:,} pictures"
@@ -47,9 +44,9 @@ class Report:
 
 
 def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: bool = False) -> Report:
-    """Check a data folder; ``deep`` decodes every picture, else its header is looked at.
+    """Check a data folder; ``deep`` decodes pictures instead of only reading their headers.
 
-    Raises BadData for a folder that is not there or a scenario that does not exist.
+    Raises BadData for a missing folder or scenario.
     """
     unknown = [name for name in scenarios if not is_scenario(name)]
     if unknown:
@@ -63,40 +60,41 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
     headers: list[PictureHeader] = []
     renderer = Renderer(folder, cache_bytes=0)
     for name in scenarios:
-        found, bad = read_samples(folder, name)
-        chosen = [sample for sample in found if is_evaluated(sample, filtered)]
-        wanted: dict[str, Sample] = {}
-        for sample in chosen:
+        all_samples, bad_lines = read_samples(folder, name)
+        problems += bad_lines
+        evaluated = [sample for sample in all_samples if is_evaluated(sample, filtered)]
+        first_users: dict[str, Sample] = {}
+        for sample in evaluated:
             refs = list(reachable_pictures(sample))
-            bad += _crops(refs, sample)
-            wanted.update((ref.path, sample) for ref in refs if ref.path not in wanted)
-        for path, sample in wanted.items():
+            problems += _check_crops(refs, sample)
+            for ref in refs:
+                first_users.setdefault(ref.path, sample)
+        for path, sample in first_users.items():
             try:
                 headers.append(renderer.verify(path))
                 if deep:
                     renderer.decode(path)
             except UnreadablePicture as reason:
-                bad.append(_needed(reason, sample))
-        problems += bad
-        samples[name], pictures[name] = len(chosen), len(wanted)
+                problems.append(_picture_problem(reason, sample))
+        samples[name], pictures[name] = len(evaluated), len(first_users)
     return Report(tuple(problems), samples, pictures, tuple(headers))
 
 
 def reachable_pictures(sample: Sample) -> Iterator[ImageRef]:
-    """Every picture that some run of right suggestions shows, and the reference."""
+    """Yield the reference and every picture that right suggestions lead to."""
     game = SCENARIOS[sample.scenario]
     yield game.view(sample, game.initial(sample, Mode.REFERENCE)).image
     yield from (game.image(sample, state) for state in reachable_states(sample))
 
 
-def _crops(refs: Sequence[ImageRef], sample: Sample) -> Iterator[Problem]:
-    """Crops that no picture could have, told by their edges alone."""
+def _check_crops(refs: Sequence[ImageRef], sample: Sample) -> Iterator[Problem]:
+    """Yield crops that no picture can have."""
     for ref in refs:
         try:
             if ref.crop is not None:
                 crop_bounds(ref.crop, ref.path)
         except UnreadablePicture as reason:
-            yield _needed(reason, sample)
+            yield _picture_problem(reason, sample)
 
 
 def _describe_headers(headers: Sequence[PictureHeader]) -> str:
@@ -108,5 +106,5 @@ def _describe_headers(headers: Sequence[PictureHeader]) -> str:
     return f"pictures: {modes}; {sizes}{note}"
 
 
-def _needed(reason: UnreadablePicture, sample: Sample) -> Problem:
+def _picture_problem(reason: UnreadablePicture, sample: Sample) -> Problem:
     return Problem(str(reason), 0, f"needed by {sample.scenario} sample {sample.id}")

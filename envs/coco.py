@@ -1,7 +1,7 @@
 """COCO: the camera sees a crop that grows by a step per move, sideways, up or down, or on all sides (zoom).
 
-The state counts moves; the crop is computed from the counts by the package's own order of float operations, so that
-boxes agree to the last bit.
+The state counts moves; the crop follows from the counts by the package's order of float operations, so that boxes are
+identical.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOVES = {"left": Move.LEFT, "right": Move.RIGHT, "up": Move.UP, "down": Move.DOW
 
 @lru_cache(maxsize=65536)
 def total_distance(step: float, moves: int) -> float:
-    """The distance after ``moves`` further moves: ``step / n * (n + 1)`` again and again, rounding included."""
+    """Return the distance after ``moves`` more moves: repeatedly ``step / n * (n + 1)``, including its rounding."""
     for n in range(1, moves + 1):
         step = step / n * (n + 1)
     return step
@@ -65,11 +65,11 @@ class CameraMoves(Scenario):
         return ImageRef(sample.image, crop=crop_box(sample.extra, state.across, state.along))
 
     def offered(self, sample: Sample, state: State) -> tuple[str, ...]:
-        """Without the moves of an axis that has reached its end; in zoom the horizontal axis decides."""
+        """Leave out the moves of an axis that has reached its end; in zoom the horizontal axis decides."""
         if state.mode is Mode.RANDOM:
             return sample.options
-        spent = _spent(sample, state)
-        return tuple(option for option in sample.options if option not in spent) if spent else sample.options
+        exhausted = _exhausted_options(sample, state)
+        return tuple(option for option in sample.options if option not in exhausted) if exhausted else sample.options
 
     def advance(self, sample: Sample, state: State, move: Move) -> State:
         across = state.across + (move in (Move.LEFT, Move.RIGHT, Move.ZOOM))
@@ -77,58 +77,55 @@ class CameraMoves(Scenario):
         return state._replace(across=across, along=along)
 
     def telling(self, sample: Sample, state: State) -> bool:
-        """Return True if there is no move left that would show more."""
+        """Return True if no move would show more."""
         return state.mode is not Mode.PLAY or not suggestions(self.offered(sample, state))
 
     def problems(self, sample: Sample) -> list[str]:
-        extra, found = sample.extra, []
+        extra, reasons = sample.extra, []
         direction, granularity = extra.get("direction"), extra.get("granularity")
         if not isinstance(direction, str) or not any(word in direction for word in MOVES):
             return [f"direction {direction!r} names none of {', '.join(MOVES)}"]
         if (
-            not isinstance(granularity, int | float)
-            or isinstance(granularity, bool)
-            or not 1 <= granularity == granularity // 1
+            isinstance(granularity, bool)
+            or not isinstance(granularity, int | float)
+            or granularity < 1
+            or granularity % 1
         ):
-            found.append(f"granularity {granularity!r} must be a whole number from 1 up")
+            reasons.append(f"granularity {granularity!r} must be a whole number from 1 up")
         crop = extra.get("crop")
         edges = [crop.get(edge) for edge in ("top", "left", "height", "width")] if isinstance(crop, dict) else [None]
         numbers = [*edges, extra.get("horizontal_step"), extra.get("vertical_step")]
-        if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers):
-            found.append("crop (top, left, height, width), horizontal_step and vertical_step must be numbers")
-        return found
+        if not all(type(number) in (int, float) for number in numbers):
+            reasons.append("crop (top, left, height, width), horizontal_step and vertical_step must be numbers")
+        return reasons
 
 
 def crop_box(extra: Any, across: int, along: int) -> Crop:
-    """left, top, right, bottom of the crop after so many moves on each axis (package: ``_get_transform``).
+    """Return left, top, right, bottom of the crop after the moves on each axis (package: ``_get_transform``).
 
-    ``height`` and ``width`` of the entry are the bottom and right edges, but true sizes where the direction is just ``zoom``.
+    ``height`` and ``width`` of the entry are the bottom and right edges, but true sizes if the direction is only ``zoom``.
     """
     direction, crop = extra["direction"], extra["crop"]
-    wide, high = total_distance(extra["horizontal_step"], across), total_distance(extra["vertical_step"], along)
+    width, height = total_distance(extra["horizontal_step"], across), total_distance(extra["vertical_step"], along)
     zoom = ZOOM in direction
-    top = crop["top"] - high if zoom or "up" in direction else crop["top"]
-    left = crop["left"] - wide if zoom or "left" in direction else crop["left"]
-    bottom = crop["height"] + high if zoom or "down" in direction else crop["height"]
-    right = crop["width"] + wide if zoom or "right" in direction else crop["width"]
+    top = crop["top"] - height if zoom or "up" in direction else crop["top"]
+    left = crop["left"] - width if zoom or "left" in direction else crop["left"]
+    bottom = crop["height"] + height if zoom or "down" in direction else crop["height"]
+    right = crop["width"] + width if zoom or "right" in direction else crop["width"]
     if direction == ZOOM:
         bottom += crop["top"]
         right += crop["left"]
     return float(left), float(top), float(right), float(bottom)
 
 
-def _spent(sample: Sample, state: State) -> tuple[str, ...]:
+def _exhausted_options(sample: Sample, state: State) -> tuple[str, ...]:
     extra = sample.extra
     direction, granularity = extra["direction"], extra["granularity"]
-    wide, high = extra["horizontal_step"], extra["vertical_step"]
+    x_step, y_step = extra["horizontal_step"], extra["vertical_step"]
     if direction == ZOOM:
-        return (FARTHER,) if total_distance(wide, state.across) == wide * (granularity + 1) else ()
+        return (FARTHER,) if total_distance(x_step, state.across) == x_step * (granularity + 1) else ()
     moves = granularity + 1 if ZOOM in direction else granularity
-    furthest_wide = wide * moves if any(word in direction for word in ("left", "right", ZOOM)) else 0
-    furthest_high = high * moves if any(word in direction for word in ("up", "down", ZOOM)) else 0
-    spent: tuple[str, ...] = ()
-    if total_distance(wide, state.across) >= furthest_wide:
-        spent += SIDEWAYS
-    if total_distance(high, state.along) >= furthest_high:
-        spent += UPRIGHT
-    return spent
+    x_end = x_step * moves if any(word in direction for word in ("left", "right", ZOOM)) else 0
+    y_end = y_step * moves if any(word in direction for word in ("up", "down", ZOOM)) else 0
+    sideways = SIDEWAYS if total_distance(x_step, state.across) >= x_end else ()
+    return sideways + (UPRIGHT if total_distance(y_step, state.along) >= y_end else ())

@@ -1,12 +1,13 @@
-"""The contract that every scenario keeps, whatever is answered; ``check_scenario`` plays it, for one of your own too.
+"""The contract of every scenario; ``check_scenario`` plays it, also for a scenario of your own.
 
-A broken promise is an AssertionError whose text is the promise. Nothing but the standard library is needed.
+A broken rule raises an AssertionError whose text is the rule.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from envs.answers import letter
@@ -17,20 +18,20 @@ MODES = (Mode.PLAY, Mode.REFERENCE, Mode.RANDOM)
 SEED = 5
 ODD = ("", " ", "#", "(A)", "**B**", "Answer: C", "Z", "a", "A.", "A) Banana.", "banana", "BANANA.", "C. Banana.\nand more",
        "I would rather not.", "\u212a", "\u0130", "x" * 5000, "A. B. C.", "\n", "Banana")  # fmt: skip
-"""Replies that models give, and that name an option or do not."""
+"""Replies that models give, some of which name an option."""
 
 
 class Step(NamedTuple):
-    """One answered question of a walk."""
+    """One turn of an episode."""
 
     state: State
     view: View
     turn: Turn
-    after: State
+    next_state: State
 
 
 def check_scenario(game: Scenario, sample: Sample) -> None:
-    """Play a sample in every mode with every kind of reply; raises AssertionError where the scenario breaks its contract."""
+    """Play a sample in every mode with every kind of reply; raises AssertionError if the scenario breaks its contract."""
     for mode in MODES:
         check_replies(game, sample, mode)
         check_ends(game, sample, mode)
@@ -43,16 +44,10 @@ def check_scenario(game: Scenario, sample: Sample) -> None:
 
 
 def replies(view: View) -> Iterator[str]:
-    """Every kind of reply to a view: each option as text, as letter and as both, then nonsense."""
+    """Yield every kind of reply to a view: each option as text, as letter and as both, then nonsense."""
     for index, option in enumerate(view.options + view.categories):
-        yield from (
-            option,
-            letter(index),
-            f"{letter(index)}.",
-            f"{letter(index)}. {option}",
-            option.upper(),
-            f" {option} ",
-        )
+        mark = letter(index)
+        yield from (option, mark, f"{mark}.", f"{mark}. {option}", option.upper(), f" {option} ")
     yield from ODD
 
 
@@ -63,41 +58,40 @@ def walk(
     state, steps = game.initial(sample, mode, seed=SEED), list[Step]()
     while state.ending is None and len(steps) < turns:
         view = game.view(sample, state, hint)
-        after, turn = game.step(sample, state, pick(view, len(steps)))
-        steps.append(Step(state, view, turn, after))
-        state = after
+        next_state, turn = game.step(sample, state, pick(view, len(steps)))
+        steps.append(Step(state, view, turn, next_state))
+        state = next_state
     return steps
 
 
 def check_replies(game: Scenario, sample: Sample, mode: Mode) -> None:
-    """Every reply to the first question gets exactly one verdict a side, and moves the game on."""
+    """Check that every first reply gets one verdict per side, and moves the game on."""
     state = game.initial(sample, mode, seed=SEED)
     for reply in replies(game.view(sample, state)):
-        after, turn = game.step(sample, state, reply)
-        assert after.turn == state.turn + 1, "step() must count one turn"
-        assert turn.reply == reply, "a turn must keep the reply as it came"
+        next_state, turn = game.step(sample, state, reply)
+        assert next_state.turn == state.turn + 1, "step() must count one turn"
+        assert turn.reply == reply, "a turn must keep the reply unchanged"
         assert turn.move is None or turn.option is Verdict.CORRECT, "only a right suggestion makes a move"
         right = turn.category is Verdict.CORRECT
-        assert (after.ending is Ending.CORRECT) == right, "a right category ends the episode"
-        assert not right or turn.action is Action.CATEGORY, "what counts is what is told"
+        assert (next_state.ending is Ending.CORRECT) == right, "a right category ends the episode"
+        assert not right or turn.action is Action.CATEGORY, "a right category is the action"
         if turn.option is not Verdict.CORRECT and not right:
-            asked = turn.action is Action.SUGGESTION and after.turn == game.limit(sample)
-            assert after.ending is (Ending.LIMIT if asked else Ending.WRONG), "anything else ends it wrong"
+            at_limit = turn.action is Action.SUGGESTION and next_state.turn == game.limit(sample)
+            assert next_state.ending is (Ending.LIMIT if at_limit else Ending.WRONG), "any other reply ends it wrong"
         sides = (turn.option, turn.category)
-        assert turn.action is not Action.UNPARSABLE or sides == (Verdict.MISMATCH, Verdict.MISMATCH), (
-            "it named something"
-        )
+        unparsable = turn.action is Action.UNPARSABLE
+        assert not unparsable or sides == (Verdict.MISMATCH, Verdict.MISMATCH), "an unparsable reply names no option"
 
 
 def check_ends(game: Scenario, sample: Sample, mode: Mode) -> None:
-    """Whoever asks for ever comes to an end within the limit, and after it no reply is taken."""
+    """Check that repeated suggestions end within the limit, and that step() then refuses replies."""
     limit = game.limit(sample)
     steps = walk(
         game, sample, mode, lambda view, n: next(iter(suggestions(view.options)), view.categories[0]), turns=limit + 1
     )
-    last = steps[-1].after
-    assert last.ending is not None and len(steps) <= limit, "asking for ever must end within limit(sample)"
-    assert last.ending not in UNSCORED, "errors and open answers are not the game's to give"
+    last = steps[-1].next_state
+    assert last.ending is not None and len(steps) <= limit, "repeated suggestions must end within limit(sample)"
+    assert last.ending not in UNSCORED, "the game must not end with an error or an open answer"
     try:
         game.step(sample, last, "A")
     except ValueError:
@@ -106,20 +100,20 @@ def check_ends(game: Scenario, sample: Sample, mode: Mode) -> None:
 
 
 def check_repeatable(game: Scenario, sample: Sample) -> None:
-    """Playing twice gives the same value, and every value pickles: episodes are played in other processes."""
+    """Check that equal arguments give equal values, and that every value pickles, since other processes play episodes."""
 
-    def asked(view: View, number: int) -> str:
+    def ask(view: View, number: int) -> str:
         asks = suggestions(view.options)
         return asks[number % len(asks)] if asks else view.categories[0]
 
-    first = walk(game, sample, Mode.RANDOM, asked)
-    assert first == walk(game, sample, Mode.RANDOM, asked), "the same arguments must give the same values"
+    first = walk(game, sample, Mode.RANDOM, ask)
+    assert first == walk(game, sample, Mode.RANDOM, ask), "the same arguments must give the same values"
     assert pickle.loads(pickle.dumps(first)) == first, "states, views and turns must pickle"
     assert pickle.loads(pickle.dumps(sample)) == sample, "samples must pickle"
 
 
 def check_solvable(game: Scenario, sample: Sample, mode: Mode) -> None:
-    """``solve`` reaches the right category: else no model could, and the oracle's row would be no upper bound."""
+    """Check that ``solve`` reaches the right category, so that the oracle is an upper bound."""
     state = game.initial(sample, mode)
     while state.ending is None:
         state, _ = game.step(sample, state, game.solve(sample, state))
@@ -127,28 +121,27 @@ def check_solvable(game: Scenario, sample: Sample, mode: Mode) -> None:
 
 
 def check_reference(game: Scenario, sample: Sample) -> None:
-    """Reference shows the whole clear picture and categories only, and lasts one turn."""
+    """Check that reference mode shows the uncropped clear picture and categories only, and lasts one turn."""
     state = game.initial(sample, Mode.REFERENCE)
     view = game.view(sample, state)
     assert view.options == (), "reference offers no suggestion"
-    assert view.image.crop is None, "the clear picture is whole"
+    assert view.image.crop is None, "the clear picture has no crop"
     for reply in replies(view):
-        after, turn = game.step(sample, state, reply)
-        assert after.ending in (Ending.CORRECT, Ending.WRONG), "reference lasts one turn"
-        assert turn.option is Verdict.MISMATCH, "nothing can be asked of the clear picture"
+        next_state, turn = game.step(sample, state, reply)
+        assert next_state.ending in (Ending.CORRECT, Ending.WRONG), "reference lasts one turn"
+        assert turn.option is Verdict.MISMATCH, "reference accepts no suggestion"
 
 
 def check_hint(game: Scenario, sample: Sample) -> None:
-    """A hint changes the question and nothing else."""
+    """Check that a hint changes only the question."""
     state = game.initial(sample)
-    bare, hinted = game.view(sample, state), game.view(sample, state, hint=True)
-    assert hinted.prompt == f"{bare.prompt} {game.hint_for(sample)}", "the hint stands behind the question"
-    same = (bare.image, bare.options, bare.categories)
-    assert (hinted.image, hinted.options, hinted.categories) == same, "a hint changes the question alone"
+    plain, hinted = game.view(sample, state), game.view(sample, state, hint=True)
+    assert hinted.prompt == f"{plain.prompt} {game.hint_for(sample)}", "the hint follows the question"
+    assert replace(hinted, prompt=plain.prompt) == plain, "a hint changes only the question"
 
 
 def check_disagreement(game: Scenario, sample: Sample) -> None:
-    """Where letter and text disagree, the action is what the game acts on: the right suggestion, or the category."""
+    """Check that the action of a reply whose letter and text disagree is the option that the game acts on."""
     first = game.initial(sample)
     state, _ = game.step(sample, first, game.askable(sample, first)[0])
     if state.ending is not None:
@@ -157,6 +150,8 @@ def check_disagreement(game: Scenario, sample: Sample) -> None:
     for index, option in enumerate(view.options):
         for category in view.categories:
             _, turn = game.step(sample, state, f"{letter(index)}. {category}")
-            asked = option in game.askable(sample, state) and category != sample.answer
-            assert turn.action is (Action.SUGGESTION if asked else Action.CATEGORY), "the action is what counted"
-            assert (turn.move is not None) == asked, "only what counted as asking makes a move"
+            counts = option in game.askable(sample, state) and category != sample.answer
+            assert turn.action is (Action.SUGGESTION if counts else Action.CATEGORY), (
+                "the action is the option that counts"
+            )
+            assert (turn.move is not None) == counts, "only a suggestion that counts makes a move"

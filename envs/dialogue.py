@@ -1,15 +1,14 @@
-"""Open-ended generation over several turns: what a judge marks in an answer, and which option those marks stand for.
+"""Open-ended generation over several turns: the list that a judge marks, and the option that its marks stand for.
 
-The same answer, marks, sample and seed give the same option for ever; what happens then is multiple choice's own transition.
+Equal marks, samples and seeds give equal options, which multiple choice then plays.
 
 Source: section 4.2 of the paper ("every inapplicable suggestion is mapped to a random valid one") and table 10. The paper
-publishes neither a judge's wording nor code for it: docs/decisions/0010-open-ended-turns.md tells what is our reading.
+publishes no judge wording or code for it; docs/decisions/0010-open-ended-turns.md explains our reading.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
 from typing import NamedTuple
 
 from envs import SCENARIOS, rulejudge
@@ -38,7 +37,7 @@ TURN_TASK = TASK.replace(
 
 
 class TurnChoices(NamedTuple):
-    """Return the statements that a judge marks, in this order: ``asks``, ``OTHER``, ``DECLINES``, ``categories``."""
+    """The statements that a judge marks, in this order: ``asks``, ``OTHER``, ``DECLINES``, ``categories``."""
 
     asks: tuple[str, ...]
     """The suggestions that count now."""
@@ -46,7 +45,7 @@ class TurnChoices(NamedTuple):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The list as a judge reads it, without final dots."""
+        """Return the judge's list, without final dots."""
         return (*map(_plain, self.asks), OTHER, DECLINES, *map(_plain, self.categories))
 
 
@@ -56,16 +55,16 @@ def turn_choices(sample: Sample, state: State) -> TurnChoices:
 
 
 def turn_instruction(question: str, lines: Sequence[str], answer: str) -> str:
-    """The judge's message about one answer of several; the answer stands in a fence as in ``envs.openended``."""
+    """Return the judge's message about one answer of several, fenced as in ``envs.openended``."""
     return instruction(question, lines, answer, TURN_TASK)
 
 
 def option_from_marks(sample: Sample, state: State, marks: Sequence[bool]) -> str:
-    """The option that the marks stand for, as text, empty where they name none; ``len(marks)`` is that of ``listed().lines``.
+    """Return the option that the marks of ``TurnChoices.lines`` stand for; empty if they name none.
 
-    The right category, where it counts now and no other is named; else a suggestion: one that is named, drawn where several
-    are, or for any other request a random one that is possible; else a category, a wrong one where several are named; else the
-    abstention. Where nothing is possible any more, a request is a suggestion that does not count.
+    In this order: the right category, if it counts now and is the only one; a suggestion, drawn among the marked ones or,
+    for any other request, among all that count (or are offered, if none counts); a category, a wrong one if several are
+    marked; the abstention.
     """
     game, choice = SCENARIOS[sample.scenario], turn_choices(sample, state)
     count = len(choice.asks)
@@ -76,26 +75,25 @@ def option_from_marks(sample: Sample, state: State, marks: Sequence[bool]) -> st
         return sample.answer
     if asks or other:
         possible = asks or choice.asks or suggestions(game.offered(sample, state))
-        return request_chance(sample, state).choice(possible) if possible else ""
+        rng = chance(state.seed, sample.scenario, sample.id, f"request-{state.turn}")
+        return rng.choice(possible) if possible else ""
     if named:
         return next((category for category in named if category != sample.answer), named[0])
     return next((o for o in sample.options if o not in suggestions(sample.options)), "") if declines else ""
 
 
-def request_chance(sample: Sample, state: State) -> Random:
-    """The generator of this turn's draw: the same for every model, another for every turn."""
-    return chance(state.seed, sample.scenario, sample.id, f"request-{state.turn}")
-
-
 def rule_reply(sample: Sample, state: State, answer: str) -> str:
-    """The reply of the rule judge (``envs.rulejudge``): one line a thing, then the line of 0 and 1."""
+    """Return the reply of the rule judge (``envs.rulejudge``): a reason per line of the list, then the line of 0 and 1."""
     choice, offered = turn_choices(sample, state), SCENARIOS[sample.scenario].offered(sample, state)
-    others = [one for one in (*suggestions(offered), *accepted_answers(sample)) if one not in choice.asks]
-    others = [one for one in others if _plain(one) not in map(_plain, sample.categories)]
+    categories = [_plain(category) for category in sample.categories]
+    others = [
+        text
+        for text in (*suggestions(offered), *accepted_answers(sample))
+        if text not in choice.asks and _plain(text) not in categories
+    ]
     asks, other, declines, named = rulejudge.turn_marks(choice.asks, others, choice.categories, answer)
     marks = (*asks, other, declines, *named)
-    reasons = [f"- {line}: {'yes' if yes else 'no'}" for line, yes in zip(choice.lines, marks, strict=True)]
-    return "\n".join([*reasons, ",".join(str(int(yes)) for yes in marks)])
+    return rulejudge.format_reply(choice.lines, marks, ("no", "yes"))
 
 
 def _plain(text: str) -> str:

@@ -1,7 +1,7 @@
-"""The parent of every error that a user can cause and mend; the command line prints its message and exits with its code."""
+"""The base of every error that a user can cause and fix; the command line prints its message and exits with its code."""
 
 
 class UserError(Exception):
-    """A mistake of the user: one sentence that says what is wrong, where, and what to type instead."""
+    """A user's mistake: one sentence with what is wrong, where, and what to type instead."""
 
     exit_code = 2

@@ -1,4 +1,4 @@
-"""ImageNet-C: a corrupted picture at level 5; asking for the right repair, and only that, lowers the level by one."""
+"""ImageNet-C: a corrupted picture at level 5; only a request for the right repair lowers the level by one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from envs.types import Move, Sample, State
 
 
 class ImageQuality(LastImageSettles):
-    """Name the flaw until the picture is clean enough, then name what it shows."""
+    """Name the flaw until the picture is clear enough, then name its object."""
 
     name = "IN-C"
     stem = "ImageNet-C"
@@ -29,7 +29,7 @@ class ImageQuality(LastImageSettles):
         return sample.image.format(level=state.frame)
 
     def askable(self, sample: Sample, state: State) -> tuple[str, ...]:
-        """The entry's own repair; where random-proactive took it away, every suggestion shown."""
+        """Return the entry's repair; without it (random-proactive), every suggestion."""
         if state.turn + 1 >= sample.frames:
             return ()
         repair = sample.extra["quality_answer"]
@@ -40,6 +40,4 @@ class ImageQuality(LastImageSettles):
 
     def problems(self, sample: Sample) -> list[str]:
         repair = sample.extra.get("quality_answer")
-        if repair not in sample.options:
-            return [f"quality_answer {repair!r} is not among the options"]
-        return []
+        return [] if repair in sample.options else [f"quality_answer {repair!r} is not among the options"]

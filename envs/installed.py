@@ -1,6 +1,6 @@
-"""Scenarios, policies and measures that installed packages offer through entry points, by name.
+"""Scenarios, policies and measures that installed packages offer through entry points.
 
-What is offered is told from metadata alone; a package's code is imported only when something of it is used.
+Names come from metadata; a package is imported only when one of its offers is used.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SHAPES = {
     "policy": "a function of (Situation, seed) that gives the reply",
     "measure": "a function of (episodes, turns) that gives a frame of key and value",
 }
-"""Kind -> what its entry points must name."""
+"""Kind -> the object that its entry points must name."""
 LARGEST = 1 << 26
-"""Bytes of one file of a package that are read for its digest."""
+"""Most bytes of one file in a package's digest."""
 COMPILED = ("__pycache__", ".pyc", ".pyo")
 
 
@@ -53,67 +53,70 @@ class Offer:
         return f"the {self.kind} {self.name!r} of the installed package {self.package} {self.version}"
 
     def load(self) -> Any:
-        """Import what the entry point names; raises PackageError if that fails."""
+        """Import the object of the entry point; raises PackageError if that fails."""
         try:
             return self.entry.load()
-        except Exception as problem:  # whatever a foreign module raises when it is imported
-            told = f"{type(problem).__name__}: {problem}".partition("\n")[0]
-            raise PackageError(f"{self} cannot be imported from {self.entry.value} ({told})") from problem
+        except Exception as problem:  # a foreign module may raise anything
+            reason = f"{type(problem).__name__}: {problem}".partition("\n")[0]
+            raise PackageError(f"{self} cannot be imported from {self.entry.value} ({reason})") from problem
 
     @property
     def identity(self) -> str:
-        """``package@digest``: what goes into keys. The digest is of every file of the top-level module, 16 hex digits."""
-        return f"{self.package}@{_digest(self)}"
+        """Return ``package@digest`` for keys. The digest covers every file of the top-level module, 16 hex digits."""
+        digest = blake2b(digest_size=8)
+        for name, path in _package_files(self):
+            digest.update(f"{name}\0{path.stat().st_size}\0".encode())
+            digest.update(regular.read_bytes(path, LARGEST))
+        return f"{self.package}@{digest.hexdigest()}"
 
 
 def offers(kind: str, taken: Collection[str] = ()) -> dict[str, Offer]:
-    """Name -> what installed packages offer of a kind, sorted.
-
-    Raises PackageError for a name that is ``taken``, or that two packages offer.
-    """
-    found: dict[str, Offer] = {}
+    """Return the offers of a kind by name, sorted; raises PackageError for a name that is ``taken`` or offered twice."""
+    by_name: dict[str, Offer] = {}
     for entry in _entries(GROUPS[kind], tuple(sys.path)):
         package, version = (entry.dist.name, entry.dist.version) if entry.dist else ("without a name", "")
         offer = Offer(kind, entry.name, package, version, entry)
         if entry.name in taken:
             raise PackageError(f"{offer} has a name that is taken here; rename it in that package, or uninstall it")
-        if entry.name in found:
-            raise PackageError(f"{offer} has the name of one of {found[entry.name].package}; uninstall one of the two")
-        found[entry.name] = offer
-    return dict(sorted(found.items()))
+        if entry.name in by_name:
+            raise PackageError(
+                f"{offer} has the name of one of {by_name[entry.name].package}; uninstall one of the two"
+            )
+        by_name[entry.name] = offer
+    return dict(sorted(by_name.items()))
 
 
 @lru_cache(maxsize=16)
 def _entries(group: str, path: tuple[str, ...]) -> EntryPoints:
-    """The entry points of a group, of the packages on this path: reading them takes tens of milliseconds."""
+    """Return the entry points of the packages on this path; cached because reading them takes tens of milliseconds."""
     return entry_points(group=group)
 
 
 def find_offer(kind: str, name: str) -> Offer:
-    """Return what an installed package offers under a name; raises PackageError if none does."""
-    found = offers(kind)
-    if name not in found:
+    """Return the offer of this name; raises PackageError if no installed package has it."""
+    by_name = offers(kind)
+    if name not in by_name:
         raise PackageError(
             f"there is no {kind} {name!r} here: the package that offers it is not installed on this machine"
         )
-    return found[name]
+    return by_name[name]
 
 
 def load_function(kind: str, name: str, identity: str = "") -> Any:
-    """An installed policy or measure, ready to be called.
+    """Import an installed policy or measure.
 
-    Raises PackageError where it is no function, or where ``identity`` is given and the package on this machine is another.
+    Raises PackageError if it is not a function, or if the package has another identity than a given one.
     """
     offer = find_offer(kind, name)
-    found = offer.load()
-    if not callable(found) or isinstance(found, type):
-        raise PackageError(f"{offer} is {describe_kind(found)}; a {kind} is {SHAPES[kind]}")
+    function = offer.load()
+    if not callable(function) or isinstance(function, type):
+        raise PackageError(f"{offer} is {describe_kind(function)}; a {kind} is {SHAPES[kind]}")
     require_identity(offer, identity)
-    return found
+    return function
 
 
 def require_identity(offer: Offer, identity: str) -> None:
-    """Raise PackageError where ``identity`` is given, and the package on this machine has other files."""
+    """Raise PackageError if the package on this machine has another identity than a given one."""
     if identity and identity != offer.identity:
         raise PackageError(
             f"{offer} is {offer.identity} on this machine, and the sweep is played with {identity}; "
@@ -121,27 +124,19 @@ def require_identity(offer: Offer, identity: str) -> None:
         )
 
 
-def describe_kind(found: object) -> str:
-    """``the class Thing`` or ``of the type str``, as a sentence says it."""
-    return f"the class {found.__name__}" if isinstance(found, type) else f"of the type {type(found).__name__}"
+def describe_kind(value: object) -> str:
+    """Describe a value for messages: ``the class Game`` or ``of the type str``."""
+    return f"the class {value.__name__}" if isinstance(value, type) else f"of the type {type(value).__name__}"
 
 
-def _digest(offer: Offer) -> str:
-    found = blake2b(digest_size=8)
-    for name, path in _files(offer):
-        found.update(f"{name}\0{path.stat().st_size}\0".encode())
-        found.update(regular.read_bytes(path, LARGEST))
-    return found.hexdigest()
-
-
-def _files(offer: Offer) -> Iterator[tuple[str, Path]]:
-    """The files of the entry point's top-level module, by name and sorted; compiled ones are left out."""
+def _package_files(offer: Offer) -> Iterator[tuple[str, Path]]:
+    """Yield the source files of the entry point's top-level module, sorted, with their relative names."""
     offer.load()
     spec = importlib.util.find_spec(offer.entry.module.partition(".")[0])
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    if not places and spec and spec.origin:
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    if not folders and spec and spec.origin:
         yield Path(spec.origin).name, Path(spec.origin)
-    for place in map(Path, places):
-        for path in sorted(place.rglob("*")):
+    for folder in map(Path, folders):
+        for path in sorted(folder.rglob("*")):
             if path.is_file() and not any(mark in path.as_posix() for mark in COMPILED):
-                yield path.relative_to(place).as_posix(), path
+                yield path.relative_to(folder).as_posix(), path

@@ -1,15 +1,11 @@
-"""JSON from outside: one function that fails in one way."""
+"""Untrusted JSON: one function that only raises ValueError."""
 
 import json
 from typing import Any
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON text.
-
-    Raises:
-        ValueError: the text is not JSON, not UTF-8, or nested deeper than Python's parser can follow.
-    """
+    """Parse JSON text; raises ValueError if it is not JSON, not UTF-8, or nested too deeply for Python's parser."""
     try:
         return json.loads(text)
     except RecursionError:

@@ -1,27 +1,29 @@
-"""Lenient reading: more tolerant rules for what a reply chose; no score uses them unless a condition says so.
+"""Lenient and fuzzy readings of replies that the benchmark cannot parse; scores use them only under the condition ``lenient``.
 
-Only a reply that the benchmark could not parse is read again. What the rules are worth on replies that nobody looked at
-while writing them: ``python -m tests.envs.lenient_score``.
+``python -m tests.envs.lenient_score`` measures the rules on replies that were not used to write them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 
 from envs import SCENARIOS
 from envs.answers import FIRST_LETTER, letter
 from envs.types import Action, Sample, State
 
 LONGEST = 4_000
-"""Characters that are read: a reply may be a megabyte."""
+"""Most characters read of a reply."""
+LONGEST_COMPARED = 500
+"""Most characters compared for similarity, whose time grows with the square of the length."""
 LETTERS = 26
 
 _THOUGHT = re.compile(r"^.*</think(?:ing)?>", re.DOTALL)
 _MARKUP = re.compile(r"\\(?:boxed|text|mathbf|textbf)\b|</?\w{1,12}>|[*_`$\\{}]")
-"""LaTeX, tags and Markdown round an answer: ``\\boxed{\\text{F}}``, ``<answer>D</answer>``, ``**C**``."""
+"""LaTeX, tags and Markdown around an answer: ``\\boxed{\\text{F}}``, ``<answer>D</answer>``, ``**C**``."""
 _WRAPPED = re.compile(r"[\W_]{0,8}([A-Za-z])[\W_]{0,8}")
-"""A letter alone, whatever stands round it: ``(A)``, ``[c].``, ``=> C``."""
+"""A letter alone in any punctuation: ``(A)``, ``[c].``, ``=> C``."""
 _LEADING = re.compile(
     r"[^\w\s]{0,8}\s?(?:([A-Z])\s{0,2}(?:[).:\],;=(]|->|=>|[-\u2013\u2014]+\s|\n|\t"
     r"|\s(?:because|since|as|is (?:the )?(?:correct|right|best))\b)|([a-z])[):\]]\s)"
@@ -45,17 +47,17 @@ _CONTRACTED = (("\u2019", "'"), ("can't", "cannot"), ("n't", " not"), ("'s", " i
 _NOISE = re.compile(r"[^a-z0-9]+")
 _ARTICLE = re.compile(r"^(?:a|an|the) ")
 SHORTEST = 4
-"""Letters of the beginning of an option that stand for it."""
+"""Least letters of the beginning of an option that identify it."""
 
 
 def read_leniently(reply: str, shown: int = LETTERS, texts: Sequence[str] = ()) -> int | None:
-    """The index of the option that a forgiving reader takes a reply for, or None; ``shown`` options were lettered.
+    """Return the index of the option that a reply names, or None; ``shown`` options were lettered.
 
-    Thoughts and markup are taken off first. Then, in order: a letter alone in any wrapping, also as the last line; a
-    letter with its mark at the start; a letter announced as the answer; the one of ``texts`` that the reply says, in a
-    sentence that neither denies it nor leaves a choice open. Two different letters or texts name nothing.
+    Without thoughts and markup, the first of these counts: a letter alone in any punctuation, also as the last line; a
+    letter with its mark at the start; a letter announced as the answer; the one of ``texts`` in a sentence that neither
+    denies it nor leaves a choice open. Two different letters or texts name nothing.
     """
-    text = _bare(reply[:LONGEST])
+    text = _strip_markup(reply[:LONGEST])
     if alone := _WRAPPED.fullmatch(text):
         return _index(alone[1], shown)
     lines = text.splitlines()
@@ -70,8 +72,26 @@ def read_leniently(reply: str, shown: int = LETTERS, texts: Sequence[str] = ()) 
     return _by_text(text, texts)
 
 
-def _bare(reply: str) -> str:
-    """The reply without its thoughts and without markup; empty where the thoughts never end."""
+def nearest_option(reply: str, texts: Sequence[str]) -> int | None:
+    """Return the lenient reading, or else the index of the text that is most similar to the reply, as fuzzy evaluations do.
+
+    Similarity is ``difflib.SequenceMatcher.ratio`` in lower case with single spaces; the first of equally similar texts
+    counts. None if the reply has no letter or digit, or without texts.
+    """
+    index = read_leniently(reply, len(texts), texts)
+    plain_reply = " ".join(reply[:LONGEST_COMPARED].lower().split())
+    if index is not None or not texts or not any(map(str.isalnum, plain_reply)):
+        return index
+    matcher = SequenceMatcher(None, b=plain_reply, autojunk=False)
+    ratios = []
+    for text in texts:
+        matcher.set_seq1(" ".join(text.lower().split()))
+        ratios.append(matcher.ratio())
+    return max(range(len(texts)), key=ratios.__getitem__)
+
+
+def _strip_markup(reply: str) -> str:
+    """Return the reply without thoughts and markup; empty if the thoughts never end."""
     text = _THOUGHT.sub("", reply)
     if "<think" in text:
         return ""
@@ -79,18 +99,18 @@ def _bare(reply: str) -> str:
 
 
 def _announced(text: str) -> list[str]:
-    """Letters announced as the answer, those in a sentence that denies them left out."""
-    plain = _capitalless(_expanded(text))
-    found = []
+    """Return the letters announced as the answer in sentences that do not deny them."""
+    plain = _lower_words(_expand_contractions(text))
+    letters = []
     for match in _ANNOUNCED.finditer(plain):
         before = _SENTENCE.split(plain[: match.end()].rstrip(".!?;\n"))[-1]
         if not _NEGATED.search(before):
-            found.append(match[1] or match[2])
-    return found
+            letters.append(match[1] or match[2])
+    return letters
 
 
 def repair_reply(sample: Sample, state: State, reply: str) -> str:
-    """The letter that a forgiving reader takes an unparsable reply for; any other reply as it stands."""
+    """Return the letter that the lenient reading finds in an unparsable reply; any other reply unchanged."""
     game = SCENARIOS[sample.scenario]
     _, turn = game.step(sample, state, reply)
     if turn.action is not Action.UNPARSABLE:
@@ -101,48 +121,44 @@ def repair_reply(sample: Sample, state: State, reply: str) -> str:
     return reply if index is None else letter(index)
 
 
-def _index(found: str, shown: int) -> int | None:
-    index = ord(found.upper()) - FIRST_LETTER
+def _index(mark: str, shown: int) -> int | None:
+    index = ord(mark.upper()) - FIRST_LETTER
     return index if index < min(shown, LETTERS) else None
 
 
-def _capitalless(text: str) -> str:
-    """Words in lower case, letters that stand alone as they were: ``The Answer Is D`` -> ``the answer is D``."""
+def _lower_words(text: str) -> str:
+    """Lower the case of words but not of single letters: ``The Answer Is D`` -> ``the answer is D``."""
     return re.sub(r"\w{2,}", lambda word: word[0].lower(), text)
 
 
-def _expanded(text: str) -> str:
+def _expand_contractions(text: str) -> str:
     for short, full in _CONTRACTED:
         text = text.replace(short, full)
     return text
 
 
 def _by_text(text: str, texts: Sequence[str]) -> int | None:
-    """The option that the whole text is or begins, or else the only one that a plain statement names."""
-    meant, options = _core(text), [_core(option) for option in texts]
-    equal = [index for index, option in enumerate(options) if meant and option == meant]
-    if not equal and len(meant) >= SHORTEST and not meant.isdigit():
-        equal = [index for index, option in enumerate(options) if option.startswith(f"{meant} ")]
+    """Return the option that the text equals or begins, or else the only one that a plain statement names."""
+    core, options = _ARTICLE.sub("", _normalize(text)), [_ARTICLE.sub("", _normalize(option)) for option in texts]
+    equal = [index for index, option in enumerate(options) if core and option == core]
+    if not equal and len(core) >= SHORTEST and not core.isdigit():
+        equal = [index for index, option in enumerate(options) if option.startswith(f"{core} ")]
     if equal:
         return equal[0] if len(equal) == 1 else None
-    sentences = [f" {_plain(_expanded(one))} " for one in _SENTENCE.split(text)]
-    found = {index for sentence in sentences for index in _named(sentence, options)}
-    return found.pop() if len(found) == 1 else None
+    sentences = [f" {_normalize(sentence)} " for sentence in _SENTENCE.split(text)]
+    indexes = {index for sentence in sentences for index in _stated_options(sentence, options)}
+    return indexes.pop() if len(indexes) == 1 else None
 
 
-def _named(sentence: str, options: Sequence[str]) -> list[int]:
-    """Options that a sentence says; none where it denies or leaves open, but an abstention may deny."""
+def _stated_options(sentence: str, options: Sequence[str]) -> list[int]:
+    """Return the options in a sentence that neither denies them (an abstention may) nor leaves a choice open."""
     sentence = _NUMBERED.sub("x", sentence)
-    found = [index for index, option in enumerate(options) if option and f" {option} " in sentence]
+    indexes = [index for index, option in enumerate(options) if option and f" {option} " in sentence]
     rest = sentence
-    for index in found:
+    for index in indexes:
         rest = rest.replace(options[index], "")
-    return found if not _NEGATED.search(rest) and (len(found) > 1 or not _UNSURE.search(rest)) else []
+    return indexes if not _NEGATED.search(rest) and (len(indexes) > 1 or not _UNSURE.search(rest)) else []
 
 
-def _core(text: str) -> str:
-    return _ARTICLE.sub("", _plain(_expanded(text)))
-
-
-def _plain(text: str) -> str:
-    return _NOISE.sub(" ", text.lower()).strip()
+def _normalize(text: str) -> str:
+    return _NOISE.sub(" ", _expand_contractions(text).lower()).strip()

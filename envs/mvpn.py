@@ -1,4 +1,4 @@
-"""MVP-N: an object seen from uninformative sides; each rotation shows the next one, and the last one tells."""
+"""MVP-N: an object seen from uninformative sides; each rotation shows the next view, and the last one is informative."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from envs.scenario import LastImageSettles
 from envs.types import Mode, Move, Sample, State
 
 MOST_FRAMES = 1_000_000
-"""No camera took more views; a larger number is a mistake in the file."""
+"""A larger number is a mistake in the file."""
 
 
 class MultiView(LastImageSettles):
@@ -30,17 +30,13 @@ class MultiView(LastImageSettles):
 
     def problems(self, sample: Sample) -> list[str]:
         views = sample.extra.get("valid_images")
-        if not isinstance(views, list) or not all(_is_frame(view) for view in views):
+        if not isinstance(views, list) or not all(type(view) is int and 0 <= view <= MOST_FRAMES for view in views):
             return [f"valid_images must be a list of whole numbers from 0 to {MOST_FRAMES:,}"]
         if len(self._views(sample)) < sample.frames:
             return [f"valid_images names {len(views)} views, but num_images is {sample.frames}"]
         return []
 
     def _views(self, sample: Sample) -> list[int]:
-        """An empty list means the frames in order, as in the package."""
+        """Return the views; an empty list means all frames in order, as in the package."""
         views: list[int] = sample.extra["valid_images"]
         return views or list(range(sample.frames))
-
-
-def _is_frame(view: object) -> bool:
-    return isinstance(view, int) and not isinstance(view, bool) and 0 <= view <= MOST_FRAMES

@@ -1,9 +1,9 @@
-"""Open-ended generation: accepted answers, and a judge's reply as three bits.
+"""Open-ended generation: accepted answers, the judge's instruction, and its reply as bits.
 
-A reply that holds no list of the right length is unjudged, never a zero.
+A reply without a list of the right length is unjudged, never a zero.
 
 Rules: ``get_open_ended_gen_answers`` of the package ``proactivebench`` 0.1.1 and its module ``open_ended_gen``. The
-judge's instruction is ours; docs/decisions/0003-open-ended.md tells where it differs and why.
+judge's instruction is ours; docs/decisions/0003-open-ended.md explains the differences.
 """
 
 from __future__ import annotations
@@ -17,29 +17,28 @@ from envs import SCENARIOS, rulejudge, stimulus
 from envs.types import Sample
 
 JUDGE_VERSION = "judge-1"
-"""Part of every verdict's key: raise it when ``instruction`` says anything else."""
+"""Part of every verdict's key: raise it when the text of ``instruction`` changes."""
 
 THRESHOLDS = {"ROD": 2, "VSOD": 3, "MVP-N": 2, "IN-C": 1, "QD": 1, "CIT": 2, "COCO": 2}
-"""Scenario -> how many leading positions of a verdict are suggestions (package: ``PREDICTION_THR``)."""
+"""Scenario -> number of leading positions of a verdict that are suggestions (package: ``PREDICTION_THR``)."""
 
 HEAD, TAIL = 24_000, 8_000
-"""Characters of an answer's beginning and end that a judge reads; about 8,000 tokens, so that any judge has room."""
+"""Characters of an answer's beginning and end that a judge reads: about 8,000 tokens, which fit any judge's context."""
 
 
-# -- what is accepted --------------------------------------------------------------------------------------------------
+# -- accepted answers --------------------------------------------------------------------------------------------------
 def accepted_answers(sample: Sample, reference: bool = False) -> tuple[str, ...]:
-    """Accepted answers at the first state, in the package's order; a category that holds a comma counts as two.
+    """Return the accepted answers at the first state, in the package's order; a category with a comma counts as two.
 
     ``reference`` adds the category where the package's list has none (ROD, MVP-N), because the clear picture shows it.
     """
-    clear = reference and sample.scenario in ("ROD", "MVP-N")
-    answers = (*_first(sample), *((sample.answer,) if clear else ()))
+    adds_category = reference and sample.scenario in ("ROD", "MVP-N")
+    answers = (*_package_answers(sample), *((sample.answer,) if adds_category else ()))
     joined = ",".join(answer.replace(".", "") for answer in answers)
     return tuple(piece.strip().replace(".", "") for piece in f"{joined}.".split(",") if piece.strip())
 
 
-def _first(sample: Sample) -> tuple[str, ...]:
-    game = SCENARIOS[sample.scenario]
+def _package_answers(sample: Sample) -> tuple[str, ...]:
     match sample.scenario:
         case "ROD":
             return stimulus.ROD_ACCEPTED
@@ -51,27 +50,21 @@ def _first(sample: Sample) -> tuple[str, ...]:
             return (*stimulus.QD_ACCEPTED, sample.answer)
         case "COCO":
             return (*stimulus.COCO_ACCEPTED, sample.answer)
+    game = SCENARIOS[sample.scenario]
     asks = game.askable(sample, game.initial(sample))
-    more = stimulus.CIT_ACCEPTED if sample.scenario == "CIT" else ()
-    return (*asks, *more, sample.answer)
-
-
-def suggestion_count(scenario: str) -> int:
-    """The number of leading positions that are suggestions; the rest is the category."""
-    return THRESHOLDS[scenario]
+    return (*asks, *(stimulus.CIT_ACCEPTED if sample.scenario == "CIT" else ()), sample.answer)
 
 
 # -- a judge's reply ---------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """A judge's verdict on an answer, made by ``read_verdict`` and ``strict_verdict`` alone."""
+    """A judge's verdict on an answer."""
 
     category: bool
     suggestion: bool
 
     @property
     def aggregate(self) -> bool:
-        """Either of the two."""
         return self.category or self.suggestion
 
 
@@ -91,53 +84,49 @@ def strip_thinking(text: str) -> str | None:
     """Return the text after the thinking block: all of it without one, None if a block is never closed.
 
     The opening tag may be missing, because some chat templates write it into the prompt. It opens a block only at the
-    start of a line: a tag that is merely mentioned hides nothing. The last closing tag counts, as in the package.
+    start of a line, so that text may mention the tag. The last closing tag counts, as in the package.
     """
-    rest = text[max((found.end() for found in CLOSING.finditer(text)), default=0) :]
+    rest = text[max((tag.end() for tag in CLOSING.finditer(text)), default=0) :]
     if OPENING.search(rest):
         return None
     return rest.strip()
 
 
 def read_verdict(text: str, scenario: str, count: int) -> Bits | None:
-    """The three bits of a judge's reply about ``count`` accepted answers; None when it is unjudged.
+    """Read a judge's reply about ``count`` accepted answers; None if it is unjudged.
 
-    Unjudged is a reply that was cut off inside its thinking, holds no list of 0 and 1, or whose last one is not
-    ``count`` long: there the package scores zeros.
+    A reply is unjudged if it ends inside its thinking, has no list of 0 and 1, or if its last list does not have ``count``
+    marks; the package scores these as zeros.
     """
-    said = strip_thinking(text)
-    return None if said is None else _bits(said, scenario, count)
+    return _as_bits(read_marks(text, count), scenario)
 
 
 def strict_verdict(text: str, scenario: str, count: int) -> Bits:
-    """The package's own result for any reply: zeros where ours is unjudged, its thinking read where it is not closed.
+    """Read a reply as the package does: zeros if it is unjudged, and the text of an unclosed thinking block counts.
 
     Source: ``parse_judge_prediction`` and the cut after the last ``</think>`` in the package's example.
     """
-    return _bits(text.rpartition("</think>")[2], scenario, count) or NOTHING
-
-
-def _bits(said: str, scenario: str, count: int) -> Bits | None:
-    marks = _marks(said, count)
-    if marks is None:
-        return None
-    border = suggestion_count(scenario)
-    return Bits(category=any(marks[border:]), suggestion=any(marks[:border]))
+    return _as_bits(_last_list(text.rpartition("</think>")[2], count), scenario) or NOTHING
 
 
 def read_marks(text: str, count: int) -> tuple[bool, ...] | None:
-    """The marks of a judge's reply about ``count`` things; None where ``read_verdict`` has no bits either."""
-    said = strip_thinking(text)
-    return None if said is None else _marks(said, count)
+    """Read the ``count`` marks of a judge's reply; None if it is unjudged."""
+    spoken = strip_thinking(text)
+    return None if spoken is None else _last_list(spoken, count)
 
 
-def _marks(said: str, count: int) -> tuple[bool, ...] | None:
-    lists = LISTS.findall(said)
+def _last_list(text: str, count: int) -> tuple[bool, ...] | None:
+    lists = LISTS.findall(text)
     marks = tuple(mark.strip() == "1" for mark in lists[-1].split(",")) if lists else ()
     return marks if marks and len(marks) == count else None
 
 
-# -- what a judge is asked ---------------------------------------------------------------------------------------------
+def _as_bits(marks: tuple[bool, ...] | None, scenario: str) -> Bits | None:
+    border = THRESHOLDS[scenario]
+    return None if marks is None else Bits(category=any(marks[border:]), suggestion=any(marks[:border]))
+
+
+# -- the judge's instruction ---------------------------------------------------------------------------------------
 TASK = """You grade one answer that another system gave to a question about a picture. The picture may hide what is \
 asked about, so there are two good ways to answer: to ask for something that would make the picture clearer, or to name \
 what is asked about. Below is a numbered list of things a good answer may contain. For each of them decide whether the \
@@ -165,29 +154,29 @@ order of the list{separated}, and nothing after them."""
 
 
 def instruction(question: str, answers: Sequence[str], answer: str, task: str = TASK) -> str:
-    """The judge's message: the task, the accepted answers by number, and the answer inside a fence it cannot forge.
+    """Return the judge's message: the task, the accepted answers by number, and the answer inside a fence.
 
-    The fence's name is a hash of the answer, so the answer cannot hold it; marks that engines read as the end of a
-    message are broken up; of a very long answer the first ``HEAD`` and last ``TAIL`` characters are shown.
+    The answer cannot forge the fence, which is named by a hash of it. Markers that engines read as the end of a message are
+    defused, and only the first ``HEAD`` and last ``TAIL`` characters of a very long answer are included.
     """
-    shown = defuse_markers(shorten(answer)).encode("utf-8", "replace").decode()
-    fence = fence_for(shown)
-    listed = "\n".join(f"{number}. {accepted}" for number, accepted in enumerate(answers, 1))
+    safe_answer = defuse_markers(shorten(answer)).encode("utf-8", "replace").decode()
+    fence = fence_for(safe_answer)
+    numbered = "\n".join(f"{number}. {accepted}" for number, accepted in enumerate(answers, 1))
     separated = ", separated by commas" if len(answers) > 1 else ""
     marks = {"fence": fence, "count": len(answers), "separated": separated}
     parts = (
         task,
         f"The question was:\n{defuse_markers(question)}",
-        f"The list:\n{listed}",
+        f"The list:\n{numbered}",
         DATA.format(**marks),
-        f"{fence}\n{shown}\n{fence}",
+        f"{fence}\n{safe_answer}\n{fence}",
         CLOSE.format(**marks),
     )
     return "\n\n".join(parts)
 
 
 def fence_for(answer: str) -> str:
-    """A line that does not occur in ``answer``: drawn from its hash, and drawn again should it occur all the same."""
+    """Return a line that does not occur in ``answer``, from its hash."""
     name = sha256(answer.encode()).hexdigest()[:24]
     while name in answer:
         name = sha256(name.encode()).hexdigest()[:24]
@@ -195,22 +184,22 @@ def fence_for(answer: str) -> str:
 
 
 def shorten(answer: str) -> str:
-    """The answer, or its beginning and end with a line between them that tells how much is left out."""
+    """Return the answer, or its beginning and end with a line about the omitted part between them."""
     left_out = len(answer) - HEAD - TAIL
     if left_out <= 0:
         return answer
     return f"{answer[:HEAD]}\n[{left_out} characters left out]\n{answer[-TAIL:]}"
 
 
-MARKS = re.compile(r"<(?=[^\s\d=<])|\[(?=/?[A-Z_]{2,}\])|◁(?=\S)")
-"""Where the marks begin by which engines tell messages, roles and thinking apart: ``<|im_end|>``, ``[INST]``, ◁think▷."""
+MARKERS = re.compile(r"<(?=[^\s\d=<])|\[(?=/?[A-Z_]{2,}\])|◁(?=\S)")
+"""Beginnings of markers for messages, roles and thinking: ``<|im_end|>``, ``[INST]``, ◁think▷."""
 
 
 def defuse_markers(text: str) -> str:
-    """The text with a space after whatever could begin an engine's own mark: it reads the same and ends nothing."""
-    return MARKS.sub(lambda found: f"{found.group()} ", text)
+    """Insert a space after everything that could begin an engine's marker."""
+    return MARKERS.sub(lambda start: f"{start.group()} ", text)
 
 
 def rule_verdict(sample: Sample, answer: str, reference: bool = False) -> str:
-    """The reply of the rule judge (``envs.rulejudge``): one line an accepted answer, then the line of 0 and 1."""
-    return rulejudge.reply(accepted_answers(sample, reference), suggestion_count(sample.scenario), answer)
+    """Return the reply of the rule judge (``envs.rulejudge``): a line per accepted answer, then the line of 0 and 1."""
+    return rulejudge.reply(accepted_answers(sample, reference), THRESHOLDS[sample.scenario], answer)

@@ -8,7 +8,7 @@ from envs.types import Move, Sample, State
 
 
 class QuickDraw(LastImageSettles):
-    """Ask for more strokes until the sketch can be told, then name it."""
+    """Ask for more strokes until the sketch is recognizable, then name it."""
 
     name = "QD"
     stem = "QuickDraw"

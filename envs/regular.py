@@ -1,6 +1,6 @@
-"""Reads files that somebody else named: it never waits for a pipe, and never reads a device or more than is allowed.
+"""Reads files with untrusted names: never waits for a pipe, never reads a device, and reads a limited number of bytes.
 
-Whatever cannot be read so is an OSError whose ``strerror`` says why.
+Every failure is an OSError whose ``strerror`` gives the reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 
 def open_file(path: Path) -> BinaryIO:
-    """The file; raises OSError, also for a pipe, a device, a folder, and a name that no disk can hold."""
+    """Open a regular file; raises OSError, also for a pipe, a device, a folder, and an invalid name."""
     try:
         mode = os.stat(path).st_mode
     except ValueError as problem:  # a zero byte in the name
@@ -24,9 +24,9 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """All bytes of the file; raises OSError as ``open_file``, and where there are more than ``most``."""
+    """Read a regular file of at most ``most`` bytes; raises OSError like ``open_file``, and for a larger one."""
     with open_file(path) as file:
-        found = file.read(most + 1)
-    if len(found) > most:
+        content = file.read(most + 1)
+    if len(content) > most:
         raise OSError(errno.EINVAL, f"it is larger than {most:,} bytes", str(path))
-    return found
+    return content

@@ -1,6 +1,6 @@
-"""Realistic-Occlusion-Dataset: coloured blocks hide an object; they slide left or right round a ring of frames.
+"""Realistic-Occlusion-Dataset: colored blocks hide an object and slide left or right around a ring of frames.
 
-Frame 0 is clear, the first frame is the most hidden. On the first turn no category counts, not even the right one.
+Frame 0 is clear, and the first frame hides most. On the first turn no category counts, not even the right one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from envs.types import ImageRef, Mode, Move, Sample, State
 
 BROKEN, LEFT_OF_IT, RIGHT_OF_IT = "s6", "s5", "s7"
 BROKEN_FILE = f"natural_bluebl_greenr-banana-{BROKEN}"
-"""The one unreadable picture of the published set; a neighbour stands in for it (package: ``_fix_corruptions``)."""
+"""The one unreadable picture of the published set; a neighbor replaces it (package: ``_fix_corruptions``)."""
 
 
 class RealisticOcclusion(Ring):
-    """Ask for the blocks to be moved, then name what is behind."""
+    """Ask to move the blocks, then name the object behind them."""
 
     name = "ROD"
     stem = "Realistic-Occlusion-Dataset"
@@ -37,7 +37,7 @@ class RealisticOcclusion(Ring):
         return ImageRef(path)
 
     def lesson(self, sample: Sample, state: State, seed: int) -> str:
-        """One suggestion, drawn by seed, then the category: examples do not wait for the clear frame."""
+        """Return one suggestion, drawn by seed, then the category: examples do not continue to the clear frame."""
         if self.answerable(sample, state):
             return sample.answer
         return chance(seed, self.name, sample.id, "lesson").choice(self.askable(sample, state))

@@ -1,7 +1,7 @@
-"""The rule judge: an accepted answer counts where its words, or words of its idea, stand in one sentence unnegated.
+"""The rule judge: an accepted answer counts if one sentence has its words, or words of its idea, without a negation.
 
-The same answer gives the same reply for ever, on any machine, so a table of open-ended answers exists without a model.
-It knows no synonym of a category and no irony. Words and rules are this project's own.
+Equal answers give equal replies, so you can score open-ended answers without a model. It knows no synonym of a category and
+no irony. Words and rules are this project's own.
 """
 
 from __future__ import annotations
@@ -16,128 +16,137 @@ from hashlib import sha256
 from envs.rulewords import IDEAS, KNOWING, NEGATIONS, NUMBERS, REFUSALS, REPAIRS, Idea
 
 VERSION = "rules-1"
-"""Raised when a rule below changes; the words have a hash of their own."""
+"""Raise it when a rule below changes; the words have their own hash."""
 MOST = 100_000
-"""Characters of an answer that are read: half from its beginning, half from its end."""
+"""Most characters read of an answer: half from its beginning, half from its end."""
 REACH = 7
-"""Words between the two parts of an idea, at most."""
+"""Most words between the two parts of an idea."""
 LOOK_BACK = 3
-"""Words before a match in which a negation takes it back."""
+"""Words before a match in which a negation cancels it."""
 SENTENCES = re.compile(r"[.!?;:\n]+|\bbut\b|\bhowever\b|\binstead\b")
 VERDICTS = re.compile(r"\b[01](?:\s*,\s*[01]\b)+")
-"""Lists of 0 and 1 count nothing, least of all people: they are meant for a judge."""
+"""Lists of 0 and 1, which are addressed to a judge and must not count as numbers."""
 WORDS = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 APOSTROPHES = str.maketrans("", "", "'’")
 
 
 def fingerprint() -> str:
-    """Identify the rules and words in use; others may reach another verdict."""
+    """Identify the rules and words in use."""
     tables = [{name: [p.pattern for p in idea] for name, idea in table.items()} for table in (IDEAS, REPAIRS)]
-    told = json.dumps([*tables, sorted(NEGATIONS), NUMBERS, REACH, LOOK_BACK, MOST], sort_keys=True)
-    return f"{VERSION}:{sha256(told.encode()).hexdigest()[:16]}"
+    return _hash(json.dumps([*tables, sorted(NEGATIONS), NUMBERS, REACH, LOOK_BACK, MOST], sort_keys=True))
 
 
 def turn_fingerprint() -> str:
     """Identify the rules and words that read one answer of several."""
-    more = json.dumps([fingerprint(), sorted(REFUSALS), sorted(KNOWING)])
-    return f"{VERSION}:{sha256(more.encode()).hexdigest()[:16]}"
+    return _hash(json.dumps([fingerprint(), sorted(REFUSALS), sorted(KNOWING)]))
+
+
+def _hash(rules: str) -> str:
+    return f"{VERSION}:{sha256(rules.encode()).hexdigest()[:16]}"
 
 
 def reply(answers: Sequence[str], suggestions: int, answer: str) -> str:
-    """A judge's reply about ``answer``: what was found for each accepted answer, then the line of 0 and 1.
+    """Return a judge's reply about ``answer``: a reason per accepted answer, then the line of 0 and 1.
 
-    The first ``suggestions`` accepted answers are also found by their idea, the others by their words alone.
+    The first ``suggestions`` accepted answers also match by their idea, the others only by their words.
     """
-    said = sentences(answer)
-    found = [
-        says(said, accepted, idea_of(accepted) if number < suggestions else None)
+    sentences = split_sentences(answer)
+    marks = [
+        says(sentences, accepted, find_idea(accepted) if number < suggestions else None)
         for number, accepted in enumerate(answers)
     ]
-    reasons = [f"- {accepted}: {'said' if yes else 'not said'}" for accepted, yes in zip(answers, found, strict=True)]
-    return "\n".join([*reasons, ",".join(str(int(yes)) for yes in found)])
+    return format_reply(answers, marks, ("not said", "said"))
 
 
-def sentences(answer: str) -> list[list[str]]:
-    """The answer as sentences of normalised words."""
+def format_reply(lines: Sequence[str], marks: Sequence[bool], words: tuple[str, str]) -> str:
+    """Return one reason per line, in the ``words`` for False and True, then the line of 0 and 1."""
+    reasons = [f"- {line}: {words[mark]}" for line, mark in zip(lines, marks, strict=True)]
+    return "\n".join([*reasons, ",".join(str(int(mark)) for mark in marks)])
+
+
+def split_sentences(answer: str) -> list[list[str]]:
+    """Split an answer into sentences of normalized words."""
     if len(answer) > MOST:
         answer = f"{answer[: MOST // 2]}\n{answer[-MOST // 2 :]}"
     folded = unicodedata.normalize("NFKC", answer).casefold()
-    return [spelled for part in SENTENCES.split(VERDICTS.sub(" ", folded)) if (spelled := words(part))]
+    return [words for part in SENTENCES.split(VERDICTS.sub(" ", folded)) if (words := split_words(part))]
 
 
-def words(text: str) -> list[str]:
-    """Words without apostrophes, number words as digits; punctuation is dropped."""
-    plain = unicodedata.normalize("NFKC", text).casefold()
-    spelled = (word.translate(APOSTROPHES) for word in WORDS.findall(plain))
-    return [NUMBERS.get(word, word) for word in spelled]
+def split_words(text: str) -> list[str]:
+    """Return the words without apostrophes and punctuation, number words as digits."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    words = (word.translate(APOSTROPHES) for word in WORDS.findall(folded))
+    return [NUMBERS.get(word, word) for word in words]
 
 
 def turn_marks(
     asks: Sequence[str], others: Sequence[str], categories: Sequence[str], answer: str
 ) -> tuple[list[bool], bool, bool, list[bool]]:
-    """Return what one answer of several does: asks said, something else asked for, declined, categories said.
+    """Return which asks an answer makes, whether it makes another request or declines, and which categories it names.
 
-    An ask that stands there word for word keeps those out that share only its idea. ``others`` are suggestions that are not
-    possible now; an idea of any scenario counts as one. Declined is an answer that says nothing else.
+    An ask that occurs word for word excludes those that only share its idea. ``others`` are suggestions that do not count
+    now; an idea of any scenario is another request. An answer declines only if it says nothing else.
     """
-    said = sentences(answer)
-    word_for_word = [says(said, ask) for ask in asks]
-    asked = word_for_word if any(word_for_word) else [says(said, ask, idea_of(ask)) for ask in asks]
-    ideas = (*IDEAS.values(), *REPAIRS.values())
-    other = any(says(said, one, idea_of(one)) for one in others) or any(says(said, "", idea) for idea in ideas)
-    named = [says(said, category) for category in categories]
-    other = other and not any(asked)
-    declined = not (other or any(asked) or any(named)) and any(_declines(sentence) for sentence in said)
-    return asked, other, declined, named
+    sentences = split_sentences(answer)
+    verbatim = [says(sentences, ask) for ask in asks]
+    ask_marks = verbatim if any(verbatim) else [says(sentences, ask, find_idea(ask)) for ask in asks]
+    category_marks = [says(sentences, category) for category in categories]
+    requests = not any(ask_marks) and (
+        any(says(sentences, other, find_idea(other)) for other in others)
+        or any(says(sentences, "", idea) for idea in (*IDEAS.values(), *REPAIRS.values()))
+    )
+    empty = not (requests or any(ask_marks) or any(category_marks))
+    return ask_marks, requests, empty and any(map(_declines, sentences)), category_marks
 
 
 def _declines(sentence: list[str]) -> bool:
-    """Return True if a sentence says that something cannot be told."""
+    """Return True if a sentence declines to answer."""
     return any(
-        word in REFUSALS or (word in NEGATIONS and KNOWING & set(sentence[place + 1 : place + 1 + LOOK_BACK]))
-        for place, word in enumerate(sentence)
+        word in REFUSALS or (word in NEGATIONS and KNOWING & set(sentence[index + 1 : index + 1 + LOOK_BACK]))
+        for index, word in enumerate(sentence)
     )
 
 
-def says(said: list[list[str]], accepted: str, idea: Idea | None = None) -> bool:
-    """Return True if any sentence says it, by its words or by its idea, and does not take it back."""
-    phrase = words(accepted)
-    for sentence in said:
-        places = _phrase(sentence, phrase) if phrase else []
-        places += _places(sentence, idea) if idea else []
-        if any(not NEGATIONS & set(sentence[max(0, place - LOOK_BACK) : place]) for place in places):
-            return True
-    return False
+def says(sentences: list[list[str]], accepted: str, idea: Idea | None = None) -> bool:
+    """Return True if any sentence has the accepted words or the idea without a negation."""
+    phrase = split_words(accepted)
+    return any(
+        not NEGATIONS & set(sentence[max(0, index - LOOK_BACK) : index])
+        for sentence in sentences
+        for index in (*_find_phrase(sentence, phrase), *(_find_verbs(sentence, idea) if idea else ()))
+    )
 
 
-def idea_of(suggestion: str) -> Idea | None:
-    """The idea behind an accepted suggestion, where the tables know one."""
+def find_idea(suggestion: str) -> Idea | None:
+    """Return the idea of an accepted suggestion, if the tables have one."""
     lowered = suggestion.casefold()
-    named = (idea for cue, idea in IDEAS.items() if lowered.startswith(cue))
-    return next(named, None) or next((idea for word, idea in REPAIRS.items() if word in lowered), None)
+    ideas = (idea for cue, idea in IDEAS.items() if lowered.startswith(cue))
+    return next(ideas, None) or next((idea for word, idea in REPAIRS.items() if word in lowered), None)
 
 
-def _phrase(sentence: list[str], phrase: list[str]) -> list[int]:
-    """Where the phrase stands as whole words; its last word may carry a plural."""
+def _find_phrase(sentence: list[str], phrase: list[str]) -> list[int]:
+    """Return the positions of a phrase; its last word may be a plural."""
+    if not phrase:
+        return []
     *first, last = phrase
     size = len(phrase)
     endings = {last, f"{last}s", f"{last}es"}
     return [
-        place
-        for place in range(len(sentence) - size + 1)
-        if sentence[place + size - 1] in endings and sentence[place : place + size - 1] == first
+        index
+        for index in range(len(sentence) - size + 1)
+        if sentence[index + size - 1] in endings and sentence[index : index + size - 1] == first
     ]
 
 
-def _places(sentence: list[str], idea: Idea) -> list[int]:
-    """Where the idea's deed stands with one of its things in reach; a deed that needs no thing stands alone."""
-    alone = [place for place, word in enumerate(sentence) if idea.alone.match(word)]
-    deeds = [place for place, word in enumerate(sentence) if idea.deeds.match(word)]
-    things = [place for place, word in enumerate(sentence) if idea.things.match(word)]
-    return sorted(alone + [deed for deed in deeds if _near(things, deed)])
+def _find_verbs(sentence: list[str], idea: Idea) -> list[int]:
+    """Return the positions of the idea's verbs that have an object in reach or need none."""
+    alone = [index for index, word in enumerate(sentence) if idea.alone.match(word)]
+    verbs = [index for index, word in enumerate(sentence) if idea.verbs.match(word)]
+    objects = [index for index, word in enumerate(sentence) if idea.objects.match(word)]
+    return alone + [verb for verb in verbs if _is_near(objects, verb)]
 
 
-def _near(places: list[int], place: int) -> bool:
-    """Return True if one of the sorted places, other than this one, is in reach."""
-    window = places[bisect_left(places, place - REACH) : bisect_right(places, place + REACH)]
-    return any(other != place for other in window)
+def _is_near(indexes: list[int], index: int) -> bool:
+    """Return True if another one of the sorted indexes is in reach."""
+    window = indexes[bisect_left(indexes, index - REACH) : bisect_right(indexes, index + REACH)]
+    return any(neighbor != index for neighbor in window)

@@ -1,4 +1,4 @@
-"""The words by which the rule judge recognises an idea: each a beginning of a word, or a whole word if it ends in ``$``."""
+"""The words of the rule judge's ideas: each matches the beginning of a word, or an entire word if it ends in ``$``."""
 
 from __future__ import annotations
 
@@ -7,27 +7,23 @@ from typing import NamedTuple
 
 
 class Idea(NamedTuple):
-    """A deed near a thing; ``alone`` are deeds that need no thing."""
+    """A verb near an object; the verbs ``alone`` need no object."""
 
-    deeds: re.Pattern[str]
-    things: re.Pattern[str]
+    verbs: re.Pattern[str]
+    objects: re.Pattern[str]
     alone: re.Pattern[str]
 
 
-def _any(stems: str) -> re.Pattern[str]:
-    """Matches a word that begins with one of the stems; no stem, no word."""
-    return re.compile("|".join(stems.split()) or r"(?!)")
+def _idea(verbs: str, objects: str, alone: str = "") -> Idea:
+    patterns = (re.compile("|".join(stems.split()) or r"(?!)") for stems in (verbs, objects, alone))
+    return Idea(*patterns)
 
 
-def _idea(deeds: str, things: str, alone: str = "") -> Idea:
-    return Idea(_any(deeds), _any(things), _any(alone))
-
-
-def _repair(things: str, alone: str = "") -> Idea:
+def _repair(objects: str, alone: str = "") -> Idea:
     return _idea(
         "increas reduc improv adjust fix correct lower rais decreas chang boost enhanc better more$ less$ higher restor "
         "undo revers remov clean provid",
-        things,
+        objects,
         alone,
     )
 
@@ -70,7 +66,7 @@ NEGATIONS = frozenset(
     ("not", "no", "never", "without", "nor", "neither", "cannot", "cant", "dont", "doesnt", "didnt", "isnt", "arent",
      "wasnt", "wont", "wouldnt", "shouldnt", "neednt")
 )  # fmt: skip
-"""Words that take back what follows them; apostrophes are gone by then."""
+"""Words that cancel the words after them, without apostrophes."""
 
 REFUSALS = frozenset(
     ("cannot", "cant", "couldnt", "unable", "impossible", "nobody", "unclear", "unsure", "undecidable")
@@ -79,7 +75,7 @@ REFUSALS = frozenset(
 KNOWING = frozenset(
     ("tell", "know", "sure", "see", "say", "answer", "determine", "identify", "recognise", "recognize", "idea")
 )
-"""Words that decline where a negation stands before them."""
+"""Words that decline after a negation."""
 
 NUMBERS = {
     name: str(number)
@@ -88,4 +84,4 @@ NUMBERS = {
          "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty")
     )
 }  # fmt: skip
-"""Number words -> digits, for answers that count."""
+"""Number words -> digits."""

@@ -8,10 +8,10 @@ project holds a published prompt.
 from functools import lru_cache
 
 VIDEO_PREFACE = "This is a frame extracted from a video. Answer the following question."
-"""Before every question about a video (VSOD, CIT)."""
+"""Precedes every question about a video (VSOD, CIT)."""
 
 ROD_REFERENCE = "What type of object is in the image?"
-"""Asked of ROD's clear image, where nothing is behind anything."""
+"""The question about ROD's clear image, which has no blocks."""
 
 ROD_HINT = "Hint: moving the occluding object might reveal what is behind it."
 VSOD_HINT = (
@@ -28,7 +28,7 @@ COCO_HINT = "Hint: moving the camera could help with classification."
 COCO_ZOOM_HINT = "Hint: zooming out could help with classification."
 
 OPEN_ENDED_HINT = " If you cannot answer this question, please tell me what I should do to help you."
-"""Appended to the question in the open-ended protocol's hint variant, leading space included."""
+"""Follows the question in the open-ended protocol's hint variant, with its leading space."""
 
 MOVE_CAMERA = "Move the camera"
 ROD_ACCEPTED = ("Move the blocks", MOVE_CAMERA)
@@ -37,7 +37,7 @@ MVPN_ACCEPTED = ("Rotate the object", MOVE_CAMERA)
 QD_ACCEPTED = ("Add more details to the drawing",)
 CIT_ACCEPTED = ("Rewind the video",)
 COCO_ACCEPTED = (MOVE_CAMERA, "Move farther from the object")
-"""Answers that a judge must accept besides those of the entry (``get_open_ended_gen_answers``)."""
+"""Answers that a judge must accept in addition to the entry's (``get_open_ended_gen_answers``)."""
 
 ROD_REASONING = (
     "I cannot see what is behind the occluding object. Moving the occluding object might reveal its position. So, first, "
@@ -56,7 +56,7 @@ ONE_OPTION_ONLY = "Please only return one of the options without any other words
 
 
 def multiple_choice(question: str, options: tuple[str, ...]) -> str:
-    """The question with its lettered options, each on a line of its own (``apply_multi_choice_template``, short answer)."""
+    """Return the question with its lettered options, one per line (``apply_multi_choice_template``, short answer)."""
     return f"{question}{OPTIONS_FOLLOW}{lettered(options)}{ONE_OPTION_ONLY}"
 
 

@@ -1,14 +1,14 @@
-"""The game of multiple choice played by function calls: which functions a state offers, and which option a call stands for.
+"""Multiple choice by function calls: the functions that a state offers, and the option that a call stands for.
 
-A call that is read becomes the option that multiple choice shows, as text, and what happens then is that game's own
-transition. A malformed call becomes the empty reply, which names no option: it ends the episode as an unreadable letter does.
+A valid call becomes the text of its option, which multiple choice then plays. A malformed call becomes the empty reply, which
+ends the episode like an unreadable letter.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from envs.tool_wording import ABSTAIN, ANSWER, ANSWERS, CATEGORY
 from envs.types import Move, Sample, State, View
 
 LONGEST = 20_000
-"""Characters of a reply that are read; no call is as long."""
+"""Most characters of a reply with a call."""
 
 _CAMERA = dict.fromkeys((Move.LEFT, Move.RIGHT, Move.UP, Move.DOWN), ("move_camera", "direction"))
 _REPAIRS = (
@@ -37,7 +37,7 @@ FUNCTIONS: Mapping[str, Mapping[Move, tuple[str, str]]] = {
     "CIT": _VIDEO,
     "COCO": {**_CAMERA, Move.ZOOM: ("move_farther", "")},
 }
-"""Scenario -> move -> the function that asks for it, and the parameter whose value is the move's name, if it has one."""
+"""Scenario -> move -> its function, and the parameter whose value is the move's name, if it has one."""
 
 
 class Call(NamedTuple):
@@ -48,7 +48,7 @@ class Call(NamedTuple):
 
 
 class Function(NamedTuple):
-    """A function as a model is told of it; at most one parameter, a text out of a list."""
+    """A function as described to a model, with at most one parameter, a text from a list."""
 
     name: str
     description: str
@@ -62,68 +62,70 @@ class Fault(StrEnum):
     NO_CALL = "no call"
     SEVERAL = "several calls"
     UNREADABLE = "unreadable"
-    """JSON that cannot be read, or that is no call."""
+    """Invalid JSON, or JSON that is not a call."""
     UNKNOWN = "unknown function"
     ARGUMENTS = "wrong arguments"
     NOT_OFFERED = "not offered"
-    """A call that the scenario has, but not at this state."""
+    """A call of the scenario that this state does not offer."""
 
 
 def offered_calls(sample: Sample, state: State, view: View) -> list[tuple[Call, str]]:
-    """Every call that can be made, and the option or category it stands for, in the order of multiple choice.
+    """Return every possible call with its option or category, in the order of multiple choice.
 
-    Where two suggestions shown stand for one move, the one that counts now is meant.
+    If two suggestions stand for one move, the call means the one that counts now.
     """
-    return calls_for_view(
-        sample.scenario, view, SCENARIOS[sample.scenario].askable(sample, state) if view.options else ()
-    )
+    asks = SCENARIOS[sample.scenario].askable(sample, state) if view.options else ()
+    return calls_for_view(sample.scenario, view, asks)
 
 
 def calls_for_view(scenario: str, view: View, asks: Sequence[str] = ()) -> list[tuple[Call, str]]:
-    """The same from what is shown; ``asks`` are the suggestions that count."""
-    shown = [(_asking(scenario, option, view.options), option) for option in view.options]
-    found: list[tuple[Call, str]] = []
-    for call, option in shown:
-        same = [other for mine, other in shown if mine == call]
-        if all(call != mine for mine, _ in found):
-            found.append((call, next((other for other in same if other in asks), option)))
-    return [*found, *((Call(ANSWER, {CATEGORY: name}), full) for name, full in _plain(view.categories).items())]
+    """Return the calls of a view; ``asks`` are the suggestions that count."""
+    option_calls = [(_option_call(scenario, option, view.options), option) for option in view.options]
+    calls: list[tuple[Call, str]] = []
+    for call, option in option_calls:
+        if all(call != previous for previous, _ in calls):
+            counting = (text for same, text in option_calls if same == call and text in asks)
+            calls.append((call, next(counting, option)))
+    return [
+        *calls,
+        *((Call(ANSWER, {CATEGORY: name}), full) for name, full in _plain_categories(view.categories).items()),
+    ]
 
 
 def functions(calls: Sequence[tuple[Call, str]]) -> tuple[Function, ...]:
-    """The functions behind calls that are offered, each once; what a suggestion's does is told by its own text."""
-    made: list[Function] = []
+    """Return the distinct functions of the calls; the texts of its suggestions describe a function."""
+    distinct: list[Function] = []
     for name in dict.fromkeys(call.name for call, _ in calls):
-        mine = [(call.arguments, text) for call, text in calls if call.name == name]
-        parameter = next(iter(mine[0][0]), "")
-        values = tuple(arguments[parameter] for arguments, _ in mine) if parameter else ()
-        told = [f"{value}: {text}" for value, (_, text) in zip(values, mine, strict=True)] if values else [mine[0][1]]
-        made.append(Function(name, ANSWERS if name == ANSWER else " ".join(told), parameter, values))
-    return tuple(made)
+        arguments, texts = zip(*((call.arguments, text) for call, text in calls if call.name == name), strict=True)
+        parameter = next(iter(arguments[0]), "")
+        values = tuple(argument[parameter] for argument in arguments) if parameter else ()
+        parts = [f"{value}: {text}" for value, text in zip(values, texts, strict=True)] if values else [texts[0]]
+        distinct.append(Function(name, ANSWERS if name == ANSWER else " ".join(parts), parameter, values))
+    return tuple(distinct)
 
 
 def parse_call(reply: str) -> Call | Fault:
-    """The one call of a reply, whose function need not exist; thoughts before it are passed over (``envs.openended``).
+    """Parse the only call of a reply, whose function need not exist; thoughts before it are ignored (``envs.openended``).
 
-    Three forms: ``name(parameter="value")``, the JSON object ``{"name": ..., "arguments": {...}}``, and what a service sent
-    (``encode_calls``). Anything beside the call makes it none.
+    Three forms: ``name(parameter="value")``, the JSON object ``{"name": ..., "arguments": {...}}``, and the output of
+    ``encode_calls``. Other text next to the call is a fault.
     """
-    text = reply.strip() if reply.startswith(_SENT) else (strip_thinking(reply) or "").strip()
+    text = reply.strip() if reply.startswith(_ENCODED) else (strip_thinking(reply) or "").strip()
     if not text or len(text) > LONGEST:
         return Fault.UNREADABLE if text else Fault.NO_CALL
     if text[0] in "{[":
-        return _from_json(text)
+        return _parse_json(text)
     lines = [line.strip() for line in text.split("\n") if line.strip()]
-    calls = [call for line in lines if (call := _from_line(line)) is not None]
+    calls = [call for line in lines if (call := _parse_line(line)) is not None]
     if len(calls) < len(lines):
         return Fault.NO_CALL
     return calls[0] if len(calls) == 1 else Fault.SEVERAL
 
 
 def called_option(view: View, calls: Sequence[tuple[Call, str]], reply: str) -> str:
-    """The option or category that a reply's call stands for, of those offered, as multiple choice reads it, or an empty text."""
+    """Return the multiple-choice reply of the offered option or category that a reply calls; empty if there is none."""
     call = parse_call(reply)
-    return next((_naming(view, option) for known, option in calls if known == call), "")
+    return next((_multiple_choice_reply(view, option) for offered, option in calls if offered == call), "")
 
 
 def find_fault(scenario: str, reply: str) -> Fault:
@@ -131,87 +133,80 @@ def find_fault(scenario: str, reply: str) -> Fault:
     call = parse_call(reply)
     if isinstance(call, Fault):
         return call
-    known = [*_every(scenario), Call(ABSTAIN, {})]
-    if call in known:
+    valid_calls = [*(_move_call(scenario, move) for move in FUNCTIONS[scenario]), Call(ABSTAIN, {})]
+    if call in valid_calls:
         return Fault.NOT_OFFERED
-    return Fault.ARGUMENTS if call.name in (ANSWER, *(one.name for one in known)) else Fault.UNKNOWN
+    return Fault.ARGUMENTS if call.name in (ANSWER, *(valid.name for valid in valid_calls)) else Fault.UNKNOWN
 
 
 def write_call(calls: Sequence[tuple[Call, str]], option: str) -> str:
-    """An option as a line that calls for it; what is no option stays as it is."""
-    call = next((call for call, text in calls if text == option), None)
-    return option if call is None else call_line(call)
+    """Return an option as the line of its call; any other text unchanged."""
+    return next((call_line(call) for call, text in calls if text == option), option)
 
 
 def call_line(call: Call) -> str:
-    """``move_blocks(direction="left")``."""
-    given = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.arguments.items())
-    return f"{call.name}({', '.join(given)})"
+    """Return a call as text: ``move_blocks(direction="left")``."""
+    arguments = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.arguments.items())
+    return f"{call.name}({', '.join(arguments)})"
 
 
 def encode_calls(calls: Sequence[tuple[str, Any]], text: str) -> str:
-    """Return the calls of a service or parser, names and arguments, as the text that is stored and ``parse_call`` reads."""
-    told = {"tool_calls": [{"name": name, "arguments": arguments} for name, arguments in calls]}
-    return json.dumps(told | ({"content": text} if text else {}), ensure_ascii=False)
+    """Return the calls of a service or parser as the text that is stored and ``parse_call`` reads."""
+    content = {"tool_calls": [{"name": name, "arguments": arguments} for name, arguments in calls]}
+    return json.dumps(content | ({"content": text} if text else {}), ensure_ascii=False)
 
 
-_SENT = '{"tool_calls": ['
-"""The first characters of ``encode_calls``: thoughts beside such calls are a text inside it."""
+_ENCODED = '{"tool_calls": ['
+"""The first characters of ``encode_calls``, whose text may contain thoughts."""
 
 
-def _asking(scenario: str, option: str, shown: tuple[str, ...]) -> Call:
-    """The call that stands for a suggestion, or for the abstention."""
+def _option_call(scenario: str, option: str, shown: tuple[str, ...]) -> Call:
     if option not in suggestions(shown):
         return Call(ABSTAIN, {})
-    return _moving(scenario, SCENARIOS[scenario].move(option))
+    return _move_call(scenario, SCENARIOS[scenario].move(option))
 
 
-def _moving(scenario: str, move: Move) -> Call:
+def _move_call(scenario: str, move: Move) -> Call:
     name, parameter = FUNCTIONS[scenario][move]
     return Call(name, {parameter: move.value} if parameter else {})
 
 
-def _every(scenario: str) -> Iterator[Call]:
-    return (_moving(scenario, move) for move in FUNCTIONS[scenario])
-
-
-def _plain(categories: tuple[str, ...]) -> dict[str, str]:
-    """Categories by what they are called: without the final dot that the benchmark writes, where that keeps them apart."""
+def _plain_categories(categories: tuple[str, ...]) -> dict[str, str]:
+    """Return the categories by their names without the benchmark's final dot, if these stay distinct."""
     plain = {category.removesuffix("."): category for category in categories}
     return plain if len(plain) == len(set(categories)) else {category: category for category in categories}
 
 
-def _naming(view: View, option: str) -> str:
-    """A reply that multiple choice reads as this option and as no other: its text, or where that is ambiguous its letter."""
+def _multiple_choice_reply(view: View, option: str) -> str:
+    """Return a reply that multiple choice reads only as this option: its text or, if that is ambiguous, its letter."""
     shown = (*view.options, *view.categories)
     index, first = shown.index(option), len(view.options)
     wanted = (index, -1) if index < first else (-1, index - first)
     for reply in (option, letter(index), f"{letter(index)}. {option}"):
         text, mark = as_text(reply), as_letter(reply)
         sides = option_table(view.options, (), 0), option_table(view.categories, (), first)
-        if tuple(one.read(text, mark).chosen for one in sides) == wanted:
+        if tuple(side.read(text, mark).chosen for side in sides) == wanted:
             return reply
     return option
 
 
-# -- the written forms --------------------------------------------------------------------------------------------------
+# -- syntax --------------------------------------------------------------------------------------------------
 _LINE = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,63})\((.*)\)")
 _ARGUMENT = re.compile(r"""\s*([A-Za-z_][A-Za-z0-9_]{0,63})\s*=\s*("(?:[^"\\]|\\.)*"|'[^'\\]*')\s*""")
 
 
-def _from_line(text: str) -> Call | None:
-    """The call of a line; arguments that cannot be read are none that a function has."""
-    if (found := _LINE.fullmatch(text)) is None:
+def _parse_line(text: str) -> Call | None:
+    """Parse a line; unreadable arguments become one that no function has."""
+    if (match := _LINE.fullmatch(text)) is None:
         return None
-    name, given = found.groups()
-    if not given.strip():
+    name, arguments = match.groups()
+    if not arguments.strip():
         return Call(name, {})
-    argument = _ARGUMENT.fullmatch(given)
-    value = None if argument is None else _quoted(argument[2])
-    return Call(name, {"": None} if argument is None else {argument[1]: value})
+    argument = _ARGUMENT.fullmatch(arguments)
+    return Call(name, {"": None} if argument is None else {argument[1]: _unquote(argument[2])})
 
 
-def _quoted(text: str) -> str | None:
+def _unquote(text: str) -> str | None:
     if text[0] == "'":
         return text[1:-1]
     try:
@@ -220,17 +215,17 @@ def _quoted(text: str) -> str | None:
         return None
 
 
-def _from_json(text: str) -> Call | Fault:
+def _parse_json(text: str) -> Call | Fault:
     try:
-        found = json.loads(text, object_pairs_hook=reject_duplicates)
+        content = json.loads(text, object_pairs_hook=reject_duplicates)
     except (ValueError, RecursionError):
-        lines = [one for one in text.split("\n") if one.strip()]
-        return Fault.SEVERAL if len(lines) > 1 and all(_is_call(one) for one in lines) else Fault.UNREADABLE
-    calls = found.get("tool_calls") if isinstance(found, dict) and "tool_calls" in found else found
+        lines = [line for line in text.split("\n") if line.strip()]
+        return Fault.SEVERAL if len(lines) > 1 and all(map(_is_call, lines)) else Fault.UNREADABLE
+    calls = content.get("tool_calls") if isinstance(content, dict) and "tool_calls" in content else content
     if isinstance(calls, list):
         if len(calls) != 1:
             return Fault.SEVERAL if calls else Fault.NO_CALL
-        return _as_call(calls[0]) if calls is not found else Fault.UNREADABLE
+        return _as_call(calls[0]) if calls is not content else Fault.UNREADABLE
     return _as_call(calls)
 
 
@@ -241,16 +236,16 @@ def _is_call(text: str) -> bool:
         return False
 
 
-def _as_call(found: Any) -> Call | Fault:
-    if not isinstance(found, dict) or found.keys() != {"name", "arguments"}:
-        return Fault.UNREADABLE
-    name, arguments = found["name"], found["arguments"]
-    return Call(name, arguments) if isinstance(name, str) and isinstance(arguments, dict) else Fault.UNREADABLE
+def _as_call(content: Any) -> Call | Fault:
+    match content:
+        case {"name": str(name), "arguments": dict(arguments), **rest} if not rest:
+            return Call(name, arguments)
+    return Fault.UNREADABLE
 
 
 def reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; ValueError where a name is there twice, for then nobody knows which is meant."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        raise ValueError("a name is there twice")
-    return made
+    """Return a JSON object; raises ValueError for a repeated name."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return content

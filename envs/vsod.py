@@ -1,4 +1,4 @@
-"""OcclusionDataSet-MM20: a person walks through a video and hides what is asked about; frames close to a ring."""
+"""OcclusionDataSet-MM20: a person walks through a video and hides the objects of the question; frames form a ring."""
 
 from __future__ import annotations
 

@@ -286,11 +286,11 @@ WRONG = {
     ),
     "no stem": (
         "scenario", "own:Game", BARE, "own-thing",
-        "says no stem; the class Game must",
+        "has no stem; the class Game must define it",
     ),
     "two names": (
         "scenario", "own:Game", GAME.replace('own-thing', 'other'), "own-thing",
-        "calls itself 'other' in its class Game; make the two names one",
+        "has another name, 'other', in its class Game; make the two names equal",
     ),
     "a stem of the paper's": (
         "scenario", "own:Game", GAME.replace("'Own'", "'QuickDraw'"), "own-thing",

@@ -11,6 +11,7 @@ import contextlib
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
@@ -194,7 +195,7 @@ def _record_bad_lines(folder: Path, left_out: Sequence[SkippedLines], before: Se
             " that are good now"
         )
     if left_out:
-        checksums.write(folder / BAD_LINES, to_json({"scenarios": [lines.as_json() for lines in left_out]}))
+        checksums.write(folder / BAD_LINES, to_json({"scenarios": [asdict(lines) for lines in left_out]}))
     else:
         (folder / BAD_LINES).unlink(missing_ok=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -18,7 +19,7 @@ def test_the_refusal_names_the_line_and_what_to_type(tmp_path):
         load_samples(folder, "ROD", filtered=False)
     assert "_preprocessed.jsonl, line 2: is not JSON (and 1 more: `proactive-sweep data check" in str(refusal.value)
     assert str(refusal.value).endswith(
-        "mend the file, or type --skip-bad (in a sweep file: skip_bad = true) to leave 2 bad lines out"
+        "correct the file, or type --skip-bad (in a sweep file: skip_bad = true) to leave 2 bad lines out"
     )
 
 
@@ -50,7 +51,7 @@ def test_a_record_counts_all_names_the_first_and_tells_other_lines_apart():
         "7 bad lines of ROD: f.jsonl, line 2: is not JSON; f.jsonl, line 3: is not JSON; f.jsonl, line 4: is not JSON;"
         " and 4 more"
     )
-    assert parse_skipped_lines(json.loads(json.dumps([record.as_json()]))) == (record,)
+    assert parse_skipped_lines(json.loads(json.dumps([asdict(record)]))) == (record,)
     reworded = skipped_lines({"ROD": [Problem("f.jsonl", one.line, "cannot be read") for one in bad]})[0]
     other = skipped_lines({"ROD": [*bad[:-1], Problem("f.jsonl", 99, "is not JSON")]})[0]
     assert record.identity == reworded.identity and record.identity != other.identity

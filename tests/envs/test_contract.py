@@ -79,12 +79,12 @@ class Whispers(QuickDraw):
 
 
 BROKEN = {
-    NeverEnds: "anything else ends it wrong",
+    NeverEnds: "any other reply ends it wrong",
     Forgets: "a turn must keep the reply",
     Draws: "the same arguments must give the same values",
     Loses: "solve\\(\\) must end right, not wrong",
     Shows: "reference offers no suggestion",
-    Whispers: "the hint stands behind the question",
+    Whispers: "the hint follows the question",
 }
 
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.fuzzy import nearest_option
-from envs.lenient import read_leniently
+from envs.lenient import nearest_option, read_leniently
 from tests.envs.lenient_score import replies
 
 TEXTS = ("I cannot tell.", "Rewind the video.", "Mug.", "Key.", "A big dog.", "Fish.")

@@ -25,7 +25,6 @@ from envs.openended import (
     shorten,
     strict_verdict,
     strip_thinking,
-    suggestion_count,
 )
 from tests.envs.games import SAMPLES
 from tests.oracle import oracle_path
@@ -57,7 +56,7 @@ def test_the_leading_positions_are_suggestions_and_the_clear_picture_adds_the_ca
     play, clear = accepted_answers(sample), accepted_answers(sample, reference=True)
 
     assert clear[: len(play)] == play and clear[-1] == "Banana"
-    assert "Banana" not in play[: suggestion_count(scenario)]
+    assert "Banana" not in play[: THRESHOLDS[scenario]]
     assert ("Banana" in play) == (scenario not in ("ROD", "MVP-N"))
 
 
@@ -122,7 +121,7 @@ def test_a_verdict_is_the_last_list_and_none_where_its_length_is_wrong(text, bit
 def test_any_list_at_the_end_is_read_bit_by_bit(before, thought, marks, joint):
     text = f"<think>{thought}</think>{before}\n{joint.join(str(int(mark)) for mark in marks)}"
     for scenario in SCENARIOS:
-        border = suggestion_count(scenario)
+        border = THRESHOLDS[scenario]
         found = read_verdict(text, scenario, len(marks))
         assert (
             found == Bits(category=any(marks[border:]), suggestion=any(marks[:border])) or strip_thinking(text) is None

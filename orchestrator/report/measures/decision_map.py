@@ -115,7 +115,7 @@ class _MoveGraphs:
         """Return a row of ``SAMPLE``."""
         model, scenario, sample_id = sample_key
         moves = self._moves(scenario, sample_id)
-        first = next(iter(moves.after))
+        first = next(iter(moves.neighbors))
         knowledge = moves.knows(first, pictures), moves.moves_to_known(first, 0, pictures)
         return cell, model, scenario, condition, sample_id, *knowledge
 

@@ -10,8 +10,7 @@ import polars as pl
 from actors.playing.prompts import apply_condition
 from envs import SCENARIOS
 from envs.answers import letter
-from envs.fuzzy import nearest_option
-from envs.lenient import read_leniently
+from envs.lenient import nearest_option, read_leniently
 from envs.types import Action, Ending
 from orchestrator.report.measures.endings import VIEW_COLUMNS, state_from_view
 from orchestrator.report.run_data import RunData, cached_per_run
@@ -24,7 +23,7 @@ def lenient_readings(run_data: RunData) -> pl.DataFrame:
 
     ``letter`` is the lenient reading, or null. ``would`` is ``correct`` or ``go on`` if the lenient reading had changed the
     ending, else ``wrong``; null without the sample (then any of 26 letters is read). ``would_fuzzy`` is the same for the
-    fuzzy reading (``envs.fuzzy``), null without the sample.
+    fuzzy reading (``envs.lenient``), null without the sample.
     """
     wrong = (pl.col("action") == Action.UNPARSABLE) & (pl.col("ending") == Ending.WRONG)
     last = run_data.last_turns.filter(wrong, protocol=Protocol.MCQA.value)  # judged replies are not read again

@@ -214,4 +214,4 @@ def test_a_long_video_is_asked_about_at_every_nth_frame(whole):
     for name, found in whole.items():
         if name != "VSOD":
             moves = [Moves.from_sample(sample) for sample in found]
-            assert all(set(one.asked) == set(one.asked.values()) == set(one.after) for one in moves)
+            assert all(set(one.asked) == set(one.asked.values()) == set(one.neighbors) for one in moves)
