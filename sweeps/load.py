@@ -1,42 +1,38 @@
-"""A sweep file becomes a ``Sweep`` or one clear sentence: what is wrong, in which file, at which key, what to type."""
+"""Reads a sweep file as a ``Sweep``; an error is one sentence with the file, the key, and what to type."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from envs import SCENARIOS
 from envs.installed import PackageError, load_function
 from sweeps import packages
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition
-from sweeps.ids_file import KEY as IDS_FILE
-from sweeps.ids_file import insert_ids
-from sweeps.packages import BUILTIN
+from sweeps.packages import BUILTIN, find_scenarios
 from sweeps.protocol import ZERO_SHOT
 from sweeps.protocol_keys import check_keys_played, check_turn_judge
-from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep, unplayable_reason
+from sweeps.registry import builtin_backends, judges, read_models, registry, resolve_model
+from sweeps.selections import read_selections
+from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
 from sweeps.sweep_file import SweepError as SweepError
 from sweeps.sweep_file import override_key, read_sweep, read_toml
-from sweeps.validation import validate_table
-
-MODELS = Path(__file__).with_name("models.toml")
-JUDGES = Path(__file__).with_name("judges.toml")
+from sweeps.unplayable import unplayable_reason
+from sweeps.validation import as_list, find_name, read_named_tables, require_tables, validate_table
 
 JUDGE = "qwen3-8b"
 """The paper's judge."""
 
 
 def load(
-    path: Path, overrides: Iterable[str] = (), more: Iterable[Path] = (), keys: Mapping[str, Any] | None = None
+    path: Path, overrides: Iterable[str] = (), model_files: Iterable[Path] = (), keys: Mapping[str, Any] | None = None
 ) -> Sweep:
-    """Read a sweep file, apply ``key=value`` overrides and add the ``[[model]]`` of ``more`` files; raises SweepError.
+    """Read a sweep file, replace its ``keys``, add the ``[[model]]`` tables of other files, and apply ``key=value`` overrides.
 
-    ``path`` may be the name of a sweep that ships (``sweeps.shipped``); ``keys`` replace those of its table.
+    ``path`` may be the name of a sweep that ships (``sweeps.shipped``). Raises SweepError.
     """
     table = {**read_sweep(path), **(keys or {})}
-    for file in more:
+    for file in model_files:
         _add_models(table, file)
     for override in overrides:
         override_key(table, override)
@@ -44,67 +40,65 @@ def load(
 
 
 def build(table: Mapping[str, Any], where: str) -> Sweep:
-    """A sweep from its table; ``where`` names the file in errors. Raises SweepError."""
+    """Return the sweep of a table; ``where`` names the file in errors. Raises SweepError."""
     try:
-        packages.check_packages({*registry(), *judges(), *(source.removeprefix(BUILTIN) for source in _builtin())})
-        return _built(table, where)
+        packages.check_packages({*registry(), *judges(), *(s.removeprefix(BUILTIN) for s in builtin_backends())})
+        return _build(table, where)
     except PackageError as problem:
         raise SweepError(f"{where}: {problem}") from None
 
 
-def _built(table: Mapping[str, Any], where: str) -> Sweep:
+def _build(table: Mapping[str, Any], where: str) -> Sweep:
     fields = dict(table)
-    fields.pop("train", None)  # of the command `train`, which reads it (orchestrator.learning.settings)
-    own = _own_models(fields.pop("model", []), where)
-    named = fields.pop("models", list(own))
-    fields["models"] = [_model(entry, own, where) for entry in _listed(named, "models", where)]
+    fields.pop("train", None)  # belongs to the command `train` (orchestrator.learning.settings)
+    own_models = read_models(fields.pop("model", []), where)
+    entries = as_list(fields.pop("models", list(own_models)), "models", where)
+    fields["models"] = [resolve_model(entry, own_models, where) for entry in entries]
     fields["scenarios"] = find_scenarios(fields.get("scenarios", "all"), where)
     fields["packages"] = packages.identities(fields["scenarios"])
     if "measures" in fields:
-        fields["measures"] = _measures(fields["measures"], where)
-    mine = read_conditions(fields.pop("condition", []), where)
-    fields["conditions"] = _conditions(
-        fields.get("conditions", list(mine) or [ZERO_SHOT]), where, fields["scenarios"], mine
-    )
+        fields["measures"] = _find_measures(fields["measures"], where)
+    own_conditions = _read_conditions(fields.pop("condition", []), where)
+    names = fields.get("conditions", list(own_conditions) or [ZERO_SHOT])
+    fields["conditions"] = _find_conditions(names, where, fields["scenarios"], own_conditions)
     if "only" in fields:
-        fields["only"] = _only(fields["only"], fields["models"], where, mine)
+        fields["only"] = _read_rules(fields["only"], fields["models"], where, own_conditions)
     if isinstance(fields.get("judge"), dict):
-        fields["judge"] = _judge(fields["judge"], own, where)
-    fields |= _protocols(fields.pop("protocol", None), fields.get("protocols"), where)
-    fields |= _selections(fields, where)
+        fields["judge"] = _resolve_judge(fields["judge"], own_models, where)
+    fields |= _read_protocols(fields.pop("protocol", None), fields.get("protocols"), where)
+    fields |= read_selections(fields, where)
     fields.setdefault("name", Path(where).stem)
     sweep = validate_table(Sweep, fields, where)
     check_keys_played(table, sweep.protocols, where)
-    sweep = sweep.model_copy(update={"output": sweep.output or f"outputs/{sweep.name}"})
-    _all_used(sweep, where)
+    _check_cells(sweep, where)
     check_turn_judge(sweep, where)
-    return sweep
+    return sweep.model_copy(update={"output": sweep.output or f"outputs/{sweep.name}"})
 
 
 def _add_models(table: dict[str, Any], file: Path) -> None:
-    """Have a sweep's table play the ``[[model]]`` of another file too; raises SweepError."""
-    found = _own_models(read_toml(file).get("model", []), str(file))
-    if not found:
+    """Add the ``[[model]]`` tables of another file to a sweep's table; raises SweepError."""
+    tables = read_toml(file).get("model", [])
+    models = read_models(tables, str(file))
+    if not models:
         raise SweepError(f"{file} has no [[model]] table; `train` writes one as model.toml")
-    named = _listed(table.get("models", []), "models", str(file))
     own = table.get("model", [])
-    table["models"] = [*(named or [entry["name"] for entry in own]), *found]
-    table["model"] = [*own, *read_toml(file)["model"]]
+    names = as_list(table.get("models", []), "models", str(file)) or [entry["name"] for entry in own]
+    table["models"], table["model"] = [*names, *models], [*own, *tables]
 
 
 def build_cell(
     scenario: str, condition: str, model: str = "", protocol: Protocol = Protocol.MCQA, sweep: Path | None = None
 ) -> Cell:
-    """The cell that these names make, as a command line gives them; any model that can play it if none is named.
+    """Return the cell of names on a command line; without a model, any model that can play it.
 
-    The condition may be a ``[[condition]]`` of the file ``sweep``.
+    The condition may be a ``[[condition]]`` of the file ``sweep``. Raises SweepError.
     """
-    own = {} if sweep is None else read_conditions(read_sweep(sweep).get("condition", []), str(sweep))
-    entry = _model(model, {}, "--model") if model else ModelSpec(name="any", source="builtin:oracle", backend="builtin")
+    own = {} if sweep is None else _read_conditions(read_sweep(sweep).get("condition", []), str(sweep))
+    any_model = ModelSpec(name="any", source="builtin:oracle", backend="builtin")
     cell = Cell(
-        model=entry,
+        model=resolve_model(model, {}, "--model") if model else any_model,
         scenario=find_scenarios([scenario], "the command line")[0],
-        condition=_conditions([condition], "--condition", (), own)[0],
+        condition=_find_conditions([condition], "--condition", (), own)[0],
         protocol=protocol,
     )
     if reason := unplayable_reason(cell.model, cell.scenario, cell.condition, protocol=protocol):
@@ -113,41 +107,27 @@ def build_cell(
 
 
 def find_models(names: Sequence[str], sweep: Path | None = None) -> list[ModelSpec]:
-    """The models of a sweep file, or all that ship; ``names`` picks some of them. Raises SweepError."""
-    known = registry() if sweep is None else {model.name: model for model in load(sweep).models}
-    return [known[_known(name, known, "model", "the command line")] for name in names] or list(known.values())
+    """Return the named models of a sweep file or, without one, of those that ship; no names means all. Raises SweepError."""
+    models = registry() if sweep is None else {model.name: model for model in load(sweep).models}
+    return [models[find_name(name, models, "model", "the command line")] for name in names] or list(models.values())
 
 
 def find_model(entry: Any, tables: Any, where: str) -> ModelSpec:
-    """A model by its name, among those that ship and the ``[[model]]`` tables of a file; raises SweepError."""
-    return _model(entry, _own_models(tables, where), where)
-
-
-def registry() -> dict[str, ModelSpec]:
-    """Every model that ships with the project, by name."""
-    return _entries(MODELS)
-
-
-def judges() -> dict[str, ModelSpec]:
-    """Every judge that ships with the project, by name."""
-    return _entries(JUDGES)
+    """Return a model by its name among those that ship and the ``[[model]]`` tables of a file; raises SweepError."""
+    return resolve_model(entry, read_models(tables, where), where)
 
 
 def build_judge(table: Mapping[str, Any], where: str) -> Judge:
-    """A ``[judge]`` table by itself, as ``judge DIR --judge`` gives it; raises SweepError."""
-    return validate_table(Judge, _judge(table, {}, where), where)
+    """Return the judge of a ``[judge]`` table alone, as ``judge DIR --judge`` gives it; raises SweepError."""
+    return validate_table(Judge, _resolve_judge(table, {}, where), where)
 
 
-def _entries(path: Path) -> dict[str, ModelSpec]:
-    return {name: _entry({"name": name, **table}, str(path)) for name, table in read_toml(path).items()}
-
-
-def _judge(table: Mapping[str, Any], own: Mapping[str, ModelSpec], where: str) -> dict[str, Any]:
-    return {**table, "model": _model(table.get("model", JUDGE), {**judges(), **own}, where, "judge")}
+def _resolve_judge(table: Mapping[str, Any], models: Mapping[str, ModelSpec], where: str) -> dict[str, Any]:
+    return {**table, "model": resolve_model(table.get("model", JUDGE), {**judges(), **models}, where, "judge")}
 
 
 def skipped_products(sweep: Sweep) -> list[str]:
-    """Why some products of the sweep are no cells, one sentence each, in the order of the sweep."""
+    """Return why some products of the sweep are not cells, one sentence each, in the sweep's order."""
     reasons = (
         unplayable_reason(model, scenario, condition, sweep.only, protocol)
         for model in sweep.models
@@ -158,191 +138,74 @@ def skipped_products(sweep: Sweep) -> list[str]:
     return list(dict.fromkeys(reason.partition(", not for ")[0] for reason in reasons if reason))
 
 
-def _listed(value: Any, key: str, where: str) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    if isinstance(value, str):
-        return [value]
-    raise SweepError(f"{where}: {key} must be a list of names, not {value!r}")
-
-
-def _own_models(tables: Any, where: str) -> dict[str, ModelSpec]:
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise SweepError(f"{where}: models of your own are written as [[model]] tables")
-    found: dict[str, ModelSpec] = {}
-    for number, table in enumerate(tables, 1):
-        entry = _own(table, f"{where}: model {number}")
-        if entry.name in found:
-            raise SweepError(f"{where}: two [[model]] tables have the name {entry.name!r}; give each a name of its own")
-        found[entry.name] = entry
-    return found
-
-
-def _own(table: Mapping[str, Any], where: str) -> ModelSpec:
-    """A model that the sweep itself describes; what it takes of the built-in ones must exist."""
-    entry = _entry(table, where)
-    if entry.backend == "openai" or not (entry.backend == "builtin" or entry.source.startswith(BUILTIN)):
-        return entry
-    source = BUILTIN + entry.source.removeprefix(BUILTIN)
-    known = {**_builtin(), **{f"{BUILTIN}{name}": "builtin" for name in packages.policies()}}
-    if source not in known:
-        raise SweepError(f"{where}: source = {entry.source!r} is not built in; there are {', '.join(known)}")
-    if (known[source] == "builtin") != (entry.backend == "builtin"):
-        raise SweepError(
-            f"{where}: backend = {entry.backend!r} cannot play {source}; write backend = {known[source]!r}"
-        )
-    return packages.pin_policy(entry)
-
-
-def _builtin() -> dict[str, str]:
-    """Source -> backend of the models and judges that need no download."""
-    tables = [table for path in (MODELS, JUDGES) for table in read_toml(path).values()]
-    return {table["source"]: table["backend"] for table in tables if table["source"].startswith(BUILTIN)}
-
-
-def _entry(table: Mapping[str, Any], where: str) -> ModelSpec:
-    return validate_table(ModelSpec, table, where)
-
-
-def _model(entry: Any, own: Mapping[str, ModelSpec], where: str, kind: str = "model") -> ModelSpec:
-    if isinstance(entry, dict):
-        return _own(entry, f"{where}: {kind}s" if kind == "model" else f"{where}: {kind}.model")
-    known = {**registry(), **own}
-    if isinstance(entry, str) and entry not in known and (offered := packages.policy_model(entry)) and kind == "model":
-        return offered
-    return known[_known(entry, known, kind, where)]
-
-
-def find_scenarios(value: Any, where: str) -> list[str]:
-    if value == "all":
-        return list(SCENARIOS)
-    names = packages.scenario_names()
-    return list(
-        dict.fromkeys(names[_known(name, names, "scenario", where)] for name in _listed(value, "scenarios", where))
-    )
-
-
-def _measures(value: Any, where: str) -> list[str]:
-    """The measures of installed packages that the value names, each one importable."""
-    known = packages.measures()
-    names = list(dict.fromkeys(_known(name, known, "measure", where) for name in _listed(value, "measures", where)))
+def _find_measures(value: Any, where: str) -> list[str]:
+    """Return the distinct measures of installed packages; each one must be importable."""
+    measures = packages.measures()
+    names = dict.fromkeys(find_name(name, measures, "measure", where) for name in as_list(value, "measures", where))
     for name in names:
         load_function("measure", name)
-    return names
+    return list(names)
 
 
-def read_conditions(tables: Any, where: str) -> dict[str, Condition]:
-    """The ``[[condition]]`` tables of a sweep file, by name; raises SweepError."""
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise SweepError(f"{where}: conditions of your own are written as [[condition]] tables")
-    found: dict[str, Condition] = {}
-    for number, table in enumerate(tables, 1):
-        place = f"{where}: condition {number}"
-        named = {**table, "scenarios": find_scenarios(table["scenarios"], place)} if "scenarios" in table else table
-        entry = validate_table(OwnCondition, named, place).plain
-        if entry.name in found:
-            raise SweepError(f"{where}: two [[condition]] tables have the name {entry.name!r}")
-        found[entry.name] = entry
-    return found
+def _read_conditions(tables: Any, where: str) -> dict[str, Condition]:
+    return read_named_tables(tables, "condition", where, _read_condition)
 
 
-def _conditions(
-    value: Any, where: str, scenarios: Sequence[str] = (), own: Mapping[str, Condition] | None = None
-) -> list[Condition]:
-    """The conditions named; ``all`` means the paper's that exist for some of the scenarios, and the file's ``own``."""
-    mine = dict(own or {})
+def _read_condition(table: Mapping[str, Any], where: str) -> Condition:
+    if "scenarios" in table:
+        table = {**table, "scenarios": find_scenarios(table["scenarios"], where)}
+    return Condition(**dict(validate_table(OwnCondition, table, where)))
+
+
+def _find_conditions(value: Any, where: str, scenarios: Sequence[str], own: Mapping[str, Condition]) -> list[Condition]:
+    """Return the named conditions; ``all`` means the file's own and the paper's that exist for some of the scenarios."""
     if value == "all":
-        every = (*CONDITIONS.values(), *mine.values())
-        return [c for c in every if not c.scenarios or set(c.scenarios) & set(scenarios)]
-    names, known = _listed(value, "conditions", where), {**CONDITIONS, **VARIANTS, **mine}
-    return [known[name] for name in dict.fromkeys(_known(name, known, "condition", where) for name in names)]
+        conditions = (*CONDITIONS.values(), *own.values())
+        return [c for c in conditions if not c.scenarios or set(c.scenarios) & set(scenarios)]
+    by_name = {**CONDITIONS, **VARIANTS, **own}
+    names = (find_name(name, by_name, "condition", where) for name in as_list(value, "conditions", where))
+    return [by_name[name] for name in dict.fromkeys(names)]
 
 
-def _protocols(one: Any, many: Any, where: str) -> dict[str, Any]:
-    """The protocols named under either key, each once; nothing if neither is there."""
-    if one is None and many is None:
+def _read_protocols(single: Any, several: Any, where: str) -> dict[str, Any]:
+    """Return the distinct protocols of either key; nothing without both keys."""
+    if single is None and several is None:
         return {}
-    if one is not None and many is not None:
+    if single is not None and several is not None:
         raise SweepError(f"{where}: protocol and protocols are both there; keep protocol")
-    names, known = _listed(many if one is None else one, "protocol", where), [protocol.value for protocol in Protocol]
+    names = as_list(several if single is None else single, "protocol", where)
+    choices = " and ".join(repr(protocol.value) for protocol in Protocol)
     if not names:
-        raise SweepError(
-            f"{where}: protocol = []: names nothing; give at least one of {' and '.join(map(repr, known))}"
-        )
+        raise SweepError(f"{where}: protocol = []: names nothing; give at least one of {choices}")
     for name in names:
-        if name not in known:
-            raise SweepError(f"{where}: protocol = {name!r} does not exist; there are {' and '.join(map(repr, known))}")
+        if name not in list(Protocol):
+            raise SweepError(f"{where}: protocol = {name!r} does not exist; there are {choices}")
     return {"protocols": list(dict.fromkeys(names))}
 
 
-def _selections(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The selections that the fields give, their ids by the short names of scenarios that the sweep plays."""
-    scenarios, found = fields["scenarios"], {}
-    if "selection" in fields:
-        found["selection"] = _selection(fields["selection"], scenarios, where, "selection")
-    if isinstance(open_ended := fields.get("open_ended"), dict) and "selection" in open_ended:
-        pick = _selection(open_ended["selection"], scenarios, where, "open_ended.selection")
-        found["open_ended"] = {**open_ended, "selection": pick}
-    return found
-
-
-def _selection(table: Any, scenarios: Sequence[str], file: str, place: str) -> Any:
-    if isinstance(table, dict) and IDS_FILE in table:
-        return insert_ids(
-            table, scenarios, lambda name: find_scenarios([name], f"{file}: {place}.{IDS_FILE}")[0], file, place
-        )
-    if not isinstance(table, dict) or not isinstance(table.get("ids"), dict):
-        return table
-    where, ids = f"{file}: {place}.ids", dict[str, Any]()
-    for name, numbers in table["ids"].items():
-        (scenario,) = find_scenarios([name], where)
-        if scenario not in scenarios:
-            raise SweepError(f"{where}: {name} is not among the scenarios of this sweep; add it there, or drop its ids")
-        if scenario in ids:
-            raise SweepError(f"{where}: {scenario} is named twice; give all its ids in one list")
-        if numbers == []:
-            raise SweepError(f"{where}.{name} = []: names no sample; give at least one id, or drop the key")
-        ids[scenario] = numbers
-    return {**table, "ids": ids}
-
-
-def _only(tables: Any, models: Sequence[ModelSpec], where: str, own: Mapping[str, Condition]) -> list[dict[str, Any]]:
-    """``[[only]]`` tables with ``models = "in-history"`` written out; names that do not exist are mistakes."""
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise SweepError(f"{where}: only is written as [[only]] tables with the keys conditions and models")
-    rules = []
-    for table in tables:
+def _read_rules(
+    tables: Any, models: Sequence[ModelSpec], where: str, own: Mapping[str, Condition]
+) -> list[dict[str, Any]]:
+    """Return ``[[only]]`` tables with the names of ``models = "in-history"``; every name must exist."""
+    message = f"{where}: only is written as [[only]] tables with the keys conditions and models"
+    by_name, rules = {model.name: model for model in models}, []
+    for table in require_tables(tables, message):
         names = table.get("models", [])
         if names == "in-history":
             names = [model.name for model in models if model.in_history]
-        known = {model.name: model for model in models}
-        chosen = [_known(name, known, "model", f"{where}: only") for name in _listed(names, "only.models", where)]
-        conditions = [c.name for c in _conditions(table.get("conditions", []), f"{where}: only", (), own)]
-        rules.append({**table, "models": chosen, "conditions": conditions})
+        names = [find_name(name, by_name, "model", f"{where}: only") for name in as_list(names, "only.models", where)]
+        conditions = _find_conditions(table.get("conditions", []), f"{where}: only", (), own)
+        rules.append({**table, "models": names, "conditions": [condition.name for condition in conditions]})
     return rules
 
 
-def _known(name: Any, known: Mapping[str, Any], kind: str, where: str) -> str:
-    if isinstance(name, str) and name in known:
-        return name
-    if not isinstance(name, str):
-        raise SweepError(f"{where}: a {kind} is given by its name in quotes, not by {name!r}")
-    close = get_close_matches(name, list(known), n=1)
-    meant = f"did you mean {close[0]!r}?" if close else f"`proactive-sweep ls {kind}s` lists them"
-    raise SweepError(f"{where}: there is no {kind} {name!r}; {meant}")
-
-
-def _all_used(sweep: Sweep, where: str) -> None:
-    """Every condition and model must make at least one cell."""
+def _check_cells(sweep: Sweep, where: str) -> None:
+    """Check that every condition and model makes at least one cell, and that models have distinct names."""
     cells = sweep.cells()
-    for condition in sweep.conditions:
-        if not any(cell.condition == condition for cell in cells):
-            raise SweepError(f"{where}: {condition.name} makes no cell here: {skipped_products(sweep)[0]}")
-    for model in sweep.models:
-        if not any(cell.model == model for cell in cells):
-            raise SweepError(f"{where}: {model.name} makes no cell here: {skipped_products(sweep)[0]}")
+    unused = [c.name for c in sweep.conditions if all(cell.condition.name != c.name for cell in cells)]
+    unused += [m.name for m in sweep.models if all(cell.model.name != m.name for cell in cells)]
+    if unused:
+        raise SweepError(f"{where}: {unused[0]} makes no cell here: {skipped_products(sweep)[0]}")
     names = [model.name for model in sweep.models]
-    if len(set(names)) < len(names):
-        raise SweepError(
-            f"{where}: a model is named twice in models: {sorted(n for n in names if names.count(n) > 1)[0]!r}"
-        )
+    if duplicates := sorted(name for name in names if names.count(name) > 1):
+        raise SweepError(f"{where}: a model is named twice in models: {duplicates[0]!r}")

@@ -1,16 +1,13 @@
-"""One model: what it is, which is part of every key, and how it is run, which is part of none.
-
-No model is loaded here and no file is touched.
-"""
+"""One model: its identity, which is part of every key, and how it runs, which is part of no key."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from sweeps.endpoint import Endpoint, wrong_effort
-from sweeps.engine_options import HARMLESS, PARTS, wrong_options
 from sweeps.sampling import Whole
 from sweeps.values import NAME, Frozen
 
@@ -21,11 +18,22 @@ INPUT_VERSIONS = {
     "LlavaOnevisionForConditionalGeneration": 2,
     "Qwen2_5_VLForConditionalGeneration": 2,
 }
-"""Architecture -> version of what an engine gives it (docs/decisions/0008), 1 where none is named; part of every key."""
+"""Architecture -> version of its input from engines (docs/decisions/0008), by default 1; part of every key."""
+GPU_SHARES = (0.5, 0.25)
+"""Of one GPU, for models whose engines share it; powers of two, so that shares add up to one."""
+HARMLESS = frozenset((
+    "async_scheduling", "attn_implementation", "batch", "block_size", "compilation_config", "cpu_offload_gb", "device_map",
+    "disable_custom_all_reduce", "disable_log_stats", "distributed_executor_backend", "download_dir",
+    "enable_chunked_prefill", "enable_lora", "enable_prefix_caching", "enforce_eager", "gpu_memory_utilization",
+    "limit_mm_per_prompt", "load_format", "low_cpu_mem_usage", "max_lora_rank", "max_loras", "max_model_len",
+    "max_num_batched_tokens", "max_num_seqs", "max_parallel_loading_workers", "mm_processor_cache_gb",
+    "num_gpu_blocks_override", "pipeline_parallel_size", "scheduling_policy", "seed", "swap_space", "tensor_parallel_size",
+))  # fmt: skip
+"""Engine flags that only change speed, memory, and what fits; any other may change answers and is part of the key."""
 
 
 class ModelSpec(Frozen):
-    """One model: what it is (part of every key) and how it is run (never part of a key)."""
+    """One model: its identity (part of every key) and how it runs (never part of a key)."""
 
     name: Annotated[str, Field(pattern=NAME)]
     source: str
@@ -35,43 +43,43 @@ class ModelSpec(Frozen):
     parameters: float | None = None
     """Billions, where published."""
     gpus: int | float = 1
-    """GPUs of one replica (tensor parallel inside one actor): a whole number up to 8, or 0.5 or 0.25 of one that others share."""
+    """GPUs of one replica (tensor parallel inside one actor): up to 8, or 0.5 or 0.25 of a shared one."""
     accelerator: str = ""
-    """The kind of GPU it must have, as Ray names it (``H200``); empty takes any."""
+    """The kind of GPU, as Ray names it (``H200``); empty takes any."""
     max_images: Annotated[Whole, Field(ge=1)] | None = None
-    """Pictures one prompt may hold; None: as many as an episode can show. 1 refuses history and examples."""
+    """Most pictures of a prompt; None: as many as an episode can show. 1 refuses history and examples."""
     beyond_context: bool = False
-    """True if vLLM may go past the context that the checkpoint names, up to ``options.max_model_len``: as ``generate`` does."""
+    """True if vLLM may exceed the checkpoint's context, up to ``options.max_model_len``, as ``generate`` does."""
     in_flight: Annotated[Whole, Field(ge=1, le=4096)] | None = None
-    """Episodes that one worker plays at once; None: as many as its engine can answer at once (``actors.engine.in_flight``)."""
+    """Episodes that one worker plays at once; None: as many as its engine can answer (``actors.engine.in_flight``)."""
     trust_remote_code: bool = False
     dtype: str = "auto"
     options: dict[str, Any] = Field(default_factory=dict)
-    """Engine flags, handed through as they stand; ``batch_invariant`` is ours (``actors.engine.vllm.batch_invariance``)."""
+    """Engine flags, passed unchanged; ``batch_invariant`` is ours (``actors.engine.vllm.batch_invariance``)."""
     processor: dict[str, Any] = Field(default_factory=dict)
-    """Options of the model's own processor, for example ``max_pixels``."""
+    """Options of the model's processor, for example ``max_pixels``."""
     chat: dict[str, Any] = Field(default_factory=dict)
     """Variables of the chat template, for example ``enable_thinking``."""
     repetition_penalty: Annotated[float, Field(gt=0, le=2)] | None = None
-    """None takes what the checkpoint's ``generation_config.json`` says, as the package's ``generate`` does; 1 is none."""
+    """None uses the checkpoint's ``generation_config.json``, as the package's ``generate`` does; 1 is none."""
     lora: str = ""
     """Adapter that every request uses: a folder, or a folder inside ``source``."""
     endpoint: Endpoint = Endpoint()
     """Only for backend ``openai``."""
     tools: str = ""
     """Format of function calls (protocol ``tools``): ``text`` in prompt and reply; a tool parser of vLLM by name (``hermes``),
-    for a model whose chat template takes functions; empty by a service's own tool calling, and as text elsewhere."""
+    for a model whose chat template takes functions; empty for a service's tool calling, and for text elsewhere."""
     batch: bool = False
-    """Only for backend ``openai``: whether requests go through the service's Batch API, turn by turn: at half the price, up to
-    24 hours a turn. The requests are the same, so it is in no key (docs/decisions/0013)."""
+    """Only for backend ``openai``: True sends requests through the Batch API, turn by turn, at half the price and with up to
+    24 hours per turn. The requests are the same, so it is in no key (docs/decisions/0013)."""
     architecture: str = ""
-    """Class that its ``config.json`` names, where known: checked against the backend's own registry by a test."""
+    """Class in its ``config.json``, if known."""
     paper: str = ""
-    """The row of the paper's tables that this model is; empty for models the paper does not have."""
+    """Its row in the paper's tables; empty for other models."""
     fit_pictures: bool | None = None
-    """True if files fit multiples of 28 pixels before COCO's crop; None does so where the source says Qwen (package)."""
+    """True fits files to multiples of 28 pixels before COCO's crop; None does so if the source contains Qwen (package)."""
     small_examples: bool = False
-    """Solved examples as the paper gave them to Phi-4 alone: ROD's pictures at 512 pixels, MVP-N's three with two steps each."""
+    """Solved examples as the paper's for Phi-4: ROD's pictures at 512 pixels, MVP-N's three with two steps each."""
     in_history: bool = False
     """True if the paper ran history and in-context examples on it (ten models)."""
     inferred: bool = False
@@ -80,71 +88,71 @@ class ModelSpec(Frozen):
 
     @field_validator("gpus", mode="before")
     @classmethod
-    def _whole_or_shared(cls, value: Any) -> Any:
+    def _check_gpus(cls, value: Any) -> Any:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not (value in PARTS or (value == int(value) and 0 <= value <= 8)):
+        if not number or not (value in GPU_SHARES or (value == int(value) and 0 <= value <= 8)):
             raise ValueError("write a whole number from 0 to 8, or 0.5 or 0.25 for a GPU that engines share")
-        return value if value in PARTS else int(value)
+        return value if value in GPU_SHARES else int(value)
 
     @field_validator("options")
     @classmethod
-    def _possible(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    def _check_options(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         if reason := wrong_options(value, str(info.data.get("backend", "")), info.data.get("gpus", 1)):
             raise ValueError(reason)
         return value
 
     @field_validator("endpoint")
     @classmethod
-    def _reasons(cls, value: Endpoint, info: ValidationInfo) -> Endpoint:
+    def _check_effort(cls, value: Endpoint, info: ValidationInfo) -> Endpoint:
         if reason := wrong_effort(str(info.data.get("source", "")), value):
             raise ValueError(reason)
         return value
 
     @model_validator(mode="before")
     @classmethod
-    def _implied(cls, fields: Any) -> Any:
-        """An address means the backend ``openai``; a service and a policy need no GPU of this cluster."""
+    def _fill_implied(cls, fields: Any) -> Any:
+        """Fill in the backend ``openai`` for an address, and no GPUs for services, policies and people."""
         if not isinstance(fields, dict):
             return fields
         endpoint = fields.get("endpoint")
         address = endpoint.get("base_url") if isinstance(endpoint, dict) else getattr(endpoint, "base_url", "")
-        whole = {"backend": "openai", **fields} if address else fields
-        return {"gpus": 0, **whole} if whole.get("backend") in ("openai", "builtin", "human") else whole
+        filled = {"backend": "openai", **fields} if address else fields
+        return {"gpus": 0, **filled} if filled.get("backend") in ("openai", "builtin", "human") else filled
 
     @model_validator(mode="after")
-    def _batched(self) -> ModelSpec:
+    def _check_batch(self) -> ModelSpec:
         if self.batch and self.backend != "openai":
-            raise ValueError(f'batch = true is of services, and {self.name} has backend = "{self.backend}"')
+            raise ValueError(f'batch = true is for services, and {self.name} has backend = "{self.backend}"')
         if self.batch and self.endpoint.server == "vllm":
             raise ValueError(f"batch = true needs a service with a Batch API, which `vllm serve` ({self.name}) has not")
         return self
 
     @property
     def prices(self) -> tuple[float, float]:
-        """Of a service, per million prompt tokens and per million reply tokens."""
+        """Return a service's prices per million prompt tokens and per million reply tokens."""
         return self.endpoint.prices(self.batch)
 
     @field_validator("tools")
     @classmethod
-    def _callable(cls, value: str, info: ValidationInfo) -> str:
+    def _check_tools(cls, value: str, info: ValidationInfo) -> str:
         if value not in ("", "text") and info.data.get("backend") != "vllm":
             raise ValueError('write "text", or leave it out; only backend = "vllm" has tool parsers by name')
         return value
 
     @property
     def calls_natively(self) -> bool:
-        """Return True if functions travel beside the prompt, and calls beside the reply; else both are text."""
+        """Return True if functions and calls are sent separately from prompt and reply; otherwise both are text."""
         return self.tools != "text" and (self.backend == "openai" or bool(self.tools))
 
     @property
     def fits_pictures(self) -> bool:
         """Return True if pictures pass ``qwen_vl_utils`` in the package, which asks for ``"Qwen" in model_name``."""
-        named = "Qwen" in self.source or self.architecture == "Qwen2_5_VLForConditionalGeneration"
-        return named if self.fit_pictures is None else self.fit_pictures
+        is_qwen = "Qwen" in self.source or self.architecture == "Qwen2_5_VLForConditionalGeneration"
+        return is_qwen if self.fit_pictures is None else self.fit_pictures
 
     @property
     def input_version(self) -> int:
-        """Version of the tokens and pixels that an engine makes of a conversation; 1 for services, policies and our own model."""
+        """Return the version of an engine's tokens and pixels for a conversation; 1 without such an engine."""
         ours = self.backend in ("builtin", "openai", "human") or self.source.startswith("builtin:")
         return 1 if ours else INPUT_VERSIONS.get(self.architecture, 1)
 
@@ -160,11 +168,19 @@ class ModelSpec(Frozen):
             "endpoint": self.endpoint.identity,
             "input": self.input_version if self.input_version > 1 else None,
         }
-        stated = {} if self.fit_pictures is None else {"fit_pictures": self.fit_pictures}
-        return {
-            "source": self.source,
-            "revision": self.revision,
-            "dtype": self.dtype,
-            **stated,
-            **{name: value for name, value in special.items() if value},
-        }
+        identity: dict[str, Any] = {"source": self.source, "revision": self.revision, "dtype": self.dtype}
+        if self.fit_pictures is not None:
+            identity["fit_pictures"] = self.fit_pictures
+        return identity | {name: value for name, value in special.items() if value}
+
+
+def wrong_options(options: Mapping[str, Any], backend: str, gpus: int | float) -> str:
+    """Return why a model cannot have these options; empty if it can."""
+    share, invariant = options.get("gpu_memory_utilization", 0), options.get("batch_invariant")
+    if gpus in GPU_SHARES and isinstance(share, int | float) and share > gpus:
+        return f"gpu_memory_utilization is of the whole GPU, so with gpus = {gpus} it is at most {gpus}"
+    if invariant is not None and backend != "vllm":
+        return f"batch_invariant is a mode of vLLM, and backend is {backend}; leave it out"
+    if invariant is not None and invariant is not True:
+        return f"batch_invariant = {invariant!r} is no choice; write true, or leave it out"
+    return ""

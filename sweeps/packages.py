@@ -1,17 +1,19 @@
-"""Names of installed packages in a sweep: scenarios, policies and measures (``envs.installed``).
+"""Scenarios, policies and measures of installed packages in a sweep (``envs.installed``).
 
-The files of a package are part of the keys of what is played with them; every complaint is one sentence.
+The files of a package are part of the keys of cells that use it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from envs import SCENARIOS, STEMS
 from envs import installed_scenarios as scenarios
 from envs.installed import GROUPS, Offer, PackageError, load_function, offers
 from sweeps.spec import ModelSpec
+from sweeps.validation import as_list, find_name
 from sweeps.values import NAME
 
 BUILTIN = "builtin:"
@@ -23,42 +25,42 @@ COLUMNS = frozenset((
     "share_unparsable", "prompt_tokens", "reply_tokens", "cost", "prompt_cached", "pictures_cached", "gpu_hours", "kwh",
     "answered", "judged", "unjudged", "judge", "category", "suggestion", "aggregate", "lacking",
 ))  # fmt: skip
-"""Columns of the results, and so no name for a measure (a test holds the list to ``orchestrator.report.scores.metrics``)."""
+"""Columns of the results, which no measure may have as its name."""
 
 
 def policies(taken: Collection[str] = ()) -> dict[str, Offer]:
-    """Name -> the policy that an installed package offers; raises PackageError for a name that is ``taken``."""
+    """Return the policies that installed packages offer by name; raises PackageError for a name that is ``taken``."""
     return offers("policy", taken)
 
 
 def measures() -> dict[str, Offer]:
-    """Name -> the measure that an installed package offers; raises PackageError for the name of a column of the results."""
+    """Return the measures that installed packages offer by name; raises PackageError for the name of a result column."""
     return offers("measure", COLUMNS)
 
 
 def check_packages(taken: Collection[str]) -> None:
-    """Raise PackageError where an installed package offers a name that is taken here, or that is no name; nothing is imported.
-
-    ``taken`` are the names of models and policies that ship.
-    """
+    """Raise PackageError if a package offers an invalid name, or one that is ``taken`` by a model or policy that ships."""
     for offer in (*scenarios().values(), *policies(taken).values(), *measures().values()):
         if not re.match(NAME, offer.name):
             raise PackageError(f"{offer} needs a name of letters, digits, dots, dashes, plus and underscores")
 
 
-def scenario_names() -> dict[str, str]:
-    """Every name that a scenario may be given by -> its short name."""
-    return {**{name: name for name in (*SCENARIOS, *scenarios())}, **STEMS}
+def find_scenarios(value: Any, where: str) -> list[str]:
+    """Return the distinct short names of scenarios given by short or long names; raises SweepError."""
+    if value == "all":
+        return list(SCENARIOS)
+    short_names = {**{name: name for name in (*SCENARIOS, *scenarios())}, **STEMS}
+    names = as_list(value, "scenarios", where)
+    return list(dict.fromkeys(short_names[find_name(name, short_names, "scenario", where)] for name in names))
 
 
 def identities(names: Sequence[str]) -> dict[str, str]:
-    """Scenario -> ``package@digest``, of those that a package offers; raises PackageError where one cannot be played."""
-    found = {name: offer for name, offer in scenarios().items() if name in names}
-    return {name: offer.identity for name, offer in found.items() if SCENARIOS[name]}
+    """Return ``package@digest`` of the scenarios that packages offer; raises PackageError if one cannot be played."""
+    return {name: offer.identity for name, offer in scenarios().items() if name in names and SCENARIOS[name]}
 
 
 def pin_policy(model: ModelSpec) -> ModelSpec:
-    """The entry with the identity of the package that offers its policy as revision; raises PackageError."""
+    """Return the entry with its policy's package identity as revision; raises PackageError."""
     name = model.source.removeprefix(BUILTIN)
     offer = policies().get(name)
     if offer is None or not model.source.startswith(BUILTIN):
@@ -68,12 +70,11 @@ def pin_policy(model: ModelSpec) -> ModelSpec:
 
 
 def policy_model(name: str) -> ModelSpec | None:
-    """The model entry that is an installed policy by its name; None where no package offers it."""
-    if name not in policies():
-        return None
-    return pin_policy(ModelSpec(name=name, source=f"{BUILTIN}{name}", backend="builtin"))
+    """Return an installed policy as a model; None if no package offers it."""
+    model = ModelSpec(name=name, source=f"{BUILTIN}{name}", backend="builtin")
+    return pin_policy(model) if name in policies() else None
 
 
 def versions() -> Mapping[str, str]:
-    """Installed package that offers something -> its version."""
+    """Return the versions of the packages that offer something."""
     return {offer.package: offer.version for kind in GROUPS for offer in offers(kind).values()}

@@ -1,4 +1,4 @@
-"""When a cell is known precisely enough to stop: ``[precision]`` of a sweep file. Never part of a key."""
+"""The precision at which a cell stops: ``[precision]`` of a sweep file. Never part of a key."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Points = Annotated[float, Field(ge=0.1, le=25, strict=True)]
 
 
 class Precision(Frozen):
-    """Half-widths of 95% intervals, in points; multiple choice stops once all that are given are reached."""
+    """Half-widths of 95% intervals, in points; multiple choice stops once it reaches all of them."""
 
     half_width: Points | None = None
-    """Of accuracy: on a model's average over scenarios, or of each cell."""
+    """Half-width of accuracy."""
     per: Literal["average", "cell"] = "average"
-    """The measure that ``half_width`` refers to."""
+    """What ``half_width`` refers to: a model's average over scenarios, or each cell."""
     ranking: Annotated[bool, Field(strict=True)] = False
-    """True if a model's average also stops once its place among the models of its condition is certain."""
+    """True if a model's average also stops once its rank among the models of its condition is certain."""
     difference: Points | None = None
-    """Of the paired difference in the average over scenarios between each condition and zero-shot."""
+    """Half-width of the paired difference in the average over scenarios between each condition and zero-shot."""
 
     @model_validator(mode="after")
-    def _some(self) -> Precision:
+    def _check(self) -> Precision:
         if self.half_width is None and self.difference is None:
             raise ValueError("give half_width or difference, in points")
         if self.half_width is None and self.per == "cell":
@@ -35,8 +35,8 @@ class Precision(Frozen):
             raise ValueError("ranking stops averages before they are +-half_width; give half_width, and leave per out")
         return self
 
-    def unfit(self, multiple_choice: bool, repeated: bool, conditions: Sequence[str], models: int) -> str:
-        """Why a sweep cannot stop by this rule, or an empty string."""
+    def misfit_reason(self, multiple_choice: bool, repeated: bool, conditions: Sequence[str], models: int) -> str:
+        """Return why a sweep cannot stop by this rule; empty if it can."""
         if not multiple_choice:
             return "stops multiple choice, which is not played here; leave it out"
         if repeated:
@@ -49,9 +49,11 @@ class Precision(Frozen):
 
     @property
     def description(self) -> str:
-        """The rule in words: ``+-1 points on the average over scenarios``."""
-        of = "in every cell" if self.per == "cell" else "on the average over scenarios"
-        parts = [f"+-{self.half_width:g} points {of}"] if self.half_width is not None else []
-        parts = [f"{part} or a certain rank" if self.ranking else part for part in parts]
-        parts += [f"+-{self.difference:g} points between conditions"] if self.difference is not None else []
+        """Return the rule in words: ``+-1 points on the average over scenarios``."""
+        parts = []
+        if self.half_width is not None:
+            scope = "in every cell" if self.per == "cell" else "on the average over scenarios"
+            parts.append(f"+-{self.half_width:g} points {scope}{' or a certain rank' if self.ranking else ''}")
+        if self.difference is not None:
+            parts.append(f"+-{self.difference:g} points between conditions")
         return " and ".join(parts)

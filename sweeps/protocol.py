@@ -1,9 +1,9 @@
-"""The protocols by which an episode is played: a module of its own, so that to name one loads nothing else."""
+"""The protocols by which an episode is played."""
 
 from enum import StrEnum
 
 ZERO_SHOT = "zero-shot"
-"""Name of the condition that every other one is compared with: each turn is asked afresh, without hint or examples."""
+"""Name of the baseline condition: each turn is asked afresh, without hint or examples."""
 
 
 class Protocol(StrEnum):
@@ -20,11 +20,8 @@ class Protocol(StrEnum):
 
     @property
     def label(self) -> str:
-        """Its name in a sentence."""
-        names = {
-            Protocol.MCQA: "multiple choice", Protocol.OEG: "open-ended generation", Protocol.TOOLS: "tool calls",
-        }  # fmt: skip
-        return names.get(self, "open-ended generation over several turns")
+        """Return its name in a sentence."""
+        return LABELS[self]
 
     @property
     def is_open_ended(self) -> bool:
@@ -32,7 +29,11 @@ class Protocol(StrEnum):
         return self in OPEN_ENDED_CONDITIONS
 
 
-OPEN_ENDED = (ZERO_SHOT, "hint", "reference")
-"""The conditions of open-ended generation (protocol.md, last section)."""
-OPEN_ENDED_CONDITIONS = {Protocol.OEG: OPEN_ENDED, Protocol.OEG_MULTI: (ZERO_SHOT, "hint")}
-"""The same by protocol: on the clear picture there is nothing left to ask for."""
+LABELS = {
+    Protocol.MCQA: "multiple choice",
+    Protocol.OEG: "open-ended generation",
+    Protocol.OEG_MULTI: "open-ended generation over several turns",
+    Protocol.TOOLS: "tool calls",
+}
+OPEN_ENDED_CONDITIONS = {Protocol.OEG: (ZERO_SHOT, "hint", "reference"), Protocol.OEG_MULTI: (ZERO_SHOT, "hint")}
+"""The conditions of open-ended protocols; on the clear picture, several turns have nothing to ask for."""

@@ -1,4 +1,4 @@
-"""Checks that the keys and the judge of a sweep file belong to protocols that it plays."""
+"""Checks that the keys and the judge of a sweep file belong to its protocols."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from sweeps.spec import Protocol, Sweep
 from sweeps.sweep_file import SweepError
 
 SHARED = ("selection.filtered",)
-"""Keys of multiple choice that count without it: the report compares with the paper's filtered or unfiltered figures."""
+"""Multiple-choice keys that also affect other protocols: reports compare with the paper's filtered or unfiltered figures."""
 
 
 def check_keys_played(table: Mapping[str, Any], protocols: Sequence[Protocol], where: str) -> None:
-    """Every key of a selection or a sampling must be for a protocol that the sweep plays."""
+    """Check that every key of a selection or sampling is for a protocol of the sweep."""
     if Protocol.MCQA not in protocols and "replicates" in table:
         raise SweepError(f"{where}: replicates are of multiple choice, which is not played here; leave them out")
     if all(protocol.is_open_ended for protocol in protocols):
-        for key in (*_given(table.get("selection", {}), "selection"), *_given(table.get("sampling", {}), "sampling")):
+        for key in (name for part in ("selection", "sampling") for name in _key_paths(table.get(part, {}), part)):
             if key not in SHARED:
                 raise SweepError(
                     f"{where}: {key} is for multiple choice, which is not played here; write open_ended.{key}"
                 )
     if not any(protocol.is_open_ended for protocol in protocols):
-        for key in _given(table.get("open_ended", {}), "open_ended"):
-            other = key.removeprefix("open_ended.")
+        for key in _key_paths(table.get("open_ended", {}), "open_ended"):
             raise SweepError(
-                f'{where}: {key} is for open-ended generation, which is not played here; write {other}, or add "oeg" to protocol'
+                f"{where}: {key} is for open-ended generation, which is not played here; "
+                f'write {key.removeprefix("open_ended.")}, or add "oeg" to protocol'
             )
 
 
-def _given(value: Any, key: str) -> Iterator[str]:
-    """The keys that a table gives, with the tables that hold them."""
+def _key_paths(value: Any, key: str) -> Iterator[str]:
+    """Yield the dotted keys of a table."""
     if not isinstance(value, dict):
         yield key
         return
     for name, nested in value.items():
-        yield from _given(nested, f"{key}.{name}")
+        yield from _key_paths(nested, f"{key}.{name}")
 
 
 def check_turn_judge(sweep: Sweep, where: str) -> None:
-    """``oeg-multi`` needs a judge that a worker can ask while the episode waits."""
+    """Check that ``oeg-multi`` has a judge that can read answers while their episodes wait."""
     if Protocol.OEG_MULTI not in sweep.protocols:
         return
     if sweep.judge is None:
@@ -50,6 +50,6 @@ def check_turn_judge(sweep: Sweep, where: str) -> None:
         )
     if sweep.judge.instruction != "ours":
         raise SweepError(
-            f'{where}: judge.instruction = "paper" is of one-turn answers, and none is published for several turns; write "ours" '
-            'for protocol = "oeg-multi"'
+            f'{where}: judge.instruction = "paper" is for one-turn answers, and none is published for several turns; '
+            'write "ours" for protocol = "oeg-multi"'
         )

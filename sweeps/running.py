@@ -1,4 +1,4 @@
-"""The settings for running and following a sweep: workers, GPUs, money, MLflow, the cache of data. Never part of a key."""
+"""Settings for running and tracking a sweep: workers, GPUs, budget, MLflow, data cache. Never part of a key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweeps.values import Frozen
 
 
 class Tracking(Frozen):
-    """Where MLflow is."""
+    """The MLflow server of a sweep."""
 
     uri: str = "sqlite"
     """``sqlite`` (a file under the output folder), a server's address, or ``none``."""
@@ -20,30 +20,28 @@ class Tracking(Frozen):
 
 
 class Cluster(Frozen):
-    """The share of the machine that a sweep may use; never part of a key."""
+    """The share of the cluster that a sweep may use."""
 
     workers: Annotated[Whole, Field(ge=1)] | None = None
-    """Replicas a model without GPU may have; default: one per CPU."""
+    """Most replicas of a model without GPU; default: one per CPU."""
     gpus: Annotated[Whole, Field(ge=1)] | None = None
-    """GPUs that the models may take at once; default: all."""
+    """Most GPUs of the models at once; default: all."""
     silence: Annotated[float, Field(gt=0)] = 900.0
-    """Seconds a worker with work may say nothing before it counts as hung; long reasoning may need more."""
+    """Seconds without a message after which a busy worker counts as hung; long reasoning may need more."""
     judge_gpus: Annotated[Whole, Field(ge=1)] | None = None
-    """GPUs that the judges may take at once; default: all."""
-
+    """Most GPUs of the judges at once; default: all."""
     max_cost: Annotated[float, Field(gt=0)] | None = None
-    """The budget of all workers and attempts for services, in the currency of their prices; then what is left of
-    their episodes stays pending."""
+    """Budget of all workers and attempts for services, in the currency of their prices; beyond it, episodes stay pending."""
 
     @property
     def shares(self) -> dict[str, int]:
-        """Pool -> GPUs it may take at once, where the sweep says so."""
-        asked = {"models": self.gpus, "judges": self.judge_gpus}
-        return {pool: gpus for pool, gpus in asked.items() if gpus is not None}
+        """Return the most GPUs per pool, for pools with a limit."""
+        limits = {"models": self.gpus, "judges": self.judge_gpus}
+        return {pool: gpus for pool, gpus in limits.items() if gpus is not None}
 
 
 class Staging(Frozen):
-    """The transfer of remote data to each node; never part of a key."""
+    """The transfer of remote data to each node."""
 
     cache: str = ""
     """Folder on each node; default: ``PROACTIVE_SWEEP_CACHE`` there, or the user's cache folder."""

@@ -1,6 +1,6 @@
-"""The decoding of replies, as a sweep file states it: by numbers of its own, or as each checkpoint's own file says.
+"""The decoding of replies: by numbers of the sweep file, or by each checkpoint's own file.
 
-``identity`` holds what changes answers and goes into keys.
+``identity`` holds the fields that change answers and are part of keys.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pydantic import Field, model_validator
 from sweeps.values import Frozen
 
 Whole = Annotated[int, Field(strict=True)]
-"""A whole number; true and "5" are none."""
+"""A whole number, which true and "5" are not."""
 LONGEST_REPLY = 32_768
-"""New tokens that the package leaves an open-ended answer and its judge (``max_new_tokens=2**15``)."""
+"""Most new tokens of an open-ended answer and its judge in the package (``max_new_tokens=2**15``)."""
 
 
 class Sampling(Frozen):
@@ -24,37 +24,37 @@ class Sampling(Frozen):
     checkpoint: bool = False
     """True to take sampling, temperature, top_p and top_k from the checkpoint's ``generation_config.json``."""
     sampled: bool = False
-    """With ``checkpoint``: sample even where it would not (the package's open-ended example passes ``do_sample=True``)."""
+    """With ``checkpoint``: always sample (the package's open-ended example passes ``do_sample=True``)."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[Whole, Field(ge=-1)] = -1
     """-1 keeps all tokens."""
     max_tokens: Annotated[Whole, Field(ge=1, le=131072)] = 50
-    """New tokens a reply may have."""
+    """Most new tokens of a reply."""
 
     @model_validator(mode="before")
     @classmethod
-    def _named(cls, fields: Any) -> Any:
+    def _expand_name(cls, fields: Any) -> Any:
         return {"checkpoint": True} if fields == "checkpoint" else fields
 
     @model_validator(mode="after")
-    def _one_source(self) -> Sampling:
+    def _check_source(self) -> Sampling:
         if self.checkpoint and (self.temperature, self.top_p, self.top_k) != (0.0, 1.0, -1):
             raise ValueError("temperature, top_p and top_k are the checkpoint's own here; leave them out")
         if self.sampled and not self.checkpoint:
-            raise ValueError("sampled goes with checkpoint = true; else a temperature above 0 says it")
+            raise ValueError("sampled goes with checkpoint = true; without it, write a temperature above 0")
         return self
 
     @property
     def identity(self) -> dict[str, Any]:
         """Return the fields that change answers; the checkpoint's own decoding counts only if used, so old keys hold."""
-        since = {"checkpoint", "sampled"}
-        whole = self.model_dump(mode="json", exclude=since)
-        return whole | self.model_dump(mode="json", include=since, exclude_defaults=True)
+        newer = {"checkpoint", "sampled"}
+        identity = self.model_dump(mode="json", exclude=newer)
+        return identity | self.model_dump(mode="json", include=newer, exclude_defaults=True)
 
     @property
     def description(self) -> str:
-        """In words, for tables and reports."""
+        """Describe the decoding for tables and reports."""
         if self.checkpoint:
             forced = ", always sampled" if self.sampled else ""
             return f"as each checkpoint's generation_config says{forced}"
@@ -66,18 +66,20 @@ AS_THE_PACKAGE = Sampling(checkpoint=True, sampled=True, max_tokens=LONGEST_REPL
 
 
 class Completed(Frozen):
-    """A table that names some keys of an inner one changes those alone: the others keep the defaults given here."""
+    """A table whose nested tables keep its defaults for keys that you leave out."""
 
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, fields: Any) -> Any:
         if not isinstance(fields, Mapping):
             return fields
-        inner = {name: info.default for name, info in cls.model_fields.items() if isinstance(info.default, Frozen)}
         if fields.get("sampling") == "checkpoint":
             fields = {**fields, "sampling": {"checkpoint": True}}
-        named = {name: fields[name] for name in inner if isinstance(fields.get(name), Mapping)}
-        follows = {
-            name: AS_THE_PACKAGE for name, part in named.items() if name == "sampling" and part.get("checkpoint")
-        }
-        return {**fields, **{name: {**(inner | follows)[name].model_dump(), **part} for name, part in named.items()}}
+        completed = dict(fields)
+        for name, field in cls.model_fields.items():
+            default, table = field.default, fields.get(name)
+            if isinstance(default, Frozen) and isinstance(table, Mapping):
+                if name == "sampling" and table.get("checkpoint"):
+                    default = AS_THE_PACKAGE
+                completed[name] = {**default.model_dump(), **table}
+        return completed

@@ -1,6 +1,6 @@
-"""The sweep files that ship inside the program, by name; and where a sweep's data folder lies.
+"""The sweep files that ship, by name, and the data folder of a sweep file.
 
-A file that the user has comes before one that ships with the same name.
+A user's file takes precedence over one that ships with the same name.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 NO_SWEEPS = ("models.toml", "judges.toml", "starter.toml")
-"""Files of this folder that are registries, or what ``init`` copies."""
+"""Registries, and the file that ``init`` copies."""
 STARTER = FOLDER / "starter.toml"
 
 
 def shipped_sweeps() -> dict[str, Path]:
-    """Every sweep that ships: ``demo``, ``ablations/budget`` ... -> its file."""
+    """Return the files of the sweeps that ship by name: ``demo``, ``ablations/budget`` ..."""
     files = [path for path in (*FOLDER.glob("*.toml"), *FOLDER.glob("*/*.toml")) if path.name not in NO_SWEEPS]
     return {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in sorted(files)}
 
 
 def resolve_sweep(path: Path) -> Path:
-    """The sweep file that is meant: the path itself, or the shipped sweep that ``demo``, ``demo.toml`` or ``sweeps/demo.toml``
-    names where the working folder has no such file."""
+    """Return the path of an existing file, or else of the sweep that ships as ``demo``, ``demo.toml`` or ``sweeps/demo.toml``."""
     if path.exists() or path.is_absolute():
         return path
     return shipped_sweeps().get(_name(path), path)
@@ -39,15 +38,15 @@ def _name(path: Path) -> str:
 
 
 def resolve_data(data: str, file: Path) -> str:
-    """The data folder of a sweep file: beside the file where it is there, else as it stands (of the working folder)."""
-    first = data_candidates(data, file)[:1]
-    return str(first[0]) if first and first[0].exists() else data
+    """Return the data folder next to the sweep file if it exists; otherwise ``data``, relative to the working folder."""
+    candidates = data_candidates(data, file)
+    return str(candidates[0]) if candidates and candidates[0].exists() else data
 
 
 def data_candidates(data: str, file: Path) -> tuple[Path, ...]:
-    """Where a folder that a sweep file names without a root is looked for, in this order; nothing of an address.
+    """Return the candidates for a relative data folder, in order of precedence; none for an address.
 
-    Beside a file that ships lies the program alone: its data are looked for in the working folder.
+    A sweep that ships has its data in the working folder, not next to its file.
     """
     if "://" in data or Path(data).is_absolute():
         return ()
@@ -56,18 +55,18 @@ def data_candidates(data: str, file: Path) -> tuple[Path, ...]:
 
 
 def missing_data(data: str, path: Path) -> str:
-    """Why a sweep file's data folder cannot be used and what to type, or an empty string where it is there or an address."""
-    places = data_candidates(data, resolve_sweep(path))
-    if not places or any(place.exists() for place in places):
+    """Return why a sweep file's data folder is missing and what to type; empty if it exists or is an address."""
+    candidates = data_candidates(data, resolve_sweep(path))
+    if not candidates or any(candidate.exists() for candidate in candidates):
         return ""
-    looked = " and ".join(dict.fromkeys(str(place.absolute()) for place in places))
+    paths = " and ".join(dict.fromkeys(str(candidate.absolute()) for candidate in candidates))
     return (
-        f"there is no data folder {data!r} (looked for {looked}); `proactive-sweep data demo {data}` draws a small one,"
+        f"there is no data folder {data!r} (looked for {paths}); `proactive-sweep data demo {data}` draws a small one,"
         " `proactive-sweep data fetch DIR` brings the published one"
     )
 
 
 def copy_sweep_text(source: Path, file: Path) -> str:
-    """The text of a sweep as a file of one's own: its name is the file's, so that it gets an output folder of its own."""
+    """Return the text of a sweep for a user's file, without its name, so that it gets a separate output folder."""
     lines = source.read_text(encoding="utf-8").splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("name = ")).replace("run FILE", f"run {file}")

@@ -1,4 +1,4 @@
-"""Sweep files as tables of TOML: what cannot be read is one sentence that names file, line and what to type."""
+"""Reads sweep files as TOML tables; an error is one sentence with file, line and what to type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from envs.errors import UserError
 from sweeps import shipped
 
 LARGEST = 1 << 20
-"""A sweep file above a megabyte is a mistake."""
+"""Most bytes of a sweep file."""
 
 
 class SweepError(UserError, ValueError):
@@ -19,9 +19,9 @@ class SweepError(UserError, ValueError):
 
 
 def read_sweep(path: Path) -> dict[str, Any]:
-    """The table of a sweep file, or of the shipped sweep of that name, its data folder found; raises SweepError.
+    """Read a sweep file, or the sweep of that name that ships, and resolve its data folder; raises SweepError.
 
-    A data folder without a root is taken beside the file where it is there, else from the working folder.
+    A relative data folder is next to the file or, if it does not exist there, in the working folder.
     """
     file = shipped.resolve_sweep(path)
     table = read_toml(file)
@@ -32,7 +32,7 @@ def read_sweep(path: Path) -> dict[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file as a table; raises SweepError naming file and line."""
+    """Read a TOML file; raises SweepError with file and line."""
     try:
         return tomllib.loads(regular.read_bytes(path, LARGEST).decode())
     except FileNotFoundError:
@@ -48,7 +48,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def override_key(table: dict[str, Any], override: str) -> None:
-    """``selection.limit=5`` sets a nested key; the value is read as TOML, or else as plain text."""
+    """Set a nested key by ``selection.limit=5``; a value that is not TOML is text."""
     key, equals, text = override.partition("=")
     if not equals or not all(part.strip() for part in key.split(".")):
         raise SweepError(f"--set {override!r} must look like key=value, for example --set selection.limit=5")
@@ -57,13 +57,9 @@ def override_key(table: dict[str, Any], override: str) -> None:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):
             raise SweepError(f"--set {override!r}: {part} is a value, not a table")
-    table[last] = _value(text)
-
-
-def _value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        table[last] = tomllib.loads(f"value = {text}")["value"]
     except RecursionError:
         raise SweepError(f"--set: a value of {len(text):,} characters is nested too deep") from None
     except tomllib.TOMLDecodeError:
-        return text
+        table[last] = text

@@ -1,34 +1,78 @@
-"""A table of a sweep file becomes a value of its type, or one sentence that names the key and what was probably meant."""
+"""Validates tables and names of a sweep file; an error is one sentence with the key and the closest match."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from types import UnionType
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from sweeps.conditions import Condition
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError
 
 Shape = TypeVar("Shape", bound=BaseModel)
+Entry = TypeVar("Entry", ModelSpec, Condition)
 
 
 def validate_table(kind: type[Shape], fields: Mapping[str, Any], where: str) -> Shape:
-    """The value that the fields make; raises SweepError with the first complaint."""
+    """Return the fields as a value of this type; raises SweepError with the first error."""
     try:
         return kind(**fields)
     except ValidationError as problem:
-        raise SweepError(f"{where}: {_sentence(problem, kind)}") from None
+        raise SweepError(f"{where}: {_describe_error(problem, kind)}") from None
 
 
-def _sentence(problem: ValidationError, kind: type[Any]) -> str:
-    """The first complaint, in a user's words."""
+def require_tables(value: Any, message: str) -> list[dict[str, Any]]:
+    """Return a list of tables; raises SweepError with this message for anything else."""
+    if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
+        raise SweepError(message)
+    return value
+
+
+def read_named_tables(
+    value: Any, kind: str, where: str, read_table: Callable[[dict[str, Any], str], Entry]
+) -> dict[str, Entry]:
+    """Return the entries of ``[[kind]]`` tables by name; raises SweepError."""
+    tables = require_tables(value, f"{where}: {kind}s of your own are written as [[{kind}]] tables")
+    entries: dict[str, Entry] = {}
+    for number, table in enumerate(tables, 1):
+        entry = read_table(table, f"{where}: {kind} {number}")
+        if entry.name in entries:
+            raise SweepError(
+                f"{where}: two [[{kind}]] tables have the name {entry.name!r}; give each a name of its own"
+            )
+        entries[entry.name] = entry
+    return entries
+
+
+def as_list(value: Any, key: str, where: str) -> list[Any]:
+    """Return a list of names, also for a single name; raises SweepError."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, str):
+        return [value]
+    raise SweepError(f"{where}: {key} must be a list of names, not {value!r}")
+
+
+def find_name(name: Any, names: Mapping[str, Any], kind: str, where: str) -> str:
+    """Return the name if it is among ``names``; raises SweepError with the closest match."""
+    if not isinstance(name, str):
+        raise SweepError(f"{where}: a {kind} is given by its name in quotes, not by {name!r}")
+    if name in names:
+        return name
+    close = get_close_matches(name, list(names), n=1)
+    remedy = f"did you mean {close[0]!r}?" if close else f"`proactive-sweep ls {kind}s` lists them"
+    raise SweepError(f"{where}: there is no {kind} {name!r}; {remedy}")
+
+
+def _describe_error(problem: ValidationError, kind: type[Any]) -> str:
     first = problem.errors()[0]
     key = ".".join(str(part) for part in first["loc"]) if first["loc"] else "the file"
     if first["type"] == "extra_forbidden":
-        close = _close(key, _keys(kind))
+        close = _closest_key(key, _keys(kind))
         return f"unknown key {key!r}" + (f"; did you mean {close!r}?" if close else "")
     if first["type"] == "missing":
         return f"{key!r} is missing"
@@ -36,16 +80,16 @@ def _sentence(problem: ValidationError, kind: type[Any]) -> str:
     return f"{key} = {first['input']!r}: {message[0].lower()}{message[1:]}"
 
 
-def _close(key: str, known: Sequence[str]) -> str:
-    """The known key whose last part is most like this key's, wherever its table is; empty if none is like it."""
-    lasts = {name: name.rpartition(".")[2] for name in known}
-    alike = get_close_matches(key.rpartition(".")[2], set(lasts.values()), n=1)
-    same = [name for name, last in lasts.items() if last in alike]
-    return get_close_matches(key, same, n=1, cutoff=0.0)[0] if same else ""
+def _closest_key(key: str, keys: Sequence[str]) -> str:
+    """Return the key whose last part is closest to this one's, in any table; empty if none is close."""
+    last_parts = {name: name.rpartition(".")[2] for name in keys}
+    close = get_close_matches(key.rpartition(".")[2], set(last_parts.values()), n=1)
+    candidates = [name for name, last in last_parts.items() if last in close]
+    return get_close_matches(key, candidates, n=1, cutoff=0.0)[0] if candidates else ""
 
 
 def _keys(kind: type[BaseModel], table: str = "") -> list[str]:
-    """Every key that a table may have, nested ones with the tables that hold them; models have tables of their own."""
+    """Return every key of a table, with the names of nested tables; models have separate tables."""
     names: list[str] = []
     for name, field in kind.model_fields.items():
         names.append(table + ("protocol" if name == "protocols" else name))

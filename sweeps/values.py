@@ -1,4 +1,4 @@
-"""Building blocks of every table of a sweep file: values that never change, names that are safe in a path, short hashes."""
+"""Building blocks of the tables of a sweep file: immutable values, names that are safe in paths, short hashes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
 
 
 class Frozen(BaseModel):
-    """A value from a file: immutable, and an unknown key is an error."""
+    """An immutable table of a file that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
 def digest(text: str, size: int = 8) -> str:
-    """A short stable hash: ``2 * size`` hex digits."""
+    """Return a short stable hash of ``2 * size`` hex digits."""
     return blake2b(text.encode(), digest_size=size).hexdigest()
 
 
 def format_gpus(number: float) -> str:
-    """``1 GPU``, ``8 GPUs``, ``0.5 GPUs``, as a person reads them."""
+    """Return ``1 GPU``, ``8 GPUs`` or ``0.5 GPUs``."""
     return f"{number:g} GPU{'' if number == 1 else 's'}"

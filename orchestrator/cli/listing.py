@@ -31,7 +31,7 @@ MEASURES = {
 def models() -> Rows:
     """Return every shipped model and the policies of installed packages."""
     from sweeps import packages
-    from sweeps.load import registry
+    from sweeps.registry import registry
     from sweeps.spec import ModelSpec
 
     columns = ("name", "source", "backend", "gpus", "parameters", "max_images", "note")
@@ -45,7 +45,7 @@ def models() -> Rows:
 
 def judges() -> Rows:
     """Return every shipped judge; a sweep may also name a model as its judge."""
-    from sweeps.load import judges as shipped_judges
+    from sweeps.registry import judges as shipped_judges
 
     columns = ("name", "source", "backend", "gpus", "note")
     return [{name: getattr(model, name) for name in columns} for model in shipped_judges().values()]

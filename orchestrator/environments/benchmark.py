@@ -17,7 +17,8 @@ from envs.samples import load_samples
 from envs.swapped import with_swapped_pictures
 from envs.types import NO_PICTURE, Ending, ImageRef, Mode, Sample, Turn, View
 from sweeps.conditions import Condition
-from sweeps.load import build_cell, find_scenarios
+from sweeps.load import build_cell
+from sweeps.packages import find_scenarios
 from sweeps.protocol import ZERO_SHOT
 from sweeps.sweep_file import SweepError
 

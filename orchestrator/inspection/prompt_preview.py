@@ -24,8 +24,9 @@ from envs.swapped import with_swapped_pictures
 from envs.tool_calls import functions, offered_calls
 from envs.types import Mode, Sample, State
 from sweeps.conditions import Condition
-from sweeps.load import SweepError, find_models, registry
+from sweeps.load import SweepError, find_models
 from sweeps.load import build_judge as load_judge
+from sweeps.registry import registry
 from sweeps.sampling import Sampling
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
 

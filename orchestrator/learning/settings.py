@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from sweeps.load import SweepError, build, find_model, find_scenarios
+from sweeps.load import SweepError, build, find_model
+from sweeps.packages import find_scenarios
 from sweeps.sampling import Whole
 from sweeps.spec import ModelSpec, Sweep
 from sweeps.sweep_file import override_key, read_sweep

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
 pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
 
-from sweeps.load import registry
+from sweeps.registry import registry
 from tests.actors.architectures import ARCHITECTURES, POSITIONS
 from tests.actors.rehearsal import MAX_IMAGES
 from tests.actors.rehearsed import ROOT, rehearsed

@@ -16,8 +16,8 @@ from envs.openended import accepted_answers, read_verdict, rule_verdict
 from envs.stimulus import OPEN_ENDED_HINT, ROD_REFERENCE, VIDEO_PREFACE
 from envs.types import Action, Ending, Mode
 from sweeps.conditions import CONDITIONS
-from sweeps.load import registry
-from sweeps.protocol import OPEN_ENDED
+from sweeps.protocol import OPEN_ENDED_CONDITIONS
+from sweeps.registry import registry
 from sweeps.sampling import Sampling
 from sweeps.spec import Cell, ModelSpec, Protocol
 from tests.envs.games import SAMPLES
@@ -43,7 +43,7 @@ def sent(scenario: str, condition: str) -> Request:
     return request
 
 
-@pytest.mark.parametrize("condition", OPEN_ENDED)
+@pytest.mark.parametrize("condition", OPEN_ENDED_CONDITIONS[Protocol.OEG])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_question_is_asked_once_with_its_picture_and_without_options(scenario, condition):
     request, game, sample = sent(scenario, condition), SCENARIOS[scenario], SAMPLES[scenario]
@@ -96,7 +96,7 @@ def test_a_dead_engine_travels_up():
         played("QD", ScriptedBackend(lambda request: (_ for _ in ()).throw(BackendDied())))
 
 
-@pytest.mark.parametrize("condition", OPEN_ENDED)
+@pytest.mark.parametrize("condition", OPEN_ENDED_CONDITIONS[Protocol.OEG])
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name != "rule-judge"])
 def test_every_baseline_answers_openly_and_the_rule_judge_reads_it(policy, condition):
     for scenario, sample in SAMPLES.items():

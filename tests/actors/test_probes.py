@@ -22,9 +22,10 @@ from envs.samples import load_samples
 from envs.swapped import with_swapped_pictures
 from envs.types import NO_PICTURE, Sample
 from sweeps.conditions import CONDITIONS, VARIANTS, OwnCondition
-from sweeps.load import registry
+from sweeps.registry import registry
 from sweeps.sampling import Sampling
-from sweeps.spec import Cell, ModelSpec, unplayable_reason
+from sweeps.spec import Cell, ModelSpec
+from sweeps.unplayable import unplayable_reason
 from tests.actors.service import said, serving
 
 PROBES = ("blank", "swapped", "text-only")

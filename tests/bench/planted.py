@@ -23,9 +23,10 @@ from envs.types import Ending, Sample
 from orchestrator.planning.plan import Plan, make_plan
 from orchestrator.precision.stopping import Ranking, StoppingRule
 from orchestrator.report.paper.published import published_figures
-from sweeps.load import build, registry
+from sweeps.load import build
 from sweeps.precision import Precision
 from sweeps.protocol import Protocol
+from sweeps.registry import registry
 
 SWEEPS = 1_000
 BATCH = 64

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeps.load import registry
+from sweeps.registry import registry
 
 OPEN = {name: model for name, model in registry().items() if model.backend in ("vllm", "transformers")}
 

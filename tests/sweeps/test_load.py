@@ -6,7 +6,8 @@ import pytest
 
 from actors.engine.baselines import POLICIES
 from sweeps.conditions import CONDITIONS
-from sweeps.load import SweepError, build, build_cell, build_judge, load, registry, skipped_products
+from sweeps.load import SweepError, build, build_cell, build_judge, load, skipped_products
+from sweeps.registry import registry
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec, Sweep
 
@@ -363,7 +364,7 @@ def test_answers_of_several_turns_have_a_judge_that_can_be_asked_between_them():
         ({}, 'protocol = "oeg-multi" needs a judge'),
         (
             {"judge": {"model": "rule-judge", "instruction": "paper"}},
-            'judge.instruction = "paper" is of one-turn answers',
+            'judge.instruction = "paper" is for one-turn answers',
         ),
     ):
         with pytest.raises(SweepError, match=r"small\.toml: ") as problem:

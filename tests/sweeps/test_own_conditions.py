@@ -106,8 +106,8 @@ def test_all_means_the_papers_and_ones_own(demo_data):
     [
         ('name = "hint"', "hint is the name of a condition that ships"),
         ('name = "a/b"', "name = 'a/b'"),
-        ('name = "mine-order1"', "are of replicates"),
-        ('name = "mine"\nhint = true\nhint_text = "x"', "leave it out beside hint_text"),
+        ('name = "mine-order1"', "are for replicates"),
+        ('name = "mine"\nhint = true\nhint_text = "x"', "with hint_text, leave it out"),
         ('name = "mine"\nhistory_turns = 2', "needs history = true"),
         ('name = "mine"\ntemplate = "{question} {option}"', "must hold {question} and {options} once each"),
         ('name = "mine"\nhint_txt = "x"', "did you mean 'hint_text'"),

@@ -7,7 +7,8 @@ from datetime import date
 import pytest
 
 from sweeps.endpoint import Endpoint, wrong_effort
-from sweeps.load import SweepError, build, registry
+from sweeps.load import SweepError, build
+from sweeps.registry import registry
 from sweeps.spec import ModelSpec
 
 
@@ -54,7 +55,7 @@ def test_what_is_right_or_not_known_is_left_to_the_service():
 @pytest.mark.parametrize(
     ("model", "judge", "said"),
     [
-        ({"backend": "vllm"}, False, 'batch = true is of services, and m has backend = "vllm"'),
+        ({"backend": "vllm"}, False, 'batch = true is for services, and m has backend = "vllm"'),
         ({"endpoint": {"base_url": "http://h/v1", "server": "vllm"}}, False, "which `vllm serve` \\(m\\) has not"),
         ({"backend": "openai"}, True, "m has batch = true, and a judge reads answers as they come; leave batch out"),
     ],

@@ -9,7 +9,8 @@ from envs.foreign_suggestions import replace_suggestions
 from envs.types import Mode
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.scheduling.forecast.workload import published_work
-from sweeps.load import SweepError, build, load, registry
+from sweeps.load import SweepError, build, load
+from sweeps.registry import registry
 
 ROOT = Path(__file__).parents[2]
 PAPER = [ROOT / f"sweeps/{name}.toml" for name in ("paper", "paper-oeg", "paper-learning")]

@@ -13,7 +13,7 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
 from orchestrator.report.tables.table import MISSING, Line, Table, TableCell, columns, line, mark_best
 from orchestrator.report.wording import format_signed, pluralize
-from sweeps.load import registry
+from sweeps.registry import registry
 
 AVERAGE = "avg"
 Row = Mapping[str, Any]

@@ -20,7 +20,7 @@ from orchestrator.report.scores.metrics import CUT_SHORT_REASONS, missing_episod
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 from orchestrator.report.wording import pluralize
 from sweeps.conditions import CONDITIONS
-from sweeps.load import registry
+from sweeps.registry import registry
 
 MOST_CELLS = 6
 """Cells that a note names before it only counts."""

@@ -6,7 +6,7 @@ from actors.engine.backend import Message
 from actors.engine.image_loader import PictureLoader, picture_bounds
 from envs.render import Fit
 from envs.types import ImageRef
-from sweeps.load import judges, registry
+from sweeps.registry import judges, registry
 from sweeps.spec import ModelSpec
 from tests.actors.asking import painted
 

@@ -7,7 +7,7 @@ import pytest
 from actors.engine.in_flight import choose_in_flight, expected_in_flight
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.scheduler import Scheduler
-from sweeps.load import registry
+from sweeps.registry import registry
 from sweeps.spec import ModelSpec
 
 

@@ -16,7 +16,7 @@ from envs.samples import BadData
 from envs.scenario import suggestions
 from orchestrator.inspection.prompt_preview import conversation, format_messages
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
-from sweeps.load import registry
+from sweeps.registry import registry
 from sweeps.spec import Protocol
 from tests.envs.games import SAMPLES
 

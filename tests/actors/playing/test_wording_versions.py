@@ -33,7 +33,7 @@ from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.load import build_judge as load_judge
 from sweeps.sampling import Sampling
 from sweeps.spec import Cell, ModelSpec, Protocol
-from sweeps.tools import uncallable_reason
+from sweeps.unplayable import uncallable_reason
 from tests.envs.games import ABSTENTION, SAMPLES
 
 PINNED = {

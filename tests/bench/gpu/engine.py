@@ -78,7 +78,7 @@ def _free() -> int:
 # -- engines -----------------------------------------------------------------------------------------------------------
 def architectures(device: str, small: bool) -> dict[str, Any]:
     """Each in the dtype of its entry: whether ids and greedy reply are those of the package's call, or what went wrong."""
-    from sweeps.load import registry
+    from sweeps.registry import registry
     from tests.actors.architectures import ARCHITECTURES
 
     known, found = registry(), dict[str, Any]()

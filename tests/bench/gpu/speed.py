@@ -67,7 +67,7 @@ def _processor() -> Any:
 def busy(device: str, small: bool) -> dict[str, Any]:
     """The embedded model plays the demo as a worker does; the driver's utilisation is read five times a second."""
     from envs.demo import draw
-    from sweeps.load import registry
+    from sweeps.registry import registry
 
     entry = registry()["embedded"].model_copy(update={"gpus": int(device == "cuda")})
     with tempfile.TemporaryDirectory() as place:

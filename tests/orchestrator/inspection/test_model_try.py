@@ -11,7 +11,8 @@ from actors.trial.front_end import FrontEnd
 from actors.trial.trial import PromptComparison, TrialReport
 from envs.samples import BadData
 from orchestrator.inspection.model_try import bottleneck, models, plan_trial, trial_row
-from sweeps.load import SweepError, registry
+from sweeps.load import SweepError
+from sweeps.registry import registry
 
 MODEL = registry()["embedded"]
 GIB = 2**30

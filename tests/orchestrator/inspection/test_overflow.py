@@ -7,7 +7,8 @@ import pytest
 from envs import SCENARIOS
 from orchestrator.inspection.overflow import TURN_TOKENS, bounds, lines, risks
 from orchestrator.planning.build_plan import build_plan
-from sweeps.load import build, registry
+from sweeps.load import build
+from sweeps.registry import registry
 
 EMBEDDED = Path(__file__).parents[3] / "actors/embedded"
 

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.inspection import packages
 from orchestrator.inspection.packages import PROCESSORS, import_errors, package_cell, required
-from sweeps.load import registry
+from sweeps.registry import registry
 from sweeps.spec import ModelSpec
 from tests.actors.architectures import ARCHITECTURES
 

@@ -27,7 +27,7 @@ def test_the_ids_are_those_of_the_package_call(demo_data: Path, condition: str, 
     from actors.engine.image_loader import PictureLoader
     from orchestrator.inspection.prompt_preview import conversation, find_sample
     from sweeps.conditions import CONDITIONS
-    from sweeps.load import registry
+    from sweeps.registry import registry
 
     found = printed(
         "QD", 0, "--data", demo_data, "--model", "embedded", "--token-ids", "--condition", condition, "--turn", turn

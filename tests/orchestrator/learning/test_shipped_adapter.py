@@ -13,7 +13,7 @@ from actors.engine.hf.backend import ModelAndProcessor, PreparedBatch
 from envs import SCENARIOS
 from envs.types import Action
 from orchestrator.learning.states import load_states
-from sweeps.load import registry
+from sweeps.registry import registry
 
 FOLDER = Path(__file__).parents[3] / "actors" / "embedded" / "adapter-asks"
 

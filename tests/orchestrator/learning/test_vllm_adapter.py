@@ -16,7 +16,7 @@ pytest.importorskip("peft", reason="the package peft is not installed")
 from actors.engine.backend import Request
 from envs import SCENARIOS
 from orchestrator.learning.states import load_states
-from sweeps.load import registry
+from sweeps.registry import registry
 from sweeps.sampling import Sampling
 from tests.actors.rehearsed import ROOT, environment
 from tests.actors.vision_packages import fetched

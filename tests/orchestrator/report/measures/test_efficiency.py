@@ -22,7 +22,7 @@ from orchestrator.report.measures.efficiency import (
 from orchestrator.report.measures.exact_chance import POLICIES, guess_chance
 from orchestrator.report.measures.model_size import model_sizes, size_correlation, spearman
 from orchestrator.report.paper.published import published_table
-from sweeps.load import registry
+from sweeps.registry import registry
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import made
 

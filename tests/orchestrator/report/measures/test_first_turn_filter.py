@@ -174,7 +174,7 @@ def test_policies_alone_are_asked_where_nothing_else_was_played(demo_data, tmp_p
         ("[1, 2]", {}, "must hold lists of whole numbers by scenario"),
         ('{"QD": [true]}', {}, "must hold lists of whole numbers"),
         ("{" * 100_000, {}, "is not JSON"),
-        ('{"ROD": [0]}', {}, "says nothing of QD"),
+        ('{"ROD": [0]}', {}, "has no ids for QD"),
         ('{"QD": []}', {}, "names no sample of QD"),
         ('{"QX": [1]}', {}, "there is no scenario 'QX'"),
         ('{"QD": [1]}', {"ids": {"QD": [1]}}, "are both there; keep one"),

@@ -6,7 +6,7 @@ import pytest
 from envs import SCENARIOS
 from envs.samples import paper_ids
 from orchestrator.report.paper.published import MEASURES, TABLES, published_averages, published_figures, published_table
-from sweeps.load import registry
+from sweeps.registry import registry
 
 
 def mean(name: str, without=()) -> float:

@@ -1,0 +1,68 @@
+"""Models by name: those that ship, those of ``[[model]]`` tables, and policies of installed packages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sweeps import packages
+from sweeps.packages import BUILTIN
+from sweeps.spec import ModelSpec
+from sweeps.sweep_file import SweepError, read_toml
+from sweeps.validation import find_name, read_named_tables, validate_table
+
+MODELS = Path(__file__).with_name("models.toml")
+JUDGES = Path(__file__).with_name("judges.toml")
+
+
+def registry() -> dict[str, ModelSpec]:
+    """Return every model that ships with the project by name."""
+    return _read_registry(MODELS)
+
+
+def judges() -> dict[str, ModelSpec]:
+    """Return every judge that ships with the project by name."""
+    return _read_registry(JUDGES)
+
+
+def _read_registry(path: Path) -> dict[str, ModelSpec]:
+    tables = read_toml(path)
+    return {name: validate_table(ModelSpec, {"name": name, **table}, str(path)) for name, table in tables.items()}
+
+
+def builtin_backends() -> dict[str, str]:
+    """Return the backends of the models and judges that need no download, by source."""
+    tables = [table for path in (MODELS, JUDGES) for table in read_toml(path).values()]
+    return {table["source"]: table["backend"] for table in tables if table["source"].startswith(BUILTIN)}
+
+
+def read_models(tables: Any, where: str) -> dict[str, ModelSpec]:
+    """Return the models of ``[[model]]`` tables by name; raises SweepError."""
+    return read_named_tables(tables, "model", where, read_model)
+
+
+def read_model(table: Mapping[str, Any], where: str) -> ModelSpec:
+    """Return the model that a table describes; a built-in source must exist."""
+    model = validate_table(ModelSpec, table, where)
+    if model.backend == "openai" or not (model.backend == "builtin" or model.source.startswith(BUILTIN)):
+        return model
+    source = BUILTIN + model.source.removeprefix(BUILTIN)
+    backends = {**builtin_backends(), **{f"{BUILTIN}{name}": "builtin" for name in packages.policies()}}
+    if source not in backends:
+        raise SweepError(f"{where}: source = {model.source!r} is not built in; there are {', '.join(backends)}")
+    if (backends[source] == "builtin") != (model.backend == "builtin"):
+        raise SweepError(
+            f"{where}: backend = {model.backend!r} cannot play {source}; write backend = {backends[source]!r}"
+        )
+    return packages.pin_policy(model)
+
+
+def resolve_model(entry: Any, models: Mapping[str, ModelSpec], where: str, kind: str = "model") -> ModelSpec:
+    """Return the model of an entry: a table, or a name among ``models`` and those that ship; raises SweepError."""
+    if isinstance(entry, dict):
+        return read_model(entry, f"{where}: {kind}s" if kind == "model" else f"{where}: {kind}.model")
+    models = {**registry(), **models}
+    if kind == "model" and isinstance(entry, str) and entry not in models and (policy := packages.policy_model(entry)):
+        return policy
+    return models[find_name(entry, models, kind, where)]

@@ -1,0 +1,68 @@
+"""Combinations of model, scenario, condition and protocol that cannot be played, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envs import SCENARIOS
+from envs.tool_calls import FUNCTIONS
+from envs.types import Mode
+from sweeps.conditions import Condition
+from sweeps.model import ModelSpec
+from sweeps.protocol import OPEN_ENDED_CONDITIONS, Protocol
+from sweeps.values import Frozen
+
+PICTURE_NEEDED = ("InstructBlipForConditionalGeneration",)
+"""Architectures whose ``generate`` requires a picture."""
+
+
+class Only(Frozen):
+    """Conditions that only some models play."""
+
+    conditions: tuple[str, ...]
+    models: tuple[str, ...]
+    """Names; ``models = "in-history"`` in a file means the paper's ten."""
+
+
+def unplayable_reason(
+    model: ModelSpec,
+    scenario: str,
+    condition: Condition,
+    only: Sequence[Only] = (),
+    protocol: Protocol = Protocol.MCQA,
+) -> str:
+    """Return why these make no cell; empty if they do."""
+    if protocol.is_open_ended and scenario not in SCENARIOS:
+        return f"open-ended answers are judged by the paper's rules, which have none for {scenario}"
+    if protocol is Protocol.TOOLS and (reason := uncallable_reason(model.backend, scenario, condition)):
+        return reason
+    if condition.name not in OPEN_ENDED_CONDITIONS.get(protocol, (condition.name,)):
+        plays = ", ".join(OPEN_ENDED_CONDITIONS[protocol])
+        return f"{condition.name} does not exist for {protocol.label}, which plays {plays}"
+    if condition.scenarios and scenario not in condition.scenarios:
+        return f"{condition.name} exists only for {' and '.join(condition.scenarios)}, not for {scenario}"
+    if condition.many_images and model.max_images == 1:
+        return f"{model.name} takes one picture a prompt, {condition.name} needs several"
+    if condition.picture == "none" and model.architecture in PICTURE_NEEDED:
+        return f"{model.name} takes no question without a picture, {condition.name} shows none"
+    if any(condition.name in rule.conditions and model.name not in rule.models for rule in only):
+        return f"{condition.name} is kept from {model.name} by [[only]]"
+    return ""
+
+
+def uncallable_reason(backend: str, scenario: str, condition: Condition) -> str:
+    """Return why tool calls cannot play this; empty for every condition that asks each turn afresh."""
+    if scenario not in FUNCTIONS:
+        return f"tool calls exist only for the paper's scenarios; {scenario} defines no functions"
+    if backend == "human":
+        return "a person chooses options and calls no functions"
+    obstacles = {
+        "shows earlier turns": condition.history,
+        "shows solved examples": condition.shots > 0,
+        "shows suggestions of other scenarios": condition.mode is Mode.RANDOM,
+        "asks no suggestions": condition.every_frame,
+        "writes the options itself": bool(condition.template),
+        "reads letters leniently": condition.lenient,
+    }
+    reason = next((obstacle for obstacle, applies in obstacles.items() if applies), "")
+    return f"{condition.name} does not exist for tool calls: it {reason}" if reason else ""
