@@ -26,7 +26,6 @@ from envs.types import Mode, Sample, State
 from sweeps.conditions import Condition
 from sweeps.load import SweepError, find_models
 from sweeps.load import build_judge as load_judge
-from sweeps.registry import registry
 from sweeps.sampling import Sampling
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
 
@@ -156,7 +155,7 @@ def checkpoint_spec(model: str, backend: str = "") -> ModelSpec | None:
     """
     if backend and backend not in ENGINES:
         raise SweepError(f"--backend {backend!r} is none of {' and '.join(ENGINES)}")
-    if not model or model in registry() or not Path(model).is_dir():
+    if not model or not Path(model).is_dir() or any(model == shipped.name for shipped in find_models([])):
         return find_models([model])[0].model_copy(update={"backend": backend}) if model and backend else None
     if not (Path(model) / "config.json").is_file():
         raise SweepError(f"--model {model} is a folder without config.json; name the folder of a checkpoint")

@@ -156,7 +156,7 @@ def test_a_suggestion_without_a_move_is_a_key_error_and_case_does_not_matter():
 
 
 def test_a_scenario_must_say_how_it_advances():
-    with pytest.raises(AssertionError, match="Scenario must define advance()"):
+    with pytest.raises(AssertionError, match=r"Scenario must define advance\(\)"):
         Scenario().advance(SAMPLES["ROD"], State(0), Move.LEFT)
     assert Scenario().problems(SAMPLES["ROD"]) == []
 

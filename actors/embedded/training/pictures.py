@@ -22,7 +22,7 @@ from envs import SCENARIOS
 from envs.demo import CATEGORIES
 from envs.demo import draw_sample as demo_sample
 from envs.demo.entries import DemoSample
-from envs.samples import parse_sample
+from envs.sample_line import parse_sample
 from envs.types import ImageRef, Mode, Sample, State
 
 SIDE = 64
