@@ -1,16 +1,15 @@
-"""The vLLM backend: an engine that is gone, hung or out of reach fails every request in seconds; others fail alone.
+"""The vLLM backend: a dead, hung or unreachable engine fails every request within seconds; other errors fail one request.
 
-Facts behind the choices (vLLM 0.32, read in its sources and measured on CPU):
+Facts behind the choices (vLLM 0.32, from its sources and from measurements on CPU):
 
-- The default context of AsyncLLM batches 128 sequences and 2,048 tokens on any GPU, so both limits are always stated.
-- A picture's ``uuid`` is its identity in every cache, as it stands: it is made of the file's content, crop and size,
-  and the pixels go along each time.
+- AsyncLLM's default context batches 128 sequences and 2,048 tokens on any GPU, so both limits are always set.
+- A picture's ``uuid`` is its identity in every cache: it is made of the file's content, crop and size. The pixels are sent
+  each time.
 - Front end and engine keep two picture caches in step by the order of requests: one thread renders them all, and nothing
-  is awaited between rendering and handing over. When they still drift apart, a request ends with reason ``error``;
-  rendered again, it is fine.
-- ``check_health`` sees a dead engine only. A timed utility call sees a hung one.
-- Multimodal processors add a second start token unless they are told that the chat template has written it; a template
-  that writes none needs theirs.
+  is awaited between rendering and submitting. If the caches still differ, a request ends with reason ``error``, and rendering
+  it again fixes it.
+- ``check_health`` detects only a dead engine; a utility call with a timeout also detects a hung one.
+- Multimodal processors add a start token, which must be turned off if the chat template writes one.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
@@ -43,23 +41,23 @@ from actors.engine.hf.adapter import adapter_folder
 from actors.engine.image_loader import PictureLoader, thread_count
 from actors.engine.in_flight import with_prepared_ahead
 from actors.engine.request_pipeline import RequestPipeline
-from actors.engine.vllm.chat_template import add_functions, template_takes_functions, writes_start_token
 from actors.engine.vllm.on_cpu import engine_threads
 from actors.engine.vllm.parameters import engine_arguments, is_greedy, sampling_params
-from actors.engine.vllm.tool_calls import ToolCalls
+from actors.engine.vllm.tool_calls import ToolCalls, add_functions, writes_start_token
 from envs.tool_calls import Function
+from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 
 RESENDS = 4
 """Times a request is rendered again after the engine lost its picture."""
 WATCHDOG_INTERVAL_S, WATCHDOG_TIMEOUT_S, WATCHDOG_TIMEOUT_CPU_S = 3.0, 30.0, 120.0
-"""Seconds between two calls that ask whether the engine lives, and that an answer may take (a CPU has long steps)."""
+"""Seconds between two health checks of the engine, and to wait for an answer (a CPU has long steps)."""
 CLOSE_TIMEOUT_S = 3.0
-"""Seconds that the engine gets to shut down by itself: the driver waits for five."""
+"""Seconds for the engine to shut down by itself; the driver waits for five."""
 REQUEST_TIMEOUT_S, SLOWEST = 300.0, 4.0
-"""A request is lost after so many seconds, and one more for each ``SLOWEST`` tokens it may have."""
+"""Seconds after which a request is lost, plus one second per ``SLOWEST`` tokens of ``max_tokens``."""
 REFUSALS = (VLLMClientError, ValueError, TypeError, ArithmeticError)
-"""Errors of renderers and processors for an input that they cannot take."""
+"""Errors of renderers and processors for an input that they refuse."""
 
 
 class SentPictures(NamedTuple):
@@ -67,14 +65,14 @@ class SentPictures(NamedTuple):
 
     pictures: int
     cached: int
-    """Those that the engine has cached: they are neither preprocessed nor sent again."""
+    """Pictures in the engine's cache: they are neither preprocessed nor sent again."""
 
 
 class VLLMBackend(LocalBackend):
-    """One engine in child processes, asked by hundreds of episodes at once. Lives in the event loop that asks first."""
+    """One engine in child processes for hundreds of concurrent requests, bound to the event loop of the first one."""
 
     def __init__(self, model: ModelSpec, data: Path, engine: Any = None) -> None:
-        """Start an engine, unless one is given, as ``actors.engine.vllm.token_input`` does."""
+        """Start an engine, unless ``engine`` is one (``actors.engine.vllm.token_input``)."""
         self.name = model.name
         self.chat = {"add_generation_prompt": True, "continue_final_message": False, "tokenize": False, **model.chat}
         arguments = engine_arguments(model)
@@ -91,22 +89,18 @@ class VLLMBackend(LocalBackend):
         self.tokens = renderer.default_chat_tok_params.with_kwargs(
             add_special_tokens=not writes_start_token(renderer, self.template)
         )
-        self.calls = ToolCalls(model.tools, renderer.get_tokenizer()) if model.calls_natively else None
-        if self.calls and not template_takes_functions(renderer, self.template):
-            raise ValueError(
-                f'the chat template of {model.source} takes no functions: write tools = "text" for {model.name}'
-            )
+        self.calls = ToolCalls(model, renderer, self.template) if model.calls_natively else None
         self.penalty = model.repetition_penalty
         self.choices = lru_cache(maxsize=64)(sampling_params)
-        """vLLM copies what it gets before it writes into it (``InputProcessor.process_inputs``)."""
-        self.own = self.engine.model_config.try_get_generation_config()
+        """A cache is safe: vLLM copies the parameters before it changes them (``InputProcessor.process_inputs``)."""
+        self.checkpoint_decoding = self.engine.model_config.try_get_generation_config()
         """The checkpoint's generation configuration, which the engine itself does not follow."""
         self.pictures = PictureLoader(data, model)
-        self.prompts = RequestPipeline(self._open, self._render, thread_count())
-        self.room = asyncio.Semaphore(with_prepared_ahead(arguments["max_num_seqs"]))
+        self.prompts = RequestPipeline(self._open, lambda opened: self.render(*opened), thread_count())
+        self.slots = asyncio.Semaphore(with_prepared_ahead(arguments["max_num_seqs"]))
         self.numbers = count()
         self.in_flight: dict[asyncio.Timeout, tuple[float, float]] = {}
-        """Timeout of each request in flight -> when it counts as lost (``perf_counter``), and after how many seconds."""
+        """Timeout of each request in flight -> its deadline (``perf_counter``), and its limit in seconds."""
         self.silence = WATCHDOG_TIMEOUT_S if model.gpus else WATCHDOG_TIMEOUT_CPU_S
         self.dead: BackendDied | None = None
         self.watch: asyncio.Task[None] | None = None
@@ -117,21 +111,23 @@ class VLLMBackend(LocalBackend):
 
     async def reply_to_prompt(self, request: Request, prompt: Callable[[], Awaitable[Any]]) -> Reply:
         """Answer as ``reply`` does; ``prompt`` returns the rendered request."""
-        how, sampling = decoding(request.sampling, self.own, self.penalty), request.sampling
-        seed = 0 if is_greedy(how) else request.seed
-        output, pictures, seconds = await self.generate(
-            prompt,
-            lambda: self.choices(how, sampling.max_tokens, seed, self._skips_special(request)),
-            sampling.max_tokens,
-            self.lora,
+        parameters, limit = (
+            decoding(request.sampling, self.checkpoint_decoding, self.penalty),
+            request.sampling.max_tokens,
         )
-        reply = _reply(output, pictures, seconds)
-        if self.calls and request.tools:
-            reply = replace(reply, text=self.calls.read(reply.text, request.tools))
-        return reply
+        seed = 0 if is_greedy(parameters) else request.seed
+        calls = self.calls if request.tools else None
 
-    def _skips_special(self, request: Request) -> bool:
-        return self.calls.skips_special_tokens(request.tools) if self.calls and request.tools else True
+        def choices() -> SamplingParams:
+            return self.choices(parameters, limit, seed, calls.skips_special_tokens(request.tools) if calls else True)
+
+        output, pictures, seconds = await self.generate(prompt, choices, limit, self.lora)
+        answer = output.outputs[0]
+        return Reply(
+            calls.read(answer.text, request.tools) if calls else answer.text,
+            len(output.prompt_token_ids), len(answer.token_ids), answer.finish_reason, seconds,
+            cached_tokens=output.num_cached_tokens, pictures=pictures.pictures, cached_pictures=pictures.cached,
+        )  # fmt: skip
 
     async def generate(
         self,
@@ -150,18 +146,18 @@ class VLLMBackend(LocalBackend):
             self.watch = asyncio.create_task(self._watch())
         seconds = REQUEST_TIMEOUT_S + max_tokens / SLOWEST
         try:
-            async with self.room, asyncio.timeout(None) as end:  # rescheduled by ``_die``
-                began = perf_counter()
-                self.in_flight[end] = (began + seconds, seconds)
+            async with self.slots, asyncio.timeout(None) as end:  # rescheduled by ``_die``
+                start = perf_counter()
+                self.in_flight[end] = (start + seconds, seconds)
                 try:
                     if self.dead is not None:
                         raise self.dead
-                    output, pictures = await self._insist(prompt, choices, lora)
+                    output, pictures = await self._submit_until_answered(prompt, choices, lora)
                 finally:
                     del self.in_flight[end]
         except TimeoutError:
             raise self.dead or self._die("a request got no answer") from None
-        return output, pictures, perf_counter() - began
+        return output, pictures, perf_counter() - start
 
     @property
     def cache_tokens(self) -> int | None:
@@ -170,32 +166,33 @@ class VLLMBackend(LocalBackend):
         return tokens
 
     async def token_ids(self, request: Request) -> list[int]:
-        """Return the ids that the model reads, pictures expanded; raises what the renderer raises for a refused prompt."""
         return list((await self.prompts.prepare(request))["prompt_token_ids"])
 
     async def clear_caches(self) -> None:
-        """Empty every cache of pictures and prompts; call it while no request is in flight."""
+        """Empty every cache of pictures and prompts; call this only while no request is in flight."""
         await self.engine.reset_mm_cache()
         await self.engine.reset_prefix_cache()
         await self.engine.reset_encoder_cache()
 
     async def close(self) -> None:
-        """Shut the engine down and leave no child of it behind; safe to call twice."""
+        """Shut the engine down with all its child processes; safe to call twice."""
         self._die("it was closed")
         if self.watch is not None:
             self.watch.cancel()
         if (handler := self.engine.output_handler) is not None:
-            handler.cancel()  # else it reports the end of its engine as a failure
+            handler.cancel()  # else it reports the shutdown as a failure
         self.pictures.close()
         self.prompts.close()
         await asyncio.to_thread(self._end)
 
     def _open(self, request: Request) -> tuple[Chat, tuple[Function, ...]]:
         pictures = self.pictures.load_blocking(request.messages)
-        return conversation(request.messages, lambda image: _picture_part(*pictures[image])), request.tools
 
-    def _render(self, opened: tuple[Chat, tuple[Function, ...]]) -> Any:
-        return self.render(*opened)
+        def part(image: ImageRef) -> Part:
+            pixels, key = pictures[image]
+            return {"type": "image_pil", "image_pil": pixels, "uuid": key}
+
+        return conversation(request.messages, part), request.tools
 
     def render(self, chat: Chat, functions: Sequence[Function] = ()) -> Any:
         """Return the prompt: template, tokens and preprocessed pictures; raises what the renderer raises."""
@@ -204,24 +201,24 @@ class VLLMBackend(LocalBackend):
         return prompt
 
     # -- one request --------------------------------------------------------------------------------------------------
-    async def _insist(
+    async def _submit_until_answered(
         self, prompt: Callable[[], Awaitable[Any]], choices: Callable[[], SamplingParams], lora: LoRARequest | None
     ) -> tuple[Any, SentPictures]:
         """Return the finished output and the pictures sent; render again if the engine's cache lost a picture."""
         for _ in range(1 + RESENDS):
-            output, pictures = await self._attempt(prompt, choices(), lora)
+            output, pictures = await self._submit(prompt, choices(), lora)
             if all(reply.finish_reason in ("stop", "length") for reply in output.outputs):
                 return output, pictures
         raise BackendDied(f"{self.name}: the engine lost the same request {1 + RESENDS} times")
 
-    async def _attempt(
+    async def _submit(
         self, prompt: Callable[[], Awaitable[Any]], choices: SamplingParams, lora: LoRARequest | None
     ) -> tuple[Any, SentPictures]:
         try:
-            ready = await prompt()
-            pictures = count_pictures(ready)
+            rendered = await prompt()
+            pictures = count_pictures(rendered)
             number = f"{self.name}-{next(self.numbers)}"
-            async for output in self.engine.generate(ready, choices, number, lora_request=lora):
+            async for output in self.engine.generate(rendered, choices, number, lora_request=lora):
                 if output.finished:
                     return output, pictures
         except EngineDeadError:
@@ -236,7 +233,6 @@ class VLLMBackend(LocalBackend):
 
     # -- life and death -----------------------------------------------------------------------------------------------
     async def _watch(self) -> None:
-        """Ask the engine for a sign of life every few seconds."""
         while self.dead is None:
             try:
                 await asyncio.wait_for(self.engine.is_sleeping(), self.silence)
@@ -244,64 +240,52 @@ class VLLMBackend(LocalBackend):
                 await asyncio.sleep(WATCHDOG_INTERVAL_S)
             except TimeoutError:
                 self._die(f"the engine hangs: no sign of life in {self.silence:.0f} s")
-            except Exception as problem:  # whatever a dying engine raises here, it cannot answer any more
+            except Exception as problem:  # a dying engine may raise any error
                 self._die(f"the engine process died: {type(problem).__name__}")
 
     def _end_if_lost(self) -> None:
-        """Treat an engine as dead that leaves a request without an answer for too long."""
+        """Treat the engine as dead if a request is beyond its deadline."""
         now = perf_counter()
-        late = (seconds for when, seconds in self.in_flight.values() if when < now)
-        if (seconds := next(late, None)) is not None:
-            self._die(f"a request got no answer in {seconds:.0f} s")
+        for deadline, seconds in self.in_flight.values():
+            if deadline < now:
+                self._die(f"a request got no answer in {seconds:.0f} s")
 
     def _die(self, reason: str) -> BackendDied:
         """Mark the engine as dead and end every request in flight; the first reason stays."""
         if self.dead is None:
             self.dead = BackendDied(f"{self.name}: {reason}")
             for end in self.in_flight:
-                with suppress(RuntimeError):  # it expires at this very moment
+                with suppress(RuntimeError):  # it is expiring right now
                     end.reschedule(0.0)
         return self.dead
 
     def _end(self) -> None:
         self.engine.shutdown(timeout=CLOSE_TIMEOUT_S)
-        left = [child for child in self.children if child.is_running()]
-        for child in left:
+        running = [child for child in self.children if child.is_running()]
+        for child in running:
             with suppress(psutil.NoSuchProcess):
                 child.kill()
-        psutil.wait_procs(left, timeout=10.0)
+        psutil.wait_procs(running, timeout=10.0)
 
 
 def engine_processes(engine: AsyncLLM) -> list[psutil.Process]:
-    """Return the engine's processes and their children, which must all end, even if their parent dies first."""
+    """Return the engine's processes and their children, which must all end even if their parent dies first."""
     heads = [psutil.Process(process.pid) for process in engine.engine_core.resources.engine_manager.processes]
     return [*heads, *(child for head in heads for child in head.children(recursive=True))]
 
 
 def _refusal_error(name: str, refusal: BaseException | None) -> Unprocessable:
-    """Return the error that a refused input means: Overflow if it exceeds the model, else Unprocessable.
+    """Return Overflow if a refused input exceeds the model, else Unprocessable.
 
-    vLLM 0.32 names what is too much by ``parameter``, but for a prompt that pictures made too long (``InputProcessor``).
+    vLLM 0.32 sets ``parameter`` except for a prompt that is too long because of its pictures (``InputProcessor``).
     """
-    outgrown = isinstance(refusal, VLLMValidationError) and (
+    is_overflow = isinstance(refusal, VLLMValidationError) and (
         refusal.parameter in ("input_tokens", "input_text", "image") or "maximum model length" in str(refusal)
     )
-    return (Overflow if outgrown else Unprocessable)(f"{name}: {refusal}")
-
-
-def _picture_part(pixels: Any, key: str) -> Part:
-    return {"type": "image_pil", "image_pil": pixels, "uuid": key}
+    return (Overflow if is_overflow else Unprocessable)(f"{name}: {refusal}")
 
 
 def count_pictures(prompt: Any) -> SentPictures:
-    """Count the pictures of a rendered prompt; of a cached picture, the prompt holds its name alone."""
+    """Count the pictures of a rendered prompt, in which a cached picture has no pixels."""
     pictures = prompt.get("mm_kwargs", {}).get("image", ())
     return SentPictures(len(pictures), sum(picture is None for picture in pictures))
-
-
-def _reply(output: Any, pictures: SentPictures, seconds: float) -> Reply:
-    answer, prompt = output.outputs[0], len(output.prompt_token_ids)
-    return Reply(
-        answer.text, prompt, len(answer.token_ids), answer.finish_reason, seconds,
-        cached_tokens=output.num_cached_tokens, pictures=pictures.pictures, cached_pictures=pictures.cached,
-    )  # fmt: skip

@@ -1,6 +1,6 @@
 """vLLM's batch-invariant mode: replies that do not depend on what else is in the batch (``options.batch_invariant``).
 
-vLLM reads it from the environment, in modules that ask once when they are imported; so it is set before the first of them is.
+vLLM reads the mode from the environment at import, so the variable is set before vLLM is imported.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from sweeps.spec import ModelSpec
 
 VARIABLE = "VLLM_BATCH_INVARIANT"
 SINCE = (0, 32)
-"""vLLM's page "Batch Invariance" of 0.32, which the requirement below is from; earlier versions asked for other GPUs."""
+"""The version whose page "Batch Invariance" names the requirement below; earlier versions need other GPUs."""
 CAPABILITY = (8, 0)
 """Lowest NVIDIA compute capability. The AMD and Intel GPUs that vLLM names have not been tried here."""
 
 
 def enable_batch_invariance(model: ModelSpec, capabilities: Sequence[tuple[int, int]] | None = None) -> None:
-    """Make vLLM, which must not be imported yet, start in the mode that the entry requests.
+    """Start vLLM, which must not be imported yet, in the mode that the entry requests.
 
     ``capabilities`` are those of this node's GPUs, by default read from the driver. Raises ValueError if this vLLM or this
-    machine lacks the mode: else varying replies would be stored under a key that excludes them.
+    machine lacks the mode: replies that vary must not be stored under a key that excludes them.
     """
     if not model.options.get("batch_invariant"):
         return

@@ -1,8 +1,8 @@
-"""vLLM on processors: its scheduler and its model share a process, as on a GPU, and leave a core to the front end.
+"""vLLM on a CPU: scheduler and model share a process, as on a GPU, and leave a core to the front end.
 
-By itself vLLM 0.32 gives the model of a CPU a process of its own (``check_and_update_config`` of ``vllm.platforms.cpu``), and the
-scheduler's process asks for its answer again and again without sleeping (``SpinCondition`` of
-``vllm.distributed.device_communicators.shm_broadcast``): that takes a core from the front end. docs/performance.md has figures.
+By default, vLLM 0.32 runs the model of a CPU in its own process (``check_and_update_config`` of ``vllm.platforms.cpu``), and
+the scheduler polls it without sleeping (``SpinCondition`` of ``vllm.distributed.device_communicators.shm_broadcast``), which
+takes a core from the front end. docs/performance.md has figures.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from vllm.platforms import current_platform
 BIND, THREADS = "VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"
 """Environment variables: vLLM's, which binds the threads of the model's own process to cores; OpenMP's."""
 IN_ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
-"""By its full name: vLLM replaces the short one, ``uni``, on a CPU."""
+"""The full name: vLLM replaces the short one, ``uni``, on a CPU."""
 
 
 def one_process_flags() -> dict[str, str]:
-    """Return the engine's flags for that; none with a GPU, or if the user binds the model to cores."""
+    """Return the engine's flags for one process; empty with a GPU, or if the user binds the model to cores."""
     return (
         {"distributed_executor_backend": IN_ONE_PROCESS} if current_platform.is_cpu() and BIND not in os.environ else {}
     )
@@ -35,7 +35,7 @@ def cores() -> int:
 
 @contextmanager
 def engine_threads() -> Iterator[None]:
-    """Give processes that start meanwhile one thread for each core but one; Ray gives its workers a single one."""
+    """Give processes that start in this context one thread per core but one; Ray gives its workers a single one."""
     before = os.environ.get(THREADS)
     if one_process_flags():
         os.environ[THREADS] = str(max(1, cores() - 1))

@@ -1,4 +1,4 @@
-"""The flags of a vLLM engine and the decoding parameters of a request: everything is stated, nothing left to defaults."""
+"""The flags of a vLLM engine and the decoding parameters of a request, all explicit so that no default applies."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sweeps.spec import ModelSpec
 MAX_NUM_BATCHED_TOKENS = 16384
 """Tokens of one step, unless the entry's options say otherwise."""
 MAX_IMAGES = 512
-"""Pictures per prompt unless the entry sets a bound: more than the longest sample shows (VSOD has about 230 frames)."""
+"""Pictures per prompt unless the entry sets a limit: more than in the longest sample (VSOD has about 230 frames)."""
 UNUSED = {"video": 0, "audio": 0}
-"""Modalities that no scenario shows: else a model that takes films reserves its encoder's cache for the longest (Qwen2.5-VL:
-114,688 tokens instead of 16,384), and loads its audio parts. vLLM 0.32 reads the limits of those modalities alone that a
-model's processor names (``allowed_mm_limits`` of ``vllm.multimodal.processing``)."""
+"""Modalities that no scenario uses: without these limits, a video model reserves its encoder's cache for the longest video
+(Qwen2.5-VL: 114,688 tokens instead of 16,384) and loads its audio parts. vLLM 0.32 ignores limits of modalities that a model
+does not have (``allowed_mm_limits`` of ``vllm.multimodal.processing``)."""
 COLDEST = 0.01
 """The smallest temperature above 0 that vLLM takes (``_MAX_TEMP`` of ``vllm.sampling_params``)."""
 
@@ -43,9 +43,9 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
         **one_process_flags(),
     }
     if model.gpus > 1:
-        # Left to itself, vLLM sees Ray's placement group and would reserve the GPUs a second time.
+        # By default, vLLM sees Ray's placement group and would reserve the GPUs a second time.
         flags["distributed_executor_backend"] = "mp"
-    if 0 < model.gpus < 1:  # vLLM counts its own share alone, so two engines on one GPU must not both take 0.92
+    if 0 < model.gpus < 1:  # vLLM ignores other engines, so two engines on one GPU must not both take 0.92
         flags["gpu_memory_utilization"] = DEFAULT_GPU_SHARE * model.gpus
     if model.processor:
         flags["mm_processor_kwargs"] = model.processor
@@ -54,29 +54,22 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
     return {**flags, **{name: value for name, value in model.options.items() if name != "batch_invariant"}}
 
 
-def is_greedy(how: Decoding) -> bool:
-    """Return True if the likeliest token wins, as below ``COLDEST``: Qwen2.5-VL's file says 1e-6, vLLM would raise it."""
-    return how.temperature < COLDEST
+def is_greedy(decoding: Decoding) -> bool:
+    """Return True if the temperature is below ``COLDEST``, which vLLM would raise (Qwen2.5-VL's file has 1e-6)."""
+    return decoding.temperature < COLDEST
 
 
-def sampling_params(how: Decoding, max_tokens: int, seed: int, skip_special: bool = True) -> SamplingParams:
-    """Return every decoding choice, so that no default of the engine can differ between models."""
-    greedy = is_greedy(how)
+def sampling_params(decoding: Decoding, max_tokens: int, seed: int, skip_special: bool = True) -> SamplingParams:
+    """Return the parameters of one request."""
+    greedy = is_greedy(decoding)
     return SamplingParams(
         n=1,
-        temperature=0.0 if greedy else how.temperature,
-        top_p=1.0 if greedy else how.top_p,
-        top_k=-1 if greedy else how.top_k,
-        min_p=0.0,
-        presence_penalty=0.0,
-        frequency_penalty=0.0,
-        repetition_penalty=how.repetition_penalty,
+        temperature=0.0 if greedy else decoding.temperature,
+        top_p=1.0 if greedy else decoding.top_p,
+        top_k=-1 if greedy else decoding.top_k,
         seed=None if greedy else seed,
-        stop=None,
-        ignore_eos=False,
-        max_tokens=max_tokens,
-        min_tokens=0,
-        skip_special_tokens=skip_special,
+        min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0, repetition_penalty=decoding.repetition_penalty,
+        stop=None, ignore_eos=False, max_tokens=max_tokens, min_tokens=0, skip_special_tokens=skip_special,
         output_kind=RequestOutputKind.FINAL_ONLY,
         skip_clone=True,  # a shallow copy is enough
-    )
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Replies sampled for a training: several to one question, with the log-probability of each token."""
+"""Samples replies for training: several per question, with the log-probability of each token."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from actors.engine.chat_format import Chat
 from actors.engine.vllm.backend import VLLMBackend
 
 
-class SampledReply(NamedTuple):
+class GeneratedReply(NamedTuple):
     """One sampled reply."""
 
     tokens: list[int]
-    """With the end token where there was one."""
+    """With the end token, if there is one."""
     logprobs: list[float]
-    """Of each token under the model as it is, whatever the temperature."""
+    """Of each token under the model at temperature 1."""
 
 
 class RolloutSampling(NamedTuple):
@@ -31,10 +31,12 @@ class RolloutSampling(NamedTuple):
     max_tokens: int
 
 
-async def sample_replies(backend: VLLMBackend, chat: Chat, how: RolloutSampling, adapter: Path) -> list[SampledReply]:
-    """Sample ``how.replies`` replies to a conversation, which the engine reads once; raises BackendDied.
+async def sample_replies(
+    backend: VLLMBackend, chat: Chat, sampling: RolloutSampling, adapter: Path
+) -> list[GeneratedReply]:
+    """Sample ``sampling.replies`` replies to one conversation; raises BackendDied.
 
-    ``adapter`` is a folder named by a number: the engine identifies the adapter by it and loads it with the first question.
+    ``adapter`` is a folder named by a number, by which the engine identifies the adapter.
     """
     request = LoRARequest(adapter.name, int(adapter.name), str(adapter))
 
@@ -43,14 +45,16 @@ async def sample_replies(backend: VLLMBackend, chat: Chat, how: RolloutSampling,
 
     def choices() -> SamplingParams:
         return SamplingParams(
-            n=how.replies, temperature=how.temperature, seed=how.seed % 2**31, max_tokens=how.max_tokens, logprobs=0,
-            detokenize=False, output_kind=RequestOutputKind.FINAL_ONLY,
+            n=sampling.replies, temperature=sampling.temperature, seed=sampling.seed % 2**31,
+            max_tokens=sampling.max_tokens, logprobs=0, detokenize=False, output_kind=RequestOutputKind.FINAL_ONLY,
         )  # fmt: skip
 
-    output, *_ = await backend.generate(prompt, choices, how.max_tokens, request)
+    output, *_ = await backend.generate(prompt, choices, sampling.max_tokens, request)
     return [_read_reply(reply) for reply in sorted(output.outputs, key=lambda reply: int(reply.index))]
 
 
-def _read_reply(reply: Any) -> SampledReply:
+def _read_reply(reply: Any) -> GeneratedReply:
     tokens = list(reply.token_ids)
-    return SampledReply(tokens, [chances[token].logprob for token, chances in zip(tokens, reply.logprobs, strict=True)])
+    return GeneratedReply(
+        tokens, [chances[token].logprob for token, chances in zip(tokens, reply.logprobs, strict=True)]
+    )

@@ -1,4 +1,4 @@
-"""A vLLM backend that renders prompts and answers nothing: its front end alone, in seconds, without engine and weights."""
+"""A vLLM backend that only renders prompts: its front end without engine and weights, ready in seconds."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sweeps.spec import ModelSpec
 
 
 def open_without_engine(model: ModelSpec, data: Path) -> VLLMBackend:
-    """The backend with the renderer that its engine would have; ``token_ids`` and ``close`` work, ``reply`` does not."""
+    """Return a backend with the renderer of its engine; ``token_ids`` and ``close`` work, ``reply`` does not."""
     config = AsyncEngineArgs(**engine_arguments(model)).create_engine_config(UsageContext.LLM_CLASS)
     renderer = renderer_from_config(config)
-    renderer.warmup = lambda template: None  # it renders the largest pictures, for the speed of a first request
+    renderer.warmup = lambda template: None  # skipped: it renders the largest pictures to speed up the first request
     manager = SimpleNamespace(processes=())
     front = SimpleNamespace(
         renderer=renderer,

@@ -1,32 +1,62 @@
-"""vLLM's tool calling for an engine in this process: functions into the model's chat template, calls out of what it wrote.
+"""vLLM's tool calling for an engine in this process: functions enter the model's chat template, a parser reads the calls.
 
-vLLM 0.32's server does the same (``vllm.parser.abstract_parser``); its "auto" constrains no token: template and parser are all.
+vLLM 0.32's server does the same (``vllm.parser.abstract_parser``); its "auto" constrains no token.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.renderers.params import ChatParams
 from vllm.tool_parsers import ToolParserManager
 
-from actors.engine.chat_format import function_schema
+from actors.engine.chat_format import function_schema, has_start_token
 from actors.engine.openai.reply import bounded_call
 from envs.tool_calls import Function, encode_calls
+from sweeps.spec import ModelSpec
+
+QUESTION = [{"role": "user", "content": [{"type": "text", "text": "?"}]}]
+PROBE = Function("look_behind", "Looks behind it.", "side", ("left",))
+"""A function for testing whether a chat template writes functions."""
+
+
+def writes_start_token(renderer: Any, template: ChatParams) -> bool:
+    """Return True if the model's chat template begins every conversation with the start token itself."""
+    _, prompt = renderer.render_messages(QUESTION, template)
+    return "prompt" not in prompt or has_start_token(prompt["prompt"], renderer.get_tokenizer())
+
+
+def add_functions(template: ChatParams, functions: Sequence[Function]) -> ChatParams:
+    """Return the chat template's arguments with these functions."""
+    tools = [function_schema(function) for function in functions]
+    return replace(template, chat_template_kwargs={**template.chat_template_kwargs, "tools": tools})
+
+
+def template_takes_functions(renderer: Any, template: ChatParams) -> bool:
+    """Return True if the model's chat template writes functions; others ignore them silently."""
+    _, prompt = renderer.render_messages(QUESTION, add_functions(template, [PROBE]))
+    text = prompt["prompt"] if "prompt" in prompt else renderer.get_tokenizer().decode(prompt["prompt_token_ids"])
+    return PROBE.name in text
 
 
 class ToolCalls:
     """One of vLLM's tool parsers with its tokenizer."""
 
-    def __init__(self, name: str, tokenizer: Any) -> None:
-        """Raises ValueError if vLLM has no parser of this name."""
+    def __init__(self, model: ModelSpec, renderer: Any, template: ChatParams) -> None:
+        """Raises ValueError if vLLM lacks the entry's parser, or the model's template takes no functions."""
         try:
-            self.parser: Any = ToolParserManager.get_tool_parser(name)
+            self.parser: Any = ToolParserManager.get_tool_parser(model.tools)
         except KeyError:
             names = ", ".join(sorted(ToolParserManager.list_registered()))
-            raise ValueError(f"tools = {name!r} is no tool parser of vLLM; write one of {names}") from None
-        self.tokenizer = tokenizer
+            raise ValueError(f"tools = {model.tools!r} is no tool parser of vLLM; write one of {names}") from None
+        if not template_takes_functions(renderer, template):
+            raise ValueError(
+                f'the chat template of {model.source} takes no functions: write tools = "text" for {model.name}'
+            )
+        self.tokenizer = renderer.get_tokenizer()
 
     def request(self, functions: Sequence[Function]) -> Any:
         """Return the request that the parser would see in vLLM's server."""

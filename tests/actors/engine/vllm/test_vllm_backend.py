@@ -169,8 +169,8 @@ def test_the_front_end_is_measured_with_new_and_with_known_pictures(talk: Talk) 
     found = talk.run(measure_front_end(talk.backend, many, cached_share=0.5))
 
     assert found is not None and found.requests == PICTURES, "one request for each picture"
-    assert found.engine > 0 and min(found.new_ms, found.known_ms) > 0
-    assert found.ceiling == pytest.approx(2000 / (found.new_ms + found.known_ms))
+    assert found.engine > 0 and min(found.new_ms, found.cached_ms) > 0
+    assert found.ceiling == pytest.approx(2000 / (found.new_ms + found.cached_ms))
     (known,) = talk.replies([asked(user("Once more?", picture(1)), max_tokens=1)])
     assert known.cached_pictures == 1, "what was new was sent to the engine"
     assert facts(talk.replies(many)) == before
@@ -191,7 +191,7 @@ def test_greedy_replies_are_those_of_transformers(talk: Talk, folder: Path) -> N
         return replies
 
     mine, theirs = facts(talk.replies(many)), facts(asyncio.run(ask()))
-    assert mine == theirs and talk.backend.own["repetition_penalty"] == 1.3
+    assert mine == theirs and talk.backend.checkpoint_decoding["repetition_penalty"] == 1.3
     assert len({text for text, *_ in mine}) > 12, "16 of the 40 differ in words or pictures: the model looks at both"
 
 
