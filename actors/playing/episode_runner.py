@@ -13,7 +13,7 @@ from actors.engine.backend import Backend
 from actors.playing.lease import LeaseState
 from actors.playing.play import play
 from actors.playing.prompts import apply_condition, examples
-from actors.playing.records import EpisodeBatch, EpisodeRows, PlayedEpisode
+from actors.playing.records import EpisodeBatch, PlayedEpisode, episode_batch
 from actors.playing.turn_judge import TurnJudge
 from envs.installed import find_offer, require_identity
 from envs.types import Sample
@@ -55,7 +55,7 @@ class EpisodeRunner:
 
     def play(self, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
         """Stream finished episodes in the order in which they finish; raises as ``LeaseState.batches``."""
-        lease = LeaseState(ordinals, self._episode, EpisodeRows)
+        lease = LeaseState(ordinals, self._episode, episode_batch)
         self._leases.add(lease)
         return lease.batches(self.in_flight)
 

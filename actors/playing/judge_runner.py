@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Collection, Sequence
+from functools import partial
 from typing import NamedTuple
 from weakref import WeakSet
 
@@ -15,7 +16,7 @@ from actors.engine.in_flight import expected_in_flight
 from actors.playing.episode_runner import PlanView
 from actors.playing.judge import RULES, instruction_hash, judge
 from actors.playing.lease import LeaseState
-from actors.playing.records import JudgedAnswer, VerdictBatch, VerdictRows
+from actors.playing.records import JudgedAnswer, VerdictBatch, verdict_batch
 from envs import rulejudge
 from sweeps.spec import Judge
 from sweeps.values import digest
@@ -50,7 +51,7 @@ class JudgeRunner:
 
     def judge(self, answers: Sequence[LeasedAnswer]) -> AsyncIterator[VerdictBatch]:
         """Stream verdicts in the order in which they are ready; raises as ``LeaseState.batches``."""
-        lease = LeaseState(answers, self._verdict, lambda: VerdictRows(self.key))
+        lease = LeaseState(answers, self._verdict, partial(verdict_batch, self.key))
         self._leases.add(lease)
         return lease.batches(self.in_flight)
 

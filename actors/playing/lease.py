@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 BATCH_EPISODES = 64
 """Results per batch: enough to make a message cheap, few enough for Ray to send it inline (100 KB)."""
@@ -17,32 +17,21 @@ MAX_BATCH_AGE_S = 1.0
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Batch = TypeVar("Batch")
-Added = TypeVar("Added", contravariant=True)
-Built = TypeVar("Built", covariant=True)
-
-
-class BatchRows(Protocol[Added, Built]):
-    """A builder of one batch (``actors.playing.records.EpisodeRows``, ``VerdictRows``)."""
-
-    def __len__(self) -> int: ...
-    def add(self, result: Added, /) -> None: ...
-    def batch(self) -> Built: ...
 
 
 class LeaseState(Generic[Item, Result, Batch]):
-    """The state that the lanes of a lease share: remaining items, rows of the open batch, queue of full batches."""
+    """The state that the lanes of a lease share: remaining items, results of the open batch, queue of full batches."""
 
     def __init__(
         self,
         items: Sequence[Item],
         work: Callable[[Item], Awaitable[Result]],
-        rows: Callable[[], BatchRows[Result, Batch]],
+        build_batch: Callable[[list[Result]], Batch],
     ) -> None:
-        """``work`` returns an item's result, ``rows`` opens an empty batch."""
-        self.items, self.work, self.new_rows = items, work, rows
+        self.items, self.work, self.build_batch = items, work, build_batch
         self._remaining = iter(items)
         self._recalled: set[Item] = set()
-        self._rows = rows()
+        self._results: list[Result] = []
         self._full: asyncio.Queue[Batch | None] = asyncio.Queue(maxsize=4)
 
     async def batches(self, in_flight: int) -> AsyncIterator[Batch]:
@@ -55,7 +44,7 @@ class LeaseState(Generic[Item, Result, Batch]):
         try:
             while (batch := await self._next()) is not None:
                 yield batch
-            if len(self._rows):
+            if self._results:
                 yield self._take()
             await closing
         finally:
@@ -71,15 +60,14 @@ class LeaseState(Generic[Item, Result, Batch]):
         for item in self._remaining:
             if item in self._recalled:
                 continue
-            outcome = await self.work(item)
-            self._rows.add(outcome)  # read ``_rows`` after the await: another lane may have replaced the batch
-            if len(self._rows) >= BATCH_EPISODES:
+            result = await self.work(item)
+            self._results.append(result)  # read after the await: another lane may have replaced the list
+            if len(self._results) >= BATCH_EPISODES:
                 await self._full.put(self._take())
 
     def _take(self) -> Batch:
-        """Return the open batch and open a new one."""
-        rows, self._rows = self._rows, self.new_rows()
-        return rows.batch()
+        results, self._results = self._results, []
+        return self.build_batch(results)
 
     async def _next(self) -> Batch | None:
         """Return the next full batch, or after ``MAX_BATCH_AGE_S`` the open one; None once every lane has ended."""
@@ -87,7 +75,7 @@ class LeaseState(Generic[Item, Result, Batch]):
             try:
                 return await asyncio.wait_for(self._full.get(), MAX_BATCH_AGE_S)
             except TimeoutError:
-                if len(self._rows):
+                if self._results:
                     return self._take()
 
     async def _close_after(self, lanes: Iterable[asyncio.Task[None]]) -> None:

@@ -145,54 +145,25 @@ class JudgedAnswer(NamedTuple):
     judged: Judged
 
 
-class EpisodeRows:
-    """A builder of an ``EpisodeBatch``."""
-
-    def __init__(self) -> None:
-        self._played: list[PlayedEpisode] = []
-
-    def __len__(self) -> int:
-        return len(self._played)
-
-    def add(self, played: PlayedEpisode) -> None:
-        """Append one finished episode."""
-        self._played.append(played)
-
-    def batch(self) -> EpisodeBatch:
-        """Return all episodes so far, as columns."""
-        episodes = [episode_row(cell, episode) for _, cell, episode in self._played]
-        turns = [
-            turn_row(episode.key, number, turn)
-            for _, _, episode in self._played
-            for number, turn in enumerate(episode.turns)
-        ]
-        ordinals = [played.ordinal for played in self._played]
-        rejected = frozenset(ordinal for ordinal, _, episode in self._played if episode.rejected)
-        return EpisodeBatch(ordinals, columns(EpisodeRow, episodes), columns(TurnRow, turns), rejected)
+def episode_batch(played: Sequence[PlayedEpisode]) -> EpisodeBatch:
+    """Return finished episodes as a batch of columns."""
+    return EpisodeBatch(
+        [ordinal for ordinal, _, _ in played],
+        to_columns(EpisodeRow, [episode_row(cell, episode) for _, cell, episode in played]),
+        to_columns(
+            TurnRow, [turn_row(each.key, n, turn) for _, _, each in played for n, turn in enumerate(each.turns)]
+        ),
+        frozenset(ordinal for ordinal, _, episode in played if episode.rejected),
+    )
 
 
-class VerdictRows:
-    """A builder of a ``VerdictBatch``."""
-
-    def __init__(self, judge: str) -> None:
-        """``judge`` is the judge's key (``actors.playing.judge_runner.judge_key``)."""
-        self.judge = judge
-        self._answers: list[JudgedAnswer] = []
-
-    def __len__(self) -> int:
-        return len(self._answers)
-
-    def add(self, answer: JudgedAnswer) -> None:
-        """Append one judged answer."""
-        self._answers.append(answer)
-
-    def batch(self) -> VerdictBatch:
-        """Return all verdicts so far, as columns."""
-        verdicts = [verdict_row(self.judge, answer) for answer in self._answers]
-        return VerdictBatch([answer.ordinal for answer in self._answers], columns(VerdictRow, verdicts))
+def verdict_batch(judge: str, answers: Sequence[JudgedAnswer]) -> VerdictBatch:
+    """Return judged answers as a batch of columns; ``judge`` is the key (``actors.playing.judge_runner.judge_key``)."""
+    rows = [verdict_row(judge, answer) for answer in answers]
+    return VerdictBatch([answer.ordinal for answer in answers], to_columns(VerdictRow, rows))
 
 
-def columns(row_type: type[NamedTuple], rows: Sequence[tuple[Any, ...]]) -> Columns:
+def to_columns(row_type: type[NamedTuple], rows: Sequence[tuple[Any, ...]]) -> Columns:
     """Return the columns of these rows; without rows, each is empty."""
     return {name: [row[index] for row in rows] for index, name in enumerate(row_type._fields)}
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from actors.playing.play import Episode
-from actors.playing.records import EpisodeBatch, EpisodeRows, PlayedEpisode
+from actors.playing.records import EpisodeBatch, PlayedEpisode, episode_batch
 from envs.types import ERRORS, Ending
 from orchestrator.execution.circuit_breaker import CircuitBreaker, select_episodes
 from orchestrator.planning.plan import Plan
@@ -74,10 +74,10 @@ class ResultSink:
 
 def build_failed_batch(plan: Plan, ordinals: Sequence[int], reason: str) -> EpisodeBatch:
     """Return rows that record ``reason`` for each ordinal: ending FAILED, which no table counts as an answer; no turns."""
-    rows = EpisodeRows()
+    episodes = []
     for ordinal in ordinals:
         index, sample = plan.task(ordinal)
         key, seed = plan.key(index, sample), plan.episode_seed(sample, plan.cells[index].condition)
         failed = Episode(key, sample, seed, (), Ending.FAILED, reason, 0.0)
-        rows.add(PlayedEpisode(ordinal, plan.cells[index], failed))
-    return rows.batch()
+        episodes.append(PlayedEpisode(ordinal, plan.cells[index], failed))
+    return episode_batch(episodes)

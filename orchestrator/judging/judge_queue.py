@@ -14,7 +14,7 @@ import polars as pl
 
 from actors.playing.judge import Judged
 from actors.playing.judge_runner import LeasedAnswer, judge_key
-from actors.playing.records import EpisodeBatch, JudgedAnswer, VerdictBatch, VerdictRows
+from actors.playing.records import EpisodeBatch, JudgedAnswer, VerdictBatch, verdict_batch
 from envs.types import Ending
 from orchestrator.planning.plan import Plan, judge_group
 from orchestrator.storage import verdict_store
@@ -73,12 +73,12 @@ class JudgeQueue:
 
     def give_up(self, ordinals: Iterable[int], reason: str) -> None:
         """Store these answers as unjudged, with the reason."""
-        rows = VerdictRows(self.key)
+        answers = []
         for ordinal in ordinals:
             index, sample = self.plan.task(ordinal)
             unjudged = Judged(None, "", 0, reason, True, 0.0, 0, 0, 0.0)
-            rows.add(JudgedAnswer(ordinal, self.plan.cells[index], sample.id, self._key(ordinal), unjudged))
-        self.store_verdicts(rows.batch())
+            answers.append(JudgedAnswer(ordinal, self.plan.cells[index], sample.id, self._key(ordinal), unjudged))
+        self.store_verdicts(verdict_batch(self.key, answers))
 
     def flush(self, always: bool = False) -> None:
         """Make verdicts durable if they are due or ``always``, their episodes first."""

@@ -10,7 +10,7 @@ from actors.engine.backend import BackendDied, Refused, Request, ScriptedBackend
 from actors.engine.baselines import POLICIES, Baseline
 from actors.playing.judge import derive_seed
 from actors.playing.play import Episode, play
-from actors.playing.records import EpisodeRow, EpisodeRows, PlayedEpisode, TurnRow
+from actors.playing.records import EpisodeRow, PlayedEpisode, TurnRow, episode_batch
 from envs import SCENARIOS
 from envs.openended import accepted_answers, read_verdict, rule_verdict
 from envs.stimulus import OPEN_ENDED_HINT, ROD_REFERENCE, VIDEO_PREFACE
@@ -64,9 +64,7 @@ def test_the_question_is_asked_once_with_its_picture_and_without_options(scenari
 def test_the_whole_answer_is_kept_and_nothing_is_said_about_it():
     text = "<think>Hm, a banana?</think>\nPlease move the blocks."
     episode = played("ROD", ScriptedBackend(lambda request: text))
-    rows = EpisodeRows()
-    rows.add(PlayedEpisode(0, cell("ROD"), episode))
-    batch = rows.batch()
+    batch = episode_batch([PlayedEpisode(0, cell("ROD"), episode)])
     row = {name: values[0] for name, values in batch.episodes.items()}
     turn = {name: values[0] for name, values in batch.turns.items()}
 
@@ -84,9 +82,7 @@ def test_a_request_that_cannot_be_answered_ends_its_episode_and_is_no_zero(error
         raise error("too small")
 
     episode = played("QD", ScriptedBackend(answer))
-    rows = EpisodeRows()
-    rows.add(PlayedEpisode(0, cell("QD"), episode))
-    batch = rows.batch()
+    batch = episode_batch([PlayedEpisode(0, cell("QD"), episode)])
     assert (episode.ending, episode.error, episode.turns) == (ending, "too small", ())
     assert batch.episodes["correct"] == [None] and batch.turns["key"] == []
 

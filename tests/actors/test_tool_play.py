@@ -12,7 +12,7 @@ from actors.engine.backend import Refused, Request, ScriptedBackend
 from actors.engine.baselines import MALFORMED, Baseline
 from actors.engine.chat_format import function_schema
 from actors.playing.play import Episode, play
-from actors.playing.records import EpisodeRows, PlayedEpisode
+from actors.playing.records import PlayedEpisode, episode_batch
 from envs import SCENARIOS
 from envs.answers import as_letter, as_text, option_table
 from envs.samples import load_samples
@@ -88,9 +88,7 @@ def test_policies_take_by_calls_the_turns_that_they_take_by_letters(condition):
 def test_a_malformed_call_is_stored_as_it_came_and_counted_as_unparsable(reply):
     cell = Cell(model=POLICY, scenario="ROD", condition=CONDITIONS["zero-shot"], protocol=Protocol.TOOLS)
     episode = played(SAMPLES["ROD"], ScriptedBackend(lambda request: reply))
-    rows = EpisodeRows()
-    rows.add(PlayedEpisode(0, cell, episode))
-    batch = rows.batch()
+    batch = episode_batch([PlayedEpisode(0, cell, episode)])
 
     assert (batch.episodes["ending"], batch.episodes["unparsable"], batch.episodes["correct"]) == (
         ["wrong"],

@@ -27,7 +27,7 @@ from actors.engine.baselines import Baseline
 from actors.engine.in_flight import StartReport
 from actors.node.process_output import WorkerAddress
 from actors.playing.play import Episode, play
-from actors.playing.records import EpisodeBatch, EpisodeRows, PlayedEpisode
+from actors.playing.records import EpisodeBatch, PlayedEpisode, episode_batch
 from envs import SCENARIOS
 from orchestrator.execution import driver, ray_session
 from orchestrator.execution.run import run
@@ -60,10 +60,7 @@ class Crowd:
         async with self.free[slot]:
             for first in range(0, len(ordinals), PACE):
                 ready = time.monotonic() + 1.0
-                rows = EpisodeRows()
-                for ordinal in ordinals[first : first + PACE]:
-                    rows.add(await self._episode(ordinal))
-                yield rows.batch()
+                yield episode_batch([await self._episode(ordinal) for ordinal in ordinals[first : first + PACE]])
                 await asyncio.sleep(max(0.0, ready - time.monotonic()))
 
     async def _episode(self, ordinal: int) -> PlayedEpisode:

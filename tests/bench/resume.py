@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.playing.play import Episode
-from actors.playing.records import EpisodeRows, PlayedEpisode
+from actors.playing.records import PlayedEpisode, episode_batch
 from envs import SCENARIOS
 from envs.demo import draw
 from envs.samples import paper_ids
@@ -58,15 +58,15 @@ def table(data: Path, episodes: int) -> dict[str, Any]:
 
 def store_half(plan: Plan, folder: Path) -> None:
     """Every second episode, as if it had been played."""
-    store, rows = EpisodeStore(folder), EpisodeRows()
+    store, played = EpisodeStore(folder), list[PlayedEpisode]()
     for ordinal in range(0, plan.total, 2):
         index, sample = plan.task(ordinal)
         episode = Episode(plan.key(index, sample), sample, 0, (), Ending.WRONG, None, 0.0)
-        rows.add(PlayedEpisode(ordinal, plan.cells[index], episode))
-        if len(rows) == 5000:
-            store.append(rows.batch())
-            rows = EpisodeRows()
-    store.append(rows.batch())
+        played.append(PlayedEpisode(ordinal, plan.cells[index], episode))
+        if len(played) == 5000:
+            store.append(episode_batch(played))
+            played = []
+    store.append(episode_batch(played))
     store.close()
 
 

@@ -78,8 +78,7 @@ def watched() -> Spans:
     from vllm.v1.engine.output_processor import OutputProcessor
     from vllm.v1.serial_utils import MsgpackEncoder
 
-    from actors.playing import episode_rules
-    from actors.playing.records import EpisodeRows
+    from actors.playing import episode_rules, episode_runner
     from envs.render import Renderer
     from envs.scenario import Scenario
 
@@ -95,8 +94,7 @@ def watched() -> Spans:
     for name in ("turn_view", "messages", "repair_reply"):
         spans.watch(episode_rules, name, "game and prompt")
     spans.watch(Scenario, "step", "game and prompt")
-    for name in ("add", "batch"):
-        spans.watch(EpisodeRows, name, "row")
+    spans.watch(episode_runner, "episode_batch", "row")
     return spans
 
 

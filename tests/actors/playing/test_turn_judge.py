@@ -9,7 +9,7 @@ import pytest
 from actors.engine.backend import BackendDied, Refused, Request, ScriptedBackend
 from actors.engine.baselines import Baseline
 from actors.playing.play import Episode, play
-from actors.playing.records import EpisodeRows, PlayedEpisode
+from actors.playing.records import PlayedEpisode, episode_batch
 from actors.playing.turn_judge import TurnJudge, turn_judge_key
 from envs import SCENARIOS
 from envs.stimulus import OPEN_ENDED_HINT
@@ -87,12 +87,8 @@ def test_without_a_verdict_an_episode_has_failed_and_says_why():
     replies = iter(["no list", "1,1"])
     mute = ScriptedBackend(lambda request: next(replies))
     episode = played("ROD", Baseline("ask-properly"), mute)
-    rows = EpisodeRows()
-    rows.add(PlayedEpisode(0, cell("ROD"), episode))
-    (row,) = [
-        dict(zip(rows.batch().episodes, values, strict=True))
-        for values in zip(*rows.batch().episodes.values(), strict=True)
-    ]
+    columns = episode_batch([PlayedEpisode(0, cell("ROD"), episode)]).episodes
+    (row,) = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     assert episode.ending is Ending.FAILED and episode.turns == ()
     assert row["error"] == "rule-judge gave no verdict on turn 0: no list of 0 and 1 of the right length"
@@ -126,10 +122,8 @@ def test_a_judge_that_refuses_fails_the_episode_and_one_that_died_leaves_it_pend
 
 
 def test_rows_hold_the_judges_reply_and_what_it_was_read_as():
-    rows = EpisodeRows()
     episode = played("QD", Baseline("oracle"))
-    rows.add(PlayedEpisode(0, cell("QD"), episode))
-    turns = rows.batch().turns
+    turns = episode_batch([PlayedEpisode(0, cell("QD"), episode)]).turns
 
     assert turns["read_as"] == [shown.turn.option for shown in episode.turns]
     assert turns["judged"] == [shown.turn.judged for shown in episode.turns] and all(turns["judged"])

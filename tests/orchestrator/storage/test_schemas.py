@@ -12,13 +12,13 @@ from actors.playing.judge import Judged
 from actors.playing.play import Episode, PlayedTurn
 from actors.playing.records import (
     EpisodeRow,
-    EpisodeRows,
     JudgedAnswer,
     PlayedEpisode,
     TurnRow,
     VerdictRow,
-    VerdictRows,
+    episode_batch,
     episode_row,
+    verdict_batch,
 )
 from envs.openended import Bits
 from envs.types import Action, Ending, ImageRef, Move, OpenAnswer, Turn, Verdict
@@ -90,11 +90,12 @@ def episode(key, turn, ending, error=None):
 
 def test_what_a_worker_sends_is_what_the_store_reads_back(tmp_path):
     asked = Turn(3, "A", Verdict.CORRECT, Verdict.MISMATCH, Action.SUGGESTION, Move.LEFT)
-    rows = EpisodeRows()
-    rows.add(PlayedEpisode(5, cell(), episode("a", asked, Ending.LIMIT)))
-    rows.add(PlayedEpisode(6, cell(), replace(episode("b", asked, Ending.FAILED, "gone"), turns=())))
-    rows.add(PlayedEpisode(7, cell("oeg"), episode("c", OpenAnswer(1, "Move it."), Ending.ANSWERED)))
-    batch = pickle.loads(pickle.dumps(rows.batch()))
+    played = [
+        PlayedEpisode(5, cell(), episode("a", asked, Ending.LIMIT)),
+        PlayedEpisode(6, cell(), replace(episode("b", asked, Ending.FAILED, "gone"), turns=())),
+        PlayedEpisode(7, cell("oeg"), episode("c", OpenAnswer(1, "Move it."), Ending.ANSWERED)),
+    ]
+    batch = pickle.loads(pickle.dumps(episode_batch(played)))
     store = EpisodeStore(tmp_path)
     store.append(batch)
     store.close()
@@ -124,9 +125,8 @@ def test_what_an_engine_had_before_is_counted_over_turns_and_unknown_where_one_d
 def test_a_folder_of_an_earlier_version_is_read_with_nulls_and_merged_with_new_parts(tmp_path):
     for key in ("a", "b"):
         store = EpisodeStore(tmp_path)
-        rows = EpisodeRows()
-        rows.add(PlayedEpisode(5, cell(), replace(episode(key, OpenAnswer(1, "?"), Ending.ANSWERED), turns=())))
-        store.append(rows.batch())
+        played = replace(episode(key, OpenAnswer(1, "?"), Ending.ANSWERED), turns=())
+        store.append(episode_batch([PlayedEpisode(5, cell(), played)]))
         store.close()
     path = tmp_path / "episodes/part-00000001.parquet"
     replaced(pl.read_parquet(path).drop("cached_tokens", "pictures", "cached_pictures"), path)
@@ -140,10 +140,11 @@ def test_a_folder_of_an_earlier_version_is_read_with_nulls_and_merged_with_new_p
 
 def test_what_a_judges_worker_sends_is_what_the_store_reads_back(tmp_path):
     three = Bits(True, False)
-    rows = VerdictRows("rules/ours-1")
-    rows.add(JudgedAnswer(5, cell("oeg"), 3, "a", Judged(three, "1,0", 1, "", False, 0.5, 10, 2, 0.25, strict=three)))
-    rows.add(JudgedAnswer(6, cell("oeg"), 4, "b", Judged(None, "what?", 2, "no list", True, 0.5, 10, 2, 0.0)))
-    batch = pickle.loads(pickle.dumps(rows.batch()))
+    answers = [
+        JudgedAnswer(5, cell("oeg"), 3, "a", Judged(three, "1,0", 1, "", False, 0.5, 10, 2, 0.25, strict=three)),
+        JudgedAnswer(6, cell("oeg"), 4, "b", Judged(None, "what?", 2, "no list", True, 0.5, 10, 2, 0.0)),
+    ]
+    batch = pickle.loads(pickle.dumps(verdict_batch("rules/ours-1", answers)))
     store = VerdictStore(tmp_path)
     store.append(batch.verdicts)
     store.flush()
@@ -162,5 +163,5 @@ def test_what_a_judges_worker_sends_is_what_the_store_reads_back(tmp_path):
 
 
 def test_an_empty_batch_has_all_columns():
-    assert EpisodeRows().batch().episodes.keys() == EPISODES.keys()
-    assert pl.DataFrame(VerdictRows("x").batch().verdicts, schema=VERDICTS).is_empty()
+    assert episode_batch([]).episodes.keys() == EPISODES.keys()
+    assert pl.DataFrame(verdict_batch("x", []).verdicts, schema=VERDICTS).is_empty()
