@@ -1,7 +1,7 @@
-"""The backend for services that speak OpenAI's chat completions, ``vllm serve`` among them.
+"""The backend for services with OpenAI's chat completions, such as ``vllm serve``.
 
 A refused request ends its episode, a temporary error is retried, a final refusal stops the model; nothing else is raised.
-The SDK's own retries are off: this loop knows which errors are worth one.
+The SDK's own retries are off, because this module decides which errors to retry.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
 
 TRIES = 8
-"""Failures of one request, while others succeed, after which it is given up."""
+"""Failures of one request, while others succeed, after which it is not retried."""
 UNREADABLE_TRIES = 4
-"""Unreadable answers to one request after which it is given up: each may have been paid for."""
+"""Unreadable answers to one request after which it is not retried: each may be billed."""
 REASON_LENGTH = 300
-"""Characters of a service's message that a reason shows."""
+"""Maximum characters of a service's message in a reason."""
 MILLION = 1e6
 FILTERED = {"content_filter", "content_policy_violation", "invalid_prompt", "moderation_blocked"}
 """Error codes with which services decline a prompt."""
 MISCONFIGURED = {"unsupported_parameter", "unsupported_value", "unknown_parameter", "model_not_found"}
-"""Codes of a 400 that every other request would get too."""
-OUTGROWN = re.compile(
+"""Codes of a 400 that every request would get."""
+TOO_LONG = re.compile(
     r"context_length_exceeded|maximum (?:context|model) length|context window|at most \d+ image|too many images", re.I
 )
 """Messages of OpenAI, vLLM's server and others about a prompt that is too long or has too many pictures."""
 NO_TOOLS = re.compile(r"tool[ _-]?(?:choice|use|call|s\b)|function[ _-]?call", re.I)
-"""Messages of services that call no functions: vLLM's server without ``--enable-auto-tool-choice``, and others by model."""
+"""Messages of services without function calls: vLLM's server without ``--enable-auto-tool-choice``, and others by model."""
 OUT_OF_MONEY = {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
 
 
 class OpenAIBackend(Backend):
-    """One model of one service, asked by many episodes at once."""
+    """One model of one service, for many concurrent requests."""
 
     def __init__(self, model: ModelSpec, data: Path) -> None:
         self.model, self.endpoint = model, model.endpoint
@@ -85,16 +85,15 @@ class OpenAIBackend(Backend):
         """Monotonic time of the service's last answer to any request."""
         self.stopped: BackendError | None = None
         self.warned = False
-        """True once an odd token count has been reported."""
+        """True once an invalid token count has been reported."""
 
     async def reply(self, request: Request) -> Reply:
         """Answer; raises Unprocessable, Refused, BackendDied, ModelStopped or BudgetSpent."""
         form, limit = self.endpoint.pictures, self.endpoint.largest_picture
         urls = await self.pictures.load_as(request.messages, lambda image: data_url(image, form, limit))
-        body, chance = self.body(request, urls), Random(request.seed)
-        ceiling = self._ceiling(request)
+        body, ceiling = self.body(request, urls), self._ceiling(request)
         async with self.budget.reserve(lambda: self._ceiling(request)):
-            return await self._insist(body, chance, ceiling)
+            return await self._send_until_answered(body, Random(request.seed), ceiling)
 
     def limit_in_flight(self, requests: int) -> None:
         self.pace.set_limit(requests)
@@ -103,12 +102,11 @@ class OpenAIBackend(Backend):
         self.budget = budget or self.budget
 
     async def close(self) -> None:
-        """Close the connections; safe to call twice."""
         self.pictures.close()
         await self.client.close()
 
     def body(self, request: Request, urls: Mapping[ImageRef, str]) -> dict[str, Any]:
-        """Return the request as it is sent; it states every decoding choice that the service accepts."""
+        """Return the body to send, with every decoding parameter that the service accepts."""
 
         def part(image: ImageRef) -> Part:
             return {"type": "image_url", "image_url": {"url": urls[image]}}
@@ -121,11 +119,11 @@ class OpenAIBackend(Backend):
         }
         if endpoint.decoding:
             body |= {"seed": request.seed}
-            if not sampling.checkpoint:  # else the server takes its own defaults, which for vLLM are the checkpoint's
+            if not sampling.checkpoint:  # else the server's defaults apply, which for vLLM are the checkpoint's
                 body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
         if endpoint.effort:
             body["reasoning_effort"] = endpoint.effort
-        if request.tools:  # "auto", as letters are asked for and not forced (docs/decisions/0014)
+        if request.tools:  # "auto", because option letters are not forced either (docs/decisions/0014)
             body |= {"tools": [function_schema(function) for function in request.tools], "tool_choice": "auto"}
         return {**body, "extra_body": self._extra(sampling)}
 
@@ -134,7 +132,7 @@ class OpenAIBackend(Backend):
         extra: dict[str, Any] = {}
         if self.endpoint.server == "vllm":
             extra = {"min_p": 0.0} if sampling.checkpoint else {"top_k": sampling.top_k, "min_p": 0.0}
-            if self.model.repetition_penalty is not None:  # else the server takes the checkpoint's own
+            if self.model.repetition_penalty is not None:  # else the checkpoint's own applies
                 extra["repetition_penalty"] = self.model.repetition_penalty
         if self.model.chat:
             extra["chat_template_kwargs"] = self.model.chat
@@ -143,48 +141,48 @@ class OpenAIBackend(Backend):
         return {**extra, **self.model.options}
 
     # -- retries ------------------------------------------------------------------------------------------------------
-    async def _insist(self, body: dict[str, Any], chance: Random, ceiling: float) -> Reply:
-        """Ask until there is an answer or no hope; the reply's seconds are those of the successful attempt."""
+    async def _send_until_answered(self, body: dict[str, Any], chance: Random, ceiling: float) -> Reply:
+        """Retry until there is an answer or a final error; the reply's seconds are those of the last attempt."""
         first, failures, unreadable = 0.0, 0, 0
         while True:
             if self.stopped is not None:
                 raise self.stopped
             try:
-                return await self._attempt(body, chance, ceiling)
+                return await self._send(body, chance, ceiling)
             except RetryableError as error:
                 first = first or monotonic()
                 failures += not error.throttled
                 unreadable += error.unreadable
-                self._give_up(first, failures, unreadable, error.reason)
+                self._check_limits(first, failures, unreadable, error.reason)
                 await asyncio.sleep(backoff(failures, chance) if error.rest is None else error.rest)
             except ModelStopped as reason:
                 self.stopped = reason
                 raise
 
-    async def _attempt(self, body: dict[str, Any], chance: Random, ceiling: float) -> Reply:
+    async def _send(self, body: dict[str, Any], chance: Random, ceiling: float) -> Reply:
         async with self.pace.slot(chance) as round_:
-            began = perf_counter()
+            start = perf_counter()
             try:
                 async with asyncio.timeout(self.endpoint.deadline):
                     response = await self.client.chat.completions.with_raw_response.create(**body)
                 answer = parse_object(response.content)
-            except UnreadableAnswer as odd:
-                raise self._unreadable(odd) from None
-            except Exception as problem:  # the SDK raises anything on an untrusted response
+            except UnreadableAnswer as problem:
+                raise self._unreadable_error(problem) from None
+            except Exception as problem:  # the SDK may raise anything on an untrusted response
                 error = self.classify(problem, tools="tools" in body)
                 if isinstance(error, RetryableError) and error.throttled:
                     rest = backoff(self.pace.round, chance) if error.rest is None else error.rest
                     self.pace.slow_down(round_, rest)
-                    error.rest = 0.0  # the pace makes everybody rest, this caller too
+                    error.rest = 0.0  # the pace delays every caller, this one included
                 raise error from None
             self.last_answer_at = monotonic()
             self.pace.speed_up()
             tokens = read_usage(answer)
-            cost, seconds = self._charge(tokens, ceiling), perf_counter() - began
+            cost, seconds = self._charge(tokens, ceiling), perf_counter() - start
             return self._read_choice(answer, tokens, cost, seconds, tools="tools" in body)
 
-    def _give_up(self, first: float, failures: int, unreadable: int, reason: str) -> None:
-        """Raise if waiting makes no sense: the service is silent for all, or fails on this request alone."""
+    def _check_limits(self, first: float, failures: int, unreadable: int, reason: str) -> None:
+        """Raise if a retry is useless: the service is silent for all requests, or fails only on this one."""
         if unreadable >= UNREADABLE_TRIES:
             raise Unprocessable(
                 f"{self.model.name} gave {unreadable} answers that cannot be read; last error: {reason}"
@@ -197,7 +195,7 @@ class OpenAIBackend(Backend):
             )
 
     def classify(self, error: Exception, tools: bool = False) -> Exception:
-        """Return what an error of the SDK means: RetryableError or a BackendError; ``tools``: functions were sent."""
+        """Return the RetryableError or BackendError for an error of the SDK; ``tools``: functions were sent."""
         if not isinstance(error, openai.APIStatusError):
             return RetryableError(self._clean(f"{type(error).__name__}: {error.__cause__ or error}"))
         rest = retry_after(error.response.headers)
@@ -206,24 +204,19 @@ class OpenAIBackend(Backend):
     def classify_status(
         self, status: int, code: str, message: str, rest: float | None = None, tools: bool = False
     ) -> Exception:
-        """Return what a status other than 200 means.
+        """Return the error for an HTTP status other than 200.
 
-        Args:
-            status: the HTTP status.
-            code: the service's error code.
-            message: the service's message.
-            rest: seconds that the service asks to wait.
-            tools: whether functions were sent.
+        ``rest``: seconds that the service asks to wait; ``tools``: functions were sent.
         """
         reason, words = self._clean(f"{self.model.name}: HTTP {status} {code}: {message}"), f"{code} {message}"
         if code in FILTERED:
             return Refused(reason)
         if status in (408, 409) or status >= 500 or (status == 429 and code not in OUT_OF_MONEY):
             return RetryableError(reason, rest, throttled=status == 429)
-        if tools and status in (400, 404, 422) and NO_TOOLS.search(words) and not OUTGROWN.search(words):
+        if tools and status in (400, 404, 422) and NO_TOOLS.search(words) and not TOO_LONG.search(words):
             return ModelStopped(f'{reason}; write tools = "text" in its entry to have functions in the prompt')
         if status in (400, 413, 422) and code not in MISCONFIGURED:
-            return (Overflow if OUTGROWN.search(words) else Unprocessable)(reason)
+            return (Overflow if TOO_LONG.search(words) else Unprocessable)(reason)
         if 300 <= status < 400:
             return ModelStopped(
                 f"{self.model.name}: HTTP {status}: the service redirects; give the final address as base_url"
@@ -232,13 +225,13 @@ class OpenAIBackend(Backend):
             return ModelStopped(f"{self.model.name}: HTTP 401: the service refuses the key in {self.endpoint.key_env}")
         return ModelStopped(reason)
 
-    def _unreadable(self, odd: UnreadableAnswer) -> RetryableError:
-        """Return the error to retry: the service works, and only this answer is odd."""
+    def _unreadable_error(self, problem: UnreadableAnswer) -> RetryableError:
+        """Return the error to retry; the service itself works."""
         self.last_answer_at = monotonic()
-        return RetryableError(self._clean(str(odd)), unreadable=True)
+        return RetryableError(self._clean(str(problem)), unreadable=True)
 
     def _clean(self, text: str) -> str:
-        """Return one line without control characters and key, cut last: half a key is not recognized."""
+        """Return one line without control characters and key; cut last, because half a key is not recognized."""
         return one_line(redact_key(text, self.key))[:REASON_LENGTH]
 
     # -- answers ------------------------------------------------------------------------------------------------------
@@ -246,18 +239,18 @@ class OpenAIBackend(Backend):
         """Return the reply of the first choice; raises Refused or RetryableError."""
         try:
             choice = parse_first_choice(answer, tools)
-        except UnreadableAnswer as odd:
-            raise self._unreadable(odd) from None
+        except UnreadableAnswer as problem:
+            raise self._unreadable_error(problem) from None
         if choice.refusal:
             raise Refused(self._clean(f"{self.model.name}: {choice.refusal}"))
         text = redact_key(encode_calls(choice.calls, choice.text) if choice.calls else choice.text, self.key)
         return Reply(text, tokens.prompt, tokens.reply, choice.finish, seconds, cost, tokens.cached)
 
     def _charge(self, tokens: Tokens, ceiling: float) -> float:
-        """Pay for an answer, readable or not, and return its cost; odd counts charge the budget the ceiling."""
+        """Pay for an answer, readable or not, and return its cost; invalid counts charge the budget the ceiling."""
         cost = self._cost(tokens)
         self.max_prompt_cost = max(self.max_prompt_cost, self._cost(Tokens(tokens.prompt)))
-        self.budget.pay(max(cost, ceiling) if tokens.odd else cost)
+        self.budget.pay(max(cost, ceiling) if tokens.invalid else cost)
         self._warn_of(tokens)
         return cost
 
@@ -266,13 +259,13 @@ class OpenAIBackend(Backend):
         return (tokens.prompt * prompt_price + tokens.reply * reply_price) / MILLION
 
     def _warn_of(self, tokens: Tokens) -> None:
-        if tokens.odd and not self.warned:
+        if tokens.invalid and not self.warned:
             self.warned = True
-            line = f"{self.model.name}: odd token counts of the service are stored as 0: {tokens.odd}"
+            line = f"{self.model.name}: odd token counts of the service are stored as 0: {tokens.invalid}"
             print(self._clean(line), flush=True)
 
     def _ceiling(self, request: Request) -> float:
-        """Return the most that a request may cost, as far as known: its longest reply and the dearest prompt so far."""
+        """Return an estimate of the most that a request may cost: its longest reply and the costliest prompt so far."""
         longest = request.sampling.max_tokens + self.endpoint.reserve
         return self.max_prompt_cost + self._cost(Tokens(reply=longest))
 

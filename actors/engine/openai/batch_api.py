@@ -1,4 +1,4 @@
-"""The calls of OpenAI's Batch API that a sweep needs; each is made once, and raises what the SDK raises.
+"""The calls of OpenAI's Batch API that a sweep needs, without retries; they raise the SDK's errors.
 
 Files are uploaded from disk and read line by line: a batch of 200 MB is never in memory.
 """
@@ -17,9 +17,9 @@ from actors.engine.openai.batch_reply import ResultLine, ServiceBatch, parse_bat
 from actors.engine.openai.reply import UnreadableAnswer, Untrusted, parse_object, validate
 
 MAX_RESULT_BYTES = 4 * 2**30
-"""Of a result file: 50,000 replies of 80 KB."""
+"""Maximum size of a result file: 50,000 replies of 80 KB."""
 PAGE, MAX_PAGES = 100, 1_000
-"""Batches per page of the list (the API's maximum), and pages that are read."""
+"""Batches per page of the list (the API's maximum), and maximum number of pages."""
 
 
 class _File(Untrusted):
@@ -39,7 +39,6 @@ class BatchApi:
         self.bulk = client.with_options(http_client=http_client.open_client(MAX_RESULT_BYTES))
 
     async def close(self) -> None:
-        """Close the connections for files."""
         await self.bulk.close()
 
     async def upload(self, file: BatchFile) -> str:

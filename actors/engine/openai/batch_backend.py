@@ -1,7 +1,7 @@
-"""The backend for services through OpenAI's Batch API: half the price, up to 24 hours per turn.
+"""The backend for services with OpenAI's Batch API: half the price, up to 24 hours per turn.
 
-Every request is paid once: the batches of earlier attempts are found by the run's name in their metadata, awaited and read
-before anything new is sent (docs/decisions/0013). Requests collect in a file until every episode in play waits.
+Every request is paid once: batches of earlier attempts carry the run's name in their metadata, and are awaited and read before
+a new request is sent (docs/decisions/0013). Requests collect in a file until every episode in play waits.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ GATHER_S = 1.0
 TRIES = 3
 """Batches in which a request fails before its episode ends."""
 RENDERED = 16
-"""Requests with their pictures in memory at once."""
+"""Maximum number of requests with their pictures in memory."""
 UNKNOWN_PICTURE = 4_096
-"""Tokens assumed per picture before its batch is answered, if no rule of the provider is known."""
+"""Tokens assumed per picture for the ceiling, if no rule of the provider is known."""
 MARKS = 16
-"""Tokens that a message may have besides its text, whose bytes bound its tokens."""
+"""Tokens that a message may have in addition to its text, whose bytes bound its tokens."""
 
 
 class OpenAIBatchBackend(OpenAIBackend):
-    """One model of one service, asked by many episodes at once, one file per turn."""
+    """One model of one service, for many concurrent requests, with one file per turn."""
 
     def __init__(self, model: ModelSpec, data: Path) -> None:
         super().__init__(model, data)
@@ -93,7 +93,7 @@ class OpenAIBatchBackend(OpenAIBackend):
 
     async def close(self) -> None:
         """Close the connections; running batches continue, and the next attempt reads them. Safe to call twice."""
-        for task in (*self.sending, *([self.adopting] if self.adopting else [])):
+        for task in filter(None, (*self.sending, self.adopting)):
             task.cancel()
         if self.timer:
             self.timer.cancel()
@@ -111,7 +111,7 @@ class OpenAIBatchBackend(OpenAIBackend):
                 return earlier.popleft(), False
             content = request_line(name, body)
         if not self.open.fits(content):
-            self._send()
+            self._send_file()
         self.open.add(name, content, ceiling)
         answer = self.waiting[name] = asyncio.get_running_loop().create_future()
         self._restart_timer()
@@ -137,37 +137,36 @@ class OpenAIBatchBackend(OpenAIBackend):
         return {**body, **extra}, self._cost(Tokens(prompt, longest))
 
     def _restart_timer(self) -> None:
-        """Check in ``GATHER_S`` whether every episode waits: something has changed."""
+        """Check in ``GATHER_S`` whether every episode waits."""
         if self.timer:
             self.timer.cancel()
         self.timer = asyncio.get_running_loop().call_later(GATHER_S, self._send_if_all_wait)
 
     def _send_if_all_wait(self) -> None:
         if self.open.ceilings and len(self.waiting) >= self.playing:
-            self._send()
+            self._send_file()
 
-    def _send(self) -> None:
-        """Close the open file and send it."""
+    def _send_file(self) -> None:
         file, self.open = self.open, BatchFile()
         task = asyncio.create_task(self._deliver_or_fail(file))
         self.sending.add(task)
         task.add_done_callback(self.sending.discard)
 
     async def _deliver_or_fail(self, file: BatchFile) -> None:
-        """Deliver a file; its unanswered requests raise the reason."""
+        """Deliver a file; if that fails, its unanswered requests raise the error."""
         try:
             await self._deliver(file)
-        except Exception as problem:  # a bug travels up, through those who wait
+        except Exception as problem:  # a bug is raised by the waiting requests
             if isinstance(problem, ModelStopped):
                 self.stopped = problem
             for name in file.ceilings:
-                if name in self.waiting and not self.waiting[name].done():
-                    self.waiting[name].set_exception(problem)
+                if (answer := self.waiting.get(name)) and not answer.done():
+                    answer.set_exception(problem)
         finally:
             file.close()
 
     async def _deliver(self, file: BatchFile) -> None:
-        """Send a file and hand out its answers; if it is too large, one half after the other."""
+        """Send a file and hand out its answers; if it is too large, send one half after the other."""
         try:
             async with self.budget.reserve(lambda: file.ceiling, ReservationKind.NEW):
                 batch = await self.batches.finish(await self.batches.submit(file), len(file.ceilings))
@@ -186,7 +185,7 @@ class OpenAIBatchBackend(OpenAIBackend):
 
     # -- answers ------------------------------------------------------------------------------------------------------
     async def _read_answers(self, batch: ServiceBatch, names: Sequence[str]) -> list[ResultLine]:
-        """Return the outcome of each request of a finished batch; one that somebody cancelled stops the model."""
+        """Return the outcome of each request of an ended batch; a cancelled batch stops the model."""
         by_name = {line.id: line for line in reversed(await self.batches.read_lines(batch) or [])}
         absent = [name for name in names if name not in by_name]
         await self.batches.delete_input(batch)
@@ -201,8 +200,8 @@ class OpenAIBatchBackend(OpenAIBackend):
 
     def _hand_out(self, lines: Sequence[ResultLine]) -> None:
         for line in lines:
-            if line.id in self.waiting and not self.waiting[line.id].done():
-                self.waiting[line.id].set_result(line)
+            if (answer := self.waiting.get(line.id)) and not answer.done():
+                answer.set_result(line)
         self._restart_timer()
 
     def _read_line(self, line: ResultLine, tools: bool) -> Reply:
@@ -216,12 +215,12 @@ class OpenAIBatchBackend(OpenAIBackend):
         raise self.classify_status(line.status, line.code, line.message, tools=tools)
 
     def _lines_cost(self, lines: Sequence[ResultLine], ceilings: Mapping[str, float]) -> float:
-        """Return what the answers cost; for those with odd counts, the most that they may have cost."""
+        """Return what the answers cost; for those with invalid counts, the most that they may have cost."""
         cost = 0.0
         for line in lines:
             if line.status == 200:
                 tokens = read_usage(line.body)
-                cost += max(self._cost(tokens), ceilings.get(line.id, 0.0) if tokens.odd else 0.0)
+                cost += max(self._cost(tokens), ceilings.get(line.id, 0.0) if tokens.invalid else 0.0)
         return cost
 
     # -- batches of earlier attempts ----------------------------------------------------------------------------------
@@ -259,7 +258,7 @@ class OpenAIBatchBackend(OpenAIBackend):
         return lines
 
     def _batch_cost(self, batch: ServiceBatch, lines: Sequence[ResultLine] | None) -> float:
-        """Return what a batch cost; if its files are gone, the most that it may have cost."""
+        """Return what a batch cost; if its files are deleted, the most that it may have cost."""
         ceiling = batch.number(CEILING)
         if lines is None:
             return ceiling if batch.status == "completed" else 0.0

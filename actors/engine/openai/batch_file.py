@@ -1,6 +1,6 @@
 """The input file of a batch: one request per line, within the limits of OpenAI's Batch API, on disk and not in memory.
 
-The file has no name, so that a killed process leaves nothing of it behind.
+The file has no name, so that a killed process leaves none behind.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ URL = "/v1/chat/completions"
 
 
 class BatchFile:
-    """Requests that are sent together."""
+    """The requests of one batch."""
 
     def __init__(self) -> None:
         self.file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as this is
@@ -59,7 +59,6 @@ class BatchFile:
             yield half
 
     def close(self) -> None:
-        """Release its disk space; safe to call twice."""
         self.file.close()
 
 

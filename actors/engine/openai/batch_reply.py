@@ -1,6 +1,6 @@
-"""Reads what a service's Batch API sends: batch objects and lines of result files, untrusted JSON like every answer.
+"""Parses the responses of a service's Batch API: batch objects and lines of result files, all untrusted JSON.
 
-What cannot be read raises ``UnreadableAnswer``; an optional field of another type gets its default.
+Unreadable JSON raises ``UnreadableAnswer``; an optional field of the wrong type gets its default.
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapV
 from actors.engine.openai.reply import Untrusted, parse_object, validate
 
 FINAL = ("completed", "failed", "expired", "cancelled")
-"""Statuses after which nothing changes; before them ``validating``, ``in_progress``, ``finalizing`` and ``cancelling``."""
+"""Final statuses; the others are ``validating``, ``in_progress``, ``finalizing`` and ``cancelling``."""
 EXPIRED = "batch_expired"
-"""Error code of a request that the service had not reached when the batch's time was over; it is not billed."""
+"""Error code of a request that the service did not answer in time; it is not billed."""
 MISSING = "missing"
 """Our code for a request that a completed batch does not mention."""
 
 
 def _or(default: Any) -> WrapValidator:
-    """Replace a value that does not validate by a default."""
 
-    def replace_odd(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    def replace_invalid(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
             return handler(value)
         except ValidationError:
             return default
 
-    return WrapValidator(replace_odd)
+    return WrapValidator(replace_invalid)
 
 
 Required = Annotated[str, Field(min_length=1)]
@@ -120,12 +119,12 @@ class ResultLine(NamedTuple):
 
 
 def parse_batch(fields: Mapping[str, Any]) -> ServiceBatch:
-    """Return the batch that an answer describes; raises UnreadableAnswer without an id and a status."""
+    """Return a batch; raises UnreadableAnswer without an id and a status."""
     return validate(ServiceBatch, fields)
 
 
 def parse_line(content: bytes, seconds: float = 0.0) -> ResultLine:
-    """Return a line of an output or error file; raises UnreadableAnswer, or ValueError if it is no JSON."""
+    """Return a line of an output or error file; raises UnreadableAnswer, or ValueError if it is not JSON."""
     line = validate(_Line, parse_object(content))
     status, body = int(line.response.status_code), line.response.body
     error = line.error or _Body.model_validate(body).error or ServiceError()

@@ -1,7 +1,4 @@
-"""An HTTP client for services that are not trusted: bounded responses, no redirects, no compression.
-
-A response beyond the client's bound is cut off, error pages included.
-"""
+"""An HTTP client for untrusted services: bounded responses (error pages included), no redirects, no compression."""
 
 from __future__ import annotations
 
@@ -43,12 +40,9 @@ async def _bound(response: httpx.Response, limit: int) -> None:
 
 
 def open_client(limit: int = MAX_RESPONSE_BYTES) -> httpx.AsyncClient:
-    """Return a client that reads at most ``limit`` bytes of a response.
-
-    A redirect is an error, because it would send prompts and pictures to another address.
-    """
+    """Return a client that reads at most ``limit`` bytes of a response."""
     client: httpx.AsyncClient = DefaultAsyncHttpxClient(
-        follow_redirects=False,
+        follow_redirects=False,  # a redirect would send prompts and pictures to another address
         headers={"accept-encoding": "identity"},
         event_hooks={"response": [partial(_bound, limit=limit)]},
     )

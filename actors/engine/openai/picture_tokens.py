@@ -1,7 +1,7 @@
-"""Tokens of a picture by the rules that OpenAI publishes, detail "high", as a picture without ``detail`` is billed.
+"""Tokens of a picture by OpenAI's published rules for detail "high", which apply to a picture without ``detail``.
 
 Source: the guide "Images and vision", section "Calculating costs" (platform.openai.com/docs/guides/images-vision). For gpt-5.2
-the guide has no rule of its own; users measured 1.2 tokens a patch (community.openai.com/t/1372291).
+the guide has no rule; users measured 1.2 tokens per patch (community.openai.com/t/1372291).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def token_rule(source: str) -> Callable[[int, int], int] | None:
 
 
 def tiles(width: int, height: int) -> int:
-    """Return the squares of 512 pixels that cover the picture, fitted into 2,048 x 2,048 and then to a shorter side of 768."""
+    """Return the number of 512-pixel squares of a picture, fitted into 2,048 x 2,048 and then to a shorter side of 768."""
     for bound, edge in ((SQUARE, max), (SHORT, min)):
         scale = min(1.0, bound / edge(width, height))
         width, height = max(1, round(width * scale)), max(1, round(height * scale))
@@ -52,7 +52,7 @@ def tiles(width: int, height: int) -> int:
 
 
 def patches(width: int, height: int) -> int:
-    """Return the squares of 32 pixels that cover the picture, shrunk until they are 1,536 at most."""
+    """Return the number of 32-pixel squares of a picture, which is shrunk until they are at most 1,536."""
     wide, high = width / PATCH, height / PATCH
     count = math.ceil(wide) * math.ceil(high)
     if count <= MAX_PATCHES:

@@ -1,7 +1,4 @@
-"""Rate limit and budget of a service: how many requests may be in flight, and what they may cost in total.
-
-Both hold for all callers of a process together.
-"""
+"""Rate limit and budget of a service, shared by all callers of a process."""
 
 from __future__ import annotations
 
@@ -20,29 +17,29 @@ from actors.engine.backend import BudgetSpent
 FIRST_ALLOWED = 4
 """Requests in flight at first; doubles with every round until the first refusal."""
 MIN_BACKOFF_S, MAX_BACKOFF_S = 0.5, 60.0
-"""Seconds: the first ceiling of the back-off, and the last."""
+"""Seconds: the smallest and the largest ceiling of the back-off."""
 
 
 @dataclass(eq=False)
 class RetryableError(Exception):
-    """A failed request that is worth another try."""
+    """A failed request to retry."""
 
     reason: str
     rest: float | None = None
     """Seconds that the service asks to wait."""
     throttled: bool = False
     unreadable: bool = False
-    """True if the service answered, but not as the protocol says: no sign of a dead service."""
+    """True if the service answered, but not by the protocol."""
 
 
 class ReservationKind(Enum):
-    """The purpose of a reservation; the cost of a batch (``actors.engine.openai.batch_backend``) is reported later."""
+    """The purpose of a reservation; batches (``actors.engine.openai.batch_backend``) report their cost later."""
 
     SINGLE = "no"
     NEW = "new"
-    """Its ceiling is known without an earlier answer."""
+    """A new batch, whose ceiling is known without an earlier answer."""
     SENT = "sent"
-    """It is out already and will be paid, whatever is left."""
+    """A batch that is already sent and must be paid, whatever is left."""
 
 
 class Pace:
@@ -60,11 +57,8 @@ class Pace:
 
     @asynccontextmanager
     async def slot(self, chance: Random) -> AsyncIterator[int]:
-        """Hold a place among the requests in flight; yields the round that it belongs to.
-
-        ``chance`` spreads the callers that waited together.
-        """
-        # The condition's lock is never held across an await, so that leaving cannot be interrupted half way.
+        """Hold a place among the requests in flight; yield its round. ``chance`` spreads callers that waited together."""
+        # The condition's lock is never held across an await, so that a cancellation cannot interrupt the exit.
         async with self.free:
             await self.free.wait_for(lambda: self.in_flight < int(self.allowed))
             self.in_flight += 1
@@ -74,11 +68,11 @@ class Pace:
         finally:
             async with self.free:
                 self.in_flight -= 1
-                self.free.notify(2)  # its own place, and the one that growth may have added
+                self.free.notify(2)  # this place, and one that ``speed_up`` may have added
 
     async def _rest(self, chance: Random) -> None:
-        while (left := self.resting_until - monotonic()) > 0:
-            await asyncio.sleep(left + chance.uniform(0, min(left, 1.0)))
+        while (seconds := self.resting_until - monotonic()) > 0:
+            await asyncio.sleep(seconds + chance.uniform(0, min(seconds, 1.0)))
 
     def set_limit(self, max_in_flight: int) -> None:
         """Change the maximum of requests in flight."""
@@ -98,7 +92,7 @@ class Pace:
 
 
 class Budget:
-    """Money: a request is let through only if what it may cost at most is still there."""
+    """Money: a request is sent only if the most that it may cost is left."""
 
     def __init__(self, max_cost: float | None, model: str) -> None:
         self.max_cost = math.inf if max_cost is None else max_cost
@@ -116,17 +110,18 @@ class Budget:
     ) -> AsyncIterator[None]:
         """Reserve the most that a request may cost while it runs.
 
-        Waits for the reservations of others; raises BudgetSpent if too little is left even then.
+        Waits for other reservations to end; raises BudgetSpent if too little is left even then.
         """
+
+        def is_next() -> bool:
+            price_known = self.price_known or kind is ReservationKind.NEW
+            return not self.reserved or (price_known and self._fits(ceiling))
+
         async with self.changed:
             if kind is not ReservationKind.SENT:
-                await self.changed.wait_for(
-                    lambda: (
-                        ((self.price_known or kind is ReservationKind.NEW) and self._fits(ceiling)) or not self.reserved
-                    )
-                )
-            if kind is not ReservationKind.SENT and not self._fits(ceiling):
-                raise BudgetSpent(f"{self.model}: {self.spent:.4f} of max_cost = {self.max_cost:g} is spent")
+                await self.changed.wait_for(is_next)
+                if not self._fits(ceiling):
+                    raise BudgetSpent(f"{self.model}: {self.spent:.4f} of max_cost = {self.max_cost:g} is spent")
             self.reserved.append(ceiling)
         try:
             yield
@@ -151,12 +146,12 @@ class Budget:
 
 
 def backoff(failures: int, chance: Random) -> float:
-    """Return seconds to wait after so many failures: full jitter under a ceiling that doubles up to a minute."""
+    """Return seconds to wait after so many failures: full jitter with a ceiling that doubles up to a minute."""
     return chance.uniform(0, min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2.0 ** min(failures, 16)))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a service asks to wait: ``retry-after-ms``, else ``retry-after`` (seconds or a date), else None."""
+    """Return the seconds that a service asks to wait (``retry-after-ms``, else ``retry-after``); None if it does not ask."""
     for header, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         if (text := headers.get(header)) is not None and (wait := _seconds(text, unit)) is not None:
             return min(max(wait, 0.0), MAX_BACKOFF_S * 10)

@@ -1,12 +1,13 @@
-"""Reads a service's chat completions: untrusted JSON, validated before anything uses it.
+"""Parses a service's chat completions: untrusted JSON, validated before use.
 
-What cannot be an answer raises ``UnreadableAnswer``; an odd token count is 0 and noted, so that it never reaches the store.
+JSON that is not an answer raises ``UnreadableAnswer``; an invalid token count becomes 0 and is described.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -17,17 +18,17 @@ from envs.tool_calls import reject_duplicates
 MAX_TOKENS = 10**9
 """More than any model reads or writes at once."""
 FINISHES = frozenset(("stop", "length", "eos_token", "end_turn", "stop_sequence", "max_tokens"))
-"""Words for a finished reply: OpenAI's and vLLM's first two, and those of TGI's and Anthropic's own endpoints."""
+"""Values of a finished reply: the first two are OpenAI's and vLLM's, the others those of TGI and Anthropic."""
 TRUNCATED = ("length", "max_tokens")
-"""Those of a reply that used up its tokens."""
+"""Values of a reply that used up its tokens."""
 MAX_CALLS, MAX_NAME, MAX_ARGUMENTS = 16, 100, 10_000
-"""Stored function calls per reply (two are one too many), and characters of a name and of arguments."""
+"""Maximum of stored function calls per reply, and of characters of a name and of arguments."""
 MAX_SHOWN = 40
-"""Characters of a service's value that a message shows."""
+"""Maximum characters of a service's value in a message."""
 
 
 class UnreadableAnswer(ValueError):
-    """JSON that is no answer; the message says what is odd."""
+    """JSON that is not an answer; the message is the reason."""
 
 
 class Untrusted(BaseModel):
@@ -83,10 +84,10 @@ class Tokens:
 
     prompt: int = 0
     reply: int = 0
-    odd: str = ""
-    """Description of values that are no counts; empty if all are, or none came."""
+    invalid: str = ""
+    """Description of the values that are not counts; empty if there are none."""
     cached: int | None = None
-    """Prompt tokens that the service had cached; None if it reports none, or more than there are."""
+    """Prompt tokens from the service's cache; None if it does not report them, or reports more than there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +100,11 @@ class Choice:
     finish: str
     """``stop``, ``length`` or ``content_filter``."""
     calls: tuple[tuple[str, Any], ...] = ()
-    """Name and arguments of each function call; arguments that are no flat object stay the text that came."""
+    """Name and arguments of each function call; arguments that are not a flat object stay text."""
 
 
 def parse_object(content: bytes) -> dict[str, Any]:
-    """Return the JSON object of a response.
-
-    Raises:
-        UnreadableAnswer: the JSON is no object, or nested too deep.
-        ValueError: the content is no JSON.
-    """
+    """Return the JSON object of a response; raises UnreadableAnswer for other JSON, and ValueError for other content."""
     try:
         answer = json.loads(content)
     except RecursionError:
@@ -129,19 +125,19 @@ def validate(model: type[Model], fields: object) -> Model:
 
 
 def read_usage(answer: Mapping[str, Any]) -> Tokens:
-    """Return the token counts under ``usage``; one that is no integer from 0 to ``MAX_TOKENS`` is 0 and described."""
+    """Return the token counts under ``usage``; one that is not an integer from 0 to ``MAX_TOKENS`` is 0 and described."""
     usage = answer.get("usage")
     if usage is None:
         return Tokens()
     try:
-        counts, odd = _Usage.model_validate(usage), ""
+        counts, invalid = _Usage.model_validate(usage), ""
     except ValidationError as error:
         if not isinstance(usage, dict):
-            return Tokens(odd="usage is not an object")
+            return Tokens(invalid="usage is not an object")
         values = {str(problem["loc"][0]): problem["input"] for problem in error.errors(include_url=False)}
-        odd = ", ".join(f"{name} is {_shorten(value)}" for name, value in values.items())
+        invalid = ", ".join(f"{name} is {_shorten(value)}" for name, value in values.items())
         counts = _Usage.model_validate({name: count for name, count in usage.items() if name not in values})
-    return Tokens(counts.prompt_tokens, counts.completion_tokens, odd, _cached_tokens(usage, counts.prompt_tokens))
+    return Tokens(counts.prompt_tokens, counts.completion_tokens, invalid, _cached_tokens(usage, counts.prompt_tokens))
 
 
 def _cached_tokens(usage: Mapping[str, Any], prompt: int) -> int | None:
@@ -153,14 +149,9 @@ def _cached_tokens(usage: Mapping[str, Any], prompt: int) -> int | None:
 
 
 def parse_first_choice(answer: Mapping[str, Any], tools: bool = False) -> Choice:
-    """Return the first choice; null content is an empty text, unless a function is called that was not offered.
+    """Return the first choice; raises UnreadableAnswer if it is not a chat completion.
 
-    Args:
-        answer: the JSON object of a response.
-        tools: whether the request offered functions.
-
-    Raises:
-        UnreadableAnswer: it is no chat completion.
+    ``tools``: the request offered functions. Null content is an empty text, unless a function is called without ``tools``.
     """
     choice = validate(_Choice, validate(_Completion, answer).choices[0])
     message, finish = choice.message, choice.finish_reason
@@ -187,24 +178,18 @@ def _read_calls(tool_calls: object) -> tuple[tuple[str, Any], ...]:
 
 
 def bounded_call(name: str, arguments: str) -> tuple[str, Any]:
-    """Return a call's name and its arguments, which come as JSON in a text; both bounded."""
-    return name[:MAX_NAME], _read_arguments(arguments)
-
-
-def _read_arguments(text: str) -> Any:
-    """Return the arguments if they are a flat object; else the text, cut."""
-    if not text.strip():
-        return {}
-    try:
-        arguments = json.loads(text, object_pairs_hook=reject_duplicates) if len(text) <= MAX_ARGUMENTS else None
-    except (ValueError, RecursionError):
-        arguments = None
-    flat = isinstance(arguments, dict) and all(
-        value is None or isinstance(value, str | int | float) for value in arguments.values()
+    """Return a call's name and its arguments, a flat object if the JSON text holds one; both bounded."""
+    text, values = arguments[:MAX_ARGUMENTS], None
+    with suppress(ValueError, RecursionError):
+        if not arguments.strip():
+            values = {}
+        elif len(arguments) <= MAX_ARGUMENTS:
+            values = json.loads(text, object_pairs_hook=reject_duplicates)
+    is_flat = isinstance(values, dict) and all(
+        value is None or isinstance(value, str | int | float) for value in values.values()
     )
-    return arguments if flat else text[:MAX_ARGUMENTS]
+    return name[:MAX_NAME], values if is_flat else text
 
 
 def _shorten(value: object) -> str:
-    """Return a service's value, short, for a message."""
     return repr(value)[:MAX_SHOWN] if isinstance(value, str | int | float | None) else f"a {type(value).__name__}"

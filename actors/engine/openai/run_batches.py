@@ -1,6 +1,6 @@
-"""The batches of one run and model at a service: submitted, awaited, read and found again by their metadata.
+"""The batches of one run and model at a service: submit, await, read, and find them again by their metadata.
 
-Each call is repeated until the service answers; a batch is submitted once, however often an answer is lost.
+Each call is repeated until the service answers; a batch is submitted once, even if the answer is lost.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from actors.engine.openai.rate_limit import RetryableError, backoff
 from sweeps.spec import ModelSpec
 
 FIRST_POLL_S, LAST_POLL_S = 1.0, 60.0
-"""Seconds to the first look at a batch, and at most between later ones; each pause is half as long again as the last."""
+"""Seconds before the first poll of a batch, and at most between later ones; each pause is 1.5 times the last."""
 BATCH_PATIENCE_S = 26 * 3600.0
-"""Seconds for which a service may be unreachable while a batch runs: its 24-hour window, and some."""
+"""Seconds for which a service may be unreachable while a batch runs: its 24-hour window and two hours."""
 DELETE_PATIENCE_S = 10.0
 """Seconds spent on deleting an input file that is no longer needed."""
 FULL = "token_limit_exceeded"
-"""Error code of a batch that does not fit into the account's queue now."""
+"""Error code of a batch that does not fit into the account's queue at present."""
 RUN, MODEL, CEILING, REQUESTS = "proactive-sweep-run", "model", "ceiling", "requests"
 """Keys of a batch's metadata."""
 
@@ -37,7 +37,7 @@ Answer = TypeVar("Answer")
 
 
 class FileTooLarge(Exception):
-    """A file that the service does not take at this size."""
+    """A file that the service refuses at this size."""
 
 
 class RunBatches:
@@ -51,14 +51,7 @@ class RunBatches:
         classify: Callable[[Exception], Exception],
         clean: Callable[[str], str],
     ) -> None:
-        """
-        Args:
-            client: the account.
-            model: the model's entry.
-            run: the name of the run folder.
-            classify: returns what an error of the SDK means to the sweep.
-            clean: makes a service's text safe to print.
-        """
+        """``classify`` maps an error of the SDK to ours; ``clean`` makes a service's text safe to print."""
         self.api, self.model, self.run, self.classify, self.clean = BatchApi(client), model, run, classify, clean
         self.patience = model.endpoint.patience
         self.chance = Random(f"{run}/{model.name}")
@@ -70,29 +63,29 @@ class RunBatches:
 
     async def list_earlier(self) -> list[ServiceBatch]:
         """Return the batches that earlier attempts of this run submitted, oldest first."""
-        return await self._insist(lambda: self.api.list_batches(self.metadata), self.patience)
+        return await self._call_or_stop(lambda: self.api.list_batches(self.metadata), self.patience)
 
     async def submit(self, file: BatchFile) -> ServiceBatch:
-        """Upload a file and submit it once, however often the service is called; raises FileTooLarge or ModelStopped."""
+        """Upload a file and submit it once; raises FileTooLarge or ModelStopped."""
         try:
-            uploaded = await self._persist(lambda: self.api.upload(file), self.patience)
+            uploaded = await self._call(lambda: self.api.upload(file), self.patience)
         except Unprocessable as problem:
             raise FileTooLarge(str(problem)) from None
         figures = {CEILING: repr(file.ceiling), REQUESTS: str(len(file.ceilings)), "sha256": file.digest}
-        tried = False
+        is_retry = False
 
         async def create() -> ServiceBatch:
-            nonlocal tried
-            if tried:  # the batch may exist, and only the answer was lost
-                batches = await self.api.list_batches(self.metadata)
-                if own := [batch for batch in batches if batch.input_file_id == uploaded]:
-                    return own[0]
-            tried = True
+            nonlocal is_retry
+            if is_retry:  # the batch may exist although its answer was lost
+                for batch in await self.api.list_batches(self.metadata):
+                    if batch.input_file_id == uploaded:
+                        return batch
+            is_retry = True
             return await self.api.create(uploaded, {**self.metadata, **figures})
 
-        batch = await self._insist(create, self.patience)
+        batch = await self._call_or_stop(create, self.patience)
         if not batch.carries(self.metadata):
-            await self._insist(lambda: self.api.cancel(batch.id), self.patience)
+            await self._call_or_stop(lambda: self.api.cancel(batch.id), self.patience)
             raise ModelStopped(
                 f"{self.model.name}: the service keeps no metadata of batches, which resuming needs; "
                 "remove batch from the model's entry"
@@ -101,7 +94,7 @@ class RunBatches:
         return batch
 
     async def finish(self, batch: ServiceBatch, requests: int = 0) -> ServiceBatch:
-        """Wait until nothing about the batch changes any more.
+        """Wait until the batch has ended.
 
         Raises FileTooLarge or ModelStopped if its file of so many ``requests`` was refused; 0 accepts a failed batch.
         """
@@ -109,7 +102,7 @@ class RunBatches:
         while batch.status not in FINAL:
             await asyncio.sleep(pause)
             pause = min(1.5 * pause, LAST_POLL_S)
-            batch = await self._insist(partial(self.api.retrieve, batch.id), BATCH_PATIENCE_S)
+            batch = await self._call_or_stop(partial(self.api.retrieve, batch.id), BATCH_PATIENCE_S)
         self.report(f"batch {batch.id} is {batch.status}")
         if batch.status == "failed" and requests:
             await self.delete_input(batch)
@@ -125,7 +118,7 @@ class RunBatches:
         lines: list[ResultLine] | None = None
         for file in filter(None, (batch.output_file_id, batch.error_file_id)):
             try:
-                content = await self._persist(partial(self.api.read_lines, file, batch.seconds), BATCH_PATIENCE_S)
+                content = await self._call(partial(self.api.read_lines, file, batch.seconds), BATCH_PATIENCE_S)
             except ModelStopped as error:
                 if not isinstance(error.__cause__, openai.NotFoundError):
                     raise
@@ -135,39 +128,31 @@ class RunBatches:
         return lines
 
     async def delete_input(self, batch: ServiceBatch) -> None:
-        """Delete a batch's input file, whose pictures the service no longer needs; a failure is reported only."""
+        """Delete a batch's input file, whose pictures the service no longer needs; a failure is only reported."""
         if not batch.input_file_id:
             return
         try:
-            await self._persist(lambda: self.api.delete(batch.input_file_id), DELETE_PATIENCE_S)
+            await self._call(lambda: self.api.delete(batch.input_file_id), DELETE_PATIENCE_S)
         except BackendError as problem:
             self.report(f"input file {batch.input_file_id} stays at the service: {problem}")
 
-    async def _insist(self, call: Callable[[], Awaitable[Answer]], patience: float) -> Answer:
-        """Call as ``_persist``; a refusal concerns no single request, so it stops the model."""
+    async def _call_or_stop(self, call: Callable[[], Awaitable[Answer]], patience: float) -> Answer:
+        """Call as ``_call``; a refusal stops the model, because it concerns no single request."""
         try:
-            return await self._persist(call, patience)
+            return await self._call(call, patience)
         except (Unprocessable, Refused) as problem:
             raise ModelStopped(str(problem)) from None
 
-    async def _persist(self, call: Callable[[], Awaitable[Answer]], patience: float) -> Answer:
-        """Call until the service answers.
-
-        Raises:
-            BackendDied: ``patience`` seconds after the first failure.
-            BackendError: as ``classify`` says of another error.
-        """
+    async def _call(self, call: Callable[[], Awaitable[Answer]], patience: float) -> Answer:
+        """Call until the service answers; raises BackendDied ``patience`` seconds after the first failure."""
         first, failures = 0.0, 0
         while True:
             try:
                 return await call()
-            except ValueError as odd:
-                error: Exception = RetryableError(self.clean(f"{type(odd).__name__}: {odd}"))
-                cause: Exception = odd
-            except Exception as problem:  # the SDK raises anything on an untrusted response
-                error, cause = self.classify(problem), problem
-            if not isinstance(error, RetryableError):
-                raise error from cause
+            except Exception as problem:  # the SDK may raise anything on an untrusted response
+                error = self.classify(problem)
+                if not isinstance(error, RetryableError):
+                    raise error from problem
             first, failures = first or monotonic(), failures + 1
             if monotonic() - first > patience:
                 raise BackendDied(f"{self.model.name}: no answer for {patience:g} s; last error: {error.reason}")

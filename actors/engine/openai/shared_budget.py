@@ -1,4 +1,4 @@
-"""The budget that all workers of an attempt share: a request is sent only if the most it may cost is left.
+"""The budget that all workers of an attempt share: a request is sent only if the most that it may cost is left.
 
 One process holds the ledger (``actors.worker.SharedLedger``); a worker reserves before each request and pays after its answer.
 """
@@ -21,7 +21,7 @@ EVERYTHING = "all services"
 
 
 class Reservation(NamedTuple):
-    """The money that one request reserved."""
+    """The money reserved for one request."""
 
     holder: str
     model: str
@@ -31,10 +31,10 @@ class Reservation(NamedTuple):
 
 
 class Ledger:
-    """The budgets of models and of the sweep; a model without one of its own is in the sweep's alone."""
+    """The budgets of the models and of the sweep."""
 
     def __init__(self, limits: Mapping[str, float | None], total: float | None, spent: Mapping[str, float]) -> None:
-        """``limits``: model -> ``max_cost``; ``total``: the sweep's; ``spent``: model -> what earlier attempts have spent."""
+        """``limits``: model -> ``max_cost``; ``total``: the sweep's limit; ``spent``: model -> cost of earlier attempts."""
         self.spent = {model: spent.get(model, 0.0) for model in (*limits, *spent)}
         self.budgets = {model: Budget(limit, model) for model, limit in limits.items()}
         self.total = Budget(total, EVERYTHING)
@@ -75,17 +75,14 @@ class Ledger:
         self.total.spent += increase
 
     async def forget(self, holder: str) -> None:
-        """Charge the ceilings of a dead worker's requests, whose true cost nobody will report.
-
-        Its batches continue: the next worker finds them and their cost.
-        """
+        """Charge the ceilings of a dead worker's requests; the next worker reports the cost of its batches."""
         for ticket, reservation in list(self.tickets.items()):
             if reservation.holder == holder:
                 cost = reservation.ceiling if reservation.kind is ReservationKind.SINGLE else 0.0
                 await self.release(ticket, cost)
 
     async def spending(self) -> dict[str, float]:
-        """Return model -> spent money with earlier attempts and the ceilings of requests in flight; batches report later."""
+        """Return model -> money spent, with earlier attempts and the ceilings of single requests in flight."""
         spending = dict(self.spent)
         for reservation in self.tickets.values():
             if reservation.kind is ReservationKind.SINGLE:
@@ -125,19 +122,19 @@ class RemoteBudget:
         await self.ledger.raise_spent_to.remote(self.model, cost)
 
     async def _reserve(self, ceiling: float, kind: ReservationKind) -> tuple[int, str]:
-        """Return a ticket, or 0 and the reason; the ticket of a cancelled caller is given back."""
+        """Return a ticket, or 0 and the reason; the ticket of a cancelled caller is released."""
 
         async def ask() -> tuple[int, str]:
             ticket, reason = await self.ledger.reserve.remote(self.model, self.holder, ceiling, kind)
             return int(ticket), str(reason)
 
-        asking = asyncio.ensure_future(ask())
+        task = asyncio.ensure_future(ask())
         try:
-            return await asyncio.shield(asking)
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
-            asking.add_done_callback(self._give_back)
+            task.add_done_callback(self._release_ticket)
             raise
 
-    def _give_back(self, asking: asyncio.Future[tuple[int, str]]) -> None:
-        if not asking.cancelled() and asking.exception() is None:
-            self.ledger.release.remote(asking.result()[0], 0.0)
+    def _release_ticket(self, task: asyncio.Future[tuple[int, str]]) -> None:
+        if not task.cancelled() and task.exception() is None:
+            self.ledger.release.remote(task.result()[0], 0.0)
