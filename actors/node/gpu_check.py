@@ -1,7 +1,7 @@
 """Checks a worker's GPUs before its engine loads: assigned by Ray, of the requested kind, with enough free memory.
 
-The processes of a killed engine take a while to end; an engine that measures memory meanwhile refuses to start. So
-the check waits for their memory, and names the processes that stay.
+The processes of a killed engine take a while to end, and an engine that measures memory meanwhile refuses to start. So the
+check waits for their memory, and names the processes that remain.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class GpuRequest:
 
     model: str
     gpus: float
-    """A whole number, or the part of one GPU that it shares with other engines."""
+    """A whole number, or the share of one GPU."""
     accelerator: str = ""
     """As Ray names it (``H200``, ``A100-80G``); empty takes any."""
     share: float = 0.0
-    """Part of each device's memory that must be free,"""
+    """Share of each device's memory that must be free."""
     size: int = 0
-    """or bytes of it, whichever is more."""
+    """Bytes that must be free, if more than ``share``."""
 
     @property
     def devices(self) -> int:
@@ -65,15 +65,8 @@ def check_gpus(
 ) -> Iterator[str]:
     """Yield a line for the log after each check; raises GpuUnavailable if a worker must not start here.
 
-    Without a driver, only the ids are compared.
-
-    Args:
-        request: the model's needs.
-        assigned: the ids that Ray assigned, indices or UUIDs.
-        visible: CUDA_VISIBLE_DEVICES.
-        measure: returns the node's devices.
-        timeout: seconds to wait for memory.
-        interval: seconds between two measurements.
+    ``assigned`` are the ids from Ray, indices or UUIDs; ``visible`` is CUDA_VISIBLE_DEVICES. Without a driver, only the ids are
+    compared.
     """
     ids = _ids(request, [str(gpu) for gpu in assigned], visible)
     try:
@@ -86,7 +79,10 @@ def check_gpus(
     deadline, waiting = monotonic() + timeout, False
     while short := [device for device in devices if device.free < request.needs(device)]:
         if monotonic() >= deadline:
-            raise GpuUnavailable(_too_little(request, short[0], timeout))
+            raise GpuUnavailable(
+                f"{request.model} needs {_gib(request.needs(short[0]))} GiB free on GPU {short[0].index}, "
+                f"and after {timeout:.0f} s {_memory(short[0])}"
+            )
         if not waiting:
             yield f"waiting up to {timeout:.0f} s for memory: {_memory(short[0])}"
             waiting = True
@@ -97,7 +93,7 @@ def check_gpus(
 
 
 def _ids(request: GpuRequest, assigned: list[str], visible: str | None) -> list[str]:
-    """Return the ids of this worker's devices; Ray and the environment must agree, or an engine takes another's GPU."""
+    """Return the ids of this worker's devices; raises GpuUnavailable unless Ray and the environment agree."""
     if len(assigned) != request.devices:
         raise GpuUnavailable(
             f"{request.model} asked for {format_gpus(request.gpus)} and Ray gave {len(assigned)} ({','.join(assigned)})"
@@ -112,7 +108,7 @@ def _ids(request: GpuRequest, assigned: list[str], visible: str | None) -> list[
 
 
 def _find(request: GpuRequest, ids: Sequence[str], devices: Sequence[Device]) -> list[Device]:
-    """Return the devices with these indices or UUIDs, which CUDA lets one shorten."""
+    """Return the devices with these indices or UUIDs, which may be abbreviated."""
     matches = []
     for name in ids:
         same = [d for d in devices if d.index == name or (not name.isdigit() and d.uuid.startswith(name))]
@@ -138,7 +134,7 @@ def _check_kind(request: GpuRequest, devices: Sequence[Device]) -> None:
 
 
 def _check_part(request: GpuRequest, device: Device) -> None:
-    """Refuse a model that needs more than its part of a shared GPU, which another engine counts on."""
+    """Refuse a model that needs more than its share of a GPU."""
     part = int(request.gpus * device.total)
     if request.gpus < 1 and request.needs(device) > part:
         raise GpuUnavailable(
@@ -147,22 +143,11 @@ def _check_part(request: GpuRequest, device: Device) -> None:
         )
 
 
-def _too_little(request: GpuRequest, device: Device, timeout: float) -> str:
-    return (
-        f"{request.model} needs {_gib(request.needs(device))} GiB free on GPU {device.index}, "
-        f"and after {timeout:.0f} s {_memory(device)}"
-    )
-
-
 def _memory(device: Device) -> str:
     """``only 20.1 of 139.8 GiB are free on GPU 0: process 4711 holds 119.2 GiB``."""
     free = f"only {_gib(device.free)} of {_gib(device.total)} GiB are free on GPU {device.index}"
-    holders = [f"process {pid} holds {_gib(size)} GiB" for pid, size in device.holders]
-    return (
-        f"{free}: {' and '.join(holders)}"
-        if holders
-        else f"{free} (the driver does not report which process holds the rest)"
-    )
+    holders = " and ".join(f"process {pid} holds {_gib(size)} GiB" for pid, size in device.holders)
+    return f"{free}: {holders}" if holders else f"{free} (the driver does not report which process holds the rest)"
 
 
 def _gib(size: int) -> str:

@@ -1,6 +1,6 @@
 """Load of this node: processor, memory, disk and every GPU, under the names of MLflow's system metrics.
 
-A metric that the node does not report is left out, never zero.
+A metric that the node does not report is omitted.
 """
 
 from __future__ import annotations

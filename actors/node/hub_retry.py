@@ -1,6 +1,6 @@
-"""Retries the Hub after a pause if it does not answer; that is no fault of the model, so no worker is given up for it.
+"""Retries a load after a pause if the Hub does not answer, so that an outage costs no worker.
 
-A model that the Hub does not have, or does not give to this user, is requested once; so is anything in offline mode.
+A model that is absent or not accessible is requested once, as is any model in offline mode.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import TypeVar
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
 
 PAUSES_S = (15.0, 60.0, 180.0)
-"""Seconds before each retry; huggingface_hub itself has tried six times within half a minute by then."""
+"""Seconds before each retry; before the first, huggingface_hub itself has tried six times in half a minute."""
 CLIENTS = ("httpx", "httpx2", "requests")
-"""The packages whose errors mean that a request failed on its way, or came back with a status."""
+"""The packages whose errors mean that a request failed or returned an error status."""
 
 Loaded = TypeVar("Loaded")
 
 
 class HubUnreachable(RuntimeError):
-    """The Hub failed to answer every try; a later start may succeed."""
+    """The Hub answered no attempt; a later start may succeed."""
 
 
 def retry_hub(
@@ -30,9 +30,9 @@ def retry_hub(
     pauses: Sequence[float] = PAUSES_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Loaded:
-    """Return what ``work`` returns, retried after each of ``pauses`` (seconds) while the Hub does not answer.
+    """Call ``work``, and again after each of ``pauses`` (seconds) while the Hub does not answer.
 
-    Raises HubUnreachable after the last try, and at once any other error of ``work``.
+    Raises HubUnreachable after the last attempt, and any other error of ``work`` at once.
     """
 
     def message(state: RetryCallState) -> str:
@@ -57,17 +57,15 @@ def retry_hub(
 
 
 def unreachable_reason(problem: BaseException) -> str | None:
-    """Return why no server answered, if an error or one of its causes says so; None for any other error."""
-    reason = None
-    for cause in _causes(problem):
-        if type(cause).__name__ == "OfflineModeIsEnabled":
-            return None
-        reason = reason or _client_failure(cause)
-    return reason
+    """Return why no server answered, read from an error and its causes; None for any other error."""
+    causes = list(_causes(problem))
+    if any(type(cause).__name__ == "OfflineModeIsEnabled" for cause in causes):
+        return None
+    return next(filter(None, map(_client_failure, causes)), None)
 
 
 def _client_failure(cause: BaseException) -> str | None:
-    """Return what a client's error says of a busy or absent server; None if the server properly refused."""
+    """Return why a client reached no server or a busy one; None for a proper refusal and other errors."""
     if not any(base.__module__.partition(".")[0] in CLIENTS for base in type(cause).__mro__):
         return None
     status = getattr(getattr(cause, "response", None), "status_code", None)
@@ -77,7 +75,6 @@ def _client_failure(cause: BaseException) -> str | None:
 
 
 def _causes(problem: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and the errors that led to it."""
     visited: set[int] = set()
     while problem is not None and id(problem) not in visited:
         visited.add(id(problem))

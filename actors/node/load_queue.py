@@ -1,21 +1,20 @@
-"""Loads the engines of one node one after the other if memory does not hold both, or one has several GPUs.
+"""Loads the engines of one node one after the other if memory is short or an engine uses several GPUs.
 
 Each loader holds a ticket, a locked file, which the kernel releases when its process ends, kill -9 included. Tickets are
-served in order. After ``MAX_WAIT_S`` a loader goes on, so nobody waits forever.
+served in order. After ``MAX_WAIT_S`` a loader continues anyway, so no wait is endless.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
 
 from filelock import FileLock, Timeout
+from pydantic import BaseModel
 
 MAX_WAIT_S = 900.0
 """Longest wait for a turn in seconds: half of what the driver gives a worker to start."""
@@ -44,10 +43,9 @@ class LoadQueue:
     ) -> Iterator[None]:
         """Hold a turn while loading ``size`` bytes of weights; an unknown size (None) never shares its turn.
 
-        Nor does a load ``alone``: the processes of an engine with several GPUs meet at a port that was free a moment ago,
-        and another engine that starts meanwhile may take it (vllm issues 39015, 43206).
-
-        With an unusable folder, the engine loads without a turn.
+        Nor does a load ``alone``: the processes of an engine with several GPUs meet at a port that was free when it was
+        chosen, and another engine that starts meanwhile may take it (vllm issues 39015, 43206). If the folder is unusable, the
+        engine loads without a turn.
         """
         ticket = None
         try:
@@ -64,108 +62,110 @@ class LoadQueue:
                 ticket.lock.release()
 
     def _wait(self, ticket: LoadTicket, report: Report, timeout: float) -> None:
-        began, waited = monotonic(), False
+        model, start, waited = ticket.state.model, monotonic(), False
         while reason := self._reason_to_wait(ticket):
-            if monotonic() - began >= timeout:
-                report(f"{ticket.model} loads after {timeout:.0f} s of waiting, although {reason}")
+            if monotonic() - start >= timeout:
+                report(f"{model} loads after {timeout:.0f} s of waiting, although {reason}")
                 with self._mutex():
-                    ticket.write(loading=True)
+                    ticket.mark_loading()
                 return
             if not waited:
-                report(f"{ticket.model} waits for its turn to load: {reason}")
+                report(f"{model} waits for its turn to load: {reason}")
                 waited = True
             sleep(POLL_INTERVAL_S)
         if waited:
-            report(f"{ticket.model} loads after {monotonic() - began:.0f} s of waiting")
+            report(f"{model} loads after {monotonic() - start:.0f} s of waiting")
 
     def _draw(self, model: str, size: int | None, alone: bool) -> LoadTicket:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         with self._mutex():
-            numbers = [int(path.stem) for path in self.folder.glob("*.ticket")]
-            return LoadTicket(self.folder / f"{max(numbers, default=0) + 1:012d}.ticket", model, size, alone)
+            number = 1 + max((int(path.stem) for path in self.folder.glob("*.ticket")), default=0)
+            state = TicketState(model=model[:100], size=size, alone=alone, loading=False, pid=os.getpid())
+            return LoadTicket(self.folder / f"{number:012d}.ticket", state)
 
     def _reason_to_wait(self, ticket: LoadTicket) -> str:
         """Return why it is not this ticket's turn; empty if it is, and the ticket is then marked as loading."""
         with self._mutex():
-            others = self._others(ticket)
-            loading = [holder for holder in others if holder["loading"]]
-            earlier = [holder for holder in others if not holder["loading"] and holder["path"] < str(ticket.path)]
-            reason = (
-                f"{earlier[0]['model']} is before it"
-                if earlier
-                else _apart(loading, ticket) or self._short_of_memory(loading, ticket.size)
-            )
+            others = self._other_tickets(ticket)
+            loading = [state for state in others.values() if state.loading]
+            earlier = [state for path, state in others.items() if not state.loading and path < ticket.path]
+            if earlier:
+                return f"{earlier[0].model} is before it"
+            reason = self._conflict(loading, ticket.state) if loading else ""
             if not reason:
-                ticket.write(loading=True)
+                ticket.mark_loading()
             return reason
 
-    def _short_of_memory(self, loading: list[dict[str, Any]], size: int | None) -> str:
-        """Return why this size does not fit with those that are loading, whose memory counts as not taken yet."""
-        if not loading:
-            return ""
-        names = " and ".join(str(holder["model"]) for holder in loading)
-        sizes = [size, *(holder["size"] for holder in loading)]
-        if None in sizes:
-            return f"{names} is loading, and sizes are not known"
-        needed = sum(int(weights) + MEMORY_MARGIN_BYTES for weights in sizes)
-        free = self.free()
+    def _conflict(self, loading: list[TicketState], new: TicketState) -> str:
+        """Return why a load must wait for those in progress, whose memory counts as not taken yet; empty if it need not."""
+        names = " and ".join(state.model for state in loading)
+        if new.alone:
+            return f"{names} is loading, and {new.model} starts alone"
+        if alone := next((state for state in loading if state.alone), None):
+            return f"{alone.model} is loading and starts alone"
+        needed, free = 0, self.free()
+        for state in (new, *loading):
+            if state.size is None:
+                return f"{names} is loading, and sizes are not known"
+            needed += state.size + MEMORY_MARGIN_BYTES
         if needed <= free:
             return ""
         return f"{names} is loading, together they take {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free"
 
-    def _others(self, ticket: LoadTicket) -> list[dict[str, Any]]:
-        """Return the other tickets in use; remove those without a holder."""
-        tickets = []
-        for path in sorted(self.folder.glob("*.ticket")):
-            if path == ticket.path:
-                continue
+    def _other_tickets(self, ticket: LoadTicket) -> dict[Path, TicketState]:
+        """Return the other tickets in use, in order; remove those without a holder."""
+        states = {}
+        for path in sorted(set(self.folder.glob("*.ticket")) - {ticket.path}):
             try:
                 with FileLock(path, timeout=0):
                     _remove(path)
             except Timeout:
-                tickets.append({"path": str(path), **_content(path)})
-        return tickets
+                states[path] = _read_state(path)
+        return states
 
     def _mutex(self) -> FileLock:
         """Return the lock for reading and changing tickets; its ``with`` raises Timeout, an OSError."""
         return FileLock(self.folder / "queue.lock", timeout=MUTEX_TIMEOUT_S, mode=0o600)
 
 
-class LoadTicket:
-    """A place in the queue: a locked file, and a JSON file about what its holder loads."""
+class TicketState(BaseModel):
+    """The content of a ticket; by default that of an unreadable one, which may be loading anything."""
 
-    def __init__(self, path: Path, model: str, size: int | None, alone: bool) -> None:
-        self.path, self.model, self.size, self.alone = path, model, size, alone
+    model: str = "another model"
+    size: int | None = None
+    alone: bool = False
+    loading: bool = True
+    pid: int = 0
+
+
+class LoadTicket:
+    """A place in the queue: a locked file, and a JSON file with its state."""
+
+    def __init__(self, path: Path, state: TicketState) -> None:
+        """Lock and write the ticket; under the mutex."""
+        self.path, self.state = path, state
         self.lock = FileLock(path, timeout=0, mode=0o600)
         self.lock.acquire()
-        self.write(loading=False)
+        self._write()
 
-    def write(self, loading: bool) -> None:
-        """Publish the ticket's state; under the mutex."""
-        content = {"model": self.model[:100], "size": self.size, "alone": self.alone, "loading": loading}
-        self.path.with_suffix(".json").write_text(json.dumps({**content, "pid": os.getpid()}))
+    def mark_loading(self) -> None:
+        """Publish that the holder loads; under the mutex."""
+        self.state.loading = True
+        self._write()
 
     def remove(self) -> None:
-        """Give the place up, even if forked children hold the same lock; under the mutex."""
+        """Give up the place, even if forked children hold the same lock; under the mutex."""
         _remove(self.path)
 
-
-def _apart(loading: list[dict[str, Any]], ticket: LoadTicket) -> str:
-    """Return why the ticket must wait because it, or one that is loading, loads alone; empty if none does."""
-    if not loading:
-        return ""
-    if ticket.alone:
-        return f"{' and '.join(str(holder['model']) for holder in loading)} is loading, and {ticket.model} starts alone"
-    return next((f"{holder['model']} is loading and starts alone" for holder in loading if holder["alone"]), "")
+    def _write(self) -> None:
+        self.path.with_suffix(".json").write_text(self.state.model_dump_json())
 
 
-def _content(path: Path) -> dict[str, Any]:
-    """Return a ticket's state; an unreadable one (a full disk, a cleaned folder) may be loading anything."""
+def _read_state(path: Path) -> TicketState:
     try:
-        state = json.loads(path.with_suffix(".json").read_text())
-        return {name: state[name] for name in ("model", "size", "alone", "loading")}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {"model": "another model", "size": None, "alone": False, "loading": True}
+        return TicketState.model_validate_json(path.with_suffix(".json").read_text())
+    except (OSError, ValueError):  # a full disk, a cleaned folder
+        return TicketState()
 
 
 def _remove(path: Path) -> None:
@@ -174,7 +174,7 @@ def _remove(path: Path) -> None:
 
 
 def free_memory(root: Path = ROOT) -> int:
-    """Return the bytes of host memory that are free without swapping: the machine's, or this container's (cgroup 2) if less."""
+    """Return the bytes of host memory that are free without swapping, of the machine or of this container (cgroup 2)."""
     machine = _kilobytes(root / "proc/meminfo", "MemAvailable:") * 1024
     group = root / "sys/fs/cgroup"
     try:

@@ -1,7 +1,7 @@
 """Reads the GPUs of this node from the NVIDIA driver (NVML): memory, processes, utilization and power.
 
-No CUDA context is made: one would take memory itself, and break children that are forked later. What a driver does not report
-(``Not Supported`` in a container, under MIG, on a laptop) is left out.
+NVML creates no CUDA context, which would take memory and break processes that are forked later. Values that a driver does not
+report (``Not Supported`` in a container, under MIG, on a laptop) are omitted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MIB = 2**20
 
 
 class DriverUnavailable(Exception):
-    """The absence of a driver on this node; the message is the reason."""
+    """This node has no working driver; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def _device(nvml: Any, number: int) -> Device | None:
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
         uuid, kind = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
         return Device(str(number), uuid, kind, memory.free, memory.total, _holders(nvml, handle))
-    return None  # it fell off the bus, or reports no memory (some devices share the host's)
+    return None  # the device is lost, or reports no memory (some share the host's)
 
 
 def _holders(nvml: Any, handle: Any) -> tuple[tuple[int, int], ...]:

@@ -18,7 +18,7 @@ HEAD_BYTES, TAIL_BYTES = 64 * 1024, 192 * 1024
 
 @dataclass(frozen=True, slots=True)
 class WorkerAddress:
-    """The process of a worker, and the files on its node with its output."""
+    """The process of a worker, and its output files on its node."""
 
     host: str
     pid: int
@@ -30,13 +30,13 @@ class WorkerAddress:
 
 
 def output_files() -> tuple[str, ...]:
-    """Return the files of this process's stdout and stderr; empty if they are no files."""
+    """Return the files of this process's stdout and stderr; empty if they are not files."""
     paths = dict.fromkeys(os.readlink(f"/proc/self/fd/{number}") for number in (1, 2))
     return tuple(path for path in paths if os.path.isfile(path))
 
 
 def read_excerpt(paths: Iterable[str]) -> str:
-    """Return both ends of these files, secrets hidden; an unreadable file is named instead."""
+    """Return both ends of these files with secrets redacted, or a note for an unreadable file."""
     return "".join(_read_ends(Path(path)) for path in paths)
 
 
@@ -49,12 +49,12 @@ def last_lines(text: str, lines: int = 5) -> list[str]:
 def _read_ends(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            raw = file.read(HEAD_BYTES + TAIL_BYTES if size <= HEAD_BYTES + TAIL_BYTES else HEAD_BYTES)
-            if size > HEAD_BYTES + TAIL_BYTES:
-                file.seek(-TAIL_BYTES, os.SEEK_END)
-                raw += f"\n... {size - HEAD_BYTES - TAIL_BYTES:,} bytes left out ...\n".encode() + file.read(TAIL_BYTES)
+            omitted = os.fstat(file.fileno()).st_size - HEAD_BYTES - TAIL_BYTES
+            raw = file.read(HEAD_BYTES)
+            if omitted > 0:
+                file.seek(omitted, os.SEEK_CUR)
+                raw += f"\n... {omitted:,} bytes left out ...\n".encode()
+            raw += file.read(TAIL_BYTES)
     except OSError as problem:
         return f"== {path.name} cannot be read: {problem.strerror}\n"
     text = redact_environment(raw.decode("utf-8", "replace"))

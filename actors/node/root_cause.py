@@ -1,4 +1,4 @@
-"""The cause of an error in an engine's own processes: vLLM's error only refers to the output above it."""
+"""Finds the cause of an error in an engine's processes: vLLM's own error only refers to the output above it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def name_root_cause() -> Iterator[None]:
 
 
 def _since(before: Mapping[str, int]) -> str:
-    """Return the last part of the output since then, secrets hidden."""
+    """Return the end of the output written since then, with secrets redacted."""
     parts = []
     for name, size in before.items():
         with Path(name).open("rb") as file:

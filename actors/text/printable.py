@@ -1,6 +1,6 @@
 """Makes text of services, models and data files safe to show: no raw control character reaches a terminal, log or page.
 
-Each becomes its visible escape, so that nothing is hidden: ``\\x1b`` where lines are printed, ``⟨U+001B⟩`` on a page.
+Each becomes a visible escape: ``\\x1b`` in printed lines, ``⟨U+001B⟩`` on a page.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BLANKS = (  # print as nothing
 )
 UNSAFE = re.compile(f"[{CONTROLS}]")
 HIDDEN = re.compile(f"[{CONTROLS}{BLANKS}]")
-"""Characters that print as nothing, or change the order in which the rest prints."""
+"""Characters that are invisible, or change the order of the others."""
 
 
 def printable(text: str) -> str:
@@ -29,7 +29,7 @@ def printable(text: str) -> str:
 
 
 def strip_colors(text: str) -> str:
-    """Return the text of a log without its colors, which engines add and which hide nothing."""
+    """Return the text of a log without the colors that engines add."""
     return COLOR.sub("", text)
 
 

@@ -1,6 +1,6 @@
 """Removes secrets from text: user and password of an address, values of environment variables named like a secret.
 
-Text without a secret is unchanged; in doubt, more of an address is hidden, but never beyond the next space of a text.
+Text without a secret is unchanged. If the end of an address is unclear, more of it is hidden, up to the next space.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def redact_environment(text: str, environment: Mapping[str, str] = os.environ) -
 
 
 def redact_key(text: str, key: str) -> str:
-    """Return the text with ``***`` for every run of ``MIN_SECRET_LENGTH`` characters of the key; a shorter key is none.
+    """Return the text with ``***`` for every ``MIN_SECRET_LENGTH`` consecutive characters of the key.
 
-    Services repeat parts of a key ("Incorrect API key: sk-abc...wxyz").
+    Services repeat parts of a key ("Incorrect API key: sk-abc...wxyz"). A shorter key is not a secret.
     """
     size = MIN_SECRET_LENGTH
     runs = dict.fromkeys(key[start : start + size] for start in range(len(key) - size + 1))

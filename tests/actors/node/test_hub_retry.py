@@ -101,5 +101,5 @@ def test_the_loader_of_a_worker_asks_again(tmp_path, monkeypatch):
     monkeypatch.setattr(engine_loader, "retry_hub", partial(retry_hub, sleep=opened.append))
     model = ModelSpec(name="m", source="no/such", gpus=0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert engine_loader.load(model, tmp_path, [], lambda line: None) == "an engine"
+    assert engine_loader.load_engine(model, tmp_path, [], lambda line: None) == "an engine"
     assert opened == ["m", 15.0, "m"]

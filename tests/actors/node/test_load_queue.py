@@ -130,7 +130,7 @@ def test_the_loader_asks_to_be_alone_for_several_gpus(tmp_path, monkeypatch, gpu
     monkeypatch.setattr(engine_loader, "check_gpus", lambda *asked: [])
     model = ModelSpec(name="wide", source="no/such", gpus=gpus)
     with LoadQueue().turn("first", GIB, print), pytest.raises(Told, match=waits):
-        engine_loader.load(model, tmp_path, ["0", "1"][:gpus], report)
+        engine_loader.load_engine(model, tmp_path, ["0", "1"][:gpus], report)
 
 
 def held(place, alone=False):
