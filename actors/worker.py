@@ -1,6 +1,6 @@
-"""The Ray actor that loads engines and plays leases on the devices Ray gave it.
+"""The Ray actor that loads engines and plays leases on the devices that Ray assigns.
 
-It owns its engines from start to end; Ray never replays its streams (that would lose and double episodes).
+Ray never replays its streams, which would lose and repeat episodes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError
 
 from actors.engine.backend import Backend, Reply, Request
 from actors.engine.in_flight import StartReport, choose_in_flight
-from actors.engine.loader import freeze_heap, load
+from actors.engine.loader import freeze_heap, load_engine
 from actors.engine.openai.shared_budget import Ledger, RemoteBudget
 from actors.node import host_metrics
 from actors.node.process_output import WorkerAddress, output_files, read_excerpt
@@ -28,18 +28,10 @@ from actors.playing.turn_judge import TurnJudge
 from actors.trial import trial
 from sweeps.spec import Judge, ModelSpec
 
-
-@ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
-def read_output(paths: Sequence[str]) -> str:
-    """Return what a worker printed, read on the node of the files: needs neither the dashboard nor shared disks."""
-    return read_excerpt(paths)
-
-
-@ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
-def read_load() -> dict[str, float]:
-    """Measure how busy the node is that this runs on."""
-    return host_metrics.measure_load()
-
+read_output = ray.remote(num_cpus=0, max_retries=0)(read_excerpt)
+"""Reads a worker's output on the node of its files: needs neither the dashboard nor shared disks."""
+read_load = ray.remote(num_cpus=0, max_retries=0)(host_metrics.measure_load)
+"""Measures the load of the node that it runs on."""
 
 SharedLedger = ray.remote(num_cpus=0, max_restarts=0, max_concurrency=100_000)(Ledger)
 """The ledger in its own process; every waiting request of every worker is one call."""
@@ -61,9 +53,8 @@ class Worker:
         """
         Args:
             plan: the plan whose ordinals are leased.
-            models: the models to load; the judge's alone if there is a ``judge``.
+            models: the models to load; only the judge's if there is a ``judge``, whose leases are answers.
             data: the benchmark folder.
-            judge: if given, leases are answers to judge.
             ledger: the ``SharedLedger`` of a sweep with a budget.
             run: the name that marks the run folder's batches.
         """
@@ -79,7 +70,7 @@ class Worker:
         self.runner: EpisodeRunner | JudgeRunner | None = None
 
     async def address(self) -> WorkerAddress:
-        """Return where this worker runs; called before it loads, so that the output of a dying loader can be found."""
+        """Return where this worker runs; called before it loads, so that the output of a failed load can be read."""
         node = ray.get_runtime_context().get_node_id()
         return WorkerAddress(
             socket.gethostname(), os.getpid(), node, os.environ.get("CUDA_VISIBLE_DEVICES", ""), output_files()
@@ -88,8 +79,7 @@ class Worker:
     async def start(self, staged: str = "") -> StartReport:
         """Load the engines and report their log lines and how many episodes they play at once.
 
-        ``staged`` is the data folder on this node, if the data were copied here. Raises what ``load`` raises, so that the
-        driver learns the reason for a failed start.
+        ``staged`` is the data folder on this node, if the data were copied here. Raises as ``load_engine``.
         """
         lines: list[str] = []
         self.data = Path(staged) if staged else self.data
@@ -114,8 +104,7 @@ class Worker:
         return StartReport(lines, widest.episodes)
 
     def _load(self, model: ModelSpec, report: Callable[[str], None]) -> Backend:
-        """Load the model's engine, and bind it to the run and to the sweep's budget."""
-        backend, budget = load(model, self.data, ray.get_gpu_ids(), report), None
+        backend, budget = load_engine(model, self.data, ray.get_gpu_ids(), report), None
         if self.ledger is not None:
             budget = RemoteBudget(self.ledger, model.name, ray.get_runtime_context().get_actor_id())
         backend.join_run(self.run, budget)
@@ -155,12 +144,12 @@ class Worker:
             yield answered
 
     async def recall(self, ordinals: Sequence[int]) -> None:
-        """Skip those of these leased episodes or answers that have not begun; their leases end without them."""
+        """Skip the leased episodes or answers that have not begun; their leases end without them."""
         if self.runner is not None:
             self.runner.recall(frozenset(ordinals))
 
     async def set_in_flight(self, episodes: int) -> None:
-        """Change how many episodes are played at once, from the next lease on; services follow at once."""
+        """Change how many episodes are played at once: from the next lease on, for services immediately."""
         if self.runner is not None:
             self.runner.in_flight = episodes
         for backend in self.backends.values():
@@ -173,5 +162,7 @@ class Worker:
 
     async def close(self) -> None:
         """Release every engine; the driver kills the actor afterwards."""
-        for backend in (*self.backends.values(), *([self.turn_judge.backend] if self.turn_judge else [])):
+        for backend in self.backends.values():
             await backend.close()
+        if self.turn_judge:
+            await self.turn_judge.backend.close()

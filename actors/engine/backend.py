@@ -36,7 +36,7 @@ class Unprocessable(BackendError):
 
 
 class Overflow(Unprocessable):
-    """A request beyond what the model takes: tokens of its context, pictures per prompt, or memory of its device."""
+    """A request beyond the model's limits: tokens of its context, pictures per prompt, or memory of its device."""
 
 
 class Refused(BackendError):
@@ -70,7 +70,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The game behind a request: policies without a model may read it, engines never do."""
+    """The game behind a request: baseline policies may read it, engines never do."""
 
     sample: Sample
     state: State
@@ -82,7 +82,7 @@ class Situation:
     dialogue: bool = False
     """True if a judge reads one answer of several (``envs.dialogue``)."""
     calls: tuple[tuple[Call, str], ...] = ()
-    """The function calls on offer, each with the option it stands for; empty if none may be called."""
+    """The offered function calls, each with its option; empty if none may be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +95,14 @@ class Request:
     """Seed of this turn's decoding: differs by turn, same for every model."""
     situation: Situation
     key: str = ""
-    """The key of its episode; empty if the answer need not be found again in a later attempt."""
+    """The key of its episode; empty if a later attempt need not find the answer."""
     tools: tuple[Function, ...] = ()
     """Functions offered with the messages; the text of a reply that calls any is ``envs.tool_calls.encode_calls``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer of an engine, and what it took."""
+    """The answer of an engine, with its tokens, time and cost."""
 
     text: str
     prompt_tokens: int = 0
@@ -121,7 +121,7 @@ class Reply:
 
 
 class Backend(ABC):
-    """An engine, as the episode loop sees it; everything but ``reply`` has a default that suits engines without it."""
+    """The interface of an engine; only ``reply`` has no default."""
 
     @abstractmethod
     async def reply(self, request: Request) -> Reply:
@@ -137,7 +137,7 @@ class Backend(ABC):
         return None
 
     def in_play(self) -> AbstractContextManager[None]:
-        """Return a context that spans one episode, for engines that wait until every episode in play has asked."""
+        """Return a context for one episode, for engines that wait until every episode in play has sent a request."""
         return nullcontext()
 
     def limit_in_flight(self, requests: int) -> None:
@@ -154,7 +154,7 @@ class LocalBackend(Backend):
 
     @abstractmethod
     async def token_ids(self, request: Request) -> list[int]:
-        """Return the ids that the model reads, pictures expanded; raises what its processor raises."""
+        """Return the ids that the model reads, pictures expanded; raises errors of its processor."""
 
 
 class ScriptedBackend(Backend):

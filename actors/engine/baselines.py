@@ -1,8 +1,7 @@
-"""Baseline policies, which need no model and see no picture: lower and upper bounds of every table.
+"""Baseline policies without model and pictures: lower and upper bounds of every table.
 
-They answer through the interface of engines, by calls where functions are offered. Only ``oracle`` reads the answer, and
-``malformed-calls``, which copies it in every second sample; the others see what a model sees, except that ``ask-properly``
-knows which suggestion helps. ``rule-judge`` judges the answers of others.
+They answer through the interface of engines, with calls if functions are offered. Only ``oracle`` and, in every second sample,
+``malformed-calls`` use the correct answer; ``ask-properly`` knows which suggestion helps. ``rule-judge`` judges other answers.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ Policy = Callable[[Situation, int], str]
 
 
 def oracle(situation: Situation, seed: int) -> str:
-    """Ask until the answer can be known, then answer: the best any model could do.
+    """Ask until the sample can be answered, then answer: the best that any model could do.
 
-    In random-proactive asking shows nothing new, so it asks only where the rules make it (ROD's first turn).
+    In random-proactive, asking reveals nothing, so it asks only if the rules require it (ROD's first turn).
     """
     game = SCENARIOS[situation.sample.scenario]
     if situation.state.mode is Mode.RANDOM:
@@ -36,43 +35,40 @@ def oracle(situation: Situation, seed: int) -> str:
 
 
 def always_ask(situation: Situation, seed: int) -> str:
-    """Repeat the first suggestion forever; name the first category if nothing can be asked."""
+    """Repeat the first suggestion; name the first category if there is none."""
     return next(iter(suggestions(situation.view.options)), situation.view.categories[0])
 
 
 def abstain(situation: Situation, seed: int) -> str:
-    """Never try: reply the abstention, or nothing in reference."""
+    """Reply with the abstention, or nothing in reference."""
     asks = suggestions(situation.view.options)
     return next((option for option in situation.view.options if option not in asks), "")
 
 
 def uniform(situation: Situation, seed: int) -> str:
-    """Reply any option, each as likely: the chance level of a model that obeys the format and nothing else."""
+    """Reply with any option, each as likely: the chance level of a model that only follows the format."""
     options = situation.view.options + situation.view.categories
     return options[_below(seed, len(options))]
 
 
 def guess(situation: Situation, seed: int) -> str:
-    """Reply any category, each as likely: the chance level of a model that never asks."""
+    """Reply with any category, each as likely: the chance level of a model that never asks."""
     return situation.view.categories[_below(seed, len(situation.view.categories))]
 
 
 def first_option(situation: Situation, seed: int) -> str:
-    """Always reply the letter A: the score of a position bias alone."""
+    """Always reply with the letter A: the score of a pure position bias."""
     return "A"
 
 
 def ask_properly(situation: Situation, seed: int) -> str:
-    """Ask in own words for what the scenario offers; in multiple choice, choose that suggestion.
+    """Ask in a sentence for what the scenario offers; in multiple choice, choose that suggestion.
 
-    If nothing can be asked (the clear picture, the end of a video), say so, or guess if it must choose.
+    Without a suggestion (the clear picture, the end of a video), decline, or guess in multiple choice.
     """
-    game = SCENARIOS[situation.sample.scenario]
-    asks = (
-        game.askable(situation.sample, situation.state)
-        if situation.state.mode is Mode.PLAY
-        else suggestions(situation.view.options)
-    )
+    sample, state = situation.sample, situation.state
+    can_play = state.mode is Mode.PLAY
+    asks = SCENARIOS[sample.scenario].askable(sample, state) if can_play else suggestions(situation.view.options)
     if not situation.open_ended:
         return asks[0] if asks else guess(situation, seed)
     if not asks:
@@ -89,21 +85,21 @@ def guess_aloud(situation: Situation, seed: int) -> str:
 
 
 def refuse(situation: Situation, seed: int) -> str:
-    """Decline to answer, and offer nothing; in multiple choice as ``abstain``."""
-    return (
-        "I am sorry. From this picture alone nobody could tell." if situation.open_ended else abstain(situation, seed)
-    )
+    """Decline to answer, without a request; in multiple choice as ``abstain``."""
+    if not situation.open_ended:
+        return abstain(situation, seed)
+    return "I am sorry. From this picture alone nobody could tell."
 
 
 def rule_judge(situation: Situation, seed: int) -> str:
-    """Judge by fixed rules (``envs.rulejudge``): reads the answer itself and no instruction."""
+    """Judge by fixed rules (``envs.rulejudge``), which read only the answer."""
     if situation.dialogue:
         return rule_reply(situation.sample, situation.state, situation.answer)
     return rule_verdict(situation.sample, situation.answer, reference=situation.state.mode is Mode.REFERENCE)
 
 
 def malformed_calls(situation: Situation, seed: int) -> str:
-    """Answer every second sample, by id, with a malformed call of the five kinds in turn; the others as ``oracle``."""
+    """Answer samples with an even id with the five kinds of malformed calls in turn, the others as ``oracle``."""
     pair, odd = divmod(situation.sample.id, 2)
     return oracle(situation, seed) if odd else MALFORMED[pair % len(MALFORMED)]
 
@@ -115,28 +111,22 @@ MALFORMED = (
     "look_behind()",
     'answer(category="none of these")',
 )
-"""No call, several, unreadable JSON, an unknown function, an argument that is none."""
+"""No call, several calls, unreadable JSON, an unknown function, an invalid argument."""
 
 POLICIES: dict[str, Policy] = {
-    "oracle": oracle,
-    "always-ask": always_ask,
-    "abstain": abstain,
-    "uniform": uniform,
-    "guess": guess,
-    "first-option": first_option,
-    "ask-properly": ask_properly,
-    "guess-aloud": guess_aloud,
-    "refuse": refuse,
-    "malformed-calls": malformed_calls,
-    "rule-judge": rule_judge,
-}
+    policy.__name__.replace("_", "-"): policy
+    for policy in (
+        oracle, always_ask, abstain, uniform, guess, first_option, ask_properly, guess_aloud, refuse, malformed_calls,
+        rule_judge,
+    )
+}  # fmt: skip
 
 
 class Baseline(Backend):
     """A policy as a backend."""
 
     def __init__(self, policy: str, identity: str = "") -> None:
-        """Raises PackageError if an installed package's policy is missing, or has another ``identity``."""
+        """Raises PackageError if the policy's package is not installed, or has another ``identity``."""
         self.policy: Policy = POLICIES.get(policy) or load_function("policy", policy, identity)
 
     async def reply(self, request: Request) -> Reply:

@@ -1,7 +1,4 @@
-"""Forms batches of waiting requests: the oldest first, then the most similar ones; no batch waits until it is full.
-
-No engine is imported here, so that tests take milliseconds.
-"""
+"""Forms batches of waiting requests: the oldest first, then the most similar ones. No batch waits until it is full."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ class Job:
 
     request: Request
     pictures: Mapping[ImageRef, Any]
-    """Pixels, already cropped and resized."""
+    """Cropped and resized pixels."""
     answer: Future[Reply] = field(default_factory=Future)
     created: float = field(default_factory=perf_counter)
 
@@ -59,15 +56,15 @@ class JobQueue:
             raise self.closed
 
     def take(self, limit: int) -> list[Job]:
-        """Take the oldest job and up to ``most - 1`` like it, nearest in length; blocks until there is one, [] once closed.
+        """Take the oldest job and the similar ones, at most ``limit``; block until there is one, return [] once closed.
 
         Jobs of cancelled callers are dropped.
         """
         with self.changed:
             self.changed.wait_for(lambda: self.jobs or self.closed is not None)
-            taken = similar_jobs(self.jobs, limit)
-            self.jobs = [job for job in self.jobs if job not in taken]
-        return [job for job in taken if job.answer.running() or job.answer.set_running_or_notify_cancel()]
+            batch = similar_jobs(self.jobs, limit)
+            self.jobs = [job for job in self.jobs if job not in batch]
+        return [job for job in batch if job.answer.running() or job.answer.set_running_or_notify_cancel()]
 
     def put_back(self, jobs: Sequence[Job]) -> None:
         """Put taken jobs back to the front; they fail with the reason if the queue is closed."""
@@ -88,18 +85,14 @@ class JobQueue:
         """Refuse further jobs and fail the waiting ones with ``reason``; the first reason stays."""
         with self.changed:
             self.closed = self.closed or reason
-            left, self.jobs = self.jobs, []
+            waiting, self.jobs = self.jobs, []
             self.changed.notify_all()
-        for job in left:
+        for job in waiting:
             if job.answer.running() or job.answer.set_running_or_notify_cancel():
                 job.answer.set_exception(reason)
 
 
 def similar_jobs(jobs: list[Job], limit: int) -> list[Job]:
     """Return the first job and those of its kind nearest to it in length, at most ``limit``."""
-    if not jobs:
-        return []
-    oldest = jobs[0]
-    alike = [job for job in jobs[1:] if job.kind == oldest.kind]
-    alike.sort(key=lambda job: abs(job.length - oldest.length))
-    return [oldest, *alike[: limit - 1]]
+    same_kind = [job for job in jobs if job.kind == jobs[0].kind]
+    return same_kind[:1] + sorted(same_kind[1:], key=lambda job: abs(job.length - jobs[0].length))[: limit - 1]

@@ -1,4 +1,4 @@
-"""A conversation in the chat format of each engine: they differ only in how a picture is written."""
+"""Writes a conversation in the chat format of each engine; the formats differ only in the pictures."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Chat = list[dict[str, Any]]
 
 JPEG_QUALITY = 95
 SERVICE_EDGE, SMALLEST_EDGE = 2048, 64
-"""Pixels: OpenAI's models fit each picture into a square of the first before they look at it (OpenAI's guide on vision, "high"
-detail); where a service takes even less, the square is halved until the picture fits, down to the second."""
+"""Pixels: OpenAI's models fit each picture into the first square (OpenAI's guide on vision, "high" detail); if a service takes
+less, the square is halved until the picture fits, down to the second."""
 
 
 def conversation(messages: Sequence[Message], part: Callable[[ImageRef], Part], plain: bool = False) -> Chat:
-    """Return the messages in the shape that chat templates and services share: pictures first, then the text.
+    """Return the messages in the format of chat templates and services: pictures first, then the text.
 
     ``part`` encodes one picture. ``plain`` writes messages without pictures as a bare string, which text-only
-    templates and services want; templates of multimodal models want lists throughout.
+    templates and services need; templates of multimodal models need lists throughout.
     """
-    return [{"role": message.role, "content": _content(message, part, plain)} for message in messages]
 
+    def content(message: Message) -> str | list[Part]:
+        if plain and not message.images:
+            return message.text
+        return [*map(part, message.images), {"type": "text", "text": message.text}]
 
-def _content(message: Message, part: Callable[[ImageRef], Part], plain: bool) -> str | list[Part]:
-    if plain and not message.images:
-        return message.text
-    return [*map(part, message.images), {"type": "text", "text": message.text}]
+    return [{"role": message.role, "content": content(message)} for message in messages]
 
 
 def with_picture_marks(messages: Sequence[Message], mark: str) -> Chat:
@@ -44,10 +44,10 @@ def with_picture_marks(messages: Sequence[Message], mark: str) -> Chat:
 
 
 def has_start_token(text: str, tokenizer: Any) -> bool:
-    """Return True if a rendered conversation begins with the tokenizer's start token: no second one may be added.
+    """Return True if a rendered conversation begins with the tokenizer's start token, so that no second one may be added.
 
-    The package always lets the tokenizer add it: templates of LLaVA-1.5 and LLaVA-NeXT write none and rely on that, the one
-    of Idefics3 writes one and gets two there (docs/decisions/0008).
+    The package always adds one: templates of LLaVA-1.5 and LLaVA-NeXT rely on that, and Idefics3 gets two there
+    (docs/decisions/0008).
     """
     return bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
 

@@ -1,6 +1,6 @@
-"""Decoding of one reply: as the request states, or as the checkpoint's ``generation_config.json`` says if it is followed.
+"""Decoding of one reply: as the request states, or as the checkpoint's ``generation_config.json`` states.
 
-Both engines use this module, so that a model decodes alike in each; no engine is imported.
+Both engines use this module, so that a model decodes alike in each.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Decoding:
 
 
 def decoding(sampling: Sampling, checkpoint: Mapping[str, Any], penalty: float | None = None) -> Decoding:
-    """Return the parameters of one request; ``checkpoint`` is the model's generation configuration, as ``to_diff_dict`` gives it.
+    """Return the parameters of one request; ``checkpoint`` is the ``to_diff_dict`` of the model's generation configuration.
 
-    The checkpoint's repetition penalty always counts, unless the model's entry sets another ``penalty``. With
-    ``sampling.checkpoint`` its ``do_sample``, ``temperature``, ``top_p`` and ``top_k`` count too.
+    The checkpoint's repetition penalty always applies, unless the model's entry sets a ``penalty``. With
+    ``sampling.checkpoint``, its ``do_sample``, ``temperature``, ``top_p`` and ``top_k`` apply too.
     """
 
     def own(name: str, default: float) -> float:

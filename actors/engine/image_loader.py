@@ -1,6 +1,6 @@
-"""Opens, crops and resizes pictures in threads of their own, so that the loop of episodes never waits for a disk.
+"""Opens, crops and resizes pictures in threads, so that the event loop never waits for a disk.
 
-The preprocessing of an engine then starts from pixels, and a picture named twice in one conversation is opened once.
+A picture that occurs twice in one conversation is opened once.
 """
 
 from __future__ import annotations
@@ -36,33 +36,35 @@ class PictureLoader:
     """A loader of one benchmark folder's pictures for an engine."""
 
     def __init__(self, data: Path, model: ModelSpec | None = None) -> None:
-        """``model`` will see the pictures: for Qwen's models they are fitted first."""
+        """``model`` gets the pictures; for Qwen's models they are fitted first."""
         self.renderer = Renderer(data, fit=picture_bounds(model) if model else None)
         self.threads = ThreadPoolExecutor(thread_count(), thread_name_prefix="pictures")
 
     async def load(self, messages: Sequence[Message]) -> dict[ImageRef, Image]:
-        """Return each picture of a conversation as RGB pixels; raises ``envs.render.UnreadablePicture`` if one is unreadable."""
+        """Return each picture of a conversation as RGB pixels; raises ``envs.render.UnreadablePicture``."""
         return await self.load_as(messages, lambda image: image)
 
     async def load_as(self, messages: Sequence[Message], form: Callable[[Image], T]) -> dict[ImageRef, T]:
-        """Return every picture of a conversation, converted by ``form`` in the same threads."""
-        loop = asyncio.get_running_loop()
-        refs = list(dict.fromkeys(image for message in messages for image in message.images))
+        """Return each picture of a conversation, converted by ``form`` in the same threads; raises as ``load``."""
 
         def convert(ref: ImageRef) -> T:
             return form(self.renderer.picture(ref))
 
-        ready = (loop.run_in_executor(self.threads, convert, ref) for ref in refs)
-        return dict(zip(refs, await asyncio.gather(*ready), strict=True))
+        loop, refs = asyncio.get_running_loop(), distinct_images(messages)
+        converted = await asyncio.gather(*(loop.run_in_executor(self.threads, convert, ref) for ref in refs))
+        return dict(zip(refs, converted, strict=True))
 
     def load_blocking(self, messages: Sequence[Message]) -> dict[ImageRef, tuple[Image, str]]:
         """Return each picture of a conversation and its cache key, opened in the calling thread; raises as ``load``."""
-        refs = dict.fromkeys(image for message in messages for image in message.images)
-        return {image: self.renderer.keyed_picture(image) for image in refs}
+        return {image: self.renderer.keyed_picture(image) for image in distinct_images(messages)}
 
     def close(self) -> None:
-        """Release the threads; safe to call twice."""
         self.threads.shutdown(wait=False, cancel_futures=True)
+
+
+def distinct_images(messages: Sequence[Message]) -> list[ImageRef]:
+    """Return the pictures of a conversation, each once."""
+    return list(dict.fromkeys(image for message in messages for image in message.images))
 
 
 def encode_png(picture: Image) -> bytes:

@@ -1,6 +1,6 @@
-"""The number of episodes that a worker plays at once: the entry's, else what its engine can answer at once.
+"""The number of episodes that a worker plays at once: the entry's, else derived from what its engine answers at once.
 
-Fewer leave an engine half empty; beyond half as many again they only wait, with their pictures in memory.
+Fewer leave the engine idle; more than 1.5 times as many only wait, with their pictures in memory.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ MAX_NUM_SEQS = 256
 BATCH = 16
 """Rows of a batch of transformers, unless the entry sets ``options.batch``."""
 SERVICE = 64
-"""Requests to a service, whose pace stays below that; and episodes of a policy, which answers at once."""
+"""Requests to a service, whose pace stays below that, and episodes of a policy."""
 BATCHED = 50_000
 """Episodes that use a service's Batch API: as many as one of its files takes."""
 PROMPT_TOKENS = 3000
 """Tokens of a typical prompt: a picture of 640 x 480 has 400 (Qwen2.5-VL) to 3,300 (InternVL3), its question about 100."""
 FEWEST = 4
-"""Fewest sequences for a cache that hardly holds a prompt: the next ones are prepared while it is answered."""
+"""Fewest sequences, even if the cache hardly holds a prompt: the next ones are prepared meanwhile."""
 AHEAD = 2
-"""For each so many requests that vLLM answers at once, one more is prepared: it is ready when another ends."""
+"""Requests that vLLM answers at once per request that is prepared meanwhile, ready when another ends."""
 
 
 class InFlight(NamedTuple):
@@ -45,7 +45,7 @@ class StartReport(NamedTuple):
 
 
 def expected_in_flight(model: ModelSpec) -> int:
-    """Return the episodes in flight that the entry implies: the basis of leases before the worker is ready."""
+    """Return the episodes in flight that the entry implies, for leases before the worker is ready."""
     if model.in_flight is not None:
         return model.in_flight
     if model.backend == "vllm":

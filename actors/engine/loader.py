@@ -1,6 +1,6 @@
-"""Loads a worker's engine: on checked GPUs, and in turn if host memory is short, or GPUs are several or shared.
+"""Loads a worker's engine on checked GPUs, in turn if host memory is short or an engine uses several GPUs.
 
-Every wait and every figure is a line of the worker's log.
+Every wait and every measurement is a line of the worker's log.
 """
 
 from __future__ import annotations
@@ -25,19 +25,11 @@ WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
 """Suffixes of weight files."""
 
 
-def load(model: ModelSpec, data: Path, assigned: Sequence[object], report: Callable[[str], None]) -> Backend:
-    """Return the model's engine, ready.
+def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report: Callable[[str], None]) -> Backend:
+    """Return the model's engine, ready; ``data`` is the benchmark folder, ``assigned`` are the GPUs from Ray.
 
-    Args:
-        model: the model's entry.
-        data: the benchmark folder.
-        assigned: the GPUs that Ray gave this process.
-        report: takes lines of the log.
-
-    Raises:
-        HubUnreachable: the Hub did not answer any retry; retries happen outside the turn.
-        GpuUnavailable: the devices are not as requested.
-        Exception: anything that ``open_engine`` raises.
+    Raises HubUnreachable if the Hub answers no retry (outside the turn), GpuUnavailable if the devices are not as requested,
+    and errors of ``open_engine``.
     """
     if model.backend in ("builtin", "openai"):
         return open_engine(model, data)
@@ -46,7 +38,7 @@ def load(model: ModelSpec, data: Path, assigned: Sequence[object], report: Calla
         for line in check_gpus(gpu_request(model, size), assigned, os.environ.get("CUDA_VISIBLE_DEVICES")):
             report(line)
     else:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray leaves all of them visible to a worker without any
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray leaves all GPUs visible to a worker without any
 
     def in_turn() -> Backend:
         with LoadQueue().turn(model.name, size, report, alone=model.gpus not in (0, 1)), name_root_cause():
@@ -56,30 +48,26 @@ def load(model: ModelSpec, data: Path, assigned: Sequence[object], report: Calla
 
 
 def freeze_heap() -> None:
-    """Exclude all present objects from garbage collection: walking those of torch, transformers and vLLM again and again
-    takes a sixth of the front end's time."""
+    """Exclude all present objects from garbage collection, which otherwise takes a sixth of the front end's time."""
     gc.collect()
     gc.freeze()
 
 
 def gpu_request(model: ModelSpec, size: int | None) -> GpuRequest:
-    """Return the device needs of a model with ``size`` bytes of weights; of a shared GPU, its part of the memory."""
+    """Return the device needs of a model with ``size`` bytes of weights."""
     share = DEFAULT_GPU_SHARE * min(1, model.gpus)
+    if model.backend != "vllm" and size is not None:
+        each = int(MEMORY_PER_WEIGHTS * size / max(1, model.gpus))
+        return GpuRequest(model.name, model.gpus, model.accelerator, size=each)
     if model.backend == "vllm":
         share = float(model.options.get("gpu_memory_utilization", share))
-        return GpuRequest(model.name, model.gpus, model.accelerator, share)
-    if size is None:
-        return GpuRequest(model.name, model.gpus, model.accelerator, share)
-    each = int(MEMORY_PER_WEIGHTS * size / max(1, model.gpus))
-    return GpuRequest(model.name, model.gpus, model.accelerator, size=each)
+    return GpuRequest(model.name, model.gpus, model.accelerator, share)
 
 
 def weight_bytes(model: ModelSpec) -> int | None:
-    """Return the bytes of its weights: of files on this disk, else estimated from its parameters, else None."""
+    """Return the bytes of the weights: of local files, else estimated from the number of parameters, else None."""
     for folder in (Path(model.source), *_cached(model)):
-        if folder.is_dir() and (
-            size := sum(path.stat().st_size for path in folder.iterdir() if path.suffix in WEIGHT_SUFFIXES)
-        ):
+        if size := sum(path.stat().st_size for path in folder.glob("*") if path.suffix in WEIGHT_SUFFIXES):
             return size
     if model.parameters is None:
         return None

@@ -1,4 +1,4 @@
-"""Maps a backend's name to its class; a heavy package is imported only if its backend is used."""
+"""Opens the backend of a model entry; a heavy package is imported only if its backend is used."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from actors.engine.vllm.batch_invariance import enable_batch_invariance
 from sweeps.spec import ModelSpec
 
 HEAVY = ("openai", "peft", "torch", "transformers", "vllm")
-"""The packages behind the doors; peft loads adapters for transformers."""
+"""The optional packages of the backends; peft loads adapters for transformers."""
 
 
 def open_engine(model: ModelSpec, data: Path) -> Backend:
-    """Return the backend of a model entry, loaded and ready; ``data`` is the benchmark folder with its pictures.
+    """Return the backend of a model entry, ready; ``data`` is the benchmark folder.
 
-    Raises ValueError if the backend's package is not installed, and what an engine raises that cannot load: the worker
-    reports it as the model's failure to start.
+    Raises ValueError if the backend's package is not installed, and errors of an engine that cannot load.
     """
     try:
         return _open(resolve_embedded(model), data)

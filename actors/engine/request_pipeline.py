@@ -1,9 +1,9 @@
 """Prepares requests outside the event loop: each is opened in one of several threads, then rendered in a single one.
 
-Results reach the event loop in the order in which they were rendered, those of ``TOGETHER_S`` with one wake-up while others
-are still prepared: it then sends them to the engine one after another, instead of changing threads for each. A request changes
-threads three times; an ``await`` for every step would change them eight times, each time waiting for the interpreter lock.
-The threads take requests from queues: an executor's future for each step would cost as much as a turn of the game.
+Results reach the event loop in the order in which they were rendered. While others are still prepared, those of ``TOGETHER_S``
+arrive with one wake-up, to save thread switches: a request switches threads three times, while an ``await`` per step would switch
+eight times, each time waiting for the interpreter lock. The threads take requests from queues, because an executor's future per
+step would cost as much as a turn of the game.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 TOGETHER_S = 0.03
-"""Seconds that a rendered request waits for others: a step of an engine, which takes no requests meanwhile."""
+"""Seconds that a rendered request waits for others: one step of an engine, which takes no requests meanwhile."""
 
 Input = TypeVar("Input")
 Opened = TypeVar("Opened")
@@ -28,7 +28,7 @@ Rendered = TypeVar("Rendered")
 
 @dataclass(slots=True, eq=False)
 class _Job(Generic[Input, Opened, Rendered]):
-    """One request on its way, and finally its outcome."""
+    """One request in the pipeline, and finally its outcome."""
 
     request: Input
     loop: asyncio.AbstractEventLoop
@@ -38,22 +38,20 @@ class _Job(Generic[Input, Opened, Rendered]):
     problem: BaseException | None = None
 
     def settle(self) -> None:
-        """Settle the future, unless its caller has gone."""
-        if self.answer.done():
-            return
-        if self.problem is not None:
+        """Settle the future, unless its caller was cancelled."""
+        if self.problem is not None and not self.answer.done():
             self.answer.set_exception(self.problem)
-        else:
+        elif not self.answer.done():
             self.answer.set_result(self.rendered)  # type: ignore[arg-type]
 
 
 class RequestPipeline(Generic[Input, Opened, Rendered]):
-    """A pipeline of threads: await ``prepare`` for each request, from one event loop at a time."""
+    """A pipeline of threads; call ``prepare`` from one event loop at a time."""
 
     def __init__(
         self, open_request: Callable[[Input], Opened], render: Callable[[Opened], Rendered], threads: int
     ) -> None:
-        """``open_request`` runs in so many ``threads``, ``render`` in one more."""
+        """``open_request`` runs in ``threads`` threads, ``render`` in one more."""
         self.open_request, self.render, self.threads = open_request, render, threads
         self._to_open: SimpleQueue[_Job[Input, Opened, Rendered] | None] = SimpleQueue()
         self._to_render: SimpleQueue[_Job[Input, Opened, Rendered] | None] = SimpleQueue()
@@ -68,7 +66,7 @@ class RequestPipeline(Generic[Input, Opened, Rendered]):
         Thread(target=self._serve, args=(self._to_render, self._render), name="render", daemon=True).start()
 
     async def prepare(self, request: Input) -> Rendered:
-        """Open and render a request; raises what either function raises."""
+        """Open and render a request; raises errors of both functions."""
         loop = asyncio.get_running_loop()
         job: _Job[Input, Opened, Rendered] = _Job(request, loop, loop.create_future())
         self._to_open.put(job)
@@ -105,7 +103,7 @@ class RequestPipeline(Generic[Input, Opened, Rendered]):
         self._done.append(job)
         others = not (self._to_open.empty() and self._to_render.empty())
         if others and monotonic() - self._drained_at < TOGETHER_S:
-            return  # the last of them comes here again
+            return  # the last of them wakes the loop
         if not self._woken:
             self._woken = True
             with suppress(RuntimeError):  # the loop is closed: no caller waits

@@ -1,4 +1,4 @@
-"""Token ids of a prompt from its engine's own input path; no weights are read and nothing is downloaded."""
+"""Computes the token ids of a prompt with its engine's own input path, without weights and downloads."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from actors.engine.registry import open_engine
 from sweeps.spec import ModelSpec
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "VLLM_LOGGING_LEVEL": "ERROR"}
-"""Settings of the engines' packages, read at import; values of the environment take precedence."""
+"""Environment variables of the engines' packages, read at import; existing values take precedence."""
 
 
 async def token_ids(model: ModelSpec, data: Path, request: Request) -> list[int]:
-    """Return what a model of backend vllm or transformers reads, pictures expanded.
+    """Return the ids that a model of backend vllm or transformers reads, pictures expanded.
 
-    Raises what building its input path raises (OSError, ValueError, ImportError), and what that raises for a prompt or a
-    picture that it refuses.
+    Raises OSError, ValueError or ImportError if the input path cannot be built, and its errors for a refused prompt or picture.
     """
     backend = open_without_weights(model, data)
     try:
@@ -30,7 +29,7 @@ async def token_ids(model: ModelSpec, data: Path, request: Request) -> list[int]
 
 
 def open_without_weights(model: ModelSpec, data: Path) -> Any:
-    """Return a backend without weights: ``token_ids`` and ``close`` work, ``reply`` does not; raises as above."""
+    """Return a backend without weights: ``token_ids`` and ``close`` work, ``reply`` does not; raises as ``token_ids``."""
     for name, value in OFFLINE.items():
         os.environ.setdefault(name, value)
     model = resolve_embedded(model)

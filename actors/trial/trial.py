@@ -1,6 +1,6 @@
-"""Tries a loaded engine: some episodes, its memory, and some prompts compared with the package's own call.
+"""Tries a loaded engine: plays episodes, measures memory, and compares prompts with the package's own call.
 
-The engine is closed before the package-style call loads the checkpoint a second time: two of them need not fit.
+The engine is closed before the package-style call loads the checkpoint again, because two of them may not fit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 
 COMPARED_PROMPTS = 6
-"""Prompts compared with the package-style call: a network of 7 billion parameters answers one in about a second."""
+"""Prompts compared with the package-style call: a model of 7 billion parameters answers one in about a second."""
 REPLY_TOKENS = 20
 """New tokens of a compared reply."""
 MAX_REASON = 300
@@ -37,7 +37,7 @@ MAX_REASON = 300
 
 @dataclass(frozen=True)
 class PromptComparison:
-    """One prompt, as the engine and as the package-style call read and answer it."""
+    """Token ids and reply of one prompt, by the engine and by the package-style call."""
 
     pictures: int
     ids: list[int]
@@ -51,7 +51,7 @@ class TrialReport:
     """The measurements of a trial."""
 
     seconds: float
-    """Of playing, all episodes together."""
+    """Time to play all episodes."""
     endings: dict[str, int]
     """Ending -> episodes."""
     reason: str
@@ -59,9 +59,9 @@ class TrialReport:
     host: int
     """Bytes of host memory of this process and its children."""
     gpu: int | None
-    """Bytes taken on this worker's GPUs; None if no driver reports them."""
+    """Bytes in use on this worker's GPUs; None if no driver reports them."""
     picture: int | None
-    """Tokens of one picture of the first prompt; None if the model takes no prompt without it."""
+    """Tokens of one picture of the first prompt; None if they cannot be measured."""
     compared: tuple[PromptComparison, ...] = ()
     uncompared: str = ""
     """Reason for comparing nothing."""
@@ -70,7 +70,7 @@ class TrialReport:
 
 
 class RequestRecorder(Backend):
-    """A backend that passes requests on and records those that were answered."""
+    """A backend that forwards requests and records those that were answered."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -124,7 +124,6 @@ async def _play(
 
 
 def _cached_share(rows: Sequence[dict[str, Any]]) -> float:
-    """Return the share of the pictures of these rows that came from the engine's cache."""
     pictures, cached = (sum(n or 0 for row in rows for n in row[name]) for name in ("pictures", "cached_pictures"))
     return cached / pictures if pictures else 0.0
 
@@ -141,10 +140,10 @@ def select_requests(requests: Sequence[Request]) -> list[Request]:
 
 
 async def measure_picture_tokens(backend: LocalBackend, request: Request) -> int | None:
-    """Return the tokens that the first picture takes, with the tokens that stand around it."""
+    """Return the tokens of the first picture, with the tokens around it; None if no comparison is possible."""
     image = next((image for message in request.messages for image in message.images), None)
     for many, few in ((2, 1), (1, 0)) if image else ():
-        with suppress(Exception):  # a limit of one picture, a template that wants one: the next pair may do
+        with suppress(Exception):  # the model may need exactly one picture: the next pair may work
             longer = await backend.token_ids(_probe(request, image, many))
             return len(longer) - len(await backend.token_ids(_probe(request, image, few)))
     return None
@@ -167,7 +166,7 @@ async def _call_package(
             pictures = await loader.load(request.messages)
             ids = await asyncio.to_thread(call.ids, request.messages, pictures)
             answers.append((ids, await asyncio.to_thread(call.reply, request.messages, pictures, REPLY_TOKENS)))
-    except Exception as problem:  # whatever transformers raises, the trial of our engine stands
+    except Exception as problem:  # an error of transformers must not fail the trial of our engine
         return answers, f"transformers: {first_line(problem)}"
     finally:
         loader.close()
@@ -181,7 +180,7 @@ def first_line(problem: BaseException) -> str:
 
 
 def measure_memory() -> tuple[int, int | None]:
-    """Return bytes of host memory of this process and its children, and bytes taken on its GPUs."""
+    """Return the bytes of host memory of this process and its children, and the bytes in use on its GPUs."""
     process, host = psutil.Process(), 0
     for member in (process, *process.children(recursive=True)):
         with suppress(psutil.Error):

@@ -128,7 +128,7 @@ def bottleneck(model: ModelSpec, front: FrontEnd) -> str:
     """Describe the bottleneck of a worker, and the engines per GPU and CPU cores per worker that it needs."""
     pace = min(front.engine, front.ceiling)
     cores = f"a worker uses {1 + pace / front.ceiling:.1f} CPU cores"
-    new, known = 1e3 / front.new_ms, 1e3 / front.known_ms
+    new, known = 1e3 / front.new_ms, 1e3 / front.cached_ms
     mix = f"{new:.0f} with new pictures, {known:.0f} with known ones"
     if front.engine <= front.ceiling:
         preprocessing = f"image preprocessing could do {front.ceiling:.0f}: {mix}"

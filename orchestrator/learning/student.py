@@ -39,14 +39,14 @@ class Student:
     def text(self, tokens: Sequence[int]) -> str:
         """Decode a reply without its end token."""
         without_stop = tokens[:-1] if tokens and tokens[-1] in self.model.stops else tokens
-        text: str = self.model.writer.decode(
+        text: str = self.model.decoder.decode(
             list(without_stop), skip_special_tokens=True, clean_up_tokenization_spaces=True
         )
         return text.rstrip("\ufffd")
 
     def tokens(self, text: str) -> tuple[int, ...]:
         """Encode a reply, end token included."""
-        return (*self.model.writer(text, add_special_tokens=False)["input_ids"], self.end_token)
+        return (*self.model.decoder(text, add_special_tokens=False)["input_ids"], self.end_token)
 
     def greedy(self, jobs: Sequence[Job]) -> list[str]:
         """Return the greedy reply to each question, decoded as in a sweep."""

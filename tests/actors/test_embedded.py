@@ -136,7 +136,7 @@ def test_every_taught_reply_is_one_of_the_options_shown(tmp_path: Path) -> None:
 
     from actors.embedded.training import pictures, training_data
 
-    bank = pictures.draw(tmp_path, laps=1, first_seed=SEED, count=10)
+    bank = pictures.draw_bank(tmp_path, laps=1, first_seed=SEED, count=10)
     teacher, rng = training_data.TrainingData(bank, lap=10), Random(0)
     for example in [*(teacher.short(rng) for _ in range(150)), *(teacher.long(rng) for _ in range(60))]:
         *asked, reply = example.conversation

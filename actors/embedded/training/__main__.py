@@ -27,7 +27,7 @@ from torch import Tensor, nn  # noqa: E402
 from actors.embedded.training import text_processor  # noqa: E402
 from actors.embedded.training.language_stage import LanguageStage  # noqa: E402
 from actors.embedded.training.model import Heads, build  # noqa: E402
-from actors.embedded.training.pictures import FIRST_SEED, HELD_OUT, Bank, draw  # noqa: E402
+from actors.embedded.training.pictures import FIRST_SEED, HELD_OUT, Bank, draw_bank  # noqa: E402
 from actors.embedded.training.trainer import ProcessGroup, Schedule, train  # noqa: E402
 from actors.embedded.training.training_data import SCENARIO_WEIGHTS, TrainingData, wordings  # noqa: E402
 from actors.embedded.training.vision_stage import VisionStage, recognition_accuracy  # noqa: E402
@@ -49,11 +49,11 @@ class TrainingRun:
 
     def bank(self) -> Bank:
         """Return the training pictures."""
-        return draw(self.work / "training", self.laps, FIRST_SEED)
+        return draw_bank(self.work / "training", self.laps, FIRST_SEED)
 
     def held_out(self) -> Bank:
         """Return pictures that only measure progress."""
-        return draw(self.work / "held-out", 2, HELD_OUT + 50_000, 30)
+        return draw_bank(self.work / "held-out", 2, HELD_OUT + 50_000, 30)
 
     def log(self, line: str) -> None:
         """Write a line to the log and to the screen."""

@@ -14,39 +14,18 @@ SCENARIO_COUNT, COUNTS = 7, 10
 
 def build(vocabulary: int, image_token: int, pad: int, end: int) -> Idefics3ForConditionalGeneration:
     """Return a fresh model; seed torch before."""
+    layers = {"hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
     text = {
-        "model_type": "llama",
-        "vocab_size": vocabulary,
-        "hidden_size": WIDTH,
-        "intermediate_size": 352,
-        "num_hidden_layers": LAYERS,
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": HEADS,
-        "max_position_embeddings": POSITIONS,
-        "rms_norm_eps": 1e-5,
-        "tie_word_embeddings": True,
-        "pad_token_id": pad,
-        "eos_token_id": end,
-        "bos_token_id": None,
+        **layers, "model_type": "llama", "vocab_size": vocabulary, "intermediate_size": 352, "num_key_value_heads": HEADS,
+        "max_position_embeddings": POSITIONS, "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
+        "pad_token_id": pad, "eos_token_id": end, "bos_token_id": None,
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
-    }
-    vision = {
-        "hidden_size": WIDTH,
-        "intermediate_size": 384,
-        "num_hidden_layers": LAYERS,
-        "num_attention_heads": HEADS,
-        "image_size": SIDE,
-        "patch_size": PATCH,
-    }
+    }  # fmt: skip
+    vision = {**layers, "intermediate_size": 384, "image_size": SIDE, "patch_size": PATCH}
     config = Idefics3Config(
-        text_config=text,
-        vision_config=vision,
-        scale_factor=2,
-        image_token_id=image_token,
-        pad_token_id=pad,
-        eos_token_id=end,
-        tie_word_embeddings=True,
-    )
+        text_config=text, vision_config=vision, scale_factor=2, image_token_id=image_token, pad_token_id=pad,
+        eos_token_id=end, tie_word_embeddings=True,
+    )  # fmt: skip
     model = Idefics3ForConditionalGeneration(config)
     _start_looking(model)
     return model
@@ -105,11 +84,8 @@ def head_losses(heads: Heads, features: Tensor, labels: dict[str, Tensor]) -> Te
     """Return the mean of the cross entropies (label -1: not applicable) and the squared error of the visible share."""
     category, scenario, corruption, count, share = heads(features)
     total = 2 * nn.functional.mse_loss(share.squeeze(1).sigmoid(), labels["share"], reduction="sum")
-    for logits, name, weight in (
-        (category, "category", 1.0),
-        (scenario, "scenario", 0.2),
-        (corruption, "corruption", 1.0),
-        (count, "count", 1.0),
-    ):
-        total = total + weight * nn.functional.cross_entropy(logits, labels[name], ignore_index=-1, reduction="sum")
+    logits = {"category": category, "scenario": scenario, "corruption": corruption, "count": count}
+    for name, values in logits.items():
+        loss = nn.functional.cross_entropy(values, labels[name], ignore_index=-1, reduction="sum")
+        total = total + (0.2 if name == "scenario" else 1.0) * loss
     return total / len(features)

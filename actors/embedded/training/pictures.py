@@ -150,7 +150,7 @@ def draw_lap(job: tuple[str, int, int]) -> list[tuple[Sample, list[tuple[State, 
     return [(sample, shares, np.stack(pixels)) for sample, shares, pixels in plays]
 
 
-def draw(folder: Path, laps: int, first_seed: int, count: int = LAP, workers: int = 2) -> Bank:
+def draw_bank(folder: Path, laps: int, first_seed: int, count: int = LAP, workers: int = 2) -> Bank:
     """Draw ``laps`` x ``count`` plays of each scenario into ``folder``, or open the bank that is there."""
     index = folder / "plays.pickle"
     if not index.exists():

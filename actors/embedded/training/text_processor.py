@@ -19,21 +19,10 @@ PAD, END, IMAGE, FRAME, WHOLE = "<pad>", "<end_of_utterance>", "<image>", "<fake
 SPEAKERS = {"user": "User:", "assistant": "Assistant:", "system": "System:"}
 MARKS = tuple(f"\n{chr(65 + index)}. " for index in range(12))
 SENTENCES = (
-    stimulus.OPTIONS_FOLLOW.rstrip("\n"),
-    "\n" + stimulus.ONE_OPTION_ONLY,
-    stimulus.VIDEO_PREFACE,
-    stimulus.ROD_HINT,
-    stimulus.VSOD_HINT,
-    stimulus.MVPN_HINT,
-    stimulus.INC_HINT,
-    stimulus.QD_HINT,
-    stimulus.CIT_HINT,
-    stimulus.COCO_HINT,
-    stimulus.COCO_ZOOM_HINT,
-    stimulus.OPEN_ENDED_HINT,
-    stimulus.ROD_REASONING,
-    stimulus.MVPN_REASONING,
-)
+    stimulus.OPTIONS_FOLLOW.rstrip("\n"), "\n" + stimulus.ONE_OPTION_ONLY, stimulus.VIDEO_PREFACE, stimulus.ROD_HINT,
+    stimulus.VSOD_HINT, stimulus.MVPN_HINT, stimulus.INC_HINT, stimulus.QD_HINT, stimulus.CIT_HINT, stimulus.COCO_HINT,
+    stimulus.COCO_ZOOM_HINT, stimulus.OPEN_ENDED_HINT, stimulus.ROD_REASONING, stimulus.MVPN_REASONING,
+)  # fmt: skip
 VOCABULARY = 1024
 """Tokens of the BPE alphabet and merges, without the constant sentences."""
 PICTURE_TOKENS = 16
@@ -53,11 +42,9 @@ def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     special = [PAD, END, IMAGE, FRAME, WHOLE, *SPEAKERS.values()]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=special,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
+        vocab_size=VOCABULARY, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in (*SENTENCES, *MARKS)])
@@ -74,20 +61,13 @@ def token_id(tokenizer: Tokenizer, token: str) -> int:
 def processor(tokenizer: Tokenizer) -> Idefics3Processor:
     """Return the processor that is saved with the weights; it needs no torchvision."""
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token=PAD,
-        eos_token=END,
-        clean_up_tokenization_spaces=False,
-        padding_side="left",
-        model_max_length=4096,
-    )
+        tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, clean_up_tokenization_spaces=False,
+        padding_side="left", model_max_length=4096,
+    )  # fmt: skip
     pictures = Idefics3ImageProcessorPil(
-        size={"longest_edge": LONGEST},
-        max_image_size={"longest_edge": SIDE},
-        do_image_splitting=False,
-        image_mean=[0.5] * 3,
-        image_std=[0.5] * 3,
-    )
+        size={"longest_edge": LONGEST}, max_image_size={"longest_edge": SIDE}, do_image_splitting=False,
+        image_mean=[0.5] * 3, image_std=[0.5] * 3,
+    )  # fmt: skip
     return Idefics3Processor(pictures, fast, image_seq_len=PICTURE_TOKENS, chat_template=TEMPLATE)
 
 

@@ -1,4 +1,4 @@
-"""The folder of a model's LoRA adapter; one on the Hub is downloaded first."""
+"""Locates the folder of a model's LoRA adapter, which may be downloaded from the Hub."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sweeps.spec import ModelSpec
 
 
 def adapter_folder(model: ModelSpec) -> str:
-    """Return the folder of the model's LoRA: a path as it stands, or a folder in the model's own, downloaded if absent."""
+    """Return the folder of the model's LoRA: a path, or a subfolder of the model, downloaded if absent."""
     if os.path.isdir(model.lora):
         return model.lora
     if os.path.isdir(model.source):

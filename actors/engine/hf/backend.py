@@ -1,8 +1,8 @@
-"""The transformers backend: each row of a batch is answered as if it were alone (left padding, seeded noise of its own).
+"""The transformers backend: each row of a batch is answered as if it were alone (left padding, its own seeded noise).
 
-For what vLLM does not serve, and for machines without it. A thread takes whatever waits, at most a batch, and
-generates; requests that come meanwhile join the next batch, so nobody waits for the slowest episode. While a full batch
-waits, it is prepared beside the generation. Runs on one GPU, on several (``device_map``), or on the CPU.
+It serves models that vLLM does not, and machines without vLLM. A thread takes the waiting requests, at most a batch, and
+generates; later requests join the next batch, so no episode waits for the slowest one. A full waiting batch is prepared
+during generation. Runs on one GPU, on several (``device_map``), or on the CPU.
 """
 
 from __future__ import annotations
@@ -18,13 +18,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForImageTextToText,
-    AutoProcessor,
-    GenerationConfig,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, GenerationConfig
 
 from actors.engine.backend import BackendDied, LocalBackend, Overflow, Reply, Request, Unprocessable
 from actors.engine.batching import Job, JobQueue
@@ -38,7 +32,7 @@ from actors.engine.in_flight import BATCH
 from sweeps.spec import ModelSpec
 
 REFUSALS = (Overflow, ValueError, TypeError, ArithmeticError)
-"""Errors of processors for a picture or a text that they cannot take."""
+"""Errors of processors for a picture or a text that they refuse."""
 CLOSE_TIMEOUT_S = 30.0
 """Seconds that closing waits for the running batch."""
 
@@ -52,7 +46,7 @@ class PreparedBatch:
 
 
 class TransformersBackend(LocalBackend):
-    """One model in this process, asked batch by batch."""
+    """One model in this process that answers batch by batch."""
 
     def __init__(self, model: ModelSpec, data: Path) -> None:
         self.model = ModelAndProcessor(model)
@@ -73,7 +67,6 @@ class TransformersBackend(LocalBackend):
         return await asyncio.wrap_future(job.answer)
 
     async def token_ids(self, request: Request) -> list[int]:
-        """Return the ids that the model reads, pictures expanded; raises what the processor raises for a refused prompt."""
         job = Job(request, await self.pictures.load(request.messages))
         tensors = await asyncio.to_thread(self.model.inputs, [job])
         ids: list[int] = tensors["input_ids"][0].tolist()
@@ -118,11 +111,11 @@ class TransformersBackend(LocalBackend):
     def _without_refused(self, jobs: list[Job]) -> PreparedBatch | None:
         """Drop the jobs that the processor refuses alone; if it takes each alone, use batches of one from now on."""
         alone = [batch for job in jobs if (batch := self._prepare([job])) is not None]
-        good = [job for batch in alone for job in batch.jobs]
-        if len(good) < len(jobs):
-            return self._prepare(good)
+        accepted = [job for batch in alone for job in batch.jobs]
+        if len(accepted) < len(jobs):
+            return self._prepare(accepted)
         self.size = 1
-        self.waiting.put_back(good[1:])
+        self.waiting.put_back(accepted[1:])
         return alone[0]
 
     def _answer(self, batch: PreparedBatch) -> None:
@@ -136,7 +129,7 @@ class TransformersBackend(LocalBackend):
             for job, reply in zip(batch.jobs, replies, strict=True):
                 job.answer.set_result(reply)
             return
-        self._answer_in_halves(batch.jobs)  # outside of the except block: its traceback would hold the tensors
+        self._answer_in_halves(batch.jobs)  # outside the except block, whose traceback holds the tensors
 
     def _answer_in_halves(self, jobs: list[Job]) -> None:
         """Answer in smaller batches: the device had no room for these jobs at once."""
@@ -170,7 +163,7 @@ class ModelAndProcessor:
         self.processor = AutoProcessor.from_pretrained(model.source, **source, **model.processor)
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
         self.tokenizer.padding_side = "left"
-        self.writer = deepcopy(self.tokenizer)  # a tokenizer must not write while it reads in another thread
+        self.decoder = deepcopy(self.tokenizer)  # a tokenizer must not decode while it encodes in another thread
         self.device = "cuda" if model.gpus and torch.cuda.is_available() else "cpu"
         if 0 < model.gpus < 1 and self.device == "cuda":
             torch.cuda.set_per_process_memory_fraction(model.gpus)
@@ -220,11 +213,10 @@ class ModelAndProcessor:
     def _reply(self, job: Job, tokens: list[int], prompt: int) -> Reply:
         """Return the text up to the first end token, which counts as a token."""
         end = next((index for index, token in enumerate(tokens) if token in self.stops), None)
-        text = self.writer.decode(tokens[:end], skip_special_tokens=True, clean_up_tokenization_spaces=True)
-        text = text.rstrip("\ufffd")  # half a character at the end: vLLM holds it back, so this door does too
-        counted = len(tokens) if end is None else end + 1
-        finish = "length" if end is None else "stop"
-        return Reply(text, prompt, counted, finish, perf_counter() - job.created, cached_tokens=0)
+        text = self.decoder.decode(tokens[:end], skip_special_tokens=True, clean_up_tokenization_spaces=True)
+        text = text.rstrip("\ufffd")  # an incomplete character at the end, which vLLM omits too
+        length, finish = (len(tokens), "length") if end is None else (end + 1, "stop")
+        return Reply(text, prompt, length, finish, perf_counter() - job.created, cached_tokens=0)
 
     def release(self) -> None:
         """Free the device; safe to call twice."""
@@ -255,16 +247,16 @@ def _network(model: ModelSpec, device: str, source: Mapping[str, Any]) -> Any:
 
 
 def _stops(network: Any, tokenizer: Any) -> frozenset[int]:
-    """Return every token that ends a reply, from all places that name one."""
-    named = [
-        getattr(holder, "eos_token_id", None)
-        for holder in (network.generation_config, network.config.get_text_config(), tokenizer)
-    ]
-    return frozenset(t for ids in named if ids is not None for t in (ids if isinstance(ids, list | tuple) else [ids]))
+    """Return every token that ends a reply, from all configurations that name one."""
+    holders = (network.generation_config, network.config.get_text_config(), tokenizer)
+    ids = [getattr(holder, "eos_token_id", None) for holder in holders]
+    return frozenset(
+        t for each in ids if each is not None for t in (each if isinstance(each, list | tuple) else [each])
+    )
 
 
 def _forget_defaults(network: Any, stops: frozenset[int], pad: int) -> None:
-    """Drop the checkpoint's own sampling defaults, also those of an inner language model: greedy means greedy."""
+    """Replace the checkpoint's sampling defaults, also those of an inner language model."""
     for module in network.modules():
         if getattr(module, "generation_config", None) is not None:
             module.generation_config = GenerationConfig(

@@ -1,8 +1,8 @@
-"""The package proactivebench's own way to call a checkpoint, through transformers: the reference for our engines.
+"""The call of a checkpoint as in the package proactivebench, through transformers: the reference for our engines.
 
 Source: the package's example ``tests/mcqa.py`` (0.1.1): ``processor.apply_chat_template(conversation,
 add_generation_prompt=True)``, then ``processor(text=[chat], images=[...])`` with pictures as one flat list, then
-``generate``. Nothing here is shared with ``actors.engine.hf.backend``, so that an error there cannot hide itself.
+``generate``. This module shares no code with ``actors.engine.hf.backend``, so that it reveals errors there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PackageCall:
 
     @torch.inference_mode()
     def reply(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image], max_tokens: int = 50) -> str:
-        """Return the reply's text, greedy: sampled ones of two engines cannot be compared."""
+        """Return the greedy reply, because sampled replies of two engines cannot be compared."""
         if self.network is None:
             self.network = self._load()
         inputs = self._inputs(messages, pictures).to(self.network.device, self.network.dtype)
@@ -63,17 +63,17 @@ class PackageCall:
         if isinstance(self.processor, Phi4MultimodalProcessor):
             return self._joined(messages)
         conversation = [
-            {"role": message.role, "content": [*({"type": "image"} for _ in message.images), _text(message)]}
+            {
+                "role": message.role,
+                "content": [*({"type": "image"} for _ in message.images), {"type": "text", "text": message.text}],
+            }
             for message in messages
         ]
         text: str = self.processor.apply_chat_template(conversation, add_generation_prompt=True, **self.model.chat)
         return text
 
     def _joined(self, messages: Sequence[Message]) -> str:
-        """Render as transformers' own tests do for Phi-4, whose template joins strings:
-
-        ``<|user|><|image|>?<|end|><|assistant|>``
-        """
+        """Render as transformers' tests do for Phi-4 (``<|user|><|image|>?<|end|><|assistant|>``)."""
         turns = [f"<|{message.role}|>{'<|image|>' * len(message.images)}{message.text}<|end|>" for message in messages]
         return "".join(turns) + "<|assistant|>"
 
@@ -84,14 +84,10 @@ class PackageCall:
         family = AutoModelForCausalLM if phi4 else AutoModelForImageTextToText
         network = family.from_pretrained(self.model.source, dtype=self.model.dtype, **self.source, **placement)
         if self.model.lora:  # as in transformers' documentation of Phi-4
-            within: dict[str, Any] = {"subfolder": self.model.lora, "revision": self.model.revision or None}
-            if (folder := Path(self.model.source)).is_dir():  # transformers looks for that subfolder on the Hub alone
+            subfolder: dict[str, Any] = {"subfolder": self.model.lora, "revision": self.model.revision or None}
+            if (folder := Path(self.model.source)).is_dir():  # transformers looks for the subfolder only on the Hub
                 network.load_adapter(str(folder / self.model.lora), adapter_name="vision")
             else:
-                network.load_adapter(self.model.source, adapter_name="vision", adapter_kwargs=within)
+                network.load_adapter(self.model.source, adapter_name="vision", adapter_kwargs=subfolder)
             network.set_adapter("vision")
         return (network if placement else network.to(device)).eval()
-
-
-def _text(message: Message) -> dict[str, str]:
-    return {"type": "text", "text": message.text}

@@ -1,4 +1,4 @@
-"""Steps applied to the scores of a batch so that each row is decoded as if it were alone."""
+"""Logits processors that decode each row of a batch as if it were alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from actors.engine.decoding import Decoding
 class SeededNoise(LogitsProcessor):
     """Gumbel noise from each row's own generator: the largest score is then an exact sample of that row.
 
-    A batch can thus be sampled greedily, and a request's seed alone decides, whatever shares its batch.
+    Greedy decoding of the batch thus samples each row by its request's seed alone.
     """
 
     def __init__(self, seeds: Sequence[int], device: str) -> None:
@@ -40,23 +40,23 @@ class RepetitionPenalty(LogitsProcessor):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         scores = scores.clone()
-        has_prompt = input_ids.shape[1] >= self.width  # some models give the reply alone
+        has_prompt = input_ids.shape[1] >= self.width  # some models pass only the reply
         for row, ids, padding in zip(scores, input_ids, self.padding, strict=True):
             used = ids[padding if has_prompt else 0 :].unique()
             row[used] = torch.where(row[used] < 0, row[used] * self.penalty, row[used] / self.penalty)
         return scores
 
 
-def logits_processors(how: Decoding, seeds: Sequence[int], device: str, mask: torch.Tensor) -> LogitsProcessorList:
-    """Return the steps before the largest score wins: the penalty alone if greedy. ``mask`` is 0 where rows are padded."""
+def logits_processors(decoding: Decoding, seeds: Sequence[int], device: str, mask: torch.Tensor) -> LogitsProcessorList:
+    """Return the processors of a batch, only the penalty if greedy; ``mask`` is 0 where rows are padded."""
     steps = LogitsProcessorList()
-    if how.repetition_penalty != 1.0:
-        steps.append(RepetitionPenalty(how.repetition_penalty, mask))
-    if how.temperature > 0:
-        steps.append(TemperatureLogitsWarper(how.temperature))
-        if how.top_k > 0:
-            steps.append(TopKLogitsWarper(how.top_k))
-        if how.top_p < 1:
-            steps.append(TopPLogitsWarper(how.top_p))
+    if decoding.repetition_penalty != 1.0:
+        steps.append(RepetitionPenalty(decoding.repetition_penalty, mask))
+    if decoding.temperature > 0:
+        steps.append(TemperatureLogitsWarper(decoding.temperature))
+        if decoding.top_k > 0:
+            steps.append(TopKLogitsWarper(decoding.top_k))
+        if decoding.top_p < 1:
+            steps.append(TopPLogitsWarper(decoding.top_p))
         steps.append(SeededNoise(seeds, device))
     return steps

@@ -1,4 +1,4 @@
-"""Prompts and picture sizes by the processor of a model on this disk; nothing is downloaded."""
+"""Renders prompts and counts picture tokens with the processor of a local model, without downloads."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from transformers import AutoProcessor
 from actors.embedded import resolve_embedded
 from actors.engine.backend import Message
 from actors.engine.chat_format import Chat, conversation, with_picture_marks
-from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 
 
 def prompt_text(processor: Any, messages: Sequence[Message], chat: Mapping[str, Any]) -> str:
     """Render a prompt with the processor's own chat template, before pictures become tokens.
 
-    A model without template (InstructBLIP) takes one question and one picture, as they stand; ValueError for more.
+    A model without template (InstructBLIP) takes one question with one picture; raises ValueError for more.
     """
     tokenizer = getattr(processor, "tokenizer", processor)
     if not (tokenizer.chat_template or getattr(processor, "chat_template", None)):
@@ -26,20 +25,17 @@ def prompt_text(processor: Any, messages: Sequence[Message], chat: Mapping[str, 
             raise ValueError("a model without chat template takes one question with one picture")
         return messages[0].text
 
-    def part(image: ImageRef) -> dict[str, Any]:
-        return {"type": "image"}
-
-    def rendered(chatted: Chat) -> str:
-        holder = processor if getattr(processor, "chat_template", None) else tokenizer
-        text: str = holder.apply_chat_template(chatted, tokenize=False, add_generation_prompt=True, **chat)
+    def render(turns: Chat) -> str:
+        renderer = processor if getattr(processor, "chat_template", None) else tokenizer
+        text: str = renderer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **chat)
         return text
 
     try:
-        return rendered(conversation(messages, part, plain=processor is tokenizer))
-    except TypeError:  # a template that joins strings, as Phi-4's does, cannot join a list to them
+        return render(conversation(messages, lambda image: {"type": "image"}, plain=processor is tokenizer))
+    except TypeError:  # a template that joins strings, such as Phi-4's, cannot join a list
         if (mark := getattr(processor, "image_token", None)) is None:
             raise
-        return rendered(with_picture_marks(messages, mark))
+        return render(with_picture_marks(messages, mark))
 
 
 def template_text(model: ModelSpec, messages: Sequence[Message], tools: Sequence[dict[str, Any]] = ()) -> str | None:
@@ -50,14 +46,11 @@ def template_text(model: ModelSpec, messages: Sequence[Message], tools: Sequence
 
 
 def picture_tokens(model: ModelSpec, sizes: Sequence[tuple[int, int]]) -> list[int] | None:
-    """Return tokens per picture of each (height, width); None if the model's files are absent or do not say.
-
-    transformers' processors count them for engines that reserve room before a picture arrives.
-    """
+    """Return tokens per picture of each (height, width); None if the model's processor is absent or does not report them."""
     processor = _processor(model)
     try:
-        counted = processor._get_num_multimodal_tokens(image_sizes=[list(size) for size in sizes])
-        return [int(count) for count in counted["num_image_tokens"]]
+        counts = processor._get_num_multimodal_tokens(image_sizes=[list(size) for size in sizes])
+        return [int(count) for count in counts["num_image_tokens"]]
     except (AttributeError, KeyError, TypeError, ValueError, NotImplementedError):
         return None
 

@@ -76,7 +76,7 @@ def test_what_is_wrong_is_one_sentence(found: TrialReport, wrong: str) -> None:
 
 
 def test_a_slow_engine_bounds_its_worker() -> None:
-    front = FrontEnd(14, new_ms=20.0, known_ms=4.0, engine=15.0, known=0.5)
+    front = FrontEnd(14, new_ms=20.0, cached_ms=4.0, engine=15.0, cached=0.5)
     row = trial_row(MODEL, 1.0, tried(front=front))
 
     assert front.ceiling == pytest.approx(1000 / 12)
@@ -90,7 +90,7 @@ def test_a_slow_engine_bounds_its_worker() -> None:
 
 @pytest.mark.parametrize(("gpus", "shares"), [(1, "3 engines per GPU use it fully (gpus = 0.33); "), (2, ""), (0, "")])
 def test_a_fast_engine_waits_for_its_front_end(gpus: float, shares: str) -> None:
-    front = FrontEnd(14, new_ms=20.0, known_ms=4.0, engine=200.0, known=0.5)
+    front = FrontEnd(14, new_ms=20.0, cached_ms=4.0, engine=200.0, cached=0.5)
 
     assert bottleneck(MODEL.model_copy(update={"gpus": gpus}), front) == (
         "bottleneck: image preprocessing (83 requests/s: 50 with new pictures, 250 with known ones; the engine could do 200); "

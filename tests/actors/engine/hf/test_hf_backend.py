@@ -108,7 +108,7 @@ def test_greedy_is_greedy_whatever_the_checkpoint_says(backend: TransformersBack
                 inputs["input_ids"] = torch.cat([inputs["input_ids"], torch.tensor([[token]])], 1)
                 inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
         assert reply.reply_tokens == len(tokens)
-        said = mind.writer.decode([t for t in tokens if t not in mind.stops], skip_special_tokens=True)
+        said = mind.decoder.decode([t for t in tokens if t not in mind.stops], skip_special_tokens=True)
         assert reply.text == said.rstrip("\ufffd")
 
 
