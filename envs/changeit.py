@@ -32,9 +32,13 @@ class VideoChange(Scenario):
             return sample.options
         options, step = list(sample.options), sample.extra["step_size"]
         if state.frame - step < 0:
-            options.remove(REWIND)
+            unavailable = REWIND
         elif state.frame + step >= sample.frames:
-            options.remove(next(option for option in options if WAIT in option))
+            unavailable = next((option for option in options if WAIT in option), "")
+        else:
+            return sample.options
+        if unavailable in options:
+            options.remove(unavailable)
         return tuple(options)
 
     def advance(self, sample: Sample, state: State, move: Move) -> State:
