@@ -102,17 +102,15 @@ def _name_entrants(runs: Sequence[RunData], names: Sequence[str]) -> dict[tuple[
     """Return the entrant of each (run, model); the run is added to names in several runs, baselines are the first run's."""
     entries: list[tuple[str, ModelSpec]] = []
     for run, name in zip(runs, names, strict=True):
-        there = {model.name for _, model in entries}
-        models_here = [model for model in run.sweep.models if not (model.backend == "builtin" and model.name in there)]
-        entries += [(name, model) for model in models_here if model.name in set(run.planned["model"])]
-    often = Counter(model.name for _, model in entries)
-    return {
-        (run, model.name): Entrant(
-            model.name if often[model.name] == 1 else f"{model.name} ({run})", model.name, run,
-            KINDS.get(model.backend, "model"),
-        )
-        for run, model in entries
-    }  # fmt: skip
+        listed, planned = {model.name for _, model in entries}, set(run.planned["model"])
+        models = [model for model in run.sweep.models if model.name in planned]
+        entries += [(name, model) for model in models if model.backend != "builtin" or model.name not in listed]
+    counts = Counter(model.name for _, model in entries)
+    entrants = {}
+    for run_name, model in entries:
+        name = model.name if counts[model.name] == 1 else f"{model.name} ({run_name})"
+        entrants[run_name, model.name] = Entrant(name, model.name, run_name, KINDS.get(model.backend, "model"))
+    return entrants
 
 
 def _join_runs(runs: Sequence[RunData], names: Sequence[str], entrants: Mapping[tuple[str, str], Entrant]) -> RunData:
@@ -120,14 +118,11 @@ def _join_runs(runs: Sequence[RunData], names: Sequence[str], entrants: Mapping[
     planned, episodes, models = [], [], []
     samples: Samples = {}
     for run, name in zip(runs, names, strict=True):
-        entrant_names = {model: entrant.name for (where, model), entrant in entrants.items() if where == name}
-        planned.append(_rename_models(run.planned, entrant_names))
-        episodes.append(_rename_models(run.episodes, entrant_names))
-        models += [
-            spec.model_copy(update={"name": entrant_names[spec.name]})
-            for spec in run.sweep.models
-            if spec.name in entrant_names
-        ]
+        names_here = {model: entrant.name for (where, model), entrant in entrants.items() if where == name}
+        planned.append(_rename_models(run.planned, names_here))
+        episodes.append(_rename_models(run.episodes, names_here))
+        specs = [spec for spec in run.sweep.models if spec.name in names_here]
+        models += [spec.model_copy(update={"name": names_here[spec.name]}) for spec in specs]
         samples = {**run.samples, **samples}
     conditions = {spec.name: spec for run in runs for spec in run.sweep.conditions}
     sweep = runs[0].sweep.model_copy(update={"models": tuple(models), "conditions": tuple(conditions.values())})

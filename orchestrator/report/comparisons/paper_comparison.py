@@ -50,7 +50,7 @@ PAPERS_JUDGE = "the paper's are by Qwen3-8B, sampled, with the package's instruc
 def compare_with_paper(run_data: RunData, intervals: Estimates | None = None) -> pl.DataFrame:
     """Compare with the published figures, one row per model x scenario (and ``avg``) x condition x protocol x measure.
 
-    ``ours`` has our 95% interval ``low`` and ``high``. A comparable row has ``published``, ``difference`` (ours minus
+    ``low`` and ``high`` are the 95% interval of ``ours``. A comparable row has ``published``, ``difference`` (ours minus
     published), ``exact``, ``episodes`` and ``inside``; any other row has a ``reason``. Multiple choice with the package's
     decoding is ``exact``: ``episodes`` is the smallest difference in correct episodes (suggestions, for ps) up to rounding,
     and ``inside`` is true if it is 0 (for an average: if rounding explains the difference). Otherwise ``inside`` is true if
@@ -85,18 +85,14 @@ def comparison_notes(rows: pl.DataFrame) -> list[str]:
     left = rows.filter(pl.col("reason").is_not_null() & (pl.col("scenario") != AVERAGE))
     cells = left.unique(["model", "scenario", "condition", "protocol"], maintain_order=True)
     grouped = cells.group_by("reason", maintain_order=True).agg(pl.len(), pl.col("model").unique(maintain_order=True))
-    sentences = [
-        f"{pluralize(count, 'cell')} not compared ({_list_models(models)}): {reason}"
-        for reason, count, models in grouped.iter_rows()
-    ]
-    by = [
-        f"open-ended figures are by the judge {name}; {PAPERS_JUDGE}"
-        for name in rows["judge"].drop_nulls().unique().sort()
-    ]
+    judges = rows["judge"].drop_nulls().unique().sort()
     return [
         *agreement_sentences(rows),
-        *sentences,
-        *by,
+        *(
+            f"{pluralize(count, 'cell')} not compared ({_list_models(models)}): {reason}"
+            for reason, count, models in grouped.iter_rows()
+        ),
+        *(f"open-ended figures are by the judge {name}; {PAPERS_JUDGE}" for name in judges),
         *sorted({note for note in rows["apart"] if note}),
         *_unanswered_sentences(rows),
         *([f"of what is compared, {UNVERIFIED}"] if rows["published"].count() else []),
@@ -128,17 +124,14 @@ class _PaperCase:
         mismatch = _sampling_mismatch(open_ended)
         self.decoding = {"mcqa": _decoding_mismatch(sweep.sampling), "oeg": mismatch, "oeg-multi": mismatch}
         self.apart = {"mcqa": _decoding_note(sweep.sampling, "mcqa"), "oeg": _decoding_note(open_ended, "oeg")}
-        reader = (
-            f"{OUR_READING}; answers read by {turn_judge_key(sweep.turn_judge)}" if sweep.turn_judge else OUR_READING
-        )
-        self.apart["oeg-multi"] = "; ".join(filter(None, (reader, _decoding_note(open_ended, "oeg-multi"))))
+        reader = f"answers read by {turn_judge_key(sweep.turn_judge)}" if sweep.turn_judge else ""
+        several_turns = (OUR_READING, reader, _decoding_note(open_ended, "oeg-multi"))
+        self.apart["oeg-multi"] = "; ".join(filter(None, several_turns))
         self.decoding["tools"] = self.apart["tools"] = ""
         self.cells = run_data.rows
-        published = published_figures().filter(pl.col("filtered") == self.filtered)
-        keys = ["protocol", "condition", "paper", "scenario", "measure"]
-        self.published: dict[tuple[str, ...], float] = {
-            row[:5]: row[5] for row in published.select(*keys, "published").rows()
-        }
+        columns = ["protocol", "condition", "paper", "scenario", "measure", "published"]
+        rows = published_figures().filter(filtered=self.filtered).select(columns).iter_rows()
+        self.published: dict[tuple[str, ...], float] = {tuple(key): value for *key, value in rows}
         self.tables = {key[:2] for key in self.published}
         self.listed = {key[:3] for key in self.published}
 
@@ -167,8 +160,8 @@ class _PaperCase:
         paper = self.paper.get(cell["model"], "")
         if cell["protocol"] == "tools":
             return "no figure of tool calls is published: the paper has no such protocol"
-        if strange := self._samples(scenario, self.foreign):
-            return strange
+        if foreign := self._samples(scenario, self.foreign):
+            return foreign
         if not paper:
             return "the model is not in the paper"
         if table not in self.tables:
@@ -181,9 +174,9 @@ class _PaperCase:
         subsets = self.subset if cell["protocol"] == "mcqa" else self.judged
         return self._samples(scenario, subsets) or self._unfinished(cell, scenario)
 
-    def _samples(self, scenario: str, complaints: Mapping[str, str]) -> str | None:
-        """Return the complaint about the scenario's samples; for an average, the first of any scenario."""
-        return next(iter(complaints.values()), None) if scenario == AVERAGE else complaints.get(scenario)
+    def _samples(self, scenario: str, reasons: Mapping[str, str]) -> str | None:
+        """Return the reason for the scenario's samples; for an average, the first of any scenario."""
+        return next(iter(reasons.values()), None) if scenario == AVERAGE else reasons.get(scenario)
 
     def _unfinished(self, cell: Mapping[str, Any], scenario: str) -> str | None:
         if scenario == AVERAGE:
@@ -192,8 +185,8 @@ class _PaperCase:
             return f"unfinished: {cell['planned'] - missing:,} of {pluralize(cell['planned'], 'episode')}"
         if cell["failed"]:
             return f"{pluralize(cell['failed'], 'episode')} failed here; `proactive-sweep run --retry-failed` plays it again"
-        unread = cell.get("lacking")
-        return f"{pluralize(unread, 'answer')} not judged yet; `proactive-sweep judge` goes on" if unread else None
+        pending = cell.get("lacking")
+        return f"{pluralize(pending, 'answer')} not judged yet; `proactive-sweep judge` goes on" if pending else None
 
 
 def _add_judge_measures(run_data: RunData, intervals: Estimates) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -21,11 +21,10 @@ FLOAT_ERROR = 1e-9
 
 
 def smallest_difference(total: int, n: int, published: float, scale: float) -> int:
-    """Return the smallest |total - k| over integers k with scale * k / n within rounding of ``published``; the sign is
-    that of total - k.
+    """Return ``total`` minus the nearest integer k for which scale * k / n rounds to ``published``.
 
-    ``total`` counts correct episodes (scale 100) or suggestions (scale 1) of ``n`` episodes. If no integer rounds
-    to the published figure, the nearest one is used.
+    ``total`` counts correct episodes (scale 100) or suggestions (scale 1) of ``n`` episodes. If no integer rounds to the
+    published figure, the nearest one is used.
     """
     lowest = ceil((published - ROUNDING) * n / scale - FLOAT_ERROR)
     highest = floor((published + ROUNDING) * n / scale + FLOAT_ERROR)

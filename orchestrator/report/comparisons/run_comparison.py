@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -27,7 +28,7 @@ NAMES = ["run", "model", "condition", "protocol"]
 CELL = ["model", "scenario", "condition", "protocol"]
 SAMPLE = [*CELL, "sample_id"]
 MOST = 20
-"""Differences of configuration that are told."""
+"""Differences of configuration that are listed."""
 COLUMNS = (
     Column("Model", number=False),
     Column("Condition", number=False, filter=True),
@@ -96,27 +97,26 @@ def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
 
 def _difference_line(row: Row, cells: pl.DataFrame, scenarios: Sequence[str]) -> Line:
     changes = by_column(cells.filter(model=row["model"], condition=row["condition"]))
-    p = row["p"] if row["p_holm"] is None else row["p_holm"]
     return (
         TableCell(row["model"], row["model"]),
         TableCell(row["condition"], row["condition"]),
         TableCell(f"{row['n']:,}", row["n"]),
         TableCell(format_signed(row["difference"]), row["difference"], format_limits(row, "difference")),
-        TableCell(_format_p_value(row), p),
+        _p_value_cell(row),
         signed_cell(row["ps_difference"]),
         *(change_cell(changes.get(name)) for name in scenarios),
     )
 
 
-def _format_p_value(row: Row) -> str:
-    """Return the corrected p of a row as text; in brackets that of a baseline, which is not corrected."""
-    value = row["p_holm"] if row["p_holm"] is not None else row["p"]
-    text = "<0.001" if value is not None and value < 0.001 else f"{value:.3f}"
-    return text if row["p_holm"] is not None else f"({text})"
+def _p_value_cell(row: Row) -> TableCell:
+    """Return the corrected p of a row; in brackets that of a baseline, which is not corrected."""
+    value = row["p"] if row["p_holm"] is None else row["p_holm"]
+    text = "<0.001" if value < 0.001 else f"{value:.3f}"
+    return TableCell(f"({text})" if row["p_holm"] is None else text, value)
 
 
 def _pair_episodes(run: RunData, base: RunData, name: str, first: str) -> tuple[pl.DataFrame, list[str]]:
-    """Episodes of the run beside the first run's, on the same picture; and what is in no pair."""
+    """Return pairs of episodes on the same picture, and notes on episodes and cells without a pair."""
     own, theirs = _with_pictures(run), _with_pictures(base)
     both = own.join(theirs.drop("cluster"), on=SAMPLE, suffix="_other")
     differs = (pl.col("image") != pl.col("image_other")).fill_null(False)
@@ -154,9 +154,8 @@ def _declared_comparisons(run: RunData, base: RunData) -> pl.DataFrame:
 
 def _joint_limits(runs: Sequence[RunData]) -> SuggestionLimits:
     limits: dict[tuple[str, str], int] = {}
-    for run in runs:
-        for cell, limit in suggestion_limits(run).items():
-            limits[cell] = max(limit, limits.get(cell, 0))
+    for cell, limit in chain.from_iterable(suggestion_limits(run).items() for run in runs):
+        limits[cell] = max(limit, limits.get(cell, 0))
     return limits
 
 

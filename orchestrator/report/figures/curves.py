@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -30,7 +31,7 @@ from orchestrator.report.figures.parts import (
     with_interval,
 )
 from orchestrator.report.figures.style import CONDITIONS, FAINT, GRAY
-from orchestrator.report.tables.parts import Row
+from orchestrator.report.tables.parts import Row, by_column
 from orchestrator.report.wording import format_signed, pluralize
 from sweeps.protocol import ZERO_SHOT
 
@@ -48,21 +49,18 @@ def capacity_figure(context: FigureContext) -> Figure | None:
     rows = context.averages([ZERO_SHOT]).join(sized, on=names).sort("parameters", "model")
     if not has_enough_models(rows["model"]):
         return None
-    tests = {
-        row["measure"]: row for row in context.numbers.capacity.filter(condition=ZERO_SHOT, protocol="mcqa").to_dicts()
-    }
+    tests = by_column(context.numbers.capacity.filter(condition=ZERO_SHOT, protocol="mcqa"), "measure")
     families: dict[str, list[Row]] = {}
     for row in rows.iter_rows(named=True):
         families.setdefault(model_family(row["model"]), []).append(row)
-    entries = [
-        legend_dot(plot_style.series_look(number), plot_style.short_label(name)) for number, name in enumerate(families)
-    ]
+    looks = {name: plot_style.series_look(number) for number, name in enumerate(families)}
+    entries = [legend_dot(look, plot_style.short_label(name)) for name, look in looks.items()]
     handles = [*entries, *style_notes(context, rows["model"])]
     down, across = (1, 2) if context.page else (2, 1)
     figure = plot_style.new_figure(context.width, 2.2 * down + legend_height(context.width, handles))
     for panel, measure in zip(figure.subplots(down, across, squeeze=False).ravel(), MEASURES, strict=True):
-        for number, members in enumerate(families.values()):
-            _draw_family(context, panel, members, measure, plot_style.series_look(number))
+        for name, members in families.items():
+            _draw_family(context, panel, members, measure, looks[name])
         _format_size_axis(panel)
         panel.set_ylabel(MEASURES[measure])
         panel.set_title(_correlation(tests[measure]), fontweight="normal")
@@ -123,10 +121,8 @@ def budget_figure(context: FigureContext) -> Figure | None:
     figure = plot_style.new_figure(context.width, height)
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
     for panel, name in zip(panels, names, strict=False):
-        for background in curves.values():
-            panel.plot(
-                background["budget"], background["acc"], color=FAINT, linewidth=0.6, drawstyle="steps-post", zorder=1
-            )
+        for other in curves.values():
+            panel.plot(other["budget"], other["acc"], color=FAINT, linewidth=0.6, drawstyle="steps-post", zorder=1)
         _curve(context, panel, name, curves[name])
     _budget_axes(list(panels[: len(names)]), across, curves)
     for panel in panels[len(names) :]:
@@ -147,17 +143,10 @@ def _curves(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
 def _curve(context: FigureContext, panel: Axes, name: str, curve: pl.DataFrame) -> None:
     color = GRAY if context.is_gray(name) else CONDITIONS[ZERO_SHOT][0]
     style = "-" if context.progress(model=name, condition=ZERO_SHOT) == 1 else "--"
-    panel.fill_between(
-        curve["budget"],
-        curve["acc_low"],
-        curve["acc_high"],
-        step="post",
-        color=color,
-        alpha=0.25,
-        linewidth=0,
-        zorder=2,
-    )
-    panel.plot(curve["budget"], curve["acc"], style, color=color, linewidth=1.3, drawstyle="steps-post", zorder=3)
+    budget = curve["budget"]
+    band: dict[str, Any] = {"step": "post", "color": color, "alpha": 0.25, "linewidth": 0, "zorder": 2}
+    panel.fill_between(budget, curve["acc_low"], curve["acc_high"], **band)
+    panel.plot(budget, curve["acc"], style, color=color, linewidth=1.3, drawstyle="steps-post", zorder=3)
     panel.set_title(context.label(model=name, condition=ZERO_SHOT), fontweight="normal", pad=2)
     panel.grid(axis="both")
 

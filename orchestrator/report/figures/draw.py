@@ -67,7 +67,7 @@ class RunFigures:
     """The figures of a run, each drawn and saved once, when it is first needed."""
 
     def __init__(self, numbers: FigureNumbers, baselines: bool = True) -> None:
-        """``baselines`` says whether they are drawn too."""
+        """Draw baselines too if ``baselines``."""
         self.numbers, self.baselines = numbers, baselines
         self._figures: dict[float, dict[str, Figure]] = {}
         self._svgs: dict[tuple[float, str], bytes] = {}
@@ -94,15 +94,15 @@ class RunFigures:
     def _image(self, name: str, figure: Figure) -> FigureImage:
         kind, content = "svg+xml", self._content(plot_style.PAGE, name, figure, "svg")
         if len(content) > LARGEST_SVG:
-            kind, content = "png", plot_style.png(figure, PAGE_DPI)
+            kind, content = "png", plot_style.render(figure, "png", PAGE_DPI)
         width, height = (round(96 * inches) for inches in figure.get_size_inches())
         return FigureImage(kind, content, width, height)
 
     def _content(self, width: float, name: str, figure: Figure, form: str) -> bytes:
         if form != "svg":
-            return plot_style.FORMS[form](figure)
+            return plot_style.render(figure, form)
         if (width, name) not in self._svgs:  # the files and the page hold the same SVG
-            self._svgs[width, name] = plot_style.svg(figure)
+            self._svgs[width, name] = plot_style.render(figure, "svg")
         return self._svgs[width, name]
 
 

@@ -50,10 +50,8 @@ class FigureContext:
 
     def averages(self, conditions: Sequence[str]) -> pl.DataFrame:
         """Return the averages over scenarios under these conditions, without those that have no score."""
-        rows = self.numbers.intervals.averages.filter(
-            pl.col("condition").is_in(conditions) & pl.col("acc").is_not_null()
-        )
-        return self.rows(rows)
+        scored = self.numbers.intervals.averages.drop_nulls("acc")
+        return self.rows(scored.filter(pl.col("condition").is_in(conditions)))
 
     def models(self, names: Iterable[str]) -> list[str]:
         """Return the names from the bottom up: baselines lowest."""
@@ -137,10 +135,8 @@ def legend_height(width: float, handles: Sequence[Handle]) -> float:
 def _across(width: float, handles: Sequence[Handle]) -> int:
     """Return how many entries fit on a line; a column is as wide as its longest label."""
     font = FontProperties(family=plot_style.STYLE["font.family"])
-    labels = [
-        TextPath((0, 0), str(handle.get_label()), plot_style.SMALLEST, prop=font).get_extents().width
-        for handle in handles
-    ]
+    texts = [TextPath((0, 0), str(handle.get_label()), plot_style.SMALLEST, prop=font) for handle in handles]
+    labels = [text.get_extents().width for text in texts]
     columns = range(len(labels), 1, -1)
     widths = {count: sum(max(labels[n::count]) + LEGEND_MARK for n in range(count)) for count in columns}
     return next((count for count in columns if widths[count] <= 72 * width), 1)

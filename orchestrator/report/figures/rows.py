@@ -34,14 +34,11 @@ from sweeps.protocol import ZERO_SHOT
 
 REFERENCE = "reference"
 HOLLOW = {"markerfacecolor": "white", "markeredgewidth": 1.0}
-CHANGES = {
-    "acc": (
-        "accuracy against zero-shot, points\n(paired 95% intervals)",
-        ("difference", "difference_low", "difference_high"),
-    ),
-    "ps": ("suggestions per episode against zero-shot\n(paired 95% intervals)", ("ps_difference", "ps_low", "ps_high")),
-}
-"""Measure -> title and columns of ``averages_against``."""
+CHANGES = (
+    ("accuracy against zero-shot, points\n(paired 95% intervals)", ("difference", "difference_low", "difference_high")),
+    ("suggestions per episode against zero-shot\n(paired 95% intervals)", ("ps_difference", "ps_low", "ps_high")),
+)
+"""Title and columns (value, low, high) of ``compare_condition_averages``."""
 
 
 # -- accuracy against reference ----------------------------------------------------------------------------------------
@@ -84,10 +81,9 @@ def _draw_pairs(context: FigureContext, panel: Axes, names: Sequence[str], rows:
             if row := scores.get((name, condition)):
                 look = _look(context, name, condition)
                 draw_point(panel, with_interval(row, "acc"), level + shift, look, alpha=context.opacity(row), **style)
+    axis = panel.get_yaxis_transform()
     for name in set(names) - {model for model, _ in scores}:
-        panel.text(
-            0.03, names.index(name), "not played", transform=panel.get_yaxis_transform(), va="center", color=GRAY
-        )
+        panel.text(0.03, names.index(name), "not played", transform=axis, va="center", color=GRAY)
     label_rows(context, panel, names, title)
     panel.set_xlim(-4, 104)
     panel.set_xticks([0, 50, 100])
@@ -152,22 +148,19 @@ def examples_figure(context: FigureContext) -> Figure | None:
 
 def _changes(context: FigureContext, everywhere: bool) -> Figure | None:
     conditions_by_name = context.numbers.conditions
-    compared = [
-        name
-        for name, condition in conditions_by_name.items()
-        if condition.mode is not Mode.REFERENCE and everywhere is not bool(condition.scenarios)
-    ]
+    played = {name: condition for name, condition in conditions_by_name.items() if condition.mode is not Mode.REFERENCE}
+    compared = [name for name, condition in played.items() if everywhere is not bool(condition.scenarios)]
     rows = context.rows(context.numbers.changes).filter(pl.col("condition").is_in(compared))
     if not has_enough_models(rows["model"]):
         return None
     names, conditions = context.models(rows["model"]), [name for name in compared if name in set(rows["condition"])]
-    measures = list(CHANGES)[: 2 if context.page else 1]
-    figure, panels = _changes_panels(context, names, conditions, len(measures))
+    changes = CHANGES[: 2 if context.page else 1]
+    figure, panels = _changes_panels(context, names, conditions, len(changes))
     title = "" if everywhere else "average of " + " and ".join(conditions_by_name[conditions[0]].scenarios)
-    for panel, measure in zip(panels, measures, strict=True):
-        _draw_changes(context, panel, names, conditions, rows, CHANGES[measure][1])
+    for panel, (label, columns) in zip(panels, changes, strict=True):
+        _draw_changes(context, panel, names, conditions, rows, columns)
         label_rows(context, panel, names, title)
-        panel.set_xlabel(CHANGES[measure][0])
+        panel.set_xlabel(label)
     return figure
 
 
@@ -177,10 +170,8 @@ def share_changes_figure(context: FigureContext) -> Figure | None:
     rows = rows if context.baselines else rows.filter(~pl.col("model").is_in(list(context.numbers.baselines)))
     if not has_enough_models(rows["model"]):
         return None
-    names, conditions = (
-        context.models(rows["model"]),
-        [name for name in CHANGED_CONDITIONS if name in set(rows["condition"])],
-    )
+    names, played = context.models(rows["model"]), set(rows["condition"])
+    conditions = [name for name in CHANGED_CONDITIONS if name in played]
     shares = list(ACTION_SHARES)[: 3 if context.page else 1]
     figure, panels = _changes_panels(context, names, conditions, len(shares))
     for panel, share in zip(panels, shares, strict=True):
@@ -196,9 +187,8 @@ def _changes_panels(
 ) -> tuple[Figure, Sequence[Axes]]:
     """Return an empty figure with panels of the models, a line of each for every condition."""
     entries = [legend_dot(_condition_look(name, number), name) for number, name in enumerate(conditions)]
-    figure = new_rows_figure(
-        context, names, 0.06 + 0.075 * len(conditions), 1, [*entries, *style_notes(context, names)]
-    )
+    handles = [*entries, *style_notes(context, names)]
+    figure = new_rows_figure(context, names, 0.06 + 0.075 * len(conditions), 1, handles)
     return figure, list(figure.subplots(1, across, sharey=True, squeeze=False).ravel())
 
 

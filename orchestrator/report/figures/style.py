@@ -62,6 +62,8 @@ STYLE: dict[str, Any] = {
 """Dollar signs of names are no formulas. SVG holds glyphs as outlines, which look the same everywhere; PDF holds text with
 its TrueType font, as publishers require."""
 DPI = 200
+METADATA = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer"), "png": ("Software",)}
+"""File format -> metadata that is left out, so that equal figures are equal bytes."""
 INK, GRAY, FAINT = "#222222", "#8a8a8a", "#d8d8d8"
 """Text and rules; baselines; background curves."""
 UNFINISHED = 0.4
@@ -121,37 +123,19 @@ def lay_out(figure: Figure) -> None:
     figure.set_layout_engine(None)
 
 
-def svg(figure: Figure) -> bytes:
-    """Return the figure as SVG without a date."""
-    return _render(figure, "svg", {"Date": None, "Creator": None})
-
-
-def pdf(figure: Figure) -> bytes:
-    """Return the figure as PDF without a date, its fonts embedded."""
-    return _render(figure, "pdf", {"CreationDate": None, "Creator": None, "Producer": None})
-
-
-def png(figure: Figure, dpi: int = DPI) -> bytes:
-    """Return the figure as PNG without a date."""
-    return _render(figure, "png", {"Software": None}, dpi)
-
-
-def _render(figure: Figure, form: str, metadata: dict[str, None], dpi: int = DPI) -> bytes:
+def render(figure: Figure, form: str, dpi: int = DPI) -> bytes:
+    """Return the figure as ``pdf`` (its fonts embedded), ``svg`` or ``png``, without a date."""
+    buffer = io.BytesIO()
     with house_style():
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=form, metadata=metadata, dpi=dpi)
+        figure.savefig(buffer, format=form, metadata=dict.fromkeys(METADATA[form]), dpi=dpi)
     return buffer.getvalue()
-
-
-FORMS = {"pdf": pdf, "svg": svg, "png": png}
-"""File format -> function that renders a figure in it."""
 
 
 def save_figure(figure: Figure, folder: Path, name: str, forms: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Write the figure as ``name.FORM`` in each of these formats (pdf, png, svg), and return the paths."""
     paths = [folder / f"{name}.{form}" for form in forms]
     for path, form in zip(paths, forms, strict=True):
-        atomic_write.write(path, FORMS[form](figure))
+        atomic_write.write(path, render(figure, form))
     return paths
 
 

@@ -39,9 +39,8 @@ def foreign_scenarios(run_data: RunData) -> dict[str, str]:
     """Return the scenarios whose data are not the published ones, each with the reason."""
     visible = run_data.last_turns.filter(~pl.col("condition").is_in(run_data.unseen_conditions))
     pictures = visible.unique(["scenario", "sample_id"], keep="first", maintain_order=True)
-    pictures = pictures.select("scenario", "sample_id", "image")
     scenarios = run_data.rows["scenario"].unique(maintain_order=True).to_list()
-    if any(_is_demo_data(scenario, pictures.filter(pl.col("scenario") == scenario)) for scenario in scenarios):
+    if any(_is_demo_data(scenario, pictures.filter(scenario=scenario)) for scenario in scenarios):
         return dict.fromkeys(scenarios, "other data: the pictures are the demo benchmark's, not the published ones")
     reasons = {scenario: _foreign_reason(scenario, run_data, pictures) for scenario in scenarios}
     return {scenario: reason for scenario, reason in reasons.items() if reason}
@@ -54,13 +53,10 @@ def subset_scenarios(run_data: RunData) -> dict[str, str]:
     if not selection.filtered:
         reasons = unfiltered_mismatches(dict(counts.iter_rows()))
     for scenario, planned in counts.filter(pl.col("scenario").is_in(list(SCENARIOS))).iter_rows():
-        published_count = len(paper_ids()[scenario])
         if selection.ids.get(scenario) or selection.limit is not None or selection.subset != "all":
             reasons[scenario] = f"a subset: {pluralize(planned, 'sample')} by the sweep's selection"
-        elif selection.filtered and planned != published_count:
-            reasons[scenario] = (
-                f"a subset: {pluralize(planned, 'sample')}, and the published table is of {published_count:,}"
-            )
+        elif selection.filtered and planned != (published := len(paper_ids()[scenario])):
+            reasons[scenario] = f"a subset: {pluralize(planned, 'sample')}, and the published table is of {published:,}"
     return reasons
 
 
@@ -75,21 +71,18 @@ def unfiltered_mismatches(planned: Mapping[str, int]) -> dict[str, str]:
 
 
 def open_ended_subsets(run_data: RunData) -> dict[str, str]:
-    """Return the same for the open-ended tables, which have 100 samples per scenario, or all if there are fewer."""
-    judged, selection = (
-        run_data.rows.filter(pl.col("protocol").is_in(list(OPEN_ENDED_CONDITIONS))),
-        run_data.sweep.selection_for(Protocol.OEG),
-    )
+    """Return the scenarios whose open-ended samples are not the paper's (100 each, or all if there are fewer)."""
+    selection = run_data.sweep.selection_for(Protocol.OEG)
     differs = selection.subset != "open-ended" or selection.limit is not None or not selection.filtered
     damaged = {
         bad_line.scenario for bad_line in run_data.left_out
-    }  # without one kept line, the shuffle draws other samples
+    }  # the shuffle draws other samples if a line is missing
+    judged = run_data.rows.filter(pl.col("protocol").is_in(list(OPEN_ENDED_CONDITIONS)))
     counts = judged.group_by("scenario").agg(pl.col("planned").max()).sort("scenario")
     wanted = {scenario: min(OPEN_ENDED, len(ids)) for scenario, ids in paper_ids().items()}
     return {
         scenario: f"another subset: {pluralize(planned, 'sample')} by the sweep's selection, and the published table is of the "
-        "paper's own"
-        f" {wanted[scenario]}"
+        f"paper's own {wanted[scenario]}"
         for scenario, planned in counts.iter_rows()
         if differs or scenario in damaged or selection.ids.get(scenario) or planned != wanted[scenario]
     }
@@ -122,10 +115,8 @@ def _foreign_reason(scenario: str, run_data: RunData, pictures: pl.DataFrame) ->
     unknown_ids = len(ids - paper_ids()[scenario])
     if run_data.sweep.selection.filtered and unknown_ids:
         return f"other data: {pluralize(unknown_ids, 'sample')} with ids that the published filter does not keep"
-    for (scenario_name, number), name in KNOWN_PICTURES.items():
-        images = pictures.filter((pl.col("scenario") == scenario_name) & (pl.col("sample_id") == number))[
-            "image"
-        ].to_list()
-        if scenario_name == scenario and images and not images[0].startswith(name):
+    for number, name in [(number, name) for (known, number), name in KNOWN_PICTURES.items() if known == scenario]:
+        images = pictures.filter(scenario=scenario, sample_id=number)["image"].to_list()
+        if images and not images[0].startswith(name):
             return f"other data: sample {number} is {images[0][:80]}, and the published one is {name}*"
     return ""

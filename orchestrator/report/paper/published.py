@@ -44,12 +44,6 @@ def published_table(name: str) -> pl.DataFrame:
     return pl.read_csv(FOLDER / f"{name}.csv")
 
 
-@cache
-def published_averages() -> pl.DataFrame:
-    """Return averages from the paper's text: condition, scenario, measure, models (null if not stated), value."""
-    return published_table("averages")
-
-
 def _load_long(name: str) -> pl.DataFrame:
     protocol, condition, filtered = TABLES[name]
     wide = published_table(name)
@@ -57,12 +51,6 @@ def _load_long(name: str) -> pl.DataFrame:
     parts = pl.col("column").str.split_exact(" ", 1).struct.rename_fields(["scenario", "measure"])
     named = long.with_columns(parts.alias("parts"), pl.col("published").cast(pl.Float64)).unnest("parts")
     return named.select(
-        pl.lit(name).alias("table"),
-        pl.lit(protocol).alias("protocol"),
-        pl.lit(condition).alias("condition"),
-        pl.lit(filtered).alias("filtered"),
-        pl.col("model").alias("paper"),
-        "scenario",
-        pl.col("measure").replace_strict(MEASURES[protocol]),
-        "published",
-    )
+        table=pl.lit(name), protocol=pl.lit(protocol), condition=pl.lit(condition), filtered=pl.lit(filtered),
+        paper="model", scenario="scenario", measure=pl.col("measure").replace_strict(MEASURES[protocol]), published="published",
+    )  # fmt: skip

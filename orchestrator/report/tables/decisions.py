@@ -1,4 +1,4 @@
-"""The decision map as tables: what a model knew of its pictures, and whether its questions and answers fitted that."""
+"""The decision map as tables: the pictures that a model knows, and whether its questions and answers agree with them."""
 
 from __future__ import annotations
 
@@ -20,39 +20,32 @@ from orchestrator.report.tables.table import MISSING, Table, TableCell, columns,
 
 
 def knowledge_table(run_data: RunData) -> Table:
-    """Return the share of samples that each model names at the first picture and at any, and the moves in between."""
+    """Return the share of samples that each model knows at the first picture and at any, and the moves in between."""
     title = (
         "decision map: percent of samples whose category it names at the first picture / at any that play can reach; mean moves "
         "to the nearest of these (of samples that have one)"
     )
-    return _table(run_data, "decision-map", title, KNOWLEDGE_COLUMNS, _knowledge, lambda model, condition: model)
+    return _table(run_data, "decision-map", title, KNOWLEDGE_COLUMNS, _knowledge, "{model}")
 
 
 def regret_table(run_data: RunData) -> Table:
-    """Return how far the episodes of each condition asked and answered as the model's own map would have it."""
+    """Return how well the questions and answers of each condition agree with the model's own map."""
     title = (
         "percent of episodes that asked although it knew / answered although it could not know; mean turns of regret (moves "
         "asked for too many, and moves that were still needed), by the decision map of the same model and sample"
     )
-    return _table(
-        run_data, "decisions", title, DECISION_COLUMNS, _regret, lambda model, condition: f"{model}, {condition}"
-    )
+    return _table(run_data, "decisions", title, DECISION_COLUMNS, _regret, "{model}, {condition}")
 
 
 def _table(
-    run_data: RunData,
-    name: str,
-    title: str,
-    measures: Sequence[str],
-    cell: Callable[[Row], TableCell],
-    label: Callable[[str, str], str],
+    run_data: RunData, name: str, title: str, measures: Sequence[str], cell: Callable[[Row], TableCell], label: str
 ) -> Table:
     rows = _decision_rows(run_data).drop_nulls(measures[0])
     scenarios, lines, ranked = in_paper_order(rows["scenario"]), [], 0
     for model, condition, part in model_conditions(run_data, rows):
         cells, means = by_column(part), part.select(pl.col(measures).mean()).row(0, named=True)
         texts = [cell(cells[scenario]) if scenario in cells else MISSING for scenario in scenarios]
-        lines.append(line(label(model, condition), [*texts, cell(means)]))
+        lines.append(line(label.format(model=model, condition=condition), [*texts, cell(means)]))
         ranked += model not in run_data.baselines
     numbers = rows.select("model", "scenario", "condition", "mapped", *measures)
     heads = columns("model", [*scenarios, average_heading(scenarios)])

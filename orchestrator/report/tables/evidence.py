@@ -101,11 +101,9 @@ def ranking_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
 def _rank_texts(row: Row) -> Iterable[str]:
     yield from (f"{row['average']:.1f}", str(row["rank"]), f"{row['rank_low']} to {row['rank_high']}")
     yield format_probability(row["p_best"])
-    if row["next"] is None:
-        yield from ("-", "-")
-    else:
-        difference = f"{format_signed(row['difference'])} ({format_limits(row, 'difference')})"
-        yield from (format_probability(row["p_beats_next"]), difference)
+    last = row["next"] is None
+    yield "-" if last else format_probability(row["p_beats_next"])
+    yield "-" if last else f"{format_signed(row['difference'])} ({format_limits(row, 'difference')})"
 
 
 def robustness_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
@@ -127,9 +125,8 @@ def _variance(row: Row) -> TableCell:
 def readings_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
     """Return accuracy under the strict, the lenient and the fuzzy reading, averaged over scenarios (``leniency``)."""
     numbers = leniency(run_data).filter(condition=condition, protocol="mcqa")
-    averages = numbers.group_by("model").agg(
-        pl.col(READINGS).mean(), pl.col(READINGS).null_count().name.suffix("_gaps")
-    )
+    readings = pl.col(READINGS)
+    averages = numbers.group_by("model").agg(readings.mean(), readings.null_count().name.suffix("_gaps"))
     means, lines = by_column(averages, "model"), []
     for model in order_models(numbers.filter(pl.col("unparsable") > 0)["model"], run_data.baselines):
         row = means[model]

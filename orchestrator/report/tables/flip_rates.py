@@ -18,12 +18,8 @@ from orchestrator.storage.schemas import UNREADABLE
 
 RATES_FILE, CELLS_FILE, CHANGED_FILE = "rates.csv", "cells.csv", "changed.csv"
 MEASURES = {
-    "reply": "replies",
-    "verdict": "verdicts",
-    "ending": "endings",
-    "correct": "right or not",
-    "cell": "cells",
-}
+    "reply": "replies", "verdict": "verdicts", "ending": "endings", "correct": "right or not", "cell": "cells",
+}  # fmt: skip
 """Measure -> heading of its column. Replies and verdicts are counted by turn, endings and right answers by episode."""
 NAMES = {**dict.fromkeys(("setting", "model"), pl.String), "episodes": pl.Int64}
 PARTS = {"changed": pl.Int64, "of": pl.Int64, "percent": pl.Float64, "low": pl.Float64, "high": pl.Float64}
@@ -43,10 +39,8 @@ TITLE = (
 def flip_rate_table(run_data: RunData) -> Table:
     """Return a line per share, setting and model; none where nothing was played again."""
     rates = read_rates(run_data.folder)
-    lines = tuple(
-        line(f"{row['model']}, {row['setting']} ({row['share']})", rate_cells(row))
-        for row in rates.iter_rows(named=True)
-    )
+    rows = rates.iter_rows(named=True)
+    lines = tuple(line(f"{row['model']}, {row['setting']} ({row['share']})", rate_cells(row)) for row in rows)
     heads = columns("model, setting (share)", (f"changed {heading}" for heading in MEASURES.values()))
     return Table("flip-rate", TITLE, heads, lines, rates)
 

@@ -20,7 +20,7 @@ from orchestrator.report.tables.parts import (
     one_decimal,
     score_cell,
 )
-from orchestrator.report.tables.table import Line, Table, TableCell, columns, line
+from orchestrator.report.tables.table import UNFINISHED, Line, Table, TableCell, columns, line
 
 INTERVALS = [f"{bit}{end}" for bit in BITS for end in ("", "_low", "_high")]
 
@@ -42,7 +42,7 @@ def open_ended_table(run_data: RunData) -> Table:
         cells = [score_cell(row_by_scenario.get(name), three_shares, measures[0]) for name in scenarios]
         mean = means.row(by_predicate=(pl.col("model") == model) & (pl.col("condition") == condition), named=True)
         complete = mean["complete"] == len(scenarios)
-        average = TableCell(three_shares(mean)) if complete else TableCell("unfinished", style="unfinished")
+        average = TableCell(three_shares(mean)) if complete else UNFINISHED
         lines.append(line(f"{model}, {condition}", [*cells, average]))
     numbers = pl.concat([rows.drop("lacking"), means.with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
     heads = columns("model", [*scenarios, average_heading(scenarios)])

@@ -26,7 +26,7 @@ from orchestrator.report.tables.parts import (
     ranked_table,
     score_cell,
 )
-from orchestrator.report.tables.table import MISSING, Table, TableCell, columns
+from orchestrator.report.tables.table import MISSING, UNFINISHED, Style, Table, TableCell, columns
 from sweeps.conditions import WITH_EXAMPLES
 from sweeps.protocol import ZERO_SHOT, Protocol
 
@@ -47,7 +47,7 @@ def conditions_table(run_data: RunData, intervals: Estimates) -> Table:
     examples = [name for name in names if run_data.conditions[name].scenarios]
     everywhere = [name for name in names if name not in examples]
     few_heading = [f"zero-shot ({', '.join(WITH_EXAMPLES)})"] if examples else []
-    lines: dict[str, list[TableCell]] = {}
+    lines = {}
     for model in order_models(averages["model"], run_data.baselines):
         rows = by_column(averages.filter(model=model), "condition")
         lines[model] = [
@@ -131,19 +131,17 @@ def _average_over(cells: pl.DataFrame, scenarios: Sequence[str]) -> dict[str, Ta
     means = part.group_by("model").agg(
         pl.col("acc", "ps").mean(), finished.alias("finished"), pl.col("acc").null_count().alias("gaps")
     )
-    return {
-        row["model"]: TableCell("unfinished", style="unfinished")
-        if row["gaps"]
-        else TableCell(acc_and_ps(row), row["acc"], style="" if row["finished"] else "unfinished")
-        for row in means.iter_rows(named=True)
-    }
+    means_by_model = {}
+    for row in means.iter_rows(named=True):
+        style: Style = "" if row["finished"] else "unfinished"
+        means_by_model[row["model"]] = (
+            UNFINISHED if row["gaps"] else TableCell(acc_and_ps(row), row["acc"], style=style)
+        )
+    return means_by_model
 
 
 def _numbers(*frames: pl.DataFrame) -> pl.DataFrame:
     """Return cells and averages (as scenario ``avg``) with every count and interval, for the CSV file."""
-    labeled = [
-        frame.drop("cell") if "scenario" in frame.columns else frame.with_columns(pl.lit(AVERAGE).alias("scenario"))
-        for frame in frames
-    ]
-    rows = pl.concat(labeled, how="diagonal")
+    rows = pl.concat([frame.drop("cell", strict=False) for frame in frames], how="diagonal")
+    rows = rows.with_columns(pl.col("scenario").fill_null(AVERAGE))
     return rows.sort("model", "condition", "protocol", "scenario", maintain_order=True)

@@ -1,4 +1,4 @@
-"""Parts that the tables share: the order of models, cells that show how far an unfinished cell is, notes on errors."""
+"""Parts that the tables share: the order of models, cells that show the progress of unfinished cells, notes on errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from envs import SCENARIOS, in_paper_order
 from orchestrator.report.measures.paired_tests import is_significant
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
-from orchestrator.report.tables.table import MISSING, Line, Table, TableCell, columns, line, mark_best
+from orchestrator.report.tables.table import MISSING, UNFINISHED, Line, Table, TableCell, columns, line, mark_best
 from orchestrator.report.wording import format_signed, pluralize
 from sweeps.registry import registry
 
@@ -95,7 +95,7 @@ def average_cell(run_data: RunData, row: Row | None, text: Format | None = None)
     same = [pl.col(name) == row[name] for name in ("model", "condition", "protocol")]
     planned = run_data.rows.filter(same)["scenario"].n_unique()
     if row["acc"] is None:
-        return TableCell("unfinished", style="unfinished")
+        return UNFINISHED
     average = (text or acc_and_ps)(row)
     if row["complete"] < planned:
         progress = f"{row['complete']} of {pluralize(planned, 'scenario')}"

@@ -15,8 +15,8 @@ from envs import in_paper_order
 from envs.types import CUT_SHORT
 from orchestrator.report.measures.decision_map import MAP_COLUMN
 from orchestrator.report.run_data import rank_of
-from orchestrator.report.scores import package_measures
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS, missing_episodes
+from orchestrator.report.scores.package_measures import measure_names
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 from orchestrator.report.wording import pluralize
 from sweeps.conditions import CONDITIONS
@@ -42,16 +42,12 @@ class CellFormat:
 
 
 MULTIPLE_CHOICE = CellFormat("acc % / ps", (("acc", ".1f"), ("ps", "4.1f")))
+VERDICTS = (("aggregate", ".0f"), ("category", ".0f"), ("suggestion", ".0f"))
+CALLS = (*MULTIPLE_CHOICE.measures, ("share_unparsable", "4.1f"))
 FORMATS = {
-    "oeg": CellFormat(
-        "open-ended, either / category / suggestion %",
-        (("aggregate", ".0f"), ("category", ".0f"), ("suggestion", ".0f")),
-    ),
+    "oeg": CellFormat("open-ended, either / category / suggestion %", VERDICTS),
     "oeg-multi": replace(MULTIPLE_CHOICE, title="open-ended over several turns, acc % / ps"),
-    "tools": CellFormat(
-        "tool calls, acc % / ps / malformed % of turns",
-        (("acc", ".1f"), ("ps", "4.1f"), ("share_unparsable", "4.1f")),
-    ),
+    "tools": CellFormat("tool calls, acc % / ps / malformed % of turns", CALLS),
 }
 """Protocol -> its format, where that is not ``MULTIPLE_CHOICE``."""
 
@@ -62,14 +58,12 @@ def result_tables(rows: pl.DataFrame) -> Iterator[Table]:
     if MAP_COLUMN in rows.columns:  # a decision map has no accuracy
         rows = rows.filter(~pl.col(MAP_COLUMN))
     for (condition, protocol), part in _sort(rows).group_by(["condition", "protocol"], maintain_order=True):
-        cell_format = FORMATS.get(str(protocol), MULTIPLE_CHOICE).with_measures(
-            package_measures.measure_names(rows.columns)
-        )
-        yield _table(part, str(condition), cell_format)
+        cell_format = FORMATS.get(str(protocol), MULTIPLE_CHOICE)
+        yield _table(part, str(condition), cell_format.with_measures(measure_names(rows.columns)))
 
 
 def _sort(rows: pl.DataFrame) -> pl.DataFrame:
-    """Models as the registry lists them, conditions as the paper does; unlisted ones come last, by name."""
+    """Sort models as the registry lists them, conditions as the paper does; others come last, by name."""
     condition, model = rank_of("condition", CONDITIONS), rank_of("model", registry())
     return rows.sort(condition, "condition", "protocol", model, "model", "scenario")
 
@@ -96,12 +90,10 @@ def _without_verdict(rows: pl.DataFrame) -> str:
 
 
 def _notes(rows: pl.DataFrame) -> tuple[str, ...]:
-    """Name the cells with episodes that have no answer, or that a limit cut short."""
-    return (
-        *_name_cells(rows, "errors", "! without an answer, and in no measure"),
-        *_name_cells(rows, "overflow", f"~ {CUT_SHORT_REASONS['overflow']}, and counted as not right"),
-        *_name_cells(rows, "truncated", f"^ {CUT_SHORT_REASONS['truncated']}, and counted as not right"),
-    )
+    """Return the cells with episodes that have no answer, or that a limit cut short."""
+    meanings = {name: f"{reason}, and counted as not right" for name, reason in CUT_SHORT_REASONS.items()}
+    meanings["errors"] = "without an answer, and in no measure"
+    return tuple(note for mark, name in MARKS.items() for note in _name_cells(rows, name, f"{mark} {meanings[name]}"))
 
 
 def _name_cells(rows: pl.DataFrame, column: str, meaning: str) -> Iterator[str]:

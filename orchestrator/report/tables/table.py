@@ -34,8 +34,8 @@ class TableCell:
     """An interval that the page draws on a scale of 0 to 100: value, low, high."""
 
 
-MISSING = TableCell("-")
-"""The cell where there is no number."""
+MISSING, UNFINISHED = TableCell("-"), TableCell("unfinished", style="unfinished")
+"""Cells without a number."""
 
 Line = tuple[TableCell, ...]
 """A row; its first cell names it."""
@@ -79,17 +79,17 @@ class Table:
 
     @property
     def open_rows(self) -> tuple[Line, ...]:
-        """The rows that are shown at once."""
+        """Return the rows that are shown at once."""
         return self.rows[: self.ranked] if self.fold_baselines and self.ranked else self.rows
 
     @property
     def folded_rows(self) -> tuple[Line, ...]:
-        """The rows of baselines that are shown on demand."""
+        """Return the rows of baselines that are shown on demand."""
         return self.rows[len(self.open_rows) :]
 
     @property
     def legend(self) -> tuple[str, ...]:
-        """The notes, after a sentence about unfinished cells where there are any."""
+        """Return the notes, after a sentence on unfinished cells if there are any."""
         unfinished = any(cell.style == "unfinished" for row in self.rows for cell in row)
         explained = ["An entry with a fraction is unfinished: episodes finished of those planned."] * unfinished
         return (*explained, *self.notes)
@@ -107,12 +107,9 @@ def line(label: str, cells: Iterable[TableCell]) -> Line:
 
 def filter_values(table: Table) -> list[tuple[int, Column, list[str]]]:
     """Return the columns that can be filtered: number, column, and its values in order of appearance."""
-    filters = []
-    for number, column in enumerate(table.columns):
-        texts = list(dict.fromkeys(row[number].text for row in table.rows))
-        if column.filter and len(texts) > 1:
-            filters.append((number, column, texts))
-    return filters
+    filters = [(n, column) for n, column in enumerate(table.columns) if column.filter]
+    options = [(n, column, list(dict.fromkeys(row[n].text for row in table.rows))) for n, column in filters]
+    return [option for option in options if len(option[2]) > 1]
 
 
 def mark_best(rows: Sequence[Line], ranked: Sequence[bool]) -> tuple[Line, ...]:
@@ -135,7 +132,7 @@ def mark_best(rows: Sequence[Line], ranked: Sequence[bool]) -> tuple[Line, ...]:
 
 
 def _rank(cell: TableCell) -> float:
-    """The value that a cell is ranked by, 0 where it is not ranked."""
+    """Return the value by which a cell is ranked; 0 if it is not ranked."""
     return 0.0 if cell.style == "unfinished" or not isinstance(cell.value, float | int) else round(cell.value, 1)
 
 

@@ -1,4 +1,4 @@
-"""What was wrong with malformed calls (protocol ``tools``), by model, condition and kind.
+"""Faults of malformed calls (protocol ``tools``), by model, condition and kind.
 
 A malformed call is the last reply of its episode and is counted once: the kinds add up to the malformed calls.
 """
@@ -22,9 +22,8 @@ def malformed_calls(run_data: RunData) -> pl.DataFrame:
     """Return a row per cell of tool calls: names, turns, malformed, then a count per ``Fault``, over the scored episodes."""
     last = run_data.last_turns.filter(pl.col("action") == Action.UNPARSABLE, protocol=Protocol.TOOLS.value)
     last = last.join(run_data.scored.select("key"), on="key", how="semi", maintain_order="left")
-    kinds = [
-        find_fault(scenario, reply or "").value for scenario, reply in last.select("scenario", "reply").iter_rows()
-    ]
+    replies = last.select("scenario", "reply").iter_rows()
+    kinds = [find_fault(scenario, reply or "").value for scenario, reply in replies]
     faults = last.select("cell").with_columns(pl.Series("kind", kinds, dtype=pl.String))
     counts = [(pl.col("kind") == kind.value).sum().cast(pl.Int64).alias(kind.value) for kind in Fault]
     by_cell = faults.group_by("cell").agg(pl.len().cast(pl.Int64).alias("malformed"), *counts)

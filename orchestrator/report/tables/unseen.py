@@ -1,7 +1,4 @@
-"""Answers that are right without seeing: the probes blank, swapped and text-only next to zero-shot, as a table and a sentence.
-
-Accuracy alone cannot tell a picture that was understood from a question that gives its answer away.
-"""
+"""Right answers without the sample's picture (blank, swapped, text-only) next to zero-shot, as a table and a sentence."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from orchestrator.report.tables.parts import (
     Row,
     average_heading,
     by_column,
+    model_conditions,
     one_decimal,
-    order_models,
     score_cell,
 )
 from orchestrator.report.tables.table import Style, Table, TableCell, columns, line
@@ -33,21 +30,15 @@ def unseen_table(run_data: RunData, intervals: Estimates) -> Table:
     rows, means = (_select(frame, conditions) for frame in intervals)
     if rows.is_empty():
         return Table("unseen", "", columns("model", ()), (), rows)
-    rows, scenarios = (
-        rows.with_columns(missing_episodes(rows.columns).alias("lacking")),
-        in_paper_order(rows["scenario"]),
-    )
-    lines, ranked = [], 0
-    for model in order_models(rows["model"], run_data.baselines):
-        for condition in conditions:
-            part = by_column(rows.filter(model=model, condition=condition))
-            if part:
-                mean = means.filter(model=model, condition=condition).row(0, named=True)
-                style: Style = "unfinished" if mean["complete"] < len(part) else ""
-                average = TableCell(_final_and_first(mean), mean["acc"], style=style)
-                scores = [score_cell(part.get(scenario), _final_and_first) for scenario in scenarios]
-                lines.append(line(f"{model}, {condition}", [*scores, average]))
-                ranked += model not in run_data.baselines
+    rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
+    scenarios, lines, ranked = in_paper_order(rows["scenario"]), [], 0
+    for model, condition, part in model_conditions(run_data, rows):
+        cells, mean = by_column(part), means.filter(model=model, condition=condition).row(0, named=True)
+        style: Style = "unfinished" if mean["complete"] < len(cells) else ""
+        average = TableCell(_final_and_first(mean), mean["acc"], style=style)
+        scores = [score_cell(cells.get(scenario), _final_and_first) for scenario in scenarios]
+        lines.append(line(f"{model}, {condition}", [*scores, average]))
+        ranked += model not in run_data.baselines
     title = (
         "right in the end / at the first turn, percent, where the sample's own picture is not shown, and in zero-shot"
     )
@@ -58,9 +49,9 @@ def unseen_table(run_data: RunData, intervals: Estimates) -> Table:
 
 
 def unseen_sentence(run_data: RunData, intervals: Estimates) -> tuple[str, str]:
-    """Return a figure and its sentence about the probe with the highest accuracy.
+    """Return a figure and a sentence about the probe with the highest accuracy of models, or of baselines if there are none.
 
-    It is about models, or about baselines if there are no models. Both are empty where no model played a probe and zero-shot.
+    Both are empty if no model played a probe and zero-shot.
     """
     means = _with_picture(run_data, intervals.averages, ["model"])
     if means.is_empty():

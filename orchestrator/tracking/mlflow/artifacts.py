@@ -42,7 +42,7 @@ def send_artifacts(run: MlflowRun, folder: Path, rows: pl.DataFrame, data: Path 
     tables = {table.name: table.numbers for table in report_tables(run_data, intervals)} | measure_frames(run_data)
     send_tables(run, {"cells": rows, **tables})
     for name, figure in run_figures(run_data).figures().items():
-        _send(run, f"figures/{name}.png", plot_style.png(figure))
+        _send(run, f"figures/{name}.png", plot_style.render(figure, "png"))
     run.client.log_artifact(run.parent, str(write_page(run_data, data)))
     if run_data.samples:
         run.send_dataset(describe_dataset(run_data.sweep.name, run_data.sweep.data, run_data.samples))

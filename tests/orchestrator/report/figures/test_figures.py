@@ -119,11 +119,11 @@ def test_every_figure_is_written_in_two_widths(demo_data, tmp_path):
 def test_text_is_vector_and_its_font_is_in_the_file(drawn):
     assert set(drawn) == {"reference", "actions", "conditions", "share-changes", "examples", "budget"}
     for figure in drawn.values():
-        pdf = plot_style.pdf(figure)
+        pdf = plot_style.render(figure, "pdf")
         fonts = re.findall(rb"/Type /FontDescriptor.*?endobj", pdf, re.DOTALL)
         assert fonts and all(b"/FontFile2" in font for font in fonts)
         assert b"/Type3" not in pdf and b"/Subtype /Image" not in pdf
-        assert b"<image" not in plot_style.svg(figure)
+        assert b"<image" not in plot_style.render(figure, "svg")
 
 
 # -- at the size of a paper --------------------------------------------------------------------------------------------
@@ -208,9 +208,11 @@ def test_the_same_run_gives_the_same_bytes(numbers, drawn):
         again = FIGURES["actions"](FigureContext(numbers))
         plot_style.lay_out(again)
 
-    for form in (plot_style.svg, plot_style.pdf, plot_style.png):
-        assert form(drawn["actions"]) == form(again), form
-    assert b"<dc:date>" not in plot_style.svg(again) and b"CreationDate" not in plot_style.pdf(again)
+    for form in ("svg", "pdf", "png"):
+        assert plot_style.render(drawn["actions"], form) == plot_style.render(again, form), form
+    assert b"<dc:date>" not in plot_style.render(again, "svg") and b"CreationDate" not in plot_style.render(
+        again, "pdf"
+    )
 
 
 def test_bars_are_the_shares_and_fill_the_hundred(drawn):
@@ -298,4 +300,4 @@ def test_hostile_names_are_text(run_data):
 
     for figure in (made["actions"], made["budget"]):
         assert any(text.startswith("$\\frac{1}{0}$ <b>&amp;") and len(text) < 40 for text in texts(figure))
-        ET.parse(io.BytesIO(plot_style.svg(figure)))
+        ET.parse(io.BytesIO(plot_style.render(figure, "svg")))

@@ -5,7 +5,7 @@ import pytest
 
 from envs import SCENARIOS
 from envs.samples import paper_ids
-from orchestrator.report.paper.published import MEASURES, TABLES, published_averages, published_figures, published_table
+from orchestrator.report.paper.published import MEASURES, TABLES, published_figures, published_table
 from sweeps.registry import registry
 
 
@@ -16,7 +16,9 @@ def mean(name: str, without=()) -> float:
 def test_the_averages_over_models_of_the_papers_text():
     for condition, name in (("zero-shot", "mcqa"), ("hint", "mcqa_hint"), ("reference", "reference")):
         said = (
-            published_averages().filter(condition=condition, scenario="avg", measure="acc", models=21)["value"].item()
+            published_table("averages")
+            .filter(condition=condition, scenario="avg", measure="acc", models=21)["value"]
+            .item()
         )
         assert mean(name, without=["GPT-5.2"]) == pytest.approx(said, abs=0.05)
     assert mean("mcqa") == pytest.approx(17.83, abs=0.005)
@@ -30,7 +32,7 @@ def test_the_ten_models_of_the_history_experiment_have_its_baseline():
     assert len(ten) == rows.height == 10
     for scenario, column in (("avg", "avg acc"), ("ROD", "ROD acc"), ("MVP-N", "MVP-N acc")):
         said = (
-            published_averages()
+            published_table("averages")
             .filter(condition="zero-shot", scenario=scenario, measure="acc", models=10)["value"]
             .item()
         )

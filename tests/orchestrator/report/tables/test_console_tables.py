@@ -46,6 +46,15 @@ def test_a_cell_with_episodes_that_have_no_answer_is_marked_and_named(rows):
     assert text.count("!") == 2 and "unfinished" not in text
 
 
+def test_a_cell_whose_episodes_a_limit_cut_short_is_named_with_the_bound_of_its_accuracy(rows):
+    [table] = result_tables(changed(rows, "ROD", overflow=2, truncated=1, acc_bound=75.0))
+
+    assert table.notes == (
+        "~ outgrew the model, and counted as not right: uniform/ROD 2 (acc at most 75.0)",
+        "^ spent a reply's tokens before its first word, and counted as not right: uniform/ROD 1 (acc at most 75.0)",
+    )
+
+
 def test_a_cell_without_any_answer_is_finished_and_has_no_figure(rows):
     text = printed(changed(rows, "ROD", errors=10, unprocessable=10, scored=0, acc=None, ps=None))
 
