@@ -48,7 +48,7 @@ def film_strip(
     folder = data_folder(run_data.sweep) if data is None else data
     views = EpisodeViews(run_data, Thumbnails(folder if run_data.samples and folder.is_dir() else None, MOST_PICTURES))
     views.add({**row, "kind": row["ending"]}, turns, judged)
-    texts, view = list(views.texts.numbers), views.views[0]
+    texts, view = list(views.texts), views.views[0]
     cards = [_card(turn, texts, views.thumbnails.uris) for turn in view["turns"]]
     verdicts = [{name: _first(value) for name, value in verdict.items()} for verdict in view.get("judged", ())]
     environment = Environment(

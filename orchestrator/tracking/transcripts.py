@@ -72,7 +72,7 @@ def transcripts(
     turns, verdicts = rows_by_key(run_data.turns, keys), rows_by_key(run_data.verdicts.lazy(), keys)
     for key in keys:
         if views.add(rows[key], turns.get(key, []), verdicts.get(key, [])):
-            yield _transcript(views.views[-1], list(views.texts.numbers), thumbnails.uris)
+            yield _transcript(views.views[-1], list(views.texts), thumbnails.uris)
 
 
 def sample_keys(kinds: pl.DataFrame, limit: int, seed: int) -> list[str]:

@@ -5,6 +5,7 @@ Every figure is a function of the run data; with fewer than three models it is l
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -51,6 +52,10 @@ class FigureImage(NamedTuple):
     width: int
     """CSS pixels, as ``height``."""
     height: int
+
+    @property
+    def uri(self) -> str:
+        return f"data:image/{self.kind};base64,{b64encode(self.content).decode()}"
 
 
 class FigureSet(Protocol):

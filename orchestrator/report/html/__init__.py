@@ -57,12 +57,9 @@ def render_template(template: str, scripts: Sequence[str], **values: Any) -> str
         "default-src 'none'; img-src data:; "
         f"style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'; form-action 'none'"
     )
+    loader = PackageLoader(__package__, ".")
     environment = Environment(
-        loader=PackageLoader(__package__, "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.globals.update(
         filter_values=filter_values, pluralize=pluralize, style=style, script=script, policy=policy

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import polars as pl
 
 from envs import SCENARIOS
 from orchestrator.datasets.staging import data_folder
-from orchestrator.report.html.episode_sample import sample_episodes
 from orchestrator.report.html.episode_view import EpisodeViews, rows_by_key
 from orchestrator.report.html.thumbnails import Thumbnails
 from orchestrator.report.measures.endings import EndingKind, endings
@@ -71,7 +72,7 @@ def build_episode_browser(
             break
     browser = {
         "total": run_data.episodes.height,
-        "texts": list(views.texts.numbers),
+        "texts": list(views.texts),
         "pictures": views.thumbnails.uris,
         "kinds": {kind.value: text for kind, text in MEANINGS.items()},
         "conditions": list(CONDITIONS),
@@ -118,3 +119,46 @@ def _about(run_data: RunData, views: EpisodeViews) -> list[str]:
         episodes,
         f"{pluralize(len(pictures.uris), 'picture')} as the models saw them, as cropped thumbnails{left_out}.",
     ]
+
+
+def sample_episodes(endings: pl.DataFrame, most: int, seed: int, linked: Sequence[str] = ()) -> list[str]:
+    """Return at most ``most`` keys in order of importance.
+
+    Args:
+        endings: Rows key, cell, scenario, protocol, sample_id, kind (``measures.endings``).
+        most: Largest number of keys.
+        seed: Seed of the draw.
+        linked: list[str] that a table links to; they come first.
+    """
+    rounds = _sample_rounds(endings, seed)
+    first = next(rounds, [])
+    order = chain(linked, first, _strata(endings, {*linked, *first}, seed), chain.from_iterable(rounds))
+    return [key for key, _ in zip(dict.fromkeys(order), range(most), strict=False)]
+
+
+def _sample_rounds(endings: pl.DataFrame, seed: int) -> Iterator[list[str]]:
+    """Yield, round by round, one more sample of every scenario, with its episodes of all models and conditions.
+
+    Samples that more cells have played come first, so that an unfinished sweep still has something to compare.
+    """
+    groups = endings.group_by("scenario", "protocol", "sample_id").agg(pl.col("key").sort())
+    queues: dict[tuple[str, str], list[tuple[int, float, list[str]]]] = {}
+    for scenario, protocol, number, keys in groups.sort("scenario", "protocol", "sample_id").iter_rows():
+        draw = Random(f"{seed}/{scenario}/{protocol}/{number}/page").random()
+        queues.setdefault((scenario, protocol), []).append((-len(keys), draw, keys))
+    for queue in queues.values():
+        queue.sort()
+    for samples in zip_longest(*queues.values()):
+        yield [key for sample in samples if sample for key in sample[2]]
+
+
+def _strata(endings: pl.DataFrame, present: Collection[str], seed: int) -> Iterable[str]:
+    """Return one episode of every ending of every cell that is not present yet, in an order drawn by seed."""
+    groups = endings.group_by("cell", "kind").agg(pl.col("key").sort()).sort("cell", "kind")
+    picks = [
+        Random(f"{seed}/{cell}/{kind}/page").choice(keys)
+        for cell, kind, keys in groups.iter_rows()
+        if not any(key in present for key in keys)
+    ]
+    Random(f"{seed}/strata").shuffle(picks)
+    return picks

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import isfinite
 from typing import Any
 
@@ -52,23 +53,13 @@ class ReplayedTurn:
     """Indexes of the suggestion side's and of the category side's option that the reply names; -1 for none."""
 
 
-class SharedTexts:
-    """Texts that many turns share, each stored once."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
-
-    def number(self, text: str) -> int:
-        """Return the text's number, adding the text if it is new."""
-        return self.numbers.setdefault(text, len(self.numbers))
-
-
 class EpisodeViews:
     """The episodes of one page, until its bytes are spent."""
 
     def __init__(self, run_data: RunData, thumbnails: Thumbnails, most_bytes: int = MOST_BYTES) -> None:
         self.run_data, self.thumbnails, self.most_bytes = run_data, thumbnails, most_bytes
-        self.texts = SharedTexts()
+        self.texts: dict[str, int] = {}
+        """Text -> its number; turns share texts."""
         self.bytes = 0
         self.views: list[dict[str, Any]] = []
 
@@ -76,10 +67,9 @@ class EpisodeViews:
         """Add an episode (a row of the store with ``kind``); return False when the page is full."""
         if self.bytes >= self.most_bytes:
             return False
-        before = len(self.texts.numbers)
+        before = len(self.texts)
         view = self._view(row, turns, verdicts)
-        new_texts = list(self.texts.numbers)[before:]
-        self.bytes += len(json.dumps(view)) + sum(len(json.dumps(text)) for text in new_texts)
+        self.bytes += len(json.dumps(view)) + sum(len(json.dumps(text)) for text in islice(self.texts, before, None))
         self.views.append(view)
         return True
 
@@ -107,18 +97,21 @@ class EpisodeViews:
         edge = parse_image_key(image).short_edge
         return {
             "turn": turn["turn"], "frame": turn["frame"], "picture": self.thumbnails.number(image),
-            "image": self.texts.number(cut(image, LONGEST_REPLY)[0]), "reply": self.texts.number(reply),
+            "image": self._text_number(cut(image, LONGEST_REPLY)[0]), "reply": self._text_number(reply),
             **({"length": length} if length else {}),
             **({"edge": edge} if edge else {}),
             "option": turn["option"], "category": turn["category"], "action": turn["action"], "move": turn["move"],
             **(self._question(question) if question else {}),
         }  # fmt: skip
 
+    def _text_number(self, text: str) -> int:
+        return self.texts.setdefault(text, len(self.texts))
+
     def _question(self, question: ReplayedTurn) -> dict[str, Any]:
         return {
-            "prompt": self.texts.number(question.view.prompt),
-            "options": [self.texts.number(text) for text in question.view.options],
-            "categories": [self.texts.number(text) for text in question.view.categories],
+            "prompt": self._text_number(question.view.prompt),
+            "options": [self._text_number(text) for text in question.view.options],
+            "categories": [self._text_number(text) for text in question.view.categories],
             "answer": question.answer, "asks": list(question.asks), "said": list(question.said),
         }  # fmt: skip
 

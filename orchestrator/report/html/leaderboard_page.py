@@ -46,14 +46,6 @@ class Section:
     baselines: Table
 
 
-@dataclass(frozen=True)
-class RunLink:
-    """A run folder and the address of its report page, empty where it has none."""
-
-    name: str
-    page: str
-
-
 def write_leaderboard(
     leaderboard: Leaderboard, target: Path, title: str = "Leaderboard", comparison: RunComparison | None = None
 ) -> Path:
@@ -66,7 +58,7 @@ def write_leaderboard(
         title=title,
         sections=[_section(leaderboard, condition, pages) for condition in conditions],
         differences=list(comparison_tables(comparison)) if comparison else [],
-        runs=[RunLink(visible(run), address) for run, address in pages.items()],
+        runs=[(visible(run), address) for run, address in pages.items()],
         notes=[visible(note, 600) for note in leaderboard.notes],
     )
     atomic_write.write(target, page.encode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,17 +35,6 @@ CAPTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class PageFigure:
-    """A figure of the page."""
-
-    name: str
-    caption: str
-    uri: str
-    width: int
-    height: int
-
-
-@dataclass(frozen=True, slots=True)
 class ReportPage:
     """All that the template shows."""
 
@@ -58,7 +46,8 @@ class ReportPage:
     cells: Table
     paper: Table | None
     resources: Table | None
-    figures: Sequence[PageFigure]
+    figures: Sequence[tuple[str, str, FigureImage]]
+    """Name, caption and image of each figure."""
     about: Sequence[str]
     """What the episode browser holds, and what it does not."""
     browser: Mapping[str, Any]
@@ -78,13 +67,7 @@ def build_page(run_data: RunData, data: Path | None, thumbnails: int, episodes: 
         cells=cells_table(run_data, intervals),
         paper=paper_table(compare_with_paper(run_data, intervals)),
         resources=resources_table(run_data),
-        figures=[_page_figure(name, image) for name, image in figures.images().items()],
+        figures=[(name, CAPTIONS[name], image) for name, image in figures.images().items()],
         about=about,
         browser=browser,
     )
-
-
-def _page_figure(name: str, image: FigureImage) -> PageFigure:
-    uri = f"data:image/{image.kind};base64,{b64encode(image.content).decode()}"
-    caption = CAPTIONS.get(name, name.replace("-", " ").capitalize() + ".")
-    return PageFigure(name, caption, uri, image.width, image.height)

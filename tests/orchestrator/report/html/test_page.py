@@ -21,8 +21,7 @@ from actors.text.printable import HIDDEN
 from envs.render import Renderer, UnreadablePicture
 from envs.types import ImageRef
 from orchestrator.report.html import write_page
-from orchestrator.report.html.episode_browser import MEANINGS
-from orchestrator.report.html.episode_sample import sample_episodes
+from orchestrator.report.html.episode_browser import MEANINGS, sample_episodes
 from orchestrator.report.html.episode_view import FIRST, LAST, LONGEST_REPLY, EpisodeViews, rows_by_key
 from orchestrator.report.html.page_data import build_page
 from orchestrator.report.html.text import inert, visible
