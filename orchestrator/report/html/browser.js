@@ -1,19 +1,19 @@
-// The browser's state is the address: an episode, one beside it, or filters; every address opens from disk.
+// The address holds the browser's state: an episode, a second one beside it, or filters.
 const STEP = 150;
 const FIELDS = ["model", "scenario", "condition", "kind"];
-const known = new Map(content.episodes.map((episode) => [episode.key, episode]));
+const episodesByKey = new Map(content.episodes.map((episode) => [episode.key, episode]));
 const filters = Object.fromEntries(FIELDS.map((field) => [field, byId(`f-${field}`)]));
-const searched = new Map();
+const searchTexts = new Map();
 let shown = [], open = null, beside = null, limit = STEP;
 
-/** What the search field looks in: the key, replies and options, in lower case. */
+/** Return the text that the search field matches: key, error, replies and options, in lower case. */
 function haystack(episode) {
-  if (!searched.has(episode)) {
-    const places = episode.turns.flatMap((turn) => [turn.reply, turn.prompt, ...(turn.options || []), ...(turn.categories || [])]);
-    const texts = [...new Set(places)].filter((place) => place !== undefined).map(text);
-    searched.set(episode, [episode.key, episode.error ? episode.error[0] : "", ...texts].join("\n").toLowerCase());
+  if (!searchTexts.has(episode)) {
+    const numbers = episode.turns.flatMap((turn) => [turn.reply, turn.prompt, ...(turn.options || []), ...(turn.categories || [])]);
+    const texts = [...new Set(numbers)].filter((number) => number !== undefined).map(text);
+    searchTexts.set(episode, [episode.key, episode.error ? episode.error[0] : "", ...texts].join("\n").toLowerCase());
   }
-  return searched.get(episode);
+  return searchTexts.get(episode);
 }
 
 function fits(episode, except) {
@@ -22,16 +22,16 @@ function fits(episode, except) {
     && words.every((word) => haystack(episode).includes(word));
 }
 
-/** Each list offers what the other filters leave, with its count. */
+/** Offer in a list the values that the other filters leave, with their counts. */
 function offer(field) {
   const counts = new Map();
   for (const episode of content.episodes) counts.set(episode[field], counts.get(episode[field]) || 0);
   for (const episode of content.episodes) if (fits(episode, field)) counts.set(episode[field], counts.get(episode[field]) + 1);
-  const chosen = filters[field].value;
+  const selected = filters[field].value;
   const all = make("option", { value: "" }, "all");
-  const rest = [...counts].filter(([name, count]) => count || name === chosen).map(([name, count]) => {
+  const rest = [...counts].filter(([name, count]) => count || name === selected).map(([name, count]) => {
     const option = make("option", { value: name }, `${name} (${count})`);
-    option.selected = name === chosen;
+    option.selected = name === selected;
     return option;
   });
   filters[field].replaceChildren(all, ...rest);
@@ -39,7 +39,7 @@ function offer(field) {
 
 function entry(episode) {
   const number = String(episode.sample).padStart(4, "0");
-  const turns = counted(episode.played, "turn");
+  const turns = pluralize(episode.played, "turn");
   const button = make("button", { type: "button", "aria-current": episode === open ? "true" : null },
     dot(episode), visible(`${episode.scenario} ${number}, ${episode.condition}`), make("small", {}, visible(`${episode.model} · ${episode.kind} · ${turns}`)));
   button.addEventListener("click", () => go(episode));
@@ -48,14 +48,14 @@ function entry(episode) {
 
 function list() {
   const items = shown.slice(0, limit).map(entry);
-  if (!shown.length) items.push(make("li", { class: "empty" }, "No episode here has all of that."));
+  if (!shown.length) items.push(make("li", { class: "empty" }, "No episode matches all filters."));
   if (shown.length > limit) {
     const more = make("button", { type: "button" }, `Show ${Math.min(STEP, shown.length - limit)} more`);
     more.addEventListener("click", () => { const at = limit; limit += STEP; list(); byId("list").children[at].firstElementChild.focus(); });
     items.push(make("li", {}, more));
   }
   byId("list").replaceChildren(...items);
-  byId("found").textContent = `${shown.length.toLocaleString("en")} of ${counted(content.episodes.length, "episode")}`;
+  byId("found").textContent = `${shown.length.toLocaleString("en")} of ${pluralize(content.episodes.length, "episode")}`;
 }
 
 function narrow() {
@@ -65,11 +65,11 @@ function narrow() {
   list();
 }
 
-/** Episodes of the same sample, conditions of the same model first. */
+/** Return the episodes of the same sample, those of the same model first. */
 function neighbours(episode) {
   const same = content.episodes.filter((other) => other !== episode && other.scenario === episode.scenario && other.sample === episode.sample && other.protocol === episode.protocol);
-  const place = (one) => { const at = content.conditions.indexOf(one.condition); return at < 0 ? 99 : at; };
-  return same.sort((a, b) => (a.model !== episode.model) - (b.model !== episode.model) || compare(a.model, b.model) || place(a) - place(b));
+  const rank = (other) => { const at = content.conditions.indexOf(other.condition); return at < 0 ? 99 : at; };
+  return same.sort((a, b) => (a.model !== episode.model) - (b.model !== episode.model) || compare(a.model, b.model) || rank(a) - rank(b));
 }
 
 function picker(episode) {
@@ -84,7 +84,7 @@ function picker(episode) {
   }
   select.append(...groups.values());
   select.disabled = !groups.size;
-  select.addEventListener("change", () => { go(episode, known.get(select.value) || null, "beside"); });
+  select.addEventListener("change", () => { go(episode, episodesByKey.get(select.value) || null, "beside"); });
   return make("label", {}, "Beside", select);
 }
 
@@ -105,20 +105,20 @@ function facts(episode) {
   parts.push(["turns", episode.limit === undefined ? episode.played : `${episode.played} of at most ${episode.limit}`]);
   if (episode.tokens[1]) parts.push(["tokens read and written", episode.tokens.map((count) => count.toLocaleString("en")).join(" and ")]);
   const line = make("p", { class: "ep-facts" });
-  parts.forEach(([name, given], n) => line.append(n ? " · " : "", `${name} `, make("b", {}, visible(String(given)))));
+  parts.forEach(([name, value], n) => line.append(n ? " · " : "", `${name} `, make("b", {}, visible(String(value)))));
   return line;
 }
 
 function show() {
-  const place = byId("episode");
-  if (!open) return place.replaceChildren();
+  const article = byId("episode");
+  if (!open) return article.replaceChildren();
   const title = `${open.model}, ${open.scenario}, ${open.condition}: ${open.kind}`;
   const link = make("a", { class: "ep-key", href: `#episode=${address(open.key)}`, title: "link to this episode" }, visible(open.key));
   const head = make("div", { class: "ep-head" }, make("div", {}, make("h3", {}, dot(open), visible(title)), link), tools(open));
-  const name = (one) => (beside && one.model !== beside.model) || (beside && open.model !== beside.model) ? `${one.model}, ${one.condition}` : one.condition;
+  const name = (episode) => beside && open.model !== beside.model ? `${episode.model}, ${episode.condition}` : episode.condition;
   const lanes = make("div", { class: beside ? "lanes compared" : "lanes", tabindex: "0", role: "region", "aria-label": "Film strip" }, lane(open, name(open)), beside ? lane(beside, name(beside)) : null);
   const hint = make("p", { class: "hint" }, "Shaded: the option that the reply names. “right” and “counts” mark what would have ended or advanced the episode at that turn.");
-  place.replaceChildren(head, facts(open), lanes, hint);
+  article.replaceChildren(head, facts(open), lanes, hint);
 }
 
 function mark() {
@@ -136,25 +136,25 @@ function go(episode, other = null, focus = "") {
   history.pushState(null, "", `#episode=${address(open.key)}` + (beside ? `&beside=${address(beside.key)}` : ""));
   show();
   mark();
-  const wanted = focus && byId(focus);
-  if (wanted) (wanted.disabled ? byId("episode") : wanted).focus({ preventScroll: true });
+  const target = focus && byId(focus);
+  if (target) (target.disabled ? byId("episode") : target).focus({ preventScroll: true });
 }
 
 function absent(key) {
   open = beside = null;
   mark();
   byId("episode").replaceChildren(make("p", { class: "problems", id: "absent" },
-    `This page holds ${content.episodes.length.toLocaleString("en")} of ${counted(content.total, "episode")}, and not this one: `, visible(key.slice(0, 300))));
+    `This page holds ${content.episodes.length.toLocaleString("en")} of ${pluralize(content.total, "episode")}, and not this one: `, visible(key.slice(0, 300))));
 }
 
 /** Follow the address: an episode by its key, or a cell. */
 function follow(jump) {
   const parts = fragment();
   if (parts.episode !== undefined) {
-    const found = known.get(parts.episode);
-    if (found) { open = found; beside = known.get(parts.beside) || null; show(); mark(); } else absent(parts.episode);
+    const episode = episodesByKey.get(parts.episode);
+    if (episode) { open = episode; beside = episodesByKey.get(parts.beside) || null; show(); mark(); } else absent(parts.episode);
   } else if (FIELDS.some((field) => parts[field] !== undefined)) {
-    for (const field of FIELDS) set(filters[field], parts[field] || "");
+    for (const field of FIELDS) selectValue(filters[field], parts[field] || "");
     byId("f-text").value = "";
     narrow();
     open = shown[0] || null;
@@ -165,12 +165,12 @@ function follow(jump) {
   if (jump) byId("episodes").scrollIntoView();
 }
 
-function set(select, wanted) {
-  if (wanted && ![...select.options].some((option) => option.value === wanted)) select.append(make("option", { value: wanted }, wanted));
-  select.value = wanted;
+function selectValue(select, value) {
+  if (value && ![...select.options].some((option) => option.value === value)) select.append(make("option", { value }, value));
+  select.value = value;
 }
 
-/** Arrow keys walk the list; Enter opens, as on any button. */
+/** Arrow keys move through the list; Enter opens an episode. */
 byId("list").addEventListener("keydown", (event) => {
   const item = event.target.closest("li");
   const next = { ArrowDown: item?.nextElementSibling, ArrowUp: item?.previousElementSibling, Home: byId("list").firstElementChild, End: byId("list").lastElementChild }[event.key];
@@ -183,8 +183,8 @@ addEventListener("popstate", () => follow(false));
 
 byId("browser").hidden = false;
 narrow();
-const telling = (episode) => episode.turns.length > 2 && episode.turns.length < 9 && episode.turns.every((turn) => typeof turn.picture === "number");
-open = shown.find(telling) || shown[0] || null;
+const isTypical = (episode) => episode.turns.length > 2 && episode.turns.length < 9 && episode.turns.every((turn) => typeof turn.picture === "number");
+open = shown.find(isTypical) || shown[0] || null;
 show();
 mark();
 follow(true);

@@ -1,6 +1,6 @@
-// A strip is one episode: a card a turn with what the model saw, what it could choose, what it said and how that was read.
-const text = (place) => content.texts[place];
-const letter = (place) => String.fromCharCode(65 + place);
+// A strip shows one episode: one card per turn with the picture, the options, the reply and its reading.
+const text = (number) => content.texts[number];
+const letter = (index) => String.fromCharCode(65 + index);
 const NO_ANSWER = new Set(["unprocessable", "refused", "failed"]);
 
 function dot(episode) {
@@ -17,34 +17,34 @@ function shot(turn) {
   return make("div", { class: "shot" }, make("p", {}, `No picture: ${turn.picture}`, make("br"), visible(what)));
 }
 
-/** The options in the order shown, lettered across suggestions and categories. */
+/** List the options in the order of the prompt, lettered across suggestions and categories. */
 function options(turn) {
   if (!turn.options) return null;
   const list = make("ul", { class: "options" });
-  const shown = turn.options.length;
-  [...turn.options, ...turn.categories].forEach((place, n) => {
-    const asking = n < shown;
-    const said = asking ? turn.said[0] === n : turn.said[1] === n - shown;
-    const counts = asking ? turn.asks.includes(n) : turn.answer === n - shown;
+  const suggestions = turn.options.length;
+  [...turn.options, ...turn.categories].forEach((number, n) => {
+    const asking = n < suggestions;
+    const said = asking ? turn.said[0] === n : turn.said[1] === n - suggestions;
+    const counts = asking ? turn.asks.includes(n) : turn.answer === n - suggestions;
     const word = counts ? (asking ? "counts" : "right") : "";
-    const classes = [said ? "said" : "", counts ? word : "", n === shown && shown ? "first-category" : ""].filter(Boolean).join(" ");
+    const classes = [said ? "said" : "", counts ? word : "", n === suggestions && suggestions ? "first-category" : ""].filter(Boolean).join(" ");
     list.append(make("li", { class: classes || null, "aria-label": said ? `${letter(n)}, named by the reply` : null },
-      make("span", {}, letter(n)), make("span", {}, visible(text(place))), make("em", {}, word)));
+      make("span", {}, letter(n)), make("span", {}, visible(text(number))), make("em", {}, word)));
   });
   return list;
 }
 
-function replied(turn) {
-  const said = text(turn.reply);
-  if (!said) return make("p", { class: "reply empty" }, "empty reply");
-  const box = make("pre", { class: "reply", tabindex: "0", dir: "auto", "aria-label": "Reply" }, visible(said));
+function replyBox(turn) {
+  const reply = text(turn.reply);
+  if (!reply) return make("p", { class: "reply empty" }, "empty reply");
+  const box = make("pre", { class: "reply", tabindex: "0", dir: "auto", "aria-label": "Reply" }, visible(reply));
   if (!turn.length) return box;
   return make("div", {}, box, make("span", { class: "cutoff" },
-    `first ${said.length.toLocaleString("en")} of ${turn.length.toLocaleString("en")} characters; the whole is in the store`));
+    `first ${reply.length.toLocaleString("en")} of ${turn.length.toLocaleString("en")} characters; the full reply is in the run folder`));
 }
 
 function reading(turn) {
-  if (turn.action === null) return null; // an open question: how it is read is the judge's matter
+  if (turn.action === null) return null; // an open question, which only a judge reads
   const colour = turn.action === "category" ? (turn.category === "correct" ? "right-category" : "wrong-category") : turn.action;
   const move = turn.move ? ` → ${turn.move}` : "";
   const sides = `as suggestion: ${turn.option} · as category: ${turn.category}`;
@@ -57,22 +57,23 @@ function card(turn, before) {
   return make("li", { class: "card" },
     make("header", {}, make("b", {}, `Turn ${turn.turn + 1}`), make("span", {}, `frame ${turn.frame}${edge}`)),
     shot(turn),
-    make("div", { class: "card-body" }, asked, options(turn), replied(turn), reading(turn)));
+    make("div", { class: "card-body" }, asked, options(turn), replyBox(turn), reading(turn)));
 }
 
-/** Texts of a judge come with the length of the whole where they were cut. */
-function told(name, given) {
-  if (!Array.isArray(given)) return make("p", {}, `${name}: ${given}`);
-  const more = given[1] ? ` (first ${given[0].length} of ${given[1]} characters)` : "";
-  return make("p", { class: "wide", tabindex: given[0].length > 200 ? "0" : null }, visible(`${name}: ${given[0]}${more}`));
+/** Return a labeled value; a text comes as an array with its full length, which is 0 if it was not cut. */
+function labeled(name, value) {
+  if (!Array.isArray(value)) return make("p", {}, `${name}: ${value}`);
+  const [excerpt, length] = value;
+  const more = length ? ` (first ${excerpt.length} of ${length} characters)` : "";
+  return make("p", { class: "wide", tabindex: excerpt.length > 200 ? "0" : null }, visible(`${name}: ${excerpt}${more}`));
 }
 
 function ending(episode) {
   const body = make("div", { class: "card-body" }, make("h4", {}, dot(episode), episode.kind), make("p", {}, content.kinds[episode.kind] || ""));
-  if (episode.error) body.append(told("Error", episode.error));
+  if (episode.error) body.append(labeled("Error", episode.error));
   for (const verdict of episode.judged || []) {
     body.append(make("h4", {}, "Judge"));
-    for (const [name, given] of Object.entries(verdict)) if (name !== "key") body.append(told(name, given));
+    for (const [name, value] of Object.entries(verdict)) body.append(labeled(name, value));
   }
   return make("li", { class: "card end" }, make("header", {}, make("b", {}, "Ending")), body);
 }
@@ -82,7 +83,7 @@ function lane(episode, name) {
   episode.turns.forEach((turn, n) => {
     const before = episode.turns[n - 1];
     const missing = before ? turn.turn - before.turn - 1 : 0;
-    if (missing > 0) strip.append(make("li", { class: "gap" }, `${missing} turns more in the store`));
+    if (missing > 0) strip.append(make("li", { class: "gap" }, `${pluralize(missing, "more turn")} in the run folder`));
     strip.append(card(turn, before));
   });
   strip.append(ending(episode));

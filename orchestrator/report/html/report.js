@@ -1,8 +1,8 @@
-// No text becomes markup: every node is made here, and every text enters as text.
+// No text becomes markup: all nodes are created here, and every text is a text node.
 const content = JSON.parse(document.getElementById("content").textContent);
 const byId = (id) => document.getElementById(id);
 
-/** An element with attributes and children; a string child is a text node. */
+/** Create an element with attributes and children; a string child is a text node. */
 function make(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -13,35 +13,35 @@ function make(name, attributes = {}, ...children) {
   return node;
 }
 
-// what prints as nothing, or changes the order in which the rest prints; line ends and tabs print as themselves
+// Characters that are invisible or reorder other text; line ends and tabs are not among them.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\u{e0000}-\u{e0fff}]/gu;
 
-/** The text with hidden characters shown by their code point. */
+/** Return the text with hidden characters replaced by their code points. */
 function visible(text) {
-  const whole = document.createDocumentFragment();
+  const nodes = document.createDocumentFragment();
   let from = 0;
-  for (const found of text.matchAll(HIDDEN)) {
-    const code = found[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-    whole.append(text.slice(from, found.index), make("span", { class: "ctl", title: "a character that does not print" }, `U+${code}`));
-    from = found.index + found[0].length;
+  for (const match of text.matchAll(HIDDEN)) {
+    const code = match[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+    nodes.append(text.slice(from, match.index), make("span", { class: "ctl", title: "a character that does not print" }, `U+${code}`));
+    from = match.index + match[0].length;
   }
-  whole.append(text.slice(from));
-  return whole;
+  nodes.append(text.slice(from));
+  return nodes;
 }
 
-/** `#episode=KEY&beside=KEY` as an object; what cannot be decoded is left out. */
+/** Return `#episode=KEY&beside=KEY` as an object, without parts that cannot be decoded. */
 function fragment() {
   const parts = {};
   for (const part of location.hash.slice(1).split("&")) {
     const at = part.indexOf("=");
     if (at < 1) continue;
-    try { parts[part.slice(0, at)] = decodeURIComponent(part.slice(at + 1)); } catch { /* not ours */ }
+    try { parts[part.slice(0, at)] = decodeURIComponent(part.slice(at + 1)); } catch { /* not a valid part */ }
   }
   return parts;
 }
 
-/** `1 row`, `2,000 rows`. */
-const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+/** Return `1 row` or `2,000 rows`. */
+const pluralize = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
-/** A key in an address: slashes stay readable. */
+/** Encode a key for the address; slashes stay readable. */
 const address = (key) => encodeURIComponent(key).replaceAll("%2F", "/");

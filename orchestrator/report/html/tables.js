@@ -1,4 +1,4 @@
-// Tables sort by the value behind a text; what has no value is last in both directions.
+// Tables sort by the value of a cell, not its text; cells without a value come last in both directions.
 function value(row, column) {
   const cell = row.cells[column];
   if (cell.dataset.v === undefined) return null;
@@ -30,13 +30,13 @@ function filterable(dataTable, table) {
     let shown = 0;
     for (const row of rows) {
       const text = row.textContent.toLowerCase();
-      const fits = selects.every((one) => !one.value || row.cells[one.dataset.column].textContent === one.value) && words.every((word) => text.includes(word));
+      const fits = selects.every((select) => !select.value || row.cells[select.dataset.column].textContent === select.value) && words.every((word) => text.includes(word));
       row.hidden = !fits;
       shown += fits;
     }
-    count.textContent = shown === rows.length ? counted(rows.length, "row") : `${shown} of ${counted(rows.length, "row")}`;
+    count.textContent = shown === rows.length ? pluralize(rows.length, "row") : `${shown} of ${pluralize(rows.length, "row")}`;
   };
-  for (const one of selects) one.addEventListener("change", apply);
+  for (const select of selects) select.addEventListener("change", apply);
   search.addEventListener("input", apply);
   apply();
 }

@@ -52,7 +52,7 @@ def test_gpu_hours_and_energy_are_shared_by_the_seconds_of_a_models_episodes(fol
         and rows["prompt_tokens"].sum() == run.episodes["prompt_tokens"].sum()
     )
     assert dict(list_facts(run, pl.DataFrame()))["Cost"] == describe_resources(run)
-    assert any(path.name == "resources.csv" for path in write_tables(read_run(run)))
+    assert any(path.name == "resources.csv" for path in write_tables(run))
 
     parts = run.rows.select("cell", "gpu_hours", "kwh").sort("cell")
     assert parts.equals(rows.select("cell", "gpu_hours", "kwh").sort("cell")), "results have what the table has"
