@@ -87,7 +87,7 @@ def test_commands_take_it_as_any_run(oracle_played, demo_data, tmp_path):
     merge([other, output], tmp_path / "both")
     both = read_run(tmp_path / "both")
     assert set(both.rows["model"]) == {"human-ada", "oracle", "guess"} and both.baselines == {"oracle", "guess"}
-    assert "human-ada" in (write_tables(read_run(both))[0]).read_text()
+    assert "human-ada" in (write_tables(both)[0]).read_text()
 
 
 def test_pictures_are_the_models_without_what_files_tell(demo_data, tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy.stats import norm
+from scipy.stats import t as student
 
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.outcomes import describe_clusters, outcomes, sample_clusters
@@ -144,3 +145,42 @@ def test_clusters_need_their_samples_and_a_name(run):
         read_run(run, data=run, cluster="object")
     assert set(CLUSTERS) == {"object", "picture"}
     assert norm.ppf(0.975) == pytest.approx(Z)
+
+
+def matrix_size(values, groups):
+    """``effective_size`` by the covariance matrix of the clusters' sums."""
+    n, member = len(values), np.equal.outer(np.unique(groups), groups).astype(float)
+    clusters, sizes, away = len(member), member.sum(axis=1), values - values.mean()
+    sums, within = member @ away, (away @ away) * n / (n - 1)
+    correlation = sums @ sums * clusters / (clusters - 1) / within - 1
+    alike = np.clip(correlation / max((sizes @ sizes) / n - 1, 1.0), 0, 1)
+    covariance = np.diag(sizes * (1 + (sizes - 1) * alike))
+    centering = np.eye(clusters) - np.outer(sizes / n, np.ones(clusters))
+    residual = centering @ covariance @ centering.T
+    kurtosis = clusters * (sums**4).sum() / (sums @ sums) ** 2
+    freedom = min(np.trace(residual) ** 2 / np.trace(residual @ residual), max(1.0, 2 * clusters / (kurtosis - 1)))
+    size = min(n, n * within * np.trace(residual) / np.trace(covariance) / (sums @ sums))
+    return max(1.0, size * (Z / student.ppf(0.975, freedom)) ** 2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("highest", [2, 5, 20])
+def test_the_effective_size_is_that_of_the_covariance_matrix(seed, highest):
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(np.arange(7), rng.integers(1, 12, 7))
+    values = rng.integers(0, highest, 7)[groups] + rng.integers(0, highest, len(groups))
+
+    assert effective_size(values, groups, Z) == pytest.approx(matrix_size(values, groups), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "groups", "size"),
+    [
+        ([1, 0, 1], [0, 0, 0], 1.0),
+        ([1, 1, 1, 1], [0, 0, 1, 1], max(1.0, 2 * (Z / student.ppf(0.975, 1)) ** 2)),
+        ([5] * 40, list(range(20)) * 2, 20 * (Z / student.ppf(0.975, 19)) ** 2),
+        ([0, 1] * 20, [i // 2 for i in range(40)], 40 * (Z / student.ppf(0.975, 19)) ** 2),
+    ],
+)
+def test_the_effective_size_of_one_cluster_and_of_clusters_that_agree(values, groups, size):
+    assert effective_size(np.array(values), np.array(groups), Z) == pytest.approx(size)
