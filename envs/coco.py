@@ -35,13 +35,7 @@ class CameraMoves(Scenario):
     stem = "coco2014"
     hint = stimulus.COCO_HINT
     zoom_hint = stimulus.COCO_ZOOM_HINT
-    cue = {
-        "to the left": Move.LEFT,
-        "to the right": Move.RIGHT,
-        "up": Move.UP,
-        "down": Move.DOWN,
-        "farther": Move.ZOOM,
-    }
+    cue = {"to the left": Move.LEFT, "to the right": Move.RIGHT, "up": Move.UP, "down": Move.DOWN, "farther": Move.ZOOM}
     placeholders = ()
     history_edge = None
 

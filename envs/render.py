@@ -26,33 +26,33 @@ from PIL.ExifTags import Base
 from envs.types import Crop, ImageRef
 
 LARGEST_FILE = 64 << 20
-"""Bytes a picture file may have; the published ones have at most a few million."""
+"""Most bytes of a picture file; published ones have at most a few million."""
 LARGEST_PICTURE = 64_000_000
-"""Pixels a picture may have, before and after the crop."""
+"""Most pixels of a picture, before and after the crop."""
 FARTHEST = 1e6
-"""Pixels from the picture's corner that a crop's edge may lie; infinity and nan are farther."""
+"""Most pixels between the picture's corner and an edge of a crop; excludes infinity and nan."""
 GREY = (128, 128, 128)
-"""Of a blank picture: half of full brightness."""
+"""Color of a blank picture: half of full brightness."""
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF")
 
 
 class Fit(NamedTuple):
-    """Bounds to which a file is resized before anything is cut from it (Qwen's ``qwen_vl_utils.fetch_image``)."""
+    """The bounds to which a file is resized before it is cropped (Qwen's ``qwen_vl_utils.fetch_image``)."""
 
     multiple: int = 28
-    """Each edge becomes the nearest multiple of so many pixels."""
+    """Each edge becomes the nearest multiple of this number of pixels."""
     fewest: int = 4 * 28 * 28
-    """Pixels at least."""
+    """Fewest pixels."""
     most: int = 16_384 * 28 * 28
-    """Pixels at most."""
+    """Most pixels."""
 
 
 MOST_RATIO = 200
-"""Long edge to short edge that ``Fit`` takes at most."""
+"""Largest ratio of the long to the short edge for ``Fit``."""
 
 
 class UnreadablePicture(Exception):
-    """A picture that cannot be shown; the message names its file and why."""
+    """A picture that cannot be shown; the message has its file and the reason."""
 
 
 class PictureHeader(NamedTuple):
@@ -76,15 +76,17 @@ class DecodedFile(NamedTuple):
 
 
 class Renderer:
-    """Pictures of one data folder, with a bounded cache of decoded files. Safe to use from several threads."""
+    """The pictures of one data folder, with a bounded cache of decoded files; thread-safe.
+
+    With ``fit`` every opened file is resized, on a white background; crops are unchanged.
+    """
 
     def __init__(self, folder: Path, cache_bytes: int = 256 << 20, fit: Fit | None = None) -> None:
-        """With ``fit`` every file is resized when it is opened, transparent parts laid on white; crops stay as they are."""
         self.fit = fit
         self.folder = Path(os.path.realpath(folder))
         self.cache_bytes = cache_bytes
         self.cached_bytes = 0
-        """Bytes of decoded pictures held now."""
+        """Bytes of the decoded pictures in the cache."""
         self._cache: OrderedDict[str, DecodedFile] = OrderedDict()
         self._lock = Lock()
 
@@ -104,7 +106,7 @@ class Renderer:
                 self._cache.move_to_end(path)
                 return self._cache[path]
         decoded = self._decode(path)
-        self._keep(path, decoded)
+        self._cache_file(path, decoded)
         return decoded
 
     def size(self, ref: ImageRef) -> tuple[int, int]:
@@ -130,9 +132,9 @@ class Renderer:
             pixels = pixels.crop(crop_bounds(ref.crop, ref.path))  # black where it lies outside the picture
         if ref.grey:
             pixels = Image.new("RGB", pixels.size, GREY)
-        return pixels if ref.short_edge is None else _resized(pixels, ref.short_edge, ref.path)
+        return pixels if ref.short_edge is None else _resize(pixels, ref.short_edge, ref.path)
 
-    def _keep(self, path: str, decoded: DecodedFile) -> None:
+    def _cache_file(self, path: str, decoded: DecodedFile) -> None:
         size = _memory(decoded.pixels)
         with self._lock:
             if path in self._cache or size > self.cache_bytes:
@@ -147,7 +149,7 @@ class Renderer:
         with _reasons(path):
             content = self._file(path).read_bytes()
             with _open(BytesIO(content), path) as picture:
-                pixels = picture.convert("RGB") if self.fit is None else _fitted(picture, self.fit, path)
+                pixels = picture.convert("RGB") if self.fit is None else _fit(picture, self.fit, path)
         pixels.info = {}
         return DecodedFile(pixels, blake2b(content, digest_size=16).hexdigest())
 
@@ -187,7 +189,7 @@ def _reasons(path: str) -> Iterator[None]:
 
 
 def crop_bounds(crop: Crop, path: str) -> tuple[int, int, int, int]:
-    """The crop in whole pixels, rounded as pillow rounds it; raises Unprocessable if no picture could have it."""
+    """Return the crop in whole pixels, rounded like pillow; raises UnreadablePicture if no picture can have it."""
     if not all(abs(edge) < FARTHEST for edge in crop):
         raise UnreadablePicture(f"{path}: the crop {crop} is out of all bounds")
     left, top, right, bottom = (round(edge) for edge in crop)
@@ -199,7 +201,7 @@ def crop_bounds(crop: Crop, path: str) -> tuple[int, int, int, int]:
 
 
 def fitted_size(size: tuple[int, int], fit: Fit) -> tuple[int, int]:
-    """Width and height of a picture after fitting (``qwen_vl_utils.smart_resize``); ValueError for one too long."""
+    """Return the size of a picture after fitting (``qwen_vl_utils.smart_resize``); raises ValueError if it is too long."""
     if max(size) / min(size) > MOST_RATIO:
         raise ValueError(f"one edge is more than {MOST_RATIO} times the other")
     step, area = fit.multiple, size[0] * size[1]
@@ -213,7 +215,7 @@ def fitted_size(size: tuple[int, int], fit: Fit) -> tuple[int, int]:
     return width, height
 
 
-def _fitted(picture: Image.Image, fit: Fit, path: str) -> Image.Image:
+def _fit(picture: Image.Image, fit: Fit, path: str) -> Image.Image:
     try:
         size = fitted_size(picture.size, fit)
     except ValueError as reason:
@@ -230,8 +232,8 @@ def _memory(picture: Image.Image) -> int:
     return picture.width * picture.height * 4
 
 
-def _resized(picture: Image.Image, short_edge: int, path: str) -> Image.Image:
-    """Scaled so that the shorter side has ``short_edge`` pixels (package: ``int(size * scale)``, default resampling)."""
+def _resize(picture: Image.Image, short_edge: int, path: str) -> Image.Image:
+    """Scale the shorter side to ``short_edge`` pixels (package: ``int(size * scale)``, default resampling)."""
     scale = short_edge / min(picture.size)
     width, height = int(picture.width * scale), int(picture.height * scale)
     if width < 1 or height < 1 or width * height > LARGEST_PICTURE:
@@ -242,7 +244,7 @@ def _resized(picture: Image.Image, short_edge: int, path: str) -> Image.Image:
 
 
 def _reason(problem: Exception) -> str:
-    """The reason without the machine's own paths."""
+    """Return the reason without the machine's paths."""
     if isinstance(problem, FileNotFoundError):
         return "is not there"
     if isinstance(problem, UnidentifiedImageError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from sweeps import packages
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition
 from sweeps.packages import BUILTIN, find_scenarios
 from sweeps.protocol import ZERO_SHOT
-from sweeps.protocol_keys import check_keys_played, check_turn_judge
 from sweeps.registry import builtin_backends, judges, read_models, registry, resolve_model
 from sweeps.selections import read_selections
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
@@ -22,6 +21,8 @@ from sweeps.validation import as_list, find_name, read_named_tables, require_tab
 
 JUDGE = "qwen3-8b"
 """The paper's judge."""
+SHARED = ("selection.filtered",)
+"""Multiple-choice keys that also affect other protocols: reports compare with the paper's filtered or unfiltered figures."""
 
 
 def load(
@@ -69,9 +70,9 @@ def _build(table: Mapping[str, Any], where: str) -> Sweep:
     fields |= read_selections(fields, where)
     fields.setdefault("name", Path(where).stem)
     sweep = validate_table(Sweep, fields, where)
-    check_keys_played(table, sweep.protocols, where)
+    _check_keys(table, sweep.protocols, where)
     _check_cells(sweep, where)
-    check_turn_judge(sweep, where)
+    _check_turn_judge(sweep, where)
     return sweep.model_copy(update={"output": sweep.output or f"outputs/{sweep.name}"})
 
 
@@ -209,3 +210,46 @@ def _check_cells(sweep: Sweep, where: str) -> None:
     names = [model.name for model in sweep.models]
     if duplicates := sorted(name for name in names if names.count(name) > 1):
         raise SweepError(f"{where}: a model is named twice in models: {duplicates[0]!r}")
+
+
+def _check_keys(table: Mapping[str, Any], protocols: Sequence[Protocol], where: str) -> None:
+    """Check that every key of a selection or sampling is for a protocol of the sweep."""
+    if Protocol.MCQA not in protocols and "replicates" in table:
+        raise SweepError(f"{where}: replicates are of multiple choice, which is not played here; leave them out")
+    if all(protocol.is_open_ended for protocol in protocols):
+        for key in (name for part in ("selection", "sampling") for name in _key_paths(table.get(part, {}), part)):
+            if key not in SHARED:
+                raise SweepError(
+                    f"{where}: {key} is for multiple choice, which is not played here; write open_ended.{key}"
+                )
+    if not any(protocol.is_open_ended for protocol in protocols):
+        for key in _key_paths(table.get("open_ended", {}), "open_ended"):
+            raise SweepError(
+                f"{where}: {key} is for open-ended generation, which is not played here; "
+                f'write {key.removeprefix("open_ended.")}, or add "oeg" to protocol'
+            )
+
+
+def _key_paths(value: Any, key: str) -> Iterator[str]:
+    """Yield the dotted keys of a table."""
+    if not isinstance(value, dict):
+        yield key
+        return
+    for name, nested in value.items():
+        yield from _key_paths(nested, f"{key}.{name}")
+
+
+def _check_turn_judge(sweep: Sweep, where: str) -> None:
+    """Check that ``oeg-multi`` has a judge that can read answers while their episodes wait."""
+    if Protocol.OEG_MULTI not in sweep.protocols:
+        return
+    if sweep.judge is None:
+        raise SweepError(
+            f'{where}: protocol = "oeg-multi" needs a judge, which reads each answer before the next picture is shown; add '
+            '[judge] with a model, or model = "rule-judge" for fixed rules'
+        )
+    if sweep.judge.instruction != "ours":
+        raise SweepError(
+            f'{where}: judge.instruction = "paper" is for one-turn answers, and none is published for several turns; '
+            'write "ours" for protocol = "oeg-multi"'
+        )

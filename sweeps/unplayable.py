@@ -25,11 +25,7 @@ class Only(Frozen):
 
 
 def unplayable_reason(
-    model: ModelSpec,
-    scenario: str,
-    condition: Condition,
-    only: Sequence[Only] = (),
-    protocol: Protocol = Protocol.MCQA,
+    model: ModelSpec, scenario: str, condition: Condition, only: Sequence[Only] = (), protocol: Protocol = Protocol.MCQA
 ) -> str:
     """Return why these make no cell; empty if they do."""
     if protocol.is_open_ended and scenario not in SCENARIOS:

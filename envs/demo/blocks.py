@@ -7,10 +7,9 @@ from random import Random
 
 from envs.demo.categories import BLUE, GREEN, ORANGE, PINK, PURPLE, RED, YELLOW, cycle_category, drawing
 from envs.demo.entries import STEMS, DemoQuestion, DemoSample, LazyMapping, entry, published_id, purpose_rng, slug
-from envs.demo.painting import paint
+from envs.demo.painting import Corner, paint, set_stage
 from envs.demo.scenes import table
 from envs.demo.shapes import Color, Drawing, Patch, mix, oval, rect
-from envs.demo.stage import Corner, set_stage
 
 SIDE = 160
 COLORS = {"blue": BLUE, "red": RED, "green": GREEN, "yellow": YELLOW, "purple": PURPLE, "orange": ORANGE, "pink": PINK}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from random import Random
 
-from PIL import Image, ImageDraw, ImageFilter
+from PIL import Image, ImageChops, ImageDraw, ImageFilter
 
 from envs.demo.categories import drawing
 from envs.demo.shapes import INK, Color, Drawing, Patch, Point
 
+Corner = tuple[int, int]
+"""Left and top in pixels."""
 SMOOTH = 3
 """Factor by which pictures are painted larger before they are reduced."""
 OUTLINE = 0.016
@@ -49,7 +52,7 @@ def tube(pen: ImageDraw.ImageDraw, points: list[Point], fill: Color, thick: int)
         pen.ellipse((x - r, y - r, x + r, y + r), fill)
 
 
-def place_sprite(background: Image.Image, sprite: Image.Image, corner: tuple[int, int]) -> Image.Image:
+def place_sprite(background: Image.Image, sprite: Image.Image, corner: Corner) -> Image.Image:
     """Return a copy of the background with the sprite on it and a soft shadow under it."""
     picture = background.copy()
     left, _, right, bottom = sprite.getbbox() or (0, 0, *sprite.size)
@@ -62,7 +65,7 @@ def place_sprite(background: Image.Image, sprite: Image.Image, corner: tuple[int
     return picture
 
 
-def silhouette(size: tuple[int, int], sprite: Image.Image, corner: tuple[int, int]) -> Image.Image:
+def silhouette(size: tuple[int, int], sprite: Image.Image, corner: Corner) -> Image.Image:
     """Return the sprite's opaque part as an L picture of the given size."""
     mask = Image.new("L", size)
     mask.paste(sprite.getchannel("A"), corner)
@@ -89,3 +92,43 @@ def _cut(points: tuple[Point, ...], length: float) -> list[tuple[Point, ...]]:
     if len(piece) > 1:
         pieces.append(tuple(piece))
     return pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A clear picture, the mask of its object, and the sprite that can hide it."""
+
+    clear: Image.Image
+    target: Image.Image
+    """L picture of the object's pixels."""
+    cover: Image.Image
+    """RGBA sprite that hides the object."""
+
+    def frame(self, corner: Corner | None) -> Image.Image:
+        """Return the RGB picture with the cover's upper left corner at ``corner``; None leaves the cover out."""
+        picture = self.clear.copy()
+        if corner is not None:
+            picture.paste(self.cover, corner, self.cover)
+        return picture
+
+    def visibility(self, corner: Corner | None) -> float:
+        """Return the share of the object's pixels that is not covered, 0 to 1."""
+        if corner is None:
+            return 1.0
+        covered = silhouette(self.clear.size, self.cover, corner)
+        hidden = weight(ImageChops.multiply(self.target, covered))
+        return round(1.0 - hidden / weight(self.target), 4)
+
+
+def set_stage(background: Image.Image, objects: Mapping[Corner, Image.Image], cover: Image.Image) -> Stage:
+    """Return the stage with each sprite at its corner."""
+    clear, target = background, Image.new("L", background.size)
+    for corner, sprite in objects.items():
+        clear = place_sprite(clear, sprite, corner)
+        target = ImageChops.lighter(target, silhouette(clear.size, sprite, corner))
+    return Stage(clear, target, cover)
+
+
+def weight(mask: Image.Image) -> int:
+    """Return the sum of all values of an L picture."""
+    return sum(value * count for value, count in enumerate(mask.histogram()))

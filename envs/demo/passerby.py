@@ -17,10 +17,9 @@ from envs.demo.entries import (
     published_ids,
     purpose_rng,
 )
-from envs.demo.painting import paint
+from envs.demo.painting import Corner, Stage, paint, set_stage
 from envs.demo.scenes import backdrop
 from envs.demo.shapes import Drawing, arc, blob, bow, mix, oval, poly, rect
-from envs.demo.stage import Corner, Stage, set_stage
 
 WIDTH, HEIGHT = 192, 144
 PERSON = 150
