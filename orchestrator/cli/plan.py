@@ -71,7 +71,7 @@ def plan(
 
         lines = sample_size.describe_sample_sizes(readable_sweep, precision, detect, gpus or NODE_GPUS, gpu_type)
     elif gpus is not None:
-        from orchestrator.scheduling.forecast.summary import forecast_lines
+        from orchestrator.scheduling.forecast.forecast import forecast_lines
 
         training = training_lines(sweep, set_, gpu_type, gpus)
         lines = [*forecast_lines(readable_sweep, gpus, gpu_type, price, timeline), *training]

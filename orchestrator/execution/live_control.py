@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.execution.retry_failed import requeue_episodes
 from orchestrator.planning.plan import BUILTIN_GROUP, CellOrdinals, Plan, worker_group
+from orchestrator.report.wording import pluralize
 from orchestrator.scheduling.commands import JUDGES
 from orchestrator.scheduling.resources import shares
 from orchestrator.storage import control_log
@@ -214,7 +215,8 @@ def parse_setting(sweep: Sweep, command: Command) -> int | None:
         _check_model_setting(sweep, key)
     if not value.isascii() or not value.isdigit() or not 1 <= int(value[:9]) <= MAX_IN_FLIGHT:
         raise Refused(f"{key}={value}: type a whole number from 1 to {MAX_IN_FLIGHT}" + ", or all" * (key in SHARES))
-    if key in SHARES and int(value) < (needed := _max_worker_gpus(sweep, key)):
+    models = sweep.models if key == SHARES[0] else [sweep.judge.model] if sweep.judge else []
+    if key in SHARES and int(value) < (needed := max((model.gpus for model in models), default=0)):
         raise Refused(f"{key}={value} is less than the {needed:g} GPUs that one worker needs")
     return int(value)
 
@@ -227,24 +229,14 @@ def _check_model_setting(sweep: Sweep, key: str) -> None:
         raise Refused(f"{key} cannot be set while a sweep runs; type one of {keys}")
 
 
-def _max_worker_gpus(sweep: Sweep, key: str) -> float:
-    if key == SHARES[0]:
-        return max(model.gpus for model in sweep.models)
-    return sweep.judge.model.gpus if sweep.judge else 0
-
-
 def describe_hold(command: Command, cells: Sequence[str]) -> str:
     """Return ``6 cells are paused; episodes in play end and are stored``."""
     states = {"pause": "paused", "resume": "resumed", "cancel": "cancelled", "restore": "restored"}
-    target = _count(len(cells), "cell") if cells else "the judge"
+    target = pluralize(len(cells), "cell") if cells else "the judge"
     consequence = "; episodes in play end and are stored" if command.verb in ("pause", "cancel") else ""
     return f"{target} {'is' if len(cells) < 2 else 'are'} {states[command.verb]}{consequence}"
 
 
 def describe_requeue(ordinals: Sequence[int]) -> str:
     """Return ``2 failed episodes are pending again``."""
-    return f"{_count(len(ordinals), 'failed episode')} {'is' if len(ordinals) == 1 else 'are'} pending again"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{pluralize(len(ordinals), 'failed episode')} {'is' if len(ordinals) == 1 else 'are'} pending again"

@@ -9,19 +9,24 @@ from itertools import count
 from pathlib import Path
 from random import Random
 
-from orchestrator.planning.plan import JUDGE, judge_group, worker_group
+from orchestrator.judging.judge_queue import check_wording, find_unjudged
+from orchestrator.planning.build_plan import build_plan, stored_episodes
+from orchestrator.planning.plan import JUDGE, Plan, judge_group, worker_group
+from orchestrator.precision.stop_forecast import forecast_stops
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import throughput, workload
 from orchestrator.scheduling.forecast.lower_bound import Work
 from orchestrator.scheduling.forecast.simulator import Simulated, simulate
 from orchestrator.scheduling.forecast.throughput import Observed, Rate
-from orchestrator.scheduling.forecast.workload import PendingWork
+from orchestrator.scheduling.forecast.workload import PendingWork, count_work, published_samples, sibling_runs
 from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.resources import demands, shares
 from sweeps.load import SweepError
 from sweeps.spec import Judge, ModelSpec, Sweep
 
 HOUR = 3600.0
+SIMULATIONS = 8
+"""Simulations with random errors in the rates, for the range of a forecast."""
 RATE_ERRORS = {"measured": (0.1, 0.0), "reckoned": (0.5, 0.3), "guessed": (0.7, 0.3)}
 """Source of a rate -> spread (sigma of a log-normal) of its error, the model's own and the one that all models share.
 
@@ -54,10 +59,11 @@ class Forecast:
         models = [name for name in self.rates if not name.startswith(JUDGE) and name not in simulated.abandoned]
         judged = f" and {simulated.verdicts:,} verdicts" if simulated.verdicts else ""
         played = "1 model" if len(models) == 1 else f"{len(models)} models"
+        ratio = f"makespan is {simulated.ratio:.3f} times that" if simulated.ratio else "every model was given up"
         lines = [
             f"{simulated.delivered:,} episodes{judged} of {played} on {self.gpus} {self.gpu_type.upper()}",
             f"makespan     {simulated.makespan / HOUR:.2f} h{self._range()}",
-            f"lower bound  {simulated.bound.seconds / HOUR:.2f} h ({self._ratio()})",
+            f"lower bound  {simulated.bound.seconds / HOUR:.2f} h ({ratio})",
             f"GPU-hours    {reserved:.1f} reserved, {simulated.busy_gpu_seconds / HOUR:.1f} in use,"
             f" {len(simulated.spans)} worker starts",
         ]
@@ -65,7 +71,7 @@ class Forecast:
             lines.append(
                 f"cost         {reserved * price:,.2f} at {price:g} per GPU-hour, all GPUs reserved to the end"
             )
-        lines += [*self._sources(), *self._front_ends()]
+        lines += self._sources()
         if self.serving:
             lines.append(
                 f"{self.serving} reads turn by turn on GPUs reserved for it; the time episodes wait for it is not counted"
@@ -86,20 +92,13 @@ class Forecast:
         low, high = min(self.makespans) / HOUR, max(self.makespans) / HOUR
         return f" ({low:.1f} to {high:.1f} h in {len(self.makespans)} simulations with random errors in the rates)"
 
-    def _ratio(self) -> str:
-        ratio = self.simulated.ratio
-        return "every model was given up" if ratio is None else f"makespan is {ratio:.3f} times that"
-
     def _sources(self) -> list[str]:
-        names: dict[str, list[str]] = {}
-        for name, rate in self.rates.items():
-            names.setdefault(rate.source, []).append(name)
-        return [f"rates {source}: {', '.join(names[source])}" for source in RATE_ERRORS if source in names]
-
-    def _front_ends(self) -> list[str]:
-        """Return a line of the models whose front end, not the GPU, limits the rate."""
-        names = [f"{name} ({rate.episodes:.2g} episodes/s)" for name, rate in self.rates.items() if rate.front_end]
-        return [f"limited by one front end per worker, not by the GPU: {', '.join(names)}"] if names else []
+        """Return a line per source of rates, and one for the models whose front end, not the GPU, limits the rate."""
+        names = {source: [name for name, rate in self.rates.items() if rate.source == source] for source in RATE_ERRORS}
+        lines = [f"rates {source}: {', '.join(names[source])}" for source in names if names[source]]
+        limited = [f"{name} ({rate.episodes:.2g} episodes/s)" for name, rate in self.rates.items() if rate.front_end]
+        front_end = f"limited by one front end per worker, not by the GPU: {', '.join(limited)}"
+        return [*lines, front_end] if limited else lines
 
 
 def forecast(
@@ -198,3 +197,67 @@ def replica_rates(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending:
 
 def _space_evenly(queue: Sequence[int], count: int) -> Sequence[int]:
     return [queue[position * len(queue) // count] for position in range(count)]
+
+
+# -- ``plan --gpus`` ------------------------------------------------------------------------------------------------------
+def count_pending_work(sweep: Sweep, plan: Plan) -> PendingWork:
+    """Return the part of the plan that the run folder does not have yet."""
+    folder = Path(sweep.output)
+    stored = (folder / "episodes").is_dir()
+    finished = set(stored_episodes(plan, folder).collect()["key"]) if stored else set()
+    missing = plan.pending_per_cell(plan.pending(finished))
+    unread = 0
+    if stored and sweep.is_judged and sweep.judge is not None:
+        check_wording(sweep.judge)
+        unread = len(find_unjudged(plan, stored_episodes(plan, folder), folder, sweep.judge))
+    return count_work(((plan.cells[index], number) for index, number in missing.items()), unread)
+
+
+def _precision_lines(sweep: Sweep, plan: Plan | None, gpus: int, gpu_type: str) -> list[str]:
+    """Return what ``[precision]`` leaves of the sweep, in episodes and GPU-hours, for two possible accuracies."""
+    if sweep.precision is None:
+        return []
+    cells = plan.cells if plan else sweep.cells()
+    full_counts = [len(plan.cell_samples(cell)) if plan else published_samples(sweep, cell) for cell in cells]
+    lines = []
+    for share in (0.25, 0.5):
+        works = [
+            count_work(zip(cells, n, strict=True))
+            for n in (full_counts, forecast_stops(sweep.precision, cells, full_counts, share))
+        ]
+        full, part = (forecast(sweep, gpus, gpu_type, sibling_runs(sweep), work).simulated for work in works)
+        full_hours, part_hours = full.busy_gpu_seconds / HOUR, part.busy_gpu_seconds / HOUR
+        lines.append(
+            f"precision {sweep.precision.description}, where accuracies are {share:.0%}: {part.delivered:,} of"
+            f" {full.delivered:,} episodes, {part_hours:.1f} of {full_hours:.1f} GPU-hours in use"
+        )
+    return lines
+
+
+def forecast_lines(
+    sweep: Sweep, gpus: int, gpu_type: str, price: float | None = None, timeline: Path | None = None
+) -> list[str]:
+    """Return the forecast's lines, and draw its timeline to ``timeline`` or next to the run folder.
+
+    Without the data folder the published benchmark is counted. Raises BadData, and SweepError if the picture cannot be
+    written.
+    """
+    from orchestrator.scheduling.forecast.timeline import draw_timeline
+
+    output = Path(sweep.output)
+    has_data = "://" in sweep.data or Path(sweep.data).is_dir()
+    plan = build_plan(sweep) if has_data else None
+    pending = count_pending_work(sweep, plan) if plan else None
+    outlook = forecast(sweep, gpus, gpu_type, sibling_runs(sweep), pending, SIMULATIONS)
+    path = timeline or output.parent / f"{sweep.name}-{gpus}x{gpu_type.lower()}.png"
+    ratio = outlook.simulated.ratio
+    above = "" if ratio is None else f", {ratio:.2f} times the lower bound"
+    title = f"{sweep.name} on {gpus} {gpu_type.upper()}: {outlook.simulated.makespan / HOUR:.1f} h{above}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draw_timeline(outlook.simulated, outlook.nodes, path, title)
+    except OSError as problem:
+        raise SweepError(f"the timeline cannot be written to {path}: {problem.strerror or problem}") from None
+    absent = "the data folder does not exist: all episodes of the published benchmark are counted"
+    notes = [f"left out: {reason}" for reason in plan.left_out] if plan else [absent]
+    return [*outlook.lines(price), *_precision_lines(sweep, plan, gpus, gpu_type), *notes, f"timeline: {path}"]

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.scheduling.forecast import throughput, workload
-from orchestrator.scheduling.forecast.forecast import forecast, replica_rates
+from orchestrator.scheduling.forecast.forecast import forecast, forecast_lines, replica_rates
 from orchestrator.scheduling.forecast.simulator import FaultModel, Simulation, Work, lower_bound, simulate
-from orchestrator.scheduling.forecast.summary import forecast_lines
 from orchestrator.scheduling.forecast.timeline import GRAY, PALETTE, draw_timeline, layout_bars
 from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.scheduler import Demand, Scheduler

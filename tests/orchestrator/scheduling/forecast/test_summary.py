@@ -6,7 +6,7 @@ import pytest
 
 from actors.engine.baselines import Baseline
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.scheduling.forecast.summary import count_pending_work, forecast_lines
+from orchestrator.scheduling.forecast.forecast import count_pending_work, forecast_lines
 from sweeps.load import SweepError
 from tests.orchestrator.report import runs
 
