@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 SHARES = ("cluster.gpus", "cluster.judge_gpus")
 IN_FLIGHT = ".in_flight"
+HOLDS = {"pause": "paused", "resume": "resumed", "cancel": "cancelled", "restore": "restored"}
+"""Verb -> the state of its cells afterwards."""
+DRAINS = ("drain", "undrain")
 MAX_IN_FLIGHT = 4096
 APPLY_REMOVED = "`ctl apply` was removed; stop the run, edit its sweep file, and start it again with `run --update`"
 
@@ -44,8 +47,8 @@ class LiveControl:
         self.driver, self.plan, self.folder, self.standing = driver, plan, folder, standing
         self.cell_indexes = {cell.key: index for index, cell in enumerate(self.plan.cells)}
         self.handlers: dict[str, Callable[[Command], str]] = {
-            **dict.fromkeys(("pause", "resume", "cancel", "restore"), self._hold),
-            **dict.fromkeys(("drain", "undrain"), self._drain),
+            **dict.fromkeys(HOLDS, self._hold),
+            **dict.fromkeys(DRAINS, self._drain),
             "requeue": self._requeue,
             "set": self._set,
         }
@@ -69,14 +72,9 @@ class LiveControl:
 
     def _check(self, command: Command) -> None:
         """Raise Refused, before anything is changed, for a command that cannot be carried out."""
-        if command.verb == APPLY:
-            raise Refused(APPLY_REMOVED)
-        if command.verb == "set":
-            parse_setting(self.driver.sweep, command)
-        elif command.verb in ("drain", "undrain"):
+        check_command(self.driver.sweep, self.plan, command)
+        if command.verb in DRAINS:
             self._find_nodes(command.target)
-        else:
-            find_cells(self.plan, command)
         groups = self.driver.schedule.groups.values()
         if command.verb == "requeue" and groups and all(group.demand.pool == JUDGES for group in groups):
             raise Refused("only a judge runs here now; `run --retry-failed` plays failed episodes again")
@@ -91,19 +89,16 @@ class LiveControl:
         return describe_hold(command, cells)
 
     def _hold_groups(self, names: Collection[str]) -> None:
-        paused = {index for cell, index in self.cell_indexes.items() if self.standing.pausing_command(cell)}
-        cancelled = {index for cell, index in self.cell_indexes.items() if self.standing.canceling_command(cell)}
+        """Hold the paused and cancelled episodes of groups; a judge still reads the stored answers of cancelled cells."""
+        driver, standing, offsets = self.driver, self.standing, self.plan.offsets
+        paused = {index for cell, index in self.cell_indexes.items() if standing.pausing_command(cell)}
+        cancelled = {index for cell, index in self.cell_indexes.items() if standing.canceling_command(cell)}
         for name in list(names):
-            self._hold_group(name, paused, cancelled)
-
-    def _hold_group(self, name: str, paused: Collection[int], cancelled: Collection[int]) -> None:
-        """Hold episodes of a group; answers for a judge are never cancelled, because stored answers are still read."""
-        driver, offsets = self.driver, self.plan.offsets
-        held: Container[int] = CellOrdinals(offsets, paused)
-        withdrawn: Container[int] = CellOrdinals(offsets, cancelled)
-        if driver.judge_queue is not None and name == driver.judge_queue.group:
-            held, withdrawn = range(self.plan.total) if self.standing.pausing_command(JUDGE) else (), ()
-        driver.act(driver.schedule.hold(name, held, withdrawn, driver.now()))
+            held: Container[int] = CellOrdinals(offsets, paused)
+            withdrawn: Container[int] = CellOrdinals(offsets, cancelled)
+            if driver.judge_queue is not None and name == driver.judge_queue.group:
+                held, withdrawn = range(self.plan.total) if standing.pausing_command(JUDGE) else (), ()
+            driver.act(driver.schedule.hold(name, held, withdrawn, driver.now()))
 
     # -- requeue ------------------------------------------------------------------------------------------------------
     def _requeue(self, command: Command) -> str:
@@ -176,13 +171,10 @@ def take_waiting_commands(folder: Path, sweep: Sweep, plan: Plan, store: Episode
 
     def act(command: Command) -> tuple[str, bool]:
         try:
-            if command.verb == APPLY:
-                raise Refused(APPLY_REMOVED)
+            check_command(sweep, plan, command)
             if command.verb == "requeue":
                 return describe_requeue(requeue_failed(store, plan, log_folder, command)), False
-            if command.verb == "set":
-                parse_setting(sweep, command)
-            elif command.verb not in ("drain", "undrain"):
+            if command.verb in HOLDS:
                 return describe_hold(command, find_cells(plan, command)), False
         except Refused as problem:
             return str(problem), True
@@ -190,6 +182,16 @@ def take_waiting_commands(folder: Path, sweep: Sweep, plan: Plan, store: Episode
 
     for entry in control_log.take_commands(folder, act):
         log.info("ctl: %s", entry.sentence)
+
+
+def check_command(sweep: Sweep, plan: Plan, command: Command) -> None:
+    """Raise Refused for a command that does not fit the sweep."""
+    if command.verb == APPLY:
+        raise Refused(APPLY_REMOVED)
+    if command.verb == "set":
+        parse_setting(sweep, command)
+    elif command.verb not in DRAINS:
+        find_cells(plan, command)
 
 
 def find_cells(plan: Plan, command: Command) -> list[str]:
@@ -231,10 +233,9 @@ def _check_model_setting(sweep: Sweep, key: str) -> None:
 
 def describe_hold(command: Command, cells: Sequence[str]) -> str:
     """Return ``6 cells are paused; episodes in play end and are stored``."""
-    states = {"pause": "paused", "resume": "resumed", "cancel": "cancelled", "restore": "restored"}
     target = pluralize(len(cells), "cell") if cells else "the judge"
     consequence = "; episodes in play end and are stored" if command.verb in ("pause", "cancel") else ""
-    return f"{target} {'is' if len(cells) < 2 else 'are'} {states[command.verb]}{consequence}"
+    return f"{target} {'is' if len(cells) < 2 else 'are'} {HOLDS[command.verb]}{consequence}"
 
 
 def describe_requeue(ordinals: Sequence[int]) -> str:

@@ -73,12 +73,12 @@ def add_measures(state: AttemptState, rows: pl.DataFrame) -> pl.DataFrame:
     return add_resources(rows, state.output, state.sweep)
 
 
-def score_folder(plan: Plan, output: Path, judge: str, strict: bool = False) -> pl.DataFrame:
+def score_folder(plan: Plan, output: Path, judge: str) -> pl.DataFrame:
     """Return one row per planned cell (``score``), open-ended ones by this judge; scores one model at a time to bound memory."""
     own_verdicts, parts = verdicts(output).filter(pl.col("judge") == judge), []
     for (model,), planned in planned_rows(plan).group_by(["model"], maintain_order=True):
         stored = stored_episodes(plan, output, str(model))
-        rows = score(stored, planned, own_verdicts, strict)
+        rows = score(stored, planned, own_verdicts)
         parts.append(add_anytime_intervals(rows, stored, plan.precision, plan.seed))
     rows = pl.concat(parts, how="diagonal")  # only some models may be asked open-ended
     return rows.with_columns(pl.col(name).fill_null(0) for name in JUDGE_COUNTS if name in rows.columns).sort("cell")

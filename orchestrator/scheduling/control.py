@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.scheduling.commands import Command, Recall
-from orchestrator.scheduling.leasing import Leasing
+from orchestrator.scheduling.placement import Leasing
 from orchestrator.scheduling.state import WorkerGroup, WorkerSlot
 
 

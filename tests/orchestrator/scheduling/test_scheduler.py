@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.scheduling.leasing import MAX_UNREAD
 from orchestrator.scheduling.nodes import Node
+from orchestrator.scheduling.placement import MAX_UNREAD
 from orchestrator.scheduling.scheduler import (
     MAX_FAILED_STARTS,
     Abandon,
