@@ -34,7 +34,7 @@ class PreciseStops:
     def add_batch(self, batch: EpisodeBatch) -> None:
         if self.rule.units:
             for row in zip(batch.ordinals, batch.episodes["ending"], batch.episodes["correct"], strict=True):
-                self.rule.take(*row)
+                self.rule.add_answer(*row)
 
     def take_new_stops(self) -> dict[str, set[int]]:
         """Return group -> the ordinals of its cells that have stopped since the last call."""

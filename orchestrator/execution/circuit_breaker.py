@@ -20,9 +20,9 @@ from orchestrator.planning.plan import Plan
 from orchestrator.storage.episode_store import episodes
 
 REFUSALS_TO_STOP = 20
-"""Episodes refused at their first request, without one that was not, after which a model stops."""
+"""Episodes refused at their first request, with no other outcome between, after which a model stops."""
 NO_EVIDENCE = (Ending.UNPROCESSABLE, Ending.FAILED)
-"""Endings that prove nothing if no turn was played: an unreadable picture, a dead worker."""
+"""Endings that do not prove, without a played turn, that the model answers: an unreadable picture, a dead worker."""
 
 
 class RequestGroup(NamedTuple):
@@ -37,7 +37,7 @@ class CircuitBreaker:
     """Passes batches through, except for refused episodes of groups that have not answered yet."""
 
     def __init__(self, answering_groups: Iterable[tuple[str, str, str]] = ()) -> None:
-        """Start with the groups of which an earlier attempt has stored an episode that was not refused."""
+        """Start with the groups that have stored an episode that was not refused, in an earlier attempt."""
         self.answering_groups = {RequestGroup(*group) for group in answering_groups}
         self.stop_reasons: dict[str, str] = {}
         """Model -> why it must stop."""
@@ -61,7 +61,7 @@ class CircuitBreaker:
         return [select_episodes(batch, [not is_held for is_held in hold]) if any(hold) else batch, *released]
 
     def release_rest(self) -> list[EpisodeBatch]:
-        """Return what is still held back of models that were not stopped: too few refusals to stop them."""
+        """Return the episodes held back for models that were not stopped, because they had too few refusals."""
         held_back, self._held_back = self._held_back, {}
         releasable = [batches for group, batches in held_back.items() if group.model not in self.stop_reasons]
         return [*chain.from_iterable(releasable)]

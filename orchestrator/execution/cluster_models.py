@@ -24,7 +24,7 @@ from orchestrator.execution.driver import START_TIMEOUT_S, last_line
 from orchestrator.inspection import model_try
 from orchestrator.inspection.model_try import Row
 from orchestrator.planning.plan import Plan
-from orchestrator.scheduling.forecast.throughput import WORK_KINDS, Observed, add_observed
+from orchestrator.scheduling.forecast.throughput import WORK_KINDS, ObservedRate, add_observed
 from orchestrator.scheduling.resources import demands
 from sweeps.load import SweepError
 from sweeps.spec import ModelSpec, Sweep
@@ -100,7 +100,7 @@ def _save_rate(folder: Path, model: ModelSpec, sweep: Sweep, row: Row) -> None:
     if not (nodes and nodes[0].accelerator and model.gpus and row.rate and row.loads is not None and kind):
         return
     front_end = row.front.ceiling if row.front else 0.0
-    observed = Observed(row.episodes, row.episodes / row.rate, (row.loads,), front_end)
+    observed = ObservedRate(row.episodes, row.episodes / row.rate, (row.loads,), front_end)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         add_observed(folder, nodes[0].accelerator, {kind: {model.name: observed}})

@@ -147,7 +147,7 @@ class LiveControl:
         return f"{command.target} gets no more workers; episodes in play there end and are stored"
 
     def _drain_nodes(self) -> None:
-        """Keep the drained nodes free of workers; a node that is gone needs nothing."""
+        """Keep the drained nodes free of workers; skip nodes that left the cluster."""
         names = set[str]()
         for target in self.standing.drained:
             try:

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence[tuple[str, Path]]) -> None:
-    """Find what is left to play, after reused episodes, retries and waiting commands, and write the plan down."""
+    """Set the pending episodes, after reused episodes, retries and waiting commands, and store the plan."""
     if reuse:
         _reuse_episodes(state, reuse)
     if retry:

@@ -1,7 +1,7 @@
 """The connection to Ray: its nodes, their load, and the GPUs that workers share.
 
-No other module asks Ray about nodes. What the scheduler counts as one GPU is one GPU for Ray too, whatever the order in which
-workers stop and start: a shared GPU is a placement group, held until the last of its workers has ended.
+This is the only module that reads nodes from Ray. A shared GPU is a placement group that exists until the last of its workers
+has ended, so the scheduler and Ray count the same GPUs in any order of starts and stops.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def capacity() -> tuple[float, int]:
 
 
 def gpu_nodes() -> tuple[Node, ...]:
-    """Return the cluster's living nodes with GPUs, by name, with the kind of GPU that Ray found there."""
+    """Return the cluster's living nodes with GPUs, sorted by name, with the kind of GPU that Ray detected."""
     nodes = []
     for node in ray.nodes():
         resources = node["Resources"]
@@ -93,7 +93,7 @@ def _open_raylet() -> int | None:
 
 
 async def read_output_on(node: str, streams: Sequence[str]) -> str:
-    """Return an excerpt of what a worker printed, read by a task on its node; raises RayError if that node is gone."""
+    """Return an excerpt of a worker's output, read by a task on its node; raises RayError if the node is lost."""
     on_node = NodeAffinitySchedulingStrategy(node, soft=False)
     return str(await read_output.options(scheduling_strategy=on_node).remote(list(streams)))
 
@@ -104,7 +104,7 @@ def node_hosts() -> dict[str, str]:
 
 
 async def measure_load_on(node: str) -> dict[str, float]:
-    """Return the load of a node, measured by a task there; raises RayError if the node is gone."""
+    """Return the load of a node, measured by a task there; raises RayError if the node is lost."""
     on_node = NodeAffinitySchedulingStrategy(node, soft=False)
     return dict(await read_load.options(scheduling_strategy=on_node).remote())
 
@@ -172,7 +172,7 @@ def _init(address: str) -> None:
         ray.init(address="local", include_dashboard=False, num_cpus=os.cpu_count() or 1, **common)
         return
     host, _, port = address.rpartition("://")[2].rpartition(":")
-    if host and port.isdigit():  # Ray itself takes a minute to find that nothing listens
+    if host and port.isdigit():  # Ray itself takes a minute to fail if no process listens
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
     ray.init(**common)
 

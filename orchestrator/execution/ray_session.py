@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 def play_on_ray(state: AttemptState, tracker: Tracker, metrics: CellMetricsPublisher | None = None) -> None:
-    """Play until nothing is pending or somebody stops the run, and store what came back."""
+    """Play until nothing is pending or the user stops the run, and store the results."""
     progress, started = _build_progress(state, tracker, metrics), time.perf_counter()
     ray_cluster.connect(partial(print, file=sys.stderr, flush=True))
     breaker, connected = CircuitBreaker(find_answering_groups(state.plan, state.output)), time.perf_counter()

@@ -52,7 +52,7 @@ class ResultSink:
         self.add(build_failed_batch(self.plan, ordinals, reason))
 
     def forget(self, ordinals: Sequence[int]) -> None:
-        """Accept these failed episodes again; they were taken out of the store."""
+        """Accept these failed episodes again, after their removal from the store."""
         for ordinal in ordinals:
             self.delivered[ordinal] = 0
             cell = self.plan.cells[self.plan.task(ordinal)[0]].key
@@ -60,7 +60,7 @@ class ResultSink:
             self.errors[cell] -= 1
 
     def store_held_back(self) -> None:
-        """Store, at the end, what was held back of models that were not stopped."""
+        """Store the episodes held back for models that were not stopped; call this at the end."""
         for batch in self.breaker.release_rest():
             self._store(batch)
 

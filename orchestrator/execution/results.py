@@ -80,7 +80,7 @@ def score_folder(plan: Plan, output: Path, judge: str) -> pl.DataFrame:
         stored = stored_episodes(plan, output, str(model))
         rows = score(stored, planned, own_verdicts)
         parts.append(add_anytime_intervals(rows, stored, plan.precision, plan.seed))
-    rows = pl.concat(parts, how="diagonal")  # only some models may be asked open-ended
+    rows = pl.concat(parts, how="diagonal")  # only some models may have open-ended cells
     return rows.with_columns(pl.col(name).fill_null(0) for name in JUDGE_COUNTS if name in rows.columns).sort("cell")
 
 

@@ -1,6 +1,6 @@
-"""Failed episodes, and those whose limits have changed since, made pending again.
+"""Makes failed episodes, and those that reached a limit that has changed since, pending again.
 
-Their rows are saved in the attempt's logs before the first one is removed, so that a crash in between loses nothing.
+Their rows are saved in the attempt's logs before the first one is removed, so a crash in between loses no row.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class WorkerLogCollector:
     async def _read_from_node(self, group: str, slot: int, address: WorkerAddress, lost: bool) -> None:
         try:
             output = await asyncio.wait_for(self.read_on(address.node, address.streams), REMOTE_LOG_TIMEOUT_S)
-        except Exception as problem:  # Ray has many errors for a node that is gone
+        except Exception as problem:  # Ray has many errors for a lost node
             reason = type(problem).__name__
             log.warning("the output of worker %d of %s stays on %s (%s)", slot, group, address.host, reason)
             return

@@ -60,9 +60,9 @@ class WorkerHandle:
 
 
 class TurnJudges:
-    """The workers of a judge that other workers ask turn by turn; each worker that plays is sent the current list.
+    """The workers of a judge that reads answers turn by turn; every worker that plays gets the current list.
 
-    Ray carries the requests between them, not the driver.
+    Requests between them go through Ray, not through the driver.
     """
 
     def __init__(self, judge: Judge | None) -> None:
@@ -83,7 +83,7 @@ class TurnJudges:
         self._send_judges([actor])
 
     async def serve(self, slot: int, actor: Any, on_heartbeat: Callable[[int], object]) -> None:
-        """Let others ask this worker until it dies, which raises.
+        """Let players send requests to this worker until it dies, which raises.
 
         ``on_heartbeat`` is called every few seconds with the number of requests it has answered.
         """

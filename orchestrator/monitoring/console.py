@@ -1,6 +1,6 @@
-"""Prints tables and lines that may contain texts of models, judges, data files and edited run folders.
+"""Prints tables and lines that may contain untrusted text: of models, judges, data files and edited run folders.
 
-Control characters in them reach the terminal as escapes: they are replaced after the layout, in every cell.
+Their control characters are printed as escapes; they are replaced after the layout, in every cell.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def planned_rows(plan: Plan) -> pl.DataFrame:
 def cells_with_progress(plan: Plan, folder: Path) -> list[dict[str, Any]]:
     """Return ``planned_cells`` with the number of stored episodes per cell in ``done``."""
     rows = planned_cells(plan)
-    if not (folder / "episodes").is_dir():  # polars takes longer to import than a plan to make
+    if not (folder / "episodes").is_dir():  # importing polars takes longer than making a plan
         return [{**row, "done": 0} for row in rows]
     done = dict(stored_episodes(plan, folder).group_by("cell").len().collect().iter_rows())
     return [{**row, "done": done.get(row["cell"], 0)} for row in rows]
@@ -91,5 +91,5 @@ def stored_episodes(plan: Plan, folder: Path, model: str | None = None) -> pl.La
     from orchestrator.storage.late_scan import late_scan
     from orchestrator.storage.planned_episodes import KEY, filter_planned, key_frame
 
-    keys = cache(lambda: key_frame(plan.all_keys(model)).lazy())  # a million take a second: if asked for, and once
+    keys = cache(lambda: key_frame(plan.all_keys(model)).lazy())  # a million keys take a second: computed at most once
     return filter_planned(episodes(folder, model), late_scan(KEY, keys))

@@ -1,7 +1,7 @@
-"""Hashes of the pictures that episodes may show, kept in the run folder since episode keys do not cover them.
+"""Hashes of the pictures that episodes may show, stored in the run folder because episode keys do not cover them.
 
-``pictures.parquet`` has one row per picture. A picture whose content changed during the run never gets a hash again,
-since it is unknown what episodes showed.
+``pictures.parquet`` has one row per picture. A picture that changed during the run never gets a hash again, because its
+episodes may have shown either version.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class StoppingRule:
             for group in ranking_groups(plan.precision, self.units, plan.cells)
         ]
 
-    def take(self, ordinal: int, ending: str, correct: bool) -> None:
+    def add_answer(self, ordinal: int, ending: str, correct: bool) -> None:
         index, _ = self.plan.task(ordinal)
         if index in self.answers:
             rank = self.plan.ranks[self.plan.cells[index].scenario][ordinal - self.plan.offsets[index]]
@@ -231,7 +231,7 @@ def load_rule(plan: Plan, folder: Path) -> StoppingRule:
     for index in rule.answers:
         for ordinal, key in unstopped.numbered_keys(index):
             if key in answers_by_key:
-                rule.take(ordinal, *answers_by_key[key])
+                rule.add_answer(ordinal, *answers_by_key[key])
     return rule
 
 

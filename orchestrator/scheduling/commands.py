@@ -42,7 +42,7 @@ class Demand:
     0 except for a judge of ``oeg-multi`` with an engine of its own.
     """
     slow_batches: bool = False
-    """True if its work may take days (a service's batches): silence means nothing, and all work is one lease."""
+    """True if its work may take days (a service's batches): there is no timeout, and all work is one lease."""
 
     @property
     def gpu_text(self) -> str:
@@ -73,7 +73,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End a worker that has nothing left to play."""
+    """End a worker that has no more work."""
 
     slot: int
 

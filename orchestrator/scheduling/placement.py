@@ -24,7 +24,7 @@ MIN_GAIN = 0.01
 """Fraction of a replica's start time by which it must end its group's work earlier to be worth starting."""
 
 PAUSE_GRACE_S = 60.0
-"""Seconds that a worker without work stays after a pause, in case that is taken back; loading a large model takes minutes."""
+"""Seconds that an idle worker stays after a pause, in case it is resumed; loading a large model takes minutes."""
 MAX_UNREAD = 4096
 """Answers that may wait for a working judge before the groups that write them get no new lease."""
 
@@ -231,13 +231,13 @@ class Leasing(Placement):
         return commands
 
     def _reassign(self, group: WorkerGroup) -> list[Command]:
-        """Stop the group's workers that have nothing left, and start what fits now."""
+        """Stop the group's workers that have no more work, and start workers that fit now."""
         if not self.begun:
             return []
         return [*self._stop_unneeded(group), *self._assign_idle(), *self._start_workers()]
 
     def _stop_unneeded(self, group: WorkerGroup) -> list[Command]:
-        """Stop workers that are still starting when nothing is left for them."""
+        """Stop workers that are still starting if their group has no more work."""
         if group.queued_count or self._awaits_answers(group):
             return []
         return self._stop(slot for slot, worker in self._workers_of(group).items() if not worker.ready)

@@ -46,7 +46,7 @@ def _reserve(sweep: Sweep, gpus: int) -> float:
 def _needs_all_gpus(sweep: Sweep, gpus: int) -> bool:
     """Return True if the judge and the widest model do not fit at once: then all answers are written first.
 
-    Not possible if episodes wait for the judge: models too wide to run at the same time are left out (``Scheduler``).
+    Never if episodes wait for the judge: then the scheduler abandons models that are too wide to run at the same time.
     """
     if sweep.serving_judge:
         return False
@@ -69,7 +69,7 @@ def _serving(judge: Demand, reserve: float) -> Demand:
 
 
 def _judge(judge: Judge, cpus: float, gpus: int, after_writers: bool) -> Demand:
-    """Return the demand of a judge; rules and services run beside everything else and use no CPU worth counting."""
+    """Return the demand of a judge; rules and services use so little CPU that they reserve none."""
     demand = _demand(judge.model, judge.replicas, cpus, gpus)
     if judge.model.backend in ("builtin", "openai"):
         demand = replace(demand, cpus=0, replicas=1)

@@ -1,8 +1,8 @@
 """The scheduler turns events into commands. It holds no device, and equal events give equal commands.
 
-Every pending episode is in exactly one state: waiting in its group's queue, leased to one worker, delivered, given up, or kept
-out of the queue because it was paused or cancelled. Events carry the time; no clock is read here. execution/driver carries
-commands out with Ray, forecast/simulator on a virtual clock.
+Every planned episode is in exactly one state: waiting in its group's queue, leased to one worker, delivered, given up, or
+outside the queue because it is paused or cancelled. Events carry the time; no clock is read here. ``execution/driver`` carries
+out the commands with Ray, ``forecast/simulator`` on a virtual clock.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Scheduler(Control):
         return self._start_workers()
 
     def _observe(self, worker: WorkerSlot, played: int) -> None:
-        """Count the time since the last message as busy; a suspect plays alone, so its time says nothing about the rate."""
+        """Count the time since the last message as busy; a suspect plays alone, so its time is not counted."""
         if not worker.suspected:
             worker.group.played += played
             worker.group.busy_s += self.now - worker.last_heard

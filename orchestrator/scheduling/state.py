@@ -19,7 +19,7 @@ PRIOR_WEIGHT_S = 60.0
 """Seconds of observation that weigh as much as the rate estimated beforehand."""
 
 SILENCE_TIMEOUT_S = 900.0
-"""Seconds a worker with a lease may send nothing before its work is taken back."""
+"""Seconds without a message after which a worker with a lease loses its work."""
 MIN_SILENCE_TIMEOUT_S = 180.0
 """The shortest timeout where a group's rate has been observed."""
 SILENCE_ROUNDS = 10.0
@@ -54,7 +54,7 @@ class WorkerGroup:
     start_times: list[float] = field(default_factory=list)
     """Seconds that each of its replicas took to start."""
     abandoned: bool = False
-    """True once it was given up: what arrives for it later waits for another attempt."""
+    """True once it was abandoned; its new answers wait for another attempt."""
     cancelled: list[Container[int]] = field(default_factory=list)
     """Episodes that are not played any more in this attempt."""
     paused: Container[int] = ()
@@ -72,7 +72,7 @@ class WorkerGroup:
         self._refilter(())
 
     def hold(self, paused: Container[int], withdrawn: Container[int]) -> None:
-        """Keep exactly these out of the queues; bring back what was kept out before and is in neither."""
+        """Keep exactly these out of the queues, and return all others that were held back to their queue."""
         self.paused, self.withdrawn = paused, withdrawn
         held_back = (*self.dropped, *self.parked)
         self.dropped.clear()
@@ -154,7 +154,7 @@ class WorkerSlot:
     """Time of its last message, or of its first lease after an idle time."""
     ready: bool = False
     suspected: bool = False
-    """True while it plays a lease of suspects, and nothing else."""
+    """True while it plays a lease of suspects only."""
     leaving: bool = False
     """True if it takes no new lease because another group or pool needs its GPU."""
     leases: dict[int, dict[int, None]] = field(default_factory=dict)
@@ -179,7 +179,7 @@ class WorkerSlot:
         return now + silence + LATE_FACTOR * expected_s if expected_s else float("inf")
 
     def restart_deadlines(self, now: float, silence: float) -> None:
-        """Ignore the time until now, in which it could not go on, for silence and lateness."""
+        """Do not count the time until now, in which it had to wait, as silence or lateness."""
         self.last_heard = now
         self.due = {lease: max(due, now + silence) for lease, due in self.due.items()}
 

@@ -112,7 +112,7 @@ def one(seed: int, rule: dict[str, object]) -> list[Found]:
             if index in stops and late < 0:
                 continue
             stored += 1
-            stopping.take(ordinal, Ending.CORRECT, bool(truth[index][ordinal - plan.offsets[index]]))
+            stopping.add_answer(ordinal, Ending.CORRECT, bool(truth[index][ordinal - plan.offsets[index]]))
         now = stopping.stops()
         late = IN_FLIGHT if len(now) > len(stops) else late
         stops = now

@@ -1,4 +1,4 @@
-"""The forecast of a sweep on a number of GPUs, made with the real scheduler: hours, range, lower bound, cost."""
+"""The forecast of a sweep on a number of GPUs, from the real scheduler: hours, range, lower bound, cost."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from orchestrator.precision.stop_forecast import forecast_stops
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import throughput, workload
 from orchestrator.scheduling.forecast.lower_bound import Work
-from orchestrator.scheduling.forecast.simulator import Simulated, simulate
-from orchestrator.scheduling.forecast.throughput import Observed, Rate
+from orchestrator.scheduling.forecast.simulator import SimulatedSweep, simulate
+from orchestrator.scheduling.forecast.throughput import ObservedRate, Rate
 from orchestrator.scheduling.forecast.workload import PendingWork, count_work, published_samples, sibling_runs
 from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.resources import demands, shares
@@ -47,7 +47,7 @@ class Forecast:
     """Group on GPUs, including the judge's -> its rate."""
     without_gpu: Sequence[ModelSpec]
     """Models and judges without a GPU, which are not simulated."""
-    simulated: Simulated
+    simulated: SimulatedSweep
     makespans: Sequence[float] = ()
     """Seconds of further simulations, with random errors in every rate and start."""
     serving: str = ""
@@ -184,13 +184,15 @@ def replica_rates(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending:
     rates = {}
     for model in workload.split_by_gpu(sweep)[0]:
         name = model.name
-        episodes = throughput.episode_rate(model, gpu_type, played.get(name, Observed()), pending.pictures.get(name))
-        answers = throughput.answer_rate(model, gpu_type, answered.get(name, Observed()))
+        episodes = throughput.episode_rate(
+            model, gpu_type, played.get(name, ObservedRate()), pending.pictures.get(name)
+        )
+        answers = throughput.answer_rate(model, gpu_type, answered.get(name, ObservedRate()))
         rates[name] = throughput.combine_rates(
             [(pending.episodes.get(name, 0), episodes), (pending.answers.get(name, 0), answers)]
         )
     if (sweep.is_judged or sweep.serving_judge) and sweep.judge and sweep.judge.model.gpus:
-        observed = read.get(sweep.judge.model.name, Observed())
+        observed = read.get(sweep.judge.model.name, ObservedRate())
         rates[judge_group(sweep.judge)] = throughput.verdict_rate(sweep.judge, gpu_type, observed)
     return rates
 

@@ -67,7 +67,7 @@ class WorkerSpan:
 
 
 @dataclass
-class Simulated:
+class SimulatedSweep:
     """A sweep as the simulation has played it."""
 
     makespan: float
@@ -259,7 +259,7 @@ def simulate(
     shares: Mapping[str, float] | None = None,
     reads: Mapping[int, int] | None = None,
     works: Mapping[str, Work] | None = None,
-) -> Simulated:
+) -> SimulatedSweep:
     """Play a sweep on a cluster of this many GPUs; the bound counts the models that fit it.
 
     Args:
@@ -272,7 +272,7 @@ def simulate(
     simulation.run()
     judges = {demand.judge for demand in demands.values()} & pending.keys()
     verdicts = set(simulation.reads.values()).union(*(pending[name] for name in judges))
-    return Simulated(
+    return SimulatedSweep(
         makespan=max((span.ended for span in simulation.spans), default=0.0),
         spans=simulation.spans,
         bound=simulation.bound(pending),

@@ -45,7 +45,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedRate:
     """Measurements of one model on one kind of GPU."""
 
     episodes: int = 0
@@ -56,9 +56,11 @@ class Observed:
     front_end: float = 0.0
     """Requests/s that its front end sustained in the latest trial; 0 without one."""
 
-    def __add__(self, later: Observed) -> Observed:
+    def __add__(self, later: ObservedRate) -> ObservedRate:
         front_end = later.front_end or self.front_end
-        return Observed(self.episodes + later.episodes, self.busy + later.busy, self.starts + later.starts, front_end)
+        return ObservedRate(
+            self.episodes + later.episodes, self.busy + later.busy, self.starts + later.starts, front_end
+        )
 
 
 @cache
@@ -71,7 +73,7 @@ def gpu_types() -> list[str]:
 
 
 def episode_rate(
-    model: ModelSpec, gpu_type: str, observed: Observed = Observed(), pictures: float | None = None
+    model: ModelSpec, gpu_type: str, observed: ObservedRate = ObservedRate(), pictures: float | None = None
 ) -> Rate:
     """Return the episodes/s of one replica on this kind of GPU, with ``pictures`` per episode (default: zero-shot's).
 
@@ -93,7 +95,7 @@ def mean_pictures(condition: Condition) -> float:
     return float(mean[kind]) + condition.shots * float(mean["example"])
 
 
-def answer_rate(model: ModelSpec, gpu_type: str, observed: Observed = Observed()) -> Rate:
+def answer_rate(model: ModelSpec, gpu_type: str, observed: ObservedRate = ObservedRate()) -> Rate:
     """Return open-ended answers per second: one picture and some sentences each."""
     picture = _picture_rate(model, gpu_type)
     seconds = 1 / picture.episodes + _table()["answers"]["tokens"] / _decoding(model, gpu_type)
@@ -101,7 +103,7 @@ def answer_rate(model: ModelSpec, gpu_type: str, observed: Observed = Observed()
     return _correct(rate, observed)
 
 
-def verdict_rate(judge: Judge, gpu_type: str, observed: Observed = Observed()) -> Rate:
+def verdict_rate(judge: Judge, gpu_type: str, observed: ObservedRate = ObservedRate()) -> Rate:
     """Return verdicts per second of one replica of a judge; reading is negligible compared with its reasoning."""
     verdicts = _decoding(judge.model, gpu_type) / _table()["verdicts"]["tokens"]
     return _correct(Rate(verdicts, _start_seconds(judge.model), "reckoned"), observed)
@@ -136,7 +138,7 @@ def _decoding(model: ModelSpec, gpu_type: str) -> float:
     return tokens / _billions(model)
 
 
-def _correct(rate: Rate, observed: Observed) -> Rate:
+def _correct(rate: Rate, observed: ObservedRate) -> Rate:
     if observed.busy <= 0:
         return rate
     episodes = (rate.episodes * PRIOR_WEIGHT_S + observed.episodes) / (PRIOR_WEIGHT_S + observed.busy)
@@ -153,7 +155,7 @@ def _picture_rate(model: ModelSpec, gpu_type: str) -> Rate:
     return Rate(pictures * speed, _start_seconds(model), "guessed")
 
 
-def _cap_by_front_end(rate: Rate, model: ModelSpec, observed: Observed) -> Rate:
+def _cap_by_front_end(rate: Rate, model: ModelSpec, observed: ObservedRate) -> Rate:
     """Return the rate, but no more requests/s than the front end sustains, by a trial or else by the table."""
     table_limit = _table()["front_end"].get(model.architecture, math.inf) if model.backend == "vllm" else math.inf
     limit = observed.front_end or table_limit
@@ -187,17 +189,17 @@ def write_observed(folder: Path, schedule: Scheduler, gpu_type: str, protocols: 
     """
     protocol = protocols[0] if len(protocols) == 1 else None
     played_kind = WORK_KINDS.get(protocol, "")
-    measured: dict[str, dict[str, Observed]] = {}
+    measured: dict[str, dict[str, ObservedRate]] = {}
     for name, replicas in schedule.groups.items():
         kind = VERDICTS if name.startswith(JUDGE) else played_kind
         if replicas.busy_s > 0 and replicas.played and kind:
-            measured.setdefault(kind, {})[name.removeprefix(JUDGE)] = Observed(
+            measured.setdefault(kind, {})[name.removeprefix(JUDGE)] = ObservedRate(
                 replicas.played, replicas.busy_s, tuple(replicas.start_times)
             )
     add_observed(folder, gpu_type, measured)
 
 
-def add_observed(folder: Path, gpu_type: str, fresh: Mapping[str, Mapping[str, Observed]]) -> None:
+def add_observed(folder: Path, gpu_type: str, fresh: Mapping[str, Mapping[str, ObservedRate]]) -> None:
     """Add measurements (kind of work -> model or judge -> figures) to a folder's file; nothing without a kind of GPU."""
     gpu = gpu_type.partition("-")[0].lower()
     if not gpu:
@@ -206,29 +208,29 @@ def add_observed(folder: Path, gpu_type: str, fresh: Mapping[str, Mapping[str, O
     for kind in (EPISODES, ANSWERS, VERDICTS):
         totals = read_observed([folder], gpu, kind)
         for name, observed in fresh.get(kind, {}).items():
-            totals[name] = totals.get(name, Observed()) + observed
+            totals[name] = totals.get(name, ObservedRate()) + observed
         content[kind] = {name: _to_json(observed) for name, observed in sorted(totals.items())}
     checksums.write(folder / OBSERVED_FILE, json.dumps({"gpu": gpu, **content}, indent=2).encode())
 
 
-def _to_json(observed: Observed) -> dict[str, Any]:
+def _to_json(observed: ObservedRate) -> dict[str, Any]:
     """Return the figures as the file has them, with the last 32 starts."""
     starts = [round(seconds, 3) for seconds in observed.starts[-32:]]
     row = {"episodes": observed.episodes, "busy": round(observed.busy, 3), "starts": starts}
     return {**row, "front_end": round(observed.front_end, 3)} if observed.front_end else row
 
 
-def read_observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) -> dict[str, Observed]:
+def read_observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) -> dict[str, ObservedRate]:
     """Return model or judge -> measurements of these folders on this kind of GPU; unreadable files are skipped."""
-    totals: dict[str, Observed] = {}
+    totals: dict[str, ObservedRate] = {}
     for folder in folders:
         try:
             content = _ObservedFile.model_validate_json(checksums.read_verified(folder / OBSERVED_FILE))
         except (OSError, ValueError):
             continue
-        measured: dict[str, Observed] = getattr(content, kind) if content.gpu == gpu_type.lower() else {}
+        measured: dict[str, ObservedRate] = getattr(content, kind) if content.gpu == gpu_type.lower() else {}
         for name, observed in measured.items():
-            totals[name] = totals.get(name, Observed()) + observed
+            totals[name] = totals.get(name, ObservedRate()) + observed
     return totals
 
 
@@ -236,6 +238,6 @@ class _ObservedFile(BaseModel):
     """The content of ``rates.json``."""
 
     gpu: str
-    models: dict[str, Observed] = {}
-    answers: dict[str, Observed] = {}
-    verdicts: dict[str, Observed] = {}
+    models: dict[str, ObservedRate] = {}
+    answers: dict[str, ObservedRate] = {}
+    verdicts: dict[str, ObservedRate] = {}

@@ -11,7 +11,7 @@ from itertools import accumulate, groupby
 from pathlib import Path
 
 from orchestrator.planning.plan import JUDGE
-from orchestrator.scheduling.forecast.simulator import Simulated, WorkerSpan
+from orchestrator.scheduling.forecast.simulator import SimulatedSweep, WorkerSpan
 from orchestrator.scheduling.nodes import Node
 
 HOUR = 3600.0
@@ -86,7 +86,7 @@ def _lanes(until: Sequence[float], span: WorkerSpan) -> list[int]:
     return idle[:width]
 
 
-def draw_timeline(simulated: Simulated, nodes: Sequence[Node], path: Path, title: str) -> None:
+def draw_timeline(simulated: SimulatedSweep, nodes: Sequence[Node], path: Path, title: str) -> None:
     """Write the picture (PNG); raises OSError if the file cannot be written."""
     import matplotlib
 
@@ -145,7 +145,7 @@ def _runs(rows: Sequence[int]) -> list[tuple[int, int]]:
     return [(run[0], run[-1]) for run in runs]
 
 
-def _decorate(axes, nodes: Sequence[Node], simulated: Simulated, title: str) -> None:  # type: ignore[no-untyped-def]
+def _decorate(axes, nodes: Sequence[Node], simulated: SimulatedSweep, title: str) -> None:  # type: ignore[no-untyped-def]
     first = 0
     ticks: dict[float, str] = {}
     for node in nodes:

@@ -14,7 +14,7 @@ from envs.samples import paper_ids
 from orchestrator.planning.plan import worker_group
 from orchestrator.scheduling.forecast.throughput import (
     OBSERVED_FILE,
-    Observed,
+    ObservedRate,
     episode_rate,
     gpu_types,
     mean_pictures,
@@ -67,7 +67,7 @@ def count_work(episodes: Iterable[tuple[Cell, int]], unread: int = 0) -> Pending
             pictures[name] = pictures.get(name, 0.0) + number * mean_pictures(cell.condition)
     choice = counts[Protocol.MCQA] + counts[Protocol.TOOLS]
     means = {name: count / choice[name] for name, count in pictures.items() if choice[name]}
-    # an answer of several turns counts as one, because the number of turns is not known
+    # an answer of several turns counts as one, because the number of turns is unknown
     answers = counts[Protocol.OEG] + counts[Protocol.OEG_MULTI]
     return PendingWork(choice, answers, means, unread)
 
@@ -84,7 +84,7 @@ def estimate_demands(demands: Mapping[str, Demand], sweep: Sweep, gpu_type: str)
     observed, pictures = read_observed(sibling_runs(sweep), kind), published_work(sweep).pictures
     estimated = dict(demands)
     for model in split_by_gpu(sweep)[0]:
-        rate = episode_rate(model, kind, observed.get(model.name, Observed()), pictures.get(model.name))
+        rate = episode_rate(model, kind, observed.get(model.name, ObservedRate()), pictures.get(model.name))
         estimated[model.name] = replace(demands[model.name], rate=rate.episodes, start=rate.start)
     return estimated
 

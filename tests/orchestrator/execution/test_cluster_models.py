@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envs.demo import draw
-from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, Observed, add_observed, read_observed
+from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, ObservedRate, add_observed, read_observed
 
 
 @pytest.mark.long
@@ -39,11 +39,13 @@ def test_a_model_that_fails_does_not_stop_the_next(cli, tmp_path: Path) -> None:
 
 def test_rates_are_added_to_those_of_the_folder(tmp_path: Path) -> None:
     add_observed(
-        tmp_path, "H100-80G", {EPISODES: {"a": Observed(10, 5.0, (60.0,))}, ANSWERS: {"b": Observed(4, 2.0, (9.0,))}}
+        tmp_path,
+        "H100-80G",
+        {EPISODES: {"a": ObservedRate(10, 5.0, (60.0,))}, ANSWERS: {"b": ObservedRate(4, 2.0, (9.0,))}},
     )
-    add_observed(tmp_path, "H100", {EPISODES: {"a": Observed(30, 5.0, (62.0,))}})
-    add_observed(tmp_path, "", {EPISODES: {"a": Observed(99, 1.0)}})
+    add_observed(tmp_path, "H100", {EPISODES: {"a": ObservedRate(30, 5.0, (62.0,))}})
+    add_observed(tmp_path, "", {EPISODES: {"a": ObservedRate(99, 1.0)}})
 
-    assert read_observed([tmp_path], "h100") == {"a": Observed(40, 10.0, (60.0, 62.0))}
-    assert read_observed([tmp_path], "h100", ANSWERS) == {"b": Observed(4, 2.0, (9.0,))}
+    assert read_observed([tmp_path], "h100") == {"a": ObservedRate(40, 10.0, (60.0, 62.0))}
+    assert read_observed([tmp_path], "h100", ANSWERS) == {"b": ObservedRate(4, 2.0, (9.0,))}
     assert read_observed([tmp_path], "a100") == {}

@@ -40,7 +40,7 @@ def right(plan, ordinal, share=0.2):
 def told(plan, ordinals, ending=Ending.CORRECT):
     rule = StoppingRule(plan)
     for ordinal in ordinals:
-        rule.take(ordinal, ending, right(plan, ordinal))
+        rule.add_answer(ordinal, ending, right(plan, ordinal))
     return rule
 
 
@@ -55,7 +55,7 @@ def test_equal_answers_stop_at_equal_places_in_any_order_and_whatever_else_is_st
     order = random.Random(1).sample(range(plan.total), plan.total)
     seen = []
     for number, ordinal in enumerate(order):
-        shuffled.take(ordinal, Ending.CORRECT, right(plan, ordinal))
+        shuffled.add_answer(ordinal, Ending.CORRECT, right(plan, ordinal))
         if number % 97 == 0:
             seen.append(shuffled.stops())
     seen.append(shuffled.stops())
@@ -80,7 +80,7 @@ def taken(rule, ordinal):
     index, sample = rule.plan.task(ordinal)
     cell = rule.plan.cells[index]
     drawn = random.Random(f"{cell.scenario}/{cell.condition.name}/{sample.id}").random()
-    rule.take(ordinal, Ending.CORRECT, drawn < SHARES[cell.model.name])
+    rule.add_answer(ordinal, Ending.CORRECT, drawn < SHARES[cell.model.name])
 
 
 def ranked(plan, ordinals=None):
@@ -182,7 +182,7 @@ def test_episodes_without_an_answer_widen_the_interval_and_may_keep_a_cell_from_
     plan = plan_of(SIZES, half_width=6)
     clean, some = told(plan, range(plan.total)), told(plan, range(plan.total))
     for ordinal in range(0, plan.total, 40):
-        some.take(ordinal, Ending.FAILED, False)
+        some.add_answer(ordinal, Ending.FAILED, False)
     all_lost = told(plan, range(plan.total), Ending.REFUSED)
 
     later = some.stops()

@@ -18,7 +18,7 @@ from orchestrator.report.scores.cell_resources import add_resources, kilowatt_ho
 from orchestrator.report.scores.metrics import write_results
 from orchestrator.report.tables.table import MISSING
 from orchestrator.report.tables.write import write_tables
-from orchestrator.scheduling.forecast.throughput import EPISODES, Observed, add_observed
+from orchestrator.scheduling.forecast.throughput import EPISODES, ObservedRate, add_observed
 from orchestrator.storage import engine_cache, reused
 from tests.orchestrator.report.runs import known, played, replaced, sweep
 
@@ -37,7 +37,7 @@ def points(folder, *readings, more=()):
 
 
 def test_gpu_hours_and_energy_are_shared_by_the_seconds_of_a_models_episodes(folder):
-    add_observed(folder, "H200", {EPISODES: {MODELS[0]: Observed(24, 3600.0), MODELS[1]: Observed(24, 1800.0)}})
+    add_observed(folder, "H200", {EPISODES: {MODELS[0]: ObservedRate(24, 3600.0), MODELS[1]: ObservedRate(24, 1800.0)}})
     points(folder, (0, [500.0, 300.0]), (1800, [500.0, 300.0]), (90_000, [900.0]), (91_800, [900.0]))
     rows = resources(run := read_run(folder))
 
@@ -109,7 +109,7 @@ def test_what_was_taken_over_took_nothing_here(folder):
 
 def test_results_keep_what_differs_between_equal_runs_out_of_the_file_that_is_compared(demo_data, tmp_path):
     folders = [played(tmp_path / name, sweep(demo_data, ["uniform"], ["hint"], scenarios=["ROD"])) for name in "ab"]
-    add_observed(folders[1], "H200", {EPISODES: {"uniform": Observed(10, 3600.0)}})
+    add_observed(folders[1], "H200", {EPISODES: {"uniform": ObservedRate(10, 3600.0)}})
     rows = read_run(folders[1]).rows
     write_results(folders[1], rows)
 
@@ -122,7 +122,7 @@ def test_replicates_take_their_share_of_a_models_gpu_hours(demo_data, tmp_path):
     model = {"name": "m", "source": "x", "backend": "vllm", "gpus": 2}
     wanted = sweep(demo_data, ["m"], ["hint"], scenarios=["ROD"], model=[model], replicates=2)
     folder = played(tmp_path / "run", wanted, backends={"m": Baseline("uniform")})
-    add_observed(folder, "H200", {EPISODES: {"m": Observed(30, 3600.0)}})
+    add_observed(folder, "H200", {EPISODES: {"m": ObservedRate(30, 3600.0)}})
     rows = add_resources(pl.read_parquet(folder / "results.parquet").drop("gpu_hours", "kwh"), folder, wanted)
 
     assert rows.height == 2 and rows["gpu_hours"].sum() == pytest.approx(2.0)

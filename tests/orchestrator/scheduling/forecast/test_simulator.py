@@ -221,7 +221,7 @@ def test_a_run_tells_the_pace_of_what_it_played_and_of_nothing_else(tmp_path):
             for kind in (throughput.EPISODES, throughput.ANSWERS, throughput.VERDICTS)
         ]
 
-    models, judge = {"m": throughput.Observed(500, 100.0)}, {"j": throughput.Observed(300, 100.0)}
+    models, judge = {"m": throughput.ObservedRate(500, 100.0)}, {"j": throughput.ObservedRate(300, 100.0)}
     assert list(seen.values()) == [[{}, models, judge], [models, {}, judge], [{}, {}, judge]]
 
 
@@ -258,7 +258,7 @@ def test_no_gpu_is_faster_than_the_front_end_before_it(tmp_path):
     assert (faster.episodes, faster.front_end) == (21.0, True)
 
     for most in (12.0, 9.0, 0.0):
-        seen = throughput.Observed(0, 0.0, (), most)
+        seen = throughput.ObservedRate(0, 0.0, (), most)
         throughput.add_observed(tmp_path, "H200", {throughput.EPISODES: {"internvl3-1b": seen}})
     outlook = forecast(sweep, 8, "h200", [tmp_path])
     assert outlook.rates["internvl3-1b"].episodes == 9.0, "of the latest trial that measured it"
