@@ -88,15 +88,6 @@ class Driver:
         self.reasons: dict[str, str] = {}
         """Group -> the last reason for which a worker of it was lost."""
 
-    @property
-    def sweep(self) -> Sweep:
-        """The sweep with the settings that commands have changed."""
-        return self.pool.sweep
-
-    @sweep.setter
-    def sweep(self, sweep: Sweep) -> None:
-        self.pool.sweep = sweep
-
     async def run(self, on_tick: Callable[[], None] = lambda: None) -> bool:
         """Play until nothing is pending or ``stop`` is called; return True if all is done.
 
@@ -140,9 +131,6 @@ class Driver:
         log.warning("Ray's raylet on this machine has ended")
         self.cluster_lost = True
         self.stop()
-
-    def set_in_flight(self, name: str, episodes: int) -> None:
-        self.pool.set_in_flight(name, episodes)
 
     def hosts(self) -> dict[str, str]:
         return node_hosts()

@@ -72,7 +72,7 @@ class LiveControl:
 
     def _check(self, command: Command) -> None:
         """Raise Refused, before anything is changed, for a command that cannot be carried out."""
-        check_command(self.driver.sweep, self.plan, command)
+        check_command(self.driver.pool.sweep, self.plan, command)
         if command.verb in DRAINS:
             self._find_nodes(command.target)
         groups = self.driver.schedule.groups.values()
@@ -116,15 +116,16 @@ class LiveControl:
 
     # -- set ----------------------------------------------------------------------------------------------------------
     def _set(self, command: Command) -> str:
-        driver, value = self.driver, parse_setting(self.driver.sweep, command)
+        driver, pool = self.driver, self.driver.pool
+        value = parse_setting(pool.sweep, command)
         if command.target in SHARES:
-            cluster = driver.sweep.cluster.model_copy(update={command.target.partition(".")[2]: value})
-            driver.sweep = driver.sweep.model_copy(update={"cluster": cluster})
-            driver.act(driver.schedule.set_shares(shares(driver.sweep, driver.schedule.nodes.total), driver.now()))
+            cluster = pool.sweep.cluster.model_copy(update={command.target.partition(".")[2]: value})
+            pool.sweep = pool.sweep.model_copy(update={"cluster": cluster})
+            driver.act(driver.schedule.set_shares(shares(pool.sweep, driver.schedule.nodes.total), driver.now()))
         else:
             assert value is not None, "only GPUs may be all"
             name = command.target.removesuffix(IN_FLIGHT)
-            driver.set_in_flight(name, value)
+            pool.set_in_flight(name, value)
             driver.act(driver.schedule.set_concurrency(name, value, driver.now()))
         return f"{command.target} is {command.value}"
 

@@ -114,7 +114,9 @@ class WorkerPool:
         attempt_log: AttemptLog,
         judge_queue: JudgeQueue | None,
     ) -> None:
-        self.sweep, self.demands, self.judge_queue = sweep, demands, judge_queue
+        self.demands, self.judge_queue = demands, judge_queue
+        self.sweep = sweep
+        """The sweep with the settings that commands have changed."""
         self.handles: dict[int, WorkerHandle] = {}
         self.turn_judges = TurnJudges(sweep.serving_judge)
         self.spending = Spending(sweep, folder)

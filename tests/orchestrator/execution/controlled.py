@@ -101,6 +101,10 @@ class Cluster:
     def now(self) -> float:
         return self.time
 
+    @property
+    def pool(self) -> Cluster:
+        return self
+
     def hosts(self) -> dict[str, str]:
         return HOSTS
 
