@@ -60,7 +60,8 @@ def write_outcome(state: AttemptState) -> AttemptOutcome:
     states = cell_states(rows, state.reasons, state.standing)
     write_status(state.output, states, finished=not state.interrupted)
     played = int(rows["finished"].sum()) == state.plan.total_with_stops and not int(rows["failed"].sum())
-    complete = played and (not state.sweep.is_judged or all_answers_judged(rows))
+    unread = pl.col("answered") - pl.col("judged") - pl.col("unjudged")
+    complete = played and (not state.sweep.is_judged or rows.filter(unread != 0).is_empty())
     return AttemptOutcome(rows, complete, state.interrupted, state.reasons, state.seconds, state.cluster_lost)
 
 
@@ -82,11 +83,6 @@ def score_folder(plan: Plan, output: Path, judge: str) -> pl.DataFrame:
         parts.append(add_anytime_intervals(rows, stored, plan.precision, plan.seed))
     rows = pl.concat(parts, how="diagonal")  # only some models may have open-ended cells
     return rows.with_columns(pl.col(name).fill_null(0) for name in JUDGE_COUNTS if name in rows.columns).sort("cell")
-
-
-def all_answers_judged(rows: pl.DataFrame) -> bool:
-    """Return True if the judge has read every answer, including those that it could give no verdict on."""
-    return bool((rows["answered"] == rows["judged"] + rows["unjudged"]).all())
 
 
 def count_stored(plan: Plan, pending: Mapping[str, Sequence[int]]) -> dict[str, int]:

@@ -146,8 +146,9 @@ class StoppingRule:
         return max(len(self.answers[cell]) for cell in self.units[number].all_cells)
 
     def known_rounds(self, number: int) -> float:
-        """Return the rounds up to which a unit's answers are known."""
-        return min(_known_rounds(self.answers[cell]) for cell in self.units[number].all_cells)
+        """Return the rounds up to which a unit's answers are known; infinity if it is complete."""
+        unknown = (np.flatnonzero(self.answers[cell] == UNKNOWN) for cell in self.units[number].all_cells)
+        return min(float(ranks[0]) if ranks.size else float("inf") for ranks in unknown)
 
     def _look_at(self, number: int) -> None:
         """Look at a unit at every step up to its known rounds."""
@@ -237,9 +238,3 @@ def load_rule(plan: Plan, folder: Path) -> StoppingRule:
 
 def _to_floats(answers: Answers) -> Floats:
     return np.where(answers == LOST, np.nan, answers.astype(np.float64))
-
-
-def _known_rounds(answers: Answers) -> float:
-    """Return the rounds up to which a cell is known; infinite for a complete cell."""
-    missing = answers == UNKNOWN
-    return float(np.argmax(missing)) if missing.any() else float("inf")

@@ -58,10 +58,15 @@ class Scheduler(Control):
     def on_delivery(self, slot: int, lease: int, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
         self._advance(now)
         if slot in self.slots and lease in self.slots[slot].leases:
-            self._observe(self.slots[slot], len(ordinals))
-            self._forget_losses(self.slots[slot].group)
+            worker = self.slots[slot]
+            self._observe(worker, len(ordinals))
+            for name in {
+                worker.group.name,
+                worker.group.demand.judge,
+            } & self.groups.keys():  # and the judge it waits for
+                self.groups[name].losses = 0
             for ordinal in ordinals:
-                self.slots[slot].leases[lease].pop(ordinal, None)
+                worker.leases[lease].pop(ordinal, None)
         return self._assign_idle()
 
     def on_answers(self, name: str, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
@@ -160,7 +165,9 @@ class Scheduler(Control):
                 return commands + self._abandon(worker.group, reason)
         leases = [tuple(lease) for lease in worker.leases.values() if lease]
         for ordinals in leases:
-            if len(leases) == len(ordinals) == 1 and self._died_alone_again(worker.group, ordinals[0]):
+            is_alone, episode = len(leases) == len(ordinals) == 1, (worker.group.name, ordinals[0])
+            self.lone_deaths[episode] += is_alone
+            if is_alone and self.lone_deaths[episode] >= MAX_LONE_DEATHS:
                 commands.append(GiveUp(ordinals, reason, worker.group.name))
             else:
                 self._suspect(worker.group, ordinals)
@@ -172,11 +179,6 @@ class Scheduler(Control):
         group.waiting.extendleft(reversed(group.filter_playable(worker.leased)))
         group.losses += bool(worker.leases)
         return self._abandon(group, reason) if group.losses >= MAX_FAILED_STARTS else []
-
-    def _died_alone_again(self, group: WorkerGroup, ordinal: int) -> bool:
-        """Count one more worker that died with this episode alone; return True at ``MAX_LONE_DEATHS``."""
-        self.lone_deaths[group.name, ordinal] += 1
-        return self.lone_deaths[group.name, ordinal] >= MAX_LONE_DEATHS
 
     def _suspect(self, group: WorkerGroup, ordinals: tuple[int, ...]) -> None:
         """Requeue a lost lease: episodes that only waited go to the queue, those in play into smaller leases."""
@@ -214,9 +216,3 @@ class Scheduler(Control):
                 commands += self._stop(self._workers_of(writer))
                 commands += self._abandon(writer, f"{group.name} cannot read its answers: {reason}")
         return commands
-
-    def _forget_losses(self, group: WorkerGroup) -> None:
-        """Reset the losses of a group that delivered an episode, and of the judge that it waited for."""
-        group.losses = 0
-        if group.demand.judge in self.groups:
-            self.groups[group.demand.judge].losses = 0

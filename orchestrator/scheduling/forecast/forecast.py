@@ -159,10 +159,10 @@ def _number_work(
     }
     if not (judge and judge.model.gpus):
         return queues, {}
-    answers = [
-        ordinal for group, queue in queues.items() for ordinal in _space_evenly(queue, pending.answers.get(group, 0))
-    ]
-    reads = {answer: next(numbers) for answer in answers}
+    reads: dict[int, int] = {}
+    for group, queue in list(queues.items()):
+        answers = pending.answers.get(group, 0)
+        reads |= {queue[n * len(queue) // answers]: next(numbers) for n in range(answers)}  # spaced evenly
     from_services = sum(pending.answers.get(worker_group(model), 0) for model in services)
     queues[judge_group(judge)] = [next(numbers) for _ in range(pending.unread + from_services)]
     return queues, reads
@@ -195,10 +195,6 @@ def replica_rates(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending:
         observed = read.get(sweep.judge.model.name, ObservedRate())
         rates[judge_group(sweep.judge)] = throughput.verdict_rate(sweep.judge, gpu_type, observed)
     return rates
-
-
-def _space_evenly(queue: Sequence[int], count: int) -> Sequence[int]:
-    return [queue[position * len(queue) // count] for position in range(count)]
 
 
 # -- ``plan --gpus`` ------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Seconds that no schedule can beat, and why."""
+    """Seconds that no schedule can beat, by two arguments."""
 
     area: float
     """All GPU-seconds, including one start per model, spread evenly over all GPUs."""
@@ -43,13 +43,10 @@ class Bound:
 def lower_bound(works: Sequence[Work], gpus: int) -> Bound:
     """Return the bound: each model with work starts at least once, and no GPU does two things at a time."""
     area = sum(work.gpus * (work.start + work.episodes / work.rate) for work in works if work.episodes)
-    longest = max((_solo_seconds(work) for work in works if work.episodes), default=0.0)
-    return Bound(area / gpus if gpus else 0.0, longest)
-
-
-def _solo_seconds(work: Work) -> float:
-    """Return the seconds of a model with the cluster to itself; no episode is split."""
-    return work.start + max(work.concurrency, work.episodes / work.replicas) / work.rate
+    alone = [
+        work.start + max(work.concurrency, work.episodes / work.replicas) / work.rate for work in works if work.episodes
+    ]
+    return Bound(area / gpus if gpus else 0.0, max(alone, default=0.0))
 
 
 def cap_replicas(work: Work, episodes: int, demand: Demand, nodes: Sequence[Node], shares: Mapping[str, float]) -> Work:

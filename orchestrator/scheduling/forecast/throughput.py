@@ -150,7 +150,9 @@ def _picture_rate(model: ModelSpec, gpu_type: str) -> Rate:
     """Return pictures/s by the table; for a model that is not in it, 150 per GPU and billion parameters."""
     speed, row = gpu_speed(gpu_type), _table()["models"].get(model.name)
     if row:
-        return Rate(row["pictures"] * speed * _partial_gpu_factor(model), row["start"], "reckoned")
+        # up to 3B, the thread that prepares pictures limits a part of a GPU and the whole alike
+        share = model.gpus if 0 < model.gpus < 1 and _billions(model) > 3 else 1.0
+        return Rate(row["pictures"] * speed * share, row["start"], "reckoned")
     pictures = min(MAX_PICTURES_PER_S, 150.0 * (model.gpus or 1) / _billions(model))
     return Rate(pictures * speed, _start_seconds(model), "guessed")
 
@@ -160,11 +162,6 @@ def _cap_by_front_end(rate: Rate, model: ModelSpec, observed: ObservedRate) -> R
     table_limit = _table()["front_end"].get(model.architecture, math.inf) if model.backend == "vllm" else math.inf
     limit = observed.front_end or table_limit
     return replace(rate, episodes=limit, front_end=True) if rate.episodes > limit else rate
-
-
-def _partial_gpu_factor(model: ModelSpec) -> float:
-    """Return the speed of a part of a GPU relative to the whole; up to 3B the thread that prepares pictures limits both."""
-    return model.gpus if 0 < model.gpus < 1 and _billions(model) > 3 else 1.0
 
 
 def _start_seconds(model: ModelSpec) -> float:
