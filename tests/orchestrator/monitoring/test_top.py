@@ -78,7 +78,7 @@ def test_models_who_plays_and_the_last_replies_are_on_the_screen(folder):
         shown = driven(folder)
 
     assert shown["head"].startswith("73 of 147 episodes (50%), 3.2/s, 20 s left\nprocess ")
-    assert shown["table"].splitlines()[0] == "qwen 2 4 64 70/140 3.25 40 30 2"
+    assert shown["table"].splitlines()[0] == "qwen 2 4 64 70/140 3.2 40 30 2"
     assert shown["replies"].splitlines()[1:] == list(last_replies(folder)) and len(last_replies(folder)) == 6
 
 
