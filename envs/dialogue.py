@@ -50,7 +50,7 @@ class TurnChoices(NamedTuple):
 
 
 def turn_choices(sample: Sample, state: State) -> TurnChoices:
-    """Return the moves that an answer may make at this state."""
+    """Return the choices of a judge at this state."""
     return TurnChoices(SCENARIOS[sample.scenario].askable(sample, state), sample.categories)
 
 

@@ -23,7 +23,7 @@ class MultiView(LastImageSettles):
 
     def path(self, sample: Sample, state: State) -> str:
         informative = int(state.mode is Mode.REFERENCE or state.turn + 1 == sample.frames)
-        return sample.image.format(informative=informative, image=str(state.frame).zfill(4))
+        return sample.image.format(informative=informative, image=f"{state.frame:04}")
 
     def advance(self, sample: Sample, state: State, move: Move) -> State:
         return state._replace(frame=self._views(sample)[state.turn])

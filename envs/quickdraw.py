@@ -13,10 +13,8 @@ class QuickDraw(LastImageSettles):
     name = "QD"
     stem = "QuickDraw"
     hint = stimulus.QD_HINT
+    frame_digits = 4
     cue = dict.fromkeys(("details", "quickdraw", "drawing", "sketch"), Move.DETAIL)
-
-    def path(self, sample: Sample, state: State) -> str:
-        return sample.image.format(image=str(state.frame).zfill(4))
 
     def advance(self, sample: Sample, state: State, move: Move) -> State:
         return state._replace(frame=state.frame + 1)

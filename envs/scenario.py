@@ -39,7 +39,8 @@ class Scenario:
     """Lower-case words of a suggestion -> its move."""
     placeholders: ClassVar[tuple[str, ...]] = ("image",)
     """Fields that ``image_template`` may name."""
-
+    frame_digits: ClassVar[int] = 1
+    """Fewest digits of a frame number in paths."""
     most_frames: ClassVar[int | None] = None
     """Most pictures of a sample in a decision map (``envs.frames``); None takes all."""
     reasoning: ClassVar[str] = ""
@@ -125,10 +126,10 @@ class Scenario:
             if any(table.read(*option_forms(option)).verdict is Verdict.CORRECT for table in tables)
         )
 
-    # -- methods that a scenario may override -----------------------------------------------------------------------------------
+    # -- methods that a scenario may override -------------------------------------------------------------------------
     def path(self, sample: Sample, state: State) -> str:
         """Return the path of the state's picture, relative to the data folder."""
-        return sample.image.format(image=state.frame)
+        return sample.image.format(image=str(state.frame).zfill(self.frame_digits))
 
     def image(self, sample: Sample, state: State) -> ImageRef:
         """Return the picture that play shows."""

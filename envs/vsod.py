@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envs import stimulus
 from envs.scenario import Ring
-from envs.types import Move, Sample, State
+from envs.types import Move
 
 
 class VideoOcclusion(Ring):
@@ -16,7 +16,5 @@ class VideoOcclusion(Ring):
     preface = stimulus.VIDEO_PREFACE
     cue = {"rewind the video.": Move.REWIND, "wait for the": Move.WAIT}
     back = Move.REWIND
+    frame_digits = 4
     most_frames = 32
-
-    def path(self, sample: Sample, state: State) -> str:
-        return sample.image.format(image=str(state.frame).zfill(4))
