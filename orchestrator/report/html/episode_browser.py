@@ -25,23 +25,6 @@ from sweeps.conditions import CONDITIONS
 
 SEED = 0
 """Seed that draws the episodes of a page."""
-MEANINGS = {
-    EndingKind.CORRECT: "The right category was named when it could count.",
-    EndingKind.GUESSED_EARLY: "A category was named before the view could show it, and it was wrong or could not count yet.",
-    EndingKind.GUESSED_CLEAR: "A wrong category was named although the view was as clear as the reference.",
-    EndingKind.GUESSED: "A wrong category was named; whether the view was clear is not known.",
-    EndingKind.GAVE_UP: "The abstention was chosen.",
-    EndingKind.ASKED_WRONG: "A suggestion was chosen that does not count here.",
-    EndingKind.LED_ASTRAY: "The random move that a suggestion caused left the video.",
-    EndingKind.ASKED_FOR_EVER: "The last turn was spent on one more suggestion.",
-    EndingKind.OUTGROWN: "The next prompt did not fit the model: too many tokens or pictures. Counted as not right.",
-    EndingKind.SILENCED: "The tokens of a reply were spent before its first word. Counted as not right.",
-    EndingKind.UNPARSABLE: "The last reply names none of the options.",
-    EndingKind.ANSWERED: "One free answer was given (open-ended); the judge's verdict is shown below it.",
-    EndingKind.UNPROCESSABLE: "No answer: a picture could not be read, or the model's processor refused it.",
-    EndingKind.REFUSED: "No answer: the provider declined.",
-    EndingKind.FAILED: "No answer: the episode failed and was given up.",
-}
 
 
 def read_verdicts(folder: Path) -> pl.DataFrame:
@@ -74,7 +57,7 @@ def build_episode_browser(
         "total": run_data.episodes.height,
         "texts": list(views.texts),
         "pictures": views.thumbnails.uris,
-        "kinds": {kind.value: text for kind, text in MEANINGS.items()},
+        "kinds": {kind.value: kind.meaning for kind in EndingKind},
         "conditions": list(CONDITIONS),
         "episodes": _sort_views(run_data, views.views),
     }

@@ -128,7 +128,7 @@ def replay_episode(run_data: RunData, row: Row, turns: Sequence[Row]) -> tuple[d
     if row["protocol"] == Protocol.TOOLS:
         turns = [{**turn, "reply": turn["read_as"]} for turn in turns]
     elif row["protocol"] != "mcqa":
-        return _open_question(row, sample, condition), "an open question: no options were shown"
+        return _open_questions(row, sample, condition, turns[:1]), "an open question: no options were shown"
     if sample is None:
         return {}, "question and options are not shown: the data folder does not hold this sample as it was played"
     if condition is None:
@@ -139,18 +139,10 @@ def replay_episode(run_data: RunData, row: Row, turns: Sequence[Row]) -> tuple[d
     return replayed, ""
 
 
-def _open_question(row: Row, sample: Sample | None, condition: Condition | None) -> dict[int, ReplayedTurn]:
-    """Return the one question of an open-ended episode, where the sample is available."""
-    if sample is None or condition is None:
-        return {}
-    state = SCENARIOS[sample.scenario].initial(sample, condition.mode, row["seed"])
-    return {0: _without_options(open_view(sample, state, condition))}
-
-
 def _open_questions(
     row: Row, sample: Sample | None, condition: Condition | None, turns: Sequence[Row]
 ) -> dict[int, ReplayedTurn]:
-    """Return the questions of an open-ended episode of several turns, as far as the readings lead to the stored frames."""
+    """Return the questions of an open-ended episode, as far as the readings lead to the stored frames."""
     if sample is None or condition is None:
         return {}
     game, questions = SCENARIOS[sample.scenario], dict[int, ReplayedTurn]()
@@ -158,13 +150,10 @@ def _open_questions(
     for turn in turns:
         if state.ending is not None or state.frame != turn["frame"]:
             return questions
-        questions[turn["turn"]] = _without_options(open_view(sample, state, condition))
+        view = replace(open_view(sample, state, condition), options=(), categories=())
+        questions[turn["turn"]] = ReplayedTurn(view, -1, (), (-1, -1))
         state, _ = game.step(sample, state, turn["read_as"] or "")
     return questions
-
-
-def _without_options(view: View) -> ReplayedTurn:
-    return ReplayedTurn(replace(view, options=(), categories=()), -1, (), (-1, -1))
 
 
 def _replay(sample: Sample, condition: Condition, seed: int, turns: Sequence[Row]) -> dict[int, ReplayedTurn] | None:

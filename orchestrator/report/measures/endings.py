@@ -10,6 +10,7 @@ the same sample. Without an oracle the kind is ``guessed``.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Self
 
 import polars as pl
 
@@ -19,38 +20,42 @@ from orchestrator.report.run_data import RunData, cached_per_run, rank_of
 
 
 class EndingKind(StrEnum):
-    """Kind of an episode's ending; the first that applies."""
+    """Kind of an episode's ending, with its meaning; the first that applies."""
 
-    CORRECT = "correct"
-    """Named the right category when it counted."""
-    GUESSED_EARLY = "guessed too early"
-    """Named a category that was wrong or did not count yet, before the view showed it."""
-    GUESSED_CLEAR = "guessed wrong on a clear view"
-    """Named a wrong category although the view showed what the reference view shows."""
-    GUESSED = "guessed wrong"
-    """Named a wrong category; it is unknown whether the view showed the right one."""
-    GAVE_UP = "gave up"
-    """Chose the abstention."""
-    ASKED_WRONG = "asked for the wrong thing"
-    """Named a suggestion that does not apply: not the repair that the picture needs, or no move is left."""
-    LED_ASTRAY = "led out of the video"
-    """Only random-proactive: the suggestion counted, but its random move left the video."""
-    ASKED_FOR_EVER = "asked for ever"
-    """Spent the last turn on one more suggestion."""
-    OUTGROWN = "outgrew the model"
-    """Asked until the next prompt exceeded the model's context or its number of pictures."""
-    SILENCED = "spent its tokens in silence"
-    """The last reply is empty because all its tokens were used before the first word."""
-    UNPARSABLE = "unparsable"
-    """The last reply names no option."""
-    ANSWERED = "answered in words"
-    """Open-ended: one free answer, which a judge scores."""
-    UNPROCESSABLE = "unprocessable"
-    """No answer: a picture could not be read, or the processor refused it."""
-    REFUSED = "refused"
-    """No answer: the provider declined."""
-    FAILED = "failed"
-    """No answer: the harness gave the episode up."""
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> Self:
+        member = str.__new__(cls, value)
+        member._value_, member.meaning = value, meaning
+        return member
+
+    CORRECT = "correct", "The right category was named when it could count."
+    GUESSED_EARLY = (
+        "guessed too early",
+        "A category was named before the view could show it, and it was wrong or could not count yet.",
+    )
+    GUESSED_CLEAR = (
+        "guessed wrong on a clear view",
+        "A wrong category was named although the view was as clear as the reference.",
+    )
+    GUESSED = "guessed wrong", "A wrong category was named; whether the view was clear is not known."
+    GAVE_UP = "gave up", "The abstention was chosen."
+    ASKED_WRONG = "asked for the wrong thing", "A suggestion was chosen that does not count here."
+    LED_ASTRAY = "led out of the video", "The random move that a suggestion caused left the video."
+    ASKED_FOR_EVER = "asked for ever", "The last turn was spent on one more suggestion."
+    OUTGROWN = (
+        "outgrew the model",
+        "The next prompt did not fit the model: too many tokens or pictures. Counted as not right.",
+    )
+    SILENCED = (
+        "spent its tokens in silence",
+        "The tokens of a reply were spent before its first word. Counted as not right.",
+    )
+    UNPARSABLE = "unparsable", "The last reply names none of the options."
+    ANSWERED = "answered in words", "One free answer was given (open-ended); the judge's verdict is shown below it."
+    UNPROCESSABLE = "unprocessable", "No answer: a picture could not be read, or the model's processor refused it."
+    REFUSED = "refused", "No answer: the provider declined."
+    FAILED = "failed", "No answer: the episode failed and was given up."
 
 
 VIEW_COLUMNS = ["scenario", "sample_id", "mode", "frame", "turn", "across", "along"]

@@ -114,8 +114,7 @@ def anytime_bounds(run_data: RunData, most: Mapping[tuple[str, str], int]) -> di
 def _replace_bounds(estimates: Mapping[str, Estimate], bounds: Intervals) -> Mapping[str, Estimate]:
     """Return the estimates with some bounds replaced, widened to include the value."""
     values = {name: estimates[name][0] for name in bounds}
-    moved = {name: (v, min(v, bounds[name][0]), max(v, bounds[name][1])) for name, v in values.items()}
-    return {**estimates, **moved}
+    return {**estimates, **{name: (v, min(v, bounds[name][0]), max(v, bounds[name][1])) for name, v in values.items()}}
 
 
 @cached_per_run
@@ -125,20 +124,18 @@ def suggestion_limits(run_data: RunData) -> dict[tuple[str, str], int]:
     Taken from the samples if available, else the most that any episode of the scenario and condition took.
     """
     turns = run_data.episodes.group_by("scenario", "condition").agg(pl.col("turns").max())
-    limits: dict[tuple[str, str], int] = {}
-    for scenario, condition, longest_seen in turns.iter_rows():
-        samples = run_data.samples.get(scenario, {}).values()
-        at_hand = condition in run_data.conditions and samples
-        reference = condition in run_data.conditions and run_data.conditions[condition].mode is Mode.REFERENCE
-        longest = max(SCENARIOS[scenario].limit(sample) for sample in samples) if at_hand else int(longest_seen)
-        limits[scenario, condition] = 0 if reference else max(longest, int(longest_seen)) - 1
+    conditions, limits = run_data.conditions, dict[tuple[str, str], int]()
+    for scenario, name, longest in turns.iter_rows():
+        samples = run_data.samples.get(scenario, {}).values() if name in conditions else ()
+        is_reference = name in conditions and conditions[name].mode is Mode.REFERENCE
+        longest = max(int(longest), *(SCENARIOS[scenario].limit(sample) for sample in samples), 0)
+        limits[scenario, name] = 0 if is_reference else longest - 1
     return limits
 
 
 def _split_cells(scored: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
-    columns = ["correct", "turns", "cluster", *dict.fromkeys(SHARES.values())]
-    counts = [pl.col(name).cast(pl.Int64) for name in dict.fromkeys(columns)]
-    rows = scored.select("cell", *counts, (pl.col("ending") == Ending.LIMIT).cast(pl.Int64).alias("limit"))
+    counts = pl.col(list(dict.fromkeys(("correct", "turns", "cluster", *SHARES.values())))).cast(pl.Int64)
+    rows = scored.select("cell", counts, (pl.col("ending") == Ending.LIMIT).cast(pl.Int64).alias("limit"))
     return [(str(cell), part) for (cell,), part in rows.sort("cell").group_by(["cell"], maintain_order=True)]
 
 
@@ -152,9 +149,8 @@ def _estimate_cell(episodes: pl.DataFrame, limit: int) -> _Cell:
         "ps": stratum_from_values(values["turns"] - 1, 0, limit, groups),
         "loops": stratum_from_values(100 * values["limit"], 0, 100, groups),
     }
-    estimates = {name: _estimate_mean([stratum]) for name, stratum in strata.items() if name == "ps"}
-    for name in ("acc", "acc_first", "loops"):
-        estimates[name] = proportion(strata[name])
+    estimates = {name: proportion(strata[name]) for name in ("acc", "acc_first", "loops")}
+    estimates["ps"] = _estimate_mean([strata["ps"]])
     return _Cell(strata, estimates | {name: _estimate_share(episodes, count) for name, count in SHARES.items()})
 
 

@@ -80,21 +80,18 @@ def _measure_cells(name: str, cells: pl.DataFrame, episodes: pl.LazyFrame, turns
     means = joined.group_by("cell").agg(
         pl.col("value").mean().alias(name), pl.col("value").std().alias("_std"), pl.len().cast(pl.Int64).alias("_n")
     )
-    is_share = joined["value"].is_in([0.0, 100.0]).all()
-    low, high = (_proportion_intervals if is_share else _student_intervals)(means, name)
+    is_share = bool(joined["value"].is_in([0.0, 100.0]).all())
+    low, high = _intervals(means[name], means["_std"], means["_n"], is_share)
     bounds = low.alias(f"{name}_low"), high.alias(f"{name}_high")
     return means.select("cell", name, *bounds, pl.col("_n").alias(f"{name}{COUNT_SUFFIX}"))
 
 
-def _proportion_intervals(means: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]:
-    low, high = proportion_bounds(means[name] / 100 * means["_n"], means["_n"])
-    return (100 * low).clip(0, 100), (100 * high).clip(0, 100)
-
-
-def _student_intervals(means: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]:
-    freedom = (means["_n"].to_numpy() - 1).clip(1)
-    half = pl.Series(stdtrit(freedom, 0.975)) * means["_std"] / means["_n"].sqrt()
-    return means[name] - half, means[name] + half
+def _intervals(mean: pl.Series, deviation: pl.Series, n: pl.Series, is_share: bool) -> tuple[pl.Series, pl.Series]:
+    if is_share:
+        low, high = proportion_bounds(mean / 100 * n, n)
+        return (100 * low).clip(0, 100), (100 * high).clip(0, 100)
+    half = pl.Series(stdtrit((n.to_numpy() - 1).clip(1), 0.975)) * deviation / n.sqrt()
+    return mean - half, mean + half
 
 
 def _run_measure(name: str, measure: object, episodes: pl.LazyFrame, turns: pl.LazyFrame) -> pl.DataFrame:

@@ -21,7 +21,7 @@ from actors.text.printable import HIDDEN
 from envs.render import Renderer, UnreadablePicture
 from envs.types import ImageRef
 from orchestrator.report.html import write_page
-from orchestrator.report.html.episode_browser import MEANINGS, sample_episodes
+from orchestrator.report.html.episode_browser import sample_episodes
 from orchestrator.report.html.episode_view import FIRST, LAST, LONGEST_REPLY, EpisodeViews, rows_by_key
 from orchestrator.report.html.page_data import build_page
 from orchestrator.report.html.text import inert, visible
@@ -215,7 +215,7 @@ def test_long_episodes_show_their_beginning_and_their_end(content):
 def test_every_ending_has_its_meaning(content):
     assert {episode["kind"] for episode in content["episodes"]} <= set(content["kinds"])
     assert {"correct", "unprocessable", "unparsable", "asked for ever"} <= {e["kind"] for e in content["episodes"]}
-    assert all(MEANINGS.values())
+    assert all(content["kinds"].values())
 
 
 def test_verdicts_of_judges_stand_beside_the_reply(folder, run_data, tmp_path):
