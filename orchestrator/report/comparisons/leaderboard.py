@@ -90,10 +90,10 @@ def _check_same_samples(runs: Sequence[RunData], names: Sequence[str]) -> None:
         first = run.turns.filter(pl.col("turn") == 0).select("key", "image")
         pictures = run.episodes.lazy().select("key", *SAMPLE).join(first, on="key").select(*SAMPLE, "image").unique()
         for *sample, image in pictures.collect().iter_rows():
-            known_image, where = first_pictures.setdefault(tuple(sample), (image, name))
-            if known_image != image:
+            first_image, first_run = first_pictures.setdefault(tuple(sample), (image, name))
+            if first_image != image:
                 raise RunFolderError(
-                    f"{where} and {name} have different pictures of {sample[0]} under the same id, so their data differ"
+                    f"{first_run} and {name} have different pictures of {sample[0]} under the same id, so their data differ"
                     " and they cannot be ranked together"
                 )
 
@@ -118,7 +118,7 @@ def _join_runs(runs: Sequence[RunData], names: Sequence[str], entrants: Mapping[
     planned, episodes, models = [], [], []
     samples: Samples = {}
     for run, name in zip(runs, names, strict=True):
-        names_here = {model: entrant.name for (where, model), entrant in entrants.items() if where == name}
+        names_here = {model: entrant.name for (run_name, model), entrant in entrants.items() if run_name == name}
         planned.append(_rename_models(run.planned, names_here))
         episodes.append(_rename_models(run.episodes, names_here))
         specs = [spec for spec in run.sweep.models if spec.name in names_here]
@@ -174,8 +174,8 @@ def _other_protocols(protocols: Sequence[Protocol]) -> str:
 def _describe_unranked(rows: pl.DataFrame, entrants: Mapping[tuple[str, str], Entrant]) -> list[str]:
     """Return one sentence per condition with the number of unranked rows and the reason."""
     baselines = [entrant.name for entrant in entrants.values() if entrant.kind == "baseline"]
-    without = rows.filter(pl.col("rank").is_null() & ~pl.col("name").is_in(baselines))
+    unranked = rows.filter(pl.col("rank").is_null() & ~pl.col("name").is_in(baselines))
     return [
         f"{condition}: {pluralize(part.height, 'row')} without a rank, which needs two models that have completed all scenarios"
-        for (condition,), part in without.group_by(["condition"], maintain_order=True)
+        for (condition,), part in unranked.group_by(["condition"], maintain_order=True)
     ]

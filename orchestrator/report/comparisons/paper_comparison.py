@@ -68,7 +68,7 @@ def compare_with_paper(run_data: RunData, intervals: Estimates | None = None) ->
 
 
 def comparison_tables(rows: pl.DataFrame) -> Iterator[Table]:
-    """Yield a table per condition and protocol: ours, under it the paper's and the difference, with ``*`` where they disagree."""
+    """Yield a table per condition and protocol: ours, under it the paper's and the difference, with ``*`` if they disagree."""
     published, names = rows.filter(pl.col("published").is_not_null()), (*SCENARIOS, AVERAGE)
     for (protocol, condition), part in published.group_by(["protocol", "condition"], maintain_order=True):
         mark = "more than rounding allows" if part["exact"].all() else "outside our 95% interval"

@@ -35,7 +35,7 @@ FIGURES: dict[str, Callable[[FigureContext], Figure | None]] = {
     "capacity": capacity_figure,
     "budget": budget_figure,
 }
-"""Name -> function that draws the figure; it returns None where the run has nothing to draw."""
+"""Name -> function that draws the figure; it returns None if the run has nothing to draw."""
 WIDTHS = ((plot_style.PAGE, "", ("pdf", "png", "svg")), (plot_style.COLUMN, "-column", ("pdf", "svg")))
 """Inches, end of the file names, and file formats."""
 LARGEST_SVG = 400_000
@@ -44,7 +44,7 @@ PAGE_DPI = 110
 
 
 class FigureImage(NamedTuple):
-    """A figure as ``report.html`` holds it."""
+    """A figure as it is in ``report.html``."""
 
     kind: str
     """``svg+xml`` or ``png``."""

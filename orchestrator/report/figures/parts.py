@@ -67,12 +67,12 @@ class FigureContext:
         return finished / max(1, planned)
 
     def opacity(self, row: Row) -> float:
-        """Return the opacity of a row's point: pale where its cells are unfinished."""
+        """Return the opacity of a row's point: pale if its cells are unfinished."""
         names = {name: row[name] for name in ("model", "condition", "scenario") if name in row}
         return 1.0 if self.progress(**names) == 1 else UNFINISHED
 
     def label(self, **names: str) -> str:
-        """Return the model's name, with its progress where its cells are unfinished."""
+        """Return the model's name, with its progress if its cells are unfinished."""
         progress = self.progress(**names)
         return plot_style.short_label(names["model"]) + ("" if progress == 1 else f" ({int(100 * progress)}%)")
 
@@ -149,7 +149,7 @@ def legend_dot(look: tuple[str, str], label: str, **style: Any) -> Line2D:
 
 
 def style_notes(context: FigureContext, names: Iterable[str]) -> list[Handle]:
-    """Return legend entries that explain gray and pale, where they occur."""
+    """Return legend entries that explain gray and pale, if they occur."""
     models, entries = list(names), list[Handle]()
     if any(map(context.is_gray, models)):
         entries.append(Patch(facecolor=GRAY, label="gray: baselines"))

@@ -145,6 +145,6 @@ def gray(color: str) -> str:
 
 
 def short_label(name: str) -> str:
-    """Return a name as a label: on one line, cut where it is too long."""
+    """Return a name as a label: on one line, cut if it is too long."""
     line = one_line(name)
     return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"

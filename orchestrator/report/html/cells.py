@@ -101,7 +101,7 @@ def cells_table(run_data: RunData, intervals: Estimates) -> Table:
 
 
 def _name_cells(row: Row) -> Line:
-    """Return the values of ``NAMES``; the condition names its protocol where that is not multiple choice."""
+    """Return the values of ``NAMES``; the condition names its protocol if that is not multiple choice."""
     protocol = "" if row["protocol"] == "mcqa" else f" ({row['protocol']})"
     names = (row["model"], row["scenario"], row["condition"] + protocol)
     return tuple(TableCell(name, name) for name in names)
@@ -181,7 +181,7 @@ def _cut_short(row: Row, ending: str) -> TableCell:
 
 # -- resources ---------------------------------------------------------------------------------------------------------
 def resources_table(run_data: RunData) -> Table | None:
-    """Return the cost of each cell; None where no cell took money, tokens or GPU time, as among policies."""
+    """Return the cost of each cell; None if no cell took money, tokens or GPU time, as among policies."""
     rows = resources(run_data).iter_rows(named=True)
     lines = tuple(_resources(row) for row in rows if row["prompt_tokens"] or row["cost"] or row["gpu_hours"])
     return Table("took", "Cost of each cell", RESOURCES, lines, search=True) if lines else None
@@ -201,7 +201,7 @@ def _resources(row: Row) -> Line:
 
 # -- the paper ---------------------------------------------------------------------------------------------------------
 def paper_table(rows: pl.DataFrame) -> Table | None:
-    """Return ours next to the published figures (``compare_with_paper``); None where there is nothing to compare or explain."""
+    """Return ours next to the published figures (``compare_with_paper``); None if there is nothing to compare or explain."""
     if rows.is_empty():
         return None
     lines = tuple(_published(row) for row in rows.filter(pl.col("published").is_not_null()).iter_rows(named=True))

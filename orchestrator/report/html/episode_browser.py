@@ -28,7 +28,7 @@ SEED = 0
 
 
 def read_verdicts(folder: Path) -> pl.DataFrame:
-    """Return the judges' verdicts of a run folder, empty where there are none."""
+    """Return the judges' verdicts of a run folder, empty if there are none."""
     frames = []
     for file in sorted((folder / "verdicts").glob("*.parquet")):
         try:
@@ -42,7 +42,7 @@ def read_verdicts(folder: Path) -> pl.DataFrame:
 def build_episode_browser(
     run_data: RunData, verdicts: pl.DataFrame, data: Path | None, most_pictures: int, most_episodes: int
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the browser's data for JSON, and sentences about what it holds and what it does not."""
+    """Return the browser's data for JSON, and sentences about what it shows and what it lacks."""
     kinds = endings(run_data)
     linked = hardest_samples(run_data, HARDEST)["example"].to_list()
     keys = sample_episodes(kinds, most_episodes, SEED, linked)

@@ -46,7 +46,7 @@ class ReplayedTurn:
 
     view: View
     answer: int
-    """Index of the right category; -1 where it cannot count yet."""
+    """Index of the right category; -1 if it cannot count yet."""
     asks: tuple[int, ...]
     """Indexes of the suggestions that count now."""
     said: tuple[int, int]
@@ -117,7 +117,7 @@ class EpisodeViews:
 
 
 def replay_episode(run_data: RunData, row: Row, turns: Sequence[Row]) -> tuple[dict[int, ReplayedTurn], str]:
-    """Return the question of each turn, and the reason why questions or options are missing; empty where none are."""
+    """Return the question of each turn, and the reason why questions or options are missing; empty if none are."""
     sample = run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
     condition = run_data.conditions.get(row["condition"])
     if not turns:
@@ -178,12 +178,12 @@ def _replay(sample: Sample, condition: Condition, seed: int, turns: Sequence[Row
 def _question(game: Scenario, sample: Sample, state: State, view: View, reply: str) -> ReplayedTurn:
     askable = set(game.askable(sample, state)) if view.options else set()
     text, letter = as_text(reply), as_letter(reply)
-    named = (
+    indexes = (
         option_table(view.options, (), 0).read(text, letter).chosen,
         option_table(view.categories, (), len(view.options)).read(text, letter).chosen,
     )
     answer = view.categories.index(sample.answer) if game.answerable(sample, state) else -1
-    return ReplayedTurn(view, answer, tuple(n for n, option in enumerate(view.options) if option in askable), named)
+    return ReplayedTurn(view, answer, tuple(n for n, option in enumerate(view.options) if option in askable), indexes)
 
 
 def _verdict(row: Row) -> dict[str, Any]:

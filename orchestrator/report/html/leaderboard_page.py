@@ -66,7 +66,7 @@ def write_leaderboard(
 
 
 def _report_address(folder: Path, target: Path) -> str:
-    """Return the relative address of a run's report page, empty where there is none."""
+    """Return the relative address of a run's report page, empty if there is none."""
     page = folder / NAME
     return quote(os.path.relpath(page.resolve(), target.resolve().parent)) if page.is_file() else ""
 
@@ -84,7 +84,7 @@ def _section(leaderboard: Leaderboard, condition: str, pages: Mapping[str, str])
 
 
 def _table(leaderboard: Leaderboard, rows: pl.DataFrame, pages: Mapping[str, str], name: str, title: str) -> Table:
-    """Return a line per entrant; ranks and runs only where there are several."""
+    """Return a line per entrant; ranks and runs only if there are several."""
     several_runs = len(leaderboard.folders) > 1
     ranked = bool(rows["rank"].is_not_null().any())
     shared = bool((rows["average"] - rows["acc"]).abs().gt(1e-9).any())

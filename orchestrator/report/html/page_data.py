@@ -49,7 +49,7 @@ class ReportPage:
     figures: Sequence[tuple[str, str, FigureImage]]
     """Name, caption and image of each figure."""
     about: Sequence[str]
-    """What the episode browser holds, and what it does not."""
+    """Notes on what the episode browser shows and lacks."""
     browser: Mapping[str, Any]
     """The data of the episode browser, for JSON."""
 

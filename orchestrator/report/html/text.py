@@ -23,14 +23,14 @@ _INERT = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
 def visible(text: Any, longest: int = LONGEST_NAME) -> str:
-    """Return one line with control, zero-width and direction characters as ``U+202E``, cut where it is too long."""
+    """Return one line with control, zero-width and direction characters as ``U+202E``, cut if it is too long."""
     raw = str(text)
     line = spell_invisible(raw[:longest])
     return line if len(raw) <= longest else f"{line}… ({len(raw):,} characters)"
 
 
 def cut(text: str, longest: int) -> tuple[str, int]:
-    """Return the text, cut where it is too long, and its full length; 0 where nothing was cut."""
+    """Return the text, cut if it is too long, and its full length; 0 if nothing was cut."""
     return (text, 0) if len(text) <= longest else (text[:longest], len(text))
 
 

@@ -18,7 +18,7 @@ EDGE = 208
 """Pixels of a thumbnail's longer side."""
 QUALITY = 72
 MOST_BYTES = 6_000_000
-"""Bytes of all thumbnails of a page, as they stand in it."""
+"""Bytes of all thumbnails of a page, in the page."""
 CACHE = 64 << 20
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
@@ -38,7 +38,7 @@ class Thumbnails:
     """The pictures of one page: ``number`` gives each its index in ``uris``."""
 
     def __init__(self, data: Path | None, most: int, most_bytes: int = MOST_BYTES) -> None:
-        """``data`` is the benchmark folder, None where it is not available; ``most`` bounds the number of pictures."""
+        """``data`` is the benchmark folder, None if it is not available; ``most`` bounds the number of pictures."""
         self.renderer = None if data is None else Renderer(data, CACHE)
         self.most, self.most_bytes = most, most_bytes
         self.uris: list[str] = []

@@ -157,12 +157,12 @@ def _wrong_kind() -> pl.Expr:
 
 def _kind_column() -> pl.Expr:
     """Return the kind from the ending, or from the last turn if that was wrong; without a turn it is unparsable."""
-    named = {
+    kinds = {
         Ending.CORRECT: EndingKind.CORRECT, Ending.LIMIT: EndingKind.ASKED_FOR_EVER, Ending.OVERFLOW: EndingKind.OUTGROWN,
         Ending.TRUNCATED: EndingKind.SILENCED, Ending.ANSWERED: EndingKind.ANSWERED,
         Ending.UNPROCESSABLE: EndingKind.UNPROCESSABLE, Ending.REFUSED: EndingKind.REFUSED, Ending.FAILED: EndingKind.FAILED,
     }  # fmt: skip
     by_ending = pl.col("ending").replace_strict(
-        {e.value: k.value for e, k in named.items()}, default=None, return_dtype=pl.String
+        {e.value: k.value for e, k in kinds.items()}, default=None, return_dtype=pl.String
     )
     return pl.coalesce(by_ending, pl.col("kind"), pl.lit(EndingKind.UNPARSABLE.value))

@@ -47,14 +47,14 @@ class FirstTurns:
     def decide(self, percent: int) -> pl.DataFrame:
         """Return ``samples`` with ``needed`` (right models that drop it) and ``kept``: true, false, or null if undecided."""
         rows = self.samples.with_columns(needed=(percent * pl.col("models") + 99) // 100)
-        gone, stays = pl.col("right") >= pl.col("needed"), pl.col("right") + pl.col("lacking") < pl.col("needed")
-        return rows.with_columns(kept=pl.when(gone).then(False).when(stays).then(True))
+        dropped, safe = pl.col("right") >= pl.col("needed"), pl.col("right") + pl.col("lacking") < pl.col("needed")
+        return rows.with_columns(kept=pl.when(dropped).then(False).when(safe).then(True))
 
     def ids(self, percent: int) -> dict[str, list[int]]:
         """Return the ids that are certainly kept, by scenario, as ``selection.ids_file`` reads them."""
-        stay = self.decide(percent).filter("kept")
+        kept_samples = self.decide(percent).filter("kept")
         scenarios = in_paper_order(self.samples["scenario"])
-        return {name: sorted(stay.filter(scenario=name)["sample_id"]) for name in scenarios}
+        return {name: sorted(kept_samples.filter(scenario=name)["sample_id"]) for name in scenarios}
 
 
 def first_turns(run_data: RunData, models: Sequence[str] = ()) -> FirstTurns:
@@ -68,8 +68,8 @@ def first_turns(run_data: RunData, models: Sequence[str] = ()) -> FirstTurns:
             f"{run_data.folder} was played over the samples that the paper's filter keeps; the filter is made from all of them: "
             "run the sweep with --set selection.filtered=false into another folder"
         )
-    chosen = _selected_models(run_data, models)
-    cells = run_data.planned.filter(pl.col("model").is_in(chosen), condition=ZERO_SHOT, protocol=PROTOCOL)
+    names = _selected_models(run_data, models)
+    cells = run_data.planned.filter(pl.col("model").is_in(names), condition=ZERO_SHOT, protocol=PROTOCOL)
     if cells.is_empty():
         raise RunFolderError(
             f"{run_data.folder} plays no zero-shot multiple choice, whose first turn the filter looks at"
@@ -83,7 +83,7 @@ def first_turns(run_data: RunData, models: Sequence[str] = ()) -> FirstTurns:
     rows = _planned_samples(run_data, cells).join(counts, on=SAMPLE, how="left")
     rows = rows.with_columns(pl.col("right", "wrong").fill_null(0))
     rows = rows.with_columns(lacking=pl.col("models") - pl.col("right") - pl.col("wrong")).sort(SAMPLE)
-    return FirstTurns(tuple(chosen), rows, rates)
+    return FirstTurns(tuple(names), rows, rates)
 
 
 def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
@@ -106,9 +106,9 @@ def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
     ).cast({cs.exclude("scenario"): pl.Int64})  # fmt: skip
     foreign = ~pl.col("scenario").is_in(list(paper_ids()))
     counts = counts.with_columns(pl.when(foreign).then(None).otherwise(pl.col("published", "shared")).name.keep())
-    stay = turns.rates.join(decided.filter("kept"), on=SAMPLE, how="semi")
+    kept_rates = turns.rates.join(decided.filter("kept"), on=SAMPLE, how="semi")
     counts = counts.join(_mean_rate(turns.rates, "first_turn"), on="scenario", how="left")
-    counts = counts.join(_mean_rate(stay, "first_turn_kept"), on="scenario", how="left")
+    counts = counts.join(_mean_rate(kept_rates, "first_turn_kept"), on="scenario", how="left")
     ordered = counts.sort(rank_of("scenario", in_paper_order(counts["scenario"])))
     total = ordered.select(pl.lit(TOTAL).alias("scenario"), cs.integer().sum(), cs.float().mean())
     return pl.concat([ordered, total])
@@ -152,11 +152,11 @@ def _planned_samples(run_data: RunData, cells: pl.DataFrame) -> pl.DataFrame:
             f"{run_data.folder} has no record of the planned samples; rerun the `run` command that created it, "
             "which writes the record and replays nothing"
         )
-    named = keys.select(
+    samples = keys.select(
         pl.col("key").str.replace(r"/[^/]*$", "").alias("cell"),
         pl.col("key").str.extract(r"/(\d+)-[^/]*$", 1).cast(pl.Int64).alias("sample_id"),
     )
-    planned = named.join(cells.lazy().select("cell", "scenario"), on="cell")
+    planned = samples.join(cells.lazy().select("cell", "scenario"), on="cell")
     return planned.group_by(SAMPLE).agg(pl.len().cast(pl.Int64).alias("models")).collect()
 
 

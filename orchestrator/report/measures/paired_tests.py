@@ -157,7 +157,7 @@ def _corrected_columns(tests: pl.DataFrame, family: int) -> list[pl.Series]:
 
 
 def holm_columns(tests: pl.DataFrame, family: int) -> list[pl.Series]:
-    """Return Holm's adjusted ``p_holm`` and ``ps_p_holm``, null where p is."""
+    """Return Holm's adjusted ``p_holm`` and ``ps_p_holm``, null if p is."""
     columns = []
     for name in ("p", "ps_p"):
         adjusted = iter(holm(tests[name].drop_nulls().to_numpy(), family).tolist())
@@ -193,10 +193,10 @@ def paired_differences(
     limit_by_scenario: dict[str, int] = {}
     for (scenario, _), limit in limits.items():
         limit_by_scenario[scenario] = max(limit, limit_by_scenario.get(scenario, 0))
-    at = list(names).index("scenario")
+    position = list(names).index("scenario")
     for group, part in pairs.sort(names).group_by(names, maintain_order=True):
-        named = tuple(map(str, group))
-        yield named, _paired_kinds(part, limit_by_scenario[named[at]])
+        values = tuple(map(str, group))
+        yield values, _paired_kinds(part, limit_by_scenario[values[position]])
 
 
 def _paired_kinds(pairs: pl.DataFrame, limit: int) -> PairedDifferences:

@@ -77,17 +77,17 @@ def describe_sample_sizes(
     planned = _plan_cells(unlimited)
     cells = planned.filter(protocol=Protocol.MCQA.value)
     samples = dict(cells.group_by("scenario", maintain_order=True).agg(pl.col("planned").max()).iter_rows())
-    lines, wanted = [], []
+    lines, sizes_needed = [], []
     if precision is not None:
         needed = samples_for_precision(precision)
         lines += _precision_lines(precision, needed, samples)
-        wanted.append(needed)
+        sizes_needed.append(needed)
     if detect is not None:
         for what, size in comparison_families(sweep, planned).items():
             sizes = [samples_for_effect(detect, share, size) for share in DISCORDANT]
             lines += _effect_lines(detect, what, size, sizes)
-            wanted.append(sizes[DISCORDANT.index(0.3)])
-    sample_sizes = sorted({n for n in wanted if n is not None})
+            sizes_needed.append(sizes[DISCORDANT.index(0.3)])
+    sample_sizes = sorted({n for n in sizes_needed if n is not None})
     return lines + [_describe_hours(unlimited, planned, n, gpus, gpu_type) for n in sample_sizes]
 
 

@@ -79,12 +79,12 @@ def open_ended_subsets(run_data: RunData) -> dict[str, str]:
     }  # the shuffle draws other samples if a line is missing
     judged = run_data.rows.filter(pl.col("protocol").is_in(list(OPEN_ENDED_CONDITIONS)))
     counts = judged.group_by("scenario").agg(pl.col("planned").max()).sort("scenario")
-    wanted = {scenario: min(OPEN_ENDED, len(ids)) for scenario, ids in paper_ids().items()}
+    published = {scenario: min(OPEN_ENDED, len(ids)) for scenario, ids in paper_ids().items()}
     return {
         scenario: f"another subset: {pluralize(planned, 'sample')} by the sweep's selection, and the published table is of the "
-        f"paper's own {wanted[scenario]}"
+        f"paper's own {published[scenario]}"
         for scenario, planned in counts.iter_rows()
-        if differs or scenario in damaged or selection.ids.get(scenario) or planned != wanted[scenario]
+        if differs or scenario in damaged or selection.ids.get(scenario) or planned != published[scenario]
     }
 
 
@@ -115,7 +115,7 @@ def _foreign_reason(scenario: str, run_data: RunData, pictures: pl.DataFrame) ->
     unknown_ids = len(ids - paper_ids()[scenario])
     if run_data.sweep.selection.filtered and unknown_ids:
         return f"other data: {pluralize(unknown_ids, 'sample')} with ids that the published filter does not keep"
-    for number, name in [(number, name) for (known, number), name in KNOWN_PICTURES.items() if known == scenario]:
+    for number, name in [(number, name) for (owner, number), name in KNOWN_PICTURES.items() if owner == scenario]:
         images = pictures.filter(scenario=scenario, sample_id=number)["image"].to_list()
         if images and not images[0].startswith(name):
             return f"other data: sample {number} is {images[0][:80]}, and the published one is {name}*"

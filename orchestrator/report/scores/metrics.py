@@ -114,14 +114,14 @@ def average_over_scenarios(rows: pl.DataFrame) -> pl.DataFrame:
     all seven scenarios of the benchmark are complete; otherwise the mean is not comparable with the paper's.
     """
     measured = [pl.col("acc"), *([pl.col("aggregate")] if "aggregate" in rows.columns else [])]
-    done = (missing_episodes(rows.columns) == 0) & pl.coalesce(measured).is_not_null()
+    complete = (missing_episodes(rows.columns) == 0) & pl.coalesce(measured).is_not_null()
     defined = pl.col("scenario").is_in(list(SCENARIOS))
     names = ("model", "condition", "protocol")
     means = rows.sort("cell").group_by(names, maintain_order=True).agg(
         pl.col("acc", "ps").mean(),
         pl.col("acc").count().cast(pl.Int64).alias("scenarios"),
-        done.sum().cast(pl.Int64).alias("complete"),
-        (pl.col("scenario").filter(done).n_unique().eq(len(SCENARIOS)) & defined.all()).alias("all_seven"),
+        complete.sum().cast(pl.Int64).alias("complete"),
+        (pl.col("scenario").filter(complete).n_unique().eq(len(SCENARIOS)) & defined.all()).alias("all_seven"),
     )  # fmt: skip
     return means.sort(names)
 

@@ -84,7 +84,7 @@ def score_interval(strata: Sequence[Stratum]) -> tuple[float, float]:
 
 
 def score_test(strata: Sequence[Stratum]) -> tuple[float, float, float]:
-    """Return ``score_interval`` and the two-sided p of an average of 0: below 0.05 where 0 is outside the interval."""
+    """Return ``score_interval`` and the two-sided p of an average of 0: below 0.05 if 0 is outside the interval."""
     below, above = _compute_side(strata, upwards=False), _compute_side(strata, upwards=True)
     average = float(np.mean([stratum.mean for stratum in strata]))
     towards = above if average < 0 else below
@@ -185,7 +185,7 @@ def _standardize(strata: Sequence[tuple[Floats, Floats]]) -> _Side:
 def _tilted_path(away: Floats, counts: Floats) -> _Path:
     """Return the likeliest distributions over ``away`` and 0 as a Lagrange multiplier pulls their mean to 0.
 
-    Each has p_j = c_j / (a + t r_j); where nothing was observed at the bound and t is large, a is 0 and the remainder is there.
+    Each has p_j = c_j / (a + t r_j); if nothing was observed at the bound and t is large, a is 0 and the remainder is there.
     """
     tilt = TILTS[:, None] / away.max()
     weights = counts / (1 + tilt * away)

@@ -43,7 +43,7 @@ PAIRED = {
 
 
 def paired_table(run_data: RunData, protocol: Protocol = Protocol.MCQA) -> Table:
-    """Return the change of each condition against zero-shot on the same samples, in points; ``*`` where p is below 0.05."""
+    """Return the change of each condition against zero-shot on the same samples, in points; ``*`` if p is below 0.05."""
     cells = compare_conditions(run_data).filter(protocol=protocol.value)
     averages = compare_condition_averages(run_data).filter(protocol=protocol.value)
     means = {(row["model"], row["condition"]): row for row in averages.iter_rows(named=True)}
@@ -65,7 +65,7 @@ def paired_table(run_data: RunData, protocol: Protocol = Protocol.MCQA) -> Table
 
 
 def share_changes_table(run_data: RunData) -> Table:
-    """Return how hints and random suggestions change the shares of answers, with the paper's figures where published."""
+    """Return how hints and random suggestions change the shares of answers, with the paper's figures if published."""
     rows, lines = share_changes(run_data), []
     for model, condition, part in model_conditions(run_data, rows):
         changes = by_column(part, "share")

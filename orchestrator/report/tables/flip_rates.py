@@ -37,7 +37,7 @@ TITLE = (
 
 
 def flip_rate_table(run_data: RunData) -> Table:
-    """Return a line per share, setting and model; none where nothing was played again."""
+    """Return a line per share, setting and model; none if nothing was played again."""
     rates = read_rates(run_data.folder)
     rows = rates.iter_rows(named=True)
     lines = tuple(line(f"{row['model']}, {row['setting']} ({row['share']})", rate_cells(row)) for row in rows)

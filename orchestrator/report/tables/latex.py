@@ -16,7 +16,7 @@ _COMMANDS = {
 
 
 def latex(table: Table) -> str:
-    """Return a booktabs table, shrunk where it is wider than the line; its first line names the packages that it needs."""
+    """Return a booktabs table, shrunk if it is wider than the line; its first line names the packages that it needs."""
     align = "".join("r" if column.number else "l" for column in table.columns)
     heads = " & ".join(escape_latex(column.name) for column in table.columns)
     lines = [

@@ -104,7 +104,7 @@ def average_cell(run_data: RunData, row: Row | None, text: Format | None = None)
 
 
 def change_cell(row: Row | None, interval: bool = False) -> TableCell:
-    """Return the cell of a paired difference in points, with ``*`` where it is significant."""
+    """Return the cell of a paired difference in points, with ``*`` if it is significant."""
     if row is None or row["difference"] is None:
         return MISSING
     limits = f" ({format_limits(row, 'difference')})" if interval else ""
@@ -133,7 +133,7 @@ def acc_and_ps(row: Row) -> str:
 
 
 def one_decimal(row: Row | None, measure: str) -> str:
-    """Return a measure as text, ``-`` where there is none."""
+    """Return a measure as text, ``-`` if there is none."""
     return "-" if row is None or row[measure] is None else f"{row[measure]:.1f}"
 
 

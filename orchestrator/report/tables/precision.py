@@ -33,7 +33,7 @@ def stopped_averages(run_data: RunData) -> pl.DataFrame:
     """Return a row per average over scenarios with a stopped cell, and with ``difference`` one per condition against zero-shot.
 
     Columns: model, condition, against (empty for an accuracy), value with low and high (percent, or points), samples (that
-    count) and full (of the full sets). Empty where nothing stopped.
+    count) and full (of the full sets). Empty if nothing stopped.
     """
     stopped, rule = stopped_cells(run_data.rows), run_data.sweep.precision
     if rule is None or not stopped:
@@ -70,7 +70,7 @@ def _difference(run_data: RunData, cells: Cells, base: Cells, points: float) -> 
 
 
 def _correct(run_data: RunData, row: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Return 1 or 0 for each episode of a cell in the order of the draw, nan where there is no answer."""
+    """Return 1 or 0 for each episode of a cell in the order of the draw, nan if there is no answer."""
     episodes = sort_by_draw(run_data.episodes.filter(cell=row["cell"]), run_data.sweep.seed)
     answered = pl.when(~pl.col("ending").is_in(UNSCORED)).then(pl.col("correct").cast(pl.Float64))
     return episodes.select(answered.alias("correct"))["correct"].to_numpy()

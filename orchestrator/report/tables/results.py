@@ -49,7 +49,7 @@ FORMATS = {
     "oeg-multi": replace(MULTIPLE_CHOICE, title="open-ended over several turns, acc % / ps"),
     "tools": CellFormat("tool calls, acc % / ps / malformed % of turns", CALLS),
 }
-"""Protocol -> its format, where that is not ``MULTIPLE_CHOICE``."""
+"""Protocol -> its format, if that is not ``MULTIPLE_CHOICE``."""
 
 
 def result_tables(rows: pl.DataFrame) -> Iterator[Table]:

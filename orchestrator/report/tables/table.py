@@ -66,7 +66,7 @@ class Table:
     rows: tuple[Line, ...]
     numbers: pl.DataFrame = field(default_factory=pl.DataFrame, compare=False)
     ranked: int = 0
-    """Number of rows before those of the baselines; 0 where all rows are alike."""
+    """Number of rows before those of the baselines; 0 if all rows are alike."""
     notes: tuple[str, ...] = ()
     fold_baselines: bool = False
     """The page folds the rows of baselines, and the terminal only counts them."""
