@@ -157,7 +157,7 @@ def _corrected_columns(tests: pl.DataFrame, family: int) -> list[pl.Series]:
 
 
 def holm_columns(tests: pl.DataFrame, family: int) -> list[pl.Series]:
-    """Return Holm's adjusted ``p_holm`` and ``ps_p_holm``, null if p is."""
+    """Return Holm's adjusted ``p_holm`` and ``ps_p_holm``; null without p."""
     columns = []
     for name in ("p", "ps_p"):
         adjusted = iter(holm(tests[name].drop_nulls().to_numpy(), family).tolist())
