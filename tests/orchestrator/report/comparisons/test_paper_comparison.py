@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from envs import SCENARIOS
+from envs.samples import paper_ids
 from orchestrator.report.comparisons.paper_comparison import (
     compare_with_paper,
     comparison_notes,
@@ -118,7 +119,7 @@ def test_the_demo_is_other_data_and_is_not_compared(demo_data, tmp_path):
     ("changes", "most", "said"),
     [
         ({"selection": {"limit": 20}}, 20, "a subset: 20 samples by the sweep's selection"),
-        ({}, 30, "a subset: 30 samples, and the published table is of"),
+        ({}, 30, f"a subset: 30 samples, and the published table is of {len(paper_ids()['ROD']):,}"),
         ({"selection": {"ids": {"ROD": [0, 1]}}}, None, "a subset"),
         ({"sampling": {"temperature": 0.7}}, None, "decoded otherwise than the paper: sampled at temperature 0.7"),
         ({"selection": {"filtered": False}}, None, "(mcqa, unfiltered) is published"),
