@@ -12,7 +12,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from orchestrator.report.figures.draw import FigureSet, run_figures
+from orchestrator.report.figures.draw import FigureSet
 from orchestrator.report.html.page_data import EPISODES, THUMBNAILS, build_page
 from orchestrator.report.html.text import inert, policy_hash, visible
 from orchestrator.report.run_data import RunData
@@ -42,7 +42,7 @@ def write_page(
         episodes: Limit on its episodes.
         figures: Figures that another process draws.
     """
-    page = build_page(run_data, data, thumbnails, episodes, figures or run_figures(run_data))
+    page = build_page(run_data, data, thumbnails, episodes, figures)
     html = render_template("template.html.j2", SCRIPTS, page=page, content=inert(page.browser))
     target = run_data.folder / NAME
     atomic_write.write(target, html.encode())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.report.comparisons.paper_comparison import compare_with_paper
-from orchestrator.report.figures.draw import FigureImage, FigureSet
+from orchestrator.report.figures.draw import FigureImage, FigureSet, run_figures
 from orchestrator.report.html.cells import cells_table, paper_table, resources_table
 from orchestrator.report.html.episode_browser import build_episode_browser, read_verdicts
 from orchestrator.report.html.findings import Finding, find_headlines
@@ -54,10 +54,13 @@ class ReportPage:
     """The data of the episode browser, for JSON."""
 
 
-def build_page(run_data: RunData, data: Path | None, thumbnails: int, episodes: int, figures: FigureSet) -> ReportPage:
+def build_page(
+    run_data: RunData, data: Path | None, thumbnails: int, episodes: int, figures: FigureSet | None = None
+) -> ReportPage:
     """Return the page of a run; the arguments are those of ``write_page``."""
     intervals, verdicts = estimate(run_data), read_verdicts(run_data.folder)
     browser, about = build_episode_browser(run_data, verdicts, data, thumbnails, episodes)
+    images = (figures or run_figures(run_data)).images()
     return ReportPage(
         title=visible(run_data.sweep.name),
         facts=list_facts(run_data, verdicts),
@@ -67,7 +70,7 @@ def build_page(run_data: RunData, data: Path | None, thumbnails: int, episodes: 
         cells=cells_table(run_data, intervals),
         paper=paper_table(compare_with_paper(run_data, intervals)),
         resources=resources_table(run_data),
-        figures=[(name, CAPTIONS[name], image) for name, image in figures.images().items()],
+        figures=[(name, CAPTIONS[name], image) for name, image in images.items()],
         about=about,
         browser=browser,
     )

@@ -151,7 +151,7 @@ def test_a_megabyte_is_cut_and_its_length_told(content):
 
 
 def test_errors_reach_the_summary_with_their_marks_shown(html, run_data):
-    page = build_page(run_data, None, 0, 0, 10)
+    page = build_page(run_data, None, 0, 10)
     told = " ".join(page.problems)
     assert "without an answer, and in no measure: 50 episodes (50 unprocessable)" in told
     assert "\\u202eby the processor" in told, "the store has it escaped already"
@@ -248,7 +248,7 @@ def judge(folder: Path, key: str) -> None:
 def test_the_judge_is_named_and_torn_verdicts_count_as_absent(demo_data, tmp_path):
     run = played(tmp_path / "judged", sweep(demo_data, ["guess"], ["zero-shot"], scenarios=["ROD"]))
     judge(run, read_run(run).episodes["key"][0])
-    page = build_page(read_run(run), None, 0, 0, 20)
+    page = build_page(read_run(run), None, 0, 20)
     assert dict(page.facts)["Judge"] == "rule-1: 1 verdict"
     (judged,) = [episode["judged"] for episode in page.browser["episodes"] if "judged" in episode]
     assert judged[0]["judge"] == ["rule-1", 0] and judged[0]["suggestion"] is False
@@ -279,7 +279,7 @@ def test_a_thumbnail_shows_what_the_model_saw(run_data, demo_data):
 
 
 def test_bounds_hold_and_are_told(folder, run_data, demo_data):
-    page = build_page(run_data, None, 7, 0, 40)
+    page = build_page(run_data, None, 7, 40)
     assert len(page.browser["pictures"]) == 7 and len(page.browser["episodes"]) == 40
     assert "40 of 600 episodes, drawn with seed 0" in page.about[0]
     assert re.fullmatch(r"7 pictures as .*; \d+ more left out to bound the file\.", page.about[1])
@@ -293,7 +293,7 @@ def test_bounds_hold_and_are_told(folder, run_data, demo_data):
 
 
 def test_without_the_data_there_are_reasons_instead_of_pictures(folder, tmp_path):
-    page = build_page(read_run(folder, tmp_path / "gone"), tmp_path / "gone", 100, 0, 100)
+    page = build_page(read_run(folder, tmp_path / "gone"), tmp_path / "gone", 100, 100)
     assert page.browser["pictures"] == [] and "data folder is not available" in page.about[1]
     turns = [turn for episode in page.browser["episodes"] for turn in episode["turns"]]
     assert {turn["picture"] for turn in turns} == {"the data folder is not available"}
@@ -328,7 +328,7 @@ def test_models_and_conditions_can_be_laid_side_by_side(run_data):
 
 # -- summary -----------------------------------------------------------------------------------------------------------
 def test_the_headline_is_the_best_average(run_data):
-    page = build_page(run_data, None, 0, 0, 5)
+    page = build_page(run_data, None, 0, 5)
     rows = average_over_scenarios(run_data.rows).filter(condition="zero-shot").filter(pl.col("model") != "oracle")
     best = rows.sort("acc", descending=True).row(0, named=True)
     assert page.findings[0].figure == f"{best['acc']:.1f}%" and best["model"] in page.findings[0].text
@@ -342,14 +342,14 @@ def test_one_model_is_spoken_of_as_one(demo_data, tmp_path):
     run = played(
         tmp_path / "one", sweep(demo_data, ["uniform", "first-option"], ["zero-shot"], scenarios=["ROD", "CIT"])
     )
-    told = {finding.text.partition(" (")[0]: finding for finding in build_page(read_run(run), None, 0, 0, 1).findings}
+    told = {finding.text.partition(" (")[0]: finding for finding in build_page(read_run(run), None, 0, 1).findings}
     chance = told["is the accuracy of choosing blindly among the options"]
     assert chance.text.endswith("The interval of first-option contains it.")
 
 
 def test_what_is_unfinished_is_said_first(demo_data, tmp_path):
     wanted = sweep(demo_data, ["oracle", "guess"], ["zero-shot"], scenarios=["ROD", "CIT"])
-    page = build_page(read_run(played(tmp_path / "part", wanted, only=25)), None, 10, 0, 50)
+    page = build_page(read_run(played(tmp_path / "part", wanted, only=25)), None, 10, 50)
     assert page.problems[0].startswith("15 of 40 planned episodes not played yet, in 2 of 4 cells: guess/")
     played_column = [column.name for column in page.cells.columns].index("Played")
     assert [row[played_column].text for row in page.cells.rows] == ["10", "10", "5/10", "0/10"]
