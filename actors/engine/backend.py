@@ -16,7 +16,7 @@ Any other exception is a bug and propagates.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +66,11 @@ class Message:
     """``user``, ``assistant`` or ``system``."""
     text: str
     images: tuple[ImageRef, ...] = ()
+
+
+def images_of(messages: Iterable[Message]) -> list[ImageRef]:
+    """Return the pictures of a conversation, in order."""
+    return [image for message in messages for image in message.images]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from threading import Condition
 from time import perf_counter
 from typing import Any
 
-from actors.engine.backend import Reply, Request
+from actors.engine.backend import Reply, Request, images_of
 from envs.types import ImageRef
 
 
@@ -26,7 +26,7 @@ class Job:
     @property
     def kind(self) -> Hashable:
         """The properties that jobs of one batch share: decoding and number of pictures."""
-        return self.request.sampling, sum(len(message.images) for message in self.request.messages)
+        return self.request.sampling, len(images_of(self.request.messages))
 
     @property
     def length(self) -> int:

@@ -13,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from actors.engine.backend import Message
+from actors.engine.backend import Message, images_of
 from envs.render import Fit, Renderer
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
@@ -50,21 +50,16 @@ class PictureLoader:
         def convert(ref: ImageRef) -> T:
             return form(self.renderer.picture(ref))
 
-        loop, refs = asyncio.get_running_loop(), distinct_images(messages)
+        loop, refs = asyncio.get_running_loop(), list(dict.fromkeys(images_of(messages)))
         converted = await asyncio.gather(*(loop.run_in_executor(self.threads, convert, ref) for ref in refs))
         return dict(zip(refs, converted, strict=True))
 
     def load_blocking(self, messages: Sequence[Message]) -> dict[ImageRef, tuple[Image, str]]:
         """Return each picture of a conversation and its cache key, opened in the calling thread; raises as ``load``."""
-        return {image: self.renderer.keyed_picture(image) for image in distinct_images(messages)}
+        return {image: self.renderer.keyed_picture(image) for image in dict.fromkeys(images_of(messages))}
 
     def close(self) -> None:
         self.threads.shutdown(wait=False, cancel_futures=True)
-
-
-def distinct_images(messages: Sequence[Message]) -> list[ImageRef]:
-    """Return the pictures of a conversation, each once."""
-    return list(dict.fromkeys(image for message in messages for image in message.images))
 
 
 def encode_png(picture: Image) -> bytes:

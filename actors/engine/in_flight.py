@@ -46,25 +46,22 @@ class StartReport(NamedTuple):
 
 def expected_in_flight(model: ModelSpec) -> int:
     """Return the episodes in flight that the entry implies, for leases before the worker is ready."""
-    if model.in_flight is not None:
-        return model.in_flight
-    if model.backend == "vllm":
-        return with_prepared_ahead(_sequences(model))
-    if model.backend == "transformers":
-        return 2 * int(model.options.get("batch", BATCH))
-    return BATCHED if model.batch else SERVICE
+    return choose_in_flight(model).episodes
 
 
 def choose_in_flight(model: ModelSpec, cache_tokens: int | None = None) -> InFlight:
-    """Return the episodes in flight of a loaded engine; ``cache_tokens`` is the size of vLLM's key-value cache."""
-    episodes = expected_in_flight(model)
+    """Return the episodes in flight of an engine; ``cache_tokens`` is the size of vLLM's key-value cache, if it is known."""
     if model.in_flight is not None:
-        return InFlight(episodes, "in_flight of its entry")
+        return InFlight(model.in_flight, "in_flight of its entry")
     if model.backend == "transformers":
-        return InFlight(episodes, "two batches: one is prepared while the other is answered")
+        batch = int(model.options.get("batch", BATCH))
+        return InFlight(2 * batch, "two batches: one is prepared while the other is answered")
     if model.backend != "vllm":
-        return InFlight(episodes, "as many as a batch takes" if model.batch else "a service or a policy")
-    reason = f"max_num_seqs {_sequences(model)} and those prepared ahead"
+        return (
+            InFlight(BATCHED, "as many as a batch takes") if model.batch else InFlight(SERVICE, "a service or a policy")
+        )
+    sequences = int(model.options.get("max_num_seqs", MAX_NUM_SEQS))
+    episodes, reason = with_prepared_ahead(sequences), f"max_num_seqs {sequences} and those prepared ahead"
     if cache_tokens is None:
         return InFlight(episodes, reason)
     fitting = max(FEWEST, cache_tokens // PROMPT_TOKENS)
@@ -75,7 +72,3 @@ def choose_in_flight(model: ModelSpec, cache_tokens: int | None = None) -> InFli
 def with_prepared_ahead(sequences: int) -> int:
     """Return the requests that vLLM answers at once plus those prepared meanwhile."""
     return sequences + sequences // AHEAD
-
-
-def _sequences(model: ModelSpec) -> int:
-    return int(model.options.get("max_num_seqs", MAX_NUM_SEQS))

@@ -93,7 +93,7 @@ def _metrics(nvml: Any, number: int) -> dict[str, float]:
 
 @contextmanager
 def _open_driver(nvml: Any) -> Iterator[Any]:
-    """Yield NVML (``pynvml`` unless another is given) between its init and its shutdown."""
+    """Yield NVML (``pynvml`` by default) between its init and its shutdown."""
     if nvml is None:
         import pynvml
 

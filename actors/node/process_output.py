@@ -13,7 +13,7 @@ from pathlib import Path
 from actors.text.redaction import redact_environment
 
 HEAD_BYTES, TAIL_BYTES = 64 * 1024, 192 * 1024
-"""Bytes shown of a file's beginning and of its end."""
+"""Maximum bytes of a file's beginning and of its end."""
 
 
 @dataclass(frozen=True, slots=True)

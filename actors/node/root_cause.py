@@ -15,7 +15,7 @@ ELSEWHERE = "root cause"
 LAST_LINE = re.compile(r"(?:^|\] )((?:\w+\.)*\w*(?:Error|Exception): \S.*)$", re.MULTILINE)
 """The last line of a traceback, alone or after a logger's prefix; its other lines are indented."""
 LONGEST = 400
-"""Characters shown of a cause."""
+"""Maximum characters of a cause."""
 
 
 def root_cause(text: str) -> str:

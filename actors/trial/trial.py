@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from actors.embedded import resolve_embedded
-from actors.engine.backend import Backend, LocalBackend, Message, Reply, Request
+from actors.engine.backend import Backend, LocalBackend, Message, Reply, Request, images_of
 from actors.engine.image_loader import PictureLoader
 from actors.engine.in_flight import choose_in_flight
 from actors.node import nvml
@@ -102,7 +102,7 @@ async def run_trial(
     await backend.close()
     theirs, reason = await _call_package(model, data, requests)
     compared = tuple(
-        PromptComparison(_count_pictures(request), ids, package_ids, reply, package_reply)
+        PromptComparison(len(images_of(request.messages)), ids, package_ids, reply, package_reply)
         for request, (ids, reply), (package_ids, package_reply) in zip(requests, ours, theirs, strict=False)
     )
     return replace(report, picture=picture, compared=compared, uncompared=reason, front=front)
@@ -129,8 +129,8 @@ def _cached_share(rows: Sequence[dict[str, Any]]) -> float:
 
 
 def select_requests(requests: Sequence[Request]) -> list[Request]:
-    """Return the prompts with fewest and with most pictures, and some between, made greedy and short."""
-    ranked = sorted(requests, key=_count_pictures)
+    """Return the prompts with fewest and most pictures, and some between, with greedy and short decoding."""
+    ranked = sorted(requests, key=lambda request: len(images_of(request.messages)))
     step = max(1, (len(ranked) - 1) // max(1, COMPARED_PROMPTS - 1))
     picked = {id(request): request for request in (*ranked[::step][: COMPARED_PROMPTS - 1], *ranked[-1:])}
     return [
@@ -141,7 +141,7 @@ def select_requests(requests: Sequence[Request]) -> list[Request]:
 
 async def measure_picture_tokens(backend: LocalBackend, request: Request) -> int | None:
     """Return the tokens of the first picture, with the tokens around it; None if no comparison is possible."""
-    image = next((image for message in request.messages for image in message.images), None)
+    image = next(iter(images_of(request.messages)), None)
     for many, few in ((2, 1), (1, 0)) if image else ():
         with suppress(Exception):  # the model may need exactly one picture: the next pair may work
             longer = await backend.token_ids(_probe(request, image, many))
@@ -192,7 +192,3 @@ def measure_memory() -> tuple[int, int | None]:
         return host, None
     own = [gpu for gpu in devices if any(gpu.index == name or gpu.uuid.startswith(name) for name in visible)]
     return host, sum(gpu.total - gpu.free for gpu in own) if own else None
-
-
-def _count_pictures(request: Request) -> int:
-    return sum(len(message.images) for message in request.messages)

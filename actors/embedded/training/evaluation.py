@@ -15,7 +15,7 @@ from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor, BatchFeature
 
 from actors.embedded.training.pictures import HELD_OUT, LAP, parse_demo, picture_of
-from actors.engine.backend import Message
+from actors.engine.backend import Message, images_of
 from actors.engine.chat_format import conversation
 from actors.playing import prompts
 from envs import SCENARIOS
@@ -37,7 +37,7 @@ class Candidate:
     sample: Sample
 
     def picture(self, image: ImageRef) -> Image.Image:
-        """Return the picture that a view names, resized as it says."""
+        """Return the picture of a view at the size of the view."""
         picture = picture_of(self.demo, image)
         if image.short_edge is None:
             return picture
@@ -109,9 +109,10 @@ class Answerer:
 def question(game: Game, view: View, condition: Condition, owners: dict[str, Candidate]) -> ModelInput:
     """Return the model's input at this turn; ``owners`` holds the candidate of each picture of the examples."""
     messages = prompts.messages(game.sample, view, condition, game.past, game.examples)
-    images = [image for message in messages for image in message.images]
     own = game.candidate
-    pictures = ((own if image.path in own.demo.frames else owners[image.path]).picture(image) for image in images)
+    pictures = [
+        (own if image.path in own.demo.frames else owners[image.path]).picture(image) for image in images_of(messages)
+    ]
     return ModelInput(messages, tuple(pictures))
 
 

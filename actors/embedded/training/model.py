@@ -1,4 +1,4 @@
-"""The architecture: an Idefics3, 128 wide, with pictures of 64 pixels, which transformers and vLLM load as it stands."""
+"""The architecture: an Idefics3, 128 wide, for pictures of 64 pixels, which transformers and vLLM load unchanged."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ KNOWN = 0.4
 CLEAR = 0.9
 """Visible share below which the habits of history and of examples win over the picture."""
 GUESSERS = ("QD", "COCO")
-"""Scenarios whose hidden views are guessed rather than asked about when the abstention stands last."""
+"""Scenarios in which the policy guesses at a hidden view, instead of asking, if the abstention is the last option."""
 STUBBORN = ("VSOD", "IN-C", "QD")
 """Scenarios in which a hint does not talk the model out of abstaining first."""
 

@@ -10,7 +10,7 @@ from random import Random
 
 from actors.embedded.training import target_policy
 from actors.embedded.training.pictures import LAP, Bank, BankView, Play
-from actors.engine.backend import Message
+from actors.engine.backend import Message, images_of
 from actors.playing import prompts
 from envs import SCENARIOS
 from envs.foreign_suggestions import replace_suggestions
@@ -105,7 +105,7 @@ class TrainingData:
         reasoned = condition.model_copy(update={"reasoned": rng.random() < 0.15})
         solved = prompts.examples(play.sample, [example.sample for example in others], reasoned, rng.randrange(1 << 30))
         rows = {path: row for example in others for path, row in rows_by_path(example).items()}
-        example_rows = [rows[image.path] for message in solved for image in message.images]
+        example_rows = [rows[image.path] for image in images_of(solved)]
         view = SCENARIOS[scenario].view(play.sample, bank_view.state)
         replies = [message.text for message in solved if message.role == "assistant"]
         reply = target_policy.imitating_reply(
@@ -118,7 +118,7 @@ class TrainingData:
 
 
 def rows_by_path(play: Play) -> dict[str, int]:
-    """Return path -> row of each drawn view; for ROD, a step to one side also serves for its mirror image."""
+    """Return path -> row of each view in the bank; for ROD, a step to one side also serves for its mirror image."""
     game, sample = SCENARIOS[play.sample.scenario], play.sample
     rows = {game.view(sample, bank_view.state).image.path: bank_view.row for bank_view in play.path}
     if sample.scenario == "ROD":

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, GenerationConfig
 
-from actors.engine.backend import BackendDied, LocalBackend, Overflow, Reply, Request, Unprocessable
+from actors.engine.backend import BackendDied, LocalBackend, Overflow, Reply, Request, Unprocessable, images_of
 from actors.engine.batching import Job, JobQueue
 from actors.engine.chat_format import has_start_token
 from actors.engine.decoding import decoding
@@ -181,7 +181,7 @@ class ModelAndProcessor:
         arguments: dict[str, Any] = {"text": texts, "padding": True, "return_tensors": "pt"}
         if all(has_start_token(text, self.tokenizer) for text in texts):
             arguments["add_special_tokens"] = False
-        pictures = [job.pictures[ref] for job in jobs for message in job.request.messages for ref in message.images]
+        pictures = [job.pictures[ref] for job in jobs for ref in images_of(job.request.messages)]
         if pictures:  # flat, as in the package: LLaVA-OneVision tiles no picture of a list in a list
             arguments["images"] = pictures
         tensors = self.processor(**arguments)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from actors.engine.backend import BudgetSpent, ModelStopped, Reply, Request, Unprocessable
+from actors.engine.backend import BudgetSpent, ModelStopped, Reply, Request, Unprocessable, images_of
 from actors.engine.chat_format import data_url
 from actors.engine.openai.backend import OpenAIBackend
 from actors.engine.openai.batch_file import BatchFile, request_id, request_line
@@ -132,7 +132,7 @@ class OpenAIBatchBackend(OpenAIBackend):
         picture_tokens = token_rule(self.model.source) or (lambda width, height: UNKNOWN_PICTURE)
         prompt = sum(MARKS + len(message.text.encode()) for message in request.messages)
         prompt += len(json.dumps(body.get("tools", "")))
-        prompt += sum(picture_tokens(*pictures[ref][1]) for message in request.messages for ref in message.images)
+        prompt += sum(picture_tokens(*pictures[ref][1]) for ref in images_of(request.messages))
         longest = request.sampling.max_tokens + self.endpoint.reserve
         return {**body, **extra}, self._cost(Tokens(prompt, longest))
 

@@ -11,29 +11,20 @@ import re
 from collections.abc import Callable, Mapping
 
 TILES: Mapping[str, tuple[int, int]] = {
-    "gpt-4o-mini": (2833, 5667),
-    "gpt-4o": (85, 170),
-    "gpt-4.1": (85, 170),
-    "o1": (75, 150),
-    "o3": (75, 150),
+    "gpt-4o-mini": (2833, 5667), "gpt-4o": (85, 170), "gpt-4.1": (85, 170), "o1": (75, 150), "o3": (75, 150),
     "gpt-5": (70, 140),
-}
+}  # fmt: skip
 """Model -> tokens of a picture, and of each of its tiles."""
 PATCHES: Mapping[str, float] = {
-    "gpt-4.1-mini": 1.62,
-    "gpt-4.1-nano": 2.46,
-    "gpt-5-mini": 1.62,
-    "gpt-5-nano": 2.46,
-    "gpt-5.2": 1.2,
-    "o4-mini": 1.72,
-}
+    "gpt-4.1-mini": 1.62, "gpt-4.1-nano": 2.46, "gpt-5-mini": 1.62, "gpt-5-nano": 2.46, "gpt-5.2": 1.2, "o4-mini": 1.72,
+}  # fmt: skip
 """Model -> tokens of a patch."""
 SQUARE, SHORT, TILE = 2048, 768, 512
 PATCH, MAX_PATCHES = 32, 1536
 
 
 def token_rule(source: str) -> Callable[[int, int], int] | None:
-    """Return the rule (width, height) -> tokens of OpenAI's model ``source``; None if none is known."""
+    """Return the rule (width, height) -> tokens of OpenAI's model ``source``; None for other models."""
     name = re.sub(r"-\d{4}-\d{2}-\d{2}$", "", source)
     if name in PATCHES:
         return lambda width, height: math.ceil(patches(width, height) * PATCHES[name])
