@@ -91,7 +91,7 @@ def test_only_columns_that_say_something_are_shown_and_the_cursor_stays(folder):
         )
         fewer = driven(folder)
 
-    assert shown["columns"] == "model replicas GPUs at once episodes /s waiting playing paused errors"
+    assert shown["columns"] == "model replicas GPUs at once episodes /s waiting playing paused errors left"
     assert shown["at"] == "2"
     assert fewer["columns"] == "model episodes /s"
 
