@@ -80,7 +80,12 @@ class RunFigures:
     def figures(self, width: float = plot_style.PAGE) -> dict[str, Figure]:
         """Return the figures of this width in inches, without those that have no cells."""
         if width not in self._figures:
-            self._figures[width] = _draw_figures(FigureContext(self.numbers, width, self.baselines))
+            context = FigureContext(self.numbers, width, self.baselines)
+            with plot_style.house_style():
+                drawn = {name: figure for name, draw in FIGURES.items() if (figure := draw(context))}
+                for figure in drawn.values():
+                    plot_style.lay_out(figure)
+            self._figures[width] = drawn
         return self._figures[width]
 
     def files(self) -> dict[str, bytes]:
@@ -129,13 +134,3 @@ def write_figures(run_data: RunData, figures: FigureSet | None = None) -> list[P
 def run_figures(run_data: RunData, baselines: bool = True) -> RunFigures:
     """Return the figures of a run, the same object for its files and its page."""
     return RunFigures(figure_numbers(run_data), baselines)
-
-
-def _draw_figures(context: FigureContext) -> dict[str, Figure]:
-    figures: dict[str, Figure] = {}
-    with plot_style.house_style():
-        for name, draw in FIGURES.items():
-            if figure := draw(context):
-                plot_style.lay_out(figure)
-                figures[name] = figure
-    return figures

@@ -20,10 +20,9 @@ from actors.engine.backend import Backend, Reply
 from actors.text.printable import HIDDEN
 from envs.render import Renderer, UnreadablePicture
 from envs.types import ImageRef
-from orchestrator.report.html import write_page
+from orchestrator.report.html import build_page, write_page
 from orchestrator.report.html.episode_browser import sample_episodes
 from orchestrator.report.html.episode_view import FIRST, LAST, LONGEST_REPLY, EpisodeViews, rows_by_key
-from orchestrator.report.html.page_data import build_page
 from orchestrator.report.html.text import inert, visible
 from orchestrator.report.html.thumbnails import EDGE, Thumbnails, parse_image_key
 from orchestrator.report.measures.endings import endings
