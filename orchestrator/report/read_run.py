@@ -29,6 +29,9 @@ from orchestrator.storage.run_folder import planned_cells, planned_keys, read_ba
 from sweeps.load import SweepError
 from sweeps.spec import Sweep
 
+NO_DATA = "the data folder is not available"
+"""Beginning of the note on a run without its data."""
+
 
 def read_run(
     folder: Path, data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
@@ -131,7 +134,7 @@ def _load_samples(sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, Plan | N
     try:
         plan = build_plan(sweep)
     except (BadData, PackageError, SweepError, OSError) as problem:
-        return {}, None, [f"the data folder is not at hand ({problem}), so views are judged by the oracle's path"]
+        return {}, None, [f"{NO_DATA} ({problem}), so views are judged by the oracle's path"]
     played = dict(stored.group_by("scenario").agg("key").rows())
     scenarios = dict.fromkeys(cell.scenario for cell in plan.cells)
     usable = {name for name in scenarios if name not in played or _is_played(plan, name, pl.Series(played[name]))}

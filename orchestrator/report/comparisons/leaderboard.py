@@ -17,6 +17,7 @@ from envs import in_paper_order
 from orchestrator.report.comparisons.run_comparison import configuration_differences, distinct_names
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.ranking import ranking
+from orchestrator.report.read_run import NO_DATA
 from orchestrator.report.run_data import RunData, Samples, rank_of
 from orchestrator.report.wording import pluralize
 from orchestrator.storage.lock import RunFolderError
@@ -161,7 +162,7 @@ def _describe_runs(runs: Sequence[RunData], names: Sequence[str]) -> list[str]:
     for run, name in zip(runs, names, strict=True):
         if any(protocol != "mcqa" for protocol in run.sweep.protocols):
             notes.append(f"{name} has {_other_protocols(run.sweep.protocols)} too, which are not ranked here")
-        notes += [f"{name}: {line}" for line in run.notes if not line.startswith("the data folder is not at hand")]
+        notes += [f"{name}: {line}" for line in run.notes if not line.startswith(NO_DATA)]
     return notes
 
 

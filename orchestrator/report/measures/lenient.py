@@ -38,7 +38,7 @@ def leniency(run_data: RunData) -> pl.DataFrame:
     """Return one row per planned cell of ``mcqa`` and ``oeg``: unparsable (episodes that ended so), readable, otherwise.
 
     ``share_readable`` is percent of the unparsable, ``share_otherwise`` percent of the scored episodes (null where the
-    samples are not at hand and something was read); ``would_correct`` counts those that would be correct at once.
+    samples are missing and something was read); ``would_correct`` counts those that would be correct at once.
 
     Accuracy in percent under three readings: ``acc``, the benchmark's own; ``acc_lenient`` and ``acc_fuzzy`` count those that
     would be correct at once, ``acc_lenient_most`` and ``acc_fuzzy_most`` also all that would go on, whose ending is unknown.

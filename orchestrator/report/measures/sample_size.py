@@ -106,10 +106,10 @@ def _plan_cells(sweep: Sweep) -> pl.DataFrame:
 
 def _precision_lines(points: float, needed: int | None, samples: dict[str, int]) -> list[str]:
     if needed is None:
-        return [f"+-{points:g} points: more than {MOST:,} samples a cell"]
+        return [f"+-{points:g} points: more than {MOST:,} samples per cell"]
     fewer = [f"{name} {n:,} (+-{half_width(n):.1f})" for name, n in samples.items() if n < needed]
-    short = f"; fewer has {', '.join(fewer)}" if fewer else ""
-    return [f"+-{points:g} points at 95%: {needed:,} samples a cell where accuracy is 50%, fewer elsewhere{short}"]
+    short = f"; scenarios with fewer samples: {', '.join(fewer)}" if fewer else ""
+    return [f"+-{points:g} points at 95%: {needed:,} samples per cell at 50% accuracy, fewer at any other{short}"]
 
 
 def _effect_lines(points: float, what: str, size: int, sizes: list[int | None]) -> list[str]:
@@ -118,20 +118,20 @@ def _effect_lines(points: float, what: str, size: int, sizes: list[int | None]) 
         for share, n in zip(DISCORDANT, sizes, strict=True)
     ]
     return [
-        f"{points:g} points between {what}, found with {POWER:.0%} power among {size:,} comparisons (Holm, p <= "
-        f"{ALPHA / size:.2g}): {', '.join(parts)} samples a cell, by the share of samples that end otherwise"
+        f"to detect {points:g} points between {what} with {POWER:.0%} power among {size:,} comparisons (Holm, p <= "
+        f"{ALPHA / size:.2g}): {', '.join(parts)} samples per cell, by the share of samples that end differently"
     ]
 
 
 def _describe_hours(sweep: Sweep, planned: pl.DataFrame, n: int, gpus: int, gpu_type: str) -> str:
     """Return the GPU-hours of multiple choice with ``n`` samples per cell, or all if a scenario has fewer."""
     if not split_by_gpu(sweep)[0]:
-        return f"{n:,} samples a cell: no model takes a GPU"
+        return f"{n:,} samples per cell: no model takes a GPU"
     sizes = dict(planned.filter(protocol=Protocol.MCQA.value).select("cell", "planned").iter_rows())
     work = count_work((cell, min(n, sizes[cell.key])) for cell in sweep.cells() if cell.key in sizes)
     estimate = forecast(sweep, gpus, gpu_type, sibling_runs(sweep), work).simulated
     hours = f"{estimate.busy_gpu_seconds / HOUR:.1f} GPU-hours in use on {gpus} {gpu_type.upper()}"
-    return f"{n:,} samples a cell: {estimate.delivered:,} episodes, {hours}"
+    return f"{n:,} samples per cell: {estimate.delivered:,} episodes, {hours}"
 
 
 def _search_fewest(enough: Callable[[int], bool]) -> int | None:

@@ -47,8 +47,8 @@ def choose_judge(folder: Path, sweep: Sweep, prefix: str = "") -> str:
     if prefix:
         fitting = [name for name in judge_keys if name.startswith(prefix)]
         if len(fitting) != 1:
-            read_by = ", ".join(judge_keys) or "nobody yet"
-            raise RunFolderError(f"--judge {prefix!r} names {len(fitting)} judges of {folder}; there read: {read_by}")
+            judges = ", ".join(judge_keys) or "none yet"
+            raise RunFolderError(f"--judge {prefix!r} names {len(fitting)} judges of {folder}; its judges: {judges}")
         return fitting[0]
     own_key = own_judge_key(sweep)
     if own_key in judge_keys or not judge_keys:

@@ -107,12 +107,8 @@ def describe_planned_savings(rule: Precision | None, cells: Sequence[Cell], size
     if rule is None:
         return []
     counts = {share: sum(forecast_stops(rule, cells, sizes, share)) for share in SHARES}
-    parts = [
-        f"{count:,} ({count / max(sum(sizes), 1):.0%}) where accuracies are {s:.0%}" for s, count in counts.items()
-    ]
-    return [
-        f"precision, reckoned with planted answers: of {pluralize(sum(sizes), 'episode')} are played {', '.join(parts)}"
-    ]
+    parts = [f"{count:,} ({count / max(sum(sizes), 1):.0%}) at {s:.0%} accuracy" for s, count in counts.items()]
+    return [f"precision, simulated: of {pluralize(sum(sizes), 'episode')}, the rule would play {', '.join(parts)}"]
 
 
 def describe_savings(rule: Precision | None, cells: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -101,5 +101,5 @@ def test_the_folder_alone_is_enough(run, tmp_path):
     without = read_run(run, data=tmp_path / "gone")
 
     assert without.samples == {}
-    assert "not at hand" in without.notes[0]
+    assert "not available" in without.notes[0]
     assert endings(without).height == without.episodes.height

@@ -59,7 +59,7 @@ def test_plan_says_samples_and_gpu_hours(tmp_path):
     )
     said = plan(file, "--precision", "2", "--detect", "5").stdout
 
-    assert f"{samples_for_precision(2):,} samples a cell where accuracy is 50%" in said
+    assert f"{samples_for_precision(2):,} samples per cell at 50% accuracy" in said
     assert f"VSOD 42 (+-{half_width(42):.1f})" in said
     assert f"{samples_for_effect(5, 0.3, 14):,} (30%)" in said and "among 14 comparisons" in said
     assert "GPU-hours in use on 8 H200" in said
