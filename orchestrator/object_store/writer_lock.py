@@ -16,10 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from envs.json_text import parse_json
 from orchestrator.object_store.bucket import Bucket, BucketError
 from orchestrator.object_store.conditional import Unsupported
-from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.lock import RunFolderError, describe_holder, parse_holder
 
 LOCK = "lock"
 ATTEMPT = "attempt"
@@ -29,8 +28,7 @@ RENEWAL_INTERVAL_S = 10.0
 SILENCE_TIMEOUT_S = 45.0
 """Seconds without a renewal after which a holder on another machine counts as dead."""
 SETTLE_S = 1.0
-"""Seconds after which a lock in a bucket without conditional writes is read back: of two that took it at once, one sees the
-other's name."""
+"""Seconds after which a lock in a bucket without conditional writes is read back, to see whether another driver took it too."""
 TRIES = 5
 """Attempts to take a lock that keeps changing."""
 
@@ -78,7 +76,7 @@ class WriterLock:
         current = read_holder(self.bucket)
         if current is None and self.bucket.read(ATTEMPT) in (self._before, self.attempt.encode()):
             if self.bucket.create(LOCK, self._content()):
-                return  # somebody removed it by hand
+                return  # it was removed by hand
             current = read_holder(self.bucket)
         if current is None or current.get("attempt") != self.attempt:
             raise RunFolderError(_refusal(self.bucket, current))
@@ -101,7 +99,7 @@ class WriterLock:
             else:
                 self.bucket.delete([LOCK])
         except (RunFolderError, Unsupported):
-            return  # another has it, or the bucket does not answer: either way there is nothing of ours to remove
+            return  # another driver has the lock, or the bucket does not answer
 
     def _take_over(self, say: Callable[[str], None]) -> bool:
         """Replace a dead writer; return False if the lock is gone.
@@ -112,7 +110,7 @@ class WriterLock:
         if old is None and self.bucket.stat(LOCK) is None:
             return False
         if old is not None and old.get("attempt") == self.attempt:
-            return True  # the answer to our own write was lost, and it was sent again
+            return True  # the response to our own write was lost, and the write was repeated
         if old is not None and not self._wait_for_silence(old, say):
             return False
         if self.conditional and not self.bucket.replace(LOCK, self._content(), version):
@@ -120,7 +118,7 @@ class WriterLock:
         if not self.conditional:
             self.bucket.write(LOCK, self._content())
         if old is not None:
-            say(f"{self.bucket.url}: the lock of {describe_holder(old)} is taken over, for that process is gone")
+            say(f"{self.bucket.url}: the lock of {describe_holder(old)} is taken over because that process is gone")
         return True
 
     def _is_ours(self) -> bool:
@@ -142,7 +140,7 @@ class WriterLock:
             try:
                 self._renew()
             except BucketError:
-                continue  # the bucket does not answer; whether the lock is still ours is seen when it does
+                continue  # the bucket does not answer; the next renewal checks the lock
             except RunFolderError as taken:
                 return lost(str(taken))
 
@@ -156,8 +154,10 @@ class WriterLock:
             self.check()
 
     def _content(self) -> bytes:
-        who = {"host": socket.gethostname(), "pid": os.getpid(), "started": self.started}
-        return json.dumps({**who, "attempt": self.attempt, "place": _process_scope(), "beat": self._renewals}).encode()
+        process = {"host": socket.gethostname(), "pid": os.getpid(), "started": self.started}
+        return json.dumps(
+            {**process, "attempt": self.attempt, "place": _process_scope(), "beat": self._renewals}
+        ).encode()
 
     def _wait_for_silence(self, old: dict[str, Any], say: Callable[[str], None]) -> bool:
         """Return True once a holder counts as dead, False if its lock is gone. Raises RunFolderError if it renews."""
@@ -180,20 +180,11 @@ class WriterLock:
 
 def read_holder(bucket: Bucket) -> dict[str, Any] | None:
     """Return the writer's fields from its lock; None without a readable lock."""
-    try:
-        fields = parse_json(bucket.read(LOCK) or b"null")
-    except ValueError:
-        return None
-    return fields if isinstance(fields, dict) and {"host", "pid", "started"} <= fields.keys() else None
-
-
-def describe_holder(who: dict[str, Any]) -> str:
-    """Return a holder as words of a sentence."""
-    return f"process {who['pid']} on {who['host']} (since {who['started']})"
+    return parse_holder(bucket.read(LOCK) or b"") or None
 
 
 def _refusal(bucket: Bucket, current: dict[str, Any] | None) -> str:
-    name = describe_holder(current) if current else "a process that has just gone"
+    name = describe_holder(current) if current else "a process that has just ended"
     return f"{bucket.url} is in use by {name}; wait for it, stop it, or pass another --output"
 
 

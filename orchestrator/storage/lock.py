@@ -10,7 +10,8 @@ import fcntl
 import json
 import os
 import socket
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ NAME = "lock"
 WRITER = "writer.json"
 """File that names the writer in a local copy of a remote run."""
 LARGEST = 4096
-"""Most bytes that are read of either file."""
+"""Bytes that are read of either file."""
+LOCK_TRIES, LOCK_PAUSE_S = 10, 0.03
 
 _holdings: dict[Path, tuple[int, set[str]]] = {}
 """Folders that this process holds: handle and roles."""
@@ -99,45 +101,63 @@ def holder(folder: Path) -> dict[str, Any] | None:
 
 def _lock_file(folder: Path) -> int:
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # replies, logs: its owner's alone, unless made before
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # replies and logs are private to the owner
         handle = atomic_write.open_regular_file(folder / NAME, os.O_RDWR)
     except OSError as problem:
         raise RunFolderError(f"{folder} cannot be a run folder ({problem.strerror}); pass another --output") from None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock_exclusively(handle)
     except OSError as problem:
         sentence = _refusal(folder, handle, problem)
         os.close(handle)
         raise RunFolderError(sentence) from None
-    me = {"host": socket.gethostname(), "pid": os.getpid(), "started": datetime.now(UTC).isoformat(timespec="seconds")}
+    started = datetime.now(UTC).isoformat(timespec="seconds")
     os.ftruncate(handle, 0)
-    os.pwrite(handle, json.dumps(me).encode(), 0)
+    os.pwrite(handle, json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "started": started}).encode(), 0)
     return handle
+
+
+def _lock_exclusively(handle: int) -> None:
+    """Lock a file, and try again for a moment, since ``holder`` takes a shared lock to look at it."""
+    for _ in range(LOCK_TRIES - 1):
+        with contextlib.suppress(BlockingIOError):
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(LOCK_PAUSE_S)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _refusal(folder: Path, handle: int, problem: OSError) -> str:
     if not isinstance(problem, BlockingIOError):
         return f"{folder} cannot be locked ({problem.strerror}); pass an --output on a file system that has flock"
-    who = _read_handle(handle)
-    name = f"process {who['pid']} on {who['host']} (since {who['started']})" if who else "another process"
+    current = _read_handle(handle)
+    name = describe_holder(current) if current else "another process"
     return f"{folder} is in use by {name}; wait for it, stop it, or pass another --output"
 
 
 def _read_handle(handle: int) -> dict[str, Any]:
     """Return the holder's fields; empty until the holder has written them."""
     try:
-        return _parse_holder(os.pread(handle, LARGEST, 0))
-    except (OSError, ValueError):
+        return parse_holder(os.pread(handle, LARGEST, 0))
+    except OSError:
         return {}
 
 
 def _remote_holder(folder: Path) -> dict[str, Any] | None:
     try:
-        return _parse_holder(regular.read_bytes(folder / WRITER, LARGEST)) or None
-    except (OSError, ValueError):
+        return parse_holder(regular.read_bytes(folder / WRITER, LARGEST)) or None
+    except OSError:
         return None
 
 
-def _parse_holder(content: bytes) -> dict[str, Any]:
-    fields = parse_json(content)
+def parse_holder(content: bytes) -> dict[str, Any]:
+    """Return the holder's host, pid and start time; empty for any other content."""
+    try:
+        fields = parse_json(content)
+    except ValueError:
+        return {}
     return fields if isinstance(fields, dict) and {"host", "pid", "started"} <= fields.keys() else {}
+
+
+def describe_holder(holder: Mapping[str, Any]) -> str:
+    """Return a holder as words of a sentence."""
+    return f"process {holder['pid']} on {holder['host']} (since {holder['started']})"

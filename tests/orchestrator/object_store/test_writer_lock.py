@@ -176,7 +176,7 @@ def test_a_writer_that_slept_while_another_came_and_went_does_not_go_on(url):
     bucket.write(ATTEMPT, b"another machine's")
     bucket.delete([LOCK])
 
-    with pytest.raises(RunFolderError, match="in use by a process that has just gone"):
+    with pytest.raises(RunFolderError, match="in use by a process that has just ended"):
         sleeper.check()
     sleeper.release()
     assert bucket.read(LOCK) is None

@@ -1,5 +1,6 @@
 """A run folder has one driver and one configuration."""
 
+import fcntl
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from pathlib import Path
@@ -16,6 +18,7 @@ import polars as pl
 import pytest
 
 from envs.types import Ending
+from orchestrator.storage import lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import claim, differences, settings, stored_sweep, sweep_toml, write_plan
@@ -340,3 +343,14 @@ def test_a_lock_file_of_another_host_holds_nothing_by_itself_and_names_its_host_
 def test_a_folder_without_a_run_says_how_to_start_one(tmp_path):
     with pytest.raises(RunFolderError, match="proactive-sweep run SWEEP --output"):
         read_status(tmp_path / "nowhere")
+
+
+def test_a_reader_that_looks_at_the_lock_for_a_moment_does_not_refuse_a_driver(tmp_path):
+    """``status`` takes a shared lock for an instant to see whether a driver holds the folder."""
+    (tmp_path / lock.NAME).touch()
+    handle = os.open(tmp_path / lock.NAME, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    threading.Timer(0.03, os.close, (handle,)).start()
+
+    with lock.hold(tmp_path, "driver"):
+        assert lock.holder(tmp_path)["pid"] == os.getpid()
