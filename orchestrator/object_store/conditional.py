@@ -1,6 +1,6 @@
-"""Conditional writes of S3 and Google Cloud Storage: replace or delete an object only if it is still the version that was read.
+"""Conditional writes of S3 and Google Cloud Storage: replace or delete an object only if its version is unchanged.
 
-A condition that fails changes nothing in the bucket and gives False; no answer is taken for a success.
+A failed condition changes nothing in the bucket and returns False; a missing response never counts as success.
 """
 
 from __future__ import annotations
@@ -8,35 +8,35 @@ from __future__ import annotations
 import errno
 from typing import Any, Protocol
 
-FAILED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404", "409", "412")
-"""Codes with which S3 says that an object is not the version asked for; 409 is two conditional writes at the same moment.
+FAILED_CONDITION_CODES = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404", "409", "412")
+"""S3's error codes for an object of another version; 409 means two conditional writes at the same moment.
 
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
 """
 
 
 class Unsupported(Exception):
-    """The service, or fsspec's file system for it, has no conditional writes."""
+    """A service or fsspec file system without conditional writes."""
 
 
 class Conditions(Protocol):
-    """Conditional writes of one kind of service; ``path`` is BUCKET/NAME, ``version`` what ``version_of`` gave.
+    """Conditional writes of one kind of service; ``path`` is BUCKET/NAME, ``version`` comes from ``version_of``.
 
-    Every method raises Unsupported where the service answers "not implemented", and the service's own errors.
+    Every method raises the service's own errors, and Unsupported if the service answers "not implemented".
     """
 
     def version_of(self, details: dict[str, Any]) -> str:
-        """The version of an object, from what ``fs.info`` says of it or a write answered; empty where there is none."""
+        """Return an object's version from the result of ``fs.info`` or of a write; empty if it has none."""
 
     def replace(self, path: str, content: bytes, version: str) -> bool:
-        """Write an object if its version is ``version``."""
+        """Write an object if it has this version."""
 
     def delete(self, path: str, version: str) -> bool:
-        """Delete an object if its version is ``version``."""
+        """Delete an object if it has this version."""
 
 
 class S3:
-    """``If-Match`` with the object's ETag."""
+    """Conditions by ``If-Match`` with the object's ETag."""
 
     def __init__(self, fs: Any) -> None:
         self.fs = fs
@@ -54,17 +54,17 @@ class S3:
         bucket, key, _ = self.fs.split_path(path)
         try:
             self.fs.call_s3(operation, Bucket=bucket, Key=key, **options)
-        except OSError as problem:  # s3fs raises the builtin errors, botocore's beneath them
+        except OSError as problem:  # s3fs wraps botocore's errors
             if unsupported(problem):
                 raise Unsupported from None
-            if _code(problem) in FAILED:
+            if _code(problem) in FAILED_CONDITION_CODES:
                 return False
             raise
         return True
 
 
 class Gcs:
-    """``ifGenerationMatch`` with the object's generation; https://cloud.google.com/storage/docs/request-preconditions."""
+    """Conditions by ``ifGenerationMatch`` with the object's generation; https://cloud.google.com/storage/docs/request-preconditions."""
 
     def __init__(self, fs: Any) -> None:
         self.fs = fs
@@ -86,13 +86,13 @@ class Gcs:
     def _call_service(self, *call: str, **options: Any) -> bool:
         try:
             self.fs.call(*call, **options)
-        except (FileExistsError, FileNotFoundError):  # what gcsfs makes of 412 and 404
+        except (FileExistsError, FileNotFoundError):  # gcsfs raises these for 412 and 404
             return False
         return True
 
 
 class Absent:
-    """A file system of fsspec without conditional writes."""
+    """An fsspec file system without conditional writes."""
 
     def version_of(self, details: dict[str, Any]) -> str:
         return ""
@@ -105,7 +105,7 @@ class Absent:
 
 
 def conditions(fs: Any) -> Conditions:
-    """The conditional writes of a file system of fsspec."""
+    """Return the conditional writes of an fsspec file system."""
     protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
     if "s3" in protocols:
         return S3(fs)
@@ -123,6 +123,6 @@ def lost_race(problem: OSError) -> bool:
 
 
 def _code(problem: OSError) -> str:
-    """The service's code of an error that s3fs raised; empty for any other."""
+    """Return the service's code of an error of s3fs; empty for any other error."""
     response = getattr(problem.__cause__, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))

@@ -1,4 +1,4 @@
-"""Sends commands to a running sweep (``proactive-sweep ctl``) through its run folder, and reads the outcome.
+"""Sends commands to a running sweep (``proactive-sweep ctl``) through its run folder, and reads the log.
 
 The run folder is local or in a bucket. Write access is all that a command needs; nothing listens on a port.
 """
@@ -14,7 +14,7 @@ from orchestrator.storage import control_log, lock, run_folder
 from orchestrator.storage.control_log import Command, LogEntry
 from orchestrator.storage.lock import RunFolderError
 
-LOOK_INTERVAL_S = 0.5
+POLL_INTERVAL_S = 0.5
 """Seconds between two polls for an answer; four times as long in a bucket."""
 
 
@@ -25,18 +25,18 @@ class ControlClient:
         """Raises RunFolderError if there is no run."""
         self.output = output
         self.bucket = Bucket(output) if is_address(output) else None
-        there = self.bucket.stat(run_folder.RESOLVED) if self.bucket else (self.folder / run_folder.RESOLVED).exists()
-        if not there:
+        exists = self.bucket.stat(run_folder.RESOLVED) if self.bucket else (self.folder / run_folder.RESOLVED).exists()
+        if not exists:
             raise RunFolderError(f"{output} holds no run; `proactive-sweep run SWEEP --output {output}` starts one")
 
     @property
     def folder(self) -> Path:
-        """Return the local folder; meaningless for a bucket."""
+        """The local folder; unused for a bucket."""
         return Path(self.output)
 
     @property
     def running(self) -> bool:
-        """Return True if a driver runs there."""
+        """True if a driver is running the sweep."""
         return (read_holder(self.bucket) if self.bucket else lock.holder(self.folder)) is not None
 
     def send(self, command: Command) -> str:
@@ -48,14 +48,14 @@ class ControlClient:
         return name
 
     def wait_for_answer(self, name: str, seconds: float) -> LogEntry | None:
-        """Wait for the outcome of a command; None if nobody has taken it after ``seconds``."""
+        """Wait for the log entry of a command; return None if no driver has taken it after ``seconds``."""
         deadline = time.monotonic() + seconds
         while (entry := self._entry(name)) is None and time.monotonic() < deadline:
-            time.sleep(LOOK_INTERVAL_S * (4 if self.bucket else 1))
+            time.sleep(POLL_INTERVAL_S * (4 if self.bucket else 1))
         return entry
 
     def read_history(self) -> list[LogEntry]:
-        """Return every command that was taken. Raises RunFolderError if the log is damaged."""
+        """Return the log of executed commands. Raises RunFolderError if the log is damaged."""
         if self.bucket is None:
             return control_log.read_history(self.folder)
         return control_log.parse_history(self.bucket.read(control_log.LOG) or b"", self.output)

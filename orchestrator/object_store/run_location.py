@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.object_store.bucket import CACHE, Bucket, StoredObject, is_address
@@ -27,7 +28,7 @@ from orchestrator.object_store.uploader import (
     SENT,
     Uploader,
     is_shared,
-    part_numbers,
+    parse_part,
     replaced_parts,
     shared_files,
 )
@@ -35,23 +36,23 @@ from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock, read_hold
 from orchestrator.storage import atomic_write, checksums, job_paths, lock
 from orchestrator.storage.atomic_write import move_aside
 from orchestrator.storage.lock import RunFolderError
-from orchestrator.storage.part_files import damaged_parts
+from orchestrator.storage.part_files import Part, damaged_parts
 from orchestrator.storage.verdict_store import damaged_verdicts
 
 INCOMPLETE = 1
-AT_ONCE = 16
+DOWNLOAD_THREADS = 16
 """Objects that are downloaded at the same time."""
 STALE_PAUSES_S = (0.0, 1.0, 2.0)
 """Seconds before a stale listing is requested again."""
 
 
+@dataclass
 class RunLocation:
-    """The local folder of an attempt, and what could not be uploaded from it."""
+    """The local folder of an attempt, and the error of its upload."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.unsent = ""
-        """A sentence about what is not in the bucket; empty if everything is."""
+    folder: Path
+    unsent: str = ""
+    """A sentence about what is not in the bucket; empty if everything is."""
 
     def exit_code(self, code: int) -> int:
         """Return the exit code of an attempt, which is complete only if everything is in the bucket."""
@@ -74,13 +75,13 @@ def open_location(output: str, say: Callable[[str], None] = print) -> Iterator[R
     try:
         location = RunLocation(cache_folder(bucket.url, "run"))
         uploader = Uploader(bucket, location.folder, writer, _fetch_run(bucket, location.folder, writer.attempt, say))
-        uploader.fetch_commands()  # what was asked while nobody played may say that there is something to play
+        uploader.fetch_commands()  # commands sent between attempts may make episodes pending
         uploader.start()
         try:
             with _address_errors(bucket.url, location.folder):
                 yield location
         finally:
-            _finish(uploader, location, bucket.url)
+            _finish(uploader, location)
     finally:
         writer.release()
 
@@ -149,7 +150,7 @@ def _put_aside(folder: Path, url: str, say: Callable[[str], None]) -> None:
         return
     aside = folder.with_name(f"{folder.name}-left-{time.time_ns()}")
     folder.rename(aside)
-    say(f"another machine has gone on in {url}; what this one did not upload before is kept in {aside}")
+    say(f"another machine continued {url}; files that this machine did not upload are kept in {aside}")
 
 
 def _refresh_view(bucket: Bucket, folder: Path) -> None:
@@ -179,14 +180,14 @@ def list_run(bucket: Bucket) -> dict[str, StoredObject]:
     """Return the objects of a run folder; parts missing from a stale listing are requested by number."""
     there = {name: stored for name, stored in bucket.list_objects().items() if is_shared(name)}
     for table in ("episodes", "turns", "verdicts"):  # a part of episodes that is there was written after its turns
-        spans = [span for name in there if name.startswith(f"{table}/") and (span := part_numbers(name))]
-        last = max((span[1] for span in spans), default=0)
-        covered = {number for first, end in spans for number in range(first, end + 1)}
+        parts = [part for name in there if name.startswith(f"{table}/") and (part := parse_part(name))]
+        last = max((part.last for part in parts), default=0)
+        covered = {number for part in parts for number in range(part.first, part.last + 1)}
         gaps = sorted(set(range(1, last)) - covered) if table != "verdicts" else []  # a merge of verdicts leaves gaps
         for number in itertools.chain(gaps, itertools.count(last + 1)):
-            part = bucket.stat(name := f"{table}/part-{number:08d}.parquet")
-            if part is not None:
-                there[name] = part
+            stored = bucket.stat(name := f"{table}/{Part(number, number).name}")
+            if stored is not None:
+                there[name] = stored
             elif number > last:
                 break
     return there
@@ -213,7 +214,7 @@ def _fetch(bucket: Bucket, folder: Path, objects: Mapping[str, StoredObject]) ->
 def _read_objects(bucket: Bucket, names: Collection[str]) -> Iterator[tuple[str, bytes | None]]:
     """Yield objects and their bytes; the sums come last, when they cover all others."""
     others = [name for name in names if name != checksums.NAME]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(DOWNLOAD_THREADS) as pool:
         yield from zip(others, pool.map(bucket.read, others), strict=True)
     if len(others) < len(names):
         yield checksums.NAME, bucket.read(checksums.NAME)
@@ -227,7 +228,7 @@ def _reader_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def _finish(uploader: Uploader, location: RunLocation, url: str) -> None:
+def _finish(uploader: Uploader, location: RunLocation) -> None:
     problem = uploader.close()
     if problem is None:
         atomic_write.write(location.folder / SENT, b"")
@@ -246,7 +247,7 @@ def _address_errors(url: str, folder: Path) -> Iterator[None]:
 
 
 def _stop(reason: str) -> None:
-    print(f"{reason}: this sweep stops, for another goes on with it", file=sys.stderr, flush=True)
+    print(f"{reason}: this sweep stops because another driver continues it", file=sys.stderr, flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

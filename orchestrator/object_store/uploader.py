@@ -7,7 +7,6 @@ the store's protocol (docs/decisions/0002 and 0004).
 from __future__ import annotations
 
 import os
-import re
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ from orchestrator.object_store.bucket import PROBE, Bucket, BucketError, StoredO
 from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock
 from orchestrator.storage import atomic_write, checksums, control_log
 from orchestrator.storage.lock import NAME, WRITER, RunFolderError
+from orchestrator.storage.part_files import Part
 
 SENT = "sent"
 """Local file that marks a completely uploaded folder."""
@@ -54,46 +54,33 @@ def pending_parts(local: Iterable[str], remote: Iterable[str]) -> tuple[list[str
     Turns go before episodes, whose part is the commit. A part is deleted only when its merge counts instead;
     episodes first, so that no reader sees an episode without turns.
     """
-    here, there = set(filter(part_numbers, local)), set(filter(part_numbers, remote))
-    gone = replaced_parts(here | there, here)
-    return sorted(here - there - gone, key=_turns_first), sorted(there & gone)
+    local_parts, remote_parts = set(filter(parse_part, local)), set(filter(parse_part, remote))
+    replaced = replaced_parts(local_parts | remote_parts, local_parts)
+    new = local_parts - remote_parts - replaced
+    return sorted(new, key=lambda name: (not name.startswith("turns/"), name)), sorted(remote_parts & replaced)
 
 
-def replaced_parts(names: Iterable[str], holders: Collection[str]) -> set[str]:
-    """Return the parts that are superseded by ``holders``, the parts that exist.
+def replaced_parts(names: Iterable[str], existing: Collection[str]) -> set[str]:
+    """Return the parts that are superseded by ``existing`` parts.
 
-    ``part-FIRST-LAST`` holds the rows of its numbers, from the moment when both its halves are there. Verdicts are merged
-    under the next number, and the lower ones are then gone.
+    A merged part replaces those inside it once both its halves exist. Verdicts are merged under the next number, and the
+    lower ones are then gone.
     """
-    spans = {name.partition("/")[2]: numbers for name in holders if (numbers := part_numbers(name)) and _merge(numbers)}
-    complete_spans = [span for part, span in spans.items() if all(f"{table}{part}" in holders for table in TABLES)]
-    verdicts = {name for name in holders if name.startswith("verdicts/")}
-    newest = max(verdicts, default="")
+    merges = {part for name in existing if (part := parse_part(name)) and part.first < part.last}
+    complete_merges = [part for part in merges if all(f"{table}{part.name}" in existing for table in TABLES)]
+    newest_verdicts = max((name for name in existing if name.startswith("verdicts/")), default="")
     return {
         name
         for name in names
-        if (name < newest and name not in verdicts and name.startswith("verdicts/"))
-        or (name.startswith(TABLES) and any(_inside(part_numbers(name), span) for span in complete_spans))
+        if (name.startswith("verdicts/") and name < newest_verdicts and name not in existing)
+        or (name.startswith(TABLES) and (part := parse_part(name)) and any(map(part.is_inside, complete_merges)))
     }
 
 
-def _turns_first(name: str) -> tuple[bool, str]:
-    return (not name.startswith("turns/"), name)
-
-
 @cache
-def part_numbers(name: str) -> tuple[int, int] | None:
-    """Return first and last number of a part, equal unless it is a merge; None for other files."""
-    match = re.fullmatch(r"\w+/part-([0-9]{8,18})(?:-([0-9]{8,18}))?\.parquet", name)
-    return (int(match[1]), int(match[2] or match[1])) if match else None
-
-
-def _merge(numbers: tuple[int, int]) -> bool:
-    return numbers[0] < numbers[1]
-
-
-def _inside(numbers: tuple[int, int] | None, span: tuple[int, int]) -> bool:
-    return numbers is not None and numbers != span and span[0] <= numbers[0] and numbers[1] <= span[1]
+def parse_part(name: str) -> Part | None:
+    """Return the part of a file such as ``turns/part-00000001.parquet``; None for other files."""
+    return Part.parse(name.partition("/")[2])
 
 
 def shared_files(folder: Path) -> list[str]:
@@ -122,7 +109,7 @@ class Uploader:
         self.there = set(there)
         self._uploaded_states = {
             name: _file_state(folder / name)
-            for name in filter(part_numbers, there)
+            for name in filter(parse_part, there)
             if _same_size(folder / name, there[name])
         }
         """File -> time and size when it was uploaded."""
@@ -161,7 +148,7 @@ class Uploader:
         if not (new or merged or changed):
             return False
         self.lock.check()
-        for name in filter(part_numbers, changed):
+        for name in filter(parse_part, changed):
             self._replace(name)
         for name in new:
             self._upload(name)
@@ -169,13 +156,13 @@ class Uploader:
         self.bucket.delete(gone)
         self.there -= set(gone)
         for name in changed:
-            if not part_numbers(name):
+            if not parse_part(name):
                 self._replace(name)
         return True
 
     def forget_lost_parts(self) -> set[str]:
         """Make uploaded parts that the bucket has lost pending again, and return them."""
-        uploaded = set(filter(part_numbers, shared_files(self.folder))) & self.there
+        uploaded = set(filter(parse_part, shared_files(self.folder))) & self.there
         absent = {name for name in uploaded - self.bucket.list_objects().keys() if self.bucket.stat(name) is None}
         self.there -= absent
         return absent
@@ -210,7 +197,7 @@ class Uploader:
 
     def _changed(self, local: Iterable[str]) -> list[str]:
         """Return changed files, and parts from which an episode was removed."""
-        candidates = (name for name in local if not part_numbers(name) or name in self.there)
+        candidates = (name for name in local if not parse_part(name) or name in self.there)
         return [name for name in candidates if self._uploaded_states.get(name) != _file_state(self.folder / name)]
 
     def _replace(self, name: str) -> None:

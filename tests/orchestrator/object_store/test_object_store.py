@@ -179,7 +179,7 @@ def test_another_machine_goes_on_and_the_first_one_puts_aside_what_it_did_not_ca
     with remote.open_location(url, said.append) as place:
         assert sound(place.folder) == {1, 2}
 
-    assert "what this one did not upload before is kept in" in said[0]
+    assert "files that this machine did not upload are kept in" in said[0]
     assert sound(Path(said[0].split("kept in ")[1])) == {1, 3}
 
 
