@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from envs import SCENARIOS
 from envs.check import Report, check
-from envs.samples import BadData, read_samples
+from envs.samples import BadData, lines_file, read_samples
 from orchestrator.datasets.hub import Repository
 from orchestrator.datasets.remote_files import FetchError, RemoteFile, RemoteFolder, fetch_errors
 from orchestrator.datasets.safe_unzip import PROGRESS_INTERVAL_S, BadArchive, Member, check_members, unzip
@@ -122,11 +122,11 @@ def picture_folders(bench: Path, scenarios: Sequence[str]) -> set[str]:
 def _download_lines(source: Repository, files: Sequence[RemoteFile], bench: Path, scenarios: Sequence[str]) -> None:
     """Download the JSONL file of each scenario."""
     there = {file.path: file for file in files}
-    for name in scenarios:
-        path = f"{FOLDER}/{SCENARIOS[name].stem}_preprocessed.jsonl"
+    for target in (lines_file(bench, name) for name in scenarios):
+        path = f"{FOLDER}/{target.name}"
         if path not in there:
             raise FetchError(f"{source.name} at {source.commit} holds no {path}")
-        source.download(there[path], bench / Path(path).name)
+        source.download(there[path], target)
 
 
 def _pending(
@@ -170,12 +170,15 @@ def _check_space(folder: Path, archives: Sequence[Archive], delete: bool, say: S
     """Raise FetchError if the disk cannot hold the archives and their extracted files."""
     packed = [archive.file.size for archive in archives]
     need = sum(archive.extracted_size for archive in archives) + (max(packed, default=0) if delete else sum(packed))
+    if archives:
+        require_space(folder, need, "" if delete else "; --delete-archives needs less", say)
+
+
+def require_space(folder: Path, need: int, hint: str, say: Say) -> None:
+    """Raise FetchError with this hint if the folder's disk lacks the needed bytes."""
     free = shutil.disk_usage(folder).free
-    if not archives:
-        return
     say(f"needs {need / 1e9:.2f} GB, {free / 1e9:.2f} GB are free")
     if need + SPARE > free:
-        hint = "" if delete else "; --delete-archives needs less"
         raise FetchError(f"{folder} has {free / 1e9:.1f} GB free, and {(need + SPARE) / 1e9:.1f} GB are needed{hint}")
 
 

@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 
 from orchestrator.datasets.remote_files import FetchError, RemoteFile, RemoteFolder, fetch_errors
 
-__all__ = ["FetchError", "HubSnapshot", "RemoteFile", "Repository", "cached_folder"]
-
 
 class Repository(RemoteFolder):
     """A data set or model at one commit. Every method raises FetchError if the Hub does not answer or refuses."""

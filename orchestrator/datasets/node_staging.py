@@ -30,13 +30,13 @@ class Stager:
     """An actor that stages data on its node."""
 
     def stage(self, data: str, scenarios: Sequence[str], cache: str) -> Iterator[tuple[str, str]]:
-        """Yield ("says", line) during staging and finally ("lies", folder). Raises the errors of ``staging.stage``."""
+        """Yield ("line", text) during staging and finally ("result", folder). Raises the errors of ``staging.stage``."""
         yield from _stream_messages(lambda say: str(stage(data, scenarios, cache, say)))
 
 
 @ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
 def fetch_weights_task(models: Sequence[ModelSpec]) -> Iterator[tuple[str, Any]]:
-    """Yield ("says", line) while weights arrive on this node and finally ("lies", failed models)."""
+    """Yield ("line", text) while weights arrive on this node and finally ("result", failed models)."""
     yield from _stream_messages(lambda say: fetch_all(models, say))
 
 
@@ -51,7 +51,7 @@ async def fetch_on_nodes(
         try:
             while True:
                 kind, payload = await _next_message(stream)
-                if kind == "lies":
+                if kind == "result":
                     return [f"{name} on {host}" for name in payload]
                 say(f"node {node[:6]} ({host}): {payload}")
         except RayError as problem:
@@ -62,12 +62,12 @@ async def fetch_on_nodes(
 
 
 def _stream_messages(work: Callable[[Callable[[str], None]], Any]) -> Iterator[tuple[str, Any]]:
-    """Run ``work`` in a thread; yield ("says", line) per line, then ("lies", its result). Raises its errors."""
+    """Run ``work`` in a thread; yield ("line", text) per line, then ("result", value). Raises its errors."""
     messages: SimpleQueue[tuple[str, Any]] = SimpleQueue()
 
     def run() -> None:
         try:
-            messages.put(("lies", work(lambda line: messages.put(("says", line)))))
+            messages.put(("result", work(lambda line: messages.put(("line", line)))))
         except BaseException as problem:
             messages.put(("failed", problem))
 
@@ -77,7 +77,7 @@ def _stream_messages(work: Callable[[Callable[[str], None]], Any]) -> Iterator[t
         if kind == "failed":
             raise payload
         yield kind, payload
-        if kind == "lies":
+        if kind == "result":
             return
 
 
@@ -107,7 +107,7 @@ class NodeStaging:
         try:
             while True:
                 kind, payload = await asyncio.wait_for(_next_message(stream), STAGING_TIMEOUT_S)
-                if kind == "lies":
+                if kind == "result":
                     return str(payload)
                 print(f"node {node[:6]} ({host}): {payload}", file=sys.stderr, flush=True)
         finally:

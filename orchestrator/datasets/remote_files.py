@@ -91,7 +91,7 @@ class RemoteFolder:
                 part.unlink()
                 size_before = 0
             time.sleep(RETRY_PAUSE_S * (2**idle - 1))
-            problem = self._try(file, part)
+            problem = self._continue(file, part)
             idle = idle + 1 if _size(part) <= size_before else 0
             if problem and idle == ATTEMPTS:
                 raise FetchError(
@@ -100,21 +100,21 @@ class RemoteFolder:
                 )
         if file.sha256 and _sha256(part) != file.sha256:
             part.unlink()
-            raise FetchError(f"{file.path} arrived damaged (its SHA-256 is another) and was removed; fetch it again")
+            raise FetchError(f"{file.path} arrived damaged (its SHA-256 differs) and was removed; fetch it again")
         part.replace(target)
         return target
 
     def _part(self, file: RemoteFile, target: Path) -> Path:
         """Return the path of the partial file, named by version; partial files of other versions are deleted."""
-        mark = hashlib.sha256((file.sha256 or file.version or self.commit).encode()).hexdigest()[:12]
-        part = target.with_name(f".{target.name}.{mark}.part")
+        version = hashlib.sha256((file.sha256 or file.version or self.commit).encode()).hexdigest()[:12]
+        part = target.with_name(f".{target.name}.{version}.part")
         part.parent.mkdir(parents=True, exist_ok=True)
-        for left in part.parent.iterdir():
-            if left.name.startswith(f".{target.name}.") and left.suffix == ".part" and left != part:
-                left.unlink()
+        for old_part in part.parent.iterdir():
+            if old_part.name.startswith(f".{target.name}.") and old_part.suffix == ".part" and old_part != part:
+                old_part.unlink()
         return part
 
-    def _try(self, file: RemoteFile, part: Path) -> str:
+    def _continue(self, file: RemoteFile, part: Path) -> str:
         """Append the missing bytes; return why it stopped, or an empty string. Raises ChangedFile."""
         try:
             self._append(file, part)
@@ -125,14 +125,14 @@ class RemoteFolder:
             if problem.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise FetchError(f"the disk is full at {_size(part):,} bytes of {file.path}") from None
             return short_message(problem)
-        except Exception as problem:  # whatever the network stack raises; the caller decides by the bytes that came
+        except Exception as problem:  # whatever the network stack raises; the caller counts the bytes that arrived
             return short_message(problem)
         return "" if _size(part) == file.size else f"the server sent {_size(part):,} bytes"
 
     def _append(self, file: RemoteFile, part: Path) -> None:
         """Request the missing bytes, on the condition that the file is still the one listed."""
-        lasting = file.sha256 or self.commit or file.version
-        offset = _size(part) if lasting else 0
+        is_versioned = file.sha256 or self.commit or file.version
+        offset = _size(part) if is_versioned else 0
         url, headers = self.locate(file)
         range_headers = {**headers, "Accept-Encoding": "identity", "Range": f"bytes={offset}-"}
         if file.version and offset:
@@ -144,9 +144,11 @@ class RemoteFolder:
             if response.status_code not in (200, 206):
                 raise OSError(f"status {response.status_code}")
             if file.version and file_version(response.headers) != file.version:
-                raise ChangedFile(f"{file.path} was changed on the server meanwhile; the same command fetches it anew")
-            if response.status_code == 206 and _start(response.headers) != offset:
-                raise OSError("the server sent another part than the one asked for")
+                raise ChangedFile(
+                    f"{file.path} changed on the server during the download; rerun the same command to start over"
+                )
+            if response.status_code == 206 and _first_byte(response.headers) != offset:
+                raise OSError("the server sent another range than the requested one")
             if response.status_code == 200:  # a server that knows no ranges begins anew
                 offset = 0
             out.truncate(offset)
@@ -161,7 +163,7 @@ def file_version(headers: Any) -> str:
     return tag if tag.startswith('"') else str(headers.get("Last-Modified") or "")
 
 
-def _start(headers: Any) -> int:
+def _first_byte(headers: Any) -> int:
     """Return the first byte of a partial response; -1 if it is not given."""
     match = re.match(r"bytes (\d+)-", headers.get("Content-Range") or "")
     return int(match[1]) if match else -1
@@ -186,7 +188,7 @@ def fetch_errors(subject: str, who: str = "the Hub") -> Iterator[None]:
         raise FetchError(f"this needs the package {problem.name}: pip install 'proactive-sweep[hub,cloud]'") from None
     except BadData:
         raise
-    except Exception as problem:  # from five packages; each means that nobody answered
+    except Exception as problem:  # from five packages; each means a failed request
         raise FetchError(f"{who} did not give {subject}: {short_message(problem)}") from None
 
 

@@ -11,21 +11,21 @@ import stat
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from envs.samples import BadData
 
-MOST_FILES = 5_000_000
+MAX_FILES = 5_000_000
 """Largest number of files per archive; the published set has some hundred thousand in all."""
-MOST_BYTES = 1 << 39
+MAX_BYTES = 1 << 39
 """Largest extracted size per archive: 512 GiB, three times the published set."""
-MOST_GROWTH = 100
+MAX_GROWTH = 100
 """Largest growth of an archive or a large file; pictures hardly grow, text grows about tenfold."""
 SMALL = 1 << 20
 """Bytes below which a file may grow by any factor, as an empty picture does."""
-LONGEST_NAME = 1024
+MAX_NAME = 1024
 CHUNK = 1 << 20
 PROGRESS_INTERVAL_S = 5.0
 """Seconds between two lines about progress."""
@@ -46,15 +46,15 @@ class Member:
 def check_members(archive: zipfile.ZipFile, size: int, name: str) -> list[Member]:
     """Return the files of an archive of ``size`` bytes. Raises BadArchive for a hostile or damaged archive."""
     entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-    if len(entries) > MOST_FILES:
-        raise BadArchive(f"{name} holds {len(entries):,} files, more than {MOST_FILES:,}")
+    if len(entries) > MAX_FILES:
+        raise BadArchive(f"{name} holds {len(entries):,} files, more than {MAX_FILES:,}")
     for entry in entries:
         if reason := _refusal(entry):
             raise BadArchive(f"{name}: {entry.filename[:200]!r} {reason}")
     total, packed = sum(entry.file_size for entry in entries), sum(entry.compress_size for entry in entries)
     if packed > size:
         raise BadArchive(f"{name} claims {packed:,} packed bytes but has {size:,}: files of it overlap")
-    if total > MOST_BYTES or total > MOST_GROWTH * max(size, SMALL):
+    if total > MAX_BYTES or total > MAX_GROWTH * max(size, SMALL):
         raise BadArchive(f"{name} would grow from {size:,} to {total:,} bytes: that is a bomb, not a benchmark")
     _check_names([entry.filename for entry in entries], name)
     return [Member(entry.filename, entry.file_size) for entry in entries]
@@ -100,13 +100,13 @@ def _refusal(entry: zipfile.ZipInfo) -> str:
     parts = PurePosixPath(name).parts
     if name.startswith("/") or "\\" in name or ":" in name.split("/")[0] or ".." in parts or "\0" in name:
         return "would land outside the folder"
-    if not parts or len(name) > LONGEST_NAME or "" in name.split("/") or "." in name.split("/"):
+    if not parts or len(name) > MAX_NAME or "" in name.split("/") or "." in name.split("/"):
         return "is no file name"
     if kind not in (0, stat.S_IFREG):
         return "is a link or a device, not a file"
     if entry.flag_bits & 1:
         return "is encrypted"
-    if entry.file_size > SMALL and entry.file_size > MOST_GROWTH * entry.compress_size:
+    if entry.file_size > SMALL and entry.file_size > MAX_GROWTH * entry.compress_size:
         return f"would grow from {entry.compress_size:,} to {entry.file_size:,} bytes"
     return ""
 
@@ -116,14 +116,10 @@ def _check_names(names: Sequence[str], archive: str) -> None:
     files = set(names)
     if len(files) < len(names):
         raise BadArchive(f"{archive} holds a file twice")
-    for name in _folders(names):
-        if name in files:
-            raise BadArchive(f"{archive}: {name[:200]!r} is a file and a folder")
-
-
-def _folders(names: Iterable[str]) -> set[str]:
-    near = {name.rpartition("/")[0] for name in names}
-    return {str(folder) for name in near for folder in (PurePosixPath(name), *PurePosixPath(name).parents)} - {"."}
+    parents = {PurePosixPath(name).parent for name in names}
+    folders = {str(folder) for parent in parents for folder in (parent, *parent.parents)}
+    if conflicts := files & folders:
+        raise BadArchive(f"{archive}: {min(conflicts)[:200]!r} is a file and a folder")
 
 
 def _target_path(root: Path, name: str, archive: str) -> Path:

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from envs import SCENARIOS
+from envs.samples import lines_file
 from orchestrator.datasets.hub import Repository, make_client
 from orchestrator.datasets.remote_files import (
     CHUNK,
@@ -91,7 +92,7 @@ class WebFolder(RemoteFolder):
 
     def files(self, folder: str | None = None) -> list[RemoteFile]:
         """Return the existing JSONL files and the linked archives."""
-        lines = [f"{game.stem}_preprocessed.jsonl" for game in SCENARIOS.values()]
+        lines = [lines_file(Path(), name).name for name in SCENARIOS]
         with fetch_errors(self.name, self.who):
             return [file for name in (*lines, *self._archives()) if (file := self._file(name)) is not None]
 
@@ -123,7 +124,7 @@ class WebFolder(RemoteFolder):
                 return None
             raise problem.__cause__ or problem from None
         if details["size"] is None:
-            raise FetchError(f"{self.name}/{name}: the server tells no size")
+            raise FetchError(f"{self.name}/{name}: the server sends no size")
         return RemoteFile(name, details["size"], version=file_version(details))
 
 

@@ -15,7 +15,15 @@ from hashlib import blake2b
 from pathlib import Path
 
 from envs import SCENARIOS
-from orchestrator.datasets.download import SPARE, Archive, Meter, picture_folders, read_archive, read_remote_archive
+from envs.samples import lines_file
+from orchestrator.datasets.download import (
+    Archive,
+    Meter,
+    picture_folders,
+    read_archive,
+    read_remote_archive,
+    require_space,
+)
 from orchestrator.datasets.remote_files import FetchError, RemoteFile, RemoteFolder
 from orchestrator.datasets.safe_unzip import BadArchive, Member, unzip
 from orchestrator.datasets.sources import Address, open_source, parse_address, pin
@@ -52,12 +60,12 @@ def fetch_lines(sweep: Sweep) -> Path:
     address = pin(address)
     home = _cache_home(address, sweep.staging.cache)
     needed = list(SCENARIOS) if sweep.draws_suggestions else sweep.scenarios
-    if not all((home / _lines_name(name)).is_file() for name in needed):
+    if not all(lines_file(home, name).is_file() for name in needed):
         with _disk_errors(home), _stage_lock(home, lambda line: None):
             remote = open_source(address, lambda size: None)
             files = remote.files(address.folder or None)
             there = {_relative_path(file, address) for file in files}
-            wanted = [name for name in needed if name in sweep.scenarios or _lines_name(name) in there]
+            wanted = [name for name in needed if name in sweep.scenarios or lines_file(home, name).name in there]
             _download_lines(remote, files, address, home, wanted)
     return home
 
@@ -107,10 +115,10 @@ def _download_lines(
     remote: RemoteFolder, files: Sequence[RemoteFile], address: Address, home: Path, scenarios: Sequence[str]
 ) -> None:
     there = {_relative_path(file, address): file for file in files}
-    for name in scenarios:
-        if _lines_name(name) not in there:
-            raise FetchError(f"{address} holds no {_lines_name(name)}")
-        remote.download(there[_lines_name(name)], home / _lines_name(name))
+    for target in (lines_file(home, name) for name in scenarios):
+        if target.name not in there:
+            raise FetchError(f"{address} holds no {target.name}")
+        remote.download(there[target.name], target)
 
 
 def _needed(remote: RemoteFolder, files: Sequence[RemoteFile], wanted: set[str], home: Path) -> Iterator[Archive]:
@@ -146,33 +154,27 @@ def _check_space(home: Path, archives: Sequence[Archive], loose: Sequence[Remote
     """Raise FetchError if the disk cannot hold the files and the largest archive."""
     packed = max((archive.file.size for archive in archives), default=0)
     need = sum(archive.extracted_size for archive in archives) + packed + sum(file.size for file in loose)
-    free = shutil.disk_usage(home).free
-    say(f"needs {need / 1e9:.2f} GB, {free / 1e9:.2f} GB are free")
-    if need + SPARE > free:
-        raise FetchError(
-            f"{home} has {free / 1e9:.1f} GB free, and {(need + SPARE) / 1e9:.1f} GB are needed; name a larger disk in "
-            f"[staging] cache, or in {CACHE} on that node"
-        )
+    require_space(home, need, f"; name a larger disk in [staging] cache, or in {CACHE} on that node", say)
 
 
 def _unpack(remote: RemoteFolder, archive: Archive, home: Path, say: Say) -> None:
-    """Download an archive, unpack it aside, move its files into place when all are good, and delete it."""
+    """Download an archive, unpack it, move its files into place when all are good, and delete it."""
     names = {member.name for member in archive.wanted}
     path = remote.download(archive.file, _arrival_path(home, archive.file))
-    aside = path.with_suffix(".files")
+    unpacked = path.with_suffix(".files")
     say(f"{path.name}: extracting {len(names):,} files, {archive.extracted_size / 1e9:.2f} GB")
     try:
-        unzip(path, aside, names.__contains__, archive.strip, say)
+        unzip(path, unpacked, names.__contains__, archive.strip, say)
     except BadArchive as problem:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(unpacked, ignore_errors=True)
         path.unlink(missing_ok=True)
         raise BadArchive(f"{problem}; it was removed, and the same command fetches it again") from None
     for member in archive.wanted:
         name = member.name.removeprefix(archive.strip)
         (home / name).parent.mkdir(parents=True, exist_ok=True)
-        (aside / name).replace(home / name)
+        (unpacked / name).replace(home / name)
     path.unlink()
-    shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(unpacked, ignore_errors=True)
 
 
 @contextmanager
@@ -205,10 +207,6 @@ def _cache_home(address: Address, cache: str) -> Path:
 
 def _completion_mark(home: Path, scenario: str) -> Path:
     return home / f"{scenario}.complete"
-
-
-def _lines_name(scenario: str) -> str:
-    return f"{SCENARIOS[scenario].stem}_preprocessed.jsonl"
 
 
 def _arrival_path(home: Path, file: RemoteFile) -> Path:

@@ -12,8 +12,8 @@ from pathlib import Path
 from time import perf_counter
 
 from actors.node.hub_retry import PAUSES_S, retry_hub
-from orchestrator.datasets.hub import FetchError, HubSnapshot
-from orchestrator.datasets.remote_files import short_message
+from orchestrator.datasets.hub import HubSnapshot
+from orchestrator.datasets.remote_files import FetchError, short_message
 from sweeps.spec import ModelSpec
 
 READ = ("*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py")
@@ -41,8 +41,8 @@ def hub_models(models: Sequence[ModelSpec]) -> list[ModelSpec]:
     """Return the models with weights on the Hub (no policy, service or local folder), each source once."""
     models_by_source: dict[tuple[str, str], ModelSpec] = {}
     for model in models:
-        ours = model.backend in ("builtin", "openai") or model.source.startswith("builtin:")
-        if not ours and not Path(model.source).is_dir():
+        weightless = model.backend in ("builtin", "openai") or model.source.startswith("builtin:")
+        if not weightless and not Path(model.source).is_dir():
             models_by_source.setdefault((model.source, model.revision), model)
     return list(models_by_source.values())
 

@@ -18,7 +18,8 @@ from typing import Any
 from actors.embedded import EMBEDDED, resolve_embedded
 from actors.engine.baselines import POLICIES
 from envs.json_text import parse_json
-from orchestrator.datasets.hub import FetchError, Repository, cached_folder
+from orchestrator.datasets.hub import Repository, cached_folder
+from orchestrator.datasets.remote_files import FetchError
 from orchestrator.inspection import packages
 from orchestrator.inspection.architectures import architectures
 from orchestrator.inspection.model_config import (

@@ -109,7 +109,7 @@ def test_a_file_that_changes_midway_is_a_sentence_and_the_next_call_has_the_new_
     state.cuts, state.changes_after_cut = [100_000], True
     url = serve(state)
 
-    with pytest.raises(FetchError, match=r"data1\.zip was changed on the server meanwhile; the same command"):
+    with pytest.raises(FetchError, match=r"data1\.zip changed on the server during the download; rerun"):
         fetched(url, tmp_path / NAME)
     assert list(tmp_path.iterdir()) == []
     assert fetched(url, tmp_path / NAME) == VERSIONS[1]

@@ -59,10 +59,10 @@ def test_twice_the_same_name(tmp_path):
 
 
 def test_many_small_files_are_a_bomb_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(unpacking, "MOST_FILES", 10)
+    monkeypatch.setattr(unpacking, "MAX_FILES", 10)
     with pytest.raises(BadArchive, match="holds 11 files, more than 10"):
         unzip(packed(tmp_path / "x.zip", *((f"{n}", b"") for n in range(11))), tmp_path / "out", every)
-    monkeypatch.setattr(unpacking, "MOST_FILES", 1000)
+    monkeypatch.setattr(unpacking, "MAX_FILES", 1000)
     files = [(f"{n}", b"\0" * (1 << 20)) for n in range(150)]
     with pytest.raises(BadArchive, match="that is a bomb"):
         unzip(packed(tmp_path / "y.zip", *files), tmp_path / "out", every)

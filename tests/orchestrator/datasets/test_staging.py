@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.datasets.hub import FetchError
+from orchestrator.datasets.remote_files import FetchError
 from orchestrator.datasets.safe_unzip import BadArchive
 from orchestrator.datasets.sources import parse_address
 from orchestrator.datasets.staging import stage
