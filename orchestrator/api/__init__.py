@@ -1,1 +1,1 @@
-"""What ``import orchestrator`` offers to Python: load a sweep, plan it, play it, and open what a run folder holds."""
+"""The Python API (``import orchestrator``): load, plan and play a sweep, and open a run folder."""

@@ -1,6 +1,6 @@
-"""An episode as HTML for a notebook: a card a turn with what the model saw, could choose, said, and how that was read.
+"""An episode as HTML for a notebook: one card per turn with picture, options, reply and parsed action.
 
-No text of a model or of a data file is ever markup: the template escapes, control characters are spelled.
+The template escapes all texts of models and data files, and control characters are spelled out.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from orchestrator.report.html.text import visible
 from orchestrator.report.html.thumbnails import Thumbnails
 from orchestrator.report.run_data import RunData
 
-MOST_PICTURES = 40
-LONGEST = 4_000
-"""Characters of a text of a card."""
+MAX_PICTURES = 40
+MAX_TEXT = 4_000
+"""Characters of a text on a card."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -44,9 +44,9 @@ def film_strip(
     judged: Sequence[Mapping[str, Any]] = (),
     data: Path | None = None,
 ) -> FilmStrip:
-    """The strip of an episode (a row of ``EPISODES``) and its turns; ``data`` is where pictures lie now."""
+    """Return the strip of an episode (a row of ``EPISODES``) and its turns; ``data`` is the benchmark folder if it has moved."""
     folder = data_folder(run_data.sweep) if data is None else data
-    views = EpisodeViews(run_data, Thumbnails(folder if run_data.samples and folder.is_dir() else None, MOST_PICTURES))
+    views = EpisodeViews(run_data, Thumbnails(folder if run_data.samples and folder.is_dir() else None, MAX_PICTURES))
     views.add({**row, "kind": row["ending"]}, turns, judged)
     texts, view = list(views.texts), views.views[0]
     cards = [_card(turn, texts, views.thumbnails.uris) for turn in view["turns"]]
@@ -54,7 +54,7 @@ def film_strip(
     environment = Environment(
         loader=PackageLoader("orchestrator.api", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters["visible"] = lambda text: visible(text, LONGEST)
+    environment.filters["visible"] = lambda text: visible(text, MAX_TEXT)
     page = environment.get_template("film_strip.html.j2")
     hidden_turns = view["played"] - len(cards)
     return FilmStrip(
@@ -65,7 +65,7 @@ def film_strip(
 
 
 def _card(turn: Mapping[str, Any], texts: Sequence[str], pictures: Sequence[str]) -> dict[str, Any]:
-    """What the template shows of a turn: indexes into texts and pictures replaced by these."""
+    """Return the fields of a turn's card, with texts and pictures in place of their indexes."""
     picture = turn["picture"]
     has_picture = isinstance(picture, int)
     asks, chosen = set(turn.get("asks", ())), turn.get("said", (-1, -1))
@@ -86,5 +86,5 @@ def _card(turn: Mapping[str, Any], texts: Sequence[str], pictures: Sequence[str]
 
 
 def _first(value: Any) -> Any:
-    """The text of a text that was cut to a length (``escape.cut``)."""
+    """Return the text of a shortened text (``escape.cut``); other values unchanged."""
     return value[0] if isinstance(value, list) else value

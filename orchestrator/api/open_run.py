@@ -1,4 +1,4 @@
-"""``Run``: what a run folder holds, as polars frames and as episodes to look at; nothing here changes the folder."""
+"""``Run``: a run folder as polars frames and viewable episodes, read-only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sweeps.spec import Sweep
 
 
 class Run:
-    """A run folder as it was when its frames were first read; ``open_run`` again to see what has come since."""
+    """A run folder; each frame is read once, so call ``open_run`` again to see newer episodes."""
 
     def __init__(self, folder: Path, data: Path | None = None, judge: str = "") -> None:
         """See ``open_run``."""
@@ -37,38 +37,38 @@ class Run:
         return f"<Run {self.folder}: {len(cells)} cells, {finished:,} of {planned:,} episodes>"
 
     def status(self) -> dict[str, Any]:
-        """How far the run is now, as ``proactive-sweep status --json`` prints it."""
+        """Return the current progress, as ``proactive-sweep status --json`` prints it."""
         return read_status(self.folder)
 
     @cached_property
     def episodes(self) -> pl.DataFrame:
-        """One row an episode that belongs to the plan, sorted by key (columns: docs/run-folder.md)."""
+        """One row per episode of the plan, sorted by key (columns: docs/run-folder.md)."""
         return run_folder.planned_episodes(self.folder).collect().sort("key")
 
     @cached_property
     def turns(self) -> pl.DataFrame:
-        """One row a turn of these episodes, in the order played."""
+        """One row per turn of these episodes, in the order played."""
         keys = self.episodes.lazy().select("key")
         return episode_store.turns(self.folder).join(keys, on="key", how="semi").sort("key", "turn").collect()
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
-        """One row an open-ended answer and judge, of every judge that has read it; empty for multiple choice."""
+        """One row per open-ended answer and judge; empty for multiple choice."""
         keys = self.episodes.lazy().select("key")
         rows = verdict_store.verdicts(self.folder).join(keys, on="key", how="semi").collect()
         return rows.sort("key", "judge")
 
     @property
     def results(self) -> pl.DataFrame:
-        """One row a planned cell: planned, finished, errors, acc with its 95% interval, ps, shares, loops, judged bits."""
+        """One row per planned cell: planned, finished, errors, acc with its 95% interval, ps, shares, loops, judged bits."""
         return self._read.rows
 
     def replay(self, key: str) -> pl.DataFrame:
-        """An episode played again from its stored replies: one row a turn, with question, options and how it was read.
+        """Replay an episode from its stored replies: one row per turn, with question, options and parsed action.
 
         Columns: turn, frame, image, prompt, options (suggestions, abstention, categories, as lettered), reply, option,
-        category, action, move. Raises RunFolderError where there is no such episode, its samples are not at hand, or the
-        replies are read otherwise now than they were.
+        category, action, move. Raises RunFolderError if the episode or its samples are missing, or if this version parses
+        a reply differently.
         """
         row, turns = self._episode(key)
         posed, why = replay_episode(self._read, row, turns)
@@ -87,16 +87,16 @@ class Run:
         return pl.DataFrame(rows, schema_overrides={"options": pl.List(pl.String), "move": pl.String})
 
     def show(self, key: str) -> FilmStrip:
-        """An episode as a strip of pictures with question, options and reply a turn; a notebook shows it."""
+        """Return an episode as a strip for notebooks: picture, question, options and reply of each turn."""
         row, turns = self._episode(key)
         judged = self.verdicts.filter(pl.col("key") == key).to_dicts()
         return film_strip(self._read, row, turns, judged, self.data)
 
     def compare(self, *others: Run) -> pl.DataFrame:
-        """Every other run less this one, on the same samples: one row run x model x scenario x condition x protocol.
+        """Return the difference of every other run from this one, on the same samples.
 
-        The columns are those of ``paired_tests.compare_conditions``: ``difference`` with its interval and ``p_holm``, and more.
-        Raises RunFolderError.
+        One row per run, model, scenario, condition and protocol, with the columns of ``paired_tests.compare_conditions``:
+        ``difference``, its interval, ``p_holm`` and more. Raises RunFolderError.
         """
         return compare_runs(read_runs([self.folder, *(run.folder for run in others)], self.data, self.judge)).cells
 
@@ -108,15 +108,15 @@ class Run:
         rows = self.episodes.filter(pl.col("key") == key)
         if not rows.height:
             close = get_close_matches(key, self.episodes["key"].to_list(), n=1)
-            meant = f"did you mean {close[0]!r}?" if close else '`.episodes["key"]` lists them'
-            raise RunFolderError(f"{self.folder} has no episode {key!r}; {meant}")
+            hint = f"did you mean {close[0]!r}?" if close else '`.episodes["key"]` lists them'
+            raise RunFolderError(f"{self.folder} has no episode {key!r}; {hint}")
         return rows.row(0, named=True), self.turns.filter(pl.col("key") == key).to_dicts()
 
 
 def open_run(folder: str | Path, data: str | Path | None = None, judge: str = "") -> Run:
-    """Open a run folder, or ``s3://BUCKET/FOLDER`` of which a copy is brought up to date first.
+    """Open a run folder, or a local copy of ``s3://BUCKET/FOLDER`` after updating it.
 
-    ``data`` is where the benchmark lies now, if it has moved; ``judge`` is whose verdicts ``results`` counts (default: the
-    sweep's own). Raises RunFolderError where there is no run.
+    ``data`` is the benchmark folder if it has moved; ``judge`` is the judge whose verdicts ``results`` counts (default: the
+    sweep's own). Raises RunFolderError if there is no run.
     """
     return Run(readable_folder(str(folder)), None if data is None else Path(data), judge)

@@ -1,7 +1,4 @@
-"""``load_sweep``, ``plan`` and ``run``: the commands of the same names as functions.
-
-They work inside a running event loop too, such as a notebook's.
-"""
+"""``load_sweep``, ``plan`` and ``run`` as functions, which also work inside a running event loop, such as a notebook's."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +26,7 @@ Result = TypeVar("Result")
 
 
 def load_sweep(source: str | Path | Mapping[str, Any], **keys: Any) -> Sweep:
-    """A sweep from a file, from the name of one that ships, or from a table with a sweep file's keys; ``keys`` replace its own.
+    """Load a sweep from a file, the name of a shipped sweep, or a table with a sweep file's keys; ``keys`` override its own.
 
     ``load_sweep("baselines", data="my-data", selection={"limit": 5})``. Raises SweepError.
     """
@@ -38,59 +36,58 @@ def load_sweep(source: str | Path | Mapping[str, Any], **keys: Any) -> Sweep:
 
 
 def plan(sweep: Sweep) -> pl.DataFrame:
-    """One row a cell: cell, model, scenario, condition, protocol, planned, and how many are done in its run folder.
+    """Return one row per cell: cell, model, scenario, condition, protocol, planned, and done in its run folder.
 
-    Raises BadData where the data cannot be read.
+    Raises BadData if the data cannot be read.
     """
     folder = run_location.readable_folder(sweep.output, started=False)
     return pl.DataFrame(cells_with_progress(build_plan(sweep), folder))
 
 
 def run(sweep: Sweep, *, update: bool = False, retry: Collection[str] = (), reuse: Collection[str] = ()) -> Run:
-    """Play what is pending of the sweep and open its run folder (``sweep.output``); the same call continues an interrupted one.
+    """Play the pending episodes of a sweep and open its run folder (``sweep.output``); call it again to resume.
 
-    ``update`` goes on in a folder of another configuration; ``retry`` plays again what ended so (``"failed"`` ...);
-    ``reuse`` names run folders whose episodes of the same key are taken over, not played. A cell that could not be completed
-    is in the run's ``status()``. Ctrl-C, or a notebook's stop button, stops in good order and raises KeyboardInterrupt.
-    Raises RunFolderError, BadData or SweepError.
+    ``update`` resumes in a folder of another configuration; ``retry`` replays episodes with these endings (``"failed"``);
+    ``reuse`` names run folders whose episodes of the same key are copied instead of played. ``status()`` of the run lists
+    incomplete cells. Ctrl-C, or a notebook's stop button, stops after storing and raises KeyboardInterrupt. Raises
+    RunFolderError, BadData or SweepError.
     """
     from orchestrator.execution.run import run as play
 
     job_paths.check_data_path(sweep.data)
-    again = [Ending(ending) for ending in retry]
-    others = [(str(name), run_location.readable_folder(str(name))) for name in reuse]
+    endings = [Ending(ending) for ending in retry]
+    folders = [(str(name), run_location.readable_folder(str(name))) for name in reuse]
     with run_location.open_location(sweep.output) as location, StopSignals() as signals:
-        outcome = _beside(lambda: play(sweep, location.folder, update, retry=again, signals=signals, reuse=others))
+        outcome = _run_outside_loop(
+            lambda: play(sweep, location.folder, update, retry=endings, signals=signals, reuse=folders)
+        )
     if outcome.interrupted:
         raise KeyboardInterrupt
     return open_run(sweep.output)
 
 
-def _beside(work: Callable[[], Result]) -> Result:
-    """The result of work that has an event loop of its own: in a thread where one runs here already, as in a notebook."""
+def _run_outside_loop(work: Callable[[], Result]) -> Result:
+    """Run work that needs its own event loop, in a thread if this thread already runs one, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return work()
-    results: list[Result] = []
-    problems: list[BaseException] = []
+    future: Future[Result] = Future()
 
-    def worked() -> None:
+    def set_result() -> None:
         try:
-            results.append(work())
+            future.set_result(work())
         except BaseException as problem:
-            problems.append(problem)
+            future.set_exception(problem)
 
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(worked,), daemon=True)
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(set_result,), daemon=True)
     thread.start()
     _join(thread)
-    if problems:
-        raise problems[0]
-    return results[0]
+    return future.result()
 
 
 def _join(thread: threading.Thread) -> None:
-    """Wait for the thread; interrupts before the play began are remembered by its signals, later ones stop it."""
+    """Wait for the thread; its ``StopSignals`` handle the first interrupts."""
     for _ in range(PATIENCE):
         with suppress(KeyboardInterrupt):
             thread.join()

@@ -11,7 +11,7 @@ import pytest
 
 import orchestrator
 from orchestrator import RunFolderError, SweepError, load_sweep, open_run, plan
-from orchestrator.api.play import _beside
+from orchestrator.api.play import _run_outside_loop
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import episodes
 from tests.orchestrator.report import runs
@@ -130,7 +130,7 @@ def test_plan_counts_what_is_done(folder, demo_data):
     assert plan(sweep.model_copy(update={"output": str(folder / "none")}))["done"].sum() == 0
 
 
-def test_work_beside_a_running_loop_returns_and_raises():
+def test_work_run_outside_loop_a_running_loop_returns_and_raises():
     import asyncio
 
     def fails():
@@ -138,7 +138,7 @@ def test_work_beside_a_running_loop_returns_and_raises():
 
     async def cell():
         with pytest.raises(SweepError, match="no"):
-            _beside(fails)
-        return _beside(lambda: asyncio.run(asyncio.sleep(0, 5)))
+            _run_outside_loop(fails)
+        return _run_outside_loop(lambda: asyncio.run(asyncio.sleep(0, 5)))
 
-    assert _beside(lambda: 4) == 4 and asyncio.run(cell()) == 5
+    assert _run_outside_loop(lambda: 4) == 4 and asyncio.run(cell()) == 5
