@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from actors.text.printable import printable
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import MovedData, viewed
+from orchestrator.cli.printing import print_lines
 from orchestrator.storage.lock import RunFolderError
 
 
@@ -44,7 +44,7 @@ def audit(
     if as_json:
         print_json({**asdict(outcome), "clean": outcome.clean})
     else:
-        print(*map(printable, outcome.lines()), sep="\n")
+        print_lines(outcome.lines())
     raise typer.Exit(0 if outcome.clean else 1)
 
 

@@ -1,4 +1,4 @@
-"""``ctl``: asks something of a running sweep, and says what came of it."""
+"""``ctl``: send a command to a running sweep, and print its effect."""
 
 from __future__ import annotations
 
@@ -10,32 +10,36 @@ import typer
 from actors.text.printable import printable
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import required_name
+from orchestrator.cli.printing import text_table
+from orchestrator.monitoring.console import show
 from orchestrator.storage.lock import RunFolderError
 
 if TYPE_CHECKING:
     from orchestrator.storage.control_log import LogEntry
 
-ON_A_CLUSTER = ("drain",)
-"""What means nothing where no driver is at work."""
-REFUSED, UNHEARD = 2, 1
+NO_ANSWER = 1
+"""Exit code if the driver does not take the command in time."""
+
+
+Verb = Annotated[
+    str,
+    typer.Argument(
+        metavar="VERB",
+        help="pause, resume, cancel, restore, requeue, set, drain, undrain; none: list the commands sent so far.",
+    ),
+]
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET", help="all, judge; MODEL, or MODEL/SCENARIO/CONDITION with * in parts; KEY=VALUE; a node."
+    ),
+]
 
 
 def ctl(
     output: Annotated[str, typer.Argument(metavar="DIR", help="A run folder, or s3://BUCKET/FOLDER.")],
-    verb: Annotated[
-        str,
-        typer.Argument(
-            metavar="VERB",
-            help="pause, resume, cancel, restore, requeue, set, drain, undrain; none: what was asked.",
-        ),
-    ] = "",
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET",
-            help="all, judge; MODEL, or MODEL/SCENARIO/CONDITION with * in parts; KEY=VALUE; a node.",
-        ),
-    ] = "",
+    verb: Verb = "",
+    target: Target = "",
     wait: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long to wait for the driver.")] = 15.0,
     as_json: AsJson = False,
 ) -> None:
@@ -43,47 +47,45 @@ def ctl(
     from orchestrator.object_store.control_client import ControlClient
     from orchestrator.storage.control_log import parse_command
 
-    place = ControlClient(required_name(output))
+    client = ControlClient(required_name(output))
     if not verb:
-        _show(place.read_history(), as_json)
+        _show_history(client.read_history(), as_json)
         return
-    asked = parse_command(verb, target)
-    if not place.running and verb in ON_A_CLUSTER:
-        raise RunFolderError(f"nobody plays {output} now, so no node of it can be emptied")
-    name = place.send(asked)
-    if not place.running:
-        print(printable(f"nobody plays {output} now: the next `run` there begins with {asked}"))
+    command = parse_command(verb, target)
+    if verb == "drain" and not client.running:
+        raise RunFolderError(f"{output} is not running, so it has no nodes to drain")
+    name = client.send(command)
+    if not client.running:
+        print(printable(f"{output} is not running; the next `run` starts with {command}"))
         return
-    answer = place.wait_for_answer(name, wait)
-    if answer is None:
-        print(printable(f"{asked} is left in {output}; its driver has not taken it within {wait:g} s"))
-        raise typer.Exit(UNHEARD)
-    if answer.refused:
-        raise RunFolderError(f"{asked} is refused: {answer.effect}")
-    print(printable(answer.effect))
+    entry = client.wait_for_answer(name, wait)
+    if entry is None:
+        print(printable(f"{command} waits in {output}; the driver did not take it within {wait:g} s"))
+        raise typer.Exit(NO_ANSWER)
+    if entry.refused:
+        raise RunFolderError(f"{command} is refused: {entry.effect}")
+    print(printable(entry.effect))
 
 
-def _show(entries: list[LogEntry], as_json: bool) -> None:
-    """Every command that was taken, and what came of it."""
-    from rich.markup import escape
-    from rich.table import Column, Table
-
-    from orchestrator.monitoring.console import show
-
+def _show_history(entries: list[LogEntry], as_json: bool) -> None:
+    """Print every executed command and its effect."""
     if as_json:
         print_json([entry.model_dump(mode="json") for entry in entries])
         return
-    table = Table("taken", "by", "command", Column("effect", overflow="fold"))
-    for entry in entries:
-        by = f"{entry.command.who} on {entry.command.host}" if entry.command else "?"
-        what = str(entry.command) if entry.command else f"control/{entry.name}"
-        effect = ("refused: " if entry.refused else "") + entry.effect
-        table.add_row(*(escape(text) for text in (_day(entry.taken), by, what, effect)))
-    show(table if entries else "nothing was asked of this run")
+    rows = [
+        (
+            _format_time(entry.taken),
+            f"{entry.command.who} on {entry.command.host}" if entry.command else "?",
+            str(entry.command) if entry.command else f"control/{entry.name}",
+            ("refused: " if entry.refused else "") + entry.effect,
+        )
+        for entry in entries
+    ]
+    show(text_table(("taken", "by", "command", "effect"), rows) if rows else "no command was sent to this run")
 
 
-def _day(text: str) -> str:
-    """An ISO 8601 time as people read it; as it is where it is none."""
+def _format_time(text: str) -> str:
+    """Return an ISO 8601 time for people; any other text unchanged."""
     try:
         return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M:%S")
     except ValueError:

@@ -10,6 +10,7 @@ import typer
 from actors.text.printable import printable
 from envs import SCENARIOS
 from envs.samples import BadData
+from orchestrator.cli.printing import print_lines
 
 data_app = typer.Typer(help="The benchmark's data: draw a demo, download it, check a folder.", no_args_is_help=True)
 Scenarios = Annotated[str, typer.Option(help="Names joined by commas, or all.")]
@@ -61,14 +62,12 @@ def fetch(
         raise BadData(_unwritable(folder, problem)) from None
     if split not in ("test", "train"):
         raise BadData(f"--split {split!r} is neither test nor train")
-    for line in terms.describe_terms(("QD", "COCO") if split == "train" else names):
-        print(printable(line), flush=True)
+    print_lines(terms.describe_terms(("QD", "COCO") if split == "train" else names))
     if split == "train":
         print(f'in a sweep file: [train] data = "{download_train_split(folder, revision)}"')
         return
     outcome = download(folder, names, revision, delete_archives)
-    for line in outcome.lines():
-        print(printable(line))
+    print_lines(outcome.lines())
     print(printable(f'in a sweep file: data = "{folder / FOLDER}"'))
     raise typer.Exit(0 if outcome.ok else 1)
 
@@ -86,8 +85,7 @@ def check(
     from envs.check import check as check_folder
 
     outcome = check_folder(folder, _scenario_names(scenarios), filtered=not unfiltered, deep=deep)
-    for line in outcome.lines():
-        print(printable(line))
+    print_lines(outcome.lines())
     raise typer.Exit(0 if outcome.ok else 1)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from actors.text.printable import printable
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import WIDTH, RunFolder
+from orchestrator.cli.printing import print_lines, text_table
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:
@@ -22,26 +22,24 @@ if TYPE_CHECKING:
 LISTED = 5
 """Undecided samples that are listed by id."""
 COLUMNS = ("samples", "kept", "gone", "undecided", "published", "shared", "first_turn", "first_turn_kept")
+RULE_COLUMNS = ("kept", "undecided", "published", "shared", "first_turn_kept")
+RULE_HEADINGS = ("right", "kept", "undecided", "kept by paper", "kept by both", "of kept %")
 HEADINGS = ("samples", "kept", "dropped", "undecided", "kept by paper", "kept by both", "first turn %", "of kept %")
+
+Threshold = Annotated[
+    int,
+    typer.Option(min=1, max=100, metavar="PERCENT", help="Drop a sample if this share of the models is right at once."),
+]
+Models = Annotated[
+    str, typer.Option(metavar="NAME,...", help="Count these models (default: all but policies and people).")
+]
 
 
 def filter(
     folder: RunFolder,
-    threshold: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=100,
-            metavar="PERCENT",
-            help="Drop a sample if this share of the models is right at once.",
-        ),
-    ] = 25,
-    into: Annotated[
-        Path | None, typer.Option("--into", metavar="FILE", help="Write the kept ids there, as JSON.")
-    ] = None,
-    models: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Count these models (default: all but policies and people).")
-    ] = "",
+    threshold: Threshold = 25,
+    into: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the kept ids there, as JSON.")] = None,
+    models: Models = "",
     as_json: AsJson = False,
 ) -> None:
     """Recompute which samples the paper's filter keeps, from a run over all; exit code 1 if some are undecided."""
@@ -54,7 +52,8 @@ def filter(
     tables = {
         percent: first_turn.threshold_counts(turns, percent) for percent in sorted({threshold, *first_turn.THRESHOLDS})
     }
-    undecided = turns.decide(threshold).filter(turns.decide(threshold)["kept"].is_null())
+    decisions = turns.decide(threshold)
+    undecided = decisions.filter(decisions["kept"].is_null())
     if into is not None:
         with disk_errors(into):
             first_turn.write_ids(turns, threshold, into)
@@ -64,48 +63,28 @@ def filter(
             "rules": list(_rules(turns, tables)), "undecided": undecided.to_dicts(), "notes": run_data.notes,
         })  # fmt: skip
     else:
-        count = len(turns.models)
-        show(_by_scenario(tables[threshold], threshold, count), _by_rule(turns, tables), min_width=WIDTH)
-        print(*map(printable, (*run_data.notes, *_notes(turns, undecided, threshold, into))), sep="\n")
+        scenario_table = _scenario_table(tables[threshold], threshold, len(turns.models))
+        show(scenario_table, _rule_table(_rules(turns, tables)), min_width=WIDTH)
+        print_lines([*run_data.notes, *_notes(turns, undecided, threshold, into)])
     raise typer.Exit(1 if undecided.height else 0)
 
 
-def _by_scenario(rows: pl.DataFrame, percent: int, models: int) -> Table:
-    from rich.markup import escape
-    from rich.table import Column, Table
-
+def _scenario_table(rows: pl.DataFrame, percent: int, models: int) -> Table:
     from orchestrator.report.measures.first_turn_filter import models_needed
 
     needed = models_needed(percent, models)
     title = f"dropped: samples that {percent}% of the models ({needed} of {models}) get right at the first turn"
-    table = Table("scenario", *(Column(name, justify="right") for name in HEADINGS), title=title, title_justify="left")
-    for row in rows.iter_rows(named=True):
-        table.add_row(escape(row["scenario"]), *(_figure(row[name]) for name in COLUMNS))
-    return table
+    texts = ((row["scenario"], *(_figure(row[name]) for name in COLUMNS)) for row in rows.iter_rows(named=True))
+    return text_table(("scenario", *HEADINGS), texts, title, numbers=len(HEADINGS))
 
 
-def _by_rule(turns: FirstTurns, tables: dict[int, pl.DataFrame]) -> Table:
-    from rich.table import Column, Table
-
+def _rule_table(rules: Iterable[Mapping[str, Any]]) -> Table:
     from orchestrator.report.measures.first_turn_filter import RECALL_RATE
 
-    heads = (
-        "rule",
-        "right",
-        "kept",
-        "undecided",
-        "kept by paper",
-        "kept by both",
-        "of kept %",
-        f"recall at {RECALL_RATE:.0%}",
-        "at chance",
-    )
-    heading = (Column(name, justify="left" if name == "rule" else "right") for name in heads)
+    heads = (*RULE_HEADINGS, f"recall at {RECALL_RATE:.0%}", "at chance")
     title = f"other rules: percent dropped of samples with a first-turn rate of {RECALL_RATE:.0%}, and at chance"
-    table = Table(*heading, title=title, title_justify="left")
-    for rule in _rules(turns, tables):
-        table.add_row(*(value if isinstance(value, str) else _figure(value) for value in rule.values()))
-    return table
+    texts = ((rule["rule"], *map(_figure, list(rule.values())[1:])) for rule in rules)
+    return text_table(("rule", *heads), texts, title, numbers=len(heads))
 
 
 def _rules(turns: FirstTurns, tables: dict[int, pl.DataFrame]) -> Iterator[dict[str, Any]]:
@@ -114,23 +93,20 @@ def _rules(turns: FirstTurns, tables: dict[int, pl.DataFrame]) -> Iterator[dict[
 
     models = len(turns.models)
     for percent, rows in tables.items():
-        need, (total,) = (
-            first_turn.models_needed(percent, models),
-            rows.filter(scenario=first_turn.TOTAL).to_dicts(),
-        )
-        counts = {name: total[name] for name in ("kept", "undecided", "published", "shared", "first_turn_kept")}
-        yield {"rule": f"{percent}% of the models", "needed": need, **counts, **_recalls(need, models)}
-    need = first_turn.binomial_models_needed(models)
-    counts = dict.fromkeys(("kept", "undecided", "published", "shared", "first_turn_kept"))
-    yield {"rule": f"binomial test, p < {first_turn.ALPHA}", "needed": need, **counts, **_recalls(need, models)}
+        needed = first_turn.models_needed(percent, models)
+        (total,) = rows.filter(scenario=first_turn.TOTAL).select(RULE_COLUMNS).to_dicts()
+        yield {"rule": f"{percent}% of the models", "needed": needed, **total, **_recalls(needed, models)}
+    needed = first_turn.binomial_models_needed(models)
+    rule = f"binomial test, p < {first_turn.ALPHA}"
+    yield {"rule": rule, "needed": needed, **dict.fromkeys(RULE_COLUMNS), **_recalls(needed, models)}
 
 
-def _recalls(need: int, models: int) -> dict[str, float]:
+def _recalls(needed: int, models: int) -> dict[str, float]:
     from orchestrator.report.measures import first_turn_filter as first_turn
 
     return {
-        "recall": first_turn.recall(need, models),
-        "at_chance": first_turn.recall(need, models, first_turn.CHANCE),
+        "recall": first_turn.recall(needed, models),
+        "at_chance": first_turn.recall(needed, models, first_turn.CHANCE),
     }
 
 

@@ -11,6 +11,7 @@ import typer
 from actors.text.printable import printable
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import WIDTH, MovedData, required_name
+from orchestrator.cli.printing import text_table
 from orchestrator.monitoring.console import show
 from orchestrator.storage.lock import RunFolderError
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from orchestrator.flip_rate.flip_rate import Flips, Repeats
 
-MOST_CELLS = 10
+MAX_CELLS = 10
 """Changed cells that the terminal shows."""
 
 
@@ -91,40 +92,32 @@ def _show(repeats: Repeats, comparison: Flips, output: Path, as_json: bool) -> N
         })  # fmt: skip
         return
     differing = comparison.cells.filter(comparison.cells["lost"] + comparison.cells["won"] > 0)
-    show(_rates(comparison.rates), *([_cells(differing.head(MOST_CELLS))] if differing.height else []), min_width=WIDTH)
-    if differing.height > MOST_CELLS:
-        print(f"and {differing.height - MOST_CELLS:,} more cells with changed answers")
+    tables = [_rate_table(comparison.rates), *([_cell_table(differing.head(MAX_CELLS))] if differing.height else [])]
+    show(*tables, min_width=WIDTH)
+    if differing.height > MAX_CELLS:
+        print(f"and {differing.height - MAX_CELLS:,} more cells with changed answers")
     print(*map(printable, comparison.notes), f"tables: {printable(str(output))}", sep="\n")
 
 
-def _rates(rows: pl.DataFrame) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
-
+def _rate_table(rows: pl.DataFrame) -> Table:
     from orchestrator.report.tables.flip_rates import MEASURES, TITLE, rate_cells
 
-    heads = (f"changed {head} %" for head in MEASURES.values())
-    table = Table("setting", "model", "episodes", *heads, title=TITLE, title_justify="left")
-    for row in rows.iter_rows(named=True):
-        texts = (cell.text for cell in rate_cells(row))
-        table.add_row(escape(row["setting"]), escape(row["model"]), f"{row['episodes']:,}", *texts)
-    return table
+    heads = ("setting", "model", "episodes", *(f"changed {head} %" for head in MEASURES.values()))
+    texts = (
+        (row["setting"], row["model"], f"{row['episodes']:,}", *(cell.text for cell in rate_cells(row)))
+        for row in rows.iter_rows(named=True)
+    )
+    return text_table(heads, texts, TITLE, numbers=len(heads) - 2)
 
 
-def _cells(rows: pl.DataFrame) -> Table:
-    from rich.markup import escape
-    from rich.table import Column, Table
-
+def _cell_table(rows: pl.DataFrame) -> Table:
     from orchestrator.report.wording import format_signed
 
-    heads = (Column(name, justify="right") for name in ("n", "acc before", "acc after", "difference", "lost", "won"))
+    heads = ("setting", "cell", "n", "acc before", "acc after", "difference", "lost", "won")
     title = "cells with changed answers: acc on the same episodes, difference in points (95% interval)"
-    table = Table("setting", "cell", *heads, title=title, title_justify="left")
+    texts = []
     for row in rows.iter_rows(named=True):
         change, low, high = (format_signed(row[name]) for name in ("difference", "difference_low", "difference_high"))
-        span = f"{change} ({low} to {high})"
-        table.add_row(
-            escape(row["setting"]), escape(row["cell"]), f"{row['n']:,}", f"{row['acc_before']:.1f}", f"{row['acc_after']:.1f}",
-            span, f"{row['lost']:,}", f"{row['won']:,}",
-        )  # fmt: skip
-    return table
+        accuracies = (f"{row['acc_before']:.1f}", f"{row['acc_after']:.1f}", f"{change} ({low} to {high})")
+        texts.append((row["setting"], row["cell"], f"{row['n']:,}", *accuracies, f"{row['lost']:,}", f"{row['won']:,}"))
+    return text_table(heads, texts, title, numbers=6)

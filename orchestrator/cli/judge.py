@@ -9,7 +9,7 @@ import typer
 
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import WIDTH, required_name, viewed
-from orchestrator.cli.printing import print_tables
+from orchestrator.cli.printing import print_tables, text_table
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:
@@ -59,17 +59,15 @@ def _show_agreement(folder: Path, as_json: bool) -> None:
     if as_json:
         print_json(rows.to_dicts())
     else:
-        show(_pairs(rows) if rows.height else "fewer than two judges have read answers of this run", min_width=WIDTH)
+        few = "fewer than two judges have read answers of this run"
+        show(_agreement_table(rows) if rows.height else few, min_width=WIDTH)
 
 
-def _pairs(rows: pl.DataFrame) -> Table:
-    from rich.markup import escape
-    from rich.table import Column, Table
-
+def _agreement_table(rows: pl.DataFrame) -> Table:
     heads = ("judge", "other", "bit", "answers", "equal %", "kappa", "yes %", "other's yes %")
-    table = Table(*(Column(head, no_wrap=True) for head in heads))
+    texts = []
     for row in rows.iter_rows(named=True):
         figures = [row[name] for name in ("equal", "kappa", "first_yes", "other_yes")]
-        texts = ["-" if figure is None else f"{figure:.2f}" for figure in figures]
-        table.add_row(escape(row["judge"]), escape(row["other"]), row["bit"], f"{row['answers']:,}", *texts)
-    return table
+        figure_texts = ["-" if figure is None else f"{figure:.2f}" for figure in figures]
+        texts.append((row["judge"], row["other"], row["bit"], f"{row['answers']:,}", *figure_texts))
+    return text_table(heads, texts, numbers=5)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from envs import SCENARIOS, installed_scenarios
 from envs.installed import Offer, PackageError, load_function
 from envs.scenario import Scenario
 from orchestrator.cli.json_output import AsJson, print_json
+from orchestrator.cli.printing import text_table
 from orchestrator.monitoring.console import show
 from sweeps import shipped
 from sweeps.sweep_file import SweepError
@@ -115,17 +113,11 @@ def list_names(kind: Kind, as_json: AsJson = False) -> None:
     if as_json:
         print_json(rows)
     else:
-        show(_table(rows))
+        heads = [HEADINGS.get(name, name) for name in rows[0]]
+        show(text_table(heads, ([_format_value(name, value) for name, value in row.items()] for row in rows)))
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(*(HEADINGS.get(name, name) for name in rows[0]))
-    for row in rows:
-        table.add_row(*(escape(_cell(name, value)) for name, value in row.items()))
-    return table
-
-
-def _cell(name: str, value: Any) -> str:
+def _format_value(name: str, value: Any) -> str:
     if name == "parameters":
         return "" if value is None else f"{value:g}B"
     if name == "max_images":

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from actors.text.printable import printable
 from orchestrator.cli.json_output import AsJson, print_json
+from orchestrator.cli.printing import text_table
 from orchestrator.monitoring.console import show
 from sweeps.sweep_file import SweepError
 
@@ -49,10 +48,8 @@ def check(
     if as_json:
         print_json({"models": [{**asdict(row), "ok": row.ok} for row in rows], "notes": notes})
     else:
-        table = Table("model", "source", "architecture", "pictures", "memory", "packages", "license")
-        for row in rows:
-            table.add_row(*map(_plain, row.cells))
-        show(table, *map(printable, notes), min_width=WIDTH)
+        heads = ("model", "source", "architecture", "pictures", "memory", "packages", "license")
+        show(text_table(heads, (row.cells for row in rows)), *map(printable, notes), min_width=WIDTH)
     raise typer.Exit(0 if all(row.ok for row in rows) else 1)
 
 
@@ -103,10 +100,8 @@ def try_models(
         print_json([row.table() for row in rows])
     else:
         heads = ("model", "load time, s", "GiB", "tokens/picture", "episodes/s", "cut short", "equal", "wrong")
-        table = Table(*heads)
-        for row in rows:
-            table.add_row(*map(_plain, row.cells))
-        show(table, *(printable(f"{row.model}: {row.bound}") for row in rows if row.bound), min_width=WIDTH)
+        notes = (printable(f"{row.model}: {row.bound}") for row in rows if row.bound)
+        show(text_table(heads, (row.cells for row in rows)), *notes, min_width=WIDTH)
     raise typer.Exit(0 if all(row.ok for row in rows) else 1)
 
 
@@ -131,8 +126,3 @@ def _overflow_notes(path: Path) -> list[str]:
     if "://" not in sweep.data and not Path(sweep.data).is_dir():
         return [f"{sweep.data} is missing, so the episodes that may outgrow their models cannot be counted"]
     return overflow.lines(overflow.risks(build_plan(sweep)))
-
-
-def _plain(cell: str) -> Text:
-    """Return a cell without markup, control characters spelled out: sources and licenses are foreign text."""
-    return Text(printable(cell))

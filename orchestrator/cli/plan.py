@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from actors.text.printable import printable
 from orchestrator.cli.json_output import AsJson, print_json
@@ -25,6 +24,7 @@ from orchestrator.cli.options import (
     require_data,
     reusable_folders,
 )
+from orchestrator.cli.printing import print_lines, text_table
 from orchestrator.cli.train import training_lines
 from orchestrator.monitoring.console import show
 from sweeps.sweep_file import SweepError
@@ -79,10 +79,7 @@ def plan(
         require_data(readable_sweep, sweep)
         _show_cells(readable_sweep, training_lines(sweep, set_, gpu_type), as_json, reusable_folders(reuse))
         return
-    if as_json:
-        print_json({"lines": lines})
-    else:
-        print(*map(printable, lines), sep="\n")
+    print_json({"lines": lines}) if as_json else print_lines(lines)
 
 
 def _show_cells(sweep: Sweep, training: Sequence[str], as_json: bool, reuse: Sequence[tuple[str, Path]] = ()) -> None:
@@ -100,9 +97,9 @@ def _show_cells(sweep: Sweep, training: Sequence[str], as_json: bool, reuse: Seq
     if as_json:
         print_json({"cells": cells, "notes": [*left_out, *may_overflow, *training, *precision, *reused, *costs]})
         return
-    table = Table("cell", "planned", "done", *(["reused"] if reuse else []))
-    for row in cells:
-        table.add_row(row["cell"], *(f"{row[name]:,}" for name in ("planned", "done", "reused") if name in row))
+    heads = ("planned", "done", *(["reused"] if reuse else []))
+    rows = ([row["cell"], *(f"{row[name]:,}" for name in heads)] for row in cells)
+    table = text_table(("cell", *heads), rows, numbers=len(heads))
     done = sum(row["done"] for row in cells)
     total = f"{len(cells)} cells, {episodes.total_with_stops:,} episodes, {done:,} done"
     show(table, *left_out, *may_overflow, *training, *precision, *map(printable, [*reused, *costs]), total)

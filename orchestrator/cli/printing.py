@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,18 @@ from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:
     import polars as pl
+    from rich.table import Table as RichTable
+
+
+def text_table(heads: Sequence[str], rows: Iterable[Iterable[str]], title: str = "", numbers: int = 0) -> RichTable:
+    """Return a table for ``show`` whose last columns hold ``numbers``; the texts of the others may wrap."""
+    from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.table import Column, Table, TableCell
+
+    texts = len(heads) - numbers
+    columns = (Column(head, number=index >= texts, wrap=index < texts) for index, head in enumerate(heads))
+    cells = tuple(tuple(TableCell(text) for text in row) for row in rows)
+    return rich_table(Table("", title, tuple(columns), cells))
 
 
 def print_tables(rows: pl.DataFrame) -> None:
@@ -38,23 +50,22 @@ def precision_lines(folder: Path) -> list[str]:
         return []
 
 
-def print_left_out(left_out: Iterable[object]) -> None:
-    """Print the bad lines of the data that were not played, one line per scenario."""
-    for scenario in left_out:
-        print(printable(f"left out: {scenario}"))
+def print_lines(lines: Iterable[object], prefix: str = "") -> None:
+    """Print lines with control characters spelled out; each appears at once, also in a job's log."""
+    for line in lines:
+        print(printable(f"{prefix}{line}"), flush=True)
 
 
-def print_reused(folder: Path) -> None:
-    """Print how many episodes came from which other folder."""
+def print_sources(folder: Path, left_out: Iterable[object]) -> None:
+    """Print the bad lines that were not played, and how many episodes came from which other folder."""
     from orchestrator.storage import reused
 
-    for sentence in reused.sentences(folder):
-        print(printable(sentence))
+    print_lines(left_out, "left out: ")
+    print_lines(reused.sentences(folder))
 
 
 def print_mlflow(folder: Path) -> None:
     """Print the addresses of the run's MLflow pages; nothing if MLflow has no such run."""
     from orchestrator.tracking.mlflow.links import pages
 
-    for line in pages(folder):
-        print(printable(f"MLflow: {line}"))
+    print_lines(pages(folder), "MLflow: ")

@@ -14,25 +14,26 @@ from envs.samples import BadData
 from sweeps.protocol import ZERO_SHOT, Protocol
 from sweeps.sweep_file import SweepError
 
+Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="The benchmark folder.")]
+SweepWithConditions = Annotated[
+    Path | None, typer.Option("--sweep", metavar="SWEEP", help="A file whose \\[\\[condition]] may be named.")
+]
+Model = Annotated[str, typer.Option(help="Apply this model's chat template; a name, or a checkpoint's folder.")]
+PlayedProtocol = Annotated[
+    Protocol, typer.Option(help="Multiple choice, open-ended in one turn or many, or tool calls.")
+]
+
 
 def prompt(
     scenario: Annotated[str, typer.Argument(help="Short or long name.")],
     sample: Annotated[int, typer.Argument(metavar="ID", help="The sample's id.")],
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The benchmark folder.")] = Path(
-        "outputs/demo-data"
-    ),
+    data: Data = Path("outputs/demo-data"),
     condition: Annotated[str, typer.Option(help="`ls conditions` lists them.")] = ZERO_SHOT,
-    sweep: Annotated[
-        Path | None, typer.Option("--sweep", metavar="SWEEP", help="A file whose \\[\\[condition]] may be named.")
-    ] = None,
-    model: Annotated[
-        str, typer.Option(help="Apply this model's chat template; a name, or a checkpoint's folder.")
-    ] = "",
+    sweep: SweepWithConditions = None,
+    model: Model = "",
     turn: Annotated[int, typer.Option(min=0, help="Which turn; earlier ones are answered with right suggestions.")] = 0,
     seed: Annotated[int, typer.Option(help="The sweep's seed.")] = 0,
-    protocol: Annotated[
-        Protocol, typer.Option(help="Multiple choice, open-ended in one turn or many, or tool calls.")
-    ] = Protocol.MCQA,
+    protocol: PlayedProtocol = Protocol.MCQA,
     judge: Annotated[str, typer.Option(help="Show what this judge is sent about --answer; `ls judges`.")] = "",
     answer: Annotated[str, typer.Option(help="The model's reply that the judge reads.")] = "",
     token_ids: Annotated[bool, typer.Option("--token-ids", help="Print the engine's token ids, as JSON.")] = False,
@@ -45,20 +46,20 @@ def prompt(
     entry = preview.checkpoint_spec(model, backend)
     cell = build_cell(scenario, condition, "" if entry else model, protocol, sweep)
     cell = cell.model_copy(update={"model": entry}) if entry else cell
-    by = preview.find_judge(judge, answer, protocol, turn)
+    judge_spec = preview.find_judge(judge, answer, protocol, turn)
     sample_view, pool = preview.find_sample(data, cell.scenario, sample)
     try:
-        conversation = preview.build_prompt(sample_view, pool, cell, seed, turn, by, answer)
+        conversation = preview.build_prompt(sample_view, pool, cell, seed, turn, judge_spec, answer)
     except ValueError as reason:
         raise BadData(str(reason)) from None
-    addressed = by.model if by else cell.model
+    reader = judge_spec.model if judge_spec else cell.model
+    has_template = bool(model or judge_spec)
     if token_ids:
-        if not (model or by):
+        if not has_template:
             raise SweepError("--token-ids requires --model NAME, or --model FOLDER of a checkpoint")
-        print(json.dumps(preview.token_ids(addressed, data, conversation, sample_view)))
+        print(json.dumps(preview.token_ids(reader, data, conversation, sample_view)))
         return
-    text = preview.apply_chat_template(addressed, conversation) if model or by else None
-    if (model or by) and text is None and addressed.backend != "builtin":
-        name = addressed.name
-        print(f"{name} is not on this disk: showing the conversation without its chat template", file=sys.stderr)
+    text = preview.apply_chat_template(reader, conversation) if has_template else None
+    if has_template and text is None and reader.backend != "builtin":
+        print(f"{reader.name} is not on this disk: showing the conversation without its chat template", file=sys.stderr)
     print(printable(preview.format_messages(conversation) if text is None else text))

@@ -12,11 +12,12 @@ import typer
 from actors.text.printable import printable
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import WIDTH, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
-from orchestrator.cli.printing import print_left_out, print_reused, print_tables
+from orchestrator.cli.printing import print_lines, print_sources, print_tables
 from orchestrator.cli.train import print_learned
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:
+    from orchestrator.report.comparisons.run_comparison import RunComparison
     from orchestrator.report.run_data import RunData
 
 
@@ -87,14 +88,11 @@ def compare(
     from orchestrator.report.tables.console import rich_table
 
     rows = paper_comparison.compare_with_paper(read_run(folders[0], data, judge, strict_paper))
+    notes = paper_comparison.comparison_notes(rows)
     if as_json:
-        print_json({"figures": rows.to_dicts(), "notes": paper_comparison.comparison_notes(rows)})
-        return
-    show(
-        *map(rich_table, paper_comparison.comparison_tables(rows)),
-        *paper_comparison.comparison_notes(rows),
-        min_width=WIDTH,
-    )
+        print_json({"figures": rows.to_dicts(), "notes": notes})
+    else:
+        show(*map(rich_table, paper_comparison.comparison_tables(rows)), *notes, min_width=WIDTH)
 
 
 def _report_run(folder: Path, reading: Reading, brief: bool, baselines: bool, as_json: bool) -> None:
@@ -117,8 +115,7 @@ def _print_run(run_data: RunData) -> None:
     table = paired_table(run_data)
     if table.rows:
         show(rich_table(table), min_width=WIDTH)
-    print_left_out(run_data.left_out)
-    print_reused(run_data.folder)
+    print_sources(run_data.folder, run_data.left_out)
 
 
 def _write_run(run_data: RunData, data: Path | None, baselines: bool) -> None:
@@ -140,12 +137,12 @@ def _write_run(run_data: RunData, data: Path | None, baselines: bool) -> None:
 
 def _rank_models(folders: Sequence[Path], reading: Reading, into: Path, as_json: bool) -> None:
     """Rank the models and people of run folders on one offline page, with links to their report pages."""
-    from orchestrator.report.comparisons.leaderboard import build_leaderboard as rank
+    from orchestrator.report.comparisons.leaderboard import build_leaderboard
     from orchestrator.report.html.leaderboard_page import write_leaderboard
     from orchestrator.report.read_run import read_runs
     from orchestrator.storage.disk import disk_errors
 
-    ranking = rank(read_runs(folders, *reading))
+    ranking = build_leaderboard(read_runs(folders, *reading))
     if as_json:
         entrants = {name: asdict(entrant) for name, entrant in ranking.entrants.items()}
         rows = [entrants[row["name"]] | row for row in ranking.rows.to_dicts()]
@@ -153,16 +150,13 @@ def _rank_models(folders: Sequence[Path], reading: Reading, into: Path, as_json:
         return
     with disk_errors(into):
         page = write_leaderboard(ranking, into)
-    for note in ranking.notes:
-        print(printable(note))
-    print(printable(f"open {page} in a browser"))
+    print_lines([*ranking.notes, f"open {page} in a browser"])
 
 
 def _compare_runs(folders: Sequence[Path], reading: Reading, csv: Path | None, as_json: bool) -> None:
     """Print the difference of every further run from the first, sample by sample."""
     from orchestrator.report.comparisons import run_comparison
     from orchestrator.report.read_run import read_runs
-    from orchestrator.report.tables.console import rich_table
     from orchestrator.storage.disk import disk_errors
 
     differences = run_comparison.compare_runs(read_runs(folders, *reading))
@@ -173,37 +167,34 @@ def _compare_runs(folders: Sequence[Path], reading: Reading, csv: Path | None, a
         averages = differences.averages.to_dicts()
         print_json({"cells": differences.cells.to_dicts(), "averages": averages, "notes": differences.notes})
         return
-    show(
-        *map(rich_table, run_comparison.comparison_tables(differences)),
-        run_comparison.LEGEND,
-        *map(printable, differences.notes),
-        min_width=WIDTH,
-    )
+    _show_differences(differences)
+
+
+def _show_differences(differences: RunComparison) -> None:
+    from orchestrator.report.comparisons import run_comparison
+    from orchestrator.report.tables.console import rich_table
+
+    tables = map(rich_table, run_comparison.comparison_tables(differences))
+    show(*tables, run_comparison.LEGEND, *map(printable, differences.notes), min_width=WIDTH)
 
 
 def _report_runs(folders: Sequence[Path], reading: Reading, into: Path | None) -> None:
     """Print the differences from the first run, and write one page on all of them unless ``into`` is None."""
     from orchestrator.report.comparisons import run_comparison
-    from orchestrator.report.comparisons.leaderboard import build_leaderboard as rank
+    from orchestrator.report.comparisons.leaderboard import build_leaderboard
     from orchestrator.report.html.leaderboard_page import write_leaderboard
     from orchestrator.report.read_run import read_runs
-    from orchestrator.report.tables.console import rich_table
     from orchestrator.storage.disk import disk_errors
 
     runs = read_runs(folders, *reading)
-    ranking = rank(runs)
+    ranking = build_leaderboard(runs)
     try:
         differences = run_comparison.compare_runs(runs)
-        show(
-            *map(rich_table, run_comparison.comparison_tables(differences)),
-            run_comparison.LEGEND,
-            *map(printable, differences.notes),
-            min_width=WIDTH,
-        )
+        _show_differences(differences)
     except run_comparison.NothingInCommon as reason:
         differences = None
-        print(printable(str(reason)))
+        print_lines([reason])
     if into is not None:
         with disk_errors(into):
             page = write_leaderboard(ranking, into, "Runs side by side", differences)
-        print(printable(f"open {page} in a browser"))
+        print_lines([f"open {page} in a browser"])

@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from sweeps.spec import Sweep
 
 
+Retry = Annotated[
+    str,
+    typer.Option(
+        metavar="ENDINGS",
+        help="Replay episodes with these endings: failed,overflow,truncated,unprocessable,refused.",
+    ),
+]
+
+
 def run(
     sweep: SweepFile,
     set_: Overrides = [],  # noqa: B006
@@ -38,13 +47,7 @@ def run(
     tracking_uri: Annotated[
         str | None, typer.Option(help="MLflow: 'sqlite', an address (or in MLFLOW_TRACKING_URI), 'none'.")
     ] = None,
-    retry: Annotated[
-        str,
-        typer.Option(
-            metavar="ENDINGS",
-            help="Replay episodes that ended so: failed,overflow,truncated,unprocessable,refused.",
-        ),
-    ] = "",
+    retry: Retry = "",
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="The same as --retry failed.")] = False,
     reuse: Reuse = [],  # noqa: B006
 ) -> None:

@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from actors.text.printable import printable
 from orchestrator.cli.options import MovedData, RunFolder, RunFolders, required_name, viewed
-from orchestrator.cli.printing import print_mlflow
+from orchestrator.cli.printing import print_lines, print_mlflow
 from orchestrator.storage.lock import RunFolderError
 
 
@@ -41,8 +40,7 @@ def merge(
 
     with remote.open_location(required_name(into)) as location:
         merged = merge_folders(folders, location.folder, prefer)
-    for line in describe_merge(merged):
-        print(printable(line))
+    print_lines(describe_merge(merged))
     raise typer.Exit(location.exit_code(0))
 
 
@@ -83,7 +81,7 @@ def _write(folder: Path, to: str, into: Path | None, data: Path | None, by: str)
 
     target = into or folder.with_name(f"{folder.name}-{to}")
     files = write(folder, to, target, data, by)
-    print(printable(f"{len(files)} files in {target}: {', '.join(files[:4])}{', ...' if len(files) > 4 else ''}"))
+    print_lines([f"{len(files)} files in {target}: {', '.join(files[:4])}{', ...' if len(files) > 4 else ''}"])
     return target
 
 
@@ -92,12 +90,11 @@ def _upload(paths: Sequence[Path], name: str, public: bool, yes: bool) -> None:
     from orchestrator.export.publish import publish as send
 
     upload = prepare_upload(paths, name, public)
-    for line in upload.lines():
-        print(printable(line))
+    print_lines(upload.lines())
     if not yes:
         if not sys.stdin.isatty():
             raise PublishError("nothing was uploaded; add --yes after checking the list")
         if not typer.confirm("upload these files?"):
             print("nothing was uploaded")
             raise typer.Exit(1)
-    print(printable(send(upload)))
+    print_lines([send(upload)])

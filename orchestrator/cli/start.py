@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from actors.text.printable import printable
+from orchestrator.cli.printing import print_lines
 from sweeps import shipped
 from sweeps.sweep_file import SweepError
 
@@ -29,8 +29,7 @@ def init(file: NewFile = Path("sweep.toml"), source: Source = "") -> None:
             new.write(text)
     except OSError as problem:
         raise SweepError(f"{file} cannot be written: {problem.strerror or problem}") from None
-    for line in _next_steps(file, tomllib.loads(text)["data"]):
-        print(printable(line))
+    print_lines(_next_steps(file, tomllib.loads(text)["data"]))
 
 
 def _source(name: str) -> Path:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from actors.text.printable import printable
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import RunFolder, required_name, viewed
-from orchestrator.cli.printing import precision_lines, print_left_out, print_mlflow, print_reused
+from orchestrator.cli.printing import precision_lines, print_lines, print_mlflow, print_sources, text_table
 from orchestrator.monitoring.console import show
 from orchestrator.storage.lock import RunFolderError
 
@@ -21,9 +19,6 @@ DAMAGED = "is damaged or was edited; rerun the same `run` command to rewrite it 
 
 def status(folder: RunFolder, as_json: AsJson = False) -> None:
     """Show the progress of a run by cell and model; while it runs, also replicas, rates and ETA."""
-    from rich.markup import escape
-    from rich.table import Column, Table
-
     from orchestrator.monitoring.render import status_tables
     from orchestrator.storage import engine_cache, reused
     from orchestrator.storage.status import read_status
@@ -36,14 +31,10 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
             {**progress, "reused": reused.reused_per_cell(folder), "cached": engine_cache.percentages_by(folder)}
         )
         return
-    table = Table(*COLUMNS[:-1], Column(COLUMNS[-1], overflow="fold"))
-    for cell in progress["cells"]:
-        table.add_row(*(escape(str(cell[name])) for name in COLUMNS))
+    table = text_table(COLUMNS, ([str(cell[name]) for name in COLUMNS] for cell in progress["cells"]))
     show(table, *status_tables(progress), *(f"{name} {DAMAGED}" for name in progress["damaged"]), *precision)
-    for line in engine_cache.sentences(folder):
-        print(printable(line))
-    print_left_out(progress["left_out"])
-    print_reused(folder)
+    print_lines(engine_cache.sentences(folder))
+    print_sources(folder, progress["left_out"])
     print_mlflow(folder)
 
 
@@ -64,8 +55,4 @@ def build_top(output: str):  # type: ignore[no-untyped-def]  # textual is import
         from orchestrator.monitoring.top import Top
     except ImportError:
         raise RunFolderError("top needs textual: pip install 'proactive-sweep[top]'") from None
-
-    def folder() -> Path:
-        return viewed(output)
-
-    return Top(required_name(output), folder)
+    return Top(required_name(output), lambda: viewed(output))

@@ -20,7 +20,10 @@ def rich_table(table: Table) -> RichTable:
         caption=Text("\n".join(notes)) if notes else None, caption_justify="left",
     )  # fmt: skip
     for column in table.columns:
-        rendered.add_column(Text(column.name), justify="right" if column.number else "left", no_wrap=True)
+        rendered.add_column(
+            Text(column.name), justify="right" if column.number else "left",
+            no_wrap=not column.wrap, overflow="fold" if column.wrap else "ellipsis",
+        )  # fmt: skip
     for row in table.open_rows:
         rendered.add_row(*map(_format_cell, row))
     return rendered

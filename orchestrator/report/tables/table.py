@@ -9,9 +9,10 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import polars as pl
+if TYPE_CHECKING:
+    import polars as pl
 
 Style = Literal["", "best", "second", "unfinished", "warn", "up", "down"]
 
@@ -50,6 +51,8 @@ class Column:
     number: bool = True
     filter: bool = False
     """The page offers a list of its values to filter by."""
+    wrap: bool = False
+    """The terminal breaks long texts over lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Table:
     title: str
     columns: tuple[Column, ...]
     rows: tuple[Line, ...]
-    numbers: pl.DataFrame = field(default_factory=pl.DataFrame, compare=False)
+    numbers: pl.DataFrame | None = field(default=None, compare=False)
     ranked: int = 0
     """Number of rows before those of the baselines; 0 if all rows are alike."""
     notes: tuple[str, ...] = ()

@@ -31,7 +31,8 @@ def write_tables(run_data: RunData) -> list[Path]:
     texts: dict[str, str] = {}
     for table in report_tables(run_data):
         texts |= {f"{table.name}.md": markdown(table), f"{table.name}.tex": latex(table)}
-        texts[f"{table.name}.csv"] = csv_text(table.numbers)
+        if table.numbers is not None:
+            texts[f"{table.name}.csv"] = csv_text(table.numbers)
     texts |= {f"{name}.csv": csv_text(frame) for name, frame in measure_frames(run_data).items()}
     for name, text in texts.items():
         atomic_write.write(folder / name, text.encode())

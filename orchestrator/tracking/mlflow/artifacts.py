@@ -39,8 +39,9 @@ def send_artifacts(run: MlflowRun, folder: Path, rows: pl.DataFrame, data: Path 
     from orchestrator.tracking.transcripts import transcripts
 
     intervals = estimate(run_data)
-    tables = {table.name: table.numbers for table in report_tables(run_data, intervals)} | measure_frames(run_data)
-    send_tables(run, {"cells": rows, **tables})
+    tables = report_tables(run_data, intervals)
+    numbers = {table.name: table.numbers for table in tables if table.numbers is not None}
+    send_tables(run, {"cells": rows, **numbers, **measure_frames(run_data)})
     for name, figure in run_figures(run_data).figures().items():
         _send(run, f"figures/{name}.png", plot_style.render(figure, "png"))
     run.client.log_artifact(run.parent, str(write_page(run_data, data)))

@@ -14,7 +14,6 @@ from actors.text.redaction import redact_addresses
 from orchestrator.tracking.mlflow import links, local_store
 from orchestrator.tracking.mlflow.client import all_pages, open_client
 from orchestrator.tracking.mlflow.local_store import LOCAL, resolve_uri
-from orchestrator.tracking.mlflow.note import sweep_note
 from orchestrator.tracking.tracked_run import TrackedRun
 
 MARK = "proactive_sweep.mirror"
@@ -27,6 +26,20 @@ RUN_TYPE, EVALUATION = "mlflow.runType", "evaluation"
 MAX_MODELS = 1000
 """Positions in a sweep's table of models."""
 MAX_PARAM_CHARS = 500
+SWEEP_NOTE = """The sweep **SWEEP** on ProactiveBench: models see pictures that do not show enough, and may ask for more.
+
+- **Nested runs**: one per model, and below each model one per cell (scenario and condition). This row is the mean over models;
+  baselines (parameter `kind`) are not part of any mean. `best_acc` and the tag `best_model` name the best model.
+- **Saved views** (*Models*, *Sweeps side by side*, *Cells*) are tables and charts of these runs.
+- **Metrics**: `acc`, percent correct under the condition in the parameter `condition`, mean over scenarios; `ps`, proactive
+  suggestions per episode; `loops`, percent of episodes that ask until the limit; `acc/SCENARIO`; `acc_under/CONDITION`; for a
+  cell also `acc_low` and `acc_high`, its 95% interval. Episodes with errors never count as zeros in `acc`.
+- **Over time**: all of these while episodes finish; for the sweep also `episodes_done`, `episodes_per_second` and, under
+  *System metrics*, processor, memory and GPUs of every node.
+- **Artifacts** and **Traces**: tables, figures, `report.html` and a seeded sample of episodes turn by turn, after
+  `proactive-sweep track FOLDER`. That command rebuilds everything here from the run folder, which is the source.
+"""
+"""The description of a sweep's run on MLflow's page."""
 CELL_NAMES = ("cell", "model", "scenario", "condition", "protocol")
 """Columns of a cell's row that identify it; they are tags and parameters of its run."""
 
@@ -139,7 +152,7 @@ class RunTree:
         marked = self._search(MARK, self.mark)
         parent = next((found_run for found_run in marked if PARENT not in found_run.data.tags), None)
         if parent is None:
-            note = sweep_note(run.name, self.folder.name)
+            note = SWEEP_NOTE.replace("FOLDER", self.folder.name).replace("SWEEP", run.name)
             tags = {MARK: self.mark, LEVEL: "sweep", "mlflow.note.content": note, "sweep": run.name}
             parent = self.client.create_run(self.experiment, tags=tags, run_name=self.title)
         else:

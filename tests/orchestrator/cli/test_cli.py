@@ -87,8 +87,7 @@ def test_status_shows_brackets_as_they_are(demo_data, tmp_path):
     cell = {"cell": "m/QD/hint", "planned": 2, "finished": 0, "errors": 0, "state": "partial", "reason": reason}
     write_status(run, [cell], finished=True)
 
-    shown = [line.split("│")[-2].strip() for line in call("status", run).output.splitlines() if line.count("│") > 2]
-    assert "".join(shown).replace(" ", "") == reason.replace(" ", "")
+    assert reason.replace(" ", "") in "".join(call("status", run).output.split())
 
 
 def test_ls_names_all_that_it_can_list_when_asked_for_something_else():

@@ -31,10 +31,10 @@ def test_what_is_asked_where_nobody_plays_is_kept_and_said(folder):
     done = typed(folder, "cancel", "uniform/ROD")
 
     assert done.exit_code == 0
-    assert done.output == f"nobody plays {folder} now: the next `run` there begins with cancel uniform/ROD\n"
+    assert done.output == f"{folder} is not running; the next `run` starts with cancel uniform/ROD\n"
     (name,) = control_log.waiting_commands(folder)
     assert json.loads((folder / "control" / name).read_text())["verb"] == "cancel"
-    assert typed(folder).output == "nothing was asked of this run\n"
+    assert typed(folder).output == "no command was sent to this run\n"
 
 
 @pytest.mark.parametrize("refused", [False, True])
@@ -64,7 +64,7 @@ def test_a_driver_that_does_not_answer_is_told(folder):
         done = typed(folder, "pause", "--wait", "0")
 
     assert done.exit_code == 1
-    assert "its driver has not taken it within 0 s" in done.output
+    assert "the driver did not take it within 0 s" in done.output
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_driver_that_does_not_answer_is_told(folder):
         (["frob"], "ctl does not know frob; type one of pause, resume, cancel,"),
         (["cancel"], "cancel takes a target"),
         (["drain"], "drain takes a target"),
-        (["drain", "n1"], "so no node of it can be emptied"),
+        (["drain", "n1"], "so it has no nodes to drain"),
         (["set", "cluster.gpus"], "set takes KEY=VALUE"),
         (["set", "=4"], "set takes KEY=VALUE"),
         (["apply", "v2.toml"], "`ctl apply` was removed; stop the run, edit its sweep file, and start it again with"),
@@ -126,7 +126,7 @@ def test_a_command_to_a_run_in_a_bucket_reaches_its_driver_and_the_answer_comes_
         wait_for(lambda: "did pause all" in typed(url).output)
     assert not [name for name in remote.Bucket(url).list_objects() if name.startswith("control/")]
 
-    assert "the next `run` there begins with resume all" in typed(url, "resume").output
+    assert "the next `run` starts with resume all" in typed(url, "resume").output
     with remote.open_location(url, str) as place:
         assert len(control_log.waiting_commands(place.folder)) == 1, (
             "an attempt finds them before it looks what is pending"
