@@ -14,7 +14,7 @@ from orchestrator.storage.episode_store import episodes
 CACHED = ("prompt_cached", "pictures_cached")
 COUNTS = (("prompt_tokens", "cached_tokens"), ("pictures", "cached_pictures"))
 """The columns of ``EpisodeRow`` behind ``CACHED``: all, and those that were cached."""
-WORDS = ("prompt tokens from the engine's cache", "pictures preprocessed before")
+LABELS = ("prompt tokens from the engine's cache", "pictures preprocessed before")
 
 
 def cached_percentages() -> list[pl.Expr]:
@@ -22,22 +22,19 @@ def cached_percentages() -> list[pl.Expr]:
 
     Episodes without a report are left out of both sums; a group without any report is null.
     """
-    return [
-        _percentage(pl.col(every), pl.col(some)).alias(name) for name, (every, some) in zip(CACHED, COUNTS, strict=True)
-    ]
+    return [_percentage(*map(pl.col, columns)).alias(name) for name, columns in zip(CACHED, COUNTS, strict=True)]
 
 
 def percentages_by(folder: Path, by: str = "cell") -> dict[str, dict[str, float | None]]:
     """Return ``CACHED`` per cell (or another column), for the groups with a report."""
-    rows = (
-        episodes(folder).group_by(by).agg(cached_percentages()).filter(pl.any_horizontal(pl.col(CACHED).is_not_null()))
-    )
-    return {row.pop(by): row for row in rows.sort(by).collect().to_dicts()}
+    rows = episodes(folder).group_by(by).agg(cached_percentages()).sort(by)
+    reported = rows.filter(pl.any_horizontal(pl.col(CACHED).is_not_null())).collect()
+    return {row.pop(by): row for row in reported.to_dicts()}
 
 
 def describe_percentages(shares: dict[str, float | None]) -> str:
     """Return ``62% of prompt tokens from the engine's cache, 75% of pictures preprocessed before``, or an empty string."""
-    labeled = zip((shares[name] for name in CACHED), WORDS, strict=True)
+    labeled = zip((shares[name] for name in CACHED), LABELS, strict=True)
     return ", ".join(f"{share:.0f}% of {label}" for share, label in labeled if share)
 
 
@@ -50,6 +47,6 @@ def sentences(folder: Path) -> list[str]:
     ]
 
 
-def _percentage(every: pl.Expr, some: pl.Expr) -> pl.Expr:
-    total = every.filter(some.is_not_null()).sum()
-    return pl.when(total > 0).then(100 * some.sum() / total)
+def _percentage(total_column: pl.Expr, cached: pl.Expr) -> pl.Expr:
+    total = total_column.filter(cached.is_not_null()).sum()
+    return pl.when(total > 0).then(100 * cached.sum() / total)

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -23,7 +24,8 @@ from orchestrator.storage.part_files import Part, list_parts, list_parts_during_
 from orchestrator.storage.schemas import EPISODES, TABLES, TURNS
 
 LARGE = 100_000
-"""Episodes from which on a part is no longer merged."""
+"""Episodes of a part that is not merged further."""
+COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3}
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +54,7 @@ class EpisodeStore:
         tables = {"episodes": batch.episodes, "turns": batch.turns}
         keys = _check_columns(tables)
         if not self._keys.isdisjoint(keys):
-            self.flush()  # no key twice in a part: which turns are whose stays clear, and readers keep the first part's
+            self.flush()  # a part never holds a key twice; readers keep the first part's rows
         self._keys |= keys
         if not self._buffered:
             self._since = time.monotonic()
@@ -75,7 +77,7 @@ class EpisodeStore:
         """
         if not self._buffered:
             return
-        frames, _ = row_check.make_frames(self.folder, self._buffer, TABLES)
+        frames = row_check.make_frames(self.folder, self._buffer, TABLES)
         if frames["episodes"].height:
             self._commit(Part(self._next, self._next), frames)
             self._next += 1
@@ -95,7 +97,7 @@ class EpisodeStore:
             rows = pl.read_parquet(path, glob=False, hive_partitioning=False)
             remaining = rows.filter(~pl.col("key").is_in(list(keys)))
             if remaining.height < rows.height:
-                _write_temporary(remaining, path)
+                atomic_write.prepare_table(path, remaining, **COMPRESSION)
                 checksums.record_sums(self.folder, [path])
                 atomic_write.publish(path)
 
@@ -144,7 +146,7 @@ class EpisodeStore:
         paths = {table: self.folder / table / part.name for table in ("turns", "episodes")}
         for table, path in paths.items():
             atomic_write.make_folder(path.parent)  # somebody may have removed it
-            _write_temporary(frames[table], path)
+            atomic_write.prepare_table(path, frames[table], **COMPRESSION)
         checksums.record_sums(self.folder, paths.values())
         for path in paths.values():
             atomic_write.publish(path)
@@ -216,8 +218,9 @@ def _scan_parts(folder: Path, table: str, parts: Sequence[Part]) -> pl.LazyFrame
 def _episodes(folder: Path, parts: Sequence[Part], model: str | None = None) -> pl.LazyFrame:
     if not parts:
         return pl.LazyFrame(schema=EPISODES)
-    named = pl.lit(True) if model is None else pl.col("model") == model  # before keys are compared, which name it too
-    rows = _scan_parts(folder, "episodes", parts).drop("part").filter(named)
+    rows = _scan_parts(folder, "episodes", parts).drop("part")
+    if model is not None:
+        rows = rows.filter(model=model)  # before ``unique``: a key names its model
     return rows.unique("key", keep="first", maintain_order=True)
 
 
@@ -252,11 +255,6 @@ def _check_columns(tables: dict[str, Columns]) -> set[str]:
     if len(keys) < len(tables["episodes"]["key"]):
         raise ValueError("a batch holds an episode twice")
     return keys
-
-
-def _write_temporary(frame: pl.DataFrame | pl.LazyFrame, path: Path) -> None:
-    """Write a part under its temporary name and flush it."""
-    atomic_write.prepare_table(path, frame, compression="zstd", compression_level=3)
 
 
 def _delete_parts(folder: Path, parts: Iterable[Part]) -> None:

@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 
 def read_reused(folder: Path) -> pl.DataFrame:
     """Return the ``REUSED`` rows of stored episodes and their verdicts; none if the file is absent or damaged."""
-    noted = _read_rows(folder)
-    if not noted.height:
-        return noted
-    return noted.join(episodes(folder).select("key").collect(), on="key", how="semi", maintain_order="left")
+    rows = _read_rows(folder)
+    if not rows.height:
+        return rows
+    return rows.join(episodes(folder).select("key").collect(), on="key", how="semi", maintain_order="left")
 
 
 def record_reused(folder: Path, rows: pl.DataFrame) -> None:
@@ -39,7 +39,7 @@ def drop_unstored(folder: Path) -> None:
     if not (folder / FILE).exists():
         return
     if FILE in checksums.damaged_files(folder):
-        log.error("%s is damaged and moved to damaged/: what came from other folders is not known any more", FILE)
+        log.error("%s is damaged and moved to damaged/: the sources of reused episodes are unknown", FILE)
         atomic_write.move_aside(folder, folder / FILE)
         return
     stored_rows = read_reused(folder)

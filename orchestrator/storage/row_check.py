@@ -19,7 +19,7 @@ from actors.text.printable import one_line
 from orchestrator.storage import atomic_write
 
 FILE = "damaged/rows.jsonl"
-SHOWN = 2000
+MAX_CHARS = 2000
 """Characters recorded of a row that cannot be stored."""
 UNSTORABLE = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """Errors of polars for a value that a column cannot hold."""
@@ -29,29 +29,28 @@ log = logging.getLogger(__name__)
 
 def make_frames(
     folder: Path, tables: Mapping[str, Columns], schemas: Mapping[str, pl.Schema]
-) -> tuple[dict[str, pl.DataFrame], int]:
-    """Return one frame per table, and the number of keys set aside because one of their rows cannot be stored."""
+) -> dict[str, pl.DataFrame]:
+    """Return one frame per table, without the keys that have a row that cannot be stored."""
     try:
-        return {name: _frame(columns, schemas[name]) for name, columns in tables.items()}, 0
+        return {name: _frame(columns, schemas[name]) for name, columns in tables.items()}
     except UNSTORABLE:
-        bad = {
-            key: line for name, columns in tables.items() for key, line in _rejected_rows(name, columns, schemas[name])
-        }
+        bad: dict[Any, dict[str, str]] = {}
+        for name, columns in tables.items():
+            bad |= _rejected_rows(name, columns, schemas[name])
         _set_aside(folder, bad)
-        storable = {name: _without_keys(columns, bad) for name, columns in tables.items()}
-        return {name: _frame(columns, schemas[name]) for name, columns in storable.items()}, len(bad)
+        return {name: _frame(_without_keys(columns, bad), schemas[name]) for name, columns in tables.items()}
 
 
-def _rejected_rows(table: str, columns: Columns, schema: pl.Schema) -> list[tuple[Any, dict[str, str]]]:
-    """Return key and description of each row that cannot be stored."""
-    rejected = []
+def _rejected_rows(table: str, columns: Columns, schema: pl.Schema) -> dict[Any, dict[str, str]]:
+    """Return the description of each row that cannot be stored, by its key."""
+    rejected = {}
     for values in zip(*columns.values(), strict=True):
         row = dict(zip(columns, values, strict=True))
         try:
             _frame({name: [value] for name, value in row.items()}, schema)
         except UNSTORABLE as problem:
-            why = {"reason": one_line(str(problem))[:SHOWN], "row": one_line(repr(row))[:SHOWN]}
-            rejected.append((row["key"], {"table": table, "key": str(row["key"]), **why}))
+            why = {"reason": one_line(str(problem))[:MAX_CHARS], "row": one_line(repr(row))[:MAX_CHARS]}
+            rejected[row["key"]] = {"table": table, "key": str(row["key"]), **why}
     return rejected
 
 
@@ -62,7 +61,7 @@ def _set_aside(folder: Path, bad: Mapping[Any, Mapping[str, str]]) -> None:
         for line in bad.values():
             file.write(json.dumps(line) + "\n")
             log.error("a row of %(table)s of %(key)s cannot be stored and is set aside: %(reason)s", line)
-    log.error("%d rows are in %s; what they are about is pending again", len(bad), path)
+    log.error("%d rows are in %s; their episodes are pending again", len(bad), path)
 
 
 def _without_keys(columns: Columns, bad: Mapping[Any, object]) -> Columns:

@@ -29,7 +29,7 @@ from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.planned_episodes import KEY, filter_planned, key_chunks
 from orchestrator.storage.schemas import UNREADABLE
-from sweeps.spec import ModelSpec, Sweep
+from sweeps.spec import Sweep
 
 RESOLVED, PLAN, KEYS = "sweep.resolved.toml", "plan.json", "plan.parquet"
 BAD_LINES = "bad_lines.json"
@@ -94,7 +94,10 @@ def settings(sweep: Sweep) -> dict[str, Any]:
     """Return the settings that identify a run, flat: ``{"seed": 0, "sampling.max_tokens": 50}``."""
     nested = {
         **sweep.model_dump(mode="json", exclude=NOT_IDENTITY, exclude_none=True),
-        "models": {model.name: _model_identity(model) for model in sweep.models},
+        "models": {
+            model.name: {**model.identity, "backend": model.backend, "trust_remote_code": model.trust_remote_code}
+            for model in sweep.models
+        },
         "conditions": {c.name: c.model_dump(mode="json", exclude={"name"}) for c in sweep.conditions},
     }
     lists = {"models": list(nested["models"]), "conditions": list(nested["conditions"])}
@@ -106,16 +109,12 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
     A model or condition that only one sweep has is named once, in its list.
     """
-    alone = {
-        f"{kind}.{name}."
-        for kind in ("models", "conditions")
-        for name in set(old.get(kind, ())) ^ set(new.get(kind, ()))
-    }
-    keys = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
+    unshared = {kind: set(old.get(kind, ())) ^ set(new.get(kind, ())) for kind in ("models", "conditions")}
+    prefixes = tuple(f"{kind}.{name}." for kind, names in unshared.items() for name in names)
     return [
         f"{key} was {_shorten(old.get(key))}, this sweep says {_shorten(new.get(key))}"
-        for key in keys
-        if not key.startswith(tuple(alone))
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key) and not key.startswith(prefixes)
     ]
 
 
@@ -233,11 +232,6 @@ def _refusal(folder: Path, changed: Sequence[str]) -> str:
         f"{folder} holds a run of another configuration: {'; '.join(changed[:MAX_DIFFERENCES])}{rest}. Pass another --output, or "
         "--update to go on in this folder with the new configuration (finished episodes that still belong are kept)"
     )
-
-
-def _model_identity(model: ModelSpec) -> dict[str, Any]:
-    """Return the settings that change a model's answers, including engine and trust in remote code."""
-    return {**model.identity, "backend": model.backend, "trust_remote_code": model.trust_remote_code}
 
 
 def _flatten(nested: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:

@@ -11,18 +11,8 @@ import subprocess
 from pathlib import Path
 
 PACKAGES = (
-    "proactive-sweep",
-    "ray",
-    "polars",
-    "mlflow",
-    "pillow",
-    "numpy",
-    "scipy",
-    "vllm",
-    "torch",
-    "transformers",
-    "openai",
-)
+    "proactive-sweep", "ray", "polars", "mlflow", "pillow", "numpy", "scipy", "vllm", "torch", "transformers", "openai",
+)  # fmt: skip
 
 
 def versions() -> dict[str, str]:

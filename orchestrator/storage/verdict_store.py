@@ -17,7 +17,7 @@ import polars as pl
 from actors.playing.records import Columns
 from envs.types import Ending
 from orchestrator.storage import atomic_write, checksums, row_check
-from orchestrator.storage.episode_store import turns
+from orchestrator.storage.episode_store import COMPRESSION, turns
 from orchestrator.storage.late_scan import TRIES, late_scan
 from orchestrator.storage.part_files import is_usable
 from orchestrator.storage.planned_episodes import key_frame
@@ -50,7 +50,7 @@ class VerdictStore:
         """Buffer verdicts with the columns of ``VERDICTS``; rows that cannot be stored are set aside (``row_check``)."""
         if not self._waiting:
             self._since = time.monotonic()
-        frames, _ = row_check.make_frames(self.folder.parent, {FOLDER: columns}, {FOLDER: VERDICTS})
+        frames = row_check.make_frames(self.folder.parent, {FOLDER: columns}, {FOLDER: VERDICTS})
         self._waiting.append(frames[FOLDER])
 
     @property
@@ -86,7 +86,7 @@ class VerdictStore:
     def _write(self, frame: pl.DataFrame) -> None:
         atomic_write.make_folder(self.folder)
         path = self.folder / f"part-{self._next_number():08d}.parquet"
-        atomic_write.prepare_table(path, frame, compression="zstd", compression_level=3)
+        atomic_write.prepare_table(path, frame, **COMPRESSION)
         checksums.record_sums(self.folder.parent, [path])
         atomic_write.publish(path)
         self._part_names.add(path.name)
