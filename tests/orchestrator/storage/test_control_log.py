@@ -7,15 +7,20 @@ import pytest
 
 from orchestrator.storage import checksums, control_log
 from orchestrator.storage.control_log import (
+    ALL,
+    JUDGE,
     LOG,
+    NAME,
     Command,
     LogEntry,
+    log_replaced_sweep,
     make_command,
+    parse_command,
     read_history,
     send_command,
     take_commands,
 )
-from orchestrator.storage.control_state import ControlState, matches
+from orchestrator.storage.control_state import ControlState, matches, read_control_state
 from orchestrator.storage.lock import RunFolderError
 
 
@@ -152,3 +157,96 @@ def test_too_long_a_target_is_a_sentence():
     with pytest.raises(RunFolderError, match="takes a target of at most 300 characters"):
         make_command("pause", "x" * 301)
     assert control_log.LARGEST > 6 * 300 * 6, "what may be asked fits a command's file, escaped"
+
+
+@pytest.mark.parametrize(
+    "typed, target, value",
+    [
+        ("pause", "all", ""), ("resume", "all", ""), ("restore", "all", ""), ("requeue", "all", ""), ("pause m/*", "m/*", ""),
+        ("cancel m", "m", ""), ("drain n1", "n1", ""), ("undrain n1", "n1", ""), ("set cluster.gpus=4", "cluster.gpus", "4"),
+        ("set m.url=a=b", "m.url", "a=b"),
+    ],
+)  # fmt: skip
+def test_a_typed_command_is_parsed_and_prints_as_it_was_typed(typed, target, value):
+    verb, _, argument = typed.partition(" ")
+    command = parse_command(verb, argument)
+
+    assert (command.verb, command.target, command.value) == (verb, target, value)
+    assert str(command) == (typed if argument else f"{verb} all")
+    assert (ALL, JUDGE) == ("all", "judge")
+
+
+@pytest.mark.parametrize(
+    "verb, target, why",
+    [
+        ("cancel", "", "cancel takes a target"), ("undrain", "", "undrain takes a target"), ("set", "a", "set takes KEY=VALUE"),
+        ("set", "a=", "set takes KEY=VALUE"), ("set", "=4", "set takes KEY=VALUE"), ("apply", "x", "`ctl apply` was removed"),
+        ("halt", "all", "ctl does not know halt; type one of pause, resume, cancel, restore, requeue, set, drain, undrain$"),
+    ],
+)  # fmt: skip
+def test_an_invalid_command_is_one_sentence(verb, target, why):
+    with pytest.raises(RunFolderError, match=why):
+        parse_command(verb, target)
+
+
+def test_settings_and_drained_nodes_follow_the_last_command_and_refused_ones_do_not_count(tmp_path):
+    for typed in (
+        "set cluster.gpus=4",
+        "set cluster.gpus=2",
+        "drain n1",
+        "drain n2",
+        "undrain n1",
+        "pause a",
+        "drain n3",
+    ):
+        send_command(tmp_path, parse_command(*typed.split(" ")))
+    take_commands(tmp_path, lambda command: ("", command.target in ("a", "n3")))
+    state = read_control_state(tmp_path)
+
+    assert (state.settings, state.drained) == ({"cluster.gpus": "2"}, {"n2"})
+    assert [str(entry.command) for entry in state.entries][-1] == "undrain n1" and not state.pausing_command("a/R/x")
+    no_command = LogEntry(name="1", command=None, taken="", effect="")
+    assert not ControlState([no_command]).entries
+
+
+def test_a_sentence_lists_three_cells():
+    cells = ["m/A/x", "m/B/x", "m/C/x", "m/D/x"]
+    (three,), (four,) = (standing(("pause", "m")).sentences(cells[:count]) for count in (3, 4))
+
+    assert three.startswith("3 cells are paused") and three.endswith("): m/A/x, m/B/x, m/C/x")
+    assert four.startswith("4 cells are paused") and four.endswith("): m/A/x, m/B/x, m/C/x, ...")
+
+
+def test_a_replaced_sweep_is_logged_and_applies_unless_refused(tmp_path):
+    log_replaced_sweep(tmp_path, make_command("apply", "run", sweep="new"), before="old")
+    (entry,) = read_history(tmp_path)
+
+    assert entry.applies and NAME.fullmatch(entry.name) and (entry.before, entry.command.sweep) == ("old", "new")
+    assert not entry.model_copy(update={"refused": True}).applies
+    assert not entry.model_copy(update={"command": None}).applies
+    assert not entry.model_copy(update={"command": make_command("pause", "m")}).applies
+
+
+def test_too_long_a_target_is_named_even_beside_the_largest_sweep():
+    with pytest.raises(RunFolderError, match="apply takes a target of at most 300 characters"):
+        make_command("apply", "x" * 301, sweep="s" * control_log.LARGEST_SWEEP)
+
+
+def test_a_user_without_a_name_sends_commands(monkeypatch):
+    def nameless() -> str:
+        raise OSError("no such user")
+
+    monkeypatch.setattr(control_log.getpass, "getuser", nameless)
+
+    assert make_command("pause", "m").who == "somebody"
+
+
+def test_a_damaged_log_names_the_file_to_move(tmp_path):
+    (tmp_path / LOG).write_bytes(b"\xff\n")
+
+    with pytest.raises(RunFolderError) as refused:
+        read_history(tmp_path)
+    assert str(refused.value) == (
+        f"{tmp_path}/{LOG} is damaged (it is not as it was written); what was paused or cancelled is not known any more:"
+        " move the file away to play everything"
+    )
