@@ -121,12 +121,12 @@ def picture_folders(bench: Path, scenarios: Sequence[str]) -> set[str]:
 
 def _download_lines(source: Repository, files: Sequence[RemoteFile], bench: Path, scenarios: Sequence[str]) -> None:
     """Download the JSONL file of each scenario."""
-    there = {file.path: file for file in files}
+    files_by_path = {file.path: file for file in files}
     for target in (lines_file(bench, name) for name in scenarios):
         path = f"{FOLDER}/{target.name}"
-        if path not in there:
+        if path not in files_by_path:
             raise FetchError(f"{source.name} at {source.commit} holds no {path}")
-        source.download(there[path], target)
+        source.download(files_by_path[path], target)
 
 
 def _pending(

@@ -72,7 +72,7 @@ class SnapshotFile:
     name: str
     size: int
     """Bytes."""
-    there: bool
+    is_cached: bool
     """True if it is in this machine's cache."""
 
 

@@ -64,8 +64,8 @@ def fetch_lines(sweep: Sweep) -> Path:
         with _disk_errors(home), _stage_lock(home, lambda line: None):
             remote = open_source(address, lambda size: None)
             files = remote.files(address.folder or None)
-            there = {_relative_path(file, address) for file in files}
-            wanted = [name for name in needed if name in sweep.scenarios or lines_file(home, name).name in there]
+            names = {_relative_path(file, address) for file in files}
+            wanted = [name for name in needed if name in sweep.scenarios or lines_file(home, name).name in names]
             _download_lines(remote, files, address, home, wanted)
     return home
 
@@ -114,11 +114,11 @@ def _fetch(address: Address, home: Path, scenarios: Sequence[str], say: Say) -> 
 def _download_lines(
     remote: RemoteFolder, files: Sequence[RemoteFile], address: Address, home: Path, scenarios: Sequence[str]
 ) -> None:
-    there = {_relative_path(file, address): file for file in files}
+    files_by_name = {_relative_path(file, address): file for file in files}
     for target in (lines_file(home, name) for name in scenarios):
-        if target.name not in there:
+        if target.name not in files_by_name:
             raise FetchError(f"{address} holds no {target.name}")
-        remote.download(there[target.name], target)
+        remote.download(files_by_name[target.name], target)
 
 
 def _needed(remote: RemoteFolder, files: Sequence[RemoteFile], wanted: set[str], home: Path) -> Iterator[Archive]:

@@ -84,7 +84,7 @@ def _fetch(model: ModelSpec, say: Say) -> WeightsFetch:
         files = [file for file in files if not file.name.endswith(".bin")]
     if not files:
         raise FetchError(f"{model.name}: {model.source} holds no file that an engine reads")
-    size, missing = sum(file.size for file in files), sum(file.size for file in files if not file.there)
+    size, missing = sum(file.size for file in files), sum(file.size for file in files if not file.is_cached)
     say(f"{model.name}: {len(files)} files, {_size(size)}; {_size(size - missing)} are here, {_size(missing)} to fetch")
     if missing:
         _check_space(model, remote.folder, missing)

@@ -111,31 +111,33 @@ def cache_folder(url: str, use: str) -> Path:
 def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], None]) -> Mapping[str, StoredObject]:
     """Download what the folder lacks, and return the objects of the bucket.
 
-    Files that the last attempt did not upload are kept if it ran here; else they are put aside.
+    Files that the last attempt did not upload are kept if it ran on this machine; else they are moved aside.
     """
     last = bucket.read(ATTEMPT)
     if last is None or last != _read(folder / ATTEMPT):
         _put_aside(folder, bucket.url, say)
     atomic_write.make_private(folder)
-    here = set(shared_files(folder))
+    local = set(shared_files(folder))
     for pause in STALE_PAUSES_S:
-        there = list_run(bucket)
-        here -= _damaged_aside(folder, there, say)
-        if _fetch(bucket, folder, {name: there[name] for name in there.keys() - here - replaced_parts(there, here)}):
+        remote = list_run(bucket)
+        local -= _move_damaged(folder, remote, say)
+        if _fetch(
+            bucket, folder, {name: remote[name] for name in remote.keys() - local - replaced_parts(remote, local)}
+        ):
             break
         time.sleep(pause)
     (folder / SENT).unlink(missing_ok=True)
     atomic_write.write(folder / ATTEMPT, attempt.encode())
     bucket.write(ATTEMPT, attempt.encode())
-    return there
+    return remote
 
 
-def _damaged_aside(folder: Path, there: Collection[str], say: Callable[[str], None]) -> set[str]:
+def _move_damaged(folder: Path, remote: Collection[str], say: Callable[[str], None]) -> set[str]:
     """Move damaged parts aside that the bucket holds too, so that they are downloaded again and not replayed."""
     damaged_paths = {
         path.relative_to(folder).as_posix(): path for path in (*damaged_parts(folder), *damaged_verdicts(folder))
     }
-    moved = sorted(damaged_paths.keys() & set(there))
+    moved = sorted(damaged_paths.keys() & set(remote))
     for name in moved:
         say(f"{folder / name} is damaged; it is moved to damaged/ and fetched from the bucket again")
         move_aside(folder, damaged_paths[name])
@@ -158,15 +160,15 @@ def _refresh_view(bucket: Bucket, folder: Path) -> None:
     atomic_write.make_private(folder)
     with _reader_lock(folder):
         for pause in STALE_PAUSES_S:
-            there = list_run(bucket)
-            marks = {f"{name} {stored.size} {stored.mark}": name for name, stored in there.items()}
-            here = set(shared_files(folder))
-            for name in here - there.keys():
+            remote = list_run(bucket)
+            marks = {f"{name} {stored.size} {stored.mark}": name for name, stored in remote.items()}
+            local = set(shared_files(folder))
+            for name in local - remote.keys():
                 (folder / name).unlink()
             up_to_date = {
                 marks[line] for line in (_read(folder / LISTING) or b"").decode().split("\n") if line in marks
             }
-            complete = _fetch(bucket, folder, {name: there[name] for name in there.keys() - (up_to_date & here)})
+            complete = _fetch(bucket, folder, {name: remote[name] for name in remote.keys() - (up_to_date & local)})
             atomic_write.write(folder / LISTING, "\n".join(marks).encode())
             if complete:
                 break
@@ -178,19 +180,19 @@ def _refresh_view(bucket: Bucket, folder: Path) -> None:
 
 def list_run(bucket: Bucket) -> dict[str, StoredObject]:
     """Return the objects of a run folder; parts missing from a stale listing are requested by number."""
-    there = {name: stored for name, stored in bucket.list_objects().items() if is_shared(name)}
-    for table in ("episodes", "turns", "verdicts"):  # a part of episodes that is there was written after its turns
-        parts = [part for name in there if name.startswith(f"{table}/") and (part := parse_part(name))]
+    remote = {name: stored for name, stored in bucket.list_objects().items() if is_shared(name)}
+    for table in ("episodes", "turns", "verdicts"):  # an episodes part was written after its turns
+        parts = [part for name in remote if name.startswith(f"{table}/") and (part := parse_part(name))]
         last = max((part.last for part in parts), default=0)
         covered = {number for part in parts for number in range(part.first, part.last + 1)}
         gaps = sorted(set(range(1, last)) - covered) if table != "verdicts" else []  # a merge of verdicts leaves gaps
         for number in itertools.chain(gaps, itertools.count(last + 1)):
             stored = bucket.stat(name := f"{table}/{Part(number, number).name}")
             if stored is not None:
-                there[name] = stored
+                remote[name] = stored
             elif number > last:
                 break
-    return there
+    return remote
 
 
 def _fetch(bucket: Bucket, folder: Path, objects: Mapping[str, StoredObject]) -> bool:
@@ -233,7 +235,7 @@ def _finish(uploader: Uploader, location: RunLocation) -> None:
     if problem is None:
         atomic_write.write(location.folder / SENT, b"")
         return
-    location.unsent = f"{problem}; not everything is there, and the same command uploads the rest from this machine"
+    location.unsent = f"{problem}; the bucket is incomplete; the same command uploads the rest from this machine"
     print(location.unsent, file=sys.stderr, flush=True)
 
 

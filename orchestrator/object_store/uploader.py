@@ -91,8 +91,8 @@ def shared_files(folder: Path) -> list[str]:
 
 def _list_shared(folder: Path, root: Path) -> list[str]:
     shared_names: list[str] = []
-    for here, folders, names in os.walk(root):
-        prefix = Path(here).relative_to(folder).as_posix().removeprefix(".")
+    for subfolder, folders, names in os.walk(root):
+        prefix = Path(subfolder).relative_to(folder).as_posix().removeprefix(".")
         shared_names += [
             name for name in (f"{prefix}/{name}".removeprefix("/") for name in sorted(names)) if is_shared(name)
         ]
@@ -103,14 +103,14 @@ def _list_shared(folder: Path, root: Path) -> list[str]:
 class Uploader:
     """A thread that uploads a run folder into its bucket."""
 
-    def __init__(self, bucket: Bucket, folder: Path, lock: WriterLock, there: Mapping[str, StoredObject]) -> None:
-        """``there`` are the objects of the bucket; a part of another size is written again."""
+    def __init__(self, bucket: Bucket, folder: Path, lock: WriterLock, remote: Mapping[str, StoredObject]) -> None:
+        """``remote`` are the objects of the bucket; a part of another size is written again."""
         self.bucket, self.folder, self.lock, self.patience = bucket, folder, lock, UPLOAD_TIMEOUT_S
-        self.there = set(there)
+        self.remote_names = set(remote)
         self._uploaded_states = {
             name: _file_state(folder / name)
-            for name in filter(parse_part, there)
-            if _same_size(folder / name, there[name])
+            for name in filter(parse_part, remote)
+            if _same_size(folder / name, remote[name])
         }
         """File -> time and size when it was uploaded."""
         self._compared_at = self._commands_at = 0.0
@@ -140,7 +140,7 @@ class Uploader:
         Return True if something was written. Raises RunFolderError if the lock is lost, BucketError if the bucket fails.
         """
         local = shared_files(self.folder)
-        new, merged = pending_parts(local, self.there)
+        new, merged = pending_parts(local, self.remote_names)
         look = everything or bool(new) or time.monotonic() - self._compared_at >= SMALL_FILES_INTERVAL_S
         changed = self._changed(local) if look else []
         if look:
@@ -152,9 +152,9 @@ class Uploader:
             self._replace(name)
         for name in new:
             self._upload(name)
-        gone = [name for name in merged if name in replaced_parts(merged, self.there & set(local))]
+        gone = [name for name in merged if name in replaced_parts(merged, self.remote_names & set(local))]
         self.bucket.delete(gone)
-        self.there -= set(gone)
+        self.remote_names -= set(gone)
         for name in changed:
             if not parse_part(name):
                 self._replace(name)
@@ -162,9 +162,9 @@ class Uploader:
 
     def forget_lost_parts(self) -> set[str]:
         """Make uploaded parts that the bucket has lost pending again, and return them."""
-        uploaded = set(filter(parse_part, shared_files(self.folder))) & self.there
+        uploaded = set(filter(parse_part, shared_files(self.folder))) & self.remote_names
         absent = {name for name in uploaded - self.bucket.list_objects().keys() if self.bucket.stat(name) is None}
-        self.there -= absent
+        self.remote_names -= absent
         return absent
 
     def fetch_commands(self) -> None:
@@ -192,12 +192,12 @@ class Uploader:
             if stored is None:
                 raise BucketError(f"{self.bucket.url}/{name} was refused by the service as taken, and is not there")
             raise RunFolderError(f"{self.bucket.url}/{name} was written by another process, so this one stops")
-        self.there.add(name)
+        self.remote_names.add(name)
         self._uploaded_states[name] = state
 
     def _changed(self, local: Iterable[str]) -> list[str]:
         """Return changed files, and parts from which an episode was removed."""
-        candidates = (name for name in local if not parse_part(name) or name in self.there)
+        candidates = (name for name in local if not parse_part(name) or name in self.remote_names)
         return [name for name in candidates if self._uploaded_states.get(name) != _file_state(self.folder / name)]
 
     def _replace(self, name: str) -> None:

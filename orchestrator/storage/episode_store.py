@@ -113,8 +113,8 @@ class EpisodeStore:
             merged = Part(group[0].first, group[-1].last)
             self._commit(merged, {"episodes": _episodes(self.folder, group), "turns": _turns(self.folder, group)})
             heights = [_row_count(self.folder / "episodes" / part.name) for part in (*group, merged)]
-            if double := sum(heights[:-1]) - heights[-1]:
-                log.error("%d episodes were there twice in %s", double, self.folder)
+            if duplicates := sum(heights[:-1]) - heights[-1]:
+                log.error("%d episodes were stored twice in %s", duplicates, self.folder)
             self._parts = sorted(set(self._parts) - set(group))
             _delete_parts(self.folder, group)
 
@@ -136,10 +136,10 @@ class EpisodeStore:
 
     def _forget_missing(self) -> None:
         """Drop parts that somebody removed while this process holds the folder; their episodes are pending again."""
-        there = {part for part in self._parts if all((self.folder / table / part.name).is_file() for table in TABLES)}
-        if gone := [part.name for part in self._parts if part not in there]:
+        present = {part for part in self._parts if all((self.folder / table / part.name).is_file() for table in TABLES)}
+        if gone := [part.name for part in self._parts if part not in present]:
             log.error("%s of %s was removed; its episodes are pending again", _describe_parts(gone), self.folder)
-        self._parts = sorted(there)
+        self._parts = sorted(present)
 
     def _commit(self, part: Part, frames: Mapping[str, pl.DataFrame | pl.LazyFrame]) -> None:
         """Write a part; the rename of its episodes, after its turns, is the commit."""

@@ -195,5 +195,5 @@ def tally(folder: Path) -> tuple[int, int]:
     assert turns(folder).select(pl.len()).collect().item() == stored["turns"].sum()
     raw = pl.concat([pl.read_parquet(path, columns=["key"]) for path in parts(folder)])
     logs = "".join(path.read_text("utf-8", "replace") for path in folder.glob("logs/attempt-*/driver.log"))
-    merged = sum(int(count) for count in re.findall(r"(\d+) episodes were there twice", logs))
+    merged = sum(int(count) for count in re.findall(r"(\d+) episodes were stored twice", logs))
     return stored.height, merged + raw.height - raw["key"].n_unique()

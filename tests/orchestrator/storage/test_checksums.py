@@ -66,7 +66,7 @@ def test_what_was_stored_twice_is_told_when_parts_are_merged(tmp_path, caplog):
     store.compact()
     store.close()
 
-    assert "1 episodes were there twice" in caplog.text
+    assert "1 episodes were stored twice" in caplog.text
     assert ids(folder) == [1, 2, 3]
 
 
