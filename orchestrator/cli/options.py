@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from actors.text.printable import printable
 from envs.samples import BadData
 from orchestrator.storage.lock import RunFolderError
 from sweeps.sweep_file import SweepError
@@ -37,7 +38,10 @@ def viewed(text: str) -> Path:
 
 def _benchmark(text: str) -> Path:
     if not Path(text).is_dir():
-        raise BadData(f"--data {text} is not a folder; name the one that holds the *_preprocessed.jsonl files")
+        # printable: pydantic, which calls this, fails on bytes that are no text
+        raise BadData(
+            f"--data {printable(text)} is not a folder; name the one that holds the *_preprocessed.jsonl files"
+        )
     return Path(text)
 
 

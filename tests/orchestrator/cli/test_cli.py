@@ -249,3 +249,9 @@ def test_data_demo_and_check(tmp_path):
     broken = call("data", "check", tmp_path / "d")
     assert broken.exit_code == 1
     assert "is not there" in broken.output and "1 problems" in broken.output
+
+
+def test_a_data_folder_whose_name_is_no_text_is_one_sentence(tmp_path):
+    done = call("report", tmp_path, "--data", "\udc80")
+
+    assert done.exit_code == 2 and "is not a folder" in done.stderr and "\udc80" not in done.stderr
